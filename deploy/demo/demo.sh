@@ -1,0 +1,142 @@
+#!/usr/bin/env bash
+# Runs mcpproxy with three real MCP servers behind it, sets up a tenant with
+# keys, prints commands to try, and stays until Ctrl-C. Started by `make demo`.
+#
+# DEMO_PORT        the gateway's port (8080); the three after it are the servers'
+# DEMO_ADMIN_PORT  the port of its metrics (9090)
+# DEMO_DIR         where everything is kept (.demo in the repository)
+# DEMO_BINARY      a gateway that is built already
+# DEMO_CHECK=1     run the printed commands, check their outcome, and end
+set -euo pipefail
+
+here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+root="$(cd "$here/../.." && pwd)"
+port_base="${DEMO_PORT:-8080}"
+admin_port="${DEMO_ADMIN_PORT:-9090}"
+mkdir -p "${DEMO_DIR:-$root/.demo}"
+demo_dir="$(cd "${DEMO_DIR:-$root/.demo}" && pwd)"
+logs_dir="$demo_dir/logs"
+files_dir="$demo_dir/files"
+keys_file="$demo_dir/keys.env"
+url="http://127.0.0.1:$port_base"
+
+say() { echo "demo: $*" >&2; }
+die() {
+  say "$*"
+  exit 1
+}
+
+# shellcheck source=deploy/demo/needs.sh
+source "$here/needs.sh"
+# shellcheck source=deploy/demo/processes.sh
+source "$here/processes.sh"
+# shellcheck source=deploy/demo/api.sh
+source "$here/api.sh"
+# shellcheck source=deploy/demo/commands.sh
+source "$here/commands.sh"
+
+prepare_folders() {
+  mkdir -p "$logs_dir" "$files_dir"
+  echo 'Hello from the demo.' >"$files_dir/hello.txt"
+  printf 'milk\nbread\ncoffee\n' >"$files_dir/shopping.txt"
+}
+
+# Sets `gateway` to the program to run.
+build_gateway() {
+  if [[ -n "${DEMO_BINARY:-}" ]]; then
+    gateway="$DEMO_BINARY"
+    return
+  fi
+  say "building the gateway"
+  (cd "$root" && cargo build --release --locked --bin mcpproxy)
+  local target
+  target="$(cd "$root" && cargo metadata --format-version 1 --no-deps --locked | field target_directory)"
+  gateway="$target/release/mcpproxy"
+}
+
+# start_bridged NAME PORT COMMAND...: a stdio server behind the bridge.
+start_bridged() {
+  local name="$1" port="$2"
+  shift 2
+  start_leashed "$name" node "$here/bridge.mjs" --port "$port" --exit-on-stdin-close -- "$@"
+}
+
+start_servers() {
+  local modules="$demo_dir/npm/node_modules/@modelcontextprotocol"
+  start_bridged everything "$((port_base + 1))" node "$modules/server-everything/dist/index.js" stdio
+  start_bridged filesystem "$((port_base + 2))" node "$modules/server-filesystem/dist/index.js" "$files_dir"
+  start_leashed modern "$demo_dir/venv/bin/python" "$here/modern_server.py" \
+    --port "$((port_base + 3))" --exit-on-stdin-close
+  local name
+  for name in everything filesystem modern; do
+    wait_for 30 "$name" grep -q '^listening ' "$logs_dir/$name.log"
+  done
+}
+
+# Settings of the surrounding shell must not leak into the demo: with a
+# DATABASE_URL the gateway would use, and change, somebody's real database.
+run_gateway() {
+  local name
+  for name in $(compgen -e | grep -E '^(DATABASE_URL|PG[A-Z]+|MCPPROXY_.*)$'); do unset "$name"; done
+  export MCPPROXY__DATA_DIR="$demo_dir/data"
+  export MCPPROXY__SERVER__LISTEN="127.0.0.1:$port_base"
+  export MCPPROXY__SERVER__ADMIN_LISTEN="127.0.0.1:$admin_port"
+  export MCPPROXY__EGRESS__ALLOW=127.0.0.0/8
+  exec "$gateway" serve
+}
+
+gateway_is_ready() { curl -sSf --max-time 2 -o /dev/null "$url/readyz" 2>/dev/null; }
+
+start_gateway() {
+  start gateway /dev/null run_gateway
+  # The gateway knows no leash of its own.
+  # shellcheck disable=SC2016 # expanded by the inner shell
+  start_leashed watchdog bash -c 'read -r _; kill -TERM "$1"' watchdog "${pids[${#pids[@]} - 1]}"
+  wait_for 120 "the gateway" gateway_is_ready
+}
+
+set_up_tenant() {
+  local bootstrap name
+  bootstrap="$(<"$demo_dir/data/secrets/bootstrap_key")"
+  create_tenant "$bootstrap"
+  if ! keys_are_good; then create_keys "$bootstrap"; fi
+  write_keys_file
+  add_server everything "http://127.0.0.1:$((port_base + 1))/mcp"
+  add_server filesystem "http://127.0.0.1:$((port_base + 2))/mcp"
+  add_server modern "http://127.0.0.1:$((port_base + 3))/mcp"
+  for name in everything filesystem modern; do
+    wait_for 60 "the tools of $name" has_tools "$name"
+  done
+}
+
+stay() {
+  while true; do
+    check_running
+    pause 1
+  done
+}
+
+main() {
+  check_needs
+  prepare_folders
+  check_ports_free "$port_base" "$((port_base + 1))" "$((port_base + 2))" "$((port_base + 3))" "$admin_port"
+  "$here/setup.sh" "$demo_dir"
+  build_gateway
+  trap 'stop_all' EXIT
+  trap 'exit 130' INT
+  trap 'exit 143' TERM HUP
+  open_leash
+  start_servers
+  start_gateway
+  set_up_tenant
+  list_commands
+  if [[ "${DEMO_CHECK:-0}" == 1 ]]; then
+    check_commands
+    say "every command did what it says"
+    return
+  fi
+  print_commands
+  stay
+}
+
+main "$@"

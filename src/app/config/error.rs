@@ -1,0 +1,85 @@
+//! What can be wrong with a configuration. Every text is a sentence that says what to do; none repeats a value.
+
+use std::path::PathBuf;
+
+/// Why the configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// A name that is no setting.
+    #[error(
+        "{subject} is not a setting{suggestion}. Correct or remove it; docs/configuration.md lists every name."
+    )]
+    UnknownName {
+        /// The name as it was given, and where.
+        subject: String,
+        /// ` (did you mean …?)` or nothing.
+        suggestion: String,
+    },
+    /// A value that its setting does not take.
+    #[error("The setting {name} ({origin}) {must}.")]
+    Value {
+        /// The setting's dotted name.
+        name: String,
+        /// Where it was given.
+        origin: String,
+        /// The end of the sentence: `must be …`.
+        must: String,
+    },
+    /// Two names of one setting disagree.
+    #[error("{first} and {second} are the same setting and disagree. Set only one of them.")]
+    Conflict {
+        /// The one, with where it was given.
+        first: String,
+        /// The other, with where it was given.
+        second: String,
+    },
+    /// Secrets that must be given along with a database URL.
+    #[error(
+        "A database URL is set, so these secrets must be set too: {names}. Generate each with `openssl rand -base64 32` and give the same ones to every replica."
+    )]
+    MissingSecrets {
+        /// Settings and their environment variables.
+        names: String,
+    },
+    /// The configuration file cannot be used.
+    #[error("The configuration file {path} {reason}.")]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// The end of the sentence.
+        reason: String,
+    },
+    /// A generated secret cannot be kept or read.
+    #[error("{path} {reason}.")]
+    SecretFile {
+        /// Which file or folder.
+        path: PathBuf,
+        /// The end of the sentence, with what to do.
+        reason: String,
+    },
+    /// No database where a private one is refused.
+    #[error(
+        "No database is set, and a private one is refused in Kubernetes, where it would vanish with its pod. Set DATABASE_URL."
+    )]
+    Kubernetes,
+    /// No place for the private database.
+    #[error(
+        "There is no folder for the private database: neither HOME nor XDG_DATA_HOME is set. Set data_dir (MCPPROXY__DATA_DIR) to a folder, or DATABASE_URL to a PostgreSQL database."
+    )]
+    NoDataDir,
+    /// An environment variable that matters is not text.
+    #[error("The environment variable {name} is not valid UTF-8. Set it to plain text.")]
+    NotUtf8 {
+        /// Which variable.
+        name: String,
+    },
+    /// The operating system gave no random bytes.
+    #[error("The operating system gave no random bytes to generate a secret from: {0}.")]
+    Random(getrandom::Error),
+    /// The program contradicts its own `default.toml`.
+    #[error("The built-in default.toml does not fit the program{at}: this build is broken, use another.")]
+    BuiltIn {
+        /// ` at NAME` or nothing.
+        at: String,
+    },
+}

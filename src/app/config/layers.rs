@@ -1,0 +1,238 @@
+//! Layers of settings and how they are laid over one another, each value remembering where it was given.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use config::{FileFormat, Source, Value, ValueKind};
+use serde::de::DeserializeOwned;
+
+use super::error::ConfigError;
+use super::{EffectiveSetting, names, rules};
+
+/// The built-in defaults: every setting, its meaning, its default.
+pub(super) const DEFAULT_TOML: &str = include_str!("../../default.toml");
+/// Most bytes of a configuration file.
+const FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Where a value was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The built-in `default.toml`.
+    Default,
+    /// A configuration file.
+    File(PathBuf),
+    /// An environment variable.
+    Variable(String),
+    /// A generated secret, kept in this file.
+    Generated(PathBuf),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Default => f.write_str("the built-in default"),
+            Origin::File(path) => write!(f, "in {}", path.display()),
+            Origin::Variable(name) => write!(f, "environment variable {name}"),
+            Origin::Generated(path) => write!(f, "kept in {}", path.display()),
+        }
+    }
+}
+
+/// A value with where it was given.
+#[derive(Clone, Debug)]
+pub(super) struct Setting {
+    pub(super) value: ValueKind,
+    pub(super) origin: Origin,
+}
+
+/// Settings by dotted name. The built-in layer has all of them, the others what was given.
+pub(super) type Layer = BTreeMap<String, Setting>;
+
+/// The layers laid over one another.
+#[derive(Debug)]
+pub(super) struct Settings {
+    merged: Layer,
+}
+
+impl Settings {
+    /// Begins with the built-in layer.
+    pub(super) fn new(built_in: Layer) -> Settings {
+        Settings { merged: built_in }
+    }
+
+    /// Lays a layer on top.
+    pub(super) fn overlay(&mut self, layer: Layer) {
+        self.merged.extend(layer);
+    }
+
+    /// Every setting there is.
+    pub(super) fn known(&self) -> &Layer {
+        &self.merged
+    }
+
+    /// Makes settings that mean the same say the same.
+    pub(super) fn join_synonyms(&mut self) -> Result<(), ConfigError> {
+        for (first, second) in names::SYNONYMS {
+            let (Some(a), Some(b)) = (self.merged.get(first).cloned(), self.merged.get(second).cloned())
+            else {
+                continue;
+            };
+            match (a.origin == Origin::Default, b.origin == Origin::Default) {
+                (false, false) if a.value != b.value => return Err(conflict((first, &a), (second, &b))),
+                (true, false) => self.merged.insert(first.to_owned(), b),
+                (false, true) => self.merged.insert(second.to_owned(), a),
+                _ => None,
+            };
+        }
+        Ok(())
+    }
+
+    /// The settings as typed sections. The values were checked before, so that what fails here is a default or a
+    /// rule that does not fit the types; its text might hold a value and is not shown.
+    pub(super) fn deserialize<T: DeserializeOwned>(&self) -> Result<T, ConfigError> {
+        let mut builder = config::Config::builder();
+        // The typed form has each setting once.
+        let is_synonym = |key: &str| names::SYNONYMS.iter().any(|(synonym, _)| *synonym == key);
+        for (key, setting) in self.merged.iter().filter(|(key, _)| !is_synonym(key)) {
+            builder = builder
+                .set_override(key, Value::new(None, setting.value.clone()))
+                .map_err(|_| ConfigError::BuiltIn { at: format!(" at {key}") })?;
+        }
+        builder.build().and_then(config::Config::try_deserialize).map_err(|error| match error {
+            config::ConfigError::At { key: Some(key), .. }
+            | config::ConfigError::Type { key: Some(key), .. } => {
+                ConfigError::BuiltIn { at: format!(" at {}", names::shown(&key)) }
+            }
+            _ => ConfigError::BuiltIn { at: String::new() },
+        })
+    }
+
+    /// For showing to an operator.
+    pub(super) fn effective(&self) -> Vec<EffectiveSetting> {
+        let entry = |(name, setting): (&String, &Setting)| EffectiveSetting {
+            name: name.clone(),
+            value: rules::shown(name, &setting.value),
+            origin: setting.origin.to_string(),
+        };
+        self.merged.iter().map(entry).collect()
+    }
+}
+
+/// The texts of a list; empty for anything else.
+pub(super) fn texts(value: &ValueKind) -> Vec<&str> {
+    match value {
+        ValueKind::Array(items) => items
+            .iter()
+            .filter_map(|item| match &item.kind {
+                ValueKind::String(text) => Some(text.as_str()),
+                _ => None,
+            })
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// The built-in `default.toml`.
+pub(super) fn built_in() -> Result<Layer, ConfigError> {
+    let tables = parse(DEFAULT_TOML).map_err(|_| ConfigError::BuiltIn { at: String::new() })?;
+    let mut layer = Layer::new();
+    flatten(tables, "", &|key| key == "stdio.commands", &mut |key, value| {
+        layer.insert(key, Setting { value, origin: Origin::Default });
+        Ok(())
+    })?;
+    Ok(layer)
+}
+
+/// A configuration file.
+pub(super) fn file(known: &Layer, path: &Path) -> Result<Layer, ConfigError> {
+    let fail = |reason: &str| ConfigError::File { path: path.to_owned(), reason: reason.to_owned() };
+    let mut text = String::new();
+    std::fs::File::open(path)
+        .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text))
+        .map_err(|error| fail(&format!("cannot be read ({error}). Check its path and permissions")))?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(fail("is larger than 1 MiB. Give a TOML file like default.toml"));
+    }
+    let tables = parse(&text).map_err(|at| fail(&format!("is not valid TOML{at}. Correct it")))?;
+    let origin = Origin::File(path.to_owned());
+    let mut layer = Layer::new();
+    flatten(tables, "", &|key| known.contains_key(names::canonical(key)), &mut |name, value| {
+        let key = names::canonical(&name);
+        let Some(default) = known.get(key) else {
+            if is_empty_section(known, &name, &value) {
+                return Ok(());
+            }
+            let subject = format!("`{}` ({origin})", names::shown(&name));
+            return Err(unknown(subject, closest(known, &name).map(str::to_owned)));
+        };
+        let value = rules::coerce(&default.value, value).map_err(|must| value_error(key, &origin, must))?;
+        add(&mut layer, key, Setting { value, origin: origin.clone() })
+    })?;
+    Ok(layer)
+}
+
+pub(super) fn closest<'a>(known: &'a Layer, name: &str) -> Option<&'a str> {
+    names::closest(name, known.keys().map(String::as_str))
+}
+
+fn is_empty_section(known: &Layer, name: &str, value: &ValueKind) -> bool {
+    let section = format!("{name}.");
+    matches!(value, ValueKind::Table(table) if table.is_empty())
+        && known.keys().any(|key| key.starts_with(&section))
+}
+
+/// Adds to a layer; the same setting twice, under two names, must say the same.
+pub(super) fn add(layer: &mut Layer, key: &str, setting: Setting) -> Result<(), ConfigError> {
+    if let Some(other) = layer.get(key).filter(|other| other.value != setting.value) {
+        let alias =
+            names::ALIASES.iter().find(|(_, canonical)| *canonical == key).map_or(key, |(alias, _)| alias);
+        return Err(conflict((alias, other), (key, &setting)));
+    }
+    layer.insert(key.to_owned(), setting);
+    Ok(())
+}
+
+fn conflict(first: (&str, &Setting), second: (&str, &Setting)) -> ConfigError {
+    let describe = |(name, setting): (&str, &Setting)| format!("{name} ({})", setting.origin);
+    ConfigError::Conflict { first: describe(first), second: describe(second) }
+}
+
+pub(super) fn unknown(subject: String, meant: Option<String>) -> ConfigError {
+    let suggestion = meant.map_or_else(String::new, |meant| format!(" (did you mean {meant}?)"));
+    ConfigError::UnknownName { subject, suggestion }
+}
+
+pub(super) fn value_error(name: &str, origin: &Origin, must: impl Into<String>) -> ConfigError {
+    ConfigError::Value { name: name.to_owned(), origin: origin.to_string(), must: must.into() }
+}
+
+/// Parses TOML. The error is the place only: the parser's own text quotes the line, which may hold a secret.
+fn parse(text: &str) -> Result<config::Map<String, Value>, String> {
+    config::File::from_str(text, FileFormat::Toml).collect().map_err(|error| {
+        let config::ConfigError::FileParse { cause, .. } = error else { return String::new() };
+        let text = cause.to_string();
+        let place = text.lines().next().and_then(|first| first.strip_prefix("TOML parse error at "));
+        place.map_or_else(String::new, |place| format!(" ({place})"))
+    })
+}
+
+/// Gives every value that is not a table, and every table that is a setting itself or empty, to `sink`.
+fn flatten(
+    tables: config::Map<String, Value>,
+    prefix: &str,
+    is_setting: &dyn Fn(&str) -> bool,
+    sink: &mut dyn FnMut(String, ValueKind) -> Result<(), ConfigError>,
+) -> Result<(), ConfigError> {
+    for (name, value) in tables {
+        let key = if prefix.is_empty() { name } else { format!("{prefix}.{name}") };
+        match value.kind {
+            ValueKind::Table(inner) if !inner.is_empty() && !is_setting(&key) => {
+                flatten(inner, &key, is_setting, sink)?;
+            }
+            kind => sink(key, kind)?,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,177 @@
+//! Configuration: the built-in `default.toml`, then a file, then the environment; the later wins.
+//!
+//! This is the only place that reads the environment. Whatever is unknown, malformed or weak stops the start
+//! with a sentence that names the setting, where it was given and what to do; no error repeats a value.
+
+mod environment;
+mod error;
+mod layers;
+mod names;
+mod rules;
+mod secret;
+mod secret_files;
+mod sections;
+mod stdio;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ipnet::IpNet;
+use serde::Deserialize;
+
+use crate::domain::settings::Defaults;
+use environment::Ambient;
+use layers::Settings;
+
+pub use error::ConfigError;
+pub use secret::{MasterKey, Secret};
+pub use sections::{
+    Activity, Database, DatabaseLocation, Direct, Limits, LogFormat, OtlpProtocol, Server, Telemetry,
+};
+pub use stdio::StdioCommand;
+
+/// Everything the program was told at its start. Reading it again needs a restart.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Listeners and what they accept.
+    pub server: Server,
+    /// Where the database is.
+    pub database: Database,
+    /// The key of the platform operator.
+    pub bootstrap_key: Secret,
+    /// How long access data may go unconfirmed by the database before requests are answered 503.
+    pub stale_max: Duration,
+    /// Keys of session ids: never empty, the first signs, all verify.
+    pub session_keys: Vec<Secret>,
+    /// Keys of sealed credentials: never empty, the first encrypts, all decrypt.
+    pub master_keys: Vec<MasterKey>,
+    /// Networks that upstreams may live in although they are not public.
+    pub egress_allow: Vec<IpNet>,
+    /// Programs that tenants may run as upstream servers, by name.
+    pub stdio_commands: BTreeMap<String, StdioCommand>,
+    /// `/mcp/direct`.
+    pub direct: Direct,
+    /// The activity log.
+    pub activity: Activity,
+    /// What applies to a key when neither it nor its tenant says otherwise.
+    pub defaults: Defaults,
+    /// Logs, traces, metrics.
+    pub telemetry: Telemetry,
+    /// Every bound that an operator may move.
+    pub limits: Limits,
+    /// What was found around the program.
+    pub host: Host,
+    effective: Vec<EffectiveSetting>,
+}
+
+/// What the program found around itself at its start.
+#[derive(Clone, Debug, Default)]
+pub struct Host {
+    /// Whether this is a pod of a Kubernetes cluster.
+    pub in_kubernetes: bool,
+    /// The folders of `PATH`; only absolute ones.
+    pub search_path: Vec<PathBuf>,
+}
+
+/// One setting as it applies, for showing to an operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EffectiveSetting {
+    /// Its dotted name.
+    pub name: String,
+    /// Its value; `[redacted]` for what is secret.
+    pub value: String,
+    /// Where it was given.
+    pub origin: String,
+}
+
+impl Config {
+    /// Reads the configuration from the built-in defaults, `file` and the given environment.
+    ///
+    /// Without a database URL, secrets that are not given are read from `data_dir/secrets` and generated there
+    /// first if need be: the only thing this writes.
+    ///
+    /// # Errors
+    /// One sentence that names what is wrong, where it was given and what to do.
+    pub fn load(
+        file: Option<&Path>,
+        environment: impl Iterator<Item = (String, String)>,
+    ) -> Result<Config, ConfigError> {
+        let defaults = layers::built_in()?;
+        let environment = environment::sort(&defaults, environment)?;
+        let mut settings = Settings::new(defaults);
+        if let Some(path) = file {
+            let layer = layers::file(settings.known(), path)?;
+            settings.overlay(layer);
+        }
+        settings.overlay(environment.platform);
+        settings.overlay(environment.own);
+        rules::check(&settings)?;
+        settings.join_synonyms()?;
+        build(&settings, environment.ambient)
+    }
+
+    /// Reads the configuration from the built-in defaults, `file` and this process's environment.
+    ///
+    /// # Errors
+    /// As [`Config::load`]; also when a variable that matters is not valid UTF-8.
+    pub fn load_from_process(file: Option<&Path>) -> Result<Config, ConfigError> {
+        Config::load(file, environment::of_process()?.into_iter())
+    }
+
+    /// Every setting with its value and where it was given, in the order of their names; secrets are redacted.
+    pub fn effective(&self) -> &[EffectiveSetting] {
+        &self.effective
+    }
+}
+
+/// The sections as they stand in the sources, before secrets are resolved.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Sections {
+    data_dir: String,
+    server: Server,
+    database: sections::DatabaseSection,
+    auth: sections::AuthSection,
+    sessions: sections::SessionsSection,
+    secrets: sections::SecretsSection,
+    egress: sections::EgressSection,
+    stdio: stdio::StdioSection,
+    direct: Direct,
+    activity: Activity,
+    #[serde(with = "sections::DefaultsSection")]
+    defaults: Defaults,
+    telemetry: Telemetry,
+    limits: Limits,
+}
+
+fn build(settings: &Settings, ambient: Ambient) -> Result<Config, ConfigError> {
+    let sections: Sections = settings.deserialize()?;
+    let location = sections.database.location(&sections.data_dir, &ambient)?;
+    let given = secret_files::Given {
+        bootstrap: sections.auth.bootstrap_key,
+        sessions: sections.sessions.key,
+        master: sections.secrets.master_key,
+    };
+    let keys = secret_files::resolve(given, &location)?;
+    Ok(Config {
+        server: sections.server,
+        database: sections.database.with_location(location),
+        bootstrap_key: keys.bootstrap,
+        stale_max: sections.auth.stale_max,
+        session_keys: keys.sessions,
+        master_keys: keys.master,
+        egress_allow: sections.egress.allow,
+        stdio_commands: sections.stdio.commands,
+        direct: sections.direct,
+        activity: sections.activity,
+        defaults: sections.defaults,
+        telemetry: sections.telemetry,
+        limits: sections.limits,
+        host: ambient.host,
+        effective: settings.effective(),
+    })
+}

@@ -1,0 +1,197 @@
+//! Secrets: values that are never shown, and what makes one too weak.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use serde::Deserialize;
+
+/// What is shown in a secret's place.
+pub(super) const REDACTED: &str = "[redacted]";
+/// Fewest characters of a secret text.
+const CHARS_MIN: usize = 32;
+/// Most bytes of a secret text: it must fit into a header.
+const BYTES_MAX: usize = 1024;
+/// Fewest different characters or bytes: 32 random ones practically never have so few.
+const DIFFERENT_MIN: usize = 8;
+/// Texts that only examples and placeholders contain.
+const PLACEHOLDERS: [&str; 9] = [
+    "changeme",
+    "example",
+    "placeholder",
+    "replaceme",
+    "insecure",
+    "yoursecret",
+    "password",
+    "0123456789",
+    "abcdefghij",
+];
+/// How to make a good one.
+const GENERATE: &str = "generate one with `openssl rand -base64 32`";
+
+/// A text that is never shown: `Debug` and `Display` print `[redacted]`.
+#[derive(Clone, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Takes a text as a secret.
+    pub fn new(text: String) -> Secret {
+        Secret(text)
+    }
+
+    /// The text itself; only for where it is used.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A key of 32 bytes that is never shown.
+#[derive(Clone)]
+pub struct MasterKey([u8; 32]);
+
+impl MasterKey {
+    /// The bytes themselves; only for where they are used.
+    pub fn expose(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// Reads base64 (either alphabet, padded or not) of exactly 32 bytes.
+    pub(super) fn parse(text: &str) -> Result<MasterKey, String> {
+        let lenient = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+        let bytes = [alphabet::STANDARD, alphabet::URL_SAFE]
+            .iter()
+            .find_map(|alphabet| GeneralPurpose::new(alphabet, lenient).decode(text).ok())
+            .and_then(|bytes| <[u8; 32]>::try_from(bytes).ok())
+            .ok_or_else(|| format!("must be base64 of exactly 32 bytes; {GENERATE}"))?;
+        if is_weak(&bytes) {
+            return Err(format!("is not random; {GENERATE}"));
+        }
+        Ok(MasterKey(bytes))
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(REDACTED)
+    }
+}
+
+impl fmt::Display for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(REDACTED)
+    }
+}
+
+impl fmt::Debug for MasterKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(REDACTED)
+    }
+}
+
+/// Checks a secret text. The error is the end of a sentence that begins with the setting's name.
+pub(super) fn check_text_secret(text: &str) -> Result<(), String> {
+    if text.chars().count() < CHARS_MIN {
+        return Err(format!("must have at least {CHARS_MIN} characters; {GENERATE}"));
+    }
+    if text.len() > BYTES_MAX {
+        return Err(format!("must have at most {BYTES_MAX} bytes; {GENERATE}"));
+    }
+    let plain: String = text.to_ascii_lowercase().chars().filter(|c| !matches!(c, '-' | '_' | ' ')).collect();
+    if PLACEHOLDERS.iter().any(|placeholder| plain.contains(placeholder)) || is_weak(text.as_bytes()) {
+        return Err(format!("is a placeholder or easy to guess; {GENERATE}"));
+    }
+    Ok(())
+}
+
+/// Checks a secret text that is also sent in a header.
+pub(super) fn check_header_secret(text: &str) -> Result<(), String> {
+    if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(format!("must be of visible ASCII characters without spaces; {GENERATE}"));
+    }
+    check_text_secret(text)
+}
+
+/// Few different values, or a short piece over and over.
+fn is_weak(bytes: &[u8]) -> bool {
+    let mut different: Vec<u8> = bytes.to_vec();
+    different.sort_unstable();
+    different.dedup();
+    let repeats = |period: usize| bytes.iter().zip(bytes.iter().skip(period)).all(|(a, b)| a == b);
+    different.len() < DIFFERENT_MIN || (1..=bytes.len() / 2).any(repeats) || counts_up(bytes)
+}
+
+/// 0, 1, 2, … or downwards.
+fn counts_up(bytes: &[u8]) -> bool {
+    let step = |pair: &[u8], by: u8| matches!(pair, [a, b] if a.wrapping_add(by) == *b);
+    [1, u8::MAX].into_iter().any(|by| bytes.windows(2).all(|pair| step(pair, by)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+    use proptest::prelude::*;
+
+    #[test]
+    fn weak_texts_are_refused_and_not_repeated() {
+        let weak = [
+            "short",
+            "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+            "changeme-Kq83hv02bGkz71LwPq5xNn4tRr9c",
+            "CHANGE_ME_Kq83hv02bGkz71LwPq5xNn4tRr9c",
+            "this-is-an-example-Kq83hv02bGkz71LwPq5",
+            "abc4efghabc4efghabc4efghabc4efgh",
+            "0123456789Kq83hv02bGkz71LwPq5xNn4tRr9c",
+            "abababababababababababababababababab",
+        ];
+        for text in weak {
+            let error = check_text_secret(text).unwrap_err();
+            assert!(!error.contains(text) && error.contains("openssl"), "{error}");
+        }
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let secret = Secret::new("plain".to_owned());
+        assert_eq!(format!("{secret} {secret:?} {secret:#?}"), "[redacted] [redacted] [redacted]");
+        assert_eq!(format!("{:?}", MasterKey([7; 32])), "[redacted]");
+    }
+
+    #[test]
+    fn master_keys() {
+        let good: [u8; 32] = std::array::from_fn(|i| (i * i * 7 % 251) as u8);
+        for text in [STANDARD.encode(good), URL_SAFE_NO_PAD.encode(good)] {
+            assert_eq!(MasterKey::parse(&text).unwrap().expose(), &good);
+        }
+        let counting: [u8; 32] = std::array::from_fn(|i| i as u8);
+        for bad in [
+            STANDARD.encode([0_u8; 32]),
+            STANDARD.encode(counting),
+            STANDARD.encode(&good[..31]),
+            "not base64!".to_owned(),
+            String::new(),
+        ] {
+            assert!(MasterKey::parse(&bad).is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn random_secrets_pass(bytes in any::<[u8; 32]>()) {
+            let text = URL_SAFE_NO_PAD.encode(bytes);
+            let unlucky = PLACEHOLDERS.iter().any(|p| text.to_ascii_lowercase().contains(p));
+            prop_assume!(!unlucky && !is_weak(&bytes));
+            prop_assert!(check_text_secret(&text).is_ok());
+            prop_assert!(MasterKey::parse(&text).is_ok());
+        }
+
+        #[test]
+        fn short_texts_are_refused_whatever_they_hold(text in ".{0,200}") {
+            let short = text.chars().count() < CHARS_MIN;
+            prop_assert!(!short || check_header_secret(&text).is_err());
+            prop_assert!(text.len() >= 43 || MasterKey::parse(&text).is_err());
+        }
+    }
+}

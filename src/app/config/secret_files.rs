@@ -1,0 +1,224 @@
+//! Secrets of a deployment that has its own private database: generated once, kept in `data_dir/secrets`.
+
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+
+use super::error::ConfigError;
+use super::layers::{Origin, value_error};
+use super::names;
+use super::secret::{self, MasterKey, Secret};
+use super::sections::DatabaseLocation;
+
+/// Most bytes of a secret file.
+const FILE_BYTES_MAX: u64 = 4096;
+/// Bytes of a generated secret.
+const RANDOM_BYTES: usize = 32;
+
+/// The secrets that the sources give, checked; empty where they give none.
+pub(super) struct Given {
+    pub(super) bootstrap: Secret,
+    pub(super) sessions: Vec<Secret>,
+    pub(super) master: Vec<Secret>,
+}
+
+/// The deployment's secrets, complete.
+pub(super) struct Keys {
+    pub(super) bootstrap: Secret,
+    pub(super) sessions: Vec<Secret>,
+    pub(super) master: Vec<MasterKey>,
+}
+
+/// A secret that the deployment needs.
+#[derive(Clone, Copy)]
+enum Needed {
+    Bootstrap,
+    Sessions,
+    Master,
+}
+
+impl Needed {
+    /// Its setting and the name of its file.
+    fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Needed::Bootstrap => ("auth.bootstrap_key", "bootstrap_key"),
+            Needed::Sessions => ("sessions.key", "sessions_key"),
+            Needed::Master => ("secrets.master_key", "master_key"),
+        }
+    }
+
+    fn generate(self) -> Result<String, ConfigError> {
+        let mut bytes = [0_u8; RANDOM_BYTES];
+        getrandom::fill(&mut bytes).map_err(ConfigError::Random)?;
+        Ok(match self {
+            Needed::Bootstrap => format!("mcpk_{}", URL_SAFE_NO_PAD.encode(bytes)),
+            Needed::Sessions => URL_SAFE_NO_PAD.encode(bytes),
+            Needed::Master => STANDARD.encode(bytes),
+        })
+    }
+
+    fn check(self, text: &str) -> Result<(), String> {
+        match self {
+            Needed::Bootstrap => secret::check_header_secret(text),
+            Needed::Sessions => secret::check_text_secret(text),
+            Needed::Master => MasterKey::parse(text).map(|_| ()),
+        }
+    }
+}
+
+/// The secrets as given; missing ones are generated for a private database, and named otherwise.
+pub(super) fn resolve(given: Given, location: &DatabaseLocation) -> Result<Keys, ConfigError> {
+    let mut bootstrap: Vec<Secret> =
+        [given.bootstrap].into_iter().filter(|key| !key.expose().is_empty()).collect();
+    let mut sessions = given.sessions;
+    let mut master = given.master;
+    let mut missing = Vec::new();
+    for (needed, keys) in [
+        (Needed::Bootstrap, &mut bootstrap),
+        (Needed::Sessions, &mut sessions),
+        (Needed::Master, &mut master),
+    ] {
+        match location {
+            _ if !keys.is_empty() => {}
+            DatabaseLocation::Private { data_dir } => {
+                keys.push(Secret::new(read_or_generate(data_dir, needed)?));
+            }
+            DatabaseLocation::Url { .. } => missing.push(needed.names().0),
+        }
+    }
+    match bootstrap.pop() {
+        Some(bootstrap) if missing.is_empty() => Ok(Keys { bootstrap, sessions, master: parse(&master)? }),
+        _ => Err(ConfigError::MissingSecrets { names: with_variables(&missing) }),
+    }
+}
+
+fn parse(keys: &[Secret]) -> Result<Vec<MasterKey>, ConfigError> {
+    let (name, _) = Needed::Master.names();
+    let parse = |key: &Secret| {
+        MasterKey::parse(key.expose()).map_err(|_| ConfigError::BuiltIn { at: format!(" at {name}") })
+    };
+    keys.iter().map(parse).collect()
+}
+
+fn with_variables(missing: &[&str]) -> String {
+    let described: Vec<String> =
+        missing.iter().map(|name| format!("{name} ({})", names::variable(name))).collect();
+    described.join(", ")
+}
+
+fn read_or_generate(data_dir: &Path, needed: Needed) -> Result<String, ConfigError> {
+    let (name, file) = needed.names();
+    let dir = data_dir.join("secrets");
+    prepare(&dir)?;
+    let path = dir.join(file);
+    let text = match read(&path)? {
+        Some(text) => text,
+        None => {
+            write_new(&dir, &path, &needed.generate()?).map_err(|error| {
+                failed(&path, format!("cannot be written ({error}). Check the folder and its disk"))
+            })?;
+            // Read back: another process may have been first, and its value is the one that stays.
+            read(&path)?.ok_or_else(|| failed(&path, "vanished while it was written. Start again"))?
+        }
+    };
+    needed.check(&text).map_err(|must| value_error(name, &Origin::Generated(path), must))?;
+    Ok(text)
+}
+
+fn failed(path: &Path, reason: impl Into<String>) -> ConfigError {
+    ConfigError::SecretFile { path: path.to_owned(), reason: reason.into() }
+}
+
+/// Makes the folder, or checks that nobody else can look into it.
+fn prepare(dir: &Path) -> Result<(), ConfigError> {
+    let made = dir.parent().map_or(Ok(()), std::fs::create_dir_all).and_then(|()| {
+        match DirBuilder::new().mode(0o700).create(dir) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            made => made,
+        }
+    });
+    made.map_err(|error| {
+        failed(
+            dir,
+            format!(
+                "cannot be made ({error}). Set data_dir (MCPPROXY__DATA_DIR) to a folder that can be written"
+            ),
+        )
+    })?;
+    let found =
+        std::fs::symlink_metadata(dir).map_err(|error| failed(dir, format!("cannot be read ({error})")))?;
+    if !found.is_dir() {
+        return Err(failed(dir, "is not a folder. Move it away"));
+    }
+    refuse_open(dir, &found.permissions(), "700")
+}
+
+/// Reads a secret file; `None` when there is none.
+fn read(path: &Path) -> Result<Option<String>, ConfigError> {
+    let unreadable =
+        |error: io::Error| failed(path, format!("cannot be read ({error}). Check its owner and mode"));
+    let found = match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        found => found.map_err(unreadable)?,
+    };
+    if !found.is_file() {
+        return Err(failed(path, "is not a regular file. Move it away"));
+    }
+    refuse_open(path, &found.permissions(), "600")?;
+    let mut text = String::new();
+    File::open(path)
+        .and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text))
+        .map_err(unreadable)?;
+    Ok(Some(text.trim_end().to_owned()))
+}
+
+fn refuse_open(path: &Path, permissions: &Permissions, mode: &str) -> Result<(), ConfigError> {
+    if permissions.mode() & 0o077 == 0 {
+        return Ok(());
+    }
+    let shown = path.display();
+    Err(failed(
+        path,
+        format!(
+            "can be read by other users. Run `chmod {mode} {shown}`, and replace the secret if they may have seen it"
+        ),
+    ))
+}
+
+/// Writes a file that appears whole or not at all, and never replaces one that is there.
+fn write_new(dir: &Path, path: &Path, text: &str) -> io::Result<()> {
+    let draft = draft_beside(path);
+    let written = write_draft(&draft, text).and_then(|()| publish(&draft, path));
+    match std::fs::remove_file(&draft) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => written?,
+    }
+    File::open(dir)?.sync_all()
+}
+
+fn draft_beside(path: &Path) -> PathBuf {
+    path.with_extension(format!("new-{}", std::process::id()))
+}
+
+fn write_draft(draft: &Path, text: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(draft)?;
+    writeln!(file, "{text}")?;
+    file.sync_all()
+}
+
+fn publish(draft: &Path, path: &Path) -> io::Result<()> {
+    match std::fs::hard_link(draft, path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        // Some file systems have no hard links; there the last of several first starts wins.
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::Unsupported | io::ErrorKind::PermissionDenied) =>
+        {
+            std::fs::rename(draft, path)
+        }
+        linked => linked,
+    }
+}

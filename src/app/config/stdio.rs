@@ -1,0 +1,100 @@
+//! `stdio.commands`: the programs that tenants may run as upstream servers. The API only names one of them.
+
+use std::collections::BTreeMap;
+
+use config::{Value, ValueKind};
+use serde::Deserialize;
+
+use super::secret::Secret;
+
+/// Most programs.
+const COMMANDS_MAX: usize = 1000;
+/// Longest name of a program, in bytes.
+const NAME_BYTES_MAX: usize = 64;
+/// What a wrong entry is told; it does not repeat the entry, which may hold secrets.
+const SHAPE: &str = "must be NAME = { argv = [\"/path/to/program\", …], env = { KEY = \"value\" }, tenants = [\"name\"] } with NAME of \
+     letters, digits, - and _; argv and tenants are required";
+
+/// A program that tenants may run as an upstream server.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StdioCommand {
+    /// The program and its arguments; never empty.
+    pub argv: Vec<String>,
+    /// Its whole environment.
+    #[serde(default)]
+    pub env: BTreeMap<String, Secret>,
+    /// Names of the tenants that may use it; `*` is all of them. Never empty.
+    pub tenants: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StdioSection {
+    pub(super) commands: BTreeMap<String, StdioCommand>,
+}
+
+/// Reads the table, or the JSON object that stands for it in the environment, and checks its shape.
+pub(super) fn read(given: ValueKind) -> Result<ValueKind, &'static str> {
+    let table = match given {
+        ValueKind::Table(table) => table,
+        ValueKind::String(text) if text.trim().is_empty() => return Ok(ValueKind::Table(config::Map::new())),
+        ValueKind::String(text) => {
+            let json =
+                serde_json::from_str(&text).map_err(|_| "must be a JSON object when given as a text")?;
+            match value_of(json).kind {
+                ValueKind::Table(table) => table,
+                _ => return Err("must be a JSON object when given as a text"),
+            }
+        }
+        _ => return Err(SHAPE),
+    };
+    let fits =
+        table.len() <= COMMANDS_MAX && table.iter().all(|(name, command)| is_command(name, &command.kind));
+    if fits { Ok(ValueKind::Table(table)) } else { Err(SHAPE) }
+}
+
+fn is_command(name: &str, command: &ValueKind) -> bool {
+    let named = !name.is_empty()
+        && name.len() <= NAME_BYTES_MAX
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
+    let ValueKind::Table(fields) = command else { return false };
+    let known = fields.keys().all(|field| matches!(field.as_str(), "argv" | "env" | "tenants"));
+    let texts = |field: &str| match fields.get(field).map(|value| &value.kind) {
+        Some(ValueKind::Array(items)) => !items.is_empty() && items.iter().all(is_text),
+        _ => false,
+    };
+    let env = match fields.get("env").map(|value| &value.kind) {
+        None => true,
+        Some(ValueKind::Table(env)) => env.iter().all(|(name, value)| is_variable(name) && is_text(value)),
+        Some(_) => false,
+    };
+    named && known && texts("argv") && texts("tenants") && env
+}
+
+fn is_text(value: &Value) -> bool {
+    // The operating system takes no NUL in arguments and variables.
+    matches!(&value.kind, ValueKind::String(text) if !text.contains('\0'))
+}
+
+fn is_variable(name: &str) -> bool {
+    !name.is_empty() && !name.contains(['=', '\0'])
+}
+
+fn value_of(json: serde_json::Value) -> Value {
+    use serde_json::Value as Json;
+    match json {
+        Json::Object(fields) => {
+            let table = fields
+                .into_iter()
+                .map(|(name, field)| (name, value_of(field)))
+                .collect::<config::Map<_, _>>();
+            Value::new(None, ValueKind::Table(table))
+        }
+        Json::Array(items) => Value::new(None, ValueKind::Array(items.into_iter().map(value_of).collect())),
+        Json::String(text) => Value::new(None, text),
+        Json::Bool(value) => Value::new(None, value),
+        // Numbers and null stand nowhere in this table: any kind that is refused will do.
+        Json::Number(_) | Json::Null => Value::new(None, ValueKind::Nil),
+    }
+}

@@ -1,0 +1,215 @@
+//! Finding and running the programs of PostgreSQL.
+
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::time::timeout;
+
+use super::account::Account;
+use super::error::LocalPostgresError;
+
+/// The least major version that the schema needs.
+const MAJOR_MIN: u32 = 14;
+/// Most characters of a program's output that an error shows.
+const OUTPUT_CHARS_MAX: usize = 600;
+/// Longest wait for a program that only prints.
+pub(super) const QUICK_WAIT: Duration = Duration::from_secs(10);
+/// Where the programs are when `PATH` has none: folder, beginning of the name of a folder in it, the rest.
+const USUAL: [(&str, &str, &str); 6] = [
+    ("/usr/lib/postgresql", "", "bin"),
+    ("/usr", "pgsql-", "bin"),
+    ("/usr/libexec", "postgresql", ""),
+    ("/opt/homebrew/opt", "postgresql", "bin"),
+    ("/usr/local/opt", "postgresql", "bin"),
+    ("/Applications/Postgres.app/Contents/Versions", "", "bin"),
+];
+/// What must be in the folder.
+const NEEDED: [&str; 3] = ["postgres", "initdb", "pg_ctl"];
+
+/// The folder of the programs and who runs them.
+#[derive(Clone, Debug)]
+pub(super) struct Programs {
+    folder: PathBuf,
+    account: Option<Account>,
+}
+
+impl Programs {
+    /// The first folder of `search_path`, then of the usual places, newest first, that holds a fitting version:
+    /// `wanted` exactly, where there are data already, or else any that is new enough.
+    pub(super) async fn find(
+        search_path: &[PathBuf],
+        account: Option<Account>,
+        wanted: Option<(&Path, u32)>,
+    ) -> Result<Programs, LocalPostgresError> {
+        let mut seen = Vec::new();
+        for folder in candidates(search_path) {
+            let programs = Programs { folder, account: account.clone() };
+            let Some(major) = programs.major().await else { continue };
+            if wanted.map_or(major >= MAJOR_MIN, |(_, wanted)| major == wanted) {
+                return Ok(programs);
+            }
+            seen.push(format!("{major} in {}", programs.folder.display()));
+        }
+        let found = if seen.is_empty() { String::new() } else { format!(" (found: {})", seen.join(", ")) };
+        Err(match wanted {
+            Some((path, wanted)) => LocalPostgresError::WrongVersion { path: path.to_owned(), wanted, found },
+            None => LocalPostgresError::NoPrograms { least: MAJOR_MIN, found },
+        })
+    }
+
+    /// A command that knows nothing of our environment, where secrets may be, and runs as the account.
+    pub(super) fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(self.folder.join(program));
+        command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("LC_ALL", "C");
+        command.current_dir("/").stdin(Stdio::null());
+        if let Some(account) = &self.account {
+            // As root this also drops all supplementary groups.
+            command.uid(account.uid).gid(account.gid);
+        }
+        command
+    }
+
+    /// Whether the account can enter `folder`.
+    pub(super) async fn reach(&self, folder: &Path) -> bool {
+        // The child changes its folder after it has changed its user.
+        let mut command = self.command("postgres");
+        command.arg("--version").current_dir(folder);
+        run("postgres", command, "", QUICK_WAIT).await.is_ok()
+    }
+
+    async fn major(&self) -> Option<u32> {
+        let mut command = self.command("postgres");
+        command.arg("--version");
+        major_of(&run("postgres", command, "", QUICK_WAIT).await.ok()?)
+    }
+}
+
+/// `postgres (PostgreSQL) 15.18 (Debian …)` is 15, `17beta1` is 17.
+fn major_of(text: &str) -> Option<u32> {
+    let version = text.split_whitespace().find(|word| word.starts_with(|c: char| c.is_ascii_digit()))?;
+    version.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
+fn candidates(search_path: &[PathBuf]) -> Vec<PathBuf> {
+    let mut folders: Vec<PathBuf> = Vec::new();
+    // Distributions link single programs into PATH; the others are where the link leads.
+    let linked = search_path.iter().filter_map(|folder| std::fs::canonicalize(folder.join("postgres")).ok());
+    folders.extend(linked.filter_map(|program| program.parent().map(Path::to_owned)));
+    for (parent, prefix, rest) in USUAL {
+        folders.extend(versions(Path::new(parent), prefix).into_iter().map(|folder| folder.join(rest)));
+    }
+    let mut unique: Vec<PathBuf> = Vec::new();
+    for folder in folders {
+        if NEEDED.iter().all(|program| folder.join(program).is_file()) && !unique.contains(&folder) {
+            unique.push(folder);
+        }
+    }
+    unique
+}
+
+/// The folders in `parent` whose name begins with `prefix`, the highest version first.
+fn versions(parent: &Path, prefix: &str) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(parent) else { return Vec::new() };
+    let mut found: Vec<(u32, PathBuf)> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            let digits = name.strip_prefix(prefix)?.trim_start_matches('@');
+            let major = digits.split(|c: char| !c.is_ascii_digit()).next()?.parse().unwrap_or_default();
+            Some((major, entry.path()))
+        })
+        .collect();
+    found.sort_by(|left, right| right.cmp(left));
+    found.into_iter().map(|(_, path)| path).collect()
+}
+
+/// Runs a program to its end, at most `wait`, and gives what it printed. Its failure is an error with the end of
+/// its output.
+pub(super) async fn run(
+    program: &'static str,
+    mut command: Command,
+    input: &str,
+    wait: Duration,
+) -> Result<String, LocalPostgresError> {
+    let failed = |output: String| LocalPostgresError::Program { program, output };
+    command.stdin(if input.is_empty() { Stdio::null() } else { Stdio::piped() });
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut command = tokio::process::Command::from(command);
+    let mut child = command.kill_on_drop(true).spawn().map_err(|error| failed(error.to_string()))?;
+    let mut stdin = child.stdin.take();
+    let work = async {
+        if let Some(stdin) = &mut stdin {
+            stdin.write_all(input.as_bytes()).await?;
+        }
+        drop(stdin);
+        child.wait_with_output().await
+    };
+    let output = match timeout(wait, work).await {
+        Ok(output) => output.map_err(|error| failed(error.to_string()))?,
+        Err(_) => return Err(failed(format!("it took more than {} s", wait.as_secs()))),
+    };
+    if !output.status.success() {
+        return Err(failed(format!("{} ({})", tail(&output.stderr), output.status)));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The end of a program's output, on one line.
+pub(super) fn tail(output: &[u8]) -> String {
+    let text = String::from_utf8_lossy(output);
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let line = words.join(" ");
+    let skip = line.chars().count().saturating_sub(OUTPUT_CHARS_MAX);
+    line.chars().skip(skip).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read() {
+        for (text, major) in [
+            ("postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)", Some(15)),
+            ("postgres (PostgreSQL) 17beta1", Some(17)),
+            ("postgres (PostgreSQL) 9.6.24", Some(9)),
+            ("", None),
+            ("nonsense", None),
+        ] {
+            assert_eq!(major_of(text), major, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_newest_folder_comes_first() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["postgresql@9", "postgresql@17", "postgresql@16", "postgresql", "other"] {
+            std::fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        let names: Vec<_> = versions(dir.path(), "postgresql")
+            .iter()
+            .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(names, ["postgresql@17", "postgresql@16", "postgresql@9", "postgresql"]);
+    }
+
+    #[tokio::test]
+    async fn a_missing_version_says_what_was_found() {
+        let path = Path::new("/data/postgres");
+        let error = Programs::find(&[], None, Some((path, 999))).await.unwrap_err().to_string();
+        assert!(error.contains("PostgreSQL 999") && error.contains("/data/postgres"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_failing_program_is_reported_with_the_end_of_its_output() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "cat >&2; exit 3"]);
+        let error =
+            run("sh", command, &format!("{}the end", "x".repeat(2000)), QUICK_WAIT).await.unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("the end") && text.len() < 800, "{text}");
+    }
+}

@@ -1,0 +1,264 @@
+//! The activity record: one per attempt, whatever its end (behaviour, section 9).
+
+use chrono::{DateTime, Utc};
+use ulid::Ulid;
+
+use super::id::{KeyId, TenantId};
+use super::intent::OperationType;
+
+/// What kind of act a record is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A `call_tool_*`, over MCP or REST.
+    ToolCall,
+    /// A `retrieve_tools`.
+    Search,
+    /// A change by an administrator.
+    Admin,
+    /// Requests without a valid key, counted.
+    AuthFailure,
+    /// The true end of a call whose record had been closed as `unknown`.
+    LateOutcome,
+    /// An act of the platform itself.
+    System,
+}
+
+/// All wire names of `type`, also those that later parts will write: filters accept them.
+pub const KINDS: [&str; 10] = [
+    "tool_call",
+    "search",
+    "cache_read",
+    "direct_call",
+    "admin",
+    "policy",
+    "consent",
+    "auth_failure",
+    "late_outcome",
+    "system",
+];
+/// All wire names of `source`.
+pub const SOURCES: [&str; 6] = ["mcp", "direct", "rest", "cli", "console", "system"];
+/// All wire names of `status`.
+pub const STATUSES: [&str; 9] = [
+    "success",
+    "upstream_error",
+    "error",
+    "blocked",
+    "rejected",
+    "cancelled",
+    "unknown",
+    "pending",
+    "waiting",
+];
+
+impl Kind {
+    /// The wire name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Kind::ToolCall => "tool_call",
+            Kind::Search => "search",
+            Kind::Admin => "admin",
+            Kind::AuthFailure => "auth_failure",
+            Kind::LateOutcome => "late_outcome",
+            Kind::System => "system",
+        }
+    }
+}
+
+/// Through which face the attempt came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// `/mcp`
+    Mcp,
+    /// `/api/v1`
+    Rest,
+    /// The gateway itself.
+    System,
+}
+
+impl Source {
+    /// The wire name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Source::Mcp => "mcp",
+            Source::Rest => "rest",
+            Source::System => "system",
+        }
+    }
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// The upstream answered.
+    Success,
+    /// The upstream answered with `isError` or a JSON-RPC error.
+    UpstreamError,
+    /// Ours, or the transport's.
+    Error,
+    /// Refused by checks 1 to 11.
+    Blocked,
+    /// Refused by check 12.
+    Rejected,
+    /// The caller gave up.
+    Cancelled,
+    /// Its replica died before the end.
+    Unknown,
+    /// Not ended yet.
+    Pending,
+}
+
+impl Status {
+    /// The wire name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Status::Success => "success",
+            Status::UpstreamError => "upstream_error",
+            Status::Error => "error",
+            Status::Blocked => "blocked",
+            Status::Rejected => "rejected",
+            Status::Cancelled => "cancelled",
+            Status::Unknown => "unknown",
+            Status::Pending => "pending",
+        }
+    }
+}
+
+/// One record. Field names are the wire names; texts are already redacted and cut when they get here.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// ULID; its time is `started_at`.
+    pub id: Ulid,
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// The record's kind.
+    pub kind: Kind,
+    /// The face.
+    pub source: Source,
+    /// Server name, as called.
+    pub server: Option<String>,
+    /// Tool name without its server; for admin acts the act's name.
+    pub tool: Option<String>,
+    /// `call_tool_read` and so on.
+    pub tool_variant: Option<&'static str>,
+    /// The tool's tier at call time.
+    pub tier: Option<&'static str>,
+    /// Declared, or the variant's.
+    pub operation_type: Option<OperationType>,
+    /// Declared sensitivity.
+    pub data_sensitivity: Option<String>,
+    /// Declared reason.
+    pub reason: Option<String>,
+    /// Whether the operation type was declared.
+    pub intent_declared: bool,
+    /// A warning of check 9 or 10.
+    pub warning: Option<String>,
+    /// How it ended.
+    pub status: Status,
+    /// Code of a refusal, failure, or the upstream's JSON-RPC error code.
+    pub error_code: Option<String>,
+    /// Its text.
+    pub error_message: Option<String>,
+    /// The key.
+    pub key: Option<KeyId>,
+    /// The key's owner at that time.
+    pub owner: Option<String>,
+    /// The client's own name.
+    pub client_name: Option<String>,
+    /// The client's own version.
+    pub client_version: Option<String>,
+    /// The handshake session's id.
+    pub session_id: Option<String>,
+    /// The request's id: JSON-RPC id on MCP, `X-Request-Id` on REST.
+    pub request_id: Option<String>,
+    /// W3C trace id.
+    pub trace_id: Option<String>,
+    /// The record this one adds to.
+    pub parent_id: Option<Ulid>,
+    /// Whole duration, milliseconds.
+    pub duration_ms: Option<f64>,
+    /// Of it spent in the upstream, milliseconds.
+    pub upstream_ms: Option<f64>,
+    /// Of it spent waiting for a person or a queue, milliseconds.
+    pub wait_ms: Option<f64>,
+    /// Size of the arguments, bytes.
+    pub request_bytes: Option<i64>,
+    /// Size of the result, bytes.
+    pub response_bytes: Option<i64>,
+    /// Redacted preview of the arguments.
+    pub arguments: Option<String>,
+    /// Redacted preview of the result.
+    pub response: Option<String>,
+    /// Whether a preview was cut.
+    pub truncated: bool,
+}
+
+impl Record {
+    /// An open record of an attempt that starts at `now`, with everything else empty.
+    pub fn start(tenant: TenantId, kind: Kind, source: Source, now: DateTime<Utc>) -> Record {
+        Record {
+            id: new_id(now),
+            tenant,
+            kind,
+            source,
+            server: None,
+            tool: None,
+            tool_variant: None,
+            tier: None,
+            operation_type: None,
+            data_sensitivity: None,
+            reason: None,
+            intent_declared: false,
+            warning: None,
+            status: Status::Pending,
+            error_code: None,
+            error_message: None,
+            key: None,
+            owner: None,
+            client_name: None,
+            client_version: None,
+            session_id: None,
+            request_id: None,
+            trace_id: None,
+            parent_id: None,
+            duration_ms: None,
+            upstream_ms: None,
+            wait_ms: None,
+            request_bytes: None,
+            response_bytes: None,
+            arguments: None,
+            response: None,
+            truncated: false,
+        }
+    }
+
+    /// When the attempt started: the time of its id, so that an id finds its partition.
+    pub fn started_at(&self) -> DateTime<Utc> {
+        time_of(self.id)
+    }
+}
+
+/// A fresh id whose time is `now`, to the millisecond.
+pub fn new_id(now: DateTime<Utc>) -> Ulid {
+    let ms = u64::try_from(now.timestamp_millis()).unwrap_or(0);
+    Ulid::from_parts(ms, uuid::Uuid::new_v4().as_u128())
+}
+
+/// The time of an id.
+pub fn time_of(id: Ulid) -> DateTime<Utc> {
+    let ms = i64::try_from(id.timestamp_ms()).unwrap_or(0);
+    DateTime::from_timestamp_millis(ms).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_an_id_is_when_it_started() {
+        let now = DateTime::from_timestamp_millis(1_793_000_123_456).expect("valid");
+        let record = Record::start(TenantId::PLATFORM, Kind::System, Source::System, now);
+        assert_eq!(record.started_at(), now);
+        assert_ne!(new_id(now), new_id(now));
+    }
+}

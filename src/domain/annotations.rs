@@ -1,0 +1,143 @@
+//! What a server says about its tools, and the tier that follows from it.
+//!
+//! Annotations are hints of an untrusted server; the table is behaviour, section 5 ("Tiers").
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::intent::{OperationType, Variant};
+
+/// The two hints that decide; `None` when absent or not a boolean.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Annotations {
+    /// `readOnlyHint`
+    pub read_only: Option<bool>,
+    /// `destructiveHint`
+    pub destructive: Option<bool>,
+}
+
+impl Annotations {
+    /// Reads the hints out of an `annotations` object; anything else counts as no annotations.
+    pub fn read(raw: Option<&str>) -> Annotations {
+        #[derive(Deserialize)]
+        struct Hints<'a> {
+            #[serde(borrow, rename = "readOnlyHint")]
+            read_only: Option<&'a RawValue>,
+            #[serde(borrow, rename = "destructiveHint")]
+            destructive: Option<&'a RawValue>,
+        }
+        let boolean = |raw: Option<&RawValue>| raw.and_then(|raw| raw.get().parse::<bool>().ok());
+        match raw.map(serde_json::from_str::<Hints<'_>>) {
+            Some(Ok(hints)) => {
+                Annotations { read_only: boolean(hints.read_only), destructive: boolean(hints.destructive) }
+            }
+            _ => Annotations::default(),
+        }
+    }
+
+    /// The tier of a tool with these annotations, for a key that trusts unannotated tools or not.
+    pub fn tier(self, unannotated: Unannotated) -> Tier {
+        use Unannotated::{Distrust, Trust};
+        match (self.read_only, self.destructive, unannotated) {
+            (_, Some(true), _) | (Some(false) | None, None, Distrust) => Tier::Destructive,
+            (Some(true), _, _) => Tier::Read,
+            (Some(false), Some(false), _) | (Some(false), None, Trust) | (None, Some(false), Distrust) => {
+                Tier::Write
+            }
+            (None, Some(false) | None, Trust) => Tier::Unknown,
+        }
+    }
+}
+
+/// The setting `unannotated_tools`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unannotated {
+    /// An absent hint is not held against a tool.
+    Trust,
+    /// An absent `destructiveHint` means destructive, as the protocol's own default does.
+    Distrust,
+}
+
+/// How much a tool can do, as far as its server says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Tier {
+    /// Reads only.
+    Read,
+    /// Changes something, destroys nothing.
+    Write,
+    /// May destroy.
+    Destructive,
+    /// The server does not say.
+    Unknown,
+}
+
+impl Tier {
+    /// The name on the wire and in the activity log.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Tier::Read => "read",
+            Tier::Write => "write",
+            Tier::Destructive => "destructive",
+            Tier::Unknown => "unknown",
+        }
+    }
+
+    /// The variant to recommend for a tool of this tier (`call_with`).
+    pub fn call_with(self) -> Variant {
+        match self {
+            Tier::Read => Variant::Read,
+            Tier::Write | Tier::Unknown => Variant::Write,
+            Tier::Destructive => Variant::Destructive,
+        }
+    }
+
+    /// What counts against the ceiling `max_operation`: an unknown tool counts as write.
+    pub fn operation(self) -> OperationType {
+        self.call_with().operation()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_of_the_tier_table() {
+        use Tier::{Destructive, Read, Unknown, Write};
+        let (t, f, n) = (Some(true), Some(false), None);
+        let rows = [
+            (t, t, Destructive, Destructive, Variant::Destructive, Variant::Destructive),
+            (f, t, Destructive, Destructive, Variant::Destructive, Variant::Destructive),
+            (n, t, Destructive, Destructive, Variant::Destructive, Variant::Destructive),
+            (t, f, Read, Read, Variant::Read, Variant::Read),
+            (t, n, Read, Read, Variant::Read, Variant::Read),
+            (f, f, Write, Write, Variant::Write, Variant::Write),
+            (f, n, Write, Destructive, Variant::Write, Variant::Destructive),
+            (n, f, Unknown, Write, Variant::Write, Variant::Write),
+            (n, n, Unknown, Destructive, Variant::Write, Variant::Destructive),
+        ];
+        for (read_only, destructive, trust, distrust, with_trust, with_distrust) in rows {
+            let annotations = Annotations { read_only, destructive };
+            assert_eq!(annotations.tier(Unannotated::Trust), trust, "{annotations:?}");
+            assert_eq!(annotations.tier(Unannotated::Distrust), distrust, "{annotations:?}");
+            assert_eq!(annotations.tier(Unannotated::Trust).call_with(), with_trust, "{annotations:?}");
+            assert_eq!(annotations.tier(Unannotated::Distrust).call_with(), with_distrust, "{annotations:?}");
+        }
+    }
+
+    #[test]
+    fn only_booleans_count() {
+        let cases = [
+            (Some(r#"{"readOnlyHint":true,"destructiveHint":false}"#), Some(true), Some(false)),
+            (Some(r#"{"readOnlyHint":"true","destructiveHint":1}"#), None, None),
+            (Some(r#"{"readOnlyHint":null}"#), None, None),
+            (Some("[]"), None, None),
+            (Some("7"), None, None),
+            (None, None, None),
+        ];
+        for (raw, read_only, destructive) in cases {
+            assert_eq!(Annotations::read(raw), Annotations { read_only, destructive }, "{raw:?}");
+        }
+    }
+}

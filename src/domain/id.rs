@@ -1,0 +1,118 @@
+//! Identifiers: typed so that a tenant can never be passed where a server is meant.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub Uuid);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+id!(
+    /// A tenant: everything else belongs to exactly one.
+    TenantId
+);
+id!(
+    /// An API key; the secret itself is never kept, only its hash.
+    KeyId
+);
+id!(
+    /// An upstream server, apart from its name: removed and added again it is a new one.
+    ServerId
+);
+id!(
+    /// One run of one gateway process, drawn at its start.
+    ReplicaId
+);
+
+impl TenantId {
+    /// The reserved tenant `platform`: acts of the platform itself are recorded under it.
+    pub const PLATFORM: TenantId = TenantId(Uuid::nil());
+}
+
+/// Name of the reserved tenant.
+pub const PLATFORM_TENANT: &str = "platform";
+
+/// Longest tool name accepted from an upstream or a caller, in bytes.
+pub const TOOL_NAME_BYTES_MAX: usize = 256;
+
+/// An upstream server's name: `[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?` without `--` (behaviour, section 2).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
+pub struct ServerName(String);
+
+impl ServerName {
+    /// `None` when the text does not follow the rule.
+    pub fn parse(text: &str) -> Option<ServerName> {
+        is_name(text).then(|| ServerName(text.to_owned()))
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ServerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Whether a text is a valid server or tenant name.
+pub fn is_name(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let inner = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-';
+    (1..=32).contains(&bytes.len())
+        && bytes.iter().all(inner)
+        && !text.starts_with('-')
+        && !text.ends_with('-')
+        && !text.contains("--")
+}
+
+/// Splits `server:tool` at the first colon; `None` when either part cannot be a name.
+pub fn split_canonical(name: &str) -> Option<(&str, &str)> {
+    let (server, tool) = name.split_once(':')?;
+    (is_name(server) && !tool.is_empty() && tool.len() <= TOOL_NAME_BYTES_MAX).then_some((server, tool))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_follow_the_rule() {
+        for good in ["a", "a1", "a-b", "github", "x".repeat(32).as_str()] {
+            assert!(is_name(good), "{good}");
+        }
+        for bad in ["", "-a", "a-", "a--b", "A", "a_b", "a:b", "x".repeat(33).as_str(), "é"] {
+            assert!(!is_name(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_first_colon_splits() {
+        assert_eq!(split_canonical("gh:a:b"), Some(("gh", "a:b")));
+        for bad in ["gh", "gh:", ":x", "Gh:x", ""] {
+            assert_eq!(split_canonical(bad), None, "{bad}");
+        }
+    }
+}

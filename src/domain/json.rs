@@ -1,0 +1,219 @@
+//! One reading of JSON: what this module accepts has exactly one meaning for every reader.
+//!
+//! Texts are checked and cut, never decoded: numbers keep their digits, members their order, strings their
+//! spelling, and what was checked is byte for byte what is passed on.
+
+pub(super) mod lexer;
+mod skip;
+mod splice;
+pub(super) mod text;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Range;
+
+use lexer::{Lexer, RawString};
+
+pub use splice::{find_members, with_member_first, without_members};
+pub use text::{JsonOut, escape_into};
+
+/// Deepest nesting of arrays and objects that is accepted, in levels; a lone scalar has none.
+pub const DEPTH_MAX: usize = 64;
+
+/// Objects up to this many members are searched for duplicates one by one, larger ones are sorted.
+const LINEAR_MEMBERS_MAX: usize = 16;
+
+/// Longest part of a member name that a fault repeats, in characters.
+const NAME_SHOWN_CHARS_MAX: usize = 64;
+
+/// Why a text was refused. The texts are fit for the client that sent it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JsonFault {
+    /// An object has two members of this name (shortened when long).
+    DuplicateMember {
+        /// The name, un-escaped.
+        name: String,
+    },
+    /// More than [`DEPTH_MAX`] levels of arrays and objects.
+    TooDeep,
+    /// Not JSON.
+    Syntax {
+        /// Where it stops being JSON, in bytes from the start.
+        offset: usize,
+    },
+    /// JSON, but not an object where one is needed.
+    NotAnObject,
+}
+
+impl JsonFault {
+    pub(super) fn duplicate(name: &str) -> Self {
+        Self::DuplicateMember { name: name.chars().take(NAME_SHOWN_CHARS_MAX).collect() }
+    }
+}
+
+impl fmt::Display for JsonFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DuplicateMember { name } => write!(f, "duplicate member name '{}'", name.escape_debug()),
+            Self::TooDeep => write!(f, "JSON is nested deeper than {DEPTH_MAX} levels"),
+            Self::Syntax { offset } => write!(f, "invalid JSON at byte {offset}"),
+            Self::NotAnObject => f.write_str("must be a JSON object"),
+        }
+    }
+}
+
+impl std::error::Error for JsonFault {}
+
+/// One member of an object, as it stands in the text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member<'a> {
+    /// The name, un-escaped.
+    pub name: Cow<'a, str>,
+    /// The value's own text, without surrounding white space.
+    pub value: &'a str,
+    /// Where the whole `"name": value` stands, in bytes of the object's text.
+    pub span: Range<usize>,
+}
+
+/// Checks that `text` is one JSON value (RFC 8259), nested at most [`DEPTH_MAX`] levels, in which no object
+/// has two members of one name.
+///
+/// Names are compared un-escaped. A lone surrogate escape counts as U+FFFD, as lenient readers see it, so two
+/// names that any reader could take for one are refused. Numbers of any size pass.
+///
+/// # Errors
+/// The first fault met.
+pub fn check(text: &str) -> Result<(), JsonFault> {
+    let mut checker = Checker::new(text);
+    checker.lexer.skip_space();
+    checker.value(0)?;
+    checker.end()
+}
+
+/// The members of the object `text`, in their order, after the same check as [`check`] of everything in it.
+///
+/// # Errors
+/// As [`check`], or [`JsonFault::NotAnObject`] when `text` is another kind of value.
+pub fn members(text: &str) -> Result<Vec<Member<'_>>, JsonFault> {
+    let mut checker = Checker::new(text);
+    checker.lexer.skip_space();
+    if checker.lexer.peek() != Some(b'{') {
+        checker.value(0)?;
+        checker.end()?;
+        return Err(JsonFault::NotAnObject);
+    }
+    let mut found = Vec::new();
+    checker.object(1, |name, value, span| found.push(Member { name: name.unescape(), value, span }))?;
+    checker.end()?;
+    Ok(found)
+}
+
+/// One pass over a text, with the member names of all objects open at the moment on one stack.
+struct Checker<'a> {
+    lexer: Lexer<'a>,
+    names: Vec<Cow<'a, str>>,
+}
+
+impl<'a> Checker<'a> {
+    fn new(text: &'a str) -> Self {
+        Self { lexer: Lexer::new(text), names: Vec::new() }
+    }
+
+    fn end(&mut self) -> Result<(), JsonFault> {
+        self.lexer.skip_space();
+        if self.lexer.at_end() { Ok(()) } else { Err(self.lexer.fault()) }
+    }
+
+    /// Reads one value inside `depth` open containers.
+    fn value(&mut self, depth: usize) -> Result<(), JsonFault> {
+        match self.lexer.peek() {
+            Some(b'"') => self.lexer.string().map(drop),
+            Some(b'{') => self.object(depth + 1, |_, _, _| {}),
+            Some(b'[') => self.array(depth + 1),
+            _ => self.lexer.scalar(),
+        }
+    }
+
+    fn array(&mut self, depth: usize) -> Result<(), JsonFault> {
+        if depth > DEPTH_MAX {
+            return Err(JsonFault::TooDeep);
+        }
+        self.lexer.step();
+        self.lexer.skip_space();
+        if self.lexer.take(b']') {
+            return Ok(());
+        }
+        loop {
+            self.value(depth)?;
+            self.lexer.skip_space();
+            if self.lexer.take(b']') {
+                return Ok(());
+            }
+            self.lexer.expect(b',')?;
+            self.lexer.skip_space();
+        }
+    }
+
+    /// Reads one object and hands each member to `seen`: name, value text, span.
+    fn object(
+        &mut self,
+        depth: usize,
+        mut seen: impl FnMut(RawString<'a>, &'a str, Range<usize>),
+    ) -> Result<(), JsonFault> {
+        if depth > DEPTH_MAX {
+            return Err(JsonFault::TooDeep);
+        }
+        self.lexer.step();
+        self.lexer.skip_space();
+        if self.lexer.take(b'}') {
+            return Ok(());
+        }
+        let base = self.names.len();
+        loop {
+            let start = self.lexer.pos();
+            let name = self.lexer.string()?;
+            self.name(base, name)?;
+            self.lexer.skip_space();
+            self.lexer.expect(b':')?;
+            self.lexer.skip_space();
+            let value_start = self.lexer.pos();
+            self.value(depth)?;
+            let end = self.lexer.pos();
+            seen(name, self.lexer.slice(value_start..end), start..end);
+            self.lexer.skip_space();
+            if self.lexer.take(b'}') {
+                return self.close(base);
+            }
+            self.lexer.expect(b',')?;
+            self.lexer.skip_space();
+        }
+    }
+
+    /// Notes a member name of the object whose names start at `base`.
+    fn name(&mut self, base: usize, name: RawString<'a>) -> Result<(), JsonFault> {
+        let name = name.unescape();
+        let known = self.names.get(base..).unwrap_or_default();
+        if known.len() < LINEAR_MEMBERS_MAX && known.contains(&name) {
+            return Err(JsonFault::duplicate(&name));
+        }
+        self.names.push(name);
+        Ok(())
+    }
+
+    /// Forgets the names of the object that ends, after the search that a large one was spared so far.
+    fn close(&mut self, base: usize) -> Result<(), JsonFault> {
+        let own = self.names.get_mut(base..).unwrap_or_default();
+        if own.len() > LINEAR_MEMBERS_MAX {
+            own.sort_unstable();
+            let mut pairs = own.iter().zip(own.iter().skip(1));
+            if let Some((name, _)) = pairs.find(|(a, b)| a == b) {
+                return Err(JsonFault::duplicate(name));
+            }
+        }
+        self.names.truncate(base);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

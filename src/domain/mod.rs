@@ -1,0 +1,19 @@
+//! Floor 0: pure values and decisions. No IO, no async, no clock.
+
+pub mod activity;
+pub mod annotations;
+pub mod canonical;
+pub mod glob;
+pub mod id;
+pub mod intent;
+pub mod json;
+pub mod names;
+pub mod pin;
+pub mod redact;
+pub mod refusal;
+pub mod schema;
+pub mod search;
+pub mod settings;
+pub mod tenant;
+pub mod tool;
+pub mod validation;

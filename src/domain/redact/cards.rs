@@ -1,0 +1,66 @@
+//! Payment card numbers.
+
+use super::scan::Scan;
+
+const DIGITS: std::ops::RangeInclusive<usize> = 13..=19;
+
+/// Shortest first group of a number written in groups (`4111 1111 …`, `3782 822463 …`), in digits.
+const FIRST_GROUP_MIN: usize = 4;
+
+/// Shortest group between others, in digits. Shorter ones are dates and lists of small numbers.
+const MIDDLE_GROUP_MIN: usize = 3;
+
+/// Masks a card number whose first digit is at `at`: 13 to 19 digits that pass the Luhn check, together or in
+/// groups divided by one kind of single space or dash, and no part of a longer run of digits.
+///
+/// The pass calls this for the leading digits that card networks use; millisecond times and most generated
+/// numbers start with others. Decimal fractions are not cards.
+pub(super) fn card(scan: &mut Scan<'_>, at: usize) {
+    let before = scan.before(at, 1);
+    let fraction = before == b'.' && scan.before(at, 2).is_ascii_digit();
+    if before.is_ascii_digit() || fraction || !scan.at(at + 1).is_ascii_digit() {
+        return;
+    }
+    let digit = |byte: u8| byte.is_ascii_digit();
+    let mut end = scan.run(at, digit);
+    let mut count = end - at;
+    if count < FIRST_GROUP_MIN || count > *DIGITS.end() {
+        return;
+    }
+    let separator = scan.at(end);
+    let mut found = None;
+    loop {
+        let decimal = scan.at(end) == b'.' && scan.at(end + 1).is_ascii_digit();
+        if DIGITS.contains(&count) && !decimal && luhn(scan.bytes.get(at..end).unwrap_or_default()) {
+            found = Some(end);
+        }
+        if !matches!(separator, b' ' | b'-') || scan.at(end) != separator {
+            break;
+        }
+        let next = scan.run(end + 1, digit);
+        let length = next - end - 1;
+        count += length;
+        let last = scan.at(next) != separator;
+        if length == 0 || count > *DIGITS.end() || (length < MIDDLE_GROUP_MIN && !last) {
+            break;
+        }
+        end = next;
+    }
+    if let Some(end) = found {
+        scan.mask(at..end);
+    }
+}
+
+/// The check-digit rule of card numbers, over the digits of `text`.
+fn luhn(text: &[u8]) -> bool {
+    let digits = text.iter().rev().filter(|byte| byte.is_ascii_digit()).map(|byte| u32::from(byte - b'0'));
+    let sum: u32 = digits
+        .enumerate()
+        .map(|(place, digit)| match (place % 2, digit * 2) {
+            (0, _) => digit,
+            (_, double @ 10..) => double - 9,
+            (_, double) => double,
+        })
+        .sum();
+    sum.is_multiple_of(10)
+}

@@ -1,0 +1,281 @@
+//! Which names say that their value is a secret.
+
+/// Longest part of a name that is judged, in bytes from its end.
+pub(super) const NAME_BYTES_MAX: usize = 64;
+
+/// What a name says about its value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Nothing.
+    Harmless,
+    /// It is a secret.
+    Secret,
+    /// It is a secret, and unquoted it is all of the line: credentials headers, pass phrases.
+    Line,
+    /// It is a secret where the text is clearly data; the word is an ordinary one elsewhere.
+    Weak,
+    /// It is itself a name, and the member after it the value: `{"name": "PASSWORD", "value": …}`.
+    Pair,
+}
+
+/// Where in a name a stem counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Anywhere, unless the name goes on with one of [`ABOUT`].
+    Inside,
+    /// At the end.
+    End,
+    /// It is all of the name.
+    Whole,
+}
+
+/// Stems in lower case without separators, so `api_key`, `apiKey` and `X-API-Key` are one.
+const STEMS: &[(&str, Place, Kind)] = &[
+    ("password", Place::Inside, Kind::Secret),
+    ("passwd", Place::Inside, Kind::Secret),
+    ("passphrase", Place::Inside, Kind::Line),
+    ("pwd", Place::End, Kind::Secret),
+    ("secret", Place::Inside, Kind::Secret),
+    ("credential", Place::Inside, Kind::Secret),
+    ("privatekey", Place::Inside, Kind::Secret),
+    ("apikey", Place::Inside, Kind::Secret),
+    ("accesskey", Place::End, Kind::Secret),
+    ("secretkey", Place::End, Kind::Secret),
+    ("signingkey", Place::End, Kind::Secret),
+    ("encryptionkey", Place::End, Kind::Secret),
+    ("masterkey", Place::End, Kind::Secret),
+    ("sessionkey", Place::End, Kind::Secret),
+    ("sessionskey", Place::End, Kind::Secret),
+    ("bootstrapkey", Place::End, Kind::Secret),
+    ("accountkey", Place::End, Kind::Secret),
+    ("subscriptionkey", Place::End, Kind::Secret),
+    ("sharedkey", Place::End, Kind::Secret),
+    ("authkey", Place::End, Kind::Secret),
+    ("token", Place::End, Kind::Secret),
+    ("tokenvalue", Place::End, Kind::Secret),
+    ("accesstokens", Place::End, Kind::Secret),
+    ("refreshtokens", Place::End, Kind::Secret),
+    ("apitokens", Place::End, Kind::Secret),
+    ("authorization", Place::End, Kind::Line),
+    ("cookie", Place::End, Kind::Line),
+    ("cookies", Place::End, Kind::Secret),
+    ("amzsignature", Place::End, Kind::Secret),
+    ("googsignature", Place::End, Kind::Secret),
+    ("clientassertion", Place::End, Kind::Secret),
+    ("jwt", Place::End, Kind::Weak),
+    ("pass", Place::Whole, Kind::Weak),
+    ("auth", Place::Whole, Kind::Weak),
+    ("otp", Place::Whole, Kind::Weak),
+    ("cvv", Place::Whole, Kind::Weak),
+    ("cvc", Place::Whole, Kind::Weak),
+    ("sig", Place::Whole, Kind::Weak),
+    ("name", Place::Whole, Kind::Pair),
+    ("key", Place::Whole, Kind::Pair),
+    ("header", Place::Whole, Kind::Pair),
+];
+
+/// Endings behind an [`Place::Inside`] stem that make the value something about a secret, not the secret:
+/// `password_policy`, `secret_name`, `apiKeyId`.
+const ABOUT: &[&str] = &[
+    "id",
+    "ids",
+    "name",
+    "names",
+    "arn",
+    "ref",
+    "type",
+    "policy",
+    "length",
+    "count",
+    "version",
+    "url",
+    "uri",
+    "at",
+    "on",
+    "expiry",
+    "expires",
+    "expired",
+    "expiresin",
+    "required",
+    "enabled",
+    "hint",
+    "set",
+    "reset",
+    "field",
+    "manager",
+    "provider",
+    "rotation",
+    "path",
+    "strength",
+    "ary",
+    "aries",
+];
+
+/// What stands before `token` where it is a position or a word of a language, not a secret.
+const ORDINARY_TOKENS: &[&str] = &[
+    "page",
+    "next",
+    "continuation",
+    "sync",
+    "progress",
+    "cursor",
+    "prev",
+    "previous",
+    "start",
+    "stop",
+    "resume",
+    "eos",
+    "bos",
+    "pad",
+    "unk",
+    "mask",
+    "sep",
+    "cls",
+    "special",
+    "unexpected",
+];
+
+/// Reads the name that `text` ends with, of which at most the last [`NAME_BYTES_MAX`] bytes count: its start
+/// and what it says. An empty name is harmless.
+pub(super) fn last_name(text: &[u8]) -> (usize, Kind) {
+    let mut set = 0;
+    let mut length = 0;
+    for byte in text.iter().rev().take(NAME_BYTES_MAX) {
+        let of_byte = BYTE_SETS.get(usize::from(*byte)).copied().unwrap_or_default();
+        if of_byte == 0 {
+            break;
+        }
+        set |= of_byte;
+        length += 1;
+    }
+    let (rest, name) = text.split_at(text.len() - length);
+    (rest.len(), judge(name, set))
+}
+
+/// Judges a name as written; `letters` is the set of its letters.
+fn judge(name: &[u8], letters: u32) -> Kind {
+    // Every name in a text comes here and nearly all end here: no early exit, so that the comparisons are
+    // made several at a time.
+    if !STEM_LETTERS.iter().fold(false, |possible, stem| possible | (letters & stem == *stem)) {
+        return Kind::Harmless;
+    }
+    let mut buffer = [0_u8; NAME_BYTES_MAX];
+    let plain = name.iter().rev().filter(|byte| !is_separator(**byte));
+    let length =
+        buffer.iter_mut().rev().zip(plain).map(|(slot, byte)| *slot = byte.to_ascii_lowercase()).count();
+    let (_, plain) = buffer.split_at(NAME_BYTES_MAX - length);
+    let kind = judge_plain(plain, letters);
+    // `DB_PASS`, but not `bypass`.
+    let pass = kind == Kind::Harmless
+        && plain.ends_with(b"pass")
+        && name.len().checked_sub(5).and_then(|at| name.get(at)).is_some_and(|byte| is_separator(*byte));
+    if pass { Kind::Weak } else { kind }
+}
+
+const fn is_separator(byte: u8) -> bool {
+    matches!(byte, b'_' | b'-' | b'.')
+}
+
+/// Judges a name in lower case without separators; `letters` is the set of its letters.
+fn judge_plain(name: &[u8], letters: u32) -> Kind {
+    for (stem, kind) in STEM_LETTERS.iter().zip(STEMS) {
+        if letters & stem != *stem {
+            continue;
+        }
+        let (stem, place, kind) = kind;
+        if stands(name, stem.as_bytes(), *place) && !(*stem == "token" && is_ordinary_token(name)) {
+            return *kind;
+        }
+    }
+    Kind::Harmless
+}
+
+fn stands(name: &[u8], stem: &[u8], place: Place) -> bool {
+    match place {
+        Place::Whole => name == stem,
+        Place::End => name.ends_with(stem),
+        Place::Inside => {
+            let Some(at) = name.windows(stem.len()).rposition(|part| part == stem) else { return false };
+            let rest = name.get(at + stem.len()..).unwrap_or_default();
+            !ABOUT.iter().any(|about| rest.ends_with(about.as_bytes()))
+        }
+    }
+}
+
+fn is_ordinary_token(name: &[u8]) -> bool {
+    let before = name.strip_suffix(b"token").unwrap_or(name);
+    ORDINARY_TOKENS.iter().any(|word| before.ends_with(word.as_bytes()))
+}
+
+/// The letters of each stem: most names lack one and need no comparison.
+const STEM_LETTERS: [u32; STEMS.len()] = {
+    let mut sets = [0; STEMS.len()];
+    let mut left: &mut [u32] = &mut sets;
+    let mut stems = STEMS;
+    while let ([(stem, _, _), more @ ..], [set, rest @ ..]) = (stems, left) {
+        let mut bytes = stem.as_bytes();
+        while let [byte, tail @ ..] = bytes {
+            *set |= letter(*byte);
+            bytes = tail;
+        }
+        (stems, left) = (more, rest);
+    }
+    sets
+};
+
+/// What each byte adds to the set of a name's letters; 0 for bytes that are not part of names.
+const BYTE_SETS: [u32; 256] = {
+    const NAME_BYTE: u32 = 1 << 31;
+    let mut sets = [0; 256];
+    let mut left: &mut [u32] = &mut sets;
+    let mut byte = 0_u8;
+    while let [set, rest @ ..] = left {
+        if byte.is_ascii_alphanumeric() || is_separator(byte) {
+            *set = NAME_BYTE | letter(byte.to_ascii_lowercase());
+        }
+        byte = byte.wrapping_add(1);
+        left = rest;
+    }
+    sets
+};
+
+const fn letter(byte: u8) -> u32 {
+    if byte.is_ascii_lowercase() { 1 << (byte - b'a') } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn judges_names() {
+        for (kind, names) in [
+            (
+                Kind::Secret,
+                "password Password db_password passwordHash PASSWORD2 new-password pwd client_secret clientSecret \
+                 secret secrets secret_value token access_token id_token x-auth-token PRIVATE-TOKEN csrf_token api_key \
+                 apikey X-API-Key apiKeys private_key aws_secret_access_key credentials sessions.key \
+                 X-Amz-Security-Token X-Amz-Signature AccountKey auth_key bootstrap_key",
+            ),
+            (Kind::Line, "authorization Authorization Proxy-Authorization Cookie Set-Cookie passphrase"),
+            (Kind::Weak, "pass DB_PASS smtp.pass auth otp cvv sig jwt"),
+            (Kind::Pair, "name key header"),
+            (
+                Kind::Harmless,
+                "max_tokens token_count total_tokens next_page_token pageToken progressToken continuationToken \
+                 nextToken tokens tokenizer password_policy secret_name secretArn secretary api_key_id keys id \
+                 monkey bypass description session_id pin author x 1 tokenType password_reset",
+            ),
+        ] {
+            for name in names.split_whitespace() {
+                assert_eq!(last_name(format!("\"{name}").as_bytes()), (1, kind), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn judges_the_end_of_long_names() {
+        let long = format!("{}_password", "x".repeat(10_000));
+        assert_eq!(last_name(long.as_bytes()), (long.len() - NAME_BYTES_MAX, Kind::Secret));
+    }
+}

@@ -1,0 +1,333 @@
+//! Settings per key, tenant and deployment, and how they combine (behaviour, section 3).
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::annotations::Unannotated;
+use super::glob;
+use super::intent::{IntentMode, OperationType};
+use super::validation::Strictness;
+
+/// The setting `tool_names`: spelling on `/mcp/direct`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ToolNames {
+    /// `server:tool`
+    Colon,
+    /// `server__tool`
+    Safe,
+}
+
+/// What one scope (a key or a tenant) says; `None` inherits.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// R1 FR-041.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strict_server_validation: Option<bool>,
+    /// R1's two-key model or R2's inference.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub intent_declaration: Option<IntentMode>,
+    /// Whether an absent hint is held against a tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unannotated_tools: Option<Unannotated>,
+    /// Ceiling on what may be run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_operation: Option<OperationType>,
+    /// Globs on `server:tool`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allowed_tools: Option<Vec<String>>,
+    /// R3's toggle.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub direct_endpoint: Option<bool>,
+    /// Spelling on `/mcp/direct`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_names: Option<ToolNames>,
+    /// Attempts per minute.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_limit: Option<u32>,
+    /// Characters, 0 = off; a tenant's only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub response_limit: Option<u32>,
+}
+
+/// Whose settings are being changed: some exist only for tenants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// An API key's.
+    Key,
+    /// A tenant's.
+    Tenant,
+}
+
+/// A setting that cannot be taken, and the sentence for the caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingError {
+    /// The setting's name.
+    pub field: String,
+    /// What is wrong with it.
+    pub message: String,
+}
+
+impl Settings {
+    /// Applies a patch: a name that is absent stays, `null` inherits again, anything unknown is an error.
+    pub fn patched(&self, patch: &Map<String, Value>, scope: Scope) -> Result<Settings, SettingError> {
+        let mut object = match serde_json::to_value(self) {
+            Ok(Value::Object(object)) => object,
+            _ => Map::new(),
+        };
+        for (name, value) in patch {
+            check_value(name, value, scope)?;
+            if value.is_null() {
+                object.remove(name);
+            } else {
+                object.insert(name.clone(), value.clone());
+            }
+        }
+        serde_json::from_value(Value::Object(object))
+            .map_err(|error| SettingError { field: "settings".into(), message: error.to_string() })
+    }
+}
+
+fn check_value(name: &str, value: &Value, scope: Scope) -> Result<(), SettingError> {
+    let expected = match name {
+        "strict_server_validation" | "direct_endpoint" => "true, false or null",
+        "intent_declaration" => "inferred, required or null",
+        "unannotated_tools" => "trust, distrust or null",
+        "max_operation" => "read, write, destructive or null",
+        "allowed_tools" => "a list of globs on server:tool (at most 200, each at most 300 bytes) or null",
+        "tool_names" => "colon, safe or null",
+        "rate_limit" => "a whole number of attempts per minute, at least 1, or null",
+        "response_limit" if scope == Scope::Tenant => "a whole number of characters (0 = off) or null",
+        _ => {
+            return Err(SettingError { field: name.to_owned(), message: format!("unknown setting '{name}'") });
+        }
+    };
+    let text = value.as_str();
+    let good = match name {
+        _ if value.is_null() => true,
+        "strict_server_validation" | "direct_endpoint" => value.is_boolean(),
+        "intent_declaration" => matches!(text, Some("inferred" | "required")),
+        "unannotated_tools" => matches!(text, Some("trust" | "distrust")),
+        "max_operation" => text.and_then(OperationType::parse).is_some(),
+        "tool_names" => matches!(text, Some("colon" | "safe")),
+        "allowed_tools" => is_glob_list(value),
+        "rate_limit" => value.as_u64().is_some_and(|n| n >= 1 && u32::try_from(n).is_ok()),
+        _ => value.as_u64().is_some_and(|n| u32::try_from(n).is_ok()),
+    };
+    if good {
+        return Ok(());
+    }
+    Err(SettingError { field: name.to_owned(), message: format!("{name} must be {expected}") })
+}
+
+fn is_glob_list(value: &Value) -> bool {
+    value.as_array().is_some_and(|list| {
+        list.len() <= glob::PATTERNS_MAX
+            && list.iter().all(|item| {
+                item.as_str().is_some_and(|text| !text.is_empty() && text.len() <= glob::PATTERN_BYTES_MAX)
+            })
+    })
+}
+
+/// The deployment's defaults: every setting has a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Defaults {
+    /// See [`Settings`]; the same for all fields.
+    pub strict_server_validation: bool,
+    /// Default mode.
+    pub intent_declaration: IntentMode,
+    /// Default trust.
+    pub unannotated_tools: Unannotated,
+    /// Default ceiling.
+    pub max_operation: OperationType,
+    /// Default scope.
+    pub allowed_tools: Vec<String>,
+    /// Default of R3's toggle.
+    pub direct_endpoint: bool,
+    /// Default spelling.
+    pub tool_names: ToolNames,
+    /// `None` = no limit.
+    pub rate_limit: Option<u32>,
+    /// 0 = off.
+    pub response_limit: u32,
+}
+
+/// What holds for one key: key, tenant and deployment combined.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Effective {
+    /// Whether a mismatch with annotations is refused.
+    pub strict: bool,
+    /// Whether a declaration must be there.
+    pub intent_declaration: IntentMode,
+    /// Whether an absent hint is held against a tool.
+    pub unannotated_tools: Unannotated,
+    /// The tightest ceiling.
+    pub max_operation: OperationType,
+    /// Every list must let a tool through.
+    pub allowed_tools: Vec<Vec<String>>,
+    /// R3's toggle.
+    pub direct_endpoint: bool,
+    /// Spelling on `/mcp/direct`.
+    pub tool_names: ToolNames,
+    /// The key's own share, per minute.
+    pub rate_limit: Option<u32>,
+    /// Characters, 0 = off.
+    pub response_limit: u32,
+}
+
+impl Effective {
+    /// Combines the three scopes: limits by the tightest, the others by the innermost that speaks.
+    pub fn resolve(key: &Settings, tenant: &Settings, defaults: &Defaults) -> Effective {
+        let lists = [Some(&defaults.allowed_tools), tenant.allowed_tools.as_ref(), key.allowed_tools.as_ref()];
+        let allowed_tools =
+            lists.into_iter().flatten().filter(|list| !list.iter().any(|glob| glob == "*")).cloned().collect();
+        let ceilings = [key.max_operation, tenant.max_operation, Some(defaults.max_operation)];
+        Effective {
+            strict: pick(key.strict_server_validation, tenant.strict_server_validation, defaults.strict_server_validation).0,
+            intent_declaration: pick(key.intent_declaration, tenant.intent_declaration, defaults.intent_declaration).0,
+            unannotated_tools: pick(key.unannotated_tools, tenant.unannotated_tools, defaults.unannotated_tools).0,
+            max_operation: ceilings.into_iter().flatten().min().unwrap_or(OperationType::Read),
+            allowed_tools,
+            direct_endpoint: pick(key.direct_endpoint, tenant.direct_endpoint, defaults.direct_endpoint).0,
+            tool_names: pick(key.tool_names, tenant.tool_names, defaults.tool_names).0,
+            rate_limit: [key.rate_limit, tenant.rate_limit, defaults.rate_limit].into_iter().flatten().min(),
+            response_limit: tenant.response_limit.unwrap_or(defaults.response_limit),
+        }
+    }
+
+    /// Strictness as check 9 takes it.
+    pub fn strictness(&self) -> Strictness {
+        if self.strict { Strictness::Strict } else { Strictness::Lenient }
+    }
+
+    /// Whether the canonical name is within `allowed_tools`.
+    pub fn allows(&self, canonical: &str) -> bool {
+        self.allowed_tools.iter().all(|list| glob::any_matches(list, canonical))
+    }
+}
+
+fn pick<T: Copy>(key: Option<T>, tenant: Option<T>, default: T) -> (T, &'static str) {
+    match (key, tenant) {
+        (Some(value), _) => (value, "key"),
+        (None, Some(value)) => (value, "tenant"),
+        (None, None) => (default, "deployment"),
+    }
+}
+
+fn tightest<T: Copy + Ord>(key: Option<T>, tenant: Option<T>, default: Option<T>) -> (Option<T>, &'static str) {
+    [(key, "key"), (tenant, "tenant"), (default, "deployment")]
+        .into_iter()
+        .filter(|(value, _)| value.is_some())
+        .min_by_key(|(value, _)| *value)
+        .unwrap_or((None, "deployment"))
+}
+
+/// Every setting as `{value, origin}`. For a tenant's own page pass `key: None`.
+/// `allowed_tools` shows the innermost list; the outer ones still bind.
+pub fn read_back(key: Option<&Settings>, tenant: &Settings, defaults: &Defaults) -> Map<String, Value> {
+    let inherit = Settings::default();
+    let own = key.unwrap_or(&inherit);
+    let mut out = Map::new();
+    let mut put = |name: &str, value: Value, origin: &str| {
+        out.insert(name.to_owned(), json!({"value": value, "origin": origin}));
+    };
+    macro_rules! overriding {
+        ($name:ident) => {
+            let (value, origin) = pick(own.$name, tenant.$name, defaults.$name);
+            put(stringify!($name), json!(value), origin);
+        };
+    }
+    overriding!(strict_server_validation);
+    overriding!(intent_declaration);
+    overriding!(unannotated_tools);
+    overriding!(direct_endpoint);
+    overriding!(tool_names);
+    let (ceiling, origin) = tightest(own.max_operation, tenant.max_operation, Some(defaults.max_operation));
+    put("max_operation", json!(ceiling), origin);
+    let (rate, origin) = tightest(own.rate_limit, tenant.rate_limit, defaults.rate_limit);
+    put("rate_limit", json!(rate), origin);
+    let (list, origin) = match (&own.allowed_tools, &tenant.allowed_tools) {
+        (Some(list), _) => (list, "key"),
+        (None, Some(list)) => (list, "tenant"),
+        (None, None) => (&defaults.allowed_tools, "deployment"),
+    };
+    put("allowed_tools", json!(list), origin);
+    let (limit, origin) = pick(None, tenant.response_limit, defaults.response_limit);
+    put("response_limit", json!(limit), origin);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn defaults() -> Defaults {
+        Defaults {
+            strict_server_validation: true,
+            intent_declaration: IntentMode::Inferred,
+            unannotated_tools: Unannotated::Trust,
+            max_operation: OperationType::Destructive,
+            allowed_tools: vec!["*".into()],
+            direct_endpoint: false,
+            tool_names: ToolNames::Colon,
+            rate_limit: None,
+            response_limit: 0,
+        }
+    }
+
+    fn settings(value: Value, scope: Scope) -> Result<Settings, SettingError> {
+        Settings::default().patched(value.as_object().expect("object"), scope)
+    }
+
+    #[test]
+    fn limits_take_the_tightest_and_the_rest_the_innermost() {
+        let tenant = settings(
+            json!({"max_operation": "read", "strict_server_validation": false, "allowed_tools": ["a:*"], "rate_limit": 5}),
+            Scope::Tenant,
+        )
+        .expect("valid");
+        let key = settings(
+            json!({"max_operation": "destructive", "strict_server_validation": true, "allowed_tools": ["*:get"], "rate_limit": 50}),
+            Scope::Key,
+        )
+        .expect("valid");
+        let effective = Effective::resolve(&key, &tenant, &defaults());
+        assert_eq!(effective.max_operation, OperationType::Read);
+        assert!(effective.strict);
+        assert_eq!(effective.rate_limit, Some(5));
+        assert!(effective.allows("a:get"));
+        assert!(!effective.allows("a:set"));
+        assert!(!effective.allows("b:get"));
+        let shown = read_back(Some(&key), &tenant, &defaults());
+        assert_eq!(shown["max_operation"], json!({"value": "read", "origin": "tenant"}));
+        assert_eq!(shown["strict_server_validation"], json!({"value": true, "origin": "key"}));
+        assert_eq!(shown["tool_names"], json!({"value": "colon", "origin": "deployment"}));
+    }
+
+    #[test]
+    fn null_inherits_again() {
+        let set = settings(json!({"max_operation": "read"}), Scope::Key).expect("valid");
+        let patch = json!({"max_operation": null});
+        let unset = set.patched(patch.as_object().expect("object"), Scope::Key).expect("valid");
+        assert_eq!(unset, Settings::default());
+    }
+
+    #[test]
+    fn what_cannot_be_taken_names_the_field() {
+        let bad = [
+            (json!({"max_operation": "all"}), "max_operation"),
+            (json!({"strict_server_validation": "yes"}), "strict_server_validation"),
+            (json!({"allowed_tools": "a:*"}), "allowed_tools"),
+            (json!({"allowed_tools": [""]}), "allowed_tools"),
+            (json!({"rate_limit": 0}), "rate_limit"),
+            (json!({"rate_limit": 1.5}), "rate_limit"),
+            (json!({"response_limit": 10}), "response_limit"),
+            (json!({"nope": 1}), "nope"),
+        ];
+        for (value, field) in bad {
+            assert_eq!(settings(value.clone(), Scope::Key).map_err(|e| e.field), Err(field.to_owned()), "{value}");
+        }
+        assert!(settings(json!({"response_limit": 10}), Scope::Tenant).is_ok());
+    }
+}

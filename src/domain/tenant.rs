@@ -1,0 +1,136 @@
+//! Roles and what they may do: the one authorisation table (behaviour, section 3).
+
+use serde::{Deserialize, Serialize};
+
+/// What an API key is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Finds and calls tools; reads its own key's activity.
+    Agent,
+    /// Reads the tenant's activity and sees its servers.
+    Auditor,
+    /// Runs the tenant's servers day to day.
+    Operator,
+    /// Everything within the tenant.
+    Admin,
+    /// Answers permission requests.
+    Approver,
+    /// The deployment's bootstrap key: tenants, and any tenant named in `X-Tenant` as its admin.
+    Platform,
+}
+
+/// What somebody wants to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Use `/mcp`, search or call over REST.
+    UseTools,
+    /// Read the tenant's activity.
+    ReadActivity,
+    /// Read the activity of the own key.
+    ReadOwnActivity,
+    /// See servers and their tools.
+    SeeServers,
+    /// Add, change, enable, disable, quarantine, remove servers.
+    ChangeServers,
+    /// Approve definitions, release from quarantine.
+    Approve,
+    /// Keys and settings.
+    ManageKeys,
+    /// Tenants.
+    ManageTenants,
+}
+
+impl Role {
+    /// The role's name on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Role::Agent => "agent",
+            Role::Auditor => "auditor",
+            Role::Operator => "operator",
+            Role::Admin => "admin",
+            Role::Approver => "approver",
+            Role::Platform => "platform",
+        }
+    }
+
+    /// Reads a role that a key can be given; `platform` is not one of them.
+    pub fn parse(text: &str) -> Option<Role> {
+        [Role::Agent, Role::Auditor, Role::Operator, Role::Admin, Role::Approver]
+            .into_iter()
+            .find(|role| role.as_str() == text)
+    }
+
+    /// The authorisation table. A platform key acts as admin of the tenant it names.
+    pub fn may(self, action: Action) -> bool {
+        use Action::{
+            Approve, ChangeServers, ManageKeys, ManageTenants, ReadActivity, ReadOwnActivity, SeeServers, UseTools,
+        };
+        match action {
+            UseTools => matches!(self, Role::Agent | Role::Operator | Role::Admin | Role::Platform),
+            ReadActivity => matches!(self, Role::Auditor | Role::Operator | Role::Admin | Role::Platform),
+            ReadOwnActivity => self.may(ReadActivity) || self == Role::Agent,
+            SeeServers => matches!(self, Role::Auditor | Role::Operator | Role::Admin | Role::Platform),
+            ChangeServers | Approve => matches!(self, Role::Operator | Role::Admin | Role::Platform),
+            ManageKeys => matches!(self, Role::Admin | Role::Platform),
+            ManageTenants => self == Role::Platform,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table() {
+        use Action::*;
+        let rows: [(Role, &[Action]); 6] = [
+            (Role::Agent, &[UseTools, ReadOwnActivity]),
+            (Role::Auditor, &[ReadActivity, ReadOwnActivity, SeeServers]),
+            (
+                Role::Operator,
+                &[UseTools, ReadActivity, ReadOwnActivity, SeeServers, ChangeServers, Approve],
+            ),
+            (
+                Role::Admin,
+                &[UseTools, ReadActivity, ReadOwnActivity, SeeServers, ChangeServers, Approve, ManageKeys],
+            ),
+            (Role::Approver, &[]),
+            (
+                Role::Platform,
+                &[
+                    UseTools,
+                    ReadActivity,
+                    ReadOwnActivity,
+                    SeeServers,
+                    ChangeServers,
+                    Approve,
+                    ManageKeys,
+                    ManageTenants,
+                ],
+            ),
+        ];
+        let all = [
+            UseTools,
+            ReadActivity,
+            ReadOwnActivity,
+            SeeServers,
+            ChangeServers,
+            Approve,
+            ManageKeys,
+            ManageTenants,
+        ];
+        for (role, allowed) in rows {
+            for action in all {
+                assert_eq!(role.may(action), allowed.contains(&action), "{role:?} {action:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn platform_is_not_a_role_of_keys() {
+        assert_eq!(Role::parse("platform"), None);
+        assert_eq!(Role::parse("admin"), Some(Role::Admin));
+    }
+}

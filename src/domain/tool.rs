@@ -1,0 +1,219 @@
+//! A tool's definition: kept whole as its server sent it, with what the gateway needs read out once.
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+
+use super::annotations::Annotations;
+use super::json::{self, JsonFault};
+
+/// State of a tool against its definition pin (behaviour, section 6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PinState {
+    /// May be listed and called.
+    Approved,
+    /// New on a server that is not on automatic approval: hidden until approved.
+    Pending,
+    /// Not the approved definition any more: hidden until approved.
+    Changed,
+    /// Refused by a person.
+    Blocked,
+}
+
+impl PinState {
+    /// The wire name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            PinState::Approved => "approved",
+            PinState::Pending => "pending",
+            PinState::Changed => "changed",
+            PinState::Blocked => "blocked",
+        }
+    }
+
+    /// `None` for any other text.
+    pub fn parse(text: &str) -> Option<PinState> {
+        [PinState::Approved, PinState::Pending, PinState::Changed, PinState::Blocked]
+            .into_iter()
+            .find(|state| state.as_str() == text)
+    }
+}
+
+/// What is read out of a definition; the texts borrow from it.
+#[derive(Debug)]
+pub struct Definition<'a> {
+    /// `title`, or `annotations.title`.
+    pub title: Option<String>,
+    /// `description`, un-escaped; empty when absent.
+    pub description: String,
+    /// The raw value of `description`, as sent.
+    pub description_raw: Option<&'a str>,
+    /// The raw `inputSchema`.
+    pub input_schema: Option<&'a str>,
+    /// The raw `annotations` when it is an object.
+    pub annotations_raw: Option<&'a str>,
+    /// The hints that decide.
+    pub annotations: Annotations,
+    /// Parameter names with their descriptions, for search.
+    pub parameters: Vec<(String, String)>,
+}
+
+/// Most parameters of one tool that search looks at.
+const PARAMETERS_MAX: usize = 200;
+
+impl<'a> Definition<'a> {
+    /// Reads a definition. Only broken JSON is an error: odd values count as absent.
+    pub fn read(raw: &'a str) -> Result<Definition<'a>, JsonFault> {
+        let members = json::members(raw)?;
+        let value = |name: &str| members.iter().find(|m| m.name == name).map(|m| m.value);
+        let annotations_raw = value("annotations").filter(|raw| raw.starts_with('{'));
+        let input_schema = value("inputSchema").filter(|raw| raw.starts_with('{'));
+        let annotation_title = annotations_raw.and_then(|raw| member_text(raw, "title"));
+        let description_raw = value("description").filter(|raw| raw.starts_with('"'));
+        Ok(Definition {
+            title: value("title").and_then(string).or(annotation_title),
+            description: description_raw.and_then(string).unwrap_or_default(),
+            description_raw,
+            input_schema,
+            annotations_raw,
+            annotations: Annotations::read(annotations_raw),
+            parameters: input_schema.map(parameters).unwrap_or_default(),
+        })
+    }
+}
+
+fn string(raw: &str) -> Option<String> {
+    serde_json::from_str(raw).ok()
+}
+
+fn member_text(object: &str, name: &str) -> Option<String> {
+    json::members(object).ok()?.iter().find(|m| m.name == name).and_then(|m| string(m.value))
+}
+
+fn parameters(schema: &str) -> Vec<(String, String)> {
+    let Ok(members) = json::members(schema) else { return Vec::new() };
+    let Some(properties) = members.iter().find(|m| m.name == "properties") else { return Vec::new() };
+    let Ok(properties) = json::members(properties.value) else { return Vec::new() };
+    properties
+        .iter()
+        .take(PARAMETERS_MAX)
+        .map(|m| (m.name.to_string(), member_text(m.value, "description").unwrap_or_default()))
+        .collect()
+}
+
+/// The schema without `x-mcp-header` in it: how a parameter travels between gateway and upstream is theirs
+/// (behaviour, section 4). Only schema positions are touched, every other byte stays.
+pub fn published_schema(schema: &str) -> Cow<'_, str> {
+    if !schema.contains("x-mcp-header") {
+        return Cow::Borrowed(schema);
+    }
+    Cow::Owned(strip(schema, 0))
+}
+
+const SCHEMA_DEPTH_MAX: u32 = 32;
+
+fn strip(schema: &str, depth: u32) -> String {
+    let Ok(members) = json::members(schema) else { return schema.to_owned() };
+    let mut out = String::with_capacity(schema.len());
+    out.push('{');
+    for member in members.iter().filter(|m| m.name != "x-mcp-header") {
+        if out.len() > 1 {
+            out.push(',');
+        }
+        json::escape_into(&mut out, &member.name);
+        out.push(':');
+        match &*member.name {
+            _ if depth >= SCHEMA_DEPTH_MAX => out.push_str(member.value),
+            "properties" => out.push_str(&strip_each(member.value, depth)),
+            "items" => out.push_str(&strip(member.value, depth + 1)),
+            _ => out.push_str(member.value),
+        }
+    }
+    out.push('}');
+    out
+}
+
+fn strip_each(properties: &str, depth: u32) -> String {
+    let Ok(members) = json::members(properties) else { return properties.to_owned() };
+    let mut out = String::with_capacity(properties.len());
+    out.push('{');
+    for (at, member) in members.iter().enumerate() {
+        if at > 0 {
+            out.push(',');
+        }
+        json::escape_into(&mut out, &member.name);
+        out.push(':');
+        out.push_str(&strip(member.value, depth + 1));
+    }
+    out.push('}');
+    out
+}
+
+/// The members of a tool call's result that the gateway itself looks at.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct ResultHead {
+    /// `isError: true`
+    pub is_error: bool,
+    /// `resultType`, when it is a string.
+    pub result_type: Option<String>,
+    /// Whether the result has a `_meta` member.
+    pub has_meta: bool,
+}
+
+impl ResultHead {
+    /// Reads the head of a raw result; `None` when it is not a JSON object.
+    pub fn read(raw: &str) -> Option<ResultHead> {
+        #[derive(serde::Deserialize)]
+        struct Head<'a> {
+            #[serde(borrow, rename = "isError")]
+            is_error: Option<&'a RawValue>,
+            #[serde(borrow, rename = "resultType")]
+            result_type: Option<&'a RawValue>,
+            #[serde(borrow, rename = "_meta")]
+            meta: Option<&'a RawValue>,
+        }
+        let head: Head<'_> = serde_json::from_str(raw).ok()?;
+        Some(ResultHead {
+            is_error: head.is_error.is_some_and(|raw| raw.get() == "true"),
+            result_type: head.result_type.and_then(|raw| string(raw.get())),
+            has_meta: head.meta.is_some(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_definition_is_read_and_oddities_count_as_absent() {
+        let raw = r#"{"name":"x","description":"Reads\na file","annotations":{"readOnlyHint":true,"title":"T"},
+            "inputSchema":{"type":"object","properties":{"path":{"type":"string","description":"Where"},"n":{}}}}"#;
+        let definition = Definition::read(raw).expect("reads");
+        assert_eq!(definition.description, "Reads\na file");
+        assert_eq!(definition.title.as_deref(), Some("T"));
+        assert_eq!(definition.annotations.read_only, Some(true));
+        let expected = vec![("path".to_owned(), "Where".to_owned()), ("n".to_owned(), String::new())];
+        assert_eq!(definition.parameters, expected);
+        let odd = Definition::read(r#"{"description":7,"annotations":[],"inputSchema":true}"#).expect("reads");
+        assert_eq!((odd.description.as_str(), odd.annotations_raw, odd.input_schema), ("", None, None));
+    }
+
+    #[test]
+    fn header_hints_leave_the_schema_and_nothing_else_does() {
+        let schema = r#"{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"A"},"x-mcp-header":{"type":"number"}}}"#;
+        let expected = r#"{"type":"object","properties":{"a":{"type":"string"},"x-mcp-header":{"type":"number"}}}"#;
+        assert_eq!(published_schema(schema), expected);
+        let plain = r#"{ "b" : 1e400 }"#;
+        assert_eq!(published_schema(plain), plain);
+    }
+
+    #[test]
+    fn result_heads() {
+        let head = ResultHead::read(r#"{"content":[{"isError":true}],"resultType":"complete","_meta":{}}"#);
+        let expected = ResultHead { is_error: false, result_type: Some("complete".into()), has_meta: true };
+        assert_eq!(head, Some(expected));
+        assert_eq!(ResultHead::read(r#"{"isError":true}"#).map(|h| h.is_error), Some(true));
+        assert_eq!(ResultHead::read("[]"), None);
+    }
+}

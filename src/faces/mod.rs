@@ -1,0 +1,44 @@
+//! Floor 3: the faces. `mcp` and `rest` share the porch (`http`, `auth`, `wire`) and know nothing of each
+//! other.
+
+pub mod auth;
+pub mod http;
+pub mod mcp;
+pub mod rest;
+pub mod wire;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::gateway::Gateway;
+
+/// What the faces need to know of the deployment.
+#[derive(Clone, Debug)]
+pub struct FaceOptions {
+    /// Hosts that requests may name; a name without a port stands for any port.
+    pub allowed_hosts: Vec<String>,
+    /// Origins that browsers may send.
+    pub allowed_origins: Vec<String>,
+    /// Largest request body, bytes.
+    pub request_bytes_max: usize,
+    /// Keys that sign session tokens; the first signs, all verify.
+    pub session_keys: Vec<Vec<u8>>,
+    /// Open streams of one key on this replica.
+    pub streams_per_key_max: usize,
+    /// How long a client may take to send its request head.
+    pub header_read_timeout: Duration,
+    /// Client connections at the same time.
+    pub connections_max: usize,
+}
+
+/// State of every handler.
+pub struct Faces {
+    /// The use cases.
+    pub gateway: Arc<Gateway>,
+    /// The deployment.
+    pub options: FaceOptions,
+    /// Session tokens.
+    pub sessions: mcp::Sessions,
+    /// Open streams by key.
+    pub streams: mcp::Streams,
+}

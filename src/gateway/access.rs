@@ -1,0 +1,94 @@
+//! Who may do what in one tenant: its keys with their settings, as of one revision.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use uuid::Uuid;
+
+use super::error::GatewayError;
+use super::tenancy::LiveTenant;
+use crate::domain::id::{KeyId, TenantId};
+use crate::domain::settings::{Defaults, Effective, Settings};
+use crate::domain::tenant::{Action, Role};
+use crate::store::{AccessRows, ApiKey};
+
+/// An authenticated caller: one key, in one tenant, with everything that holds for it.
+#[derive(Debug)]
+pub struct Caller {
+    /// The tenant it acts in; `None` for the bootstrap key without `X-Tenant`.
+    pub(super) tenant: Option<Arc<LiveTenant>>,
+    /// The key; `None` for the bootstrap key.
+    pub key: Option<KeyId>,
+    /// Who holds it.
+    pub owner: String,
+    /// What it may do.
+    pub role: Role,
+    /// Key, tenant and deployment combined.
+    pub settings: Effective,
+    /// When it stops working by itself.
+    pub expires_at: Option<DateTime<Utc>>,
+}
+
+impl Caller {
+    /// The tenant its acts are recorded under.
+    pub fn tenant_id(&self) -> TenantId {
+        self.tenant.as_ref().map_or(TenantId::PLATFORM, |tenant| tenant.id)
+    }
+
+    /// The tenant, or the sentence that tells a platform caller to name one.
+    pub(super) fn tenant(&self) -> Result<&Arc<LiveTenant>, GatewayError> {
+        self.tenant.as_ref().ok_or_else(|| {
+            GatewayError::invalid("X-Tenant", "name the tenant to act in with the header X-Tenant: NAME")
+        })
+    }
+
+    /// The one authorisation function (behaviour, section 3).
+    pub fn authorise(&self, action: Action) -> Result<(), GatewayError> {
+        if self.role.may(action) {
+            return Ok(());
+        }
+        Err(GatewayError::Forbidden(format!("a key of role {} may not do this", self.role.as_str())))
+    }
+
+    /// Whether the key still is within its own time.
+    pub(super) fn is_expired(&self, now: DateTime<Utc>) -> bool {
+        self.expires_at.is_some_and(|at| at <= now)
+    }
+}
+
+/// A tenant's keys and settings at one revision.
+#[derive(Debug)]
+pub struct Access {
+    /// The revision.
+    pub rev: i64,
+    /// The tenant's own settings.
+    pub tenant_settings: Settings,
+    /// Hash and caller of every live key.
+    pub(super) keys: Vec<([u8; 32], Arc<Caller>)>,
+}
+
+impl Access {
+    /// Combines what was loaded with the deployment's defaults.
+    pub(super) fn build(tenant: &Arc<LiveTenant>, rows: AccessRows, defaults: &Defaults) -> Access {
+        let scope = |id: Uuid| {
+            rows.settings.iter().find(|(scope, _)| *scope == id).map(|(_, settings)| settings.clone()).unwrap_or_default()
+        };
+        let tenant_settings = scope(Uuid::nil());
+        let by_key: std::collections::HashMap<Uuid, &Settings> =
+            rows.settings.iter().map(|(id, settings)| (*id, settings)).collect();
+        let none = Settings::default();
+        let caller = |key: &ApiKey| {
+            let own = by_key.get(&key.id.0).copied().unwrap_or(&none);
+            Caller {
+                tenant: Some(Arc::clone(tenant)),
+                key: Some(key.id),
+                owner: key.owner.clone(),
+                role: key.role,
+                settings: Effective::resolve(own, &tenant_settings, defaults),
+                expires_at: key.expires_at,
+            }
+        };
+        let keys = rows.keys.iter().map(|key| (key.hash, Arc::new(caller(key)))).collect();
+        Access { rev: rows.rev, tenant_settings, keys }
+    }
+}

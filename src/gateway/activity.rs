@@ -1,0 +1,211 @@
+//! The writer of the activity log.
+//!
+//! Two lanes, each a task that takes whatever is queued and commits it as one batch (group commit): open
+//! rows, which calls wait for before they are dispatched, and ends. Every attempt first reserves a slot, so
+//! that its end always has room: while the database is away, reads go on until the slots are used up, then
+//! everything is refused. One tenant holds at most a quarter of them.
+
+mod lanes;
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, oneshot};
+use ulid::Ulid;
+
+use crate::domain::activity::{Record, Status};
+use crate::domain::id::{ReplicaId, TenantId};
+use crate::domain::refusal::Code;
+use crate::store::{Close, Store};
+
+/// Bounds of the log.
+#[derive(Clone, Debug)]
+pub struct ActivityLimits {
+    /// Attempts that may be unfinished or unwritten at once, over all tenants.
+    pub queue: usize,
+    /// Records per batch.
+    pub batch: usize,
+    /// How long ends are gathered before they are written.
+    pub flush: Duration,
+    /// How long a call waits for its record.
+    pub commit_timeout: Duration,
+}
+
+/// The record could not be committed in time, or there is no room for it: the attempt must not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordUnavailable;
+
+/// Room for one attempt's record; given back when dropped.
+#[derive(Debug)]
+pub struct Slot {
+    log: ActivityLog,
+    tenant: TenantId,
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let mut state = self.log.state();
+        state.reserved = state.reserved.saturating_sub(1);
+        if let Some(held) = state.by_tenant.get_mut(&self.tenant) {
+            *held -= 1;
+            if *held == 0 {
+                state.by_tenant.remove(&self.tenant);
+            }
+        }
+    }
+}
+
+struct Opening {
+    record: Record,
+    /// Gives the slot back to the call once the row is committed.
+    done: oneshot::Sender<Result<Slot, RecordUnavailable>>,
+    slot: Slot,
+}
+
+struct Ending {
+    close: Close,
+    done: Option<oneshot::Sender<()>>,
+    _slot: Slot,
+}
+
+#[derive(Default)]
+struct State {
+    reserved: usize,
+    by_tenant: HashMap<TenantId, usize>,
+    opening: VecDeque<Opening>,
+    ending: VecDeque<Ending>,
+    /// Records that this replica has opened and not yet closed in the database.
+    live: HashSet<Ulid>,
+    /// Endings that somebody waits for.
+    urgent: usize,
+    closed: bool,
+}
+
+struct Shared {
+    store: Store,
+    replica: ReplicaId,
+    limits: ActivityLimits,
+    state: Mutex<State>,
+    wake_opening: Notify,
+    wake_ending: Notify,
+}
+
+/// The log. Cheap to clone.
+#[derive(Clone)]
+pub struct ActivityLog(Arc<Shared>);
+
+impl std::fmt::Debug for ActivityLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ActivityLog").field("replica", &self.0.replica).finish_non_exhaustive()
+    }
+}
+
+impl ActivityLog {
+    pub(super) fn new(store: Store, replica: ReplicaId, limits: ActivityLimits) -> ActivityLog {
+        ActivityLog(Arc::new(Shared {
+            store,
+            replica,
+            limits,
+            state: Mutex::default(),
+            wake_opening: Notify::new(),
+            wake_ending: Notify::new(),
+        }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Room for an attempt; first of all, before anything runs.
+    pub fn reserve(&self, tenant: TenantId) -> Result<Slot, RecordUnavailable> {
+        let mut state = self.state();
+        let held = state.by_tenant.get(&tenant).copied().unwrap_or(0);
+        let quarter = (self.0.limits.queue / 4).max(1);
+        if state.closed || state.reserved >= self.0.limits.queue || held >= quarter {
+            return Err(RecordUnavailable);
+        }
+        state.reserved += 1;
+        state.by_tenant.insert(tenant, held + 1);
+        drop(state);
+        Ok(Slot { log: self.clone(), tenant })
+    }
+
+    /// Commits the open row of a call that is about to be dispatched. An error means: do not dispatch; the
+    /// record is closed as `rejected` by the log itself, whether or not the row lands later.
+    pub async fn open(&self, record: Record, slot: Slot) -> Result<Slot, RecordUnavailable> {
+        let (done, mut committed) = oneshot::channel();
+        {
+            let mut state = self.state();
+            state.live.insert(record.id);
+            state.opening.push_back(Opening { record, done, slot });
+        }
+        self.0.wake_opening.notify_one();
+        match tokio::time::timeout(self.0.limits.commit_timeout, &mut committed).await {
+            Ok(outcome) => outcome.unwrap_or(Err(RecordUnavailable)),
+            Err(_) => {
+                // from here on nobody can tell us any more: either it was said before, or it never is
+                committed.close();
+                committed.try_recv().unwrap_or(Err(RecordUnavailable))
+            }
+        }
+    }
+
+    /// Hands over a record's end. It is written within the flush bound, or as soon as the database is back.
+    pub fn close(&self, record: Record, opened: Opened, slot: Slot) {
+        self.end(record, opened, slot, None);
+    }
+
+    /// Hands over a record's end and waits until it is committed, for refusals whose answer must not come
+    /// before their record.
+    pub async fn close_committed(&self, record: Record, slot: Slot) -> Result<(), RecordUnavailable> {
+        let (done, committed) = oneshot::channel();
+        self.end(record, Opened::No, slot, Some(done));
+        match tokio::time::timeout(self.0.limits.commit_timeout, committed).await {
+            Ok(Ok(())) => Ok(()),
+            _ => Err(RecordUnavailable),
+        }
+    }
+
+    fn end(&self, record: Record, opened: Opened, slot: Slot, done: Option<oneshot::Sender<()>>) {
+        let full = {
+            let mut state = self.state();
+            state.urgent += usize::from(done.is_some());
+            let close = Close { record, opened: opened == Opened::Yes };
+            state.ending.push_back(Ending { close, done, _slot: slot });
+            state.urgent > 0 || state.ending.len() == 1 || state.ending.len() >= self.0.limits.batch
+        };
+        if full {
+            self.0.wake_ending.notify_one();
+        }
+    }
+
+    /// Which of these open records this replica does not work on: left behind by a commit whose outcome
+    /// nobody knows.
+    pub(super) fn orphans(&self, ids: Vec<uuid::Uuid>) -> Vec<uuid::Uuid> {
+        let state = self.state();
+        ids.into_iter().filter(|id| !state.live.contains(&Ulid::from(*id))).collect()
+    }
+
+    /// Attempts that hold a slot now.
+    pub fn reserved(&self) -> usize {
+        self.state().reserved
+    }
+}
+
+/// Whether a record has a row in the table of open records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opened {
+    /// It was committed there before dispatch.
+    Yes,
+    /// It never was.
+    No,
+}
+
+/// Turns the record of a call that was never dispatched into its end.
+fn rejected(mut record: Record) -> Record {
+    record.status = Status::Rejected;
+    record.error_code = Some(Code::RecordUnavailable.as_str().to_owned());
+    record.error_message = Some("the activity record could not be committed in time; nothing was run".to_owned());
+    record
+}

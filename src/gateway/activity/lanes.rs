@@ -1,0 +1,230 @@
+//! The two tasks that commit batches.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{ActivityLog, Ending, Opened, Opening, RecordUnavailable, rejected};
+use crate::domain::activity::Record;
+use crate::domain::id::ReplicaId;
+use crate::store::{Close, Store, StoreError};
+
+/// First pause after a failed write; doubles up to [`RETRY_MAX`].
+const RETRY_MIN: Duration = Duration::from_millis(50);
+const RETRY_MAX: Duration = Duration::from_secs(2);
+
+impl ActivityLog {
+    /// Commits open rows until `stop`, then what is still queued.
+    pub(in crate::gateway) async fn run_opening(self, stop: CancellationToken) {
+        loop {
+            let batch = self.take_opening();
+            if !batch.is_empty() {
+                self.commit_opening(batch).await;
+                continue;
+            }
+            tokio::select! {
+                () = self.0.wake_opening.notified() => {}
+                () = stop.cancelled() => {
+                    if self.state().opening.is_empty() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn take_opening(&self) -> Vec<Opening> {
+        let mut state = self.state();
+        let count = state.opening.len().min(self.0.limits.batch);
+        state.opening.drain(..count).collect()
+    }
+
+    async fn commit_opening(&self, batch: Vec<Opening>) {
+        let (batch, late): (Vec<Opening>, Vec<Opening>) =
+            batch.into_iter().partition(|opening| !opening.done.is_closed());
+        late.into_iter().for_each(|opening| self.abandon(opening));
+        if batch.is_empty() {
+            return;
+        }
+        let records: Vec<Record> = batch.iter().map(|opening| opening.record.clone()).collect();
+        let written = open_halving(&self.0.store, self.0.replica, &records).await;
+        for (opening, good) in batch.into_iter().zip(written) {
+            if good { self.hand_back(opening) } else { self.fail(opening) }
+        }
+    }
+
+    /// The row is committed: the call goes on, unless it stopped waiting.
+    fn hand_back(&self, opening: Opening) {
+        let Opening { record, done, slot } = opening;
+        if let Err(Ok(slot)) = done.send(Ok(slot)) {
+            self.end(rejected(record), Opened::Yes, slot, None);
+        }
+    }
+
+    fn fail(&self, opening: Opening) {
+        let Opening { record, done, slot } = opening;
+        // nobody may be waiting any more: either way it is not dispatched
+        drop(done.send(Err(RecordUnavailable)));
+        self.end(rejected(record), Opened::Yes, slot, None);
+    }
+
+    fn abandon(&self, opening: Opening) {
+        let Opening { record, slot, .. } = opening;
+        self.end(rejected(record), Opened::Yes, slot, None);
+    }
+
+    /// Writes ends until `stop`, then what is still queued, giving up after `grace`.
+    pub(in crate::gateway) async fn run_ending(self, stop: CancellationToken, grace: Duration) {
+        let mut retry = RETRY_MIN;
+        let mut deadline: Option<Instant> = None;
+        loop {
+            if stop.is_cancelled() && deadline.is_none() {
+                deadline = Some(Instant::now() + grace);
+            }
+            if !self.gather(&stop).await {
+                return;
+            }
+            let batch = self.take_ending();
+            match self.commit_ending(&batch).await {
+                Ok(()) => {
+                    retry = RETRY_MIN;
+                    self.ended(batch);
+                }
+                Err(error) => {
+                    tracing::warn!(%error, records = batch.len(), "the activity log could not be written; trying again");
+                    self.put_back(batch);
+                    if deadline.is_some_and(|at| Instant::now() >= at) {
+                        tracing::error!("stopping with unwritten activity records");
+                        return;
+                    }
+                    tokio::time::sleep(retry).await;
+                    retry = (retry * 2).min(RETRY_MAX);
+                }
+            }
+        }
+    }
+
+    /// Waits until a batch is due; `false` when stopped and empty.
+    async fn gather(&self, stop: &CancellationToken) -> bool {
+        let mut due: Option<Instant> = None;
+        loop {
+            let (queued, urgent) = {
+                let state = self.state();
+                (state.ending.len(), state.urgent > 0)
+            };
+            if queued == 0 && stop.is_cancelled() {
+                return false;
+            }
+            if urgent || queued >= self.0.limits.batch || (queued > 0 && stop.is_cancelled()) {
+                return true;
+            }
+            if queued > 0 && due.is_none() {
+                due = Some(Instant::now() + self.0.limits.flush);
+            }
+            let timer = async {
+                match due {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = self.0.wake_ending.notified() => {}
+                () = timer => return true,
+                () = stop.cancelled(), if !stop.is_cancelled() => {}
+            }
+        }
+    }
+
+    fn take_ending(&self) -> Vec<Ending> {
+        let mut state = self.state();
+        let count = state.ending.len().min(self.0.limits.batch);
+        let batch: Vec<Ending> = state.ending.drain(..count).collect();
+        let urgent = batch.iter().filter(|ending| ending.done.is_some()).count();
+        state.urgent = state.urgent.saturating_sub(urgent);
+        batch
+    }
+
+    fn put_back(&self, batch: Vec<Ending>) {
+        let mut state = self.state();
+        state.urgent += batch.iter().filter(|ending| ending.done.is_some()).count();
+        for ending in batch.into_iter().rev() {
+            state.ending.push_front(ending);
+        }
+    }
+
+    async fn commit_ending(&self, batch: &[Ending]) -> Result<(), StoreError> {
+        let closes: Vec<Close> = batch.iter().map(|ending| ending.close.clone()).collect();
+        close_halving(&self.0.store, self.0.replica, closes).await
+    }
+
+    fn ended(&self, batch: Vec<Ending>) {
+        {
+            let mut state = self.state();
+            for ending in batch.iter().filter(|ending| ending.close.opened) {
+                state.live.remove(&ending.close.record.id);
+            }
+        }
+        for ending in batch {
+            if let Some(done) = ending.done {
+                // whoever waited may have given up; the record is there all the same
+                drop(done.send(()));
+            }
+        }
+    }
+}
+
+/// Opens a batch; on data the database refuses, halves until the bad record stands alone. Gives for each
+/// record whether it was committed.
+async fn open_halving(store: &Store, replica: ReplicaId, records: &[Record]) -> Vec<bool> {
+    match store.open_activity(replica, records).await {
+        Ok(()) => vec![true; records.len()],
+        Err(error) if error.is_bad_data() && records.len() > 1 => {
+            let (left, right) = records.split_at(records.len() / 2);
+            let mut written = Box::pin(open_halving(store, replica, left)).await;
+            written.extend(Box::pin(open_halving(store, replica, right)).await);
+            written
+        }
+        Err(error) if error.is_bad_data() => match records.first().map(stub) {
+            Some(stub) => vec![store.open_activity(replica, &[stub]).await.is_ok()],
+            None => Vec::new(),
+        },
+        Err(error) => {
+            tracing::warn!(%error, records = records.len(), "open records could not be committed");
+            vec![false; records.len()]
+        }
+    }
+}
+
+/// Closes a batch; a record that the database refuses becomes a stub, and the others are not held up.
+async fn close_halving(store: &Store, replica: ReplicaId, closes: Vec<Close>) -> Result<(), StoreError> {
+    match store.close_activity(replica, &closes).await {
+        Err(error) if error.is_bad_data() && closes.len() > 1 => {
+            let (left, right) = closes.split_at(closes.len() / 2);
+            Box::pin(close_halving(store, replica, left.to_vec())).await?;
+            Box::pin(close_halving(store, replica, right.to_vec())).await
+        }
+        Err(error) if error.is_bad_data() => {
+            tracing::error!(%error, "an activity record was refused by the database; a stub is kept");
+            let stubs: Vec<Close> =
+                closes.iter().map(|close| Close { record: stub(&close.record), opened: close.opened }).collect();
+            store.close_activity(replica, &stubs).await
+        }
+        other => other,
+    }
+}
+
+/// What is kept of a record that the database refuses: who, when, how it ended.
+fn stub(record: &Record) -> Record {
+    Record {
+        status: record.status,
+        id: record.id,
+        key: record.key,
+        tool_variant: record.tool_variant,
+        tier: record.tier,
+        operation_type: record.operation_type,
+        error_code: Some("record_stub".to_owned()),
+        error_message: Some("the database refused this record's texts".to_owned()),
+        ..Record::start(record.tenant, record.kind, record.source, record.started_at())
+    }
+}

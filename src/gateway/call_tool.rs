@@ -1,0 +1,317 @@
+//! The call pipeline: resolve, validate, record, dispatch, close (behaviour, section 5).
+//!
+//! It runs in a task of its own; whoever asked only waits for it, so a record is closed whatever happens to
+//! the connection. What was checked is byte for byte what is sent.
+
+mod checks;
+mod record;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+use tokio::sync::{mpsc, oneshot};
+
+use self::checks::Checked;
+use super::access::Caller;
+use super::activity::{Opened, Slot};
+use super::{Gateway, clock};
+use crate::domain::activity::{Record, Source, Status};
+use crate::domain::annotations::Tier;
+use crate::domain::intent::{OperationType, Variant};
+use crate::domain::refusal::{Class, Code, Refusal};
+use crate::domain::tool::ResultHead;
+use crate::upstream::{self, Answer, ToolCall, UpstreamError, param_headers};
+
+/// The client program's own name and version, for the record; never for a decision.
+#[derive(Clone, Debug, Default)]
+pub struct Client {
+    /// `clientInfo.name`
+    pub name: Option<String>,
+    /// `clientInfo.version`
+    pub version: Option<String>,
+}
+
+/// Who attempts something, through which face, and when it began.
+#[derive(Clone, Debug)]
+pub struct Attempt {
+    /// The authenticated caller.
+    pub caller: Arc<Caller>,
+    /// The face.
+    pub source: Source,
+    /// The client program.
+    pub client: Client,
+    /// The handshake session, where there is one.
+    pub session_id: Option<String>,
+    /// The request's own id.
+    pub request_id: Option<String>,
+    /// W3C trace id.
+    pub trace_id: Option<String>,
+    /// When it arrived.
+    pub started_at: DateTime<Utc>,
+    /// The same on the monotonic clock.
+    pub started: Instant,
+}
+
+pub(super) use self::record::attempt as record_of;
+
+impl Attempt {
+    /// An attempt that begins now.
+    pub fn now(caller: Arc<Caller>, source: Source) -> Attempt {
+        Attempt {
+            caller,
+            source,
+            client: Client::default(),
+            session_id: None,
+            request_id: None,
+            trace_id: None,
+            started_at: clock::now(),
+            started: Instant::now(),
+        }
+    }
+}
+
+/// A `call_tool_*` as it came: raw JSON values, nothing checked yet. Absent and `null` are the same.
+#[derive(Clone, Debug, Default)]
+pub struct CallRequest {
+    /// `name`
+    pub name: Option<Bytes>,
+    /// `args`, an object.
+    pub args: Option<Bytes>,
+    /// `args_json`, a string holding an object.
+    pub args_json: Option<Bytes>,
+    /// The nested `intent`.
+    pub intent: Option<Bytes>,
+    /// The flat spelling.
+    pub intent_operation_type: Option<Bytes>,
+    /// The flat spelling.
+    pub intent_data_sensitivity: Option<Bytes>,
+    /// The flat spelling.
+    pub intent_reason: Option<Bytes>,
+    /// Members of `_meta` that travel on to the upstream.
+    pub meta: Vec<(String, Bytes)>,
+    /// Where progress goes, when the caller wants it: raw `params` of each notification.
+    pub progress: Option<mpsc::Sender<Bytes>>,
+}
+
+/// How a call ended.
+#[derive(Debug)]
+pub enum CallOutcome {
+    /// The upstream's result, raw.
+    Result {
+        /// The result object, byte for byte.
+        raw: Bytes,
+        /// What the gateway itself read of it.
+        head: ResultHead,
+        /// A warning for the result's `_meta`.
+        warning: Option<String>,
+    },
+    /// The upstream's JSON-RPC error object, raw.
+    UpstreamError(Bytes),
+    /// Not run, or run without a usable answer: the code's class tells.
+    Refused(Refused),
+}
+
+/// A refusal with what its `structuredContent` says about the call.
+#[derive(Debug)]
+pub struct Refused {
+    /// Code, text, recommendation.
+    pub refusal: Refusal,
+    /// The canonical name, as far as one was given.
+    pub tool: Option<String>,
+    /// The variant that was used.
+    pub variant: Variant,
+    /// What the caller declared.
+    pub declared: Option<OperationType>,
+}
+
+impl Gateway {
+    /// Runs a call in a task of its own; the outcome comes through the channel, and the record is closed
+    /// whether or not anybody still listens.
+    pub fn call_tool(
+        self: &Arc<Self>,
+        attempt: Attempt,
+        variant: Variant,
+        request: CallRequest,
+    ) -> oneshot::Receiver<CallOutcome> {
+        let (answer, outcome) = oneshot::channel();
+        let gateway = Arc::clone(self);
+        self.tasks.spawn(async move { gateway.run_call(attempt, variant, request, answer).await });
+        outcome
+    }
+
+    async fn run_call(
+        &self,
+        attempt: Attempt,
+        variant: Variant,
+        request: CallRequest,
+        answer: oneshot::Sender<CallOutcome>,
+    ) {
+        let mut record = record::begin(&attempt, variant);
+        let slot = match self.activity.reserve(record.tenant) {
+            Ok(slot) => slot,
+            Err(_) => {
+                let refused = Refused { refusal: record_unavailable(), tool: None, variant, declared: None };
+                return reply(answer, CallOutcome::Refused(refused));
+            }
+        };
+        let checked = match checks::run(&attempt.caller, variant, &request, &mut record, self.options.preview_bytes) {
+            Ok(checked) => checked,
+            Err(refused) => return self.refuse(record, slot, &attempt, refused, answer).await,
+        };
+        let reads = checked.tier == Tier::Read;
+        let (slot, opened) = if reads {
+            (slot, Opened::No)
+        } else {
+            match self.activity.open(record.clone(), slot).await {
+                Ok(slot) => (slot, Opened::Yes),
+                // the log closes the record itself: the row may land later
+                Err(_) => {
+                    let refused = checked.refused(record_unavailable(), variant);
+                    return reply(answer, CallOutcome::Refused(refused));
+                }
+            }
+        };
+        let sent = Instant::now();
+        let ended = self.dispatch(&checked, request).await;
+        record.upstream_ms = Some(milliseconds(sent.elapsed()));
+        let outcome = self.conclude(&mut record, &checked, variant, ended);
+        let response = match &outcome {
+            CallOutcome::Result { raw, .. } | CallOutcome::UpstreamError(raw) => Some(raw.clone()),
+            CallOutcome::Refused(_) => None,
+        };
+        reply(answer, outcome);
+        // the caller has its answer; the rest is between the log and us
+        record.duration_ms = Some(milliseconds(attempt.started.elapsed()));
+        record::response(&mut record, response.as_ref(), self.options.preview_bytes);
+        self.activity.close(record, opened, slot);
+    }
+
+    async fn dispatch(&self, checked: &Checked, request: CallRequest) -> Result<Answer, UpstreamError> {
+        let server = &checked.tool.server;
+        let arguments = checked.arguments.clone();
+        let rules = &checked.tool.shape.param_headers;
+        let headers = match std::str::from_utf8(&arguments) {
+            Ok(text) if !rules.is_empty() => param_headers(rules, text),
+            _ => Vec::new(),
+        };
+        let call = ToolCall {
+            name: checked.tool.name.to_string(),
+            arguments,
+            meta: request.meta,
+            param_headers: headers,
+            progress: request.progress,
+            timeout: server.target.limits.call_timeout,
+        };
+        self.upstreams.connection(&server.target).call(call).await
+    }
+
+    /// Turns what the upstream did into the outcome, and notes it in the record.
+    fn conclude(
+        &self,
+        record: &mut Record,
+        checked: &Checked,
+        variant: Variant,
+        ended: Result<Answer, UpstreamError>,
+    ) -> CallOutcome {
+        let refusal = match ended {
+            Ok(Answer::Error(raw)) => {
+                record.status = Status::UpstreamError;
+                record::upstream_error(record, &raw);
+                return CallOutcome::UpstreamError(raw);
+            }
+            Ok(Answer::Result(raw)) => match std::str::from_utf8(&raw).ok().and_then(ResultHead::read) {
+                Some(head) if head.result_type.as_deref() == Some("input_required") => after_dispatch(
+                    Code::UpstreamNeedsInput,
+                    "the server wants input that cannot be asked for through this gateway",
+                ),
+                Some(head) => {
+                    record.status = if head.is_error { Status::UpstreamError } else { Status::Success };
+                    return CallOutcome::Result { raw, head, warning: record.warning.clone() };
+                }
+                None => after_dispatch(Code::UpstreamInvalid, "the server's answer is no tool result"),
+            },
+            Err(error) => from_upstream(&error),
+        };
+        record.status = status_of(refusal.code);
+        record::error(record, &refusal);
+        CallOutcome::Refused(checked.refused(refusal, variant))
+    }
+
+    /// Ends a call that a check refused. Unless it is about a tool that only reads, its record is committed
+    /// before the answer.
+    async fn refuse(
+        &self,
+        mut record: Record,
+        slot: Slot,
+        attempt: &Attempt,
+        mut refused: Refused,
+        answer: oneshot::Sender<CallOutcome>,
+    ) {
+        record.status = status_of(refused.refusal.code);
+        record::error(&mut record, &refused.refusal);
+        record.duration_ms = Some(milliseconds(attempt.started.elapsed()));
+        let only_reads = match record.tier {
+            Some(tier) => tier == Tier::Read.as_str(),
+            None => refused.variant == Variant::Read,
+        };
+        if only_reads {
+            self.activity.close(record, Opened::No, slot);
+        } else if self.activity.close_committed(record, slot).await.is_err() {
+            refused.refusal = record_unavailable();
+        }
+        reply(answer, CallOutcome::Refused(refused));
+    }
+}
+
+/// Nobody may be waiting any more; the record tells the story either way.
+fn reply(answer: oneshot::Sender<CallOutcome>, outcome: CallOutcome) {
+    drop(answer.send(outcome));
+}
+
+fn milliseconds(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1_000_000.0).round() / 1000.0
+}
+
+fn status_of(code: Code) -> Status {
+    match code.class() {
+        Class::Check | Class::Permission | Class::NotFound => Status::Blocked,
+        Class::Limit => Status::Rejected,
+        Class::AfterDispatch => Status::Error,
+    }
+}
+
+fn record_unavailable() -> Refusal {
+    Refusal::new(
+        Code::RecordUnavailable,
+        "The activity log cannot take a record now, so nothing was run; try again in a few seconds",
+    )
+}
+
+fn after_dispatch(code: Code, what: &str) -> Refusal {
+    Refusal::new(code, format!("The call was sent and may have run, but {what}; check before calling again"))
+}
+
+/// An upstream's failure as a code: before dispatch a retry is safe, after it the call may have run.
+fn from_upstream(error: &UpstreamError) -> Refusal {
+    use upstream::Kind;
+    if !error.dispatched {
+        return match error.kind {
+            Kind::Overloaded => Refusal::new(
+                Code::Overloaded,
+                "Too many calls to this server are under way; nothing was run, try again in a few seconds",
+            ),
+            _ => Refusal::new(
+                Code::ServerUnavailable,
+                format!("The server cannot be reached ({error}); nothing was run, a retry may help later"),
+            ),
+        };
+    }
+    match error.kind {
+        Kind::Timeout => after_dispatch(Code::UpstreamTimeout, "no answer came within the time limit"),
+        Kind::TooLarge => after_dispatch(Code::UpstreamTooLarge, "the answer is larger than the limit"),
+        Kind::Invalid => after_dispatch(Code::UpstreamInvalid, "the answer could not be read as MCP"),
+        _ => after_dispatch(Code::UpstreamLost, "the connection ended before an answer came"),
+    }
+}

@@ -1,0 +1,255 @@
+//! Checks 1 to 10 and the reachable half of 12, in the contract's order.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{CallRequest, Refused};
+use crate::domain::activity::Record;
+use crate::domain::annotations::Tier;
+use crate::domain::id::split_canonical;
+use crate::domain::intent::{self, Intent, RawIntent, Variant};
+use crate::domain::json;
+use crate::domain::redact;
+use crate::domain::refusal::{Code, Refusal};
+use crate::domain::tool::PinState;
+use crate::domain::validation::{self, Verdict};
+use crate::gateway::access::Caller;
+use crate::gateway::catalog::Tool;
+use crate::gateway::views;
+
+/// A call that may be dispatched.
+#[derive(Debug)]
+pub(super) struct Checked {
+    pub(super) tool: Arc<Tool>,
+    pub(super) tier: Tier,
+    /// The arguments object, exactly as checked.
+    pub(super) arguments: Bytes,
+    intent: Intent,
+}
+
+impl Checked {
+    /// A refusal about this call.
+    pub(super) fn refused(&self, refusal: Refusal, variant: Variant) -> Refused {
+        Refused {
+            refusal,
+            tool: Some(self.tool.canonical.to_string()),
+            variant,
+            declared: self.intent.operation_type,
+        }
+    }
+}
+
+/// Runs the checks; fills the record with what is learnt on the way, also when one refuses.
+pub(super) fn run(
+    caller: &Caller,
+    variant: Variant,
+    request: &CallRequest,
+    record: &mut Record,
+    preview_bytes: usize,
+) -> Result<Checked, Refused> {
+    let mut about = Refused {
+        refusal: Refusal::new(Code::NotFound, ""),
+        tool: None,
+        variant,
+        declared: None,
+    };
+    steps(caller, variant, request, record, preview_bytes, &mut about).map_err(|refusal| Refused { refusal, ..about })
+}
+
+fn steps(
+    caller: &Caller,
+    variant: Variant,
+    request: &CallRequest,
+    record: &mut Record,
+    preview_bytes: usize,
+    about: &mut Refused,
+) -> Result<Checked, Refusal> {
+    let name = tool_name(request, about, record)?;
+    let arguments = arguments(request, record, preview_bytes)?;
+    let intent = declaration(caller, variant, request, about, record)?;
+    let (tool, tier) = resolve(caller, variant, &name, record)?;
+    available(&tool)?;
+    annotations(caller, variant, &tool, record)?;
+    schema(&tool, &arguments, record)?;
+    reachable(&tool)?;
+    Ok(Checked { tool, tier, arguments, intent })
+}
+
+/// Check 1, the name.
+fn tool_name(request: &CallRequest, about: &mut Refused, record: &mut Record) -> Result<String, Refusal> {
+    let raw = present(request.name.as_ref());
+    let Some(name) = raw.and_then(|raw| serde_json::from_str::<String>(raw).ok()) else {
+        let message = "Invalid tool name: name must be a string of the form server:tool, as retrieve_tools gives it";
+        return Err(Refusal::new(Code::InvalidName, message));
+    };
+    let shown: String = name.chars().take(300).collect();
+    about.tool = Some(shown.clone());
+    let Some((server, tool)) = split_canonical(&name) else {
+        record.tool = Some(redact::redact(&shown).into_owned());
+        let message =
+            format!("Invalid tool name '{shown}': must be of the form server:tool, as retrieve_tools gives it");
+        return Err(Refusal::new(Code::InvalidName, message));
+    };
+    record.server = Some(server.to_owned());
+    record.tool = Some(tool.to_owned());
+    Ok(name)
+}
+
+/// Check 1, the arguments: at most one of the two forms, an object, one reading.
+fn arguments(request: &CallRequest, record: &mut Record, preview_bytes: usize) -> Result<Bytes, Refusal> {
+    let invalid = |message: String| Refusal::new(Code::InvalidArguments, message);
+    let args = present(request.args.as_ref());
+    let args_json = present(request.args_json.as_ref()).filter(|raw| *raw != "\"\"");
+    let arguments = match (args, args_json) {
+        (Some(_), Some(_)) => {
+            return Err(invalid("Invalid arguments: give args or args_json, not both".to_owned()));
+        }
+        (None, None) => Bytes::from_static(b"{}"),
+        // duplicate members were looked for when the request was read
+        (Some(raw), None) if raw.starts_with('{') => request.args.clone().unwrap_or_default(),
+        (Some(_), None) => return Err(invalid("Invalid arguments: args must be a JSON object".to_owned())),
+        (None, Some(raw)) => {
+            let text: String = serde_json::from_str(raw)
+                .map_err(|_| invalid("Invalid arguments: args_json must be a string holding a JSON object".into()))?;
+            json::members(&text).map_err(|fault| invalid(format!("Invalid arguments: args_json: {fault}")))?;
+            Bytes::from(text.trim().to_owned())
+        }
+    };
+    super::record::arguments(record, &arguments, preview_bytes);
+    Ok(arguments)
+}
+
+/// Checks 2 to 6.
+fn declaration(
+    caller: &Caller,
+    variant: Variant,
+    request: &CallRequest,
+    about: &mut Refused,
+    record: &mut Record,
+) -> Result<Intent, Refusal> {
+    let raw = RawIntent {
+        nested: present(request.intent.as_ref()),
+        operation_type: present(request.intent_operation_type.as_ref()),
+        data_sensitivity: present(request.intent_data_sensitivity.as_ref()),
+        reason: present(request.intent_reason.as_ref()),
+    };
+    let (intent, refusal) = match intent::check(&raw, variant, caller.settings.intent_declaration) {
+        Ok(intent) => (intent, None),
+        Err(refused) => (refused.1, Some(refused.0)),
+    };
+    about.declared = intent.operation_type;
+    record.operation_type = Some(intent.operation_type.unwrap_or(variant.operation()));
+    record.intent_declared = intent.operation_type.is_some();
+    record.data_sensitivity = intent.data_sensitivity.clone();
+    record.reason = intent.reason.as_deref().map(|reason| redact::redact(reason).into_owned());
+    refusal.map_or(Ok(intent), Err)
+}
+
+/// Check 7. One text whether a tool does not exist, is another tenant's, or is out of scope.
+fn resolve(
+    caller: &Caller,
+    variant: Variant,
+    name: &str,
+    record: &mut Record,
+) -> Result<(Arc<Tool>, Tier), Refusal> {
+    let settings = &caller.settings;
+    if variant.operation() > settings.max_operation {
+        let message = format!(
+            "{} is not permitted for this key, whose ceiling is {}",
+            variant.as_str(),
+            settings.max_operation.as_str()
+        );
+        return Err(Refusal::new(Code::OperationNotPermitted, message).expecting(settings.max_operation));
+    }
+    let tool = caller.tenant.as_ref().and_then(|tenant| tenant.catalogue().tool(name).cloned());
+    let seen = tool.and_then(|tool| {
+        let tier = tool.tier(settings.unannotated_tools);
+        views::sees(settings, &tool.canonical, tier).map(|tier| (tool, tier))
+    });
+    let Some((tool, tier)) = seen else {
+        return Err(Refusal::new(Code::NotFound, format!("Tool '{name}' not found; retrieve_tools finds what there is")));
+    };
+    record.tier = Some(tier.as_str());
+    Ok((tool, tier))
+}
+
+/// Check 8.
+fn available(tool: &Tool) -> Result<(), Refusal> {
+    let (server, name) = (&tool.server.name, &tool.canonical);
+    let refuse = |code, message: String| Err(Refusal::new(code, message));
+    if !tool.server.enabled {
+        return refuse(Code::ServerDisabled, format!("Server '{server}' is disabled"));
+    }
+    if tool.server.quarantined {
+        return refuse(
+            Code::ServerQuarantined,
+            format!("Server '{server}' is quarantined until a person releases it"),
+        );
+    }
+    match tool.state {
+        PinState::Approved => Ok(()),
+        PinState::Pending => {
+            refuse(Code::ToolPending, format!("Tool '{name}' is new and waits for a person's approval"))
+        }
+        PinState::Changed => refuse(
+            Code::ToolChanged,
+            format!("The definition of tool '{name}' changed and waits for a person's approval"),
+        ),
+        PinState::Blocked => refuse(Code::ToolBlocked, format!("Tool '{name}' is blocked")),
+    }
+}
+
+/// Check 9.
+fn annotations(caller: &Caller, variant: Variant, tool: &Tool, record: &mut Record) -> Result<(), Refusal> {
+    let settings = &caller.settings;
+    let verdict = validation::validate(
+        &tool.canonical,
+        variant,
+        tool.shape.annotations,
+        settings.unannotated_tools,
+        settings.strictness(),
+    );
+    match verdict {
+        Verdict::Allow => Ok(()),
+        Verdict::Warn(text) => {
+            record.warning = Some(text);
+            Ok(())
+        }
+        Verdict::Reject(refusal) => Err(refusal),
+    }
+}
+
+/// Check 10. A schema that does not compile lets the call pass and is noted.
+fn schema(tool: &Tool, arguments: &Bytes, record: &mut Record) -> Result<(), Refusal> {
+    let text = std::str::from_utf8(arguments).unwrap_or_default();
+    match tool.shape.schema() {
+        None => Ok(()),
+        Some(Err(why)) => {
+            let note = format!("the tool's input schema could not be used, arguments were not checked: {why}");
+            record.warning = Some(record.warning.take().map_or(note.clone(), |warning| format!("{warning}; {note}")));
+            Ok(())
+        }
+        Some(Ok(schema)) => schema.check(text).map_err(|violation| {
+            let message = format!("Invalid arguments for tool '{}': {violation}", tool.canonical);
+            Refusal::new(Code::InvalidArguments, message)
+        }),
+    }
+}
+
+/// Check 12, as far as it is known beforehand.
+fn reachable(tool: &Tool) -> Result<(), Refusal> {
+    if tool.server.connected {
+        return Ok(());
+    }
+    let message = format!(
+        "Server '{}' is not connected now; nothing was run, a retry may help later",
+        tool.server.name
+    );
+    Err(Refusal::new(Code::ServerUnavailable, message))
+}
+
+/// A raw value that is there: absent and `null` are the same.
+fn present(raw: Option<&Bytes>) -> Option<&str> {
+    raw.and_then(|raw| std::str::from_utf8(raw).ok()).filter(|raw| *raw != "null")
+}

@@ -1,0 +1,73 @@
+//! Filling a record: texts are redacted and cut here, before anything is stored.
+
+use bytes::Bytes;
+
+use super::Attempt;
+use crate::domain::activity::{Kind, Record};
+use crate::domain::intent::Variant;
+use crate::domain::redact;
+use crate::domain::refusal::Refusal;
+
+/// Longest text of a client about itself that is kept, in characters.
+const CLIENT_CHARS_MAX: usize = 100;
+
+/// The record of an attempt of any kind, with who and through what.
+pub(in crate::gateway) fn attempt(attempt: &Attempt, kind: Kind) -> Record {
+    let caller = &attempt.caller;
+    let short = |text: &String| text.chars().take(CLIENT_CHARS_MAX).collect::<String>();
+    Record {
+        key: caller.key,
+        owner: Some(caller.owner.clone()),
+        client_name: attempt.client.name.as_ref().map(short),
+        client_version: attempt.client.version.as_ref().map(short),
+        session_id: attempt.session_id.clone(),
+        request_id: attempt.request_id.as_ref().map(short),
+        trace_id: attempt.trace_id.clone(),
+        ..Record::start(caller.tenant_id(), kind, attempt.source, attempt.started_at)
+    }
+}
+
+/// The record of a call as it begins.
+pub(super) fn begin(from: &Attempt, variant: Variant) -> Record {
+    Record {
+        tool_variant: Some(variant.as_str()),
+        operation_type: Some(variant.operation()),
+        ..attempt(from, Kind::ToolCall)
+    }
+}
+
+/// Notes the arguments.
+pub(super) fn arguments(record: &mut Record, arguments: &Bytes, preview_bytes: usize) {
+    let preview = redact::preview(std::str::from_utf8(arguments).unwrap_or_default(), preview_bytes);
+    record.request_bytes = i64::try_from(arguments.len()).ok();
+    record.truncated |= preview.truncated;
+    record.arguments = Some(preview.text);
+}
+
+/// Notes the result, or the upstream's error object.
+pub(super) fn response(record: &mut Record, response: Option<&Bytes>, preview_bytes: usize) {
+    let Some(raw) = response else { return };
+    let preview = redact::preview(std::str::from_utf8(raw).unwrap_or_default(), preview_bytes);
+    record.response_bytes = i64::try_from(raw.len()).ok();
+    record.truncated |= preview.truncated;
+    record.response = Some(preview.text);
+}
+
+/// Notes a refusal or failure.
+pub(super) fn error(record: &mut Record, refusal: &Refusal) {
+    record.error_code = Some(refusal.code.as_str().to_owned());
+    record.error_message = Some(redact::redact(&refusal.message).into_owned());
+}
+
+/// Notes the code and message of an upstream's JSON-RPC error.
+pub(super) fn upstream_error(record: &mut Record, raw: &Bytes) {
+    #[derive(serde::Deserialize)]
+    struct RpcError {
+        code: Option<i64>,
+        message: Option<String>,
+    }
+    if let Ok(error) = serde_json::from_slice::<RpcError>(raw) {
+        record.error_code = error.code.map(|code| code.to_string());
+        record.error_message = error.message.map(|text| redact::preview(&text, 1000).text);
+    }
+}

@@ -1,0 +1,115 @@
+//! From a presented key to a caller.
+
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use super::access::Caller;
+use super::{Gateway, clock};
+use crate::domain::id::PLATFORM_TENANT;
+use crate::domain::settings::{Effective, Settings};
+use crate::domain::tenant::Role;
+use crate::store::{Kind, StoreError};
+
+/// Why a key was not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuthError {
+    /// Missing, unknown, expired or revoked: one answer for all.
+    Unauthenticated,
+    /// Nobody can tell now: the database has been out of reach for too long, or look-ups are all busy.
+    Unavailable,
+    /// The tenant that a platform key named does not exist.
+    NoSuchTenant,
+}
+
+/// What every key of ours starts with.
+pub(super) const KEY_PREFIX: &str = "mcpk_";
+/// Longest key that is looked up at all, in bytes.
+const KEY_BYTES_MAX: usize = 200;
+
+/// SHA-256 of a key: what is stored and compared.
+pub(crate) fn hash_key(secret: &str) -> [u8; 32] {
+    Sha256::digest(secret.as_bytes()).into()
+}
+
+impl Gateway {
+    /// The caller behind a key. A key that a snapshot knows costs no query, an unknown one a single
+    /// bounded look-up. `tenant` is the header `X-Tenant`, which only the bootstrap key may use.
+    pub async fn authenticate(&self, secret: &str, tenant: Option<&str>) -> Result<Arc<Caller>, AuthError> {
+        if self.is_stale() {
+            return Err(AuthError::Unavailable);
+        }
+        let hash = hash_key(secret);
+        if bool::from(hash.ct_eq(&self.options.bootstrap_hash)) {
+            return self.platform_caller(tenant).await;
+        }
+        let caller = match self.tenants.caller(&hash) {
+            Some(caller) => caller,
+            None => self.look_up(secret, &hash).await?,
+        };
+        let now = clock::now();
+        if caller.is_expired(now) {
+            return Err(AuthError::Unauthenticated);
+        }
+        self.upkeep.key_used(&caller, now);
+        Ok(caller)
+    }
+
+    /// Whether keys and revisions have been unconfirmed for too long: the bound on a revoked key.
+    pub(super) fn is_stale(&self) -> bool {
+        self.tenants.confirmed_ago().is_none_or(|ago| ago > self.options.stale_max)
+    }
+
+    async fn look_up(&self, secret: &str, hash: &[u8; 32]) -> Result<Arc<Caller>, AuthError> {
+        if !secret.starts_with(KEY_PREFIX) || secret.len() > KEY_BYTES_MAX {
+            return Err(AuthError::Unauthenticated);
+        }
+        let _permit = self.tenants.lookups.acquire().await.map_err(|_| AuthError::Unavailable)?;
+        let found = self.store.find_key(hash).await.map_err(|error| {
+            tracing::warn!(%error, "a key could not be looked up");
+            AuthError::Unavailable
+        })?;
+        let found = found.ok_or(AuthError::Unauthenticated)?;
+        let unavailable = |error: StoreError| {
+            tracing::warn!(%error, tenant = %found.tenant, "a tenant could not be loaded");
+            AuthError::Unavailable
+        };
+        let live = self.tenant(found.tenant, None).await.map_err(unavailable)?;
+        if let Some(caller) = self.tenants.caller(hash) {
+            return Ok(caller);
+        }
+        // live already, but its snapshot is older than the key: made on another replica a moment ago
+        let rev = live.access().as_ref().as_ref().map_or(0, |access| access.rev);
+        self.reload(&live, Kind::Access, rev + 1).await.map_err(unavailable)?;
+        self.tenants.caller(hash).ok_or(AuthError::Unauthenticated)
+    }
+
+    async fn platform_caller(&self, tenant: Option<&str>) -> Result<Arc<Caller>, AuthError> {
+        let live = match tenant {
+            None => None,
+            Some(name) => {
+                let row = self.store.find_tenant(name).await.map_err(|error| match error {
+                    StoreError::NotFound => AuthError::NoSuchTenant,
+                    _ => AuthError::Unavailable,
+                })?;
+                let live = self.tenant(row.tenant_id(), Some(&row.name)).await;
+                Some(live.map_err(|_| AuthError::Unavailable)?)
+            }
+        };
+        let access = live.as_ref().map(|live| live.access());
+        let settings = access.as_ref().and_then(|a| a.as_ref().as_ref()).map(|a| a.tenant_settings.clone());
+        Ok(Arc::new(Caller {
+            tenant: live,
+            key: None,
+            owner: PLATFORM_TENANT.to_owned(),
+            role: Role::Platform,
+            settings: Effective::resolve(
+                &Settings::default(),
+                &settings.unwrap_or_default(),
+                &self.options.defaults,
+            ),
+            expires_at: None,
+        }))
+    }
+}

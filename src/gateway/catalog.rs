@@ -1,0 +1,264 @@
+//! A tenant's catalogue: servers and tools at one revision, with everything a call or a search needs made
+//! once. Lists and searches read this snapshot, never the database.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use super::views::Views;
+use crate::domain::annotations::{Annotations, Tier, Unannotated};
+use crate::domain::id::{ServerId, TenantId};
+use crate::domain::json;
+use crate::domain::schema::Schema;
+use crate::domain::search::{Document, Index, Parameter};
+use crate::domain::tool::{Definition, PinState, published_schema};
+use crate::store::{CatalogueRows, Server, StoredTool};
+use crate::upstream::{Era, Limits, ParamHeader, Target, param_header_rules};
+
+/// A server at one revision.
+#[derive(Debug)]
+pub struct ServerEntry {
+    /// Its id.
+    pub id: ServerId,
+    /// Its name.
+    pub name: String,
+    /// Switched on.
+    pub enabled: bool,
+    /// Nothing of it is shown to agents.
+    pub quarantined: bool,
+    /// The last listing succeeded, or none was tried yet.
+    pub connected: bool,
+    /// How to reach it.
+    pub target: Target,
+}
+
+impl ServerEntry {
+    /// Whether its tools may be listed at all.
+    fn is_exposed(&self) -> bool {
+        self.enabled && !self.quarantined && self.connected
+    }
+}
+
+/// What is made of a definition once, and shared by every snapshot that has the same pin.
+#[derive(Debug)]
+pub struct Shape {
+    pin: String,
+    /// The hints that decide.
+    pub annotations: Annotations,
+    /// The start of a `retrieve_tools` entry, up to and with `annotations`, without the closing brace.
+    pub entry: Box<str>,
+    /// Which arguments a modern upstream wants repeated in headers.
+    pub param_headers: Vec<ParamHeader>,
+    schema_text: Option<Box<str>>,
+    schema: OnceLock<Option<Result<Schema, String>>>,
+    title: Option<String>,
+    description: String,
+    parameters: Vec<(String, String)>,
+}
+
+impl Shape {
+    /// The compiled input schema: `None` when there is none, an error text when it does not compile.
+    pub fn schema(&self) -> Option<&Result<Schema, String>> {
+        self.schema.get_or_init(|| self.schema_text.as_deref().map(Schema::compile)).as_ref()
+    }
+}
+
+/// A tool at one revision.
+#[derive(Debug)]
+pub struct Tool {
+    /// `server:tool`
+    pub canonical: Box<str>,
+    /// Its own name.
+    pub name: Box<str>,
+    /// Its server.
+    pub server: Arc<ServerEntry>,
+    /// Against its approved pin.
+    pub state: PinState,
+    /// What its definition says.
+    pub shape: Arc<Shape>,
+}
+
+impl Tool {
+    /// Its tier for a key.
+    pub fn tier(&self, unannotated: Unannotated) -> Tier {
+        self.shape.annotations.tier(unannotated)
+    }
+}
+
+/// The snapshot.
+#[derive(Debug)]
+pub struct Catalog {
+    /// Its revision; equal revisions are equal catalogues on every replica.
+    pub rev: i64,
+    servers: Vec<Arc<ServerEntry>>,
+    tools: HashMap<Box<str>, Arc<Tool>>,
+    /// Tools that may be listed, by canonical name: positions are the index's documents.
+    listed: Vec<Arc<Tool>>,
+    index: Index,
+    /// Servers of the snapshot before that are no more.
+    pub(super) gone: Vec<ServerId>,
+    pub(super) views: Views,
+}
+
+impl Catalog {
+    /// Nothing, at revision 0.
+    pub(super) fn empty() -> Catalog {
+        Catalog {
+            rev: 0,
+            servers: Vec::new(),
+            tools: HashMap::new(),
+            listed: Vec::new(),
+            index: Index::default(),
+            gone: Vec::new(),
+            views: Views::default(),
+        }
+    }
+
+    /// Makes the snapshot of what was loaded; shapes of unchanged pins are taken over from `old`.
+    pub(super) fn build(tenant: TenantId, rows: CatalogueRows, old: &Catalog, limits: &Limits) -> Catalog {
+        let servers: Vec<Arc<ServerEntry>> =
+            rows.servers.iter().map(|row| Arc::new(server_entry(tenant, row, limits))).collect();
+        let by_id: HashMap<ServerId, &Arc<ServerEntry>> = servers.iter().map(|s| (s.id, s)).collect();
+        let mut tools = HashMap::with_capacity(rows.tools.len());
+        for row in &rows.tools {
+            let Some(server) = by_id.get(&row.server) else { continue };
+            let canonical: Box<str> = format!("{}:{}", server.name, row.name).into();
+            let known = old.tools.get(&canonical).filter(|t| t.shape.pin == row.pin && t.server.id == row.server);
+            let shape = known.map(|t| Arc::clone(&t.shape)).or_else(|| shape(&server.name, row).map(Arc::new));
+            let Some(shape) = shape else { continue };
+            let tool = Tool {
+                canonical: canonical.clone(),
+                name: row.name.as_str().into(),
+                server: Arc::clone(server),
+                state: row.state,
+                shape,
+            };
+            tools.insert(canonical, Arc::new(tool));
+        }
+        let mut listed: Vec<Arc<Tool>> = tools
+            .values()
+            .filter(|tool| tool.server.is_exposed() && tool.state == PinState::Approved)
+            .cloned()
+            .collect();
+        listed.sort_by(|a, b| a.canonical.cmp(&b.canonical));
+        let kept: HashSet<ServerId> = by_id.keys().copied().collect();
+        Catalog {
+            rev: rows.rev,
+            gone: old.servers.iter().map(|s| s.id).filter(|id| !kept.contains(id)).collect(),
+            index: Index::build(listed.iter().map(|tool| document(tool))),
+            servers,
+            tools,
+            listed,
+            views: Views::default(),
+        }
+    }
+
+    /// A tool by canonical name, in whatever state.
+    pub fn tool(&self, canonical: &str) -> Option<&Arc<Tool>> {
+        self.tools.get(canonical)
+    }
+
+    /// Tools that may be listed, by canonical name.
+    pub fn listed(&self) -> &[Arc<Tool>] {
+        &self.listed
+    }
+
+    /// Servers by name.
+    pub fn servers(&self) -> &[Arc<ServerEntry>] {
+        &self.servers
+    }
+
+    /// The search index over [`Catalog::listed`].
+    pub(super) fn index(&self) -> &Index {
+        &self.index
+    }
+}
+
+fn server_entry(tenant: TenantId, row: &Server, limits: &Limits) -> ServerEntry {
+    let target = Target {
+        tenant: tenant.0,
+        server: row.server_id,
+        version: row.version,
+        url: row.url.clone().unwrap_or_default(),
+        headers: Vec::new(),
+        era: match row.era.as_deref() {
+            Some("modern") => Some(Era::Modern),
+            Some("handshake") => Some(Era::Handshake),
+            _ => None,
+        },
+        limits: own_limits(&row.limits.0, limits),
+    };
+    ServerEntry {
+        id: row.id(),
+        name: row.name.clone(),
+        enabled: row.enabled,
+        quarantined: row.quarantined,
+        connected: row.connection != "disconnected",
+        target,
+    }
+}
+
+/// A server's own bounds over the deployment's.
+pub(super) fn own_limits(own: &Map<String, Value>, defaults: &Limits) -> Limits {
+    let number = |name: &str| own.get(name).and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
+    let seconds = |name: &str| own.get(name).and_then(Value::as_u64).map(Duration::from_secs);
+    Limits {
+        concurrency: number("concurrency").unwrap_or(defaults.concurrency),
+        queue: number("queue").unwrap_or(defaults.queue),
+        call_timeout: seconds("call_timeout_s").unwrap_or(defaults.call_timeout),
+        response_bytes_max: number("response_bytes_max").unwrap_or(defaults.response_bytes_max),
+        ..defaults.clone()
+    }
+}
+
+fn shape(server: &str, row: &StoredTool) -> Option<Shape> {
+    let definition = match Definition::read(&row.definition) {
+        Ok(definition) => definition,
+        Err(error) => {
+            tracing::warn!(%error, server, tool = row.name, "a stored definition is not readable");
+            return None;
+        }
+    };
+    Some(Shape {
+        pin: row.pin.clone(),
+        annotations: definition.annotations,
+        entry: entry(server, &row.name, &definition).into(),
+        param_headers: definition.input_schema.map(param_header_rules).unwrap_or_default(),
+        schema_text: definition.input_schema.map(Into::into),
+        schema: OnceLock::new(),
+        title: definition.title,
+        description: definition.description,
+        parameters: definition.parameters,
+    })
+}
+
+fn entry(server: &str, name: &str, definition: &Definition<'_>) -> String {
+    let mut out = String::from(r#"{"name":"#);
+    json::escape_into(&mut out, &format!("{server}:{name}"));
+    out.push_str(r#","server":"#);
+    json::escape_into(&mut out, server);
+    out.push_str(r#","description":"#);
+    out.push_str(definition.description_raw.unwrap_or("\"\""));
+    out.push_str(r#","inputSchema":"#);
+    out.push_str(&published_schema(definition.input_schema.unwrap_or(r#"{"type":"object"}"#)));
+    out.push_str(r#","annotations":"#);
+    out.push_str(definition.annotations_raw.unwrap_or("{}"));
+    out
+}
+
+fn document(tool: &Tool) -> Document<'_> {
+    Document {
+        server: &tool.server.name,
+        name: &tool.name,
+        title: tool.shape.title.as_deref(),
+        description: &tool.shape.description,
+        parameters: tool
+            .shape
+            .parameters
+            .iter()
+            .map(|(name, description)| Parameter { name, description })
+            .collect(),
+    }
+}

@@ -1,0 +1,94 @@
+//! Listing a server: connect, find its era, read its tools, store what is new.
+
+use super::Gateway;
+use super::catalog::own_limits;
+use crate::domain::id::TenantId;
+use crate::domain::pin::Pin;
+use crate::domain::redact;
+use crate::store::{Applied, Discovered, Kind, Server, StoreError};
+use crate::upstream::{Era, Listing, Target, UpstreamError};
+
+/// Longest text about a failed listing that is kept, in bytes.
+const ERROR_BYTES_MAX: usize = 500;
+
+/// Why a listing did not change anything.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ListingError {
+    /// The upstream; noted at the server.
+    #[error("{0}")]
+    Upstream(String),
+    /// The database, or the server changed meanwhile.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Gateway {
+    /// Lists one server and stores what it found; a failure is noted at the server.
+    pub(super) async fn list_server(&self, tenant: TenantId, server: &Server) -> Result<Applied, ListingError> {
+        let listed = match tokio::time::timeout(self.options.listing_timeout, self.fetch(tenant, server)).await {
+            Ok(Ok(found)) => Ok(found),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err(format!("no complete answer within {} s", self.options.listing_timeout.as_secs())),
+        };
+        match listed {
+            Ok((era, listing)) => {
+                for problem in &listing.problems {
+                    tracing::warn!(%tenant, server = server.name, problem, "part of a listing was left out");
+                }
+                let found = discovered(&listing, self.options.tools_max);
+                let applied = self.store.apply_listing(tenant, server.id(), server.version, era, &found).await?;
+                if let Some(rev) = applied.rev {
+                    self.applied(tenant, Kind::Catalogue, rev).await;
+                }
+                Ok(applied)
+            }
+            Err(text) => {
+                let text = redact::preview(&text, ERROR_BYTES_MAX).text;
+                if let Some(rev) = self.store.listing_failed(tenant, server.id(), &text).await? {
+                    self.applied(tenant, Kind::Catalogue, rev).await;
+                }
+                Err(ListingError::Upstream(text))
+            }
+        }
+    }
+
+    async fn fetch(&self, tenant: TenantId, server: &Server) -> Result<(&'static str, Listing), UpstreamError> {
+        let target = Target {
+            tenant: tenant.0,
+            server: server.server_id,
+            version: server.version,
+            url: server.url.clone().unwrap_or_default(),
+            headers: Vec::new(),
+            era: server.era.as_deref().map(|era| if era == "modern" { Era::Modern } else { Era::Handshake }),
+            limits: own_limits(&server.limits.0, &self.options.upstream),
+        };
+        let connection = self.upstreams.connection(&target);
+        let listing = connection.list_tools().await?;
+        let era = match connection.era() {
+            Some(Era::Modern) => "modern",
+            _ => "handshake",
+        };
+        Ok((era, listing))
+    }
+}
+
+/// What can be stored of a listing: definitions that are one reading of JSON, up to the bound.
+fn discovered(listing: &Listing, tools_max: usize) -> Vec<Discovered> {
+    let store = |tool: &crate::upstream::Tool| {
+        let definition = std::str::from_utf8(&tool.definition).ok()?;
+        match Pin::of(definition) {
+            // Postgres texts cannot hold U+0000; JSON cannot either, but for its escape, which is text
+            Ok(pin) if !definition.contains('\0') && !tool.name.contains('\0') => Some(Discovered {
+                name: tool.name.clone(),
+                definition: definition.to_owned(),
+                pin: pin.as_str().to_owned(),
+            }),
+            Ok(_) => None,
+            Err(fault) => {
+                tracing::warn!(tool = tool.name, %fault, "a tool's definition was left out");
+                None
+            }
+        }
+    };
+    listing.tools.iter().filter_map(store).take(tools_max).collect()
+}

@@ -1,0 +1,137 @@
+//! Floor 2: the use cases. The only floor that knows both store and upstream; it returns values, never HTTP
+//! or JSON-RPC.
+
+mod access;
+mod activity;
+mod call_tool;
+mod caller;
+mod catalog;
+mod clock;
+mod discovery;
+mod error;
+mod keys;
+mod reports;
+mod retrieve_tools;
+mod servers;
+mod tenants;
+mod tenancy;
+mod views;
+mod watch;
+
+pub use access::{Access, Caller};
+pub use activity::{ActivityLog, ActivityLimits, RecordUnavailable};
+pub use call_tool::{Attempt, CallOutcome, CallRequest, Client, Refused};
+pub use caller::AuthError;
+pub use catalog::{Catalog, ServerEntry, Tool};
+pub use error::GatewayError;
+pub use keys::{KeyCreated, KeyRequest};
+pub use retrieve_tools::{LIMIT_DEFAULT, LIMIT_MAX, SearchRequest, SearchResult};
+pub use reports::Act;
+pub use servers::{Reconnect, ServerChange, ServerRequest, ServerView, ToolView};
+pub use views::View;
+pub use watch::Readiness;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::domain::id::ReplicaId;
+use crate::domain::settings::Defaults;
+use crate::store::Store;
+use crate::upstream::{Egress, Limits, Pool};
+
+/// Bounds and defaults of this deployment, as the gateway needs them.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Deployment defaults of settings.
+    pub defaults: Defaults,
+    /// SHA-256 of the bootstrap key.
+    pub bootstrap_hash: [u8; 32],
+    /// How long keys and revisions may stay unconfirmed before requests are refused.
+    pub stale_max: Duration,
+    /// Default bounds towards an upstream.
+    pub upstream: Limits,
+    /// How long a whole listing of one server may take.
+    pub listing_timeout: Duration,
+    /// How often silent servers are listed again.
+    pub relist_interval: Duration,
+    /// Bytes of arguments and of results kept in a record.
+    pub preview_bytes: usize,
+    /// Bounds of the activity log.
+    pub activity: ActivityLimits,
+    /// Tenants of the deployment.
+    pub tenants_max: i64,
+    /// Servers of a tenant.
+    pub servers_max: i64,
+    /// Keys of a tenant.
+    pub keys_max: i64,
+    /// Tools of a server.
+    pub tools_max: usize,
+    /// Look-ups of unknown keys at the same time.
+    pub key_lookups_max: usize,
+    /// Tenants reloaded at the same time.
+    pub reloads_max: usize,
+}
+
+/// Everything the faces use.
+pub struct Gateway {
+    store: Store,
+    upstreams: Pool,
+    egress: Arc<Egress>,
+    options: Options,
+    replica: ReplicaId,
+    tenants: tenancy::Tenancy,
+    activity: ActivityLog,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+    draining: AtomicBool,
+    upkeep: watch::Upkeep,
+}
+
+impl Gateway {
+    /// Puts the gateway together; nothing runs until [`Gateway::start`].
+    pub fn new(
+        store: Store,
+        egress: Arc<Egress>,
+        tls: Option<Arc<rustls::ClientConfig>>,
+        options: Options,
+    ) -> Arc<Gateway> {
+        let replica = ReplicaId(uuid::Uuid::now_v7());
+        Arc::new(Gateway {
+            upstreams: Pool::new(Arc::clone(&egress), tls),
+            egress,
+            replica,
+            tenants: tenancy::Tenancy::new(options.key_lookups_max, options.reloads_max),
+            activity: ActivityLog::new(store.clone(), replica, options.activity.clone()),
+            store,
+            options,
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+            draining: AtomicBool::new(false),
+            upkeep: watch::Upkeep::default(),
+        })
+    }
+
+    /// The activity log.
+    pub fn activity(&self) -> &ActivityLog {
+        &self.activity
+    }
+
+    /// This run's id.
+    pub fn replica(&self) -> ReplicaId {
+        self.replica
+    }
+
+    /// TCP connections opened to upstreams since the start.
+    pub fn upstream_connects(&self) -> u64 {
+        self.upstreams.tcp_connects()
+    }
+
+    /// The deployment's defaults of settings.
+    pub fn defaults(&self) -> &Defaults {
+        &self.options.defaults
+    }
+}

@@ -1,0 +1,113 @@
+//! Reading the activity log, and recording what administrators do.
+
+use ulid::Ulid;
+
+use super::access::Caller;
+use super::activity::Opened;
+use super::call_tool::{Attempt, record_of};
+use super::error::GatewayError;
+use super::{Gateway, clock};
+use crate::domain::activity::{Kind, Record, Source, Status};
+use crate::domain::id::TenantId;
+use crate::domain::redact;
+use crate::domain::tenant::Action;
+use crate::store::{ActivityFilter, ActivityRow, StoreError};
+
+/// Most bytes of one record of an administrator's act.
+const ACT_BYTES_MAX: usize = 2000;
+
+impl Gateway {
+    /// A page of the activity log; a key that may only see its own records sees those.
+    pub async fn list_activity(
+        &self,
+        caller: &Caller,
+        mut filter: ActivityFilter,
+        limit: i64,
+    ) -> Result<Vec<ActivityRow>, GatewayError> {
+        caller.authorise(Action::ReadOwnActivity)?;
+        if caller.authorise(Action::ReadActivity).is_err() {
+            // another key's records do not exist for it: the two filters meet in nothing
+            if filter.key.is_some_and(|key| Some(key) != caller.key) {
+                return Ok(Vec::new());
+            }
+            filter.key = caller.key;
+        }
+        let page = self.store.list_activity(caller.tenant_id(), &filter, limit).await;
+        page.map_err(|error| GatewayError::from_store(error, "activity record"))
+    }
+
+    /// One record.
+    pub async fn get_activity(&self, caller: &Caller, id: Ulid) -> Result<ActivityRow, GatewayError> {
+        caller.authorise(Action::ReadOwnActivity)?;
+        let found = self.store.get_activity(caller.tenant_id(), id).await;
+        let row = found.map_err(|error| GatewayError::from_store(error, "activity record"))?;
+        let own = row.key_id.is_some() && row.key_id == caller.key.map(|key| key.0);
+        if caller.authorise(Action::ReadActivity).is_err() && !own {
+            return Err(GatewayError::from_store(StoreError::NotFound, "activity record"));
+        }
+        Ok(row)
+    }
+
+    /// Records an administrator's act with how it ended. `what` is the act's name, `about` what it was
+    /// done to, `body` what was asked for.
+    pub fn record_act(&self, attempt: &Attempt, act: &Act<'_>, outcome: Result<(), &GatewayError>) {
+        let mut record = record_of(attempt, Kind::Admin);
+        record.tool = Some(act.what.to_owned());
+        record.server = act.server.map(str::to_owned);
+        record.arguments = act.body.map(|body| redact::preview(body, ACT_BYTES_MAX).text);
+        record.status = Status::Success;
+        if let Err(error) = outcome {
+            let (status, code) = act_failure(error);
+            record.status = status;
+            record.error_code = Some(code.to_owned());
+            record.error_message = Some(redact::preview(&error.to_string(), ACT_BYTES_MAX).text);
+        }
+        record.duration_ms = Some((attempt.started.elapsed().as_secs_f64() * 1_000_000.0).round() / 1000.0);
+        self.write(record);
+    }
+
+    /// Records that requests came without a valid key, counted per presented key.
+    pub(super) fn record_auth_failures(&self, key: &str, count: u64) {
+        let mut record = Record::start(TenantId::PLATFORM, Kind::AuthFailure, Source::System, clock::now());
+        record.status = Status::Blocked;
+        record.error_code = Some("unauthenticated".to_owned());
+        record.error_message = Some(format!("{count} requests without a valid key within a minute"));
+        record.arguments = Some(format!(r#"{{"key":"{key}","count":{count}}}"#));
+        self.write(record);
+    }
+
+    fn write(&self, record: Record) {
+        match self.activity.reserve(record.tenant) {
+            Ok(slot) => self.activity.close(record, Opened::No, slot),
+            Err(_) => tracing::error!(kind = record.kind.as_str(), "an act could not be recorded: the log is full"),
+        }
+    }
+
+    /// Refuses an act when it could not be recorded.
+    pub fn may_record(&self, caller: &Caller) -> Result<(), GatewayError> {
+        self.activity.reserve(caller.tenant_id()).map(drop).map_err(|_| GatewayError::Unavailable)
+    }
+}
+
+/// What an administrator did.
+#[derive(Clone, Copy, Debug)]
+pub struct Act<'a> {
+    /// The act's name, such as `servers.create`.
+    pub what: &'a str,
+    /// The server it is about.
+    pub server: Option<&'a str>,
+    /// What was asked for, as JSON.
+    pub body: Option<&'a str>,
+}
+
+fn act_failure(error: &GatewayError) -> (Status, &'static str) {
+    match error {
+        GatewayError::NotFound(_) => (Status::Blocked, "not_found"),
+        GatewayError::Forbidden(_) => (Status::Blocked, "forbidden"),
+        GatewayError::Invalid { .. } => (Status::Blocked, "invalid_request"),
+        GatewayError::Conflict(_) => (Status::Blocked, "conflict"),
+        GatewayError::Limit(_) => (Status::Rejected, "rate_limited"),
+        GatewayError::Unavailable => (Status::Error, "unavailable"),
+        GatewayError::Refused(refusal) => (Status::Blocked, refusal.code.as_str()),
+    }
+}

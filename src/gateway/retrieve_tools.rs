@@ -1,0 +1,123 @@
+//! `retrieve_tools`: search over the snapshot (behaviour, section 5). No query, no upstream.
+
+use std::sync::Arc;
+
+use super::access::Caller;
+use super::activity::Opened;
+use super::call_tool::{Attempt, record_of};
+use super::{Gateway, RecordUnavailable};
+use crate::domain::activity::{Kind, Status};
+use crate::domain::annotations::Tier;
+use crate::domain::intent::IntentMode;
+use crate::domain::json;
+use crate::domain::redact;
+
+/// Default of `limit`.
+pub const LIMIT_DEFAULT: usize = 15;
+/// Largest `limit`.
+pub const LIMIT_MAX: usize = 100;
+
+/// A search as asked for.
+#[derive(Clone, Debug)]
+pub struct SearchRequest {
+    /// What to look for.
+    pub query: String,
+    /// 1 to 100.
+    pub limit: usize,
+    /// Only this server's tools.
+    pub server: Option<String>,
+    /// Only tools that only read.
+    pub read_only_only: bool,
+    /// No tools of tier destructive.
+    pub exclude_destructive: bool,
+}
+
+/// The answer, as one JSON object.
+#[derive(Clone, Debug)]
+pub struct SearchResult {
+    /// `{tools, total, query, usage_instructions}`
+    pub json: String,
+}
+
+impl Gateway {
+    /// Searches what the caller can see. Filters come before the limit; `total` counts all matches.
+    pub fn retrieve_tools(
+        &self,
+        attempt: &Attempt,
+        request: &SearchRequest,
+    ) -> Result<SearchResult, RecordUnavailable> {
+        let mut record = record_of(attempt, Kind::Search);
+        let slot = self.activity.reserve(record.tenant)?;
+        let (json, total) = search(&attempt.caller, request);
+        let preview = redact::preview(&request.query, self.options.preview_bytes);
+        record.status = Status::Success;
+        record.server = request.server.clone();
+        record.tool = Some("retrieve_tools".to_owned());
+        record.request_bytes = i64::try_from(request.query.len()).ok();
+        record.arguments = Some(preview.text);
+        record.truncated = preview.truncated;
+        record.response_bytes = i64::try_from(json.len()).ok();
+        record.response = Some(format!("{total} matches"));
+        record.duration_ms = Some((attempt.started.elapsed().as_secs_f64() * 1_000_000.0).round() / 1000.0);
+        self.activity.close(record, Opened::No, slot);
+        Ok(SearchResult { json })
+    }
+}
+
+fn search(caller: &Arc<Caller>, request: &SearchRequest) -> (String, usize) {
+    let mut out = String::from(r#"{"tools":["#);
+    let mut total = 0;
+    if let Some(tenant) = &caller.tenant {
+        let catalogue = tenant.catalogue();
+        let view = catalogue.view(&caller.settings);
+        let admit = |position: u32| {
+            let Some(tier) = view.tier(position) else { return false };
+            let tool = catalogue.listed().get(position as usize);
+            let server = request.server.as_deref();
+            (!request.read_only_only || tier == Tier::Read)
+                && (!request.exclude_destructive || tier != Tier::Destructive)
+                && server.is_none_or(|name| tool.is_some_and(|tool| tool.server.name == name))
+        };
+        let found = catalogue.index().search(&request.query, request.limit, admit);
+        total = found.total;
+        for hit in &found.hits {
+            let tool = catalogue.listed().get(hit.document as usize);
+            let (Some(tool), Some(tier)) = (tool, view.tier(hit.document)) else { continue };
+            if !out.ends_with('[') {
+                out.push(',');
+            }
+            out.push_str(&tool.shape.entry);
+            out.push_str(r#","call_with":""#);
+            out.push_str(tier.call_with().as_str());
+            out.push_str(r#"","score":"#);
+            out.push_str(&format!("{:.4}}}", hit.score));
+        }
+    }
+    out.push_str(r#"],"total":"#);
+    out.push_str(&total.to_string());
+    out.push_str(r#","query":"#);
+    json::escape_into(&mut out, &request.query);
+    out.push_str(r#","usage_instructions":"#);
+    json::escape_into(&mut out, usage(caller.settings.intent_declaration));
+    out.push('}');
+    (out, total)
+}
+
+/// How to go on from a search (R1 FR-024).
+fn usage(mode: IntentMode) -> &'static str {
+    match mode {
+        IntentMode::Inferred => {
+            "Call a tool with the variant named in its call_with: call_tool_read for queries that change nothing, \
+             call_tool_write for creating or updating, call_tool_destructive for deleting or anything that cannot be \
+             undone. Pass the tool's name as name and its arguments as args (an object) or args_json (a string). The \
+             operation type is inferred from the variant; intent_data_sensitivity and intent_reason are optional."
+        }
+        IntentMode::Required => {
+            "Call a tool with the variant named in its call_with: call_tool_read for queries that change nothing, \
+             call_tool_write for creating or updating, call_tool_destructive for deleting or anything that cannot be \
+             undone. Pass the tool's name as name and its arguments as args (an object) or args_json (a string), and \
+             declare intent.operation_type (read, write or destructive): it must match the variant. \
+             intent.data_sensitivity and intent.reason are optional."
+        }
+    }
+}

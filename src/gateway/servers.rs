@@ -1,0 +1,294 @@
+//! Upstream servers: what administrators do with them.
+
+use http::Uri;
+use serde_json::{Map, Value};
+
+use super::Gateway;
+use super::access::Caller;
+use super::error::GatewayError;
+use crate::domain::id::{ServerName, TenantId};
+use crate::domain::pin::Pin;
+use crate::domain::tenant::{Action, Role};
+use crate::store::{Kind, NewServer, Server, ServerPatch, StoreError, StoredTool};
+
+/// A server to be added.
+#[derive(Clone, Debug, Default)]
+pub struct ServerRequest {
+    /// Its name.
+    pub name: String,
+    /// `http`.
+    pub kind: String,
+    /// Where it is.
+    pub url: Option<String>,
+    /// Switched on; true when absent.
+    pub enabled: Option<bool>,
+    /// Take changes of definitions at once; false when absent.
+    pub auto_approve: Option<bool>,
+    /// Bounds of its own.
+    pub limits: Option<Map<String, Value>>,
+}
+
+/// A change to a server.
+#[derive(Clone, Debug, Default)]
+pub struct ServerChange {
+    /// A new address.
+    pub url: Option<String>,
+    /// Switch.
+    pub enabled: Option<bool>,
+    /// Automatic approval.
+    pub auto_approve: Option<bool>,
+    /// Bounds of its own.
+    pub limits: Option<Map<String, Value>>,
+    /// Only when the server is still at this version.
+    pub version: Option<i64>,
+}
+
+/// A server as shown.
+pub type ServerView = Server;
+/// A tool as shown.
+pub type ToolView = StoredTool;
+
+/// Bounds a server may have of its own, with their largest values.
+const OWN_LIMITS: [(&str, u64); 4] =
+    [("concurrency", 1000), ("queue", 10_000), ("call_timeout_s", 3600), ("response_bytes_max", 256 << 20)];
+
+impl Gateway {
+    /// Adds a server and lists it at once. An operator's starts quarantined, an admin's released.
+    pub async fn create_server(&self, caller: &Caller, request: ServerRequest) -> Result<ServerView, GatewayError> {
+        caller.authorise(Action::ChangeServers)?;
+        let tenant = caller.tenant()?.id;
+        let name = ServerName::parse(&request.name).ok_or_else(|| {
+            GatewayError::invalid(
+                "name",
+                "name must be 1 to 32 of a-z, 0-9 and single hyphens, and start and end with a letter or digit",
+            )
+        })?;
+        if request.kind != "http" {
+            return Err(GatewayError::invalid("kind", "kind must be http; stdio is not available in this version"));
+        }
+        let url = request.url.ok_or_else(|| GatewayError::invalid("url", "a server of kind http needs a url"))?;
+        self.check_url(&url)?;
+        let limits = request.limits.unwrap_or_default();
+        check_limits(&limits)?;
+        let new = NewServer {
+            name: name.as_str().to_owned(),
+            kind: "http",
+            url: Some(url),
+            enabled: request.enabled.unwrap_or(true),
+            quarantined: caller.role == Role::Operator,
+            auto_approve: request.auto_approve.unwrap_or(false),
+            limits,
+            added_by: caller.key,
+            servers_max: self.options.servers_max,
+        };
+        let server =
+            self.store.create_server(tenant, &new).await.map_err(|e| GatewayError::from_store(e, "server"))?;
+        self.refresh(tenant, Kind::Catalogue).await;
+        self.list_if_enabled(tenant, &server).await;
+        self.get_server(caller, &server.name).await
+    }
+
+    /// One server by name.
+    pub async fn get_server(&self, caller: &Caller, name: &str) -> Result<ServerView, GatewayError> {
+        caller.authorise(Action::SeeServers)?;
+        let tenant = caller.tenant()?.id;
+        self.store.get_server(tenant, name).await.map_err(|e| GatewayError::from_store(e, "server"))
+    }
+
+    /// A page of servers by name.
+    pub async fn list_servers(&self, caller: &Caller, after: &str, limit: i64) -> Result<Vec<ServerView>, GatewayError> {
+        caller.authorise(Action::SeeServers)?;
+        let tenant = caller.tenant()?.id;
+        self.store.list_servers(tenant, after, limit).await.map_err(|e| GatewayError::from_store(e, "server"))
+    }
+
+    /// Changes a server. Another origin clears pins and quarantines it.
+    pub async fn update_server(
+        &self,
+        caller: &Caller,
+        name: &str,
+        change: ServerChange,
+    ) -> Result<ServerView, GatewayError> {
+        caller.authorise(Action::ChangeServers)?;
+        let server = self.get_server(caller, name).await?;
+        let mut patch = ServerPatch {
+            enabled: change.enabled,
+            auto_approve: change.auto_approve,
+            version: change.version,
+            ..ServerPatch::default()
+        };
+        if let Some(url) = change.url {
+            self.check_url(&url)?;
+            patch.origin_changed = origin(&url) != server.url.as_deref().and_then(origin);
+            patch.url = Some(url);
+        }
+        if let Some(limits) = change.limits {
+            check_limits(&limits)?;
+            patch.limits = Some(limits);
+        }
+        self.change(caller, &server, &patch).await
+    }
+
+    /// Switches a server on or off.
+    pub async fn set_enabled(&self, caller: &Caller, name: &str, enabled: bool) -> Result<ServerView, GatewayError> {
+        caller.authorise(Action::ChangeServers)?;
+        let server = self.get_server(caller, name).await?;
+        self.change(caller, &server, &ServerPatch { enabled: Some(enabled), ..ServerPatch::default() }).await
+    }
+
+    /// Hides a server from agents.
+    pub async fn quarantine(&self, caller: &Caller, name: &str) -> Result<ServerView, GatewayError> {
+        caller.authorise(Action::ChangeServers)?;
+        let server = self.get_server(caller, name).await?;
+        self.change(caller, &server, &ServerPatch { quarantined: Some(true), ..ServerPatch::default() }).await
+    }
+
+    /// Releases a server; an operator may not release what it added itself.
+    pub async fn release(&self, caller: &Caller, name: &str) -> Result<ServerView, GatewayError> {
+        caller.authorise(Action::Approve)?;
+        let server = self.get_server(caller, name).await?;
+        forbid_own(caller, &server)?;
+        self.change(caller, &server, &ServerPatch { quarantined: Some(false), ..ServerPatch::default() }).await
+    }
+
+    /// Removes a server.
+    pub async fn remove_server(&self, caller: &Caller, name: &str) -> Result<(), GatewayError> {
+        caller.authorise(Action::ChangeServers)?;
+        let tenant = caller.tenant()?.id;
+        let server = self.get_server(caller, name).await?;
+        let removed = self.store.remove_server(tenant, server.id()).await;
+        removed.map_err(|e| GatewayError::from_store(e, "server"))?;
+        self.refresh(tenant, Kind::Catalogue).await;
+        Ok(())
+    }
+
+    /// Lists a server now, and says what went wrong in the server's `last_error`. With `reconnect` its
+    /// connections and session are dropped first.
+    pub async fn refresh_server(
+        &self,
+        caller: &Caller,
+        name: &str,
+        reconnect: Reconnect,
+    ) -> Result<ServerView, GatewayError> {
+        caller.authorise(Action::ChangeServers)?;
+        let tenant = caller.tenant()?.id;
+        let server = self.get_server(caller, name).await?;
+        if !server.enabled {
+            return Err(GatewayError::Conflict("the server is disabled; enable it first".to_owned()));
+        }
+        if reconnect == Reconnect::Yes {
+            self.upstreams.forget(tenant.0, server.server_id);
+        }
+        self.list_if_enabled(tenant, &server).await;
+        self.get_server(caller, name).await
+    }
+
+    /// A page of a server's tools by name.
+    pub async fn list_server_tools(
+        &self,
+        caller: &Caller,
+        name: &str,
+        after: &str,
+        limit: i64,
+    ) -> Result<Vec<ToolView>, GatewayError> {
+        let server = self.get_server(caller, name).await?;
+        let tenant = caller.tenant()?.id;
+        let tools = self.store.list_tools(tenant, server.id(), after, limit).await;
+        tools.map_err(|e| GatewayError::from_store(e, "server"))
+    }
+
+    /// Approves a tool's definition by the pin that was reviewed.
+    pub async fn approve_tool(&self, caller: &Caller, name: &str, tool: &str, pin: &str) -> Result<(), GatewayError> {
+        caller.authorise(Action::Approve)?;
+        let server = self.get_server(caller, name).await?;
+        forbid_own(caller, &server)?;
+        let pin = Pin::parse(pin)
+            .map_err(|_| GatewayError::invalid("pin", "pin must be the pin that the tool's page shows (v1:…)"))?;
+        let tenant = caller.tenant()?.id;
+        let approved = self.store.approve_tool(tenant, server.id(), tool, pin.as_str(), caller.key).await;
+        approved.map_err(|e| GatewayError::from_store(e, "tool"))?;
+        self.refresh(tenant, Kind::Catalogue).await;
+        Ok(())
+    }
+
+    async fn change(&self, caller: &Caller, server: &Server, patch: &ServerPatch) -> Result<ServerView, GatewayError> {
+        let tenant = caller.tenant()?.id;
+        let updated = self.store.update_server(tenant, server.id(), patch).await;
+        let updated = updated.map_err(|e| GatewayError::from_store(e, "server"))?;
+        self.refresh(tenant, Kind::Catalogue).await;
+        let lists = patch.enabled == Some(true) || patch.quarantined == Some(false) || patch.url.is_some();
+        if lists {
+            self.list_if_enabled(tenant, &updated).await;
+        }
+        self.get_server(caller, &updated.name).await
+    }
+
+    /// Lists at once what is on; a failure stands in the server's `last_error`.
+    async fn list_if_enabled(&self, tenant: TenantId, server: &Server) {
+        if !server.enabled {
+            return;
+        }
+        match self.list_server(tenant, server).await {
+            Ok(_) => {}
+            Err(super::discovery::ListingError::Store(StoreError::Conflict(_))) => {
+                // somebody changed it meanwhile, and lists it too
+            }
+            Err(error) => tracing::info!(%tenant, server = server.name, %error, "a server could not be listed"),
+        }
+    }
+
+    fn check_url(&self, url: &str) -> Result<(), GatewayError> {
+        self.egress.check_url(url).map(drop).map_err(|error| GatewayError::invalid("url", error.to_string()))
+    }
+}
+
+/// Whether a refresh also drops connections and session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reconnect {
+    /// `restart`
+    Yes,
+    /// `refresh`
+    No,
+}
+
+/// An operator does not approve or release what it added itself (behaviour, section 3).
+fn forbid_own(caller: &Caller, server: &Server) -> Result<(), GatewayError> {
+    let own = caller.key.is_some() && server.added_by == caller.key.map(|key| key.0);
+    if caller.role == Role::Operator && own {
+        return Err(GatewayError::Forbidden("somebody else has to approve what this key added itself".to_owned()));
+    }
+    Ok(())
+}
+
+/// Scheme, host and port: what credentials and pins are bound to.
+fn origin(url: &str) -> Option<(String, String, u16)> {
+    let uri: Uri = url.parse().ok()?;
+    let scheme = uri.scheme_str()?.to_ascii_lowercase();
+    let port = uri.port_u16().unwrap_or(if scheme == "https" { 443 } else { 80 });
+    Some((scheme, uri.host()?.to_ascii_lowercase(), port))
+}
+
+fn check_limits(limits: &Map<String, Value>) -> Result<(), GatewayError> {
+    for (name, value) in limits {
+        let Some((_, max)) = OWN_LIMITS.iter().find(|(known, _)| known == name) else {
+            return Err(GatewayError::invalid(format!("limits.{name}"), format!("unknown limit '{name}'")));
+        };
+        if !value.as_u64().is_some_and(|n| (1..=*max).contains(&n)) {
+            let message = format!("limits.{name} must be a whole number from 1 to {max}");
+            return Err(GatewayError::invalid(format!("limits.{name}"), message));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn origins_compare_scheme_host_and_port() {
+        assert_eq!(origin("http://A.example/x"), origin("http://a.example:80/y"));
+        assert_ne!(origin("http://a.example/"), origin("https://a.example/"));
+        assert_ne!(origin("http://a.example/"), origin("http://a.example:81/"));
+    }
+}

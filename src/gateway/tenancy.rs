@@ -1,0 +1,203 @@
+//! The live tenants of this replica: a snapshot each of access and catalogue, swapped whole.
+//!
+//! A tenant becomes live when one of its keys is first used here and stays so. Snapshots only ever move
+//! forward: an older revision never replaces a newer.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use tokio::sync::{Mutex, Semaphore};
+
+use super::Gateway;
+use super::access::{Access, Caller};
+use super::catalog::Catalog;
+use crate::domain::id::TenantId;
+use crate::store::{Change, Kind, StoreError};
+
+/// A tenant that this replica serves.
+#[derive(Debug)]
+pub struct LiveTenant {
+    /// Its id.
+    pub id: TenantId,
+    /// Its name.
+    pub name: String,
+    access: ArcSwap<Option<Access>>,
+    catalogue: ArcSwap<Catalog>,
+    reloading: Mutex<()>,
+}
+
+impl LiveTenant {
+    /// The catalogue as of now.
+    pub fn catalogue(&self) -> Arc<Catalog> {
+        self.catalogue.load_full()
+    }
+
+    /// Keys and settings as of now.
+    pub(super) fn access(&self) -> Arc<Option<Access>> {
+        self.access.load_full()
+    }
+
+    fn rev(&self, kind: Kind) -> i64 {
+        match kind {
+            Kind::Access => self.access.load().as_ref().as_ref().map_or(0, |access| access.rev),
+            Kind::Catalogue => self.catalogue.load().rev,
+        }
+    }
+}
+
+/// All live tenants and the keys that lead to them.
+#[derive(Debug)]
+pub(super) struct Tenancy {
+    live: RwLock<HashMap<TenantId, Arc<LiveTenant>>>,
+    keys: RwLock<HashMap<[u8; 32], Arc<Caller>>>,
+    /// When the revisions of all live tenants were last compared with the database's.
+    confirmed: RwLock<Option<Instant>>,
+    pub(super) lookups: Semaphore,
+    reloads: Semaphore,
+}
+
+impl Tenancy {
+    pub(super) fn new(lookups_max: usize, reloads_max: usize) -> Tenancy {
+        Tenancy {
+            live: RwLock::default(),
+            keys: RwLock::default(),
+            confirmed: RwLock::default(),
+            lookups: Semaphore::new(lookups_max.max(1)),
+            reloads: Semaphore::new(reloads_max.max(1)),
+        }
+    }
+
+    /// The caller of a key that a snapshot knows.
+    pub(super) fn caller(&self, hash: &[u8; 32]) -> Option<Arc<Caller>> {
+        read(&self.keys).get(hash).cloned()
+    }
+
+    pub(super) fn get(&self, tenant: TenantId) -> Option<Arc<LiveTenant>> {
+        read(&self.live).get(&tenant).cloned()
+    }
+
+    pub(super) fn ids(&self) -> Vec<TenantId> {
+        read(&self.live).keys().copied().collect()
+    }
+
+    /// Notes that revisions were compared; the moment is when the comparison began.
+    pub(super) fn confirm(&self, at: Instant) {
+        *self.confirmed.write().unwrap_or_else(PoisonError::into_inner) = Some(at);
+    }
+
+    /// How long ago revisions were last confirmed; `None` before the first time.
+    pub(super) fn confirmed_ago(&self) -> Option<Duration> {
+        read(&self.confirmed).map(|at| at.elapsed())
+    }
+
+    fn swap_keys(&self, tenant: TenantId, new: &[([u8; 32], Arc<Caller>)]) {
+        let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        keys.retain(|_, caller| caller.tenant_id() != tenant);
+        keys.extend(new.iter().map(|(hash, caller)| (*hash, Arc::clone(caller))));
+    }
+
+    fn forget(&self, tenant: TenantId) {
+        self.live.write().unwrap_or_else(PoisonError::into_inner).remove(&tenant);
+        self.swap_keys(tenant, &[]);
+    }
+}
+
+fn read<T>(lock: &RwLock<T>) -> std::sync::RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Gateway {
+    /// Makes a tenant live, loading it when it is not yet.
+    pub(super) async fn tenant(&self, tenant: TenantId, name: Option<&str>) -> Result<Arc<LiveTenant>, StoreError> {
+        if let Some(live) = self.tenants.get(tenant) {
+            return Ok(live);
+        }
+        let rows = self.store.load_access(tenant).await?;
+        let live = {
+            let mut all = self.tenants.live.write().unwrap_or_else(PoisonError::into_inner);
+            let fresh = || {
+                Arc::new(LiveTenant {
+                    id: tenant,
+                    name: name.unwrap_or(&rows.tenant_name).to_owned(),
+                    access: ArcSwap::from_pointee(None),
+                    catalogue: ArcSwap::from_pointee(Catalog::empty()),
+                    reloading: Mutex::new(()),
+                })
+            };
+            Arc::clone(all.entry(tenant).or_insert_with(fresh))
+        };
+        self.reload(&live, Kind::Catalogue, 1).await?;
+        self.reload(&live, Kind::Access, 1).await?;
+        Ok(live)
+    }
+
+    /// Brings a live tenant's snapshot to at least `rev`. Whoever waits here for a load that another began
+    /// finds it done.
+    pub(super) async fn reload(&self, live: &Arc<LiveTenant>, kind: Kind, rev: i64) -> Result<(), StoreError> {
+        if live.rev(kind) >= rev {
+            return Ok(());
+        }
+        let _one_at_a_time = live.reloading.lock().await;
+        if live.rev(kind) >= rev {
+            return Ok(());
+        }
+        let _permit = self.tenants.reloads.acquire().await;
+        match kind {
+            Kind::Access => self.load_access(live).await,
+            Kind::Catalogue => self.load_catalogue(live).await,
+        }
+    }
+
+    async fn load_access(&self, live: &Arc<LiveTenant>) -> Result<(), StoreError> {
+        let rows = match self.store.load_access(live.id).await {
+            Err(StoreError::NotFound) => {
+                self.tenants.forget(live.id);
+                live.access.store(Arc::new(None));
+                return Ok(());
+            }
+            other => other?,
+        };
+        if rows.rev > live.rev(Kind::Access) {
+            let access = Access::build(live, rows, &self.options.defaults);
+            self.tenants.swap_keys(live.id, &access.keys);
+            live.access.store(Arc::new(Some(access)));
+        }
+        Ok(())
+    }
+
+    async fn load_catalogue(&self, live: &Arc<LiveTenant>) -> Result<(), StoreError> {
+        let rows = self.store.load_catalogue(live.id).await?;
+        if rows.rev <= live.rev(Kind::Catalogue) {
+            return Ok(());
+        }
+        let old = live.catalogue();
+        let (tenant, limits) = (live.id, self.options.upstream.clone());
+        // parsing and indexing a large catalogue takes milliseconds: off the threads that serve calls
+        let built = tokio::task::spawn_blocking(move || Catalog::build(tenant, rows, &old, &limits)).await;
+        match built {
+            Ok(catalogue) => {
+                for server in &catalogue.gone {
+                    self.upstreams.forget(live.id.0, server.0);
+                }
+                live.catalogue.store(Arc::new(catalogue));
+            }
+            Err(error) => tracing::error!(%error, tenant = %live.id, "building a catalogue failed"),
+        }
+        Ok(())
+    }
+
+    /// Follows a change notice, when the tenant is live here.
+    pub(super) async fn follow(&self, change: Change) {
+        let Some(live) = self.tenants.get(change.tenant) else { return };
+        if let Err(error) = self.reload(&live, change.kind, change.rev).await {
+            tracing::warn!(%error, tenant = %change.tenant, kind = ?change.kind, "a snapshot could not be reloaded");
+        }
+    }
+
+    /// Applies a change that was made here, so that the replica that answers it has it.
+    pub(super) async fn applied(&self, tenant: TenantId, kind: Kind, rev: i64) {
+        self.follow(Change { tenant, kind, rev }).await;
+    }
+}

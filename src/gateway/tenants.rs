@@ -1,0 +1,59 @@
+//! Tenants, for the platform.
+
+use super::Gateway;
+use super::access::Caller;
+use super::error::GatewayError;
+use crate::domain::id::{PLATFORM_TENANT, TenantId, is_name};
+use crate::domain::tenant::Action;
+use crate::store::{Kind, Tenant};
+
+impl Gateway {
+    /// Makes a tenant.
+    pub async fn create_tenant(&self, caller: &Caller, name: &str) -> Result<Tenant, GatewayError> {
+        caller.authorise(Action::ManageTenants)?;
+        if !is_name(name) {
+            return Err(GatewayError::invalid(
+                "name",
+                "name must be 1 to 32 of a-z, 0-9 and single hyphens, and start and end with a letter or digit",
+            ));
+        }
+        if name == PLATFORM_TENANT {
+            return Err(GatewayError::Conflict("the name platform is reserved".to_owned()));
+        }
+        let made = self.store.create_tenant(name, self.options.tenants_max).await;
+        made.map_err(|error| GatewayError::from_store(error, "tenant"))
+    }
+
+    /// A page of tenants by name.
+    pub async fn list_tenants(&self, caller: &Caller, after: &str, limit: i64) -> Result<Vec<Tenant>, GatewayError> {
+        caller.authorise(Action::ManageTenants)?;
+        self.store.list_tenants(after, limit).await.map_err(|error| GatewayError::from_store(error, "tenant"))
+    }
+
+    /// One tenant by name.
+    pub async fn get_tenant(&self, caller: &Caller, name: &str) -> Result<Tenant, GatewayError> {
+        caller.authorise(Action::ManageTenants)?;
+        self.store.find_tenant(name).await.map_err(|error| GatewayError::from_store(error, "tenant"))
+    }
+
+    /// Deletes a tenant: its keys stop working within a second on every replica.
+    pub async fn delete_tenant(&self, caller: &Caller, name: &str) -> Result<(), GatewayError> {
+        let tenant = self.get_tenant(caller, name).await?;
+        let deleted = self.store.delete_tenant(tenant.tenant_id()).await;
+        deleted.map_err(|error| GatewayError::from_store(error, "tenant"))?;
+        self.refresh(tenant.tenant_id(), Kind::Access).await;
+        Ok(())
+    }
+
+    /// Brings this replica's snapshot to what was just committed here.
+    pub(super) async fn refresh(&self, tenant: TenantId, kind: Kind) {
+        match self.store.revisions(&[tenant]).await {
+            Ok(changes) => {
+                for change in changes.into_iter().filter(|change| change.kind == kind) {
+                    self.follow(change).await;
+                }
+            }
+            Err(error) => tracing::warn!(%error, %tenant, "a change made here is not applied here yet"),
+        }
+    }
+}

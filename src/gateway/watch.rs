@@ -1,0 +1,290 @@
+//! Everything that runs by itself: heartbeat, change listener, revision poll, re-listing, sweeping up after
+//! the dead, partitions, and the log's writer.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, Utc};
+use futures_util::StreamExt;
+use tokio_util::sync::CancellationToken;
+
+use super::access::Caller;
+use super::caller::hash_key;
+use super::Gateway;
+use crate::domain::id::{KeyId, ServerId, TenantId};
+use crate::store::{DueServer, Kind, Lease, StoreError};
+
+const HEARTBEAT: Duration = Duration::from_secs(2);
+/// The second net under the notices: losing every one of them costs at most this.
+const POLL: Duration = Duration::from_secs(2);
+const LISTEN_RETRY: Duration = Duration::from_millis(500);
+const SWEEP: Duration = Duration::from_secs(5);
+/// A replica silent for this long is dead: its open records are closed as `unknown` (behaviour, section 9).
+const DEAD_AFTER_S: f64 = 30.0;
+/// An own open record older than this that nobody works on was left behind by a doubtful commit.
+const ORPHAN_AFTER_S: f64 = 120.0;
+const SWEEP_BATCH: i64 = 500;
+const PARTITIONS: Duration = Duration::from_secs(3600);
+const KEY_USE: Duration = Duration::from_secs(60);
+/// Servers listed at the same time by the one replica that re-lists.
+const RELISTS_MAX: usize = 16;
+const RELIST_PAGE: i64 = 500;
+/// How long the end of the log's writer may take beyond the drain.
+const FLUSH_GRACE: Duration = Duration::from_secs(5);
+/// Keys whose last use is remembered between two writes.
+const KEY_USES_MAX: usize = 100_000;
+/// Unknown keys counted apart between two writes; the rest is counted together.
+const FAILED_KEYS_MAX: usize = 100;
+
+/// Whether this replica should get traffic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// All is well.
+    Ready,
+    /// The database is out of reach, but not for too long yet.
+    Degraded,
+    /// Not before the first snapshot.
+    Starting,
+    /// Shutting down.
+    Draining,
+    /// Unconfirmed for too long.
+    Stale,
+}
+
+/// What the background tasks share with the request path.
+#[derive(Debug, Default)]
+pub(super) struct Upkeep {
+    used: Mutex<HashMap<KeyId, (TenantId, DateTime<Utc>)>>,
+    auth_failures: Mutex<HashMap<String, u64>>,
+}
+
+impl Upkeep {
+    /// Notes that a key was used; at most once a minute and key.
+    pub(super) fn key_used(&self, caller: &Caller, now: DateTime<Utc>) {
+        let Some(key) = caller.key else { return };
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        if used.len() < KEY_USES_MAX {
+            used.entry(key).or_insert((caller.tenant_id(), now));
+        }
+    }
+
+    fn count_failure(&self, key: String) {
+        let mut failures = self.auth_failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = failures.len() < FAILED_KEYS_MAX;
+        let name = if room || failures.contains_key(&key) { key } else { "others".to_owned() };
+        *failures.entry(name).or_insert(0) += 1;
+    }
+
+    fn take_failures(&self) -> HashMap<String, u64> {
+        std::mem::take(&mut *self.auth_failures.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn take_used(&self) -> Vec<(TenantId, KeyId, DateTime<Utc>)> {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        used.drain().map(|(key, (tenant, at))| (tenant, key, at)).collect()
+    }
+}
+
+impl Gateway {
+    /// Registers this replica, confirms revisions once, and starts everything that runs by itself.
+    pub async fn start(self: &Arc<Self>) -> Result<(), StoreError> {
+        self.store.heartbeat(self.replica).await?;
+        self.tenants.confirm(Instant::now());
+        let (log, stop) = (self.activity.clone(), self.stop.clone());
+        tokio::spawn(log.run_opening(stop));
+        self.every(HEARTBEAT, |gateway| async move {
+            let beat = gateway.store.heartbeat(gateway.replica).await;
+            report("heartbeat", beat);
+        });
+        self.every(POLL, |gateway| async move { report("revision poll", gateway.poll().await) });
+        self.every(SWEEP, |gateway| async move { report("sweep", gateway.sweep().await) });
+        self.every(PARTITIONS, |gateway| async move {
+            report("partition upkeep", gateway.store.upkeep_partitions().await);
+            report("replica upkeep", gateway.store.forget_replicas().await);
+        });
+        self.every(KEY_USE, |gateway| async move { gateway.note_uses().await });
+        self.every(self.options.relist_interval, |gateway| async move {
+            report("re-listing", gateway.relist().await);
+        });
+        let gateway = Arc::clone(self);
+        tokio::spawn(async move { gateway.listen_to_changes().await });
+        Ok(())
+    }
+
+    /// The task that writes the log's ends; the composition root waits for it at the end.
+    pub fn run_log(self: &Arc<Self>) -> tokio::task::JoinHandle<()> {
+        tokio::spawn(self.activity.clone().run_ending(self.stop.clone(), FLUSH_GRACE))
+    }
+
+    /// Runs a job at once and then with a pause between, until the gateway stops. A job that is slow is
+    /// never run twice at a time.
+    fn every<F>(self: &Arc<Self>, pause: Duration, job: impl Fn(Arc<Gateway>) -> F + Send + Sync + 'static)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let gateway = Arc::clone(self);
+        let stop = self.stop.clone();
+        tokio::spawn(async move {
+            loop {
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    () = job(Arc::clone(&gateway)) => {}
+                }
+                if sleep_or_stop(pause, &stop).await {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Owns the listener for as long as the gateway runs: reconnects, compares revisions, goes on.
+    async fn listen_to_changes(self: Arc<Self>) {
+        while !self.stop.is_cancelled() {
+            match self.store.listen().await {
+                Ok(mut listener) => {
+                    // notices sent while nobody listened are lost: compare first
+                    report("revision poll", self.poll().await);
+                    loop {
+                        let change = tokio::select! {
+                            () = self.stop.cancelled() => return,
+                            change = listener.next() => change,
+                        };
+                        let Some(change) = change else { break };
+                        let gateway = Arc::clone(&self);
+                        tokio::spawn(async move { gateway.follow(change).await });
+                    }
+                }
+                Err(error) => tracing::warn!(%error, "the change listener cannot connect"),
+            }
+            if sleep_or_stop(LISTEN_RETRY, &self.stop).await {
+                return;
+            }
+        }
+    }
+
+    /// Compares the revisions of all live tenants with the database's and reloads those that moved.
+    async fn poll(&self) -> Result<(), StoreError> {
+        let began = Instant::now();
+        let changes = self.store.revisions(&self.tenants.ids()).await?;
+        let mut complete = true;
+        for change in changes {
+            let Some(live) = self.tenants.get(change.tenant) else { continue };
+            if let Err(error) = self.reload(&live, change.kind, change.rev).await {
+                tracing::warn!(%error, tenant = %change.tenant, "a snapshot could not be reloaded");
+                complete &= change.kind != Kind::Access;
+            }
+        }
+        if complete {
+            self.tenants.confirm(began);
+        }
+        Ok(())
+    }
+
+    /// Closes what dead replicas left open, and what a doubtful commit of our own left.
+    async fn sweep(&self) -> Result<(), StoreError> {
+        let old = self.store.open_records(self.replica.0, ORPHAN_AFTER_S).await?;
+        let orphans = self.activity.orphans(old);
+        let closed = self.store.close_dead(DEAD_AFTER_S, &orphans, SWEEP_BATCH).await?;
+        if closed > 0 {
+            tracing::warn!(closed, "closed records of calls whose replica died");
+        }
+        Ok(())
+    }
+
+    async fn note_uses(&self) {
+        let used = self.upkeep.take_used();
+        if !used.is_empty() {
+            report("key use", self.store.touch_keys(&used).await);
+        }
+        for (key, count) in self.upkeep.take_failures() {
+            self.record_auth_failures(&key, count);
+        }
+    }
+
+    /// Counts a request whose key is missing or not valid; recorded once per key and minute. Keys are told
+    /// apart by a digest, which says nothing about them.
+    pub fn count_auth_failure(&self, presented: Option<&str>) {
+        let name = match presented {
+            None => "none".to_owned(),
+            Some(secret) => {
+                let hash = hash_key(secret);
+                format!("sha256:{}", hash.iter().take(6).map(|byte| format!("{byte:02x}")).collect::<String>())
+            }
+        };
+        self.upkeep.count_failure(name);
+    }
+
+    /// Lists all enabled servers again, if this replica holds the lease for it.
+    async fn relist(&self) -> Result<(), StoreError> {
+        let Some(Lease { .. }) = self.store.take_lease("relist", self.replica).await? else { return Ok(()) };
+        let mut after = ServerId(uuid::Uuid::nil());
+        loop {
+            let page = self.store.enabled_servers(after, RELIST_PAGE).await?;
+            let Some(last) = page.last() else { return Ok(()) };
+            after = last.server;
+            futures_util::stream::iter(page)
+                .for_each_concurrent(RELISTS_MAX, |due| async move { self.relist_one(&due).await })
+                .await;
+        }
+    }
+
+    async fn relist_one(&self, due: &DueServer) {
+        let listed = match self.store.get_server(due.tenant, &due.name).await {
+            Ok(server) if server.id() == due.server => self.list_server(due.tenant, &server).await.map(drop),
+            Ok(_) | Err(StoreError::NotFound) => Ok(()),
+            Err(error) => Err(error.into()),
+        };
+        if let Err(error) = listed {
+            tracing::debug!(tenant = %due.tenant, server = due.name, %error, "a server could not be listed again");
+        }
+    }
+
+    /// Whether this replica should get traffic.
+    pub fn readiness(&self) -> Readiness {
+        if self.draining.load(Ordering::Relaxed) {
+            return Readiness::Draining;
+        }
+        match self.tenants.confirmed_ago() {
+            None => Readiness::Starting,
+            Some(ago) if ago > self.options.stale_max => Readiness::Stale,
+            Some(ago) if ago > POLL * 3 => Readiness::Degraded,
+            Some(_) => Readiness::Ready,
+        }
+    }
+
+    /// From now on new calls are refused and `/readyz` says so.
+    pub fn begin_drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits for calls under way (at most `limit`), writes the log to its end, says goodbye.
+    pub async fn finish(&self, limit: Duration, log: tokio::task::JoinHandle<()>) {
+        self.begin_drain();
+        self.tasks.close();
+        if tokio::time::timeout(limit, self.tasks.wait()).await.is_err() {
+            tracing::warn!("stopping with calls under way; their records will be closed as unknown");
+        }
+        self.stop.cancel();
+        if tokio::time::timeout(FLUSH_GRACE * 2, log).await.is_err() {
+            tracing::error!("the activity log could not be written to its end");
+        }
+        report("goodbye", self.store.replica_stopped(self.replica).await);
+        self.store.close().await;
+    }
+}
+
+/// `true` when stopped.
+async fn sleep_or_stop(pause: Duration, stop: &CancellationToken) -> bool {
+    tokio::select! {
+        () = stop.cancelled() => true,
+        () = tokio::time::sleep(pause) => false,
+    }
+}
+
+fn report<T>(job: &'static str, outcome: Result<T, StoreError>) {
+    if let Err(error) = outcome {
+        tracing::warn!(job, %error, "a background job failed; it is tried again");
+    }
+}

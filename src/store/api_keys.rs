@@ -1,0 +1,278 @@
+//! API keys. The secret is never stored: only its SHA-256 and a visible prefix.
+
+use chrono::{DateTime, Utc};
+use sqlx::FromRow;
+use uuid::Uuid;
+
+use super::revisions::{self, Kind};
+use super::tx::{Access, Lane};
+use super::{Store, StoreError};
+use crate::domain::id::{KeyId, TenantId};
+use crate::domain::settings::Settings;
+use crate::domain::tenant::Role;
+
+/// An API key as stored.
+#[derive(Clone, Debug)]
+pub struct ApiKey {
+    /// Its id.
+    pub id: KeyId,
+    /// What it may do.
+    pub role: Role,
+    /// A name for people.
+    pub name: String,
+    /// The person or robot that holds it.
+    pub owner: String,
+    /// The visible start of the secret.
+    pub prefix: String,
+    /// SHA-256 of the secret.
+    pub hash: [u8; 32],
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+    /// When it stops working by itself.
+    pub expires_at: Option<DateTime<Utc>>,
+    /// When somebody ended it.
+    pub revoked_at: Option<DateTime<Utc>>,
+    /// Coarse: at most once a minute.
+    pub last_used_at: Option<DateTime<Utc>>,
+    /// Counts changes, for optimistic updates.
+    pub version: i64,
+}
+
+/// A key to be made.
+#[derive(Clone, Debug)]
+pub struct NewApiKey {
+    /// What it may do.
+    pub role: Role,
+    /// A name for people.
+    pub name: String,
+    /// The person or robot that holds it.
+    pub owner: String,
+    /// The visible start of the secret.
+    pub prefix: String,
+    /// SHA-256 of the secret.
+    pub hash: [u8; 32],
+    /// Its own settings.
+    pub settings: Settings,
+    /// When it stops working by itself.
+    pub expires_at: Option<DateTime<Utc>>,
+    /// The key that makes it; `None` for the bootstrap key.
+    pub created_by: Option<KeyId>,
+    /// Most live keys of one tenant.
+    pub keys_max: i64,
+}
+
+#[derive(FromRow)]
+pub(super) struct KeyRow {
+    key_id: Uuid,
+    role: String,
+    name: String,
+    owner: String,
+    prefix: String,
+    hash: Vec<u8>,
+    created_at: DateTime<Utc>,
+    expires_at: Option<DateTime<Utc>>,
+    revoked_at: Option<DateTime<Utc>>,
+    last_used_at: Option<DateTime<Utc>>,
+    version: i64,
+}
+
+impl TryFrom<KeyRow> for ApiKey {
+    type Error = StoreError;
+
+    fn try_from(row: KeyRow) -> Result<ApiKey, StoreError> {
+        let wrong = |column, value| StoreError::Inconsistent { table: "api_keys", column, value };
+        let Some(role) = Role::parse(&row.role) else { return Err(wrong("role", row.role)) };
+        let hash = row.hash.try_into().map_err(|_| wrong("hash", row.prefix.clone()))?;
+        Ok(ApiKey {
+            id: KeyId(row.key_id),
+            role,
+            name: row.name,
+            owner: row.owner,
+            prefix: row.prefix,
+            hash,
+            created_at: row.created_at,
+            expires_at: row.expires_at,
+            revoked_at: row.revoked_at,
+            last_used_at: row.last_used_at,
+            version: row.version,
+        })
+    }
+}
+
+impl Store {
+    /// Makes a key, with its settings.
+    pub async fn create_key(&self, tenant: TenantId, new: &NewApiKey) -> Result<ApiKey, StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
+        let rev = revisions::bump(&mut tx, tenant, Kind::Access).await?;
+        let count: i64 =
+            sqlx::query_scalar("select count(*) from api_keys where tenant_id = $1 and revoked_at is null")
+                .bind(tenant.0)
+                .fetch_one(&mut *tx)
+                .await?;
+        if count >= new.keys_max {
+            return Err(StoreError::Limit("keys of this tenant"));
+        }
+        let row: KeyRow = sqlx::query_as(
+            "insert into api_keys
+                 (tenant_id, key_id, role, name, owner, prefix, hash, expires_at, created_by, rev)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+             returning key_id, role, name, owner, prefix, hash, created_at, expires_at, revoked_at,
+                       last_used_at, version",
+        )
+        .bind(tenant.0)
+        .bind(Uuid::now_v7())
+        .bind(new.role.as_str())
+        .bind(&new.name)
+        .bind(&new.owner)
+        .bind(&new.prefix)
+        .bind(new.hash.as_slice())
+        .bind(new.expires_at)
+        .bind(new.created_by.map(|key| key.0))
+        .bind(rev)
+        .fetch_one(&mut *tx)
+        .await?;
+        let key = ApiKey::try_from(row)?;
+        super::settings::put(&mut tx, tenant, key.id.0, &new.settings, rev).await?;
+        revisions::commit(tx, tenant, Kind::Access, rev).await?;
+        Ok(key)
+    }
+
+    /// Keys by id (which is by age), after `after`, revoked ones included.
+    pub async fn list_keys(&self, tenant: TenantId, after: Uuid, limit: i64) -> Result<Vec<ApiKey>, StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
+        let rows: Vec<KeyRow> = sqlx::query_as(
+            "select key_id, role, name, owner, prefix, hash, created_at, expires_at, revoked_at,
+                    last_used_at, version
+             from api_keys where tenant_id = $1 and key_id > $2 order by key_id limit $3",
+        )
+        .bind(tenant.0)
+        .bind(after)
+        .bind(limit)
+        .fetch_all(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        rows.into_iter().map(ApiKey::try_from).collect()
+    }
+
+    /// One key.
+    pub async fn get_key(&self, tenant: TenantId, key: KeyId) -> Result<ApiKey, StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
+        let row: Option<KeyRow> = sqlx::query_as(
+            "select key_id, role, name, owner, prefix, hash, created_at, expires_at, revoked_at,
+                    last_used_at, version
+             from api_keys where tenant_id = $1 and key_id = $2",
+        )
+        .bind(tenant.0)
+        .bind(key.0)
+        .fetch_optional(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        row.ok_or(StoreError::NotFound)?.try_into()
+    }
+
+    /// Changes name, owner or end of a key. Only what is `Some` changes; `version` guards when given.
+    pub async fn update_key(
+        &self,
+        tenant: TenantId,
+        key: KeyId,
+        patch: &KeyPatch,
+    ) -> Result<ApiKey, StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
+        let rev = revisions::bump(&mut tx, tenant, Kind::Access).await?;
+        let row: Option<KeyRow> = sqlx::query_as(
+            "update api_keys set name = coalesce($3, name), owner = coalesce($4, owner),
+                 expires_at = case when $5 then $6 else expires_at end,
+                 version = version + 1, rev = $7
+             where tenant_id = $1 and key_id = $2 and ($8::bigint is null or version = $8)
+             returning key_id, role, name, owner, prefix, hash, created_at, expires_at, revoked_at,
+                       last_used_at, version",
+        )
+        .bind(tenant.0)
+        .bind(key.0)
+        .bind(&patch.name)
+        .bind(&patch.owner)
+        .bind(patch.expires_at.is_some())
+        .bind(patch.expires_at.flatten())
+        .bind(rev)
+        .bind(patch.version)
+        .fetch_optional(&mut *tx)
+        .await?;
+        let Some(row) = row else {
+            drop(tx);
+            self.get_key(tenant, key).await?;
+            return Err(StoreError::Conflict("the key changed since that version"));
+        };
+        revisions::commit(tx, tenant, Kind::Access, rev).await?;
+        row.try_into()
+    }
+
+    /// Ends a key for good; ending it twice is no error.
+    pub async fn revoke_key(&self, tenant: TenantId, key: KeyId) -> Result<(), StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
+        let rev = revisions::bump(&mut tx, tenant, Kind::Access).await?;
+        let done = sqlx::query(
+            "update api_keys set revoked_at = coalesce(revoked_at, now()), version = version + 1, rev = $3
+             where tenant_id = $1 and key_id = $2",
+        )
+        .bind(tenant.0)
+        .bind(key.0)
+        .bind(rev)
+        .execute(&mut *tx)
+        .await?;
+        if done.rows_affected() == 0 {
+            return Err(StoreError::NotFound);
+        }
+        revisions::commit(tx, tenant, Kind::Access, rev).await.map(drop)
+    }
+
+    /// Everything that decides access to a tenant, in one consistent picture: its live keys, settings by
+    /// scope, and the revision. [`StoreError::NotFound`] when the tenant is deleted.
+    pub async fn load_access(&self, tenant: TenantId) -> Result<AccessRows, StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::TenantSnapshot(tenant)).await?;
+        let name: Option<String> =
+            sqlx::query_scalar("select name from tenants where tenant_id = $1 and deleted_at is null")
+                .bind(tenant.0)
+                .fetch_optional(&mut *tx)
+                .await?;
+        let name = name.ok_or(StoreError::NotFound)?;
+        let rev = revisions::current(&mut tx, tenant, Kind::Access).await?;
+        let keys: Vec<KeyRow> = sqlx::query_as(
+            "select key_id, role, name, owner, prefix, hash, created_at, expires_at, revoked_at,
+                    last_used_at, version
+             from api_keys where tenant_id = $1 and revoked_at is null",
+        )
+        .bind(tenant.0)
+        .fetch_all(&mut *tx)
+        .await?;
+        let settings = super::settings::all(&mut tx, tenant).await?;
+        tx.commit().await?;
+        let keys = keys.into_iter().map(ApiKey::try_from).collect::<Result<Vec<_>, _>>()?;
+        Ok(AccessRows { tenant_name: name, rev, keys, settings })
+    }
+}
+
+/// A change to a key; `None` leaves a field, `Some(None)` clears the end.
+#[derive(Clone, Debug, Default)]
+pub struct KeyPatch {
+    /// New name.
+    pub name: Option<String>,
+    /// New owner.
+    pub owner: Option<String>,
+    /// New end, or none.
+    pub expires_at: Option<Option<DateTime<Utc>>>,
+    /// Only when the key is still at this version.
+    pub version: Option<i64>,
+}
+
+/// What [`Store::load_access`] gives.
+#[derive(Clone, Debug)]
+pub struct AccessRows {
+    /// The tenant's name.
+    pub tenant_name: String,
+    /// The revision this picture belongs to.
+    pub rev: i64,
+    /// Keys that are not revoked; expiry is the reader's to check.
+    pub keys: Vec<ApiKey>,
+    /// Settings by scope: a key's id, or nil for the tenant.
+    pub settings: Vec<(Uuid, Settings)>,
+}

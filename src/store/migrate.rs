@@ -1,0 +1,139 @@
+//! Roles and migrations.
+
+use std::time::Duration;
+
+use sqlx::migrate::Migrator;
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection, Row};
+
+use super::tx::{Access, Lane};
+use super::{Store, StoreError, StoreOptions, connect_options};
+
+static MIGRATOR: Migrator = sqlx::migrate!("./migrations");
+
+/// Roles are cluster-wide: another database's migration may be creating them at this moment.
+const ROLE_ATTEMPTS: u32 = 20;
+const ROLE_RETRY: Duration = Duration::from_millis(50);
+
+/// Creates roles, tables and the next partitions; what is there already stays. `serving_url` names the
+/// login that will serve: it is given the roles too.
+pub async fn migrate(options: &StoreOptions) -> Result<(), StoreError> {
+    let direct = connect_options(&options.direct_url, options.statement_cache)?;
+    let serving = connect_options(&options.url, options.statement_cache)?;
+    let mut connection = direct.connect().await?;
+    create_roles(&mut connection, serving.get_username()).await?;
+    // a session-level role is right here: this connection is direct, ours alone, and closed below
+    sqlx::query("set role mcpproxy_owner").execute(&mut connection).await?;
+    MIGRATOR.run(&mut connection).await?;
+    connection.close().await?;
+    let store = Store::new(options)?;
+    let made = store.upkeep_partitions().await;
+    store.close().await;
+    made.map(drop)
+}
+
+async fn create_roles(connection: &mut PgConnection, serving_login: &str) -> Result<(), StoreError> {
+    let mut attempt = 1;
+    loop {
+        match try_create_roles(connection, serving_login).await {
+            Ok(()) => return Ok(()),
+            Err(error) if attempt < ROLE_ATTEMPTS && is_race(&error) => {
+                attempt += 1;
+                tokio::time::sleep(ROLE_RETRY).await;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// "tuple concurrently updated" and "duplicate role": two migrations at once.
+fn is_race(error: &sqlx::Error) -> bool {
+    error
+        .as_database_error()
+        .and_then(|e| e.code())
+        .is_some_and(|code| matches!(code.as_ref(), "XX000" | "42710" | "23505" | "40001" | "40P01"))
+}
+
+async fn try_create_roles(connection: &mut PgConnection, serving_login: &str) -> Result<(), sqlx::Error> {
+    for role in ["mcpproxy_owner", "mcpproxy_app", "mcpproxy_system"] {
+        let known: bool = sqlx::query_scalar("select exists (select from pg_roles where rolname = $1)")
+            .bind(role)
+            .fetch_one(&mut *connection)
+            .await?;
+        if !known {
+            sqlx::query(AssertSqlSafe(format!("create role {role} nologin"))).execute(&mut *connection).await?;
+        }
+        grant(connection, role, serving_login).await?;
+    }
+    let database: String =
+        sqlx::query_scalar("select quote_ident(current_database())").fetch_one(&mut *connection).await?;
+    for statement in [
+        format!("grant create on database {database} to mcpproxy_owner"),
+        "grant usage, create on schema public to mcpproxy_owner".to_owned(),
+        "grant usage on schema public to mcpproxy_app, mcpproxy_system".to_owned(),
+    ] {
+        sqlx::query(AssertSqlSafe(statement)).execute(&mut *connection).await?;
+    }
+    Ok(())
+}
+
+/// Gives a role to the login that migrates and the one that serves, unless they have it.
+async fn grant(connection: &mut PgConnection, role: &str, serving_login: &str) -> Result<(), sqlx::Error> {
+    let missing: Vec<String> = sqlx::query_scalar(
+        "select quote_ident(rolname) from pg_roles r where rolname in (current_user, $2) and not exists (
+             select from pg_auth_members m join pg_roles g on g.oid = m.roleid
+             where m.member = r.oid and g.rolname = $1)",
+    )
+    .bind(role)
+    .bind(serving_login)
+    .fetch_all(&mut *connection)
+    .await?;
+    for login in missing {
+        sqlx::query(AssertSqlSafe(format!("grant {role} to {login}"))).execute(&mut *connection).await?;
+    }
+    Ok(())
+}
+
+impl Store {
+    /// Refuses a database whose schema is behind this binary; a newer one is fine (additive for one release).
+    pub async fn check_schema(&self) -> Result<(), StoreError> {
+        let behind = |what: &str| {
+            StoreError::Schema(format!("the database {what}: run `mcpproxy migrate` with the same settings, then start again"))
+        };
+        let mut tx = match self.begin(Lane::Control, Access::Owner).await {
+            Ok(tx) => tx,
+            Err(StoreError::Database(sqlx::Error::Database(error))) if is_missing_role(error.as_ref()) => {
+                return Err(behind("has no roles of mcpproxy yet, or this login may not use them"));
+            }
+            Err(error) => return Err(error),
+        };
+        let applied = sqlx::query("select version, checksum from _sqlx_migrations where success")
+            .fetch_all(&mut *tx)
+            .await;
+        let applied = match applied {
+            Ok(rows) => rows,
+            Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some("42P01") => {
+                return Err(behind("has never been migrated"));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        for migration in MIGRATOR.iter() {
+            let found = applied.iter().find(|row| row.get::<i64, _>("version") == migration.version);
+            match found {
+                None => return Err(behind("is behind this version of mcpproxy")),
+                Some(row) if row.get::<Vec<u8>, _>("checksum") != migration.checksum.as_ref() => {
+                    return Err(StoreError::Schema(format!(
+                        "migration {} was applied with another text: this database belongs to another build",
+                        migration.version
+                    )));
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(tx.rollback().await?)
+    }
+}
+
+/// 22023: the role does not exist; 42501: it may not be used.
+fn is_missing_role(error: &(dyn sqlx::error::DatabaseError + 'static)) -> bool {
+    matches!(error.code().as_deref(), Some("22023" | "42501"))
+}

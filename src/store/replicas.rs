@@ -1,0 +1,80 @@
+//! Replicas and leases, all by the database's clock.
+
+use sqlx::FromRow;
+
+use super::tx::{Access, Lane};
+use super::{Store, StoreError};
+use crate::domain::id::ReplicaId;
+
+/// A replica whose last heartbeat is older than this holds no lease, in seconds.
+pub const HEARTBEAT_TTL_S: f64 = 10.0;
+
+/// A lease this replica holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromRow)]
+pub struct Lease {
+    /// Moves on whenever the holder changes.
+    pub epoch: i64,
+}
+
+impl Store {
+    /// Writes this replica's heartbeat; the first one registers it. A row that somebody removed meanwhile
+    /// is written again.
+    pub async fn heartbeat(&self, replica: ReplicaId) -> Result<(), StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        sqlx::query(
+            "insert into replicas (replica_id, version) values ($1, $2)
+             on conflict (replica_id) do update set heartbeat_at = now()",
+        )
+        .bind(replica.0)
+        .bind(env!("CARGO_PKG_VERSION"))
+        .execute(&mut *tx)
+        .await?;
+        Ok(tx.commit().await?)
+    }
+
+    /// Says goodbye: leases move on at once, open records are closed by the next sweep.
+    pub async fn replica_stopped(&self, replica: ReplicaId) -> Result<(), StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        sqlx::query("update replicas set stopped_at = now() where replica_id = $1")
+            .bind(replica.0)
+            .execute(&mut *tx)
+            .await?;
+        Ok(tx.commit().await?)
+    }
+
+    /// Takes or keeps a lease; `None` while another live replica holds it.
+    pub async fn take_lease(&self, name: &str, replica: ReplicaId) -> Result<Option<Lease>, StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let lease = sqlx::query_as(
+            "insert into leases (name, replica_id) values ($1, $2)
+             on conflict (name) do update set
+                 epoch = case when leases.replica_id = $2 then leases.epoch else leases.epoch + 1 end,
+                 taken_at = case when leases.replica_id = $2 then leases.taken_at else now() end,
+                 replica_id = $2
+             where leases.replica_id = $2 or not exists (
+                 select from replicas r where r.replica_id = leases.replica_id and r.stopped_at is null
+                    and r.heartbeat_at > now() - make_interval(secs => $3))
+             returning epoch",
+        )
+        .bind(name)
+        .bind(replica.0)
+        .bind(HEARTBEAT_TTL_S)
+        .fetch_optional(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(lease)
+    }
+
+    /// Forgets replicas that have been gone for a day and own no open record.
+    pub async fn forget_replicas(&self) -> Result<u64, StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let done = sqlx::query(
+            "delete from replicas r where r.heartbeat_at < now() - interval '1 day'
+                and not exists (select from activity_open o where o.replica_id = r.replica_id)",
+        )
+        .execute(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(done.rows_affected())
+    }
+}

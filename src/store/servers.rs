@@ -1,0 +1,315 @@
+//! Upstream servers.
+
+use chrono::{DateTime, Utc};
+use sqlx::FromRow;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use super::revisions::{self, Kind};
+use super::tools::{ToolRow, StoredTool};
+use super::tx::{Access, Lane};
+use super::{Store, StoreError};
+use crate::domain::id::{KeyId, ServerId, TenantId};
+
+/// An upstream server as stored.
+#[derive(Clone, Debug, FromRow)]
+pub struct Server {
+    /// Its id, apart from its name.
+    pub server_id: Uuid,
+    /// Its name in the tenant.
+    pub name: String,
+    /// `http` (or later `stdio`).
+    pub kind: String,
+    /// Where it is.
+    pub url: Option<String>,
+    /// Switched on.
+    pub enabled: bool,
+    /// Nothing of it is shown to agents.
+    pub quarantined: bool,
+    /// Changes of definitions are taken at once.
+    pub auto_approve: bool,
+    /// Whether its first listing after a release has set the pins.
+    pub baselined: bool,
+    /// Bounds of its own, by name.
+    pub limits: Json<serde_json::Map<String, serde_json::Value>>,
+    /// The protocol era it was found to speak.
+    pub era: Option<String>,
+    /// `unknown`, `connected`, `disconnected`.
+    pub connection: String,
+    /// When it last answered the gateway's listing.
+    pub last_ok_at: Option<DateTime<Utc>>,
+    /// Why the last listing failed.
+    pub last_error: Option<String>,
+    /// The key that added it.
+    pub added_by: Option<Uuid>,
+    /// When it was added.
+    pub created_at: DateTime<Utc>,
+    /// Counts changes by people, for optimistic updates.
+    pub version: i64,
+}
+
+impl Server {
+    /// The typed id.
+    pub fn id(&self) -> ServerId {
+        ServerId(self.server_id)
+    }
+}
+
+macro_rules! server_columns {
+    () => {
+        "server_id, name, kind, url, enabled, quarantined, auto_approve, baselined, limits, era, connection, \
+         last_ok_at, last_error, added_by, created_at, version"
+    };
+}
+
+/// A server to be added.
+#[derive(Clone, Debug)]
+pub struct NewServer {
+    /// Its name.
+    pub name: String,
+    /// Its kind.
+    pub kind: &'static str,
+    /// Where it is.
+    pub url: Option<String>,
+    /// Switched on.
+    pub enabled: bool,
+    /// Hidden until released.
+    pub quarantined: bool,
+    /// Changes of definitions are taken at once.
+    pub auto_approve: bool,
+    /// Bounds of its own.
+    pub limits: serde_json::Map<String, serde_json::Value>,
+    /// Who adds it; `None` for the bootstrap key.
+    pub added_by: Option<KeyId>,
+    /// Most servers of one tenant.
+    pub servers_max: i64,
+}
+
+/// A change to a server; `None` leaves a field.
+#[derive(Clone, Debug, Default)]
+pub struct ServerPatch {
+    /// A new address on the same origin.
+    pub url: Option<String>,
+    /// The address is on another origin: pins, era and baseline go, and it is quarantined.
+    pub origin_changed: bool,
+    /// Switch.
+    pub enabled: Option<bool>,
+    /// Quarantine or release.
+    pub quarantined: Option<bool>,
+    /// Automatic approval.
+    pub auto_approve: Option<bool>,
+    /// Bounds of its own.
+    pub limits: Option<serde_json::Map<String, serde_json::Value>>,
+    /// Only when the server is still at this version.
+    pub version: Option<i64>,
+}
+
+impl Store {
+    /// Adds a server.
+    pub async fn create_server(&self, tenant: TenantId, new: &NewServer) -> Result<Server, StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
+        let rev = revisions::bump(&mut tx, tenant, Kind::Catalogue).await?;
+        let count: i64 =
+            sqlx::query_scalar("select count(*) from servers where tenant_id = $1 and removed_at is null")
+                .bind(tenant.0)
+                .fetch_one(&mut *tx)
+                .await?;
+        if count >= new.servers_max {
+            return Err(StoreError::Limit("servers of this tenant"));
+        }
+        let server = sqlx::query_as(concat!(
+            "insert into servers (tenant_id, server_id, name, kind, url, enabled, quarantined, auto_approve,
+                 limits, added_by, rev)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) returning ",
+            server_columns!()
+        ))
+        .bind(tenant.0)
+        .bind(Uuid::now_v7())
+        .bind(&new.name)
+        .bind(new.kind)
+        .bind(&new.url)
+        .bind(new.enabled)
+        .bind(new.quarantined)
+        .bind(new.auto_approve)
+        .bind(Json(&new.limits))
+        .bind(new.added_by.map(|key| key.0))
+        .bind(rev)
+        .fetch_one(&mut *tx)
+        .await
+        .map_err(|error| StoreError::from_insert(error, "servers_name", "a server of this name exists"))?;
+        revisions::commit(tx, tenant, Kind::Catalogue, rev).await?;
+        Ok(server)
+    }
+
+    /// One server by name.
+    pub async fn get_server(&self, tenant: TenantId, name: &str) -> Result<Server, StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
+        let server = sqlx::query_as(concat!(
+            "select ",
+            server_columns!(),
+            " from servers where tenant_id = $1 and name = $2 and removed_at is null"
+        ))
+        .bind(tenant.0)
+        .bind(name)
+        .fetch_optional(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        server.ok_or(StoreError::NotFound)
+    }
+
+    /// Servers by name, after `after`.
+    pub async fn list_servers(
+        &self,
+        tenant: TenantId,
+        after: &str,
+        limit: i64,
+    ) -> Result<Vec<Server>, StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
+        let servers = sqlx::query_as(concat!(
+            "select ",
+            server_columns!(),
+            " from servers where tenant_id = $1 and name > $2 and removed_at is null order by name limit $3"
+        ))
+        .bind(tenant.0)
+        .bind(after)
+        .bind(limit)
+        .fetch_all(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(servers)
+    }
+
+    /// Changes a server.
+    pub async fn update_server(
+        &self,
+        tenant: TenantId,
+        server: ServerId,
+        patch: &ServerPatch,
+    ) -> Result<Server, StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
+        let rev = revisions::bump(&mut tx, tenant, Kind::Catalogue).await?;
+        let updated: Option<Server> = sqlx::query_as(concat!(
+            "update servers set url = coalesce($3, url), enabled = coalesce($4, enabled),
+                 quarantined = coalesce($5, quarantined) or $6, auto_approve = coalesce($7, auto_approve),
+                 limits = coalesce($8, limits), era = case when $6 then null else era end,
+                 baselined = baselined and not $6,
+                 connection = case when $6 or $4 is not null then 'unknown' else connection end,
+                 version = version + 1, rev = $9
+             where tenant_id = $1 and server_id = $2 and removed_at is null
+               and ($10::bigint is null or version = $10)
+             returning ",
+            server_columns!()
+        ))
+        .bind(tenant.0)
+        .bind(server.0)
+        .bind(&patch.url)
+        .bind(patch.enabled)
+        .bind(patch.quarantined)
+        .bind(patch.origin_changed)
+        .bind(patch.auto_approve)
+        .bind(patch.limits.as_ref().map(Json))
+        .bind(rev)
+        .bind(patch.version)
+        .fetch_optional(&mut *tx)
+        .await?;
+        let updated = updated.ok_or(StoreError::Conflict("the server changed since that version"))?;
+        if patch.origin_changed {
+            super::tools::clear_pins(&mut tx, tenant, server, rev).await?;
+        }
+        revisions::commit(tx, tenant, Kind::Catalogue, rev).await?;
+        Ok(updated)
+    }
+
+    /// Removes a server; its name is free again, its id never used again.
+    pub async fn remove_server(&self, tenant: TenantId, server: ServerId) -> Result<(), StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
+        let rev = revisions::bump(&mut tx, tenant, Kind::Catalogue).await?;
+        let done = sqlx::query(
+            "update servers set removed_at = now(), enabled = false, version = version + 1, rev = $3
+             where tenant_id = $1 and server_id = $2 and removed_at is null",
+        )
+        .bind(tenant.0)
+        .bind(server.0)
+        .bind(rev)
+        .execute(&mut *tx)
+        .await?;
+        if done.rows_affected() == 0 {
+            return Err(StoreError::NotFound);
+        }
+        super::tools::remove_all(&mut tx, tenant, server, rev).await?;
+        revisions::commit(tx, tenant, Kind::Catalogue, rev).await.map(drop)
+    }
+
+    /// Notes a failed listing; a new revision only when the connection's state changes.
+    pub async fn listing_failed(
+        &self,
+        tenant: TenantId,
+        server: ServerId,
+        error: &str,
+    ) -> Result<Option<i64>, StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
+        let quiet = sqlx::query(
+            "update servers set last_error = $3
+             where tenant_id = $1 and server_id = $2 and removed_at is null and connection = 'disconnected'",
+        )
+        .bind(tenant.0)
+        .bind(server.0)
+        .bind(error)
+        .execute(&mut *tx)
+        .await?;
+        if quiet.rows_affected() > 0 {
+            tx.commit().await?;
+            return Ok(None);
+        }
+        let rev = revisions::bump(&mut tx, tenant, Kind::Catalogue).await?;
+        sqlx::query(
+            "update servers set connection = 'disconnected', last_error = $3, rev = $4
+             where tenant_id = $1 and server_id = $2 and removed_at is null",
+        )
+        .bind(tenant.0)
+        .bind(server.0)
+        .bind(error)
+        .bind(rev)
+        .execute(&mut *tx)
+        .await?;
+        revisions::commit(tx, tenant, Kind::Catalogue, rev).await.map(Some)
+    }
+
+    /// The catalogue of a tenant in one consistent picture: servers, present tools, revision.
+    pub async fn load_catalogue(&self, tenant: TenantId) -> Result<CatalogueRows, StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::TenantSnapshot(tenant)).await?;
+        let rev = revisions::current(&mut tx, tenant, Kind::Catalogue).await?;
+        let servers: Vec<Server> = sqlx::query_as(concat!(
+            "select ",
+            server_columns!(),
+            " from servers where tenant_id = $1 and removed_at is null order by name"
+        ))
+        .bind(tenant.0)
+        .fetch_all(&mut *tx)
+        .await?;
+        let tools: Vec<ToolRow> = sqlx::query_as(
+            "select t.server_id, t.name, t.definition, t.pin, t.state, t.approved_pin, t.approved_definition,
+                    n.safe_name
+             from tools t left join tool_names n
+               on n.tenant_id = t.tenant_id and n.server_id = t.server_id and n.tool = t.name
+             where t.tenant_id = $1 and t.removed_at is null",
+        )
+        .bind(tenant.0)
+        .fetch_all(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        let tools = tools.into_iter().map(StoredTool::try_from).collect::<Result<Vec<_>, _>>()?;
+        Ok(CatalogueRows { rev, servers, tools })
+    }
+}
+
+/// What [`Store::load_catalogue`] gives.
+#[derive(Clone, Debug)]
+pub struct CatalogueRows {
+    /// The revision this picture belongs to.
+    pub rev: i64,
+    /// By name.
+    pub servers: Vec<Server>,
+    /// In no order.
+    pub tools: Vec<StoredTool>,
+}

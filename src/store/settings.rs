@@ -1,0 +1,104 @@
+//! Settings per tenant and per key.
+
+use sqlx::types::Json;
+use sqlx::{Postgres, Transaction};
+use uuid::Uuid;
+
+use super::revisions::{self, Kind};
+use super::tx::{Access, Lane};
+use super::{Store, StoreError};
+use crate::domain::id::{KeyId, TenantId};
+use crate::domain::settings::Settings;
+
+/// Settings of one scope with the version that guards their next change.
+#[derive(Clone, Debug, Default)]
+pub struct StoredSettings {
+    /// What the scope says.
+    pub settings: Settings,
+    /// 0 when nothing was ever set.
+    pub version: i64,
+}
+
+/// A key's scope, or the tenant's own.
+fn scope_id(key: Option<KeyId>) -> Uuid {
+    key.map_or(Uuid::nil(), |key| key.0)
+}
+
+impl Store {
+    /// What a key (or with `None` the tenant) says. A scope that says nothing is empty, not missing.
+    pub async fn get_settings(
+        &self,
+        tenant: TenantId,
+        key: Option<KeyId>,
+    ) -> Result<StoredSettings, StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
+        let row: Option<(Json<Settings>, i64)> =
+            sqlx::query_as("select value, version from settings where tenant_id = $1 and scope_id = $2")
+                .bind(tenant.0)
+                .bind(scope_id(key))
+                .fetch_optional(&mut *tx)
+                .await?;
+        tx.commit().await?;
+        Ok(row.map_or_else(StoredSettings::default, |(Json(settings), version)| StoredSettings { settings, version }))
+    }
+
+    /// Replaces what a scope says, if it is still at `version`. The caller made sure that the key exists.
+    pub async fn put_settings(
+        &self,
+        tenant: TenantId,
+        key: Option<KeyId>,
+        settings: &Settings,
+        version: i64,
+    ) -> Result<i64, StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
+        let rev = revisions::bump(&mut tx, tenant, Kind::Access).await?;
+        // the revision's row lock makes this read current
+        let at: Option<i64> =
+            sqlx::query_scalar("select version from settings where tenant_id = $1 and scope_id = $2")
+                .bind(tenant.0)
+                .bind(scope_id(key))
+                .fetch_optional(&mut *tx)
+                .await?;
+        if at.unwrap_or(0) != version {
+            return Err(StoreError::Conflict("the settings changed since that version"));
+        }
+        put(&mut tx, tenant, scope_id(key), settings, rev).await?;
+        revisions::commit(tx, tenant, Kind::Access, rev).await?;
+        Ok(version + 1)
+    }
+}
+
+/// Writes a scope within a change.
+pub(super) async fn put(
+    tx: &mut Transaction<'static, Postgres>,
+    tenant: TenantId,
+    scope: Uuid,
+    settings: &Settings,
+    rev: i64,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "insert into settings (tenant_id, scope_id, value, rev) values ($1, $2, $3, $4)
+         on conflict (tenant_id, scope_id)
+         do update set value = excluded.value, version = settings.version + 1, rev = excluded.rev",
+    )
+    .bind(tenant.0)
+    .bind(scope)
+    .bind(Json(settings))
+    .bind(rev)
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
+}
+
+/// All scopes of a tenant, within a snapshot.
+pub(super) async fn all(
+    tx: &mut Transaction<'static, Postgres>,
+    tenant: TenantId,
+) -> Result<Vec<(Uuid, Settings)>, StoreError> {
+    let rows: Vec<(Uuid, Json<Settings>)> =
+        sqlx::query_as("select scope_id, value from settings where tenant_id = $1")
+            .bind(tenant.0)
+            .fetch_all(&mut **tx)
+            .await?;
+    Ok(rows.into_iter().map(|(scope, Json(settings))| (scope, settings)).collect())
+}

@@ -1,0 +1,139 @@
+//! The few jobs that look across tenants. Everything here runs as `mcpproxy_system`, whose own policies
+//! allow exactly this; nothing else may.
+
+use chrono::{DateTime, Utc};
+use sqlx::FromRow;
+use uuid::Uuid;
+
+use super::tx::{Access, Lane};
+use super::activity_write::activity_columns;
+use super::{Store, StoreError};
+use crate::domain::id::{KeyId, ServerId, TenantId};
+
+/// A key found by its hash alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FoundKey {
+    /// Whose key it is.
+    pub tenant: TenantId,
+    /// Which one.
+    pub key: KeyId,
+}
+
+/// A server that is due for a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DueServer {
+    /// Whose.
+    pub tenant: TenantId,
+    /// Which one.
+    pub server: ServerId,
+    /// Its name in the tenant.
+    pub name: String,
+}
+
+#[derive(FromRow)]
+struct DueRow {
+    tenant_id: Uuid,
+    server_id: Uuid,
+    name: String,
+}
+
+impl Store {
+    /// The look-up of a key that no snapshot here knows: one index probe.
+    pub async fn find_key(&self, hash: &[u8; 32]) -> Result<Option<FoundKey>, StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let row: Option<(Uuid, Uuid)> = sqlx::query_as(
+            "select k.tenant_id, k.key_id from api_keys k join tenants t using (tenant_id)
+             where k.hash = $1 and k.revoked_at is null and t.deleted_at is null
+               and (k.expires_at is null or k.expires_at > now())",
+        )
+        .bind(hash.as_slice())
+        .fetch_optional(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(row.map(|(tenant, key)| FoundKey { tenant: TenantId(tenant), key: KeyId(key) }))
+    }
+
+    /// Notes when keys were last used; coarse, so one statement for many.
+    pub async fn touch_keys(&self, used: &[(TenantId, KeyId, DateTime<Utc>)]) -> Result<(), StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        sqlx::query(
+            "update api_keys k set last_used_at = greatest(k.last_used_at, u.at)
+             from unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) as u (tenant_id, key_id, at)
+             where k.tenant_id = u.tenant_id and k.key_id = u.key_id",
+        )
+        .bind(used.iter().map(|(tenant, _, _)| tenant.0).collect::<Vec<_>>())
+        .bind(used.iter().map(|(_, key, _)| key.0).collect::<Vec<_>>())
+        .bind(used.iter().map(|(_, _, at)| *at).collect::<Vec<_>>())
+        .execute(&mut *tx)
+        .await?;
+        Ok(tx.commit().await?)
+    }
+
+    /// All enabled servers of live tenants, for the one replica that re-lists; pages by id.
+    pub async fn enabled_servers(&self, after: ServerId, limit: i64) -> Result<Vec<DueServer>, StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let rows: Vec<DueRow> = sqlx::query_as(
+            "select s.tenant_id, s.server_id, s.name from servers s join tenants t using (tenant_id)
+             where s.enabled and s.removed_at is null and t.deleted_at is null and s.server_id > $1
+             order by s.server_id limit $2",
+        )
+        .bind(after.0)
+        .bind(limit)
+        .fetch_all(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        let due = |row: DueRow| DueServer {
+            tenant: TenantId(row.tenant_id),
+            server: ServerId(row.server_id),
+            name: row.name,
+        };
+        Ok(rows.into_iter().map(due).collect())
+    }
+
+    /// Closes open records whose replica has been silent for `silent_s` seconds as `unknown`, and those of
+    /// this replica that it no longer works on (`orphans`). Gives how many were closed.
+    pub async fn close_dead(&self, silent_s: f64, orphans: &[Uuid], limit: i64) -> Result<usize, StoreError> {
+        let mut tx = self.begin(Lane::Commit, Access::System).await?;
+        let closed = sqlx::query(concat!(
+            "with dead as (
+                 delete from activity_open o where (o.tenant_id, o.started_at, o.id) in (
+                     select a.tenant_id, a.started_at, a.id from activity_open a
+                     left join replicas r using (replica_id)
+                     where a.id = any($2) or r.replica_id is null or r.stopped_at is not null
+                        or r.heartbeat_at < now() - make_interval(secs => $1)
+                     order by a.started_at limit $3 for update of a skip locked)
+                 returning *)
+             insert into activity (",
+            activity_columns!(),
+            ") select tenant_id, started_at, id, replica_id, type, source, server, tool, tool_variant, tier,
+                 intent_type, intent_sensitivity, intent_reason, intent_declared, warning, 'unknown',
+                 'unknown', 'the gateway replica that ran this call died before its end: it may have run',
+                 decision, rule, consent_id, key_id, owner, client_name, client_version, session_id, request_id,
+                 trace_id, parent_id, duration_ms, upstream_ms, wait_ms, request_bytes, response_bytes,
+                 arguments, response, truncated
+             from dead on conflict do nothing"
+        ))
+        .bind(silent_s)
+        .bind(orphans)
+        .bind(limit)
+        .execute(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(closed.rows_affected() as usize)
+    }
+
+    /// Open records of one replica, by id: what it should be working on.
+    pub async fn open_records(&self, replica: Uuid, older_than_s: f64) -> Result<Vec<Uuid>, StoreError> {
+        let mut tx = self.begin(Lane::Commit, Access::System).await?;
+        let ids = sqlx::query_scalar(
+            "select id from activity_open
+             where replica_id = $1 and started_at < now() - make_interval(secs => $2) limit 10000",
+        )
+        .bind(replica)
+        .bind(older_than_s)
+        .fetch_all(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(ids)
+    }
+}

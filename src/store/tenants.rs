@@ -1,0 +1,103 @@
+//! Tenants.
+
+use chrono::{DateTime, Utc};
+use sqlx::FromRow;
+use uuid::Uuid;
+
+use super::revisions::{self, Kind};
+use super::tx::{Access, Lane};
+use super::{Store, StoreError};
+use crate::domain::id::TenantId;
+
+/// A tenant.
+#[derive(Clone, Debug, FromRow)]
+pub struct Tenant {
+    /// Its id; never used again.
+    #[sqlx(rename = "tenant_id")]
+    pub id: Uuid,
+    /// Its name; free again once it is deleted.
+    pub name: String,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+}
+
+impl Tenant {
+    /// The typed id.
+    pub fn tenant_id(&self) -> TenantId {
+        TenantId(self.id)
+    }
+}
+
+impl Store {
+    /// Makes a tenant with its revisions. [`StoreError::Conflict`] when the name is taken.
+    pub async fn create_tenant(&self, name: &str, tenants_max: i64) -> Result<Tenant, StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let count: i64 = sqlx::query_scalar("select count(*) from tenants where deleted_at is null")
+            .fetch_one(&mut *tx)
+            .await?;
+        if count >= tenants_max {
+            return Err(StoreError::Limit("tenants"));
+        }
+        let tenant: Tenant = sqlx::query_as(
+            "insert into tenants (tenant_id, name) values ($1, $2) returning tenant_id, name, created_at",
+        )
+        .bind(Uuid::now_v7())
+        .bind(name)
+        .fetch_one(&mut *tx)
+        .await
+        .map_err(|error| StoreError::from_insert(error, "tenants_name", "a tenant of this name exists"))?;
+        sqlx::query(
+            "insert into revisions (tenant_id, kind) values ($1, 'catalogue'), ($1, 'access'), ($1, 'policy')",
+        )
+        .bind(tenant.id)
+        .execute(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(tenant)
+    }
+
+    /// Live tenants by name, after `after`, at most `limit`. The reserved tenant is not one of them.
+    pub async fn list_tenants(&self, after: &str, limit: i64) -> Result<Vec<Tenant>, StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let rows = sqlx::query_as(
+            "select tenant_id, name, created_at from tenants
+             where deleted_at is null and tenant_id <> $3 and name > $1 order by name limit $2",
+        )
+        .bind(after)
+        .bind(limit)
+        .bind(TenantId::PLATFORM.0)
+        .fetch_all(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(rows)
+    }
+
+    /// A live tenant by name.
+    pub async fn find_tenant(&self, name: &str) -> Result<Tenant, StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let row = sqlx::query_as(
+            "select tenant_id, name, created_at from tenants
+             where deleted_at is null and tenant_id <> $2 and name = $1",
+        )
+        .bind(name)
+        .bind(TenantId::PLATFORM.0)
+        .fetch_optional(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        row.ok_or(StoreError::NotFound)
+    }
+
+    /// Marks a tenant deleted: its keys stop working on every replica.
+    pub async fn delete_tenant(&self, tenant: TenantId) -> Result<(), StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let rev = revisions::bump(&mut tx, tenant, Kind::Access).await?;
+        let done = sqlx::query("update tenants set deleted_at = now() where tenant_id = $1 and deleted_at is null")
+            .bind(tenant.0)
+            .execute(&mut *tx)
+            .await?;
+        if done.rows_affected() == 0 {
+            return Err(StoreError::NotFound);
+        }
+        revisions::commit(tx, tenant, Kind::Access, rev).await.map(drop)
+    }
+}

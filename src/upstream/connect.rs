@@ -1,0 +1,150 @@
+//! Opens connections: resolves, asks the guard, dials only checked addresses, then TLS.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::Uri;
+use hyper_rustls::{ConfigBuilderExt, HttpsConnector, MaybeHttpsStream};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout, timeout_at};
+use tower_service::Service;
+
+use super::egress::{Egress, EgressError};
+use super::error::{Kind, UpstreamError};
+
+/// Longest part of a TLS error that is kept.
+const TLS_REASON_CHARS_MAX: usize = 200;
+
+/// The bytes of one connection, over TCP or TLS.
+pub(super) type Io = MaybeHttpsStream<TokioIo<TcpStream>>;
+
+/// TLS settings that trust the operating system's roots. Reads files: call it once, at start.
+///
+/// # Errors
+/// If the system has no usable root certificates.
+pub fn native_tls() -> io::Result<Arc<rustls::ClientConfig>> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(io::Error::other)?
+        .with_native_roots()?
+        .with_no_client_auth();
+    Ok(Arc::new(config))
+}
+
+/// What all connections of a pool share.
+#[derive(Clone, Debug)]
+pub(super) struct Dialer {
+    egress: Arc<Egress>,
+    tls: Option<Arc<rustls::ClientConfig>>,
+    connects: Arc<AtomicU64>,
+}
+
+impl Dialer {
+    pub(super) fn new(egress: Arc<Egress>, tls: Option<Arc<rustls::ClientConfig>>) -> Self {
+        Self { egress, tls, connects: Arc::default() }
+    }
+
+    /// TCP connections opened so far.
+    pub(super) fn connects(&self) -> u64 {
+        self.connects.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn check_url(&self, url: &str) -> Result<Uri, UpstreamError> {
+        self.egress.check_url(url).map_err(|error| refusal(&error))
+    }
+
+    /// Opens a connection to `uri` within `limit`, name look-up and TLS included.
+    pub(super) async fn dial(&self, uri: &Uri, limit: Duration) -> Result<Io, UpstreamError> {
+        timeout(limit, self.open(uri, Instant::now() + limit))
+            .await
+            .unwrap_or_else(|_| Err(UpstreamError::unsent(Kind::Unreachable, "connecting took too long")))
+    }
+
+    async fn open(&self, uri: &Uri, deadline: Instant) -> Result<Io, UpstreamError> {
+        let tcp = Tcp { dialer: self.clone(), deadline };
+        if uri.scheme_str() != Some("https") {
+            return Ok(MaybeHttpsStream::Http(tcp.connect(uri).await?));
+        }
+        let Some(tls) = self.tls.clone() else {
+            return Err(UpstreamError::unsent(Kind::Unreachable, "this deployment has no root certificates"));
+        };
+        let opened = HttpsConnector::from((tcp, tls)).call(uri.clone()).await;
+        opened.map_err(|error| match error.downcast::<UpstreamError>() {
+            Ok(ours) => *ours,
+            Err(tls) => {
+                // It may repeat names from the certificate, as many as there are.
+                let reason: String = tls.to_string().chars().take(TLS_REASON_CHARS_MAX).collect();
+                UpstreamError::unsent(Kind::Unreachable, format!("TLS failed: {reason}"))
+            }
+        })
+    }
+}
+
+fn refusal(error: &EgressError) -> UpstreamError {
+    let kind = match error {
+        EgressError::Unknown(_) => Kind::Unreachable,
+        EgressError::Url(_) | EgressError::Address { .. } | EgressError::TooMany(_) => Kind::EgressRefused,
+    };
+    UpstreamError::unsent(kind, error.to_string())
+}
+
+/// The TCP half, as the service that the TLS connector wraps.
+#[derive(Clone)]
+struct Tcp {
+    dialer: Dialer,
+    deadline: Instant,
+}
+
+impl Tcp {
+    async fn connect(&self, uri: &Uri) -> Result<TokioIo<TcpStream>, UpstreamError> {
+        let addresses = self.dialer.egress.addresses(uri).await.map_err(|error| refusal(&error))?;
+        let tcp = self.first_that_answers(&addresses).await.map_err(|error| {
+            UpstreamError::unsent(Kind::Unreachable, format!("connecting failed: {}", error.kind()))
+        })?;
+        self.dialer.connects.fetch_add(1, Ordering::Relaxed);
+        // Small requests would wait for acknowledgements otherwise; failing to set it costs only time.
+        if let Err(error) = tcp.set_nodelay(true) {
+            tracing::debug!(%error, "TCP_NODELAY not set");
+        }
+        Ok(TokioIo::new(tcp))
+    }
+
+    /// Tries the addresses in turn; none may use up more than its share of the time that is left.
+    async fn first_that_answers(&self, addresses: &[SocketAddr]) -> io::Result<TcpStream> {
+        let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        for (tried, address) in addresses.iter().enumerate() {
+            let now = Instant::now();
+            let left = addresses.len().saturating_sub(tried).max(1);
+            let share = self.deadline.saturating_duration_since(now) / u32::try_from(left).unwrap_or(1);
+            match timeout_at(now + share, TcpStream::connect(address)).await {
+                Ok(Ok(tcp)) => return Ok(tcp),
+                Ok(Err(error)) => last = error,
+                Err(_) => last = io::ErrorKind::TimedOut.into(),
+            }
+        }
+        Err(last)
+    }
+}
+
+impl Service<Uri> for Tcp {
+    type Response = TokioIo<TcpStream>;
+    type Error = UpstreamError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let tcp = self.clone();
+        Box::pin(async move { tcp.connect(&uri).await })
+    }
+}

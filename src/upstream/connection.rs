@@ -1,0 +1,274 @@
+//! One upstream server as the rest of the program sees it: calls, lists, health.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::{StatusCode, Uri};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use super::connect::Dialer;
+use super::discover::Era;
+use super::error::{Kind, UpstreamError};
+use super::gate::Gate;
+use super::jsonrpc::{self, Answer, Meta};
+use super::param_headers::encode;
+use super::post::{Http, Post, Reply};
+use super::session::{Session, Sessions};
+use super::target::{Limits, Target, ToolCall, base_headers};
+use super::wires::{Timeouts, Wires};
+
+/// Longest wait for the answer to the first, modern question.
+const DISCOVER_WAIT_MAX: Duration = Duration::from_secs(5);
+/// The code of a modern server that does not speak the version asked for.
+const UNSUPPORTED_VERSION: i64 = -32022;
+
+/// One upstream server: its connections, its session and its bounds.
+pub struct Connection {
+    pub(super) version: i64,
+    pub(super) url: String,
+    pub(super) limits: Limits,
+    gate: Gate,
+    link: Result<Link, UpstreamError>,
+}
+
+/// What a usable URL leads to.
+struct Link {
+    http: Http,
+    sessions: Sessions,
+}
+
+/// A request of ours.
+pub(super) struct Ask<'a> {
+    pub(super) method: &'static str,
+    /// What `Mcp-Name` mirrors.
+    pub(super) name: Option<&'a str>,
+    /// Members of `params`, raw.
+    pub(super) members: &'a [(&'a str, &'a [u8])],
+    pub(super) meta: &'a [(String, Bytes)],
+    pub(super) param_headers: &'a [(String, String)],
+    pub(super) progress: Option<&'a mpsc::Sender<Bytes>>,
+    pub(super) bytes_max: usize,
+}
+
+impl<'a> Ask<'a> {
+    /// A request with nothing special about it.
+    pub(super) fn plain(method: &'static str, members: &'a [(&'a str, &'a [u8])], bytes_max: usize) -> Self {
+        Self { method, name: None, members, meta: &[], param_headers: &[], progress: None, bytes_max }
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection")
+            .field("version", &self.version)
+            .field("era", &self.era())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Connection {
+    /// Opens nothing: the first request does. A URL that the guard refuses makes every request fail.
+    pub(super) fn new(dialer: &Dialer, target: &Target) -> Self {
+        let limits = target.limits;
+        let spare = usize::from(limits.connections > 1);
+        let running_max = limits.concurrency.min(limits.connections.saturating_sub(spare));
+        Self {
+            version: target.version,
+            url: target.url.clone(),
+            limits,
+            gate: Gate::new(running_max, limits.queue),
+            link: dialer.check_url(&target.url).and_then(|uri| Link::new(dialer, uri, target)),
+        }
+    }
+
+    /// The era of the upstream, once it is known.
+    pub fn era(&self) -> Option<Era> {
+        self.link.as_ref().ok().and_then(|link| link.sessions.era())
+    }
+
+    /// Calls a tool. Sent at most once, except where the upstream said that it did not process it.
+    /// Dropping the future gives the connection up.
+    ///
+    /// # Errors
+    /// Any [`Kind`]; `dispatched` says whether the tool may have run.
+    pub async fn call(&self, call: ToolCall) -> Result<Answer, UpstreamError> {
+        let name = jsonrpc::quoted(&call.name);
+        let arguments: &[u8] = if call.arguments.is_empty() { b"{}" } else { &call.arguments };
+        let ask = Ask {
+            method: "tools/call",
+            name: Some(&call.name),
+            members: &[("name", &name), ("arguments", arguments)],
+            meta: &call.meta,
+            param_headers: &call.param_headers,
+            progress: call.progress.as_ref(),
+            bytes_max: self.limits.response_bytes_max,
+        };
+        self.within(call.timeout.min(self.limits.call_timeout), |dispatched| self.request(ask, dispatched))
+            .await
+    }
+
+    /// Asks the upstream for a sign of life: `ping`, or `server/discover` in the modern era.
+    ///
+    /// # Errors
+    /// Any [`Kind`].
+    pub async fn ping(&self) -> Result<(), UpstreamError> {
+        let link = self.link()?;
+        self.within(self.limits.call_timeout, |dispatched| async move {
+            let session = link.sessions.get().await?;
+            let method = if session.era == Era::Modern { "server/discover" } else { "ping" };
+            let ask = Ask::plain(method, &[], super::discover::HELLO_BYTES_MAX);
+            match self.request(ask, dispatched).await? {
+                Answer::Result(_) => Ok(()),
+                Answer::Error(error) => Err(refused(method, &error)),
+            }
+        })
+        .await
+    }
+
+    /// Runs a piece of work under the concurrency cap and a deadline.
+    pub(super) async fn within<T, F: Future<Output = Result<T, UpstreamError>>>(
+        &self,
+        limit: Duration,
+        work: impl FnOnce(Arc<AtomicBool>) -> F,
+    ) -> Result<T, UpstreamError> {
+        let dispatched = Arc::new(AtomicBool::new(false));
+        let admitted = async {
+            let _permit = self.gate.enter().await?;
+            work(Arc::clone(&dispatched)).await
+        };
+        timeout(limit, admitted).await.unwrap_or_else(|_| {
+            let dispatched = dispatched.load(Ordering::Relaxed);
+            Err(UpstreamError { kind: Kind::Timeout, dispatched, detail: "".into() })
+        })
+    }
+
+    /// Sends a request in the upstream's era. A session that has ended is opened again once.
+    pub(super) async fn request(
+        &self,
+        ask: Ask<'_>,
+        dispatched: Arc<AtomicBool>,
+    ) -> Result<Answer, UpstreamError> {
+        let link = self.link()?;
+        let (session, reply) = link.send(&ask, &dispatched).await?;
+        if !link.may_send_again(&session, &reply).await? {
+            return settle(reply);
+        }
+        // The upstream refused the request unread: this is its first real sending.
+        dispatched.store(false, Ordering::Relaxed);
+        let (_, reply) = link.send(&ask, &dispatched).await?;
+        settle(reply)
+    }
+
+    fn link(&self) -> Result<&Link, UpstreamError> {
+        self.link.as_ref().map_err(Clone::clone)
+    }
+
+    #[cfg(test)]
+    pub(super) fn probe(&self) -> (&Gate, &Arc<Wires>) {
+        (&self.gate, &self.link.as_ref().unwrap().http.wires)
+    }
+}
+
+impl Link {
+    fn new(dialer: &Dialer, uri: Uri, target: &Target) -> Result<Self, UpstreamError> {
+        let limits = &target.limits;
+        let base = base_headers(&uri, &target.headers)?;
+        let path = uri.path_and_query().map_or("/", |path| path.as_str());
+        let path =
+            path.parse().map_err(|_| UpstreamError::unsent(Kind::EgressRefused, "the path is refused"))?;
+        let timeouts = Timeouts { connect: limits.connect_timeout, idle: limits.idle_timeout };
+        let wires = Arc::new(Wires::new(dialer.clone(), uri, limits.connections, timeouts));
+        let http = Http { wires, target: path };
+        let discover_wait = DISCOVER_WAIT_MAX.min(limits.call_timeout / 4);
+        let sessions = Sessions::new(http.clone(), base, target.era, discover_wait);
+        Ok(Self { http, sessions })
+    }
+
+    async fn send(
+        &self,
+        ask: &Ask<'_>,
+        dispatched: &AtomicBool,
+    ) -> Result<(Arc<Session>, Reply), UpstreamError> {
+        let session = self.sessions.get().await?;
+        let id = self.sessions.id();
+        let is_modern = session.era == Era::Modern;
+        let progress_token = ask.progress.is_some().then_some(id);
+        let meta = Meta { modern: is_modern, progress_token, extra: ask.meta };
+        let mut headers = session.headers.clone();
+        if is_modern {
+            mirror(&mut headers, ask)?;
+        }
+        let post = Post {
+            id,
+            headers,
+            body: jsonrpc::request(id, ask.method, ask.members, meta),
+            bytes_max: ask.bytes_max,
+            progress: ask.progress,
+            reply_headers: (!is_modern).then_some(&session.headers),
+            dispatched,
+        };
+        let reply = self.http.post(post).await?;
+        Ok((session, reply))
+    }
+
+    /// Whether the upstream refused a request because of the session or the era it came in, and another
+    /// sending has a chance.
+    async fn may_send_again(&self, session: &Arc<Session>, reply: &Reply) -> Result<bool, UpstreamError> {
+        if session.has_id && reply.status == StatusCode::NOT_FOUND {
+            self.sessions.end(session);
+            return Ok(true);
+        }
+        // Some servers say 400 to an unknown session, but also to much else: only the next call starts anew.
+        if session.has_id && reply.status == StatusCode::BAD_REQUEST && reply.answer.is_none() {
+            self.sessions.end(session);
+            return Ok(false);
+        }
+        if session.era == Era::Modern && is_of_another_era(reply) {
+            // The request has been seen, whatever comes of looking again.
+            let looked = self.sessions.leave_modern(session).await;
+            return looked.map_err(|error| UpstreamError { dispatched: true, ..error });
+        }
+        Ok(false)
+    }
+}
+
+fn is_of_another_era(reply: &Reply) -> bool {
+    match &reply.answer {
+        Some(Answer::Result(_)) => false,
+        Some(Answer::Error(error)) => jsonrpc::error_code(error) == Some(UNSUPPORTED_VERSION),
+        None => matches!(reply.status.as_u16(), 400 | 404 | 405 | 406 | 415),
+    }
+}
+
+fn settle(reply: Reply) -> Result<Answer, UpstreamError> {
+    let status = reply.status.as_u16();
+    reply.answer.ok_or_else(|| UpstreamError::invalid(format!("HTTP status {status}")))
+}
+
+/// A refusal by the upstream of one of our own questions; its text stays out.
+pub(super) fn refused(method: &str, error: &[u8]) -> UpstreamError {
+    let code = jsonrpc::error_code(error).unwrap_or_default();
+    UpstreamError::invalid(format!("{method} was refused with code {code}"))
+}
+
+/// Adds the headers that mirror the body of a modern request.
+fn mirror(headers: &mut HeaderMap, ask: &Ask<'_>) -> Result<(), UpstreamError> {
+    let unsendable = || UpstreamError::unsent(Kind::Invalid, "a header of the call cannot be sent");
+    headers.insert("mcp-method", HeaderValue::from_static(ask.method));
+    if let Some(name) = ask.name {
+        headers.insert("mcp-name", HeaderValue::from_str(&encode(name)).map_err(|_| unsendable())?);
+    }
+    for (name, value) in ask.param_headers {
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| unsendable())?;
+        if !name.as_str().starts_with("mcp-param-") {
+            return Err(unsendable());
+        }
+        headers.insert(name, HeaderValue::from_str(value).map_err(|_| unsendable())?);
+    }
+    Ok(())
+}

@@ -1,0 +1,93 @@
+//! Which era an upstream speaks: the modern one, without sessions, or the one that starts with a handshake.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderValue};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::time::timeout;
+
+use super::error::{Kind, UpstreamError};
+use super::jsonrpc::{self, Answer, MODERN, Meta};
+use super::post::{Http, Post};
+
+/// Largest answer to `server/discover` or `initialize`, in bytes.
+pub(super) const HELLO_BYTES_MAX: usize = 1024 * 1024;
+
+/// How an upstream is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Era {
+    /// Revision 2026-07-28: every request stands alone.
+    Modern,
+    /// Revisions 2025-03-26 to 2025-11-25: `initialize` first.
+    Handshake,
+}
+
+/// What modern requests carry besides the headers of their own method.
+pub(super) fn modern_headers(base: &HeaderMap) -> HeaderMap {
+    let mut headers = base.clone();
+    headers.insert("mcp-protocol-version", HeaderValue::from_static(MODERN));
+    headers
+}
+
+/// Asks an upstream whether it speaks the modern era, for at most `wait`. Any other answer than a clear yes,
+/// silence included, means no: old servers answer what they do not know in every possible way.
+///
+/// # Errors
+/// Only if the upstream was not asked: unreachable or refused.
+pub(super) async fn is_modern(
+    http: &Http,
+    base: &HeaderMap,
+    id: u64,
+    wait: Duration,
+) -> Result<bool, UpstreamError> {
+    let mut headers = modern_headers(base);
+    headers.insert("mcp-method", HeaderValue::from_static("server/discover"));
+    let meta = Meta { modern: true, ..Meta::default() };
+    let dispatched = AtomicBool::new(false);
+    let asked = http.post(Post {
+        id,
+        headers,
+        body: jsonrpc::request(id, "server/discover", &[], meta),
+        bytes_max: HELLO_BYTES_MAX,
+        progress: None,
+        reply_headers: None,
+        dispatched: &dispatched,
+    });
+    match timeout(wait, asked).await {
+        Ok(Ok(reply)) => Ok(matches!(reply.answer, Some(Answer::Result(result)) if offers_modern(&result))),
+        Ok(Err(error)) if matches!(error.kind, Kind::Unreachable | Kind::EgressRefused) => Err(error),
+        Ok(Err(_)) | Err(_) => Ok(false),
+    }
+}
+
+fn offers_modern(result: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Discovered<'a> {
+        #[serde(borrow, rename = "supportedVersions")]
+        versions: Vec<&'a RawValue>,
+    }
+    let modern = jsonrpc::quoted(MODERN);
+    serde_json::from_slice::<Discovered<'_>>(result)
+        .is_ok_and(|found| found.versions.iter().any(|version| version.get().as_bytes() == modern))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_clear_yes_is_modern() {
+        let table = [
+            (r#"{"supportedVersions":["2025-11-25","2026-07-28"],"capabilities":{}}"#, true),
+            (r#"{"supportedVersions":["2025-11-25"]}"#, false),
+            (r#"{"supportedVersions":"2026-07-28"}"#, false),
+            (r#"{"supportedVersions":[{"2026-07-28":1}]}"#, false),
+            ("{}", false),
+        ];
+        for (result, want) in table {
+            assert_eq!(offers_modern(result.as_bytes()), want, "{result}");
+        }
+    }
+}

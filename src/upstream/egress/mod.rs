@@ -1,0 +1,351 @@
+//! Where connections may go: the guard that every upstream address passes, after DNS, on every connect.
+
+mod ranges;
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use http::Uri;
+use ipnet::IpNet;
+
+/// Longest URL that is stored, in bytes.
+pub const URL_BYTES_MAX: usize = 2048;
+/// Most addresses one name may resolve to; a name with more is refused.
+pub const ADDRESSES_MAX: usize = 64;
+/// Longest host that is repeated in an error text, in bytes (the longest legal DNS name).
+const HOST_BYTES_MAX: usize = 253;
+
+/// Why a URL or an address is refused. The text names the host and the rule, never a credential.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EgressError {
+    /// The URL cannot be stored: the reason.
+    #[error("the URL is refused: {0}")]
+    Url(&'static str),
+    /// The host is, or resolves to, an address that a rule refuses.
+    #[error("{host} is refused: its address is {rule}; an entry in egress.allow can permit it")]
+    Address {
+        /// The host as the URL names it.
+        host: String,
+        /// The rule that refused it.
+        rule: &'static str,
+    },
+    /// The host resolves to more addresses than can be checked in good faith.
+    #[error("{0} is refused: it has too many addresses")]
+    TooMany(String),
+    /// The host does not resolve.
+    #[error("{0} does not resolve")]
+    Unknown(String),
+}
+
+/// An address of the deployment itself: refused even inside an allowed range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deny {
+    /// Every port of an address.
+    Address(IpAddr),
+    /// One port of an address.
+    Socket(SocketAddr),
+}
+
+impl Deny {
+    fn matches(self, ip: IpAddr, port: u16) -> bool {
+        match self {
+            Self::Address(denied) => denied.to_canonical() == ip,
+            Self::Socket(denied) => denied.ip().to_canonical() == ip && denied.port() == port,
+        }
+    }
+}
+
+/// The addresses of a name.
+pub type Resolving<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>>;
+
+/// Turns names into addresses.
+pub trait Resolve: Send + Sync {
+    /// All addresses of `host`, which is not an IP literal. Fails if there are none.
+    fn resolve<'a>(&'a self, host: &'a str) -> Resolving<'a>;
+}
+
+/// The resolver of the operating system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemDns;
+
+impl Resolve for SystemDns {
+    fn resolve<'a>(&'a self, host: &'a str) -> Resolving<'a> {
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((host, 0)).await?;
+            Ok(found.map(|address| address.ip()).collect())
+        })
+    }
+}
+
+/// The guard: which addresses this deployment connects to.
+pub struct Egress {
+    allow: Vec<IpNet>,
+    deny: Vec<Deny>,
+    dns: Arc<dyn Resolve>,
+}
+
+impl fmt::Debug for Egress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Egress").field("allow", &self.allow).field("deny", &self.deny).finish_non_exhaustive()
+    }
+}
+
+impl Egress {
+    /// A guard that opens the special ranges in `allow` and never connects to `deny`, unless `allow` names
+    /// exactly that address (`/32` or `/128`). Names are resolved by the operating system.
+    pub fn new(allow: Vec<IpNet>, deny: Vec<Deny>) -> Self {
+        Self::with_dns(allow, deny, Arc::new(SystemDns))
+    }
+
+    /// The same, with another resolver.
+    pub fn with_dns(allow: Vec<IpNet>, deny: Vec<Deny>, dns: Arc<dyn Resolve>) -> Self {
+        Self { allow, deny, dns }
+    }
+
+    /// Checks a URL that is about to be stored, and returns it parsed.
+    ///
+    /// Names are checked when connecting, since what they resolve to changes; IP literals are checked here.
+    ///
+    /// # Errors
+    /// [`EgressError::Url`] or [`EgressError::Address`].
+    pub fn check_url(&self, url: &str) -> Result<Uri, EgressError> {
+        let uri = parse_url(url)?;
+        let host = host_of(&uri)?;
+        if let Ok(ip) = host.parse::<IpAddr>() {
+            self.check(host, SocketAddr::new(ip, port_of(&uri)))?;
+        }
+        Ok(uri)
+    }
+
+    /// The addresses that may be connected to for `uri`: all that its host has, or none.
+    ///
+    /// # Errors
+    /// Any [`EgressError`]; one refused address refuses the host.
+    pub async fn addresses(&self, uri: &Uri) -> Result<Vec<SocketAddr>, EgressError> {
+        let host = host_of(uri)?;
+        let port = port_of(uri);
+        let found = match host.parse::<IpAddr>() {
+            Ok(ip) => vec![ip],
+            Err(_) => self.dns.resolve(host).await.map_err(|_| EgressError::Unknown(shown(host)))?,
+        };
+        if found.is_empty() {
+            return Err(EgressError::Unknown(shown(host)));
+        }
+        if found.len() > ADDRESSES_MAX {
+            return Err(EgressError::TooMany(shown(host)));
+        }
+        let found: Vec<_> = found.into_iter().map(|ip| SocketAddr::new(ip, port)).collect();
+        for address in &found {
+            self.check(host, *address)?;
+        }
+        Ok(found)
+    }
+
+    /// Checks one address of `host`.
+    fn check(&self, host: &str, address: SocketAddr) -> Result<(), EgressError> {
+        match self.refused_by(address) {
+            None => Ok(()),
+            Some(rule) => Err(EgressError::Address { host: shown(host), rule }),
+        }
+    }
+
+    /// The rule that refuses an address, if one does.
+    fn refused_by(&self, address: SocketAddr) -> Option<&'static str> {
+        let ip = address.ip().to_canonical();
+        if let Some(rule) = self.refused_as_written(ip, address.port()) {
+            return Some(rule);
+        }
+        let IpAddr::V6(v6) = ip else { return None };
+        let inner = IpAddr::V4(ranges::embedded(v6)?);
+        if self.allows_exactly(ip) {
+            return None;
+        }
+        self.refused_as_written(inner, address.port())
+    }
+
+    fn refused_as_written(&self, ip: IpAddr, port: u16) -> Option<&'static str> {
+        if self.deny.iter().any(|deny| deny.matches(ip, port)) && !self.allows_exactly(ip) {
+            return Some("part of this deployment");
+        }
+        if self.allow.iter().any(|net| net.contains(&ip)) {
+            return None;
+        }
+        ranges::special(ip)
+    }
+
+    fn allows_exactly(&self, ip: IpAddr) -> bool {
+        self.allow.iter().any(|net| net.prefix_len() == net.max_prefix_len() && net.addr() == ip)
+    }
+}
+
+fn parse_url(url: &str) -> Result<Uri, EgressError> {
+    if url.len() > URL_BYTES_MAX {
+        return Err(EgressError::Url("it is too long"));
+    }
+    // `Uri` drops fragments silently; one in an endpoint is a mistake to be told about.
+    if url.contains('#') {
+        return Err(EgressError::Url("it has a fragment"));
+    }
+    let uri: Uri = url.parse().map_err(|_| EgressError::Url("it is not a URL"))?;
+    if !matches!(uri.scheme_str(), Some("http" | "https")) {
+        return Err(EgressError::Url("only http and https are supported"));
+    }
+    if uri.authority().is_none_or(|authority| authority.as_str().contains('@')) {
+        return Err(EgressError::Url("it names a user or password; use headers for credentials"));
+    }
+    let authority = uri.authority().map_or("", |authority| authority.as_str());
+    let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
+    if has_port && uri.port_u16().is_none_or(|port| port == 0) {
+        return Err(EgressError::Url("its port is not a port"));
+    }
+    host_of(&uri)?;
+    Ok(uri)
+}
+
+/// The host without the brackets of an IPv6 literal.
+fn host_of(uri: &Uri) -> Result<&str, EgressError> {
+    let host = uri.host().unwrap_or_default();
+    if host.is_empty() {
+        return Err(EgressError::Url("it has no host"));
+    }
+    let Some(open) = host.strip_prefix('[') else { return Ok(host) };
+    // Anything else in brackets (zones, future versions) would reach the resolver as a name.
+    open.strip_suffix(']')
+        .filter(|inner| inner.parse::<std::net::Ipv6Addr>().is_ok())
+        .ok_or(EgressError::Url("its host is not an address"))
+}
+
+fn port_of(uri: &Uri) -> u16 {
+    let default = if uri.scheme_str() == Some("https") { 443 } else { 80 };
+    uri.port_u16().unwrap_or(default)
+}
+
+fn shown(host: &str) -> String {
+    host.chars().take(HOST_BYTES_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// Gives the queued answers in turn, then repeats the last.
+    struct Fake(Mutex<Vec<Vec<&'static str>>>);
+
+    impl Resolve for Fake {
+        fn resolve<'a>(&'a self, _: &'a str) -> Resolving<'a> {
+            let mut answers = self.0.lock().unwrap();
+            let now = if answers.len() > 1 { answers.remove(0) } else { answers[0].clone() };
+            Box::pin(async move { Ok(now.iter().map(|a| a.parse().unwrap()).collect()) })
+        }
+    }
+
+    fn guard(allow: &[&str], deny: &[&str], dns: &[&[&'static str]]) -> Egress {
+        let deny = deny.iter().map(|d| match d.parse() {
+            Ok(socket) => Deny::Socket(socket),
+            Err(_) => Deny::Address(d.parse().unwrap()),
+        });
+        let dns = Fake(Mutex::new(dns.iter().map(|a| a.to_vec()).collect()));
+        let allow = allow.iter().map(|a| a.parse().unwrap()).collect();
+        Egress::with_dns(allow, deny.collect(), Arc::new(dns))
+    }
+
+    #[test]
+    fn urls_are_checked_when_stored() {
+        let guard = guard(&["10.1.0.0/16"], &[], &[]);
+        let long = format!("https://example.com/{}", "a".repeat(URL_BYTES_MAX));
+        let table = [
+            ("https://example.com/mcp", true),
+            ("http://example.com:8080/mcp?x=1", true),
+            ("https://[2606:4700::1111]/mcp", true),
+            ("https://8.8.8.8/", true),
+            ("http://10.1.2.3/mcp", true),
+            ("http://10.2.2.3/mcp", false),
+            ("ftp://example.com/", false),
+            ("file:///etc/passwd", false),
+            ("example.com/mcp", false),
+            ("/mcp", false),
+            ("https://user:pw@example.com/", false),
+            ("https://user@example.com/", false),
+            ("https://example.com/#x", false),
+            ("https://example.com:0/", false),
+            ("https://example.com:99999/", false),
+            ("https://:443/", false),
+            ("https://exa mple.com/", false),
+            ("http://127.0.0.1/", false),
+            ("http://169.254.169.254/latest/meta-data", false),
+            ("http://[::1]/", false),
+            ("http://[::ffff:127.0.0.1]/", false),
+            ("http://[fe80::1%25eth0]/", false),
+            ("http://[64:ff9b::7f00:1]/", false),
+            (long.as_str(), false),
+            ("", false),
+        ];
+        for (url, fine) in table {
+            assert_eq!(guard.check_url(url).is_ok(), fine, "{url}");
+        }
+    }
+
+    #[test]
+    fn refusals_name_host_and_rule_but_no_credential() {
+        let guard = guard(&[], &[], &[]);
+        let text = guard.check_url("http://127.0.0.1:99/path?token=hunter2").unwrap_err().to_string();
+        assert!(text.contains("127.0.0.1") && text.contains("loopback"), "{text}");
+        assert!(!text.contains("hunter2"), "{text}");
+        let text = guard.check_url("http://bob:hunter2@example.com/").unwrap_err().to_string();
+        assert!(!text.contains("hunter2") && !text.contains("bob"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn one_refused_address_refuses_the_name() {
+        let guard = guard(&[], &[], &[&["8.8.8.8", "10.0.0.1"]]);
+        let refused = guard.addresses(&"http://mixed.example/".parse().unwrap()).await;
+        assert_eq!(refused, Err(EgressError::Address { host: "mixed.example".to_owned(), rule: "private" }));
+    }
+
+    #[tokio::test]
+    async fn every_connect_checks_what_dns_says_now() {
+        let guard = guard(&[], &[], &[&["8.8.8.8"], &["169.254.169.254"]]);
+        let uri: Uri = "https://rebind.example/".parse().unwrap();
+        assert_eq!(guard.addresses(&uri).await, Ok(vec!["8.8.8.8:443".parse().unwrap()]));
+        assert!(matches!(guard.addresses(&uri).await, Err(EgressError::Address { rule: "link-local", .. })));
+    }
+
+    #[tokio::test]
+    async fn crowds_and_nothing_are_refused() {
+        let crowd = vec!["8.8.8.8"; ADDRESSES_MAX + 1];
+        let guard = guard(&[], &[], &[&crowd, &[]]);
+        let uri: Uri = "https://crowd.example/".parse().unwrap();
+        assert!(matches!(guard.addresses(&uri).await, Err(EgressError::TooMany(_))));
+        assert!(matches!(guard.addresses(&uri).await, Err(EgressError::Unknown(_))));
+    }
+
+    #[test]
+    fn allow_and_deny_combine() {
+        let wide = guard(&["10.0.0.0/8"], &["10.0.0.5", "10.0.0.6:5432"], &[]);
+        let exact = guard(&["10.0.0.0/8", "10.0.0.5/32"], &["10.0.0.5"], &[]);
+        let public = guard(&[], &["8.8.8.8"], &[]);
+        let table = [
+            (&wide, "10.0.0.4:80", true),
+            (&wide, "10.0.0.5:80", false),
+            (&wide, "10.0.0.6:5432", false),
+            (&wide, "10.0.0.6:80", true),
+            (&wide, "[::ffff:10.0.0.4]:80", true),
+            (&wide, "[::ffff:10.0.0.5]:80", false),
+            (&wide, "[64:ff9b::a00:5]:80", false),
+            (&wide, "[64:ff9b::808:808]:80", true),
+            (&wide, "[2002:c0a8:101::1]:80", false),
+            (&exact, "10.0.0.5:80", true),
+            (&public, "8.8.8.8:443", false),
+            (&public, "8.8.4.4:443", true),
+        ];
+        for (guard, address, fine) in table {
+            assert_eq!(guard.refused_by(address.parse().unwrap()).is_none(), fine, "{address}");
+        }
+    }
+}

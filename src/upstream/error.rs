@@ -1,0 +1,101 @@
+//! What can go wrong between this process and an upstream server.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// Why a request to an upstream did not end with an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// No connection: name not found, refused, TLS failed, connect time over.
+    Unreachable,
+    /// The address is one the deployment does not connect to.
+    EgressRefused,
+    /// The queue of this upstream is full.
+    Overloaded,
+    /// The deadline passed.
+    Timeout,
+    /// The connection ended before the answer did.
+    Lost,
+    /// The upstream answered with something that is not an answer.
+    Invalid,
+    /// The answer is larger than the configured bound.
+    TooLarge,
+}
+
+impl Kind {
+    /// A sentence for a client: names no address and repeats nothing that the upstream sent.
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Self::Unreachable => "the upstream server cannot be reached",
+            Self::EgressRefused => "the upstream server's address is refused by the egress rules",
+            Self::Overloaded => "the queue of the upstream server is full",
+            Self::Timeout => "the upstream server did not answer in time",
+            Self::Lost => "the connection to the upstream server was lost",
+            Self::Invalid => "the upstream server sent an invalid answer",
+            Self::TooLarge => "the upstream server sent an answer that is too large",
+        }
+    }
+
+    /// Whether the detail stays with the operator: it may name hosts or describe the inner network.
+    fn is_private(self) -> bool {
+        matches!(self, Self::Unreachable | Self::EgressRefused)
+    }
+}
+
+/// A request that did not end with an answer. `Display` is fit for a client.
+#[derive(Clone, Debug, thiserror::Error)]
+pub struct UpstreamError {
+    /// What happened.
+    pub kind: Kind,
+    /// Whether the upstream may have seen the request; false only if it certainly has not.
+    pub dispatched: bool,
+    /// For the operator. Never holds a credential or bytes of a body; may name the upstream's host.
+    pub detail: Cow<'static, str>,
+}
+
+impl fmt::Display for UpstreamError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kind.sentence())?;
+        if self.kind.is_private() || self.detail.is_empty() {
+            return Ok(());
+        }
+        write!(f, ": {}", self.detail)
+    }
+}
+
+impl UpstreamError {
+    /// An error of a request that was certainly not sent.
+    pub(super) fn unsent(kind: Kind, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind, dispatched: false, detail: detail.into() }
+    }
+
+    /// An error of a request that the upstream may have seen.
+    pub(super) fn sent(kind: Kind, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind, dispatched: true, detail: detail.into() }
+    }
+
+    /// An answer that breaks the protocol.
+    pub(super) fn invalid(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::sent(Kind::Invalid, detail)
+    }
+
+    /// The same error, for a later request that this one kept from being sent.
+    pub(super) fn before_dispatch(self) -> Self {
+        Self { dispatched: false, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn display_keeps_hosts_private_and_reasons_public() {
+        let refused = UpstreamError::unsent(Kind::EgressRefused, "db.internal: private range");
+        assert!(!refused.to_string().contains("db.internal"));
+        let unreachable = UpstreamError::unsent(Kind::Unreachable, "10.0.0.1 refused");
+        assert!(!unreachable.to_string().contains("10.0"));
+        let status = UpstreamError::invalid("HTTP status 503");
+        assert_eq!(status.to_string(), "the upstream server sent an invalid answer: HTTP status 503");
+    }
+}

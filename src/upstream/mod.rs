@@ -1,0 +1,39 @@
+//! The client side: MCP over streamable HTTP to upstream servers, both eras, raw bytes through.
+//!
+//! A [`Pool`] holds one [`Connection`] per (tenant, server). A connection finds out which [`Era`] its server
+//! speaks, opens a session where one is needed, and sends calls over kept-alive HTTP/1.1 connections.
+//! Arguments, results and definitions are never decoded. Every address is checked by [`Egress`] after name
+//! resolution, every queue, body and wait has a bound, and nothing is sent twice once it may have been seen.
+
+mod connect;
+mod connection;
+mod discover;
+mod egress;
+mod error;
+mod gate;
+mod jsonrpc;
+mod list;
+mod param_headers;
+mod pool;
+mod post;
+mod session;
+mod sse;
+mod target;
+mod wire;
+mod wires;
+
+#[cfg(test)]
+mod tests;
+
+pub use connect::native_tls;
+pub use connection::Connection;
+pub use discover::Era;
+pub use egress::{Deny, Egress, EgressError, Resolve, Resolving, SystemDns, URL_BYTES_MAX};
+pub use error::{Kind, UpstreamError};
+pub use jsonrpc::Answer;
+pub use list::{DEFINITION_BYTES_MAX, LIST_BYTES_MAX, Listing, NAME_BYTES_MAX, PAGES_MAX, TOOLS_MAX, Tool};
+pub use param_headers::{
+    ParamHeader, check_param_headers, encode as header_value, param_header_rules, param_headers,
+};
+pub use pool::{CONNECTIONS_MAX, Pool};
+pub use target::{Limits, Target, ToolCall};

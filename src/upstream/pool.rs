@@ -1,0 +1,75 @@
+//! The connections of all tenants' upstreams on this replica.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use uuid::Uuid;
+
+use super::connect::Dialer;
+use super::connection::Connection;
+use super::egress::Egress;
+use super::target::Target;
+
+/// Most upstreams that are kept; beyond it, unused ones make room.
+pub const CONNECTIONS_MAX: usize = 10_000;
+
+type Key = (Uuid, Uuid);
+
+/// One [`Connection`] per (tenant, server): tenants share nothing, whatever their URLs.
+#[derive(Debug)]
+pub struct Pool {
+    dialer: Dialer,
+    connections: RwLock<HashMap<Key, Arc<Connection>>>,
+}
+
+impl Pool {
+    /// An empty pool. Without `tls` (see [`super::native_tls`]), https upstreams are unreachable.
+    pub fn new(egress: Arc<Egress>, tls: Option<Arc<rustls::ClientConfig>>) -> Self {
+        Self { dialer: Dialer::new(egress, tls), connections: RwLock::default() }
+    }
+
+    /// The connection of a server. Another version or URL than last time replaces it; the old one ends
+    /// with its last call.
+    pub fn connection(&self, target: &Target) -> Arc<Connection> {
+        let key = (target.tenant, target.server);
+        let is_current =
+            |found: &&Arc<Connection>| found.version == target.version && found.url == target.url;
+        if let Some(found) = self.read().get(&key).filter(is_current) {
+            return Arc::clone(found);
+        }
+        let mut connections = self.write();
+        // Another call may have been faster.
+        if let Some(found) = connections.get(&key).filter(is_current) {
+            return Arc::clone(found);
+        }
+        let connection = Arc::new(Connection::new(&self.dialer, target));
+        if connections.len() >= CONNECTIONS_MAX {
+            connections.retain(|_, kept| Arc::strong_count(kept) > 1);
+        }
+        // Full of connections in use: this one lives as long as its caller keeps it.
+        if connections.len() < CONNECTIONS_MAX || connections.contains_key(&key) {
+            connections.insert(key, Arc::clone(&connection));
+        }
+        connection
+    }
+
+    /// Drops the connection of a server, whose calls in flight still end.
+    pub fn forget(&self, tenant: Uuid, server: Uuid) {
+        let gone = self.write().remove(&(tenant, server));
+        // Outside the lock: it may close sockets.
+        drop(gone);
+    }
+
+    /// TCP connections opened since the start.
+    pub fn tcp_connects(&self) -> u64 {
+        self.dialer.connects()
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, HashMap<Key, Arc<Connection>>> {
+        self.connections.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, HashMap<Key, Arc<Connection>>> {
+        self.connections.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}

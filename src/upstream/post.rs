@@ -1,0 +1,272 @@
+//! One POST and its answer, in either of the two forms MCP allows: a JSON body or an event stream.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::{Method, Request, Response, StatusCode, Uri};
+use http_body::Body;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use super::error::{Kind, UpstreamError};
+use super::jsonrpc::{self, Answer, Message};
+use super::sse::Events;
+use super::wires::{Lease, Origin, Wires};
+
+/// Largest body of an answer that carries no result: an HTTP error, the receipt of a notification.
+const MINOR_BODY_BYTES_MAX: usize = 64 * 1024;
+/// Longest wait for such a body, and for the end of a stream whose answer has come.
+const DRAIN_WAIT_MAX: Duration = Duration::from_secs(1);
+/// Memory set aside for a body before any of it has come, in bytes.
+const BODY_RESERVE_BYTES_MAX: usize = 256 * 1024;
+/// Most requests of an upstream answered during one of ours.
+const UPSTREAM_REQUESTS_MAX: usize = 64;
+/// Longest wait for an upstream to take the answer to its own request.
+const REPLY_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// One request to send.
+pub(super) struct Post<'a> {
+    pub(super) id: u64,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+    /// Largest result, in bytes.
+    pub(super) bytes_max: usize,
+    /// Where raw `params` of progress notifications go; full means dropped.
+    pub(super) progress: Option<&'a mpsc::Sender<Bytes>>,
+    /// The headers with which requests of the upstream are answered; without, they are ignored.
+    pub(super) reply_headers: Option<&'a HeaderMap>,
+    /// Set while the upstream may have seen this request.
+    pub(super) dispatched: &'a AtomicBool,
+}
+
+/// What came back.
+pub(super) struct Reply {
+    pub(super) status: StatusCode,
+    /// `Mcp-Session-Id`, if the answer names one.
+    pub(super) session_id: Option<HeaderValue>,
+    /// The answer, unless the status was an error whose body was no JSON-RPC error to this request.
+    pub(super) answer: Option<Answer>,
+}
+
+/// Sends requests to one URL.
+#[derive(Clone)]
+pub(super) struct Http {
+    pub(super) wires: Arc<Wires>,
+    /// Path and query.
+    pub(super) target: Uri,
+}
+
+impl Http {
+    /// Sends a request and reads its answer. The caller bounds the time.
+    pub(super) async fn post(&self, mut post: Post<'_>) -> Result<Reply, UpstreamError> {
+        let (headers, body) = (std::mem::take(&mut post.headers), std::mem::take(&mut post.body));
+        let (mut lease, response) = self.send(headers, body, post.dispatched).await?;
+        let status = response.status();
+        let session_id = response.headers().get("mcp-session-id").cloned();
+        let form = Form::of(&response);
+        let mut body = response.into_body();
+        if status != StatusCode::OK {
+            let answer = refusal(lease, body, status, form, post.id).await?;
+            return Ok(Reply { status, session_id, answer });
+        }
+        let answer = match form {
+            Form::Json => {
+                let bytes = read_all(&mut lease, &mut body, post.bytes_max).await?;
+                lease.give_back();
+                jsonrpc::read_answer(&bytes, post.id)?
+            }
+            Form::Events => self.read_stream(lease, body, &post).await?,
+            Form::Other => return Err(UpstreamError::invalid("the answer has an unexpected content type")),
+        };
+        Ok(Reply { status, session_id, answer: Some(answer) })
+    }
+
+    /// Sends a notification or an answer, which the upstream only acknowledges.
+    pub(super) async fn tell(&self, headers: HeaderMap, body: Bytes) -> Result<StatusCode, UpstreamError> {
+        let (mut lease, response) = self.send(headers, body, &AtomicBool::new(false)).await?;
+        let status = response.status();
+        let mut body = response.into_body();
+        let drained = timeout(DRAIN_WAIT_MAX, read_all(&mut lease, &mut body, MINOR_BODY_BYTES_MAX)).await;
+        if matches!(drained, Ok(Ok(_))) {
+            lease.give_back();
+        }
+        Ok(status)
+    }
+
+    /// Writes a request on a connection. It is written again only if no byte of it was.
+    async fn send(
+        &self,
+        headers: HeaderMap,
+        body: Bytes,
+        dispatched: &AtomicBool,
+    ) -> Result<(Lease, Response<Incoming>), UpstreamError> {
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = self.target.clone();
+        *request.headers_mut() = headers;
+        loop {
+            let mut lease = self.wires.take().await?;
+            dispatched.store(true, Ordering::Relaxed);
+            let failed = match lease.wire.exchange(request).await {
+                Ok(response) => return Ok((lease, response)),
+                Err(failed) => failed,
+            };
+            let Some(unsent) = failed.unsent else { return Err(failed.error) };
+            dispatched.store(false, Ordering::Relaxed);
+            // A new connection that ends at once is the upstream's state, not our bad luck.
+            if lease.origin == Origin::New {
+                return Err(UpstreamError::unsent(Kind::Unreachable, "the connection was closed at once"));
+            }
+            request = unsent;
+        }
+    }
+
+    async fn read_stream(
+        &self,
+        mut lease: Lease,
+        mut body: Incoming,
+        post: &Post<'_>,
+    ) -> Result<Answer, UpstreamError> {
+        let mut events = Events::new(post.bytes_max);
+        let mut requests = 0;
+        loop {
+            while let Some(event) = events.next()? {
+                let message = Message::read(&event)?;
+                let Some(method) = message.method.as_deref() else {
+                    let answer = message.answer(&event, post.id)?;
+                    finish(lease, body);
+                    return Ok(answer);
+                };
+                let Some(id) = message.id else {
+                    forward_progress(&message, method, &event, post);
+                    continue;
+                };
+                requests += 1;
+                if requests > UPSTREAM_REQUESTS_MAX {
+                    return Err(UpstreamError::invalid("too many requests from the upstream"));
+                }
+                let reply = if method == "ping" { jsonrpc::pong(id) } else { jsonrpc::unsupported(id) };
+                self.reply(post, reply).await;
+            }
+            match lease.wire.next(&mut body).await {
+                Some(piece) => events.push(&piece?)?,
+                None => return Err(UpstreamError::sent(Kind::Lost, "the stream ended without an answer")),
+            }
+        }
+    }
+
+    /// Answers a request of the upstream, best effort: what it does without the answer is its affair.
+    async fn reply(&self, post: &Post<'_>, body: Bytes) {
+        let Some(headers) = post.reply_headers else { return };
+        if !matches!(timeout(REPLY_WAIT_MAX, self.tell(headers.clone(), body)).await, Ok(Ok(_))) {
+            tracing::debug!("an upstream did not take the answer to its request");
+        }
+    }
+}
+
+fn forward_progress(message: &Message<'_>, method: &str, event: &Bytes, post: &Post<'_>) {
+    let (Some(progress), Some(params)) = (post.progress, message.params) else { return };
+    if method != "notifications/progress" || !jsonrpc::is_progress_of(params, post.id) {
+        return;
+    }
+    // Progress is a hint: a reader that does not keep up misses some.
+    if progress.try_send(jsonrpc::slice(event, params)).is_err() {
+        tracing::trace!("progress dropped");
+    }
+}
+
+/// The form of an answer, by its content type.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Json,
+    Events,
+    Other,
+}
+
+impl Form {
+    fn of(response: &Response<Incoming>) -> Self {
+        let value = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let essence = value.and_then(|value| value.split(';').next()).unwrap_or_default().trim();
+        if essence.eq_ignore_ascii_case("application/json") {
+            return Self::Json;
+        }
+        if essence.eq_ignore_ascii_case("text/event-stream") { Self::Events } else { Self::Other }
+    }
+}
+
+/// Reads the body of an answer that is not 200. Only a JSON-RPC error to our own request leaves here.
+async fn refusal(
+    mut lease: Lease,
+    mut body: Incoming,
+    status: StatusCode,
+    form: Form,
+    id: u64,
+) -> Result<Option<Answer>, UpstreamError> {
+    if status.is_redirection() {
+        return Err(UpstreamError::invalid("a redirect, which is never followed"));
+    }
+    let read = timeout(DRAIN_WAIT_MAX, read_all(&mut lease, &mut body, MINOR_BODY_BYTES_MAX)).await;
+    let Ok(Ok(bytes)) = read else { return Ok(None) };
+    lease.give_back();
+    if !status.is_client_error() || form != Form::Json {
+        return Ok(None);
+    }
+    let answer = jsonrpc::read_answer(&bytes, id).ok();
+    Ok(answer.filter(|answer| matches!(answer, Answer::Error(_))))
+}
+
+/// Reads a body to its end; one that comes in one piece is not copied.
+async fn read_all(lease: &mut Lease, body: &mut Incoming, bytes_max: usize) -> Result<Bytes, UpstreamError> {
+    let too_large = || UpstreamError::sent(Kind::TooLarge, "");
+    let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    if announced > bytes_max {
+        return Err(too_large());
+    }
+    let Some(first) = lease.wire.next(body).await else { return Ok(Bytes::new()) };
+    let first = first?;
+    if first.len() > bytes_max {
+        return Err(too_large());
+    }
+    if body.is_end_stream() {
+        return Ok(first);
+    }
+    let Some(second) = lease.wire.next(body).await else { return Ok(first) };
+    let mut whole = BytesMut::with_capacity(announced.min(BODY_RESERVE_BYTES_MAX));
+    whole.extend_from_slice(&first);
+    let mut piece = Some(second);
+    while let Some(bytes) = piece {
+        let bytes = bytes?;
+        if whole.len().saturating_add(bytes.len()) > bytes_max {
+            return Err(too_large());
+        }
+        whole.extend_from_slice(&bytes);
+        piece = lease.wire.next(body).await;
+    }
+    Ok(whole.freeze())
+}
+
+/// Gives a connection back whose stream has said all it should: reads to the end of the stream, in the
+/// background if that has not come yet.
+fn finish(mut lease: Lease, mut body: Incoming) {
+    let mut left = MINOR_BODY_BYTES_MAX;
+    loop {
+        match lease.wire.next_now(&mut body) {
+            Poll::Ready(None) => return lease.give_back(),
+            Poll::Ready(Some(bytes)) if bytes.len() <= left => left -= bytes.len(),
+            Poll::Ready(Some(_)) => return,
+            Poll::Pending => break,
+        }
+    }
+    tokio::spawn(async move {
+        let rest = read_all(&mut lease, &mut body, MINOR_BODY_BYTES_MAX);
+        if matches!(timeout(DRAIN_WAIT_MAX, rest).await, Ok(Ok(_))) {
+            lease.give_back();
+        }
+    });
+}

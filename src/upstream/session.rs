@@ -1,0 +1,244 @@
+//! The session with an upstream: opened once, shared by all its calls, opened again when it has ended.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderValue};
+use serde::Deserialize;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::discover::{self, Era, HELLO_BYTES_MAX};
+use super::error::UpstreamError;
+use super::jsonrpc::{self, Answer};
+use super::post::{Http, Post, Reply};
+
+/// The handshake revisions we speak, the one we offer first.
+const VERSIONS: [&str; 3] = ["2025-11-25", "2025-06-18", "2025-03-26"];
+/// Longest session id accepted, in bytes.
+const SESSION_ID_BYTES_MAX: usize = 4096;
+
+const ERA_UNKNOWN: u8 = 0;
+const ERA_MODERN: u8 = 1;
+const ERA_HANDSHAKE: u8 = 2;
+
+/// What requests need to know about the other side.
+pub(super) struct Session {
+    pub(super) era: Era,
+    /// The headers of every request.
+    pub(super) headers: HeaderMap,
+    /// Whether the upstream named a session that can end.
+    pub(super) has_id: bool,
+}
+
+/// The one session of a connection, and how to get it.
+pub(super) struct Sessions {
+    http: Http,
+    base: HeaderMap,
+    discover_wait: Duration,
+    current: RwLock<Option<Arc<Session>>>,
+    /// Held while a session is opened; keeps how the last attempt failed, and when.
+    opening: Mutex<Option<(Instant, UpstreamError)>>,
+    era: AtomicU8,
+    next_id: AtomicU64,
+}
+
+impl Sessions {
+    pub(super) fn new(http: Http, base: HeaderMap, era: Option<Era>, discover_wait: Duration) -> Self {
+        let sessions = Self {
+            http,
+            base,
+            discover_wait,
+            current: RwLock::new(None),
+            opening: Mutex::new(None),
+            era: AtomicU8::new(ERA_UNKNOWN),
+            next_id: AtomicU64::new(1),
+        };
+        if let Some(era) = era {
+            sessions.remember(era);
+        }
+        sessions
+    }
+
+    /// The era, if it has been found or was given.
+    pub(super) fn era(&self) -> Option<Era> {
+        match self.era.load(Ordering::Relaxed) {
+            ERA_MODERN => Some(Era::Modern),
+            ERA_HANDSHAKE => Some(Era::Handshake),
+            _ => None,
+        }
+    }
+
+    fn remember(&self, era: Era) {
+        let code = if era == Era::Modern { ERA_MODERN } else { ERA_HANDSHAKE };
+        self.era.store(code, Ordering::Relaxed);
+    }
+
+    /// An id for a request; never used twice on this connection.
+    pub(super) fn id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The session, opened if there is none. Those who ask meanwhile wait and share the outcome.
+    pub(super) async fn get(&self) -> Result<Arc<Session>, UpstreamError> {
+        if let Some(session) = self.current() {
+            return Ok(session);
+        }
+        let asked = Instant::now();
+        let mut last_failure = self.opening.lock().await;
+        if let Some(session) = self.current() {
+            return Ok(session);
+        }
+        // Whoever waited during a failed attempt has seen it fail.
+        if let Some((when, error)) = last_failure.as_ref().filter(|(when, _)| *when >= asked) {
+            tracing::trace!(?when, "sharing the failure of another call");
+            return Err(error.clone());
+        }
+        match self.open().await {
+            Ok(session) => {
+                *last_failure = None;
+                Ok(self.set(session))
+            }
+            Err(error) => {
+                let error = error.before_dispatch();
+                *last_failure = Some((Instant::now(), error.clone()));
+                Err(error)
+            }
+        }
+    }
+
+    /// Forgets a session that the upstream no longer knows.
+    pub(super) fn end(&self, ended: &Arc<Session>) {
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        if current.as_ref().is_some_and(|session| Arc::ptr_eq(session, ended)) {
+            *current = None;
+        }
+    }
+
+    /// Looks again after a modern request was refused in a way that old servers refuse them. True if the
+    /// era was wrong and a session of the other one is open.
+    pub(super) async fn leave_modern(&self, refused: &Arc<Session>) -> Result<bool, UpstreamError> {
+        let _opening = self.opening.lock().await;
+        if self.current().is_some_and(|session| !Arc::ptr_eq(&session, refused)) {
+            return Ok(true);
+        }
+        if self.is_modern().await? {
+            return Ok(false);
+        }
+        let session = self.handshake().await?;
+        self.remember(Era::Handshake);
+        self.set(session);
+        Ok(true)
+    }
+
+    fn current(&self) -> Option<Arc<Session>> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, session: Session) -> Arc<Session> {
+        let session = Arc::new(session);
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&session));
+        session
+    }
+
+    async fn open(&self) -> Result<Session, UpstreamError> {
+        let session = match self.era() {
+            Some(Era::Modern) => self.modern(),
+            Some(Era::Handshake) => match self.handshake().await {
+                Ok(session) => session,
+                // It answers, but not to this: perhaps it has moved on.
+                Err(error) if error.kind == super::error::Kind::Invalid => {
+                    if !self.is_modern().await? {
+                        return Err(error);
+                    }
+                    self.modern()
+                }
+                Err(error) => return Err(error),
+            },
+            None if self.is_modern().await? => self.modern(),
+            None => self.handshake().await?,
+        };
+        self.remember(session.era);
+        Ok(session)
+    }
+
+    async fn is_modern(&self) -> Result<bool, UpstreamError> {
+        discover::is_modern(&self.http, &self.base, self.id(), self.discover_wait).await
+    }
+
+    fn modern(&self) -> Session {
+        Session { era: Era::Modern, headers: discover::modern_headers(&self.base), has_id: false }
+    }
+
+    async fn handshake(&self) -> Result<Session, UpstreamError> {
+        let id = self.id();
+        let [offered, ..] = VERSIONS;
+        let post = Post {
+            id,
+            headers: self.base.clone(),
+            body: jsonrpc::initialize(id, offered),
+            bytes_max: HELLO_BYTES_MAX,
+            progress: None,
+            reply_headers: None,
+            dispatched: &AtomicBool::new(false),
+        };
+        let session = self.accept(self.http.post(post).await?)?;
+        let body = jsonrpc::notification("notifications/initialized");
+        let status = self.http.tell(session.headers.clone(), body).await?;
+        if !status.is_success() {
+            return Err(UpstreamError::invalid(format!(
+                "initialized was answered with HTTP status {status}"
+            )));
+        }
+        Ok(session)
+    }
+
+    /// The session that an answer to `initialize` opens.
+    fn accept(&self, reply: Reply) -> Result<Session, UpstreamError> {
+        let result = match reply.answer {
+            Some(Answer::Result(result)) => result,
+            Some(Answer::Error(error)) => {
+                let code = jsonrpc::error_code(&error).unwrap_or_default();
+                return Err(UpstreamError::invalid(format!("initialize was refused with code {code}")));
+            }
+            None => {
+                let status = reply.status.as_u16();
+                return Err(UpstreamError::invalid(format!(
+                    "initialize was answered with HTTP status {status}"
+                )));
+            }
+        };
+        let version = version_of(&result)?;
+        let mut headers = self.base.clone();
+        headers.insert("mcp-protocol-version", HeaderValue::from_static(version));
+        let has_id = reply.session_id.is_some();
+        if let Some(id) = reply.session_id {
+            if id.len() > SESSION_ID_BYTES_MAX || !id.as_bytes().iter().all(u8::is_ascii_graphic) {
+                return Err(UpstreamError::invalid("the session id is too long or not plain text"));
+            }
+            headers.insert("mcp-session-id", sensitive(id));
+        }
+        Ok(Session { era: Era::Handshake, headers, has_id })
+    }
+}
+
+fn sensitive(mut value: HeaderValue) -> HeaderValue {
+    value.set_sensitive(true);
+    value
+}
+
+/// The revision an `initialize` result settles on, if we speak it.
+fn version_of(result: &[u8]) -> Result<&'static str, UpstreamError> {
+    #[derive(Deserialize)]
+    struct Initialized<'a> {
+        #[serde(borrow, rename = "protocolVersion")]
+        version: std::borrow::Cow<'a, str>,
+    }
+    let found: Initialized<'_> = serde_json::from_slice(result)
+        .map_err(|_| UpstreamError::invalid("initialize was answered without a protocol version"))?;
+    VERSIONS
+        .into_iter()
+        .find(|version| *version == found.version)
+        .ok_or_else(|| UpstreamError::invalid("the upstream speaks no protocol version that we do"))
+}

@@ -1,0 +1,118 @@
+//! What the rest of the program says about an upstream and about a call.
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Uri;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use tokio::sync::mpsc;
+use uuid::Uuid;
+
+use super::discover::Era;
+use super::error::{Kind, UpstreamError};
+
+const USER_AGENT: &str = concat!("mcpproxy/", env!("CARGO_PKG_VERSION"));
+/// Headers that a server's settings cannot set: they belong to the protocol or to the connection.
+const RESERVED_HEADERS: &[HeaderName] = &[
+    header::ACCEPT,
+    header::CONNECTION,
+    header::CONTENT_LENGTH,
+    header::CONTENT_TYPE,
+    header::EXPECT,
+    header::HOST,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// The bounds of one upstream on this replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Most calls at once. Each needs a connection of its own, so `connections` bounds it too.
+    pub concurrency: usize,
+    /// Most calls that wait for their turn.
+    pub queue: usize,
+    /// Most open connections, idle ones included. One is kept free for answers to the upstream's own
+    /// requests where there are more than one.
+    pub connections: usize,
+    /// Longest time to open a connection: name look-up, TCP and TLS.
+    pub connect_timeout: Duration,
+    /// Longest time of a call, waiting included.
+    pub call_timeout: Duration,
+    /// How long an unused connection stays open.
+    pub idle_timeout: Duration,
+    /// Largest answer to a call, in bytes.
+    pub response_bytes_max: usize,
+}
+
+/// An upstream server, as its row describes it.
+#[derive(Clone)]
+pub struct Target {
+    /// The tenant that owns the server.
+    pub tenant: Uuid,
+    /// The server.
+    pub server: Uuid,
+    /// The version of its row: another one means another connection.
+    pub version: i64,
+    /// Where it is.
+    pub url: String,
+    /// What it is called with, credentials included.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// The era found last time.
+    pub era: Option<Era>,
+    /// Its bounds.
+    pub limits: Limits,
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Neither headers nor the URL, whose query may hold a key.
+        f.debug_struct("Target")
+            .field("tenant", &self.tenant)
+            .field("server", &self.server)
+            .field("version", &self.version)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A tool call to send.
+#[derive(Clone, Debug)]
+pub struct ToolCall {
+    /// The tool's name at the upstream.
+    pub name: String,
+    /// The arguments: one JSON object, sent byte for byte. Empty means `{}`.
+    pub arguments: Bytes,
+    /// Members of `_meta` as `(name, raw JSON)`; those that belong to this hop are left out.
+    pub meta: Vec<(String, Bytes)>,
+    /// `Mcp-Param-*` headers, from [`super::param_headers`]; sent in the modern era only.
+    pub param_headers: Vec<(String, String)>,
+    /// Where the raw `params` of progress notifications go; without, no progress is asked for.
+    pub progress: Option<mpsc::Sender<Bytes>>,
+    /// Longest time for this call; the upstream's own bound holds too.
+    pub timeout: Duration,
+}
+
+/// The headers of every request to a server: ours, and its own that are not reserved.
+pub(super) fn base_headers(uri: &Uri, own: &[(HeaderName, HeaderValue)]) -> Result<HeaderMap, UpstreamError> {
+    let host = uri.authority().map_or("", |authority| authority.as_str());
+    let host = HeaderValue::from_str(host)
+        .map_err(|_| UpstreamError::unsent(Kind::EgressRefused, "the host is refused"))?;
+    // Room for what sessions and calls add, so that copies do not grow.
+    let mut headers = HeaderMap::with_capacity(own.len() + 12);
+    headers.insert(header::HOST, host);
+    headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
+    headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    for (name, value) in own {
+        let text = name.as_str();
+        if RESERVED_HEADERS.contains(name) || text.starts_with("mcp-") || text.starts_with("proxy-") {
+            continue;
+        }
+        let mut value = value.clone();
+        value.set_sensitive(true);
+        headers.append(name, value);
+    }
+    Ok(headers)
+}

@@ -1,0 +1,303 @@
+//! An upstream on loopback that says exactly what a test tells it to.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use uuid::Uuid;
+
+use super::super::*;
+
+/// One request as it arrived.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    pub(super) headers: HashMap<String, String>,
+    pub(super) raw: String,
+    pub(super) body: Value,
+    /// Which TCP connection it came on, from 0.
+    pub(super) connection: usize,
+}
+
+impl Seen {
+    pub(super) fn method(&self) -> &str {
+        self.body["method"].as_str().unwrap_or_default()
+    }
+
+    pub(super) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", String::as_str)
+    }
+}
+
+/// What the fake does about a request.
+pub(super) enum Say {
+    /// A whole answer: status, headers, body.
+    Http(u16, Vec<(&'static str, String)>, String),
+    /// These bytes; the connection stays open.
+    Raw(Vec<u8>),
+    /// These bytes, and the end of the connection.
+    Last(Vec<u8>),
+    /// Waits for a signal first.
+    After(Arc<Notify>, Box<Say>),
+    /// Says one thing, waits for a signal, says the next.
+    Then(Box<Say>, Arc<Notify>, Box<Say>),
+}
+
+/// An answer of status 200 with a JSON body.
+pub(super) fn json(body: impl Into<String>) -> Say {
+    status(200, body)
+}
+
+pub(super) fn status(code: u16, body: impl Into<String>) -> Say {
+    Say::Http(code, vec![("content-type", "application/json; charset=utf-8".to_owned())], body.into())
+}
+
+/// The answer to a request with this raw result.
+pub(super) fn result(seen: &Seen, result: &str) -> Say {
+    json(format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, seen.body["id"]))
+}
+
+pub(super) fn error(code: u16, id: &Value, rpc_code: i64) -> Say {
+    let error = format!(r#"{{"code":{rpc_code},"message":"m"}}"#);
+    status(code, format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#))
+}
+
+/// One event of a stream.
+pub(super) fn event(data: &str) -> String {
+    format!("event: message\ndata: {data}\n\n")
+}
+
+/// The head of an event stream and its first events, chunked.
+pub(super) fn stream(events: &str) -> Vec<u8> {
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    format!("{head}{}", chunk(events)).into_bytes()
+}
+
+pub(super) fn chunk(data: &str) -> String {
+    format!("{:x}\r\n{data}\r\n", data.len())
+}
+
+/// A running fake.
+pub(super) struct Fake {
+    pub(super) address: SocketAddr,
+    seen: Arc<Mutex<Vec<Seen>>>,
+    accepted: Arc<AtomicUsize>,
+    pub(super) closed: Arc<AtomicUsize>,
+    changed: Arc<Notify>,
+}
+
+impl Fake {
+    pub(super) async fn start(answer: impl Fn(&Seen) -> Say + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let fake = Self {
+            address: listener.local_addr().unwrap(),
+            seen: Arc::default(),
+            accepted: Arc::default(),
+            closed: Arc::default(),
+            changed: Arc::default(),
+        };
+        let (seen, accepted) = (Arc::clone(&fake.seen), Arc::clone(&fake.accepted));
+        let (closed, changed) = (Arc::clone(&fake.closed), Arc::clone(&fake.changed));
+        let answer: Arc<dyn Fn(&Seen) -> Say + Send + Sync> = Arc::new(answer);
+        tokio::spawn(async move {
+            while let Ok((tcp, _)) = listener.accept().await {
+                let number = accepted.fetch_add(1, Ordering::SeqCst);
+                let (seen, answer) = (Arc::clone(&seen), Arc::clone(&answer));
+                let (closed, changed) = (Arc::clone(&closed), Arc::clone(&changed));
+                tokio::spawn(async move {
+                    serve(tcp, number, &seen, &changed, &*answer).await;
+                    closed.fetch_add(1, Ordering::SeqCst);
+                    changed.notify_waiters();
+                });
+            }
+        });
+        fake
+    }
+
+    /// A modern server; `answer` is asked everything but `server/discover`.
+    pub(super) async fn modern(answer: impl Fn(&Seen) -> Say + Send + Sync + 'static) -> Self {
+        Self::start(move |seen| match seen.method() {
+            "server/discover" => result(seen, r#"{"supportedVersions":["2026-07-28"],"capabilities":{}}"#),
+            _ => answer(seen),
+        })
+        .await
+    }
+
+    /// A server of the handshake era with numbered sessions `s0`, `s1`, …
+    pub(super) async fn handshake(answer: impl Fn(&Seen) -> Say + Send + Sync + 'static) -> Self {
+        let sessions = AtomicUsize::new(0);
+        Self::start(move |seen| match seen.method() {
+            "server/discover" => error(400, &Value::Null, -32000),
+            "initialize" => {
+                let Say::Http(code, mut headers, body) =
+                    result(seen, r#"{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{}}"#)
+                else {
+                    unreachable!()
+                };
+                headers.push(("mcp-session-id", format!("s{}", sessions.fetch_add(1, Ordering::SeqCst))));
+                Say::Http(code, headers, body)
+            }
+            "notifications/initialized" => Say::Http(202, vec![], String::new()),
+            _ => answer(seen),
+        })
+        .await
+    }
+
+    pub(super) fn seen(&self) -> Vec<Seen> {
+        self.seen.lock().unwrap().clone()
+    }
+
+    pub(super) fn methods(&self) -> Vec<String> {
+        self.seen().iter().map(|seen| seen.method().to_owned()).collect()
+    }
+
+    pub(super) fn accepted(&self) -> usize {
+        self.accepted.load(Ordering::SeqCst)
+    }
+
+    /// Waits, within a bound, until the fake has seen enough.
+    pub(super) async fn until(&self, is_enough: impl Fn(&Self) -> bool) {
+        let waited = tokio::time::timeout(Duration::from_secs(5), async {
+            loop {
+                let changed = self.changed.notified();
+                if is_enough(self) {
+                    return;
+                }
+                changed.await;
+            }
+        });
+        waited.await.unwrap();
+    }
+
+    pub(super) fn target(&self) -> Target {
+        Target {
+            tenant: Uuid::from_u128(1),
+            server: Uuid::from_u128(2),
+            version: 1,
+            url: format!("http://{}/mcp?k=v", self.address),
+            headers: vec![(
+                http::header::AUTHORIZATION,
+                http::HeaderValue::from_static("Bearer upstream-secret"),
+            )],
+            era: None,
+            limits: limits(),
+        }
+    }
+
+    pub(super) fn connection(&self) -> Arc<Connection> {
+        pool().connection(&self.target())
+    }
+}
+
+/// A pool that may connect to loopback.
+pub(super) fn pool() -> Pool {
+    Pool::new(Arc::new(Egress::new(vec!["127.0.0.0/8".parse().unwrap()], vec![])), None)
+}
+
+pub(super) fn limits() -> Limits {
+    Limits {
+        concurrency: 8,
+        queue: 8,
+        connections: 16,
+        connect_timeout: Duration::from_secs(5),
+        call_timeout: Duration::from_secs(10),
+        idle_timeout: Duration::from_secs(60),
+        response_bytes_max: 100_000,
+    }
+}
+
+pub(super) fn call(name: &str) -> ToolCall {
+    ToolCall {
+        name: name.to_owned(),
+        arguments: bytes::Bytes::new(),
+        meta: vec![],
+        param_headers: vec![],
+        progress: None,
+        timeout: Duration::from_secs(10),
+    }
+}
+
+async fn serve(
+    mut tcp: TcpStream,
+    connection: usize,
+    log: &Mutex<Vec<Seen>>,
+    changed: &Notify,
+    answer: &(dyn Fn(&Seen) -> Say + Send + Sync),
+) {
+    tcp.set_nodelay(true).unwrap();
+    let mut buffer = Vec::new();
+    while let Some(seen) = read(&mut tcp, &mut buffer, connection).await {
+        log.lock().unwrap().push(seen.clone());
+        changed.notify_waiters();
+        if !say(&mut tcp, answer(&seen)).await {
+            return;
+        }
+    }
+}
+
+async fn read(tcp: &mut TcpStream, buffer: &mut Vec<u8>, connection: usize) -> Option<Seen> {
+    loop {
+        if let Some(end) = buffer.windows(4).position(|w| w == b"\r\n\r\n") {
+            let head = String::from_utf8(buffer[..end].to_vec()).unwrap();
+            let mut lines = head.lines();
+            assert_eq!(lines.next().unwrap(), "POST /mcp?k=v HTTP/1.1");
+            let headers: HashMap<_, _> = lines
+                .map(|line| line.split_once(": ").unwrap_or((line.trim_end_matches(':'), "")))
+                .map(|(name, value)| (name.to_lowercase(), value.to_owned()))
+                .collect();
+            let length: usize = headers["content-length"].parse().unwrap();
+            if buffer.len() >= end + 4 + length {
+                let raw = String::from_utf8(buffer[end + 4..end + 4 + length].to_vec()).unwrap();
+                buffer.drain(..end + 4 + length);
+                let body = serde_json::from_str(&raw).unwrap();
+                return Some(Seen { headers, raw, body, connection });
+            }
+        }
+        match tcp.read_buf(buffer).await {
+            Ok(0) | Err(_) => return None,
+            Ok(_) => {}
+        }
+    }
+}
+
+/// False if the connection ends here, by will or because the other side has gone.
+async fn say(tcp: &mut TcpStream, what: Say) -> bool {
+    match what {
+        Say::Http(code, headers, body) => {
+            let headers: String =
+                headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+            let head = format!("HTTP/1.1 {code} X\r\n{headers}content-length: {}\r\n\r\n", body.len());
+            tcp.write_all(&[head.into_bytes(), body.into_bytes()].concat()).await.is_ok()
+        }
+        Say::Raw(bytes) => tcp.write_all(&bytes).await.is_ok(),
+        Say::Last(bytes) => {
+            assert!(tcp.write_all(&bytes).await.is_ok());
+            false
+        }
+        Say::After(signal, next) => wait(tcp, &signal).await && Box::pin(say(tcp, *next)).await,
+        Say::Then(first, signal, next) => {
+            Box::pin(say(tcp, *first)).await && wait(tcp, &signal).await && Box::pin(say(tcp, *next)).await
+        }
+    }
+}
+
+/// Waits for the signal, or for the client to hang up.
+async fn wait(tcp: &TcpStream, signal: &Notify) -> bool {
+    tokio::select! {
+        () = signal.notified() => true,
+        gone = async {
+            loop {
+                tcp.readable().await.unwrap();
+                match tcp.try_read(&mut [0; 16]) {
+                    Ok(0) | Err(_) => return false,
+                    Ok(_) => {}
+                }
+            }
+        } => gone,
+    }
+}

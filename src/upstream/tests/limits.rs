@@ -1,0 +1,216 @@
+//! Bounds: time, size, concurrency; and where connections may go.
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use uuid::Uuid;
+
+use super::super::*;
+use super::fake::*;
+
+#[tokio::test]
+async fn a_large_answer_is_cut_off_while_reading() {
+    let body = "x".repeat(200_000);
+    let announced = body.clone();
+    let plain = Fake::modern(move |_| json(announced.clone())).await;
+    let whole = body.clone();
+    let chunked = Fake::modern(move |_| {
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
+        Say::Raw(format!("{head}{}", chunk(&whole)).into_bytes())
+    })
+    .await;
+    let streamed = Fake::modern(move |_| Say::Raw(stream(&format!("data: {body}")))).await;
+    for fake in [plain, chunked, streamed] {
+        let connection = fake.connection();
+        let failed = connection.call(call("t")).await.unwrap_err();
+        assert_eq!((failed.kind, failed.dispatched), (Kind::TooLarge, true));
+        // Such a connection is not used again.
+        assert_eq!(connection.probe().1.idle_count(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_silent_upstream_times_out_and_the_connection_goes() {
+    let never = Arc::new(Notify::new());
+    let fake = Fake::modern(move |_| Say::After(Arc::clone(&never), Box::new(Say::Last(vec![])))).await;
+    let connection = fake.connection();
+    connection.ping().await.unwrap();
+    let short = ToolCall { timeout: Duration::from_millis(50), ..call("t") };
+    let failed = connection.call(short).await.unwrap_err();
+    assert_eq!((failed.kind, failed.dispatched), (Kind::Timeout, true));
+    fake.until(|fake| fake.closed.load(std::sync::atomic::Ordering::SeqCst) == 1).await;
+    let (gate, wires) = connection.probe();
+    assert_eq!((gate.free(), wires.idle_count(), wires.open_permits()), (8, 0, 16));
+}
+
+#[tokio::test]
+async fn an_upstream_that_is_silent_from_the_start_has_seen_nothing() {
+    let never = Arc::new(Notify::new());
+    let fake = Fake::start(move |_| Say::After(Arc::clone(&never), Box::new(Say::Last(vec![])))).await;
+    let short = ToolCall { timeout: Duration::from_millis(50), ..call("t") };
+    let failed = fake.connection().call(short).await.unwrap_err();
+    assert_eq!((failed.kind, failed.dispatched), (Kind::Timeout, false));
+}
+
+#[tokio::test]
+async fn the_queue_is_bounded_and_moves_on() {
+    let go = Arc::new(Notify::new());
+    let signal = Arc::clone(&go);
+    let fake = Fake::modern(move |seen| Say::After(Arc::clone(&signal), Box::new(result(seen, "{}")))).await;
+    let limits = Limits { concurrency: 2, queue: 1, ..limits() };
+    let connection = pool().connection(&Target { limits, era: Some(Era::Modern), ..fake.target() });
+    let spawn = || {
+        let connection = Arc::clone(&connection);
+        tokio::spawn(async move { connection.call(call("t")).await })
+    };
+    let running = [spawn(), spawn()];
+    fake.until(|fake| fake.seen().len() == 2).await;
+    let waiting = spawn();
+    while connection.probe().0.waiting() == 0 {
+        tokio::task::yield_now().await;
+    }
+    let failed = connection.call(call("t")).await.unwrap_err();
+    assert_eq!((failed.kind, failed.dispatched), (Kind::Overloaded, false));
+    assert_eq!(fake.seen().len(), 2);
+
+    go.notify_one();
+    fake.until(|fake| fake.seen().len() == 3).await;
+    go.notify_waiters();
+    go.notify_one();
+    for call in running.into_iter().chain([waiting]) {
+        call.await.unwrap().unwrap();
+    }
+    assert_eq!(connection.probe().0.free(), 2);
+}
+
+#[tokio::test]
+async fn a_dropped_call_gives_everything_back() {
+    let never = Arc::new(Notify::new());
+    let fake = Fake::modern(move |seen| match seen.body["params"]["name"].as_str() {
+        Some("slow") => Say::After(Arc::clone(&never), Box::new(Say::Last(vec![]))),
+        Some("stream") => {
+            let note = r#"{"jsonrpc":"2.0","method":"notifications/message","params":{}}"#;
+            Say::Then(
+                Box::new(Say::Raw(stream(&event(note)))),
+                Arc::clone(&never),
+                Box::new(Say::Last(vec![])),
+            )
+        }
+        _ => result(seen, "{}"),
+    })
+    .await;
+    let connection = fake.connection();
+    for (number, name) in ["slow", "stream"].into_iter().enumerate() {
+        let dropped = Arc::clone(&connection);
+        let running = tokio::spawn(async move { dropped.call(call(name)).await });
+        fake.until(|fake| fake.seen().last().is_some_and(|seen| seen.body["params"]["name"] == name)).await;
+        running.abort();
+        assert!(running.await.unwrap_err().is_cancelled());
+        // The modern era reads the end of the connection as cancellation.
+        fake.until(|fake| fake.closed.load(std::sync::atomic::Ordering::SeqCst) == number + 1).await;
+        let (gate, wires) = connection.probe();
+        assert_eq!((gate.free(), wires.idle_count(), wires.open_permits()), (8, 0, 16));
+        connection.call(call("t")).await.unwrap();
+    }
+}
+
+/// Answers in turn; repeats the last.
+struct Dns(Mutex<Vec<IpAddr>>);
+
+impl Resolve for Dns {
+    fn resolve<'a>(&'a self, _: &'a str) -> Resolving<'a> {
+        let mut answers = self.0.lock().unwrap();
+        let now = if answers.len() > 1 { answers.remove(0) } else { answers[0] };
+        Box::pin(async move { Ok(vec![now]) })
+    }
+}
+
+#[tokio::test]
+async fn every_connect_is_guarded_after_dns() {
+    let fake = Fake::modern(|seen| match seen.body["params"]["name"].as_str() {
+        Some("last") => Say::Last(vec![]),
+        _ => result(seen, "{}"),
+    })
+    .await;
+    let dns = Dns(Mutex::new(vec!["127.0.0.1".parse().unwrap(), "127.0.0.2".parse().unwrap()]));
+    let allow = vec!["127.0.0.1/32".parse().unwrap()];
+    let pool = Pool::new(Arc::new(Egress::with_dns(allow, vec![], Arc::new(dns))), None);
+    let url = format!("http://rebind.example:{}/mcp?k=v", fake.address.port());
+    let connection = pool.connection(&Target { url, ..fake.target() });
+    connection.call(call("t")).await.unwrap();
+    assert_eq!(fake.seen()[0].header("host"), format!("rebind.example:{}", fake.address.port()));
+    // The connection ends; the name now leads elsewhere.
+    assert_eq!(connection.call(call("last")).await.unwrap_err().kind, Kind::Lost);
+    let failed = connection.call(call("t")).await.unwrap_err();
+    assert_eq!((failed.kind, failed.dispatched), (Kind::EgressRefused, false));
+    assert!(
+        failed.detail.contains("rebind.example") && failed.detail.contains("loopback"),
+        "{}",
+        failed.detail
+    );
+    assert!(!failed.to_string().contains("rebind"), "{failed}");
+    assert_eq!(pool.tcp_connects(), 1);
+}
+
+#[tokio::test]
+async fn a_refused_url_fails_every_request_unsent() {
+    let fake = Fake::modern(|_| panic!("nothing may arrive")).await;
+    let guarded = Pool::new(Arc::new(Egress::new(vec![], vec![])), None);
+    let failed = guarded.connection(&fake.target()).call(call("t")).await.unwrap_err();
+    assert_eq!((failed.kind, failed.dispatched), (Kind::EgressRefused, false));
+    let ftp = Target { url: "ftp://example.com/".to_owned(), ..fake.target() };
+    assert_eq!(pool().connection(&ftp).list_tools().await.unwrap_err().kind, Kind::EgressRefused);
+    assert_eq!(fake.accepted(), 0);
+}
+
+#[tokio::test]
+async fn the_pool_keeps_one_connection_per_server_version_and_tenant() {
+    let fake = Fake::modern(|seen| result(seen, "{}")).await;
+    let (pool, target) = (pool(), fake.target());
+    let first = pool.connection(&target);
+    assert!(Arc::ptr_eq(&first, &pool.connection(&target)));
+    let other_tenant = Target { tenant: Uuid::from_u128(9), ..target.clone() };
+    assert!(!Arc::ptr_eq(&first, &pool.connection(&other_tenant)));
+    assert!(Arc::ptr_eq(&first, &pool.connection(&target)));
+    let changed = pool.connection(&Target { version: 2, ..target.clone() });
+    assert!(!Arc::ptr_eq(&first, &changed));
+    let moved = Target { version: 2, url: format!("{}x", target.url), ..target.clone() };
+    assert!(!Arc::ptr_eq(&changed, &pool.connection(&moved)));
+
+    first.call(call("t")).await.unwrap();
+    pool.forget(target.tenant, target.server);
+    assert!(!Arc::ptr_eq(&first, &pool.connection(&target)));
+    // What was handed out still works, and closes with its last user.
+    first.call(call("t")).await.unwrap();
+    assert_eq!(fake.accepted(), 1);
+    drop(first);
+    fake.until(|fake| fake.closed.load(std::sync::atomic::Ordering::SeqCst) == 1).await;
+}
+
+#[tokio::test]
+async fn https_without_roots_or_without_tls_is_unreachable() {
+    let fake = Fake::modern(|_| panic!("nothing may arrive")).await;
+    let target = Target { url: format!("https://{}/mcp", fake.address), ..fake.target() };
+    let without = pool().connection(&target).call(call("t")).await.unwrap_err();
+    assert_eq!((without.kind, without.dispatched), (Kind::Unreachable, false));
+    assert_eq!(fake.accepted(), 0);
+
+    // Something that closes instead of shaking hands.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let target = Target { url: format!("https://{}/", listener.local_addr().unwrap()), ..fake.target() };
+    let closer = tokio::spawn(async move { drop(listener.accept().await.unwrap()) });
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth();
+    let egress = Egress::new(vec!["127.0.0.0/8".parse().unwrap()], vec![]);
+    let pool = Pool::new(Arc::new(egress), Some(Arc::new(tls)));
+    let failed = pool.connection(&target).call(call("t")).await.unwrap_err();
+    closer.await.unwrap();
+    assert_eq!((failed.kind, failed.dispatched), (Kind::Unreachable, false));
+    assert!(failed.detail.starts_with("TLS failed"), "{}", failed.detail);
+}

@@ -1,0 +1,7 @@
+//! The client against upstreams on loopback.
+
+mod calls;
+mod eras;
+mod fake;
+mod limits;
+mod wire;

@@ -1,0 +1,130 @@
+//! One HTTP/1.1 connection, driven by whoever uses it.
+//!
+//! There is no task behind a connection: the call that holds it polls it, so a call costs no wake-up of
+//! another task, and dropping the call closes the connection.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
+
+use super::connect::Io;
+use super::error::{Kind, UpstreamError};
+
+/// Largest response head, and largest single read, in bytes.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// Most header fields in a response.
+const HEADERS_MAX: usize = 100;
+
+/// A request that failed on its connection.
+pub(super) struct Failed {
+    /// The request, if not a byte of it was written.
+    pub(super) unsent: Option<Request<Full<Bytes>>>,
+    pub(super) error: UpstreamError,
+}
+
+/// The half of a connection that moves its bytes.
+type Driver = Pin<Box<http1::Connection<Io, Full<Bytes>>>>;
+
+/// An open connection.
+pub(super) struct Wire {
+    sender: http1::SendRequest<Full<Bytes>>,
+    /// `None` once the connection has ended; dropping it then gives waiting requests back.
+    driver: Option<Driver>,
+    /// When it was last given back.
+    pub(super) idle_since: Instant,
+    _slot: OwnedSemaphorePermit,
+}
+
+impl Wire {
+    pub(super) async fn new(io: Io, slot: OwnedSemaphorePermit) -> Result<Self, UpstreamError> {
+        let opened = http1::Builder::new()
+            .max_buf_size(HEAD_BYTES_MAX)
+            .max_headers(HEADERS_MAX)
+            .handshake::<_, Full<Bytes>>(io)
+            .await;
+        let (sender, driver) = opened.map_err(|_| UpstreamError::unsent(Kind::Unreachable, "HTTP failed"))?;
+        Ok(Self { sender, driver: Some(Box::pin(driver)), idle_since: Instant::now(), _slot: slot })
+    }
+
+    /// Sends a request and reads the head of its answer.
+    pub(super) async fn exchange(
+        &mut self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, Failed> {
+        let mut answer = pin!(self.sender.try_send_request(request));
+        let driver = &mut self.driver;
+        let answered = poll_fn(|cx| {
+            drive(driver, cx);
+            answer.as_mut().poll(cx)
+        });
+        answered.await.map_err(|mut failed| {
+            let unsent = failed.take_message();
+            let dispatched = unsent.is_none();
+            Failed { unsent, error: UpstreamError { dispatched, ..lost(failed.error()) } }
+        })
+    }
+
+    /// The next piece of a body; `None` at its end.
+    pub(super) async fn next(&mut self, body: &mut Incoming) -> Option<Result<Bytes, UpstreamError>> {
+        loop {
+            let driver = &mut self.driver;
+            let frame = poll_fn(|cx| {
+                if let ready @ Poll::Ready(_) = Pin::new(&mut *body).poll_frame(cx) {
+                    return ready;
+                }
+                drive(driver, cx);
+                Pin::new(&mut *body).poll_frame(cx)
+            });
+            match frame.await? {
+                Err(error) => return Some(Err(lost(&error))),
+                // Trailers say nothing that we use.
+                Ok(frame) => {
+                    if let Ok(data) = frame.into_data() {
+                        return Some(Ok(data));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The next piece of a body if it has already arrived.
+    pub(super) fn next_now(&mut self, body: &mut Incoming) -> Poll<Option<Bytes>> {
+        let cx = &mut Context::from_waker(Waker::noop());
+        drive(&mut self.driver, cx);
+        match Pin::new(body).poll_frame(cx) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Some(Ok(frame))) => Poll::Ready(Some(frame.into_data().unwrap_or_default())),
+            Poll::Ready(Some(Err(_)) | None) => Poll::Ready(None),
+        }
+    }
+
+    /// Whether it is open and free for another request, as far as can be told without waiting.
+    pub(super) fn is_usable(&mut self) -> bool {
+        let cx = &mut Context::from_waker(Waker::noop());
+        drive(&mut self.driver, cx);
+        self.driver.is_some() && self.sender.is_ready()
+    }
+}
+
+fn drive(driver: &mut Option<Driver>, cx: &mut Context<'_>) {
+    // The connection's own error also reaches the request or body that it interrupts.
+    if driver.as_mut().is_some_and(|connection| connection.as_mut().poll(cx).is_ready()) {
+        *driver = None;
+    }
+}
+
+fn lost(error: &hyper::Error) -> UpstreamError {
+    if error.is_parse() {
+        return UpstreamError::invalid("the answer is not HTTP");
+    }
+    UpstreamError::sent(Kind::Lost, "")
+}

@@ -1,0 +1,179 @@
+//! The open connections to one upstream: a stack of idle ones under a cap.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use http::Uri;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use super::connect::Dialer;
+use super::error::{Kind, UpstreamError};
+use super::wire::Wire;
+
+/// Opens, lends and keeps connections to one upstream.
+pub(super) struct Wires {
+    dialer: Dialer,
+    uri: Uri,
+    connect_timeout: Duration,
+    idle_timeout: Duration,
+    /// One permit per open connection, idle or not.
+    open: Arc<Semaphore>,
+    /// Callers that wait for a permit.
+    waiting: AtomicUsize,
+    idle: Mutex<Idle>,
+}
+
+#[derive(Default)]
+struct Idle {
+    /// The most recently used last: it is the likeliest to be still open.
+    stack: Vec<Wire>,
+    /// Whether the task that closes aged connections runs.
+    is_swept: bool,
+}
+
+impl Wires {
+    pub(super) fn new(dialer: Dialer, uri: Uri, open_max: usize, timeouts: Timeouts) -> Self {
+        Self {
+            dialer,
+            uri,
+            connect_timeout: timeouts.connect,
+            idle_timeout: timeouts.idle,
+            open: Arc::new(Semaphore::new(open_max.clamp(1, Semaphore::MAX_PERMITS))),
+            waiting: AtomicUsize::new(0),
+            idle: Mutex::default(),
+        }
+    }
+
+    /// An idle connection, or a new one. Waits while the cap is reached; the caller bounds the wait.
+    pub(super) async fn take(self: &Arc<Self>) -> Result<Lease, UpstreamError> {
+        while let Some(mut wire) = self.pop() {
+            if wire.is_usable() {
+                return Ok(self.lease(wire, Origin::Idle));
+            }
+        }
+        let permits = Arc::clone(&self.open);
+        let slot = match Arc::clone(&permits).try_acquire_owned() {
+            Ok(slot) => slot,
+            Err(_) => {
+                let _waiting = Counted::new(&self.waiting);
+                permits
+                    .acquire_owned()
+                    .await
+                    .map_err(|_| UpstreamError::unsent(Kind::Unreachable, "closed"))?
+            }
+        };
+        let io = self.dialer.dial(&self.uri, self.connect_timeout).await?;
+        Ok(self.lease(Wire::new(io, slot).await?, Origin::New))
+    }
+
+    fn lease(self: &Arc<Self>, wire: Wire, origin: Origin) -> Lease {
+        Lease { wire, origin, home: Arc::clone(self) }
+    }
+
+    fn pop(&self) -> Option<Wire> {
+        let wire = self.lock().stack.pop()?;
+        if wire.idle_since.elapsed() < self.idle_timeout {
+            return Some(wire);
+        }
+        // The youngest has aged, so all have; they close outside the lock.
+        drop(std::mem::take(&mut self.lock().stack));
+        None
+    }
+
+    fn give_back(self: &Arc<Self>, mut wire: Wire) {
+        // Somebody waits to open a connection: this one's permit is what they need.
+        if self.waiting.load(Ordering::Relaxed) > 0 || !wire.is_usable() {
+            return;
+        }
+        wire.idle_since = Instant::now();
+        let mut idle = self.lock();
+        idle.stack.push(wire);
+        if !std::mem::replace(&mut idle.is_swept, true) {
+            tokio::spawn(sweep(Arc::downgrade(self), self.idle_timeout));
+        }
+    }
+
+    /// Takes out what has been idle for too long. True if nothing is left to watch.
+    fn expire(&self) -> bool {
+        let mut idle = self.lock();
+        let fresh = idle.stack.partition_point(|wire| wire.idle_since.elapsed() >= self.idle_timeout);
+        let aged: Vec<Wire> = idle.stack.drain(..fresh).collect();
+        idle.is_swept = !idle.stack.is_empty();
+        let is_done = !idle.is_swept;
+        drop(idle);
+        drop(aged);
+        is_done
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Idle> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[cfg(test)]
+    pub(super) fn idle_count(&self) -> usize {
+        self.lock().stack.len()
+    }
+
+    #[cfg(test)]
+    pub(super) fn open_permits(&self) -> usize {
+        self.open.available_permits()
+    }
+}
+
+/// The two timeouts of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timeouts {
+    pub(super) connect: Duration,
+    pub(super) idle: Duration,
+}
+
+/// Closes aged connections until none is idle or the owner is gone.
+async fn sweep(wires: Weak<Wires>, every: Duration) {
+    loop {
+        tokio::time::sleep(every).await;
+        if wires.upgrade().is_none_or(|wires| wires.expire()) {
+            return;
+        }
+    }
+}
+
+/// Where a lent connection came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// Opened for this request.
+    New,
+    /// Was idle: the upstream may have closed it meanwhile.
+    Idle,
+}
+
+/// A connection in use. Dropping it closes it: only [`Lease::give_back`] makes it idle again.
+pub(super) struct Lease {
+    pub(super) wire: Wire,
+    pub(super) origin: Origin,
+    home: Arc<Wires>,
+}
+
+impl Lease {
+    /// Returns the connection to the stack. Its last body must have been read to the end.
+    pub(super) fn give_back(self) {
+        self.home.give_back(self.wire);
+    }
+}
+
+/// Counts one while it lives.
+pub(super) struct Counted<'a>(&'a AtomicUsize);
+
+impl<'a> Counted<'a> {
+    pub(super) fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

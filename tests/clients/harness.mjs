@@ -1,0 +1,138 @@
+// What both official clients share here: the steps, a recording fetch, and the
+// one line of JSON that is printed at the end.
+
+/** Everything ends within this time, in milliseconds. */
+const TOTAL_MS_MAX = 28_000;
+/** Pages of one list that are followed. */
+const PAGES_MAX = 100;
+
+/** Names this client to the server. */
+export const CLIENT_INFO = { name: 'mcpproxy-test-client', version: '1.0.0' };
+
+/**
+ * A fetch that notes every exchange and keeps the text of every JSON body as it
+ * came: a JSON response is one entry of `wire`, each event of a stream another.
+ */
+export function recordingFetch() {
+  const wire = [];
+  const http = [];
+  const record = async (input, init) => {
+    const response = await fetch(input, init);
+    const type = response.headers.get('content-type') ?? '';
+    http.push({ method: init?.method ?? 'GET', status: response.status, content_type: type });
+    if (response.body === null) return response;
+    const [forClient, forRecord] = response.body.tee();
+    void keepBody(forRecord, type, wire);
+    return new Response(forClient, response);
+  };
+  return { fetch: record, wire, http };
+}
+
+async function keepBody(stream, type, wire) {
+  const isStream = type.startsWith('text/event-stream');
+  let text = '';
+  try {
+    for await (const part of stream.pipeThrough(new TextDecoderStream())) {
+      text += part;
+      if (isStream) text = takeEvents(text, wire);
+    }
+  } catch {
+    // The client closed the stream; what came before counts.
+  }
+  if (!isStream && text !== '') wire.push(text);
+}
+
+// Takes the finished events out of `text`; returns what is left of it.
+function takeEvents(text, wire) {
+  const events = text.replaceAll('\r\n', '\n').split('\n\n');
+  const rest = events.pop();
+  for (const event of events) {
+    const data = event
+      .split('\n')
+      .filter((line) => line.startsWith('data:'))
+      .map((line) => line.slice(5).replace(/^ /, ''));
+    if (data.length > 0 && data.join('') !== '') wire.push(data.join('\n'));
+  }
+  return rest;
+}
+
+function describeError(error) {
+  const { code, message, data } = error ?? {};
+  return { code: code ?? null, message: message ?? String(error), data: data ?? null };
+}
+
+async function listAll(client, options) {
+  let page = await client.listTools(undefined, options);
+  const tools = [...page.tools];
+  for (let pages = 1; page.nextCursor !== undefined && pages < PAGES_MAX; pages += 1) {
+    page = await client.listTools({ cursor: page.nextCursor }, options);
+    tools.push(...page.tools);
+  }
+  return { ...page, tools };
+}
+
+function runStep(client, step, call, options, progress) {
+  if (step.list) return listAll(client, options);
+  if (step.ping) return client.ping(options);
+  if (step.call === undefined) throw new Error(`unknown step: ${JSON.stringify(step)}`);
+  const onprogress = step.progress ? (update) => progress.push(update) : undefined;
+  return call(step.call, { ...options, onprogress });
+}
+
+async function runSteps(client, steps, call, deadline, report) {
+  for (const step of steps) {
+    const options = { timeout: Math.max(1, deadline - Date.now()) };
+    try {
+      report.steps.push({ ok: await runStep(client, step, call, options, report.progress) });
+    } catch (error) {
+      report.steps.push({ error: describeError(error) });
+    }
+  }
+}
+
+/**
+ * Reads `URL KEY STEPS_JSON`, connects, runs the steps, prints the report, and
+ * ends the process: 0 once connected, 1 if connecting failed, 2 on wrong usage.
+ *
+ * `open({url, requestInit, fetch, args})` returns `{client, transport, call, describe}`.
+ */
+export async function main(open) {
+  const [url, key, stepsText, ...args] = process.argv.slice(2);
+  const steps = parseSteps(stepsText);
+  const recorded = recordingFetch();
+  const report = { steps: [], progress: [], wire: recorded.wire, http: recorded.http };
+  const deadline = Date.now() + TOTAL_MS_MAX;
+  let exitCode = 1;
+  const watchdog = setTimeout(() => finish(report, exitCode), TOTAL_MS_MAX + 1_000);
+  try {
+    const requestInit = { headers: { 'X-API-Key': key } };
+    const opened = open({ url: new URL(url), requestInit, fetch: recorded.fetch, args });
+    await opened.client.connect(opened.transport, { timeout: TOTAL_MS_MAX });
+    exitCode = 0;
+    Object.assign(report, opened.describe());
+    report.serverInfo = opened.client.getServerVersion() ?? null;
+    report.capabilities = opened.client.getServerCapabilities() ?? null;
+    await runSteps(opened.client, steps, opened.call, deadline, report);
+    await opened.client.close();
+  } catch (error) {
+    report.error = describeError(error);
+  }
+  clearTimeout(watchdog);
+  finish(report, exitCode);
+}
+
+function parseSteps(text) {
+  try {
+    const steps = JSON.parse(text);
+    if (Array.isArray(steps)) return steps;
+  } catch {
+    // Reported below.
+  }
+  process.stderr.write('usage: node CLIENT.mjs URL KEY STEPS_JSON [--mode modern|legacy|auto]\n');
+  process.exit(2);
+}
+
+function finish(report, exitCode) {
+  // The exit waits for the write: a pipe may take a long line in pieces.
+  process.stdout.write(`${JSON.stringify(report)}\n`, () => process.exit(exitCode));
+}

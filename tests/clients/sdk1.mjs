@@ -1,0 +1,22 @@
+// The official TypeScript client of the handshake revisions: `@modelcontextprotocol/sdk`.
+//
+//   node sdk1.mjs URL KEY STEPS_JSON
+
+import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import { CLIENT_INFO, main } from './harness.mjs';
+
+await main(({ url, requestInit, fetch }) => {
+  const client = new Client(CLIENT_INFO);
+  const transport = new StreamableHTTPClientTransport(url, { requestInit, fetch });
+  return {
+    client,
+    transport,
+    call: (params, options) => client.callTool(params, undefined, options),
+    describe: () => ({
+      era: 'legacy',
+      protocolVersion: transport.protocolVersion ?? null,
+      sessionId: transport.sessionId ?? null,
+    }),
+  };
+});
