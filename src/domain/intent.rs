@@ -126,7 +126,11 @@ pub struct Intent {
 }
 
 /// Checks 2 to 6. On a refusal also gives what could be read, for the record.
-pub fn check(raw: &RawIntent<'_>, variant: Variant, mode: IntentMode) -> Result<Intent, Box<(Refusal, Intent)>> {
+pub fn check(
+    raw: &RawIntent<'_>,
+    variant: Variant,
+    mode: IntentMode,
+) -> Result<Intent, Box<(Refusal, Intent)>> {
     let mut intent = Intent::default();
     match check_into(&mut intent, raw, variant, mode) {
         Ok(()) => Ok(intent),
@@ -149,11 +153,16 @@ fn check_into(
     intent.reason = texts.reason.as_deref().map(clip);
     match intent.operation_type {
         None if mode == IntentMode::Required => {
-            return Err(Refusal::new(Code::MissingIntent, "intent.operation_type is required").expecting(expected));
+            return Err(
+                Refusal::new(Code::MissingIntent, "intent.operation_type is required").expecting(expected)
+            );
         }
         Some(declared) if declared != expected => {
-            let message =
-                format!("Intent mismatch: tool is {} but intent declares {}", variant.as_str(), declared.as_str());
+            let message = format!(
+                "Intent mismatch: tool is {} but intent declares {}",
+                variant.as_str(),
+                declared.as_str()
+            );
             return Err(Refusal::new(Code::IntentMismatch, message)
                 .expecting(expected)
                 .recommending(declared.variant()));
@@ -179,7 +188,9 @@ fn check_sensitivity(value: Option<&str>) -> Result<(), Refusal> {
             let shown = clip(other);
             Err(Refusal::new(
                 Code::InvalidSensitivity,
-                format!("Invalid intent.data_sensitivity '{shown}': must be public, internal, private, or unknown"),
+                format!(
+                    "Invalid intent.data_sensitivity '{shown}': must be public, internal, private, or unknown"
+                ),
             ))
         }
     }
@@ -296,8 +307,13 @@ mod tests {
 
     #[test]
     fn nothing_declared_is_fine_only_when_inferred() {
-        let forms =
-            [RawIntent::default(), nested("{}"), nested("null"), nested("\"\""), nested(r#"{"operation_type":""}"#)];
+        let forms = [
+            RawIntent::default(),
+            nested("{}"),
+            nested("null"),
+            nested("\"\""),
+            nested(r#"{"operation_type":""}"#),
+        ];
         for raw in forms {
             assert_eq!(run(raw, Variant::Read, IntentMode::Inferred), Ok(Intent::default()));
             assert_eq!(
@@ -356,10 +372,20 @@ mod tests {
     #[test]
     fn the_order_of_the_checks() {
         // 2 before 3 before 4 before 5 before 6
-        let long = format!(r#"{{"operation_type":"write","data_sensitivity":"x","reason":"{}"}}"#, "a".repeat(1001));
-        assert_eq!(run(nested(&long), Variant::Read, IntentMode::Required).unwrap_err().0, Code::IntentMismatch);
-        assert_eq!(run(nested(&long), Variant::Write, IntentMode::Required).unwrap_err().0, Code::InvalidSensitivity);
+        let long =
+            format!(r#"{{"operation_type":"write","data_sensitivity":"x","reason":"{}"}}"#, "a".repeat(1001));
+        assert_eq!(
+            run(nested(&long), Variant::Read, IntentMode::Required).unwrap_err().0,
+            Code::IntentMismatch
+        );
+        assert_eq!(
+            run(nested(&long), Variant::Write, IntentMode::Required).unwrap_err().0,
+            Code::InvalidSensitivity
+        );
         let only = r#"{"data_sensitivity":"x"}"#;
-        assert_eq!(run(nested(only), Variant::Write, IntentMode::Required).unwrap_err().0, Code::MissingIntent);
+        assert_eq!(
+            run(nested(only), Variant::Write, IntentMode::Required).unwrap_err().0,
+            Code::MissingIntent
+        );
     }
 }

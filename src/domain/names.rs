@@ -11,8 +11,10 @@ const SUFFIX_HEX: usize = 8;
 /// the plain form where it fits; from 1 on (after a collision), and for long names always, a hash of the
 /// canonical name and the attempt keeps it apart.
 pub fn safe_name(server: &str, tool: &str, attempt: u32) -> String {
-    let plain: String =
-        format!("{server}__{tool}").chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    let plain: String = format!("{server}__{tool}")
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
+        .collect();
     if attempt == 0 && plain.len() <= SAFE_NAME_CHARS_MAX {
         return plain;
     }

@@ -100,7 +100,10 @@ fn check_value(name: &str, value: &Value, scope: Scope) -> Result<(), SettingErr
         "rate_limit" => "a whole number of attempts per minute, at least 1, or null",
         "response_limit" if scope == Scope::Tenant => "a whole number of characters (0 = off) or null",
         _ => {
-            return Err(SettingError { field: name.to_owned(), message: format!("unknown setting '{name}'") });
+            return Err(SettingError {
+                field: name.to_owned(),
+                message: format!("unknown setting '{name}'"),
+            });
         }
     };
     let text = value.as_str();
@@ -179,14 +182,34 @@ pub struct Effective {
 impl Effective {
     /// Combines the three scopes: limits by the tightest, the others by the innermost that speaks.
     pub fn resolve(key: &Settings, tenant: &Settings, defaults: &Defaults) -> Effective {
-        let lists = [Some(&defaults.allowed_tools), tenant.allowed_tools.as_ref(), key.allowed_tools.as_ref()];
-        let allowed_tools =
-            lists.into_iter().flatten().filter(|list| !list.iter().any(|glob| glob == "*")).cloned().collect();
+        let lists =
+            [Some(&defaults.allowed_tools), tenant.allowed_tools.as_ref(), key.allowed_tools.as_ref()];
+        let allowed_tools = lists
+            .into_iter()
+            .flatten()
+            .filter(|list| !list.iter().any(|glob| glob == "*"))
+            .cloned()
+            .collect();
         let ceilings = [key.max_operation, tenant.max_operation, Some(defaults.max_operation)];
         Effective {
-            strict: pick(key.strict_server_validation, tenant.strict_server_validation, defaults.strict_server_validation).0,
-            intent_declaration: pick(key.intent_declaration, tenant.intent_declaration, defaults.intent_declaration).0,
-            unannotated_tools: pick(key.unannotated_tools, tenant.unannotated_tools, defaults.unannotated_tools).0,
+            strict: pick(
+                key.strict_server_validation,
+                tenant.strict_server_validation,
+                defaults.strict_server_validation,
+            )
+            .0,
+            intent_declaration: pick(
+                key.intent_declaration,
+                tenant.intent_declaration,
+                defaults.intent_declaration,
+            )
+            .0,
+            unannotated_tools: pick(
+                key.unannotated_tools,
+                tenant.unannotated_tools,
+                defaults.unannotated_tools,
+            )
+            .0,
             max_operation: ceilings.into_iter().flatten().min().unwrap_or(OperationType::Read),
             allowed_tools,
             direct_endpoint: pick(key.direct_endpoint, tenant.direct_endpoint, defaults.direct_endpoint).0,
@@ -215,7 +238,11 @@ fn pick<T: Copy>(key: Option<T>, tenant: Option<T>, default: T) -> (T, &'static 
     }
 }
 
-fn tightest<T: Copy + Ord>(key: Option<T>, tenant: Option<T>, default: Option<T>) -> (Option<T>, &'static str) {
+fn tightest<T: Copy + Ord>(
+    key: Option<T>,
+    tenant: Option<T>,
+    default: Option<T>,
+) -> (Option<T>, &'static str) {
     [(key, "key"), (tenant, "tenant"), (default, "deployment")]
         .into_iter()
         .filter(|(value, _)| value.is_some())
@@ -326,7 +353,11 @@ mod tests {
             (json!({"nope": 1}), "nope"),
         ];
         for (value, field) in bad {
-            assert_eq!(settings(value.clone(), Scope::Key).map_err(|e| e.field), Err(field.to_owned()), "{value}");
+            assert_eq!(
+                settings(value.clone(), Scope::Key).map_err(|e| e.field),
+                Err(field.to_owned()),
+                "{value}"
+            );
         }
         assert!(settings(json!({"response_limit": 10}), Scope::Tenant).is_ok());
     }

@@ -64,7 +64,8 @@ impl Role {
     /// The authorisation table. A platform key acts as admin of the tenant it names.
     pub fn may(self, action: Action) -> bool {
         use Action::{
-            Approve, ChangeServers, ManageKeys, ManageTenants, ReadActivity, ReadOwnActivity, SeeServers, UseTools,
+            Approve, ChangeServers, ManageKeys, ManageTenants, ReadActivity, ReadOwnActivity, SeeServers,
+            UseTools,
         };
         match action {
             UseTools => matches!(self, Role::Agent | Role::Operator | Role::Admin | Role::Platform),
@@ -88,10 +89,7 @@ mod tests {
         let rows: [(Role, &[Action]); 6] = [
             (Role::Agent, &[UseTools, ReadOwnActivity]),
             (Role::Auditor, &[ReadActivity, ReadOwnActivity, SeeServers]),
-            (
-                Role::Operator,
-                &[UseTools, ReadActivity, ReadOwnActivity, SeeServers, ChangeServers, Approve],
-            ),
+            (Role::Operator, &[UseTools, ReadActivity, ReadOwnActivity, SeeServers, ChangeServers, Approve]),
             (
                 Role::Admin,
                 &[UseTools, ReadActivity, ReadOwnActivity, SeeServers, ChangeServers, Approve, ManageKeys],

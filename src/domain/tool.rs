@@ -195,14 +195,16 @@ mod tests {
         assert_eq!(definition.annotations.read_only, Some(true));
         let expected = vec![("path".to_owned(), "Where".to_owned()), ("n".to_owned(), String::new())];
         assert_eq!(definition.parameters, expected);
-        let odd = Definition::read(r#"{"description":7,"annotations":[],"inputSchema":true}"#).expect("reads");
+        let odd =
+            Definition::read(r#"{"description":7,"annotations":[],"inputSchema":true}"#).expect("reads");
         assert_eq!((odd.description.as_str(), odd.annotations_raw, odd.input_schema), ("", None, None));
     }
 
     #[test]
     fn header_hints_leave_the_schema_and_nothing_else_does() {
         let schema = r#"{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"A"},"x-mcp-header":{"type":"number"}}}"#;
-        let expected = r#"{"type":"object","properties":{"a":{"type":"string"},"x-mcp-header":{"type":"number"}}}"#;
+        let expected =
+            r#"{"type":"object","properties":{"a":{"type":"string"},"x-mcp-header":{"type":"number"}}}"#;
         assert_eq!(published_schema(schema), expected);
         let plain = r#"{ "b" : 1e400 }"#;
         assert_eq!(published_schema(plain), plain);

@@ -21,8 +21,6 @@ pub struct FaceOptions {
     pub allowed_origins: Vec<String>,
     /// Largest request body, bytes.
     pub request_bytes_max: usize,
-    /// Keys that sign session tokens; the first signs, all verify.
-    pub session_keys: Vec<Vec<u8>>,
     /// Open streams of one key on this replica.
     pub streams_per_key_max: usize,
     /// How long a client may take to send its request head.

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
+use super::catalog::Catalog;
 use super::error::GatewayError;
 use super::tenancy::LiveTenant;
-use crate::domain::id::{KeyId, TenantId};
+use crate::domain::id::{KeyId, PLATFORM_TENANT, TenantId};
 use crate::domain::settings::{Defaults, Effective, Settings};
 use crate::domain::tenant::{Action, Role};
 use crate::store::{AccessRows, ApiKey};
@@ -33,6 +34,16 @@ impl Caller {
     /// The tenant its acts are recorded under.
     pub fn tenant_id(&self) -> TenantId {
         self.tenant.as_ref().map_or(TenantId::PLATFORM, |tenant| tenant.id)
+    }
+
+    /// The catalogue it acts on; `None` for the bootstrap key without `X-Tenant`.
+    pub fn catalogue(&self) -> Option<Arc<Catalog>> {
+        self.tenant.as_ref().map(|tenant| tenant.catalogue())
+    }
+
+    /// The name of the tenant it acts in.
+    pub fn tenant_name(&self) -> &str {
+        self.tenant.as_ref().map_or(PLATFORM_TENANT, |tenant| tenant.name.as_str())
     }
 
     /// The tenant, or the sentence that tells a platform caller to name one.
@@ -69,9 +80,13 @@ pub struct Access {
 
 impl Access {
     /// Combines what was loaded with the deployment's defaults.
-    pub(super) fn build(tenant: &Arc<LiveTenant>, rows: AccessRows, defaults: &Defaults) -> Access {
+    pub(super) fn build(tenant: &Arc<LiveTenant>, rows: &AccessRows, defaults: &Defaults) -> Access {
         let scope = |id: Uuid| {
-            rows.settings.iter().find(|(scope, _)| *scope == id).map(|(_, settings)| settings.clone()).unwrap_or_default()
+            rows.settings
+                .iter()
+                .find(|(scope, _)| *scope == id)
+                .map(|(_, settings)| settings.clone())
+                .unwrap_or_default()
         };
         let tenant_settings = scope(Uuid::nil());
         let by_key: std::collections::HashMap<Uuid, &Settings> =

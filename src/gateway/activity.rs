@@ -206,6 +206,7 @@ pub enum Opened {
 fn rejected(mut record: Record) -> Record {
     record.status = Status::Rejected;
     record.error_code = Some(Code::RecordUnavailable.as_str().to_owned());
-    record.error_message = Some("the activity record could not be committed in time; nothing was run".to_owned());
+    record.error_message =
+        Some("the activity record could not be committed in time; nothing was run".to_owned());
     record
 }

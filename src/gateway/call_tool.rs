@@ -127,6 +127,11 @@ pub struct Refused {
 }
 
 impl Gateway {
+    /// What is said when the activity log has no room.
+    pub fn log_is_full(&self) -> Refusal {
+        record_unavailable()
+    }
+
     /// Runs a call in a task of its own; the outcome comes through the channel, and the record is closed
     /// whether or not anybody still listens.
     pub fn call_tool(
@@ -156,10 +161,11 @@ impl Gateway {
                 return reply(answer, CallOutcome::Refused(refused));
             }
         };
-        let checked = match checks::run(&attempt.caller, variant, &request, &mut record, self.options.preview_bytes) {
-            Ok(checked) => checked,
-            Err(refused) => return self.refuse(record, slot, &attempt, refused, answer).await,
-        };
+        let checked =
+            match checks::run(&attempt.caller, variant, &request, &mut record, self.options.preview_bytes) {
+                Ok(checked) => checked,
+                Err(refused) => return self.refuse(record, slot, &attempt, refused, answer).await,
+            };
         let reads = checked.tier == Tier::Read;
         let (slot, opened) = if reads {
             (slot, Opened::No)

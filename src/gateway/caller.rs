@@ -56,6 +56,19 @@ impl Gateway {
         Ok(caller)
     }
 
+    /// Whether a caller that was accepted earlier still would be; for streams that stay open.
+    pub fn is_valid(&self, caller: &Caller) -> bool {
+        if self.is_stale() || caller.is_expired(clock::now()) {
+            return false;
+        }
+        let Some(tenant) = &caller.tenant else { return true };
+        let access = tenant.access();
+        let known = |access: &super::access::Access| {
+            caller.key.is_none() || access.keys.iter().any(|(_, live)| live.key == caller.key)
+        };
+        access.as_ref().as_ref().is_some_and(known)
+    }
+
     /// Whether keys and revisions have been unconfirmed for too long: the bound on a revoked key.
     pub(super) fn is_stale(&self) -> bool {
         self.tenants.confirmed_ago().is_none_or(|ago| ago > self.options.stale_max)

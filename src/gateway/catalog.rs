@@ -117,7 +117,7 @@ impl Catalog {
     }
 
     /// Makes the snapshot of what was loaded; shapes of unchanged pins are taken over from `old`.
-    pub(super) fn build(tenant: TenantId, rows: CatalogueRows, old: &Catalog, limits: &Limits) -> Catalog {
+    pub(super) fn build(tenant: TenantId, rows: &CatalogueRows, old: &Catalog, limits: &Limits) -> Catalog {
         let servers: Vec<Arc<ServerEntry>> =
             rows.servers.iter().map(|row| Arc::new(server_entry(tenant, row, limits))).collect();
         let by_id: HashMap<ServerId, &Arc<ServerEntry>> = servers.iter().map(|s| (s.id, s)).collect();
@@ -125,8 +125,10 @@ impl Catalog {
         for row in &rows.tools {
             let Some(server) = by_id.get(&row.server) else { continue };
             let canonical: Box<str> = format!("{}:{}", server.name, row.name).into();
-            let known = old.tools.get(&canonical).filter(|t| t.shape.pin == row.pin && t.server.id == row.server);
-            let shape = known.map(|t| Arc::clone(&t.shape)).or_else(|| shape(&server.name, row).map(Arc::new));
+            let known =
+                old.tools.get(&canonical).filter(|t| t.shape.pin == row.pin && t.server.id == row.server);
+            let shape =
+                known.map(|t| Arc::clone(&t.shape)).or_else(|| shape(&server.name, row).map(Arc::new));
             let Some(shape) = shape else { continue };
             let tool = Tool {
                 canonical: canonical.clone(),
@@ -209,7 +211,7 @@ pub(super) fn own_limits(own: &Map<String, Value>, defaults: &Limits) -> Limits 
         queue: number("queue").unwrap_or(defaults.queue),
         call_timeout: seconds("call_timeout_s").unwrap_or(defaults.call_timeout),
         response_bytes_max: number("response_bytes_max").unwrap_or(defaults.response_bytes_max),
-        ..defaults.clone()
+        ..*defaults
     }
 }
 

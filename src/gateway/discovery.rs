@@ -24,8 +24,14 @@ pub(super) enum ListingError {
 
 impl Gateway {
     /// Lists one server and stores what it found; a failure is noted at the server.
-    pub(super) async fn list_server(&self, tenant: TenantId, server: &Server) -> Result<Applied, ListingError> {
-        let listed = match tokio::time::timeout(self.options.listing_timeout, self.fetch(tenant, server)).await {
+    pub(super) async fn list_server(
+        &self,
+        tenant: TenantId,
+        server: &Server,
+    ) -> Result<Applied, ListingError> {
+        let listed = match tokio::time::timeout(self.options.listing_timeout, self.fetch(tenant, server))
+            .await
+        {
             Ok(Ok(found)) => Ok(found),
             Ok(Err(error)) => Err(error.to_string()),
             Err(_) => Err(format!("no complete answer within {} s", self.options.listing_timeout.as_secs())),
@@ -36,7 +42,8 @@ impl Gateway {
                     tracing::warn!(%tenant, server = server.name, problem, "part of a listing was left out");
                 }
                 let found = discovered(&listing, self.options.tools_max);
-                let applied = self.store.apply_listing(tenant, server.id(), server.version, era, &found).await?;
+                let applied =
+                    self.store.apply_listing(tenant, server.id(), server.version, era, &found).await?;
                 if let Some(rev) = applied.rev {
                     self.applied(tenant, Kind::Catalogue, rev).await;
                 }
@@ -52,7 +59,11 @@ impl Gateway {
         }
     }
 
-    async fn fetch(&self, tenant: TenantId, server: &Server) -> Result<(&'static str, Listing), UpstreamError> {
+    async fn fetch(
+        &self,
+        tenant: TenantId,
+        server: &Server,
+    ) -> Result<(&'static str, Listing), UpstreamError> {
         let target = Target {
             tenant: tenant.0,
             server: server.server_id,

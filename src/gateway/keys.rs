@@ -13,7 +13,7 @@ use super::{Gateway, clock};
 use crate::domain::id::KeyId;
 use crate::domain::settings::{Scope, SettingError, Settings, read_back};
 use crate::domain::tenant::{Action, Role};
-use crate::store::{ApiKey, Kind, KeyPatch, NewApiKey};
+use crate::store::{ApiKey, KeyPatch, Kind, NewApiKey};
 
 /// Characters of a key that stay visible: the prefix and a little of the random part.
 const VISIBLE_CHARS: usize = 12;
@@ -91,14 +91,22 @@ impl Gateway {
             created_by: caller.key,
             keys_max: self.options.keys_max,
         };
-        let key =
-            self.store.create_key(tenant.id, &new).await.map_err(|e| GatewayError::from_store(e, "tenant"))?;
+        let key = self
+            .store
+            .create_key(tenant.id, &new)
+            .await
+            .map_err(|e| GatewayError::from_store(e, "tenant"))?;
         self.refresh(tenant.id, Kind::Access).await;
         Ok(KeyCreated { key, secret })
     }
 
     /// A page of keys after an id.
-    pub async fn list_keys(&self, caller: &Caller, after: Uuid, limit: i64) -> Result<Vec<ApiKey>, GatewayError> {
+    pub async fn list_keys(
+        &self,
+        caller: &Caller,
+        after: Uuid,
+        limit: i64,
+    ) -> Result<Vec<ApiKey>, GatewayError> {
         caller.authorise(Action::ManageKeys)?;
         let tenant = caller.tenant()?;
         self.store.list_keys(tenant.id, after, limit).await.map_err(|e| GatewayError::from_store(e, "key"))
@@ -112,14 +120,24 @@ impl Gateway {
     }
 
     /// Changes a key's name, owner or end.
-    pub async fn update_key(&self, caller: &Caller, key: KeyId, patch: KeyPatch) -> Result<ApiKey, GatewayError> {
+    pub async fn update_key(
+        &self,
+        caller: &Caller,
+        key: KeyId,
+        patch: KeyPatch,
+    ) -> Result<ApiKey, GatewayError> {
         caller.authorise(Action::ManageKeys)?;
         let tenant = caller.tenant()?;
-        let check = |field: &str, text: &Option<String>| text.as_deref().map_or(Ok(()), |t| label(field, t).map(drop));
+        let check = |field: &str, text: &Option<String>| {
+            text.as_deref().map_or(Ok(()), |t| label(field, t).map(drop))
+        };
         check("name", &patch.name)?;
         check("owner", &patch.owner)?;
-        let updated =
-            self.store.update_key(tenant.id, key, &patch).await.map_err(|e| GatewayError::from_store(e, "key"))?;
+        let updated = self
+            .store
+            .update_key(tenant.id, key, &patch)
+            .await
+            .map_err(|e| GatewayError::from_store(e, "key"))?;
         self.refresh(tenant.id, Kind::Access).await;
         Ok(updated)
     }
@@ -134,7 +152,11 @@ impl Gateway {
     }
 
     /// Settings of the tenant, or of one key, each as `{value, origin}`, with the version for a change.
-    pub async fn read_settings(&self, caller: &Caller, key: Option<KeyId>) -> Result<Map<String, Value>, GatewayError> {
+    pub async fn read_settings(
+        &self,
+        caller: &Caller,
+        key: Option<KeyId>,
+    ) -> Result<Map<String, Value>, GatewayError> {
         caller.authorise(Action::ManageKeys)?;
         let tenant = caller.tenant()?;
         if let Some(key) = key {

@@ -79,7 +79,9 @@ impl Gateway {
     fn write(&self, record: Record) {
         match self.activity.reserve(record.tenant) {
             Ok(slot) => self.activity.close(record, Opened::No, slot),
-            Err(_) => tracing::error!(kind = record.kind.as_str(), "an act could not be recorded: the log is full"),
+            Err(_) => {
+                tracing::error!(kind = record.kind.as_str(), "an act could not be recorded: the log is full");
+            }
         }
     }
 

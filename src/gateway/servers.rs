@@ -54,7 +54,11 @@ const OWN_LIMITS: [(&str, u64); 4] =
 
 impl Gateway {
     /// Adds a server and lists it at once. An operator's starts quarantined, an admin's released.
-    pub async fn create_server(&self, caller: &Caller, request: ServerRequest) -> Result<ServerView, GatewayError> {
+    pub async fn create_server(
+        &self,
+        caller: &Caller,
+        request: ServerRequest,
+    ) -> Result<ServerView, GatewayError> {
         caller.authorise(Action::ChangeServers)?;
         let tenant = caller.tenant()?.id;
         let name = ServerName::parse(&request.name).ok_or_else(|| {
@@ -64,9 +68,13 @@ impl Gateway {
             )
         })?;
         if request.kind != "http" {
-            return Err(GatewayError::invalid("kind", "kind must be http; stdio is not available in this version"));
+            return Err(GatewayError::invalid(
+                "kind",
+                "kind must be http; stdio is not available in this version",
+            ));
         }
-        let url = request.url.ok_or_else(|| GatewayError::invalid("url", "a server of kind http needs a url"))?;
+        let url =
+            request.url.ok_or_else(|| GatewayError::invalid("url", "a server of kind http needs a url"))?;
         self.check_url(&url)?;
         let limits = request.limits.unwrap_or_default();
         check_limits(&limits)?;
@@ -81,8 +89,11 @@ impl Gateway {
             added_by: caller.key,
             servers_max: self.options.servers_max,
         };
-        let server =
-            self.store.create_server(tenant, &new).await.map_err(|e| GatewayError::from_store(e, "server"))?;
+        let server = self
+            .store
+            .create_server(tenant, &new)
+            .await
+            .map_err(|e| GatewayError::from_store(e, "server"))?;
         self.refresh(tenant, Kind::Catalogue).await;
         self.list_if_enabled(tenant, &server).await;
         self.get_server(caller, &server.name).await
@@ -96,7 +107,12 @@ impl Gateway {
     }
 
     /// A page of servers by name.
-    pub async fn list_servers(&self, caller: &Caller, after: &str, limit: i64) -> Result<Vec<ServerView>, GatewayError> {
+    pub async fn list_servers(
+        &self,
+        caller: &Caller,
+        after: &str,
+        limit: i64,
+    ) -> Result<Vec<ServerView>, GatewayError> {
         caller.authorise(Action::SeeServers)?;
         let tenant = caller.tenant()?.id;
         self.store.list_servers(tenant, after, limit).await.map_err(|e| GatewayError::from_store(e, "server"))
@@ -130,7 +146,12 @@ impl Gateway {
     }
 
     /// Switches a server on or off.
-    pub async fn set_enabled(&self, caller: &Caller, name: &str, enabled: bool) -> Result<ServerView, GatewayError> {
+    pub async fn set_enabled(
+        &self,
+        caller: &Caller,
+        name: &str,
+        enabled: bool,
+    ) -> Result<ServerView, GatewayError> {
         caller.authorise(Action::ChangeServers)?;
         let server = self.get_server(caller, name).await?;
         self.change(caller, &server, &ServerPatch { enabled: Some(enabled), ..ServerPatch::default() }).await
@@ -148,7 +169,8 @@ impl Gateway {
         caller.authorise(Action::Approve)?;
         let server = self.get_server(caller, name).await?;
         forbid_own(caller, &server)?;
-        self.change(caller, &server, &ServerPatch { quarantined: Some(false), ..ServerPatch::default() }).await
+        self.change(caller, &server, &ServerPatch { quarantined: Some(false), ..ServerPatch::default() })
+            .await
     }
 
     /// Removes a server.
@@ -198,12 +220,19 @@ impl Gateway {
     }
 
     /// Approves a tool's definition by the pin that was reviewed.
-    pub async fn approve_tool(&self, caller: &Caller, name: &str, tool: &str, pin: &str) -> Result<(), GatewayError> {
+    pub async fn approve_tool(
+        &self,
+        caller: &Caller,
+        name: &str,
+        tool: &str,
+        pin: &str,
+    ) -> Result<(), GatewayError> {
         caller.authorise(Action::Approve)?;
         let server = self.get_server(caller, name).await?;
         forbid_own(caller, &server)?;
-        let pin = Pin::parse(pin)
-            .map_err(|_| GatewayError::invalid("pin", "pin must be the pin that the tool's page shows (v1:…)"))?;
+        let pin = Pin::parse(pin).map_err(|_| {
+            GatewayError::invalid("pin", "pin must be the pin that the tool's page shows (v1:…)")
+        })?;
         let tenant = caller.tenant()?.id;
         let approved = self.store.approve_tool(tenant, server.id(), tool, pin.as_str(), caller.key).await;
         approved.map_err(|e| GatewayError::from_store(e, "tool"))?;
@@ -211,7 +240,12 @@ impl Gateway {
         Ok(())
     }
 
-    async fn change(&self, caller: &Caller, server: &Server, patch: &ServerPatch) -> Result<ServerView, GatewayError> {
+    async fn change(
+        &self,
+        caller: &Caller,
+        server: &Server,
+        patch: &ServerPatch,
+    ) -> Result<ServerView, GatewayError> {
         let tenant = caller.tenant()?.id;
         let updated = self.store.update_server(tenant, server.id(), patch).await;
         let updated = updated.map_err(|e| GatewayError::from_store(e, "server"))?;
@@ -233,7 +267,9 @@ impl Gateway {
             Err(super::discovery::ListingError::Store(StoreError::Conflict(_))) => {
                 // somebody changed it meanwhile, and lists it too
             }
-            Err(error) => tracing::info!(%tenant, server = server.name, %error, "a server could not be listed"),
+            Err(error) => {
+                tracing::info!(%tenant, server = server.name, %error, "a server could not be listed");
+            }
         }
     }
 
@@ -255,7 +291,9 @@ pub enum Reconnect {
 fn forbid_own(caller: &Caller, server: &Server) -> Result<(), GatewayError> {
     let own = caller.key.is_some() && server.added_by == caller.key.map(|key| key.0);
     if caller.role == Role::Operator && own {
-        return Err(GatewayError::Forbidden("somebody else has to approve what this key added itself".to_owned()));
+        return Err(GatewayError::Forbidden(
+            "somebody else has to approve what this key added itself".to_owned(),
+        ));
     }
     Ok(())
 }

@@ -110,7 +110,11 @@ fn read<T>(lock: &RwLock<T>) -> std::sync::RwLockReadGuard<'_, T> {
 
 impl Gateway {
     /// Makes a tenant live, loading it when it is not yet.
-    pub(super) async fn tenant(&self, tenant: TenantId, name: Option<&str>) -> Result<Arc<LiveTenant>, StoreError> {
+    pub(super) async fn tenant(
+        &self,
+        tenant: TenantId,
+        name: Option<&str>,
+    ) -> Result<Arc<LiveTenant>, StoreError> {
         if let Some(live) = self.tenants.get(tenant) {
             return Ok(live);
         }
@@ -135,7 +139,12 @@ impl Gateway {
 
     /// Brings a live tenant's snapshot to at least `rev`. Whoever waits here for a load that another began
     /// finds it done.
-    pub(super) async fn reload(&self, live: &Arc<LiveTenant>, kind: Kind, rev: i64) -> Result<(), StoreError> {
+    pub(super) async fn reload(
+        &self,
+        live: &Arc<LiveTenant>,
+        kind: Kind,
+        rev: i64,
+    ) -> Result<(), StoreError> {
         if live.rev(kind) >= rev {
             return Ok(());
         }
@@ -160,7 +169,7 @@ impl Gateway {
             other => other?,
         };
         if rows.rev > live.rev(Kind::Access) {
-            let access = Access::build(live, rows, &self.options.defaults);
+            let access = Access::build(live, &rows, &self.options.defaults);
             self.tenants.swap_keys(live.id, &access.keys);
             live.access.store(Arc::new(Some(access)));
         }
@@ -173,9 +182,9 @@ impl Gateway {
             return Ok(());
         }
         let old = live.catalogue();
-        let (tenant, limits) = (live.id, self.options.upstream.clone());
+        let (tenant, limits) = (live.id, self.options.upstream);
         // parsing and indexing a large catalogue takes milliseconds: off the threads that serve calls
-        let built = tokio::task::spawn_blocking(move || Catalog::build(tenant, rows, &old, &limits)).await;
+        let built = tokio::task::spawn_blocking(move || Catalog::build(tenant, &rows, &old, &limits)).await;
         match built {
             Ok(catalogue) => {
                 for server in &catalogue.gone {

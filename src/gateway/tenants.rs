@@ -25,7 +25,12 @@ impl Gateway {
     }
 
     /// A page of tenants by name.
-    pub async fn list_tenants(&self, caller: &Caller, after: &str, limit: i64) -> Result<Vec<Tenant>, GatewayError> {
+    pub async fn list_tenants(
+        &self,
+        caller: &Caller,
+        after: &str,
+        limit: i64,
+    ) -> Result<Vec<Tenant>, GatewayError> {
         caller.authorise(Action::ManageTenants)?;
         self.store.list_tenants(after, limit).await.map_err(|error| GatewayError::from_store(error, "tenant"))
     }

@@ -39,11 +39,7 @@ impl View {
             .filter(|(_, tier)| tier.is_some())
             .map(|(tool, _)| tool.server.name.as_str())
             .collect();
-        View {
-            servers: servers.into_iter().map(str::to_owned).collect(),
-            tiers,
-            bodies: Default::default(),
-        }
+        View { servers: servers.into_iter().map(str::to_owned).collect(), tiers, bodies: Default::default() }
     }
 
     /// The tier of a listed tool by position, when this caller sees it.

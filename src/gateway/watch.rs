@@ -10,9 +10,9 @@ use chrono::{DateTime, Utc};
 use futures_util::StreamExt;
 use tokio_util::sync::CancellationToken;
 
+use super::Gateway;
 use super::access::Caller;
 use super::caller::hash_key;
-use super::Gateway;
 use crate::domain::id::{KeyId, ServerId, TenantId};
 use crate::store::{DueServer, Kind, Lease, StoreError};
 
@@ -210,7 +210,10 @@ impl Gateway {
             None => "none".to_owned(),
             Some(secret) => {
                 let hash = hash_key(secret);
-                format!("sha256:{}", hash.iter().take(6).map(|byte| format!("{byte:02x}")).collect::<String>())
+                format!(
+                    "sha256:{}",
+                    hash.iter().take(6).map(|byte| format!("{byte:02x}")).collect::<String>()
+                )
             }
         };
         self.upkeep.count_failure(name);
@@ -254,7 +257,12 @@ impl Gateway {
         }
     }
 
-    /// From now on new calls are refused and `/readyz` says so.
+    /// Whether this replica is shutting down: streams end, so that clients come back elsewhere.
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// From now on `/readyz` says so and streams end.
     pub fn begin_drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }

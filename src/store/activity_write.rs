@@ -80,7 +80,8 @@ impl Store {
     /// `late_outcome` with `parent_id`. Safe to repeat when the outcome of a commit is not known.
     pub async fn close_activity(&self, replica: ReplicaId, closes: &[Close]) -> Result<(), StoreError> {
         let mut tx = self.begin(Lane::Commit, Access::System).await?;
-        let opened: Vec<&Record> = closes.iter().filter(|close| close.opened).map(|close| &close.record).collect();
+        let opened: Vec<&Record> =
+            closes.iter().filter(|close| close.opened).map(|close| &close.record).collect();
         let mut late: Vec<Record> = Vec::new();
         let mut skip: HashSet<Uuid> = HashSet::new();
         if !opened.is_empty() {
@@ -91,7 +92,9 @@ impl Store {
                 for (id, status) in closed_before(&mut tx, &missing).await? {
                     skip.insert(id);
                     if status == "unknown" {
-                        late.extend(missing.iter().filter(|r| Uuid::from(r.id) == id).map(|r| late_outcome(r)));
+                        late.extend(
+                            missing.iter().filter(|r| Uuid::from(r.id) == id).map(|r| late_outcome(r)),
+                        );
                     }
                 }
             }

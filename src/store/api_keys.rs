@@ -138,7 +138,12 @@ impl Store {
     }
 
     /// Keys by id (which is by age), after `after`, revoked ones included.
-    pub async fn list_keys(&self, tenant: TenantId, after: Uuid, limit: i64) -> Result<Vec<ApiKey>, StoreError> {
+    pub async fn list_keys(
+        &self,
+        tenant: TenantId,
+        after: Uuid,
+        limit: i64,
+    ) -> Result<Vec<ApiKey>, StoreError> {
         let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
         let rows: Vec<KeyRow> = sqlx::query_as(
             "select key_id, role, name, owner, prefix, hash, created_at, expires_at, revoked_at,

@@ -40,7 +40,10 @@ impl StoreError {
     pub(super) fn is_broken_line(error: &sqlx::Error) -> bool {
         matches!(
             error,
-            sqlx::Error::Io(_) | sqlx::Error::Protocol(_) | sqlx::Error::PoolTimedOut | sqlx::Error::WorkerCrashed
+            sqlx::Error::Io(_)
+                | sqlx::Error::Protocol(_)
+                | sqlx::Error::PoolTimedOut
+                | sqlx::Error::WorkerCrashed
         )
     }
 
@@ -55,6 +58,8 @@ impl StoreError {
     /// Whether the data itself was refused (SQLSTATE classes 21, 22, 23, 42804…): repeating cannot help.
     pub fn is_bad_data(&self) -> bool {
         let StoreError::Database(sqlx::Error::Database(error)) = self else { return false };
-        error.code().is_some_and(|code| code.starts_with("22") || code.starts_with("23") || code.starts_with("21"))
+        error
+            .code()
+            .is_some_and(|code| code.starts_with("22") || code.starts_with("23") || code.starts_with("21"))
     }
 }

@@ -60,7 +60,9 @@ async fn try_create_roles(connection: &mut PgConnection, serving_login: &str) ->
             .fetch_one(&mut *connection)
             .await?;
         if !known {
-            sqlx::query(AssertSqlSafe(format!("create role {role} nologin"))).execute(&mut *connection).await?;
+            sqlx::query(AssertSqlSafe(format!("create role {role} nologin")))
+                .execute(&mut *connection)
+                .await?;
         }
         grant(connection, role, serving_login).await?;
     }
@@ -97,7 +99,9 @@ impl Store {
     /// Refuses a database whose schema is behind this binary; a newer one is fine (additive for one release).
     pub async fn check_schema(&self) -> Result<(), StoreError> {
         let behind = |what: &str| {
-            StoreError::Schema(format!("the database {what}: run `mcpproxy migrate` with the same settings, then start again"))
+            StoreError::Schema(format!(
+                "the database {what}: run `mcpproxy migrate` with the same settings, then start again"
+            ))
         };
         let mut tx = match self.begin(Lane::Control, Access::Owner).await {
             Ok(tx) => tx,

@@ -4,8 +4,8 @@
 //! tenant, [`Access::System`] is for the few cross-tenant jobs. No query runs outside such a transaction,
 //! so a forgotten tenant filter finds nothing even when the deployment's URL is a superuser's.
 
-mod activity_write;
 mod activity_read;
+mod activity_write;
 mod api_keys;
 mod error;
 mod migrate;

@@ -6,7 +6,7 @@ use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::revisions::{self, Kind};
-use super::tools::{ToolRow, StoredTool};
+use super::tools::{StoredTool, ToolRow};
 use super::tx::{Access, Lane};
 use super::{Store, StoreError};
 use crate::domain::id::{KeyId, ServerId, TenantId};

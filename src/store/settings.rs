@@ -39,7 +39,10 @@ impl Store {
                 .fetch_optional(&mut *tx)
                 .await?;
         tx.commit().await?;
-        Ok(row.map_or_else(StoredSettings::default, |(Json(settings), version)| StoredSettings { settings, version }))
+        Ok(row.map_or_else(StoredSettings::default, |(Json(settings), version)| StoredSettings {
+            settings,
+            version,
+        }))
     }
 
     /// Replaces what a scope says, if it is still at `version`. The caller made sure that the key exists.

@@ -5,8 +5,8 @@ use chrono::{DateTime, Utc};
 use sqlx::FromRow;
 use uuid::Uuid;
 
-use super::tx::{Access, Lane};
 use super::activity_write::activity_columns;
+use super::tx::{Access, Lane};
 use super::{Store, StoreError};
 use crate::domain::id::{KeyId, ServerId, TenantId};
 
@@ -101,7 +101,7 @@ impl Store {
                      left join replicas r using (replica_id)
                      where a.id = any($2) or r.replica_id is null or r.stopped_at is not null
                         or r.heartbeat_at < now() - make_interval(secs => $1)
-                     order by a.started_at limit $3 for update of a skip locked)
+                     order by a.started_at limit $3)
                  returning *)
              insert into activity (",
             activity_columns!(),

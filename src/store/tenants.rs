@@ -91,10 +91,11 @@ impl Store {
     pub async fn delete_tenant(&self, tenant: TenantId) -> Result<(), StoreError> {
         let mut tx = self.begin(Lane::Control, Access::System).await?;
         let rev = revisions::bump(&mut tx, tenant, Kind::Access).await?;
-        let done = sqlx::query("update tenants set deleted_at = now() where tenant_id = $1 and deleted_at is null")
-            .bind(tenant.0)
-            .execute(&mut *tx)
-            .await?;
+        let done =
+            sqlx::query("update tenants set deleted_at = now() where tenant_id = $1 and deleted_at is null")
+                .bind(tenant.0)
+                .execute(&mut *tx)
+                .await?;
         if done.rows_affected() == 0 {
             return Err(StoreError::NotFound);
         }

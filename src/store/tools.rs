@@ -165,8 +165,7 @@ impl Store {
         .bind(rev)
         .execute(&mut *tx)
         .await?;
-        let applied =
-            Applied { rev: Some(rev), written: plan.write.len(), removed: plan.remove.len() };
+        let applied = Applied { rev: Some(rev), written: plan.write.len(), removed: plan.remove.len() };
         revisions::commit(tx, tenant, Kind::Catalogue, rev).await?;
         Ok(applied)
     }
@@ -253,7 +252,8 @@ impl<'a> Plan<'a> {
             .filter_map(|tool| {
                 let known = by_name.get(tool.name.as_str()).copied();
                 let state = next_state(known, tool, take);
-                let same = known.is_some_and(|k| !k.removed && k.pin == tool.pin && k.state == state.as_str());
+                let same =
+                    known.is_some_and(|k| !k.removed && k.pin == tool.pin && k.state == state.as_str());
                 (!same).then_some((tool, state))
             })
             .collect();
@@ -280,12 +280,18 @@ fn next_state(known: Option<&Known>, tool: &Discovered, take: bool) -> PinState 
     }
 }
 
-async fn touch(tx: &mut Transaction<'static, Postgres>, tenant: TenantId, server: ServerId) -> Result<(), StoreError> {
-    sqlx::query("update servers set last_ok_at = now(), last_error = null where tenant_id = $1 and server_id = $2")
-        .bind(tenant.0)
-        .bind(server.0)
-        .execute(&mut **tx)
-        .await?;
+async fn touch(
+    tx: &mut Transaction<'static, Postgres>,
+    tenant: TenantId,
+    server: ServerId,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "update servers set last_ok_at = now(), last_error = null where tenant_id = $1 and server_id = $2",
+    )
+    .bind(tenant.0)
+    .bind(server.0)
+    .execute(&mut **tx)
+    .await?;
     Ok(())
 }
 
@@ -296,7 +302,8 @@ async fn write_tools(
     plan: &Plan<'_>,
     rev: i64,
 ) -> Result<(), StoreError> {
-    let column = |pick: fn(&Discovered) -> &str| plan.write.iter().map(|(tool, _)| pick(tool)).collect::<Vec<_>>();
+    let column =
+        |pick: fn(&Discovered) -> &str| plan.write.iter().map(|(tool, _)| pick(tool)).collect::<Vec<_>>();
     let states: Vec<&str> = plan.write.iter().map(|(_, state)| state.as_str()).collect();
     sqlx::query(
         "insert into tools (tenant_id, server_id, name, definition, pin, state, approved_pin, approved_definition, rev)

@@ -168,7 +168,7 @@ impl ActivityLog {
         for ending in batch {
             if let Some(done) = ending.done {
                 // whoever waited may have given up; the record is there all the same
-                drop(done.send(()));
+                let _told = done.send(());
             }
         }
     }
@@ -206,8 +206,10 @@ async fn close_halving(store: &Store, replica: ReplicaId, closes: Vec<Close>) ->
         }
         Err(error) if error.is_bad_data() => {
             tracing::error!(%error, "an activity record was refused by the database; a stub is kept");
-            let stubs: Vec<Close> =
-                closes.iter().map(|close| Close { record: stub(&close.record), opened: close.opened }).collect();
+            let stubs: Vec<Close> = closes
+                .iter()
+                .map(|close| Close { record: stub(&close.record), opened: close.opened })
+                .collect();
             store.close_activity(replica, &stubs).await
         }
         other => other,

@@ -48,13 +48,10 @@ pub(super) fn run(
     record: &mut Record,
     preview_bytes: usize,
 ) -> Result<Checked, Refused> {
-    let mut about = Refused {
-        refusal: Refusal::new(Code::NotFound, ""),
-        tool: None,
-        variant,
-        declared: None,
-    };
-    steps(caller, variant, request, record, preview_bytes, &mut about).map_err(|refusal| Refused { refusal, ..about })
+    let mut about =
+        Refused { refusal: Refusal::new(Code::NotFound, ""), tool: None, variant, declared: None };
+    steps(caller, variant, request, record, preview_bytes, &mut about)
+        .map_err(|refusal| Refused { refusal, ..about })
 }
 
 fn steps(
@@ -80,15 +77,17 @@ fn steps(
 fn tool_name(request: &CallRequest, about: &mut Refused, record: &mut Record) -> Result<String, Refusal> {
     let raw = present(request.name.as_ref());
     let Some(name) = raw.and_then(|raw| serde_json::from_str::<String>(raw).ok()) else {
-        let message = "Invalid tool name: name must be a string of the form server:tool, as retrieve_tools gives it";
+        let message =
+            "Invalid tool name: name must be a string of the form server:tool, as retrieve_tools gives it";
         return Err(Refusal::new(Code::InvalidName, message));
     };
     let shown: String = name.chars().take(300).collect();
     about.tool = Some(shown.clone());
     let Some((server, tool)) = split_canonical(&name) else {
         record.tool = Some(redact::redact(&shown).into_owned());
-        let message =
-            format!("Invalid tool name '{shown}': must be of the form server:tool, as retrieve_tools gives it");
+        let message = format!(
+            "Invalid tool name '{shown}': must be of the form server:tool, as retrieve_tools gives it"
+        );
         return Err(Refusal::new(Code::InvalidName, message));
     };
     record.server = Some(server.to_owned());
@@ -110,9 +109,11 @@ fn arguments(request: &CallRequest, record: &mut Record, preview_bytes: usize) -
         (Some(raw), None) if raw.starts_with('{') => request.args.clone().unwrap_or_default(),
         (Some(_), None) => return Err(invalid("Invalid arguments: args must be a JSON object".to_owned())),
         (None, Some(raw)) => {
-            let text: String = serde_json::from_str(raw)
-                .map_err(|_| invalid("Invalid arguments: args_json must be a string holding a JSON object".into()))?;
-            json::members(&text).map_err(|fault| invalid(format!("Invalid arguments: args_json: {fault}")))?;
+            let text: String = serde_json::from_str(raw).map_err(|_| {
+                invalid("Invalid arguments: args_json must be a string holding a JSON object".into())
+            })?;
+            json::members(&text)
+                .map_err(|fault| invalid(format!("Invalid arguments: args_json: {fault}")))?;
             Bytes::from(text.trim().to_owned())
         }
     };
@@ -168,7 +169,10 @@ fn resolve(
         views::sees(settings, &tool.canonical, tier).map(|tier| (tool, tier))
     });
     let Some((tool, tier)) = seen else {
-        return Err(Refusal::new(Code::NotFound, format!("Tool '{name}' not found; retrieve_tools finds what there is")));
+        return Err(Refusal::new(
+            Code::NotFound,
+            format!("Tool '{name}' not found; retrieve_tools finds what there is"),
+        ));
     };
     record.tier = Some(tier.as_str());
     Ok((tool, tier))
@@ -226,8 +230,10 @@ fn schema(tool: &Tool, arguments: &Bytes, record: &mut Record) -> Result<(), Ref
     match tool.shape.schema() {
         None => Ok(()),
         Some(Err(why)) => {
-            let note = format!("the tool's input schema could not be used, arguments were not checked: {why}");
-            record.warning = Some(record.warning.take().map_or(note.clone(), |warning| format!("{warning}; {note}")));
+            let note =
+                format!("the tool's input schema could not be used, arguments were not checked: {why}");
+            record.warning =
+                Some(record.warning.take().map_or(note.clone(), |warning| format!("{warning}; {note}")));
             Ok(())
         }
         Some(Ok(schema)) => schema.check(text).map_err(|violation| {

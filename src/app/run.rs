@@ -1,0 +1,202 @@
+//! `mcpproxy serve` and `mcpproxy migrate`.
+
+use std::net::ToSocketAddrs;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context;
+use sha2::{Digest, Sha256};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use super::config::{Config, DatabaseLocation};
+use super::local_postgres::LocalPostgres;
+use super::telemetry;
+use crate::faces::{FaceOptions, Faces, http, mcp};
+use crate::gateway::{ActivityLimits, Gateway, Options};
+use crate::store::{self, Store, StoreOptions};
+use crate::upstream::{Deny, Egress, Limits, native_tls};
+
+/// Serves until SIGTERM or SIGINT.
+pub async fn serve(config_file: Option<&Path>) -> anyhow::Result<()> {
+    let config = Config::load_from_process(config_file)?;
+    telemetry::start(&config.telemetry);
+    let stop = stop_on_signals()?;
+    let (options, local) = database(&config).await?;
+    let served = serve_on(&config, &options, local.is_some(), stop).await;
+    if let Some(local) = local {
+        local.stop().await;
+    }
+    served
+}
+
+/// Brings the configured database to this version's schema.
+pub async fn migrate(config_file: Option<&Path>) -> anyhow::Result<()> {
+    let config = Config::load_from_process(config_file)?;
+    telemetry::start(&config.telemetry);
+    let (options, local) = database(&config).await?;
+    let migrated = store::migrate(&options).await.context("the database could not be migrated");
+    if let Some(local) = local {
+        local.stop().await;
+    }
+    migrated?;
+    tracing::info!("the database is at this version's schema");
+    Ok(())
+}
+
+/// Where the database is; starts the private one when no URL is configured.
+async fn database(config: &Config) -> anyhow::Result<(StoreOptions, Option<LocalPostgres>)> {
+    let limits = &config.limits;
+    let options = |url: &str, direct_url: &str| StoreOptions {
+        url: url.to_owned(),
+        direct_url: direct_url.to_owned(),
+        statement_cache: config.database.statement_cache,
+        commit_connections: limits.database_pool_commit,
+        control_connections: limits.database_pool_control,
+        report_connections: limits.database_pool_report,
+    };
+    match &config.database.location {
+        DatabaseLocation::Url { url, direct_url } => Ok((options(url.expose(), direct_url.expose()), None)),
+        DatabaseLocation::Private { data_dir } => {
+            let local = LocalPostgres::start(data_dir, &config.host).await?;
+            tracing::info!(data_dir = %data_dir.display(), "using a private Postgres");
+            Ok((options(local.url(), local.url()), Some(local)))
+        }
+    }
+}
+
+async fn serve_on(
+    config: &Config,
+    database: &StoreOptions,
+    is_private: bool,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    if is_private {
+        store::migrate(database).await.context("the private database could not be migrated")?;
+    }
+    let store = Store::new(database)?;
+    store.check_schema().await?;
+    let egress = Arc::new(Egress::new(config.egress_allow.clone(), own_addresses(config)));
+    let tls = match native_tls() {
+        Ok(tls) => Some(tls),
+        Err(error) => {
+            tracing::warn!(%error, "no trusted root certificates: https upstreams cannot be reached");
+            None
+        }
+    };
+    let gateway = Gateway::new(store, egress, tls, gateway_options(config));
+    gateway.start().await.context("the gateway could not register with its database")?;
+    let log = gateway.run_log();
+    let listener = TcpListener::bind(config.server.listen)
+        .await
+        .with_context(|| format!("cannot listen on {} (server.listen)", config.server.listen))?;
+    let address = listener.local_addr()?;
+    let faces = faces(config, &gateway);
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), replica = %gateway.replica(), "listening on http://{address}");
+    let draining = Arc::clone(&gateway);
+    let drain_when_stopped = stop.clone();
+    tokio::spawn(async move {
+        drain_when_stopped.cancelled().await;
+        draining.begin_drain();
+    });
+    http::serve(listener, faces, stop, config.limits.drain).await;
+    gateway.finish(config.limits.drain, log).await;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+fn stop_on_signals() -> anyhow::Result<CancellationToken> {
+    let stop = CancellationToken::new();
+    for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
+        let mut signals = signal(kind).context("signals cannot be handled")?;
+        let stop = stop.clone();
+        tokio::spawn(async move {
+            signals.recv().await;
+            stop.cancel();
+        });
+    }
+    Ok(stop)
+}
+
+/// The deployment's own doors, which no upstream may be: its database and itself.
+fn own_addresses(config: &Config) -> Vec<Deny> {
+    let mut deny = vec![Deny::Socket(config.server.listen)];
+    deny.extend(config.server.admin_listen.map(Deny::Socket));
+    if let DatabaseLocation::Url { url, direct_url } = &config.database.location {
+        for url in [url, direct_url] {
+            let host = url.expose().parse::<http_uri::Database>().ok();
+            let resolved = host.and_then(|host| host.0.to_socket_addrs().ok());
+            deny.extend(resolved.into_iter().flatten().map(Deny::Socket));
+        }
+    }
+    deny
+}
+
+/// Host and port of a database URL.
+mod http_uri {
+    use std::str::FromStr;
+
+    pub(super) struct Database(pub(super) (String, u16));
+
+    impl FromStr for Database {
+        type Err = ();
+
+        fn from_str(url: &str) -> Result<Database, ()> {
+            let uri: http::Uri = url.split('?').next().unwrap_or_default().parse().map_err(|_| ())?;
+            let host = uri.host().filter(|host| !host.is_empty()).ok_or(())?;
+            Ok(Database((host.trim_matches(['[', ']']).to_owned(), uri.port_u16().unwrap_or(5432))))
+        }
+    }
+}
+
+fn gateway_options(config: &Config) -> Options {
+    let limits = &config.limits;
+    let bound = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+    Options {
+        defaults: config.defaults.clone(),
+        bootstrap_hash: Sha256::digest(config.bootstrap_key.expose().as_bytes()).into(),
+        stale_max: config.stale_max,
+        upstream: Limits {
+            concurrency: limits.upstream_concurrency,
+            queue: limits.upstream_queue,
+            connections: limits.upstream_connections,
+            connect_timeout: limits.connect_timeout,
+            call_timeout: limits.call_timeout,
+            idle_timeout: limits.upstream_idle,
+            response_bytes_max: limits.response_bytes_max,
+        },
+        listing_timeout: limits.listing_timeout,
+        relist_interval: limits.relist_interval,
+        preview_bytes: config.activity.preview_bytes,
+        activity: ActivityLimits {
+            queue: limits.activity_queue,
+            batch: limits.activity_batch,
+            flush: limits.activity_flush,
+            commit_timeout: limits.record_commit_timeout,
+        },
+        tenants_max: bound(limits.tenants_max),
+        servers_max: bound(limits.servers_per_tenant_max),
+        keys_max: bound(limits.keys_per_tenant_max),
+        tools_max: limits.tools_per_server_max,
+        key_lookups_max: limits.key_lookup_concurrency,
+        reloads_max: limits.reload_concurrency,
+    }
+}
+
+fn faces(config: &Config, gateway: &Arc<Gateway>) -> Arc<Faces> {
+    let keys: Vec<Vec<u8>> = config.session_keys.iter().map(|key| key.expose().as_bytes().to_vec()).collect();
+    Arc::new(Faces {
+        gateway: Arc::clone(gateway),
+        sessions: mcp::Sessions::new(keys),
+        streams: mcp::Streams::default(),
+        options: FaceOptions {
+            allowed_hosts: config.server.allowed_hosts.clone(),
+            allowed_origins: config.server.allowed_origins.clone(),
+            request_bytes_max: config.limits.request_bytes_max,
+            streams_per_key_max: config.limits.streams_per_key_max,
+            header_read_timeout: config.limits.header_read_timeout,
+            connections_max: config.limits.connections_max,
+        },
+    })
+}

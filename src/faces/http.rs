@@ -1,0 +1,222 @@
+//! The HTTP server and its gate: host, origin and key are checked before anything is routed.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use http_body_util::{BodyExt, Limited};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use super::{Faces, auth, mcp, rest, wire};
+use crate::gateway::Readiness;
+
+/// The id of a request: the client's own `X-Request-Id` when it is usable, else a fresh one.
+#[derive(Clone, Debug)]
+pub struct RequestId(pub String);
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Longest request id taken over from a client, in bytes.
+const REQUEST_ID_BYTES_MAX: usize = 100;
+/// Bytes buffered of a request head: bounds the size of all headers together.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// Pause after the listener could not accept, for example with no file descriptor left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Everything that is served on the main listener.
+pub fn router(faces: Arc<Faces>) -> Router {
+    Router::new()
+        .route("/mcp", any(mcp::handle))
+        .nest("/api/v1", rest::router())
+        .fallback(|request: Request| async move { wire::error::not_found(request_id(&request)) })
+        .layer(middleware::from_fn_with_state(Arc::clone(&faces), gate))
+        .route("/livez", get(|| async { "ok\n" }))
+        .route("/readyz", get(readyz))
+        .with_state(faces)
+}
+
+fn request_id(request: &Request) -> Option<&str> {
+    request.extensions().get::<RequestId>().map(|id| id.0.as_str())
+}
+
+async fn readyz(State(faces): State<Arc<Faces>>) -> Response {
+    let (status, text) = match faces.gateway.readiness() {
+        Readiness::Ready => (StatusCode::OK, "ready\n"),
+        Readiness::Degraded => (StatusCode::OK, "degraded\n"),
+        Readiness::Starting => (StatusCode::SERVICE_UNAVAILABLE, "starting\n"),
+        Readiness::Draining => (StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
+        Readiness::Stale => (StatusCode::SERVICE_UNAVAILABLE, "stale\n"),
+    };
+    (status, text).into_response()
+}
+
+/// Host and origin, then the key; the caller travels on as an extension.
+async fn gate(State(faces): State<Arc<Faces>>, mut request: Request, next: Next) -> Response {
+    let id = usable_request_id(request.headers()).unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
+    let headers = request.headers();
+    if let Err(message) = check_host(&faces, &request, headers).and_then(|()| check_origin(&faces, headers)) {
+        return wire::error::render(StatusCode::FORBIDDEN, "forbidden", message, None, Some(&id));
+    }
+    if request.uri().path().starts_with("/.well-known/") {
+        return wire::error::not_found(Some(&id));
+    }
+    match auth::caller(&faces, headers).await {
+        Ok(caller) => {
+            request.extensions_mut().insert(caller);
+        }
+        Err(error) => return auth::refuse(error, &id),
+    }
+    request.extensions_mut().insert(RequestId(id.clone()));
+    let mut response = next.run(request).await;
+    if let Ok(value) = HeaderValue::from_str(&id) {
+        response.headers_mut().insert(REQUEST_ID, value);
+    }
+    response
+}
+
+fn usable_request_id(headers: &HeaderMap) -> Option<String> {
+    let text = headers.get(REQUEST_ID)?.to_str().ok()?;
+    let good =
+        !text.is_empty() && text.len() <= REQUEST_ID_BYTES_MAX && text.bytes().all(|b| b.is_ascii_graphic());
+    good.then(|| text.to_owned())
+}
+
+/// A page in a browser must not reach a gateway on the same machine under a name of its own choosing.
+fn check_host(faces: &Faces, request: &Request, headers: &HeaderMap) -> Result<(), &'static str> {
+    let host = headers
+        .get(header::HOST)
+        .and_then(|value| value.to_str().ok())
+        .or_else(|| request.uri().authority().map(http::uri::Authority::as_str));
+    let known =
+        host.is_some_and(|host| faces.options.allowed_hosts.iter().any(|allowed| same_host(allowed, host)));
+    if known { Ok(()) } else { Err("this Host is not one of server.allowed_hosts") }
+}
+
+/// An allowed host without a port stands for any port; `*` for any host.
+fn same_host(allowed: &str, host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()) => name,
+        _ => host,
+    };
+    allowed == "*" || allowed.eq_ignore_ascii_case(host) || allowed.eq_ignore_ascii_case(name)
+}
+
+fn check_origin(faces: &Faces, headers: &HeaderMap) -> Result<(), &'static str> {
+    let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
+    let origin = origin.to_str().unwrap_or_default();
+    let known = faces
+        .options
+        .allowed_origins
+        .iter()
+        .any(|allowed| allowed == "*" || allowed.eq_ignore_ascii_case(origin));
+    if known { Ok(()) } else { Err("this Origin is not one of server.allowed_origins") }
+}
+
+/// Why a body was not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyError {
+    /// Larger than the bound.
+    TooLarge,
+    /// The client went away or broke the framing.
+    Broken,
+}
+
+/// Reads a body whole, up to the deployment's bound.
+pub async fn read_body(body: Body, bytes_max: usize) -> Result<Bytes, BodyError> {
+    match Limited::new(body, bytes_max).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(BodyError::TooLarge),
+        Err(_) => Err(BodyError::Broken),
+    }
+}
+
+/// Serves connections until `stop`, then lets every one finish its request, at most `drain` long.
+pub async fn serve(listener: TcpListener, faces: Arc<Faces>, stop: CancellationToken, drain: Duration) {
+    let options = faces.options.clone();
+    let service = TowerToHyperService::new(router(faces));
+    let room = Arc::new(Semaphore::new(options.connections_max.max(1)));
+    let graceful = GracefulShutdown::new();
+    let mut http = hyper::server::conn::http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(options.header_read_timeout)
+        .max_buf_size(HEAD_BYTES_MAX);
+    loop {
+        let accepted = tokio::select! {
+            () = stop.cancelled() => break,
+            accepted = accept(&listener, &room) => accepted,
+        };
+        let Some((stream, permit)) = accepted else { continue };
+        let connection = http.serve_connection(TokioIo::new(stream), service.clone());
+        let connection = graceful.watch(connection);
+        tokio::spawn(async move {
+            // a client that breaks its connection is its own affair
+            drop(connection.await);
+            drop(permit);
+        });
+    }
+    drop(listener);
+    if tokio::time::timeout(drain, graceful.shutdown()).await.is_err() {
+        tracing::warn!("stopping with client connections still busy");
+    }
+}
+
+async fn accept(
+    listener: &TcpListener,
+    room: &Arc<Semaphore>,
+) -> Option<(tokio::net::TcpStream, tokio::sync::OwnedSemaphorePermit)> {
+    let permit = Arc::clone(room).acquire_owned().await.ok()?;
+    match listener.accept().await {
+        Ok((stream, _)) => {
+            // an answer is one write; waiting for more would only delay it
+            if let Err(error) = stream.set_nodelay(true) {
+                tracing::debug!(%error, "TCP_NODELAY could not be set");
+            }
+            Some((stream, permit))
+        }
+        Err(error) => {
+            tracing::warn!(%error, "a connection could not be accepted");
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            None
+        }
+    }
+}
+
+/// A body that is an endless stream of ready-made chunks.
+pub fn stream_body<S>(stream: S) -> Body
+where
+    S: futures_util::Stream<Item = Result<Bytes, Infallible>> + Send + 'static,
+{
+    Body::from_stream(stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::same_host;
+
+    #[test]
+    fn hosts() {
+        for (allowed, host, expected) in [
+            ("localhost", "localhost:8080", true),
+            ("localhost", "LOCALHOST", true),
+            ("gw.example:443", "gw.example:443", true),
+            ("gw.example:443", "gw.example:444", false),
+            ("[::1]", "[::1]:8080", true),
+            ("localhost", "localhost.evil.example", false),
+            ("*", "anything", true),
+        ] {
+            assert_eq!(same_host(allowed, host), expected, "{allowed} {host}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Arguments of the built-in tools, from raw JSON.
+
+use std::fmt::Display;
+
+use crate::domain::json::{self, Member};
+use crate::domain::refusal::{Code, Refusal};
+use crate::gateway::{LIMIT_DEFAULT, LIMIT_MAX, SearchRequest};
+
+/// Longest query, in bytes.
+const QUERY_BYTES_MAX: usize = 4096;
+
+/// Reads the arguments of `retrieve_tools`; a refusal names the parameter and what it may be.
+pub(super) fn search(arguments: &str) -> Result<SearchRequest, Refusal> {
+    let members =
+        json::members(arguments).map_err(|fault| refuse(format_args!("Invalid arguments: {fault}")))?;
+    let known = ["query", "limit", "server", "read_only_only", "exclude_destructive"];
+    if let Some(unknown) = members.iter().find(|member| !known.contains(&&*member.name)) {
+        let shown: String = unknown.name.chars().take(100).collect();
+        return Err(refuse(format_args!(
+            "Invalid arguments: unknown parameter '{shown}'; known are {}",
+            known.join(", ")
+        )));
+    }
+    let query = text(&members, "query")?
+        .filter(|query| !query.trim().is_empty() && query.len() <= QUERY_BYTES_MAX)
+        .ok_or_else(|| refuse("Invalid query: it is required, a text of at most 4096 bytes"))?;
+    Ok(SearchRequest {
+        query,
+        limit: limit(&members)?,
+        server: text(&members, "server")?,
+        read_only_only: flag(&members, "read_only_only")?,
+        exclude_destructive: flag(&members, "exclude_destructive")?,
+    })
+}
+
+fn refuse(message: impl Display) -> Refusal {
+    Refusal::new(Code::InvalidQuery, message.to_string())
+}
+
+fn raw<'a>(members: &'a [Member<'_>], name: &str) -> Option<&'a str> {
+    members.iter().find(|member| member.name == name).map(|member| member.value).filter(|raw| *raw != "null")
+}
+
+fn text(members: &[Member<'_>], name: &str) -> Result<Option<String>, Refusal> {
+    raw(members, name)
+        .map(|raw| {
+            serde_json::from_str(raw).map_err(|_| refuse(format_args!("Invalid {name}: must be a string")))
+        })
+        .transpose()
+}
+
+fn flag(members: &[Member<'_>], name: &str) -> Result<bool, Refusal> {
+    match raw(members, name) {
+        None | Some("false") => Ok(false),
+        Some("true") => Ok(true),
+        Some(_) => Err(refuse(format_args!("Invalid {name}: must be true or false"))),
+    }
+}
+
+fn limit(members: &[Member<'_>]) -> Result<usize, Refusal> {
+    let Some(raw) = raw(members, "limit") else { return Ok(LIMIT_DEFAULT) };
+    // 5.0 is the integer 5 to a JSON schema
+    let number = raw.parse::<f64>().ok().filter(|n| n.fract() == 0.0 && (1.0..=LIMIT_MAX as f64).contains(n));
+    number
+        .map(|n| n as usize)
+        .ok_or_else(|| refuse(format_args!("Invalid limit: must be a whole number from 1 to {LIMIT_MAX}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_is_read_or_named() {
+        let request = search(r#"{"query":"x","limit":100,"read_only_only":true,"server":null}"#).unwrap();
+        assert_eq!((request.limit, request.read_only_only, request.server), (100, true, None));
+        assert_eq!(search(r#"{"query":"x"}"#).unwrap().limit, 15);
+        for bad in [
+            "{}",
+            r#"{"query":""}"#,
+            r#"{"query":7}"#,
+            r#"{"query":"x","limit":0}"#,
+            r#"{"query":"x","limit":101}"#,
+            r#"{"query":"x","limit":"5"}"#,
+            r#"{"query":"x","limit":1.5}"#,
+            r#"{"query":"x","read_only_only":"yes"}"#,
+            r#"{"query":"x","nope":1}"#,
+        ] {
+            assert!(search(bad).is_err(), "{bad}");
+        }
+    }
+}

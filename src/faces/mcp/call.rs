@@ -1,0 +1,167 @@
+//! `tools/call`: from raw params to the pipeline and back, with progress on the way.
+
+use std::convert::Infallible;
+
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::stream;
+use http::StatusCode;
+use tokio::sync::{mpsc, oneshot};
+
+use super::jsonrpc::{RpcError, message, notification};
+use super::{Era, args, listen, result, tools};
+use crate::domain::intent::Variant;
+use crate::domain::json::{self, Member};
+use crate::faces::http::stream_body;
+use crate::faces::wire;
+use crate::faces::wire::error::json_response;
+use crate::gateway::{Attempt, CallOutcome, Gateway, RecordUnavailable};
+use std::sync::Arc;
+
+/// Progress notifications on their way to a client; more are dropped, as the protocol allows.
+const PROGRESS_QUEUE: usize = 64;
+
+/// A `tools/call` with everything around it.
+pub(super) struct Call<'a> {
+    pub(super) gateway: &'a Arc<Gateway>,
+    pub(super) era: Era,
+    pub(super) id: &'a str,
+    pub(super) body: &'a Bytes,
+    pub(super) params: &'a [Member<'a>],
+    pub(super) meta: Option<&'a str>,
+    pub(super) attempt: Attempt,
+    /// Whether the client reads event streams.
+    pub(super) streams: bool,
+}
+
+impl Call<'_> {
+    pub(super) async fn run(self) -> Result<Response, RpcError> {
+        let value =
+            |name: &str| self.params.iter().find(|member| member.name == name).map(|member| member.value);
+        let name: String = value("name")
+            .and_then(|raw| serde_json::from_str(raw).ok())
+            .ok_or_else(|| RpcError::invalid_params("Invalid params: name must be a string"))?;
+        let arguments = match value("arguments") {
+            None | Some("null") => "{}",
+            Some(raw) if raw.starts_with('{') => raw,
+            Some(_) => return Err(RpcError::invalid_params("Invalid params: arguments must be an object")),
+        };
+        match Variant::parse(&name) {
+            Some(variant) => self.call_tool(variant, arguments).await,
+            None if name == tools::RETRIEVE_TOOLS => self.search(arguments),
+            None => {
+                let shown: String = name.chars().take(300).collect();
+                Err(RpcError::invalid_params(format!("Unknown tool: {shown}")))
+            }
+        }
+    }
+
+    fn search(self, arguments: &str) -> Result<Response, RpcError> {
+        let result = match args::search(arguments) {
+            Err(refusal) => result::plain_refusal(self.era, &refusal),
+            Ok(request) => match self.gateway.retrieve_tools(&self.attempt, &request) {
+                Ok(found) => result::structured(self.era, &found.json),
+                Err(RecordUnavailable) => result::plain_refusal(self.era, &self.gateway.log_is_full()),
+            },
+        };
+        Ok(json_response(StatusCode::OK, message(self.id, "result", &result)))
+    }
+
+    async fn call_tool(self, variant: Variant, arguments: &str) -> Result<Response, RpcError> {
+        let invalid = |fault| RpcError::invalid_params(format!("Invalid params: arguments: {fault}"));
+        // an empty object is not part of the body when arguments are absent
+        let empty = Bytes::from_static(b"{}");
+        let members = json::members(arguments).map_err(invalid)?;
+        let body = if members.is_empty() { &empty } else { self.body };
+        let mut request = wire::call::read(body, &members);
+        request.meta = self.forwarded_meta();
+        let token = self.progress_token();
+        let (sender, progress) = mpsc::channel(PROGRESS_QUEUE);
+        request.progress = token.is_some().then_some(sender);
+        let outcome = self.gateway.call_tool(self.attempt, variant, request);
+        answer(self.era, self.id.to_owned(), token, outcome, progress).await
+    }
+
+    /// What of the caller's `_meta` is not hop by hop.
+    fn forwarded_meta(&self) -> Vec<(String, Bytes)> {
+        let Some(meta) = self.meta else { return Vec::new() };
+        let Ok(members) = json::members(meta) else { return Vec::new() };
+        members
+            .iter()
+            .filter(|m| m.name != "progressToken" && !m.name.starts_with("io.modelcontextprotocol/"))
+            .map(|m| (m.name.to_string(), self.body.slice_ref(m.value.as_bytes())))
+            .collect()
+    }
+
+    fn progress_token(&self) -> Option<String> {
+        let [token] = json::find_members(self.meta?, ["progressToken"]).ok()?;
+        token.filter(|raw| self.streams && *raw != "null").map(str::to_owned)
+    }
+}
+
+/// Waits for the outcome. A JSON answer, unless progress comes first: then an event stream.
+async fn answer(
+    era: Era,
+    id: String,
+    token: Option<String>,
+    mut outcome: oneshot::Receiver<CallOutcome>,
+    mut progress: mpsc::Receiver<Bytes>,
+) -> Result<Response, RpcError> {
+    let gone = |_| RpcError::internal("The call ended without an outcome; see the activity log");
+    let Some(token) = token else {
+        let outcome = outcome.await.map_err(gone)?;
+        return Ok(json_response(StatusCode::OK, result::outcome(era, &id, &outcome)));
+    };
+    tokio::select! {
+        biased;
+        ended = &mut outcome => {
+            Ok(json_response(StatusCode::OK, result::outcome(era, &id, &ended.map_err(gone)?)))
+        }
+        Some(first) = progress.recv() => {
+            let begin = Progressing { era, id, token, outcome, progress, pending: Some(first), ended: false };
+            Ok(listen::event_stream(stream_body(stream::unfold(begin, step))))
+        }
+    }
+}
+
+struct Progressing {
+    era: Era,
+    id: String,
+    token: String,
+    outcome: oneshot::Receiver<CallOutcome>,
+    progress: mpsc::Receiver<Bytes>,
+    pending: Option<Bytes>,
+    ended: bool,
+}
+
+async fn step(mut state: Progressing) -> Option<(Result<Bytes, Infallible>, Progressing)> {
+    if state.ended {
+        return None;
+    }
+    if let Some(params) = state.pending.take() {
+        let event = progress_event(&params, &state.token);
+        return Some((Ok(event), state));
+    }
+    let text = tokio::select! {
+        biased;
+        Some(params) = state.progress.recv() => {
+            let event = progress_event(&params, &state.token);
+            return Some((Ok(event), state));
+        }
+        ended = &mut state.outcome => match ended {
+            Ok(outcome) => result::outcome(state.era, &state.id, &outcome),
+            Err(_) => RpcError::internal("The call ended without an outcome").text(Some(&state.id)),
+        },
+    };
+    state.ended = true;
+    Some((Ok(listen::event(&text)), state))
+}
+
+/// The upstream's progress under the caller's own token.
+fn progress_event(params: &Bytes, token: &str) -> Bytes {
+    let text = String::from_utf8_lossy(params);
+    let params =
+        json::with_member_first(&json::without_members(&text, &["progressToken"]), "progressToken", token);
+    // an event's data is one line; JSON has its line breaks between tokens only
+    listen::event(&notification("notifications/progress", &params.replace(['\n', '\r'], " ")))
+}

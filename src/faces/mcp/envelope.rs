@@ -1,0 +1,120 @@
+//! Reading a JSON-RPC message: one reading, or a clear refusal.
+
+use bytes::Bytes;
+
+use super::jsonrpc::RpcError;
+use crate::domain::json::{self, JsonFault, Member};
+
+/// What a POST carried.
+pub(super) enum Message<'a> {
+    /// Wants an answer under its raw id.
+    Request { id: &'a str, method: String, params: Option<&'a str> },
+    /// Wants none.
+    Notification,
+    /// A client's answer to something of ours.
+    Response,
+}
+
+/// Reads a body. The second part of an error is the raw id, when one could be read.
+pub(super) fn read(body: &Bytes) -> Result<Message<'_>, (RpcError, Option<String>)> {
+    let text =
+        std::str::from_utf8(body).map_err(|_| (RpcError::parse("Parse error: not valid UTF-8"), None))?;
+    let members = members(text)?;
+    let value = |name: &str| members.iter().find(|member| member.name == name).map(|member| member.value);
+    let id = value("id");
+    let fail = |message: &str| {
+        Err((RpcError::invalid_request(message), id.filter(|id| is_id(id)).map(str::to_owned)))
+    };
+    if value("jsonrpc") != Some("\"2.0\"") {
+        return fail("Invalid request: jsonrpc must be \"2.0\"");
+    }
+    let Some(method) = value("method") else {
+        let answers = value("result").is_some() || value("error").is_some();
+        return if answers && id.is_some() {
+            Ok(Message::Response)
+        } else {
+            fail("Invalid request: no method")
+        };
+    };
+    let Ok(method) = serde_json::from_str::<String>(method) else {
+        return fail("Invalid request: method must be a string");
+    };
+    let params = value("params");
+    if params.is_some_and(|params| !params.starts_with('{')) {
+        return fail("Invalid request: params must be an object");
+    }
+    match id {
+        None => Ok(Message::Notification),
+        Some(id) if is_id(id) => Ok(Message::Request { id, method, params }),
+        Some(_) => fail("Invalid request: id must be a string or an integer"),
+    }
+}
+
+fn members(text: &str) -> Result<Vec<Member<'_>>, (RpcError, Option<String>)> {
+    json::members(text).map_err(|fault| match fault {
+        JsonFault::NotAnObject if text.trim_start().starts_with('[') => {
+            (RpcError::invalid_request("Invalid request: batches are not supported"), None)
+        }
+        JsonFault::NotAnObject => (RpcError::invalid_request("Invalid request: not an object"), None),
+        JsonFault::Syntax { .. } => (RpcError::parse(format!("Parse error: {fault}")), None),
+        // readable, but not in one way only: refused under its id where that is beyond doubt
+        JsonFault::DuplicateMember { .. } | JsonFault::TooDeep => ambiguous(text, &fault),
+    })
+}
+
+fn ambiguous(text: &str, fault: &JsonFault) -> (RpcError, Option<String>) {
+    match json::find_members(text, ["id", "method", "params", "jsonrpc"]) {
+        Ok([Some(id), Some(_), Some(_), Some(_)]) if is_id(id) => {
+            (RpcError::invalid_params(format!("Invalid params: {fault}")), Some(id.to_owned()))
+        }
+        _ => (RpcError::invalid_request(format!("Invalid request: {fault}")), None),
+    }
+}
+
+/// A string or an integer; never null (MCP, base protocol).
+fn is_id(raw: &str) -> bool {
+    let digits = raw.strip_prefix('-').unwrap_or(raw);
+    raw.starts_with('"') || (!digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(body: &'static str) -> (i64, Option<String>) {
+        let Err((error, id)) = read(&Bytes::from_static(body.as_bytes())) else { panic!("{body} was read") };
+        let text: serde_json::Value = serde_json::from_str(&error.text(None)).unwrap();
+        (text["error"]["code"].as_i64().unwrap(), id)
+    }
+
+    #[test]
+    fn what_cannot_be_read_has_its_code() {
+        assert_eq!(error("{"), (-32700, None));
+        assert_eq!(error("nonsense"), (-32700, None));
+        assert_eq!(error("[]"), (-32600, None));
+        assert_eq!(error("7"), (-32600, None));
+        assert_eq!(error(r#"{"jsonrpc":"1.0","id":1,"method":"x"}"#), (-32600, Some("1".into())));
+        assert_eq!(error(r#"{"jsonrpc":"2.0","id":null,"method":"x"}"#), (-32600, None));
+        assert_eq!(error(r#"{"jsonrpc":"2.0","id":1.5,"method":"x"}"#), (-32600, None));
+        assert_eq!(error(r#"{"jsonrpc":"2.0","id":1,"method":7}"#), (-32600, Some("1".into())));
+        assert_eq!(error(r#"{"jsonrpc":"2.0","id":1,"method":"x","params":[]}"#), (-32600, Some("1".into())));
+        assert_eq!(
+            error(r#"{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":{"b":1,"\u0062":2}}}"#),
+            (-32602, Some("1".into()))
+        );
+        assert_eq!(error(r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"x","params":{}}"#), (-32600, None));
+    }
+
+    #[test]
+    fn the_three_kinds() {
+        let kind = |body: &'static str| match read(&Bytes::from_static(body.as_bytes())) {
+            Ok(Message::Request { id, .. }) => format!("request {id}"),
+            Ok(Message::Notification) => "notification".to_owned(),
+            Ok(Message::Response) => "response".to_owned(),
+            Err(_) => "error".to_owned(),
+        };
+        assert_eq!(kind(r#"{"jsonrpc":"2.0","id":"a","method":"x"}"#), "request \"a\"");
+        assert_eq!(kind(r#"{"jsonrpc":"2.0","method":"x"}"#), "notification");
+        assert_eq!(kind(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#), "response");
+    }
+}

@@ -1,0 +1,269 @@
+//! The door of `/mcp`: POST, GET, DELETE, from HTTP to a method.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+
+use super::call::Call;
+use super::envelope::{self, Message};
+use super::jsonrpc::{RpcError, message, notification};
+use super::session::Session;
+use super::{Era, HANDSHAKE, listen, methods, modern};
+use crate::domain::activity::Source;
+use crate::domain::json::{self, Member};
+use crate::domain::tenant::Action;
+use crate::faces::Faces;
+use crate::faces::http::{BodyError, RequestId, read_body};
+use crate::faces::wire::error::{json_response, render};
+use crate::gateway::{Attempt, Caller, Client};
+
+/// Serves `/mcp`.
+pub async fn handle(
+    State(faces): State<Arc<Faces>>,
+    Extension(caller): Extension<Arc<Caller>>,
+    Extension(request_id): Extension<RequestId>,
+    request: Request,
+) -> Response {
+    if let Err(error) = caller.authorise(Action::UseTools) {
+        return render(StatusCode::FORBIDDEN, "forbidden", &error.to_string(), None, Some(&request_id.0));
+    }
+    match *request.method() {
+        Method::POST => post(&faces, &caller, request).await,
+        Method::GET => get(&faces, &caller, request.headers()),
+        Method::DELETE => delete(&faces, &caller, request.headers()),
+        _ => {
+            let mut response = json_response(
+                StatusCode::METHOD_NOT_ALLOWED,
+                RpcError::invalid_request("Invalid request: use POST, GET or DELETE").text(None),
+            );
+            response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST, GET, DELETE"));
+            response
+        }
+    }
+}
+
+/// An answer that needs no more.
+fn accepted() -> Response {
+    let mut response = Response::default();
+    *response.status_mut() = StatusCode::ACCEPTED;
+    response
+}
+
+async fn post(faces: &Arc<Faces>, caller: &Arc<Caller>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let headers = &parts.headers;
+    if let Err(error) = check_media(headers) {
+        return error.response(None);
+    }
+    let body = match read_body(body, faces.options.request_bytes_max).await {
+        Ok(body) => body,
+        Err(BodyError::TooLarge) => {
+            let message = format!("Invalid request: larger than {} bytes", faces.options.request_bytes_max);
+            return RpcError::refused(StatusCode::PAYLOAD_TOO_LARGE, message).response(None);
+        }
+        Err(BodyError::Broken) => return RpcError::parse("Parse error: the body ended early").response(None),
+    };
+    let (id, method, params) = match envelope::read(&body) {
+        Err((error, id)) => return error.response(id.as_deref()),
+        // answers and notifications are never refused: a client would take it for the end of everything
+        Ok(Message::Response | Message::Notification) => return accepted(),
+        Ok(Message::Request { id, method, params }) => (id, method, params.unwrap_or("{}")),
+    };
+    // the whole body was checked: this only finds the members
+    let members = json::members(params).unwrap_or_default();
+    let meta = members.iter().find(|member| member.name == "_meta").map(|member| member.value);
+    let incoming =
+        Incoming { faces, caller, headers, id, method: &method, members: &members, meta, body: &body };
+    let answered = match modern::is_modern(headers, meta) && method != "initialize" {
+        true => incoming.modern().await,
+        false => incoming.handshake().await,
+    };
+    answered.unwrap_or_else(|error| error.response(Some(id)))
+}
+
+/// What is sent must be JSON, and what we answer must be readable.
+fn check_media(headers: &HeaderMap) -> Result<(), RpcError> {
+    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    let kind = text(header::CONTENT_TYPE).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    if !kind.eq_ignore_ascii_case("application/json") {
+        let message = "Invalid request: Content-Type must be application/json";
+        return Err(RpcError::refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
+    }
+    let accept = text(header::ACCEPT).unwrap_or("*/*");
+    if accept.contains("application/json") || accept.contains("*/*") || accept.contains("application/*") {
+        return Ok(());
+    }
+    let message = "Invalid request: Accept must list application/json and text/event-stream";
+    Err(RpcError::refused(StatusCode::NOT_ACCEPTABLE, message))
+}
+
+fn reads_streams(headers: &HeaderMap) -> bool {
+    headers
+        .get(header::ACCEPT)
+        .and_then(|value| value.to_str().ok())
+        .is_some_and(|accept| accept.contains("text/event-stream") || accept.contains("*/*"))
+}
+
+/// A request on its way to its method.
+struct Incoming<'a> {
+    faces: &'a Arc<Faces>,
+    caller: &'a Arc<Caller>,
+    headers: &'a HeaderMap,
+    id: &'a str,
+    method: &'a str,
+    members: &'a [Member<'a>],
+    meta: Option<&'a str>,
+    body: &'a Bytes,
+}
+
+impl Incoming<'_> {
+    async fn modern(self) -> Result<Response, RpcError> {
+        let client = modern::check(self.headers, self.method, self.members, self.meta)?;
+        match self.method {
+            "server/discover" => Ok(self.result(&methods::discover())),
+            "subscriptions/listen" => self.listen(),
+            _ => self.common(Era::Modern, client, None).await,
+        }
+    }
+
+    async fn handshake(self) -> Result<Response, RpcError> {
+        if let Some(version) = self.headers.get("mcp-protocol-version") {
+            let known = version.to_str().is_ok_and(|version| HANDSHAKE.contains(&version));
+            if !known {
+                return Err(RpcError::invalid_request(format!(
+                    "Invalid request: MCP-Protocol-Version must be one of {}",
+                    HANDSHAKE.join(", ")
+                )));
+            }
+        }
+        if self.method == "initialize" {
+            return self.initialize();
+        }
+        let session = session(self.faces, self.caller, self.headers)?;
+        match self.method {
+            "ping" => Ok(self.result("{}")),
+            _ => {
+                let client = session.as_ref().map(Session::client).unwrap_or_default();
+                self.common(Era::Handshake, client, session).await
+            }
+        }
+    }
+
+    /// The methods that both eras have.
+    async fn common(self, era: Era, client: Client, session: Option<Session>) -> Result<Response, RpcError> {
+        let list = |member: &str| {
+            methods::no_cursor(self.members)?;
+            Ok(self.result(&methods::list_result(era, member, "[]")))
+        };
+        match self.method {
+            "tools/call" => {
+                let mut attempt = Attempt::now(Arc::clone(self.caller), Source::Mcp);
+                attempt.client = client;
+                attempt.session_id = session.map(|session| session.id);
+                attempt.request_id = Some(self.id.trim_matches('"').to_owned());
+                attempt.trace_id = trace_id(self.headers, self.meta);
+                let call = Call {
+                    gateway: &self.faces.gateway,
+                    era,
+                    id: self.id,
+                    body: self.body,
+                    params: self.members,
+                    meta: self.meta,
+                    attempt,
+                    streams: reads_streams(self.headers),
+                };
+                call.run().await
+            }
+            "tools/list" => {
+                methods::no_cursor(self.members)?;
+                let body = methods::tools_list(era, self.caller)?;
+                Ok(self.result(std::str::from_utf8(&body).unwrap_or("{}")))
+            }
+            "prompts/list" => list("prompts"),
+            "resources/list" => list("resources"),
+            "resources/templates/list" => list("resourceTemplates"),
+            "prompts/get" => Err(RpcError::invalid_params("Unknown prompt")),
+            "resources/read" => Err(RpcError::no_resource(era)),
+            other => Err(RpcError::unknown_method(era, other)),
+        }
+    }
+
+    fn result(&self, raw: &str) -> Response {
+        json_response(StatusCode::OK, message(self.id, "result", raw))
+    }
+
+    fn initialize(&self) -> Result<Response, RpcError> {
+        let (result, token) = methods::initialize(self.faces, self.caller, self.members)?;
+        let mut response = self.result(&result);
+        if let Some(token) = token.and_then(|token| HeaderValue::from_str(&token).ok()) {
+            response.headers_mut().insert("mcp-session-id", token);
+        }
+        Ok(response)
+    }
+
+    /// Nothing on `/mcp` ever changes what is subscribed to, so an empty subset is acknowledged.
+    fn listen(&self) -> Result<Response, RpcError> {
+        let meta = format!(r#"{{"io.modelcontextprotocol/subscriptionId":{}}}"#, self.id);
+        let params = format!(r#"{{"notifications":{{}},"_meta":{meta}}}"#);
+        let first = notification("notifications/subscriptions/acknowledged", &params);
+        let first = format!("event: message\ndata: {first}\n\n");
+        let last = message(self.id, "result", &format!(r#"{{"resultType":"complete","_meta":{meta}}}"#));
+        let opened = listen::open(self.faces, self.caller, first, Some(last));
+        opened.ok_or_else(|| too_many_streams(self.faces))
+    }
+}
+
+fn too_many_streams(faces: &Faces) -> RpcError {
+    let max = faces.options.streams_per_key_max;
+    RpcError::refused(
+        StatusCode::TOO_MANY_REQUESTS,
+        format!("This key has {max} streams open; close one first"),
+    )
+}
+
+/// The session of a handshake request: none is fine, one that is not this caller's is 404.
+fn session(faces: &Faces, caller: &Caller, headers: &HeaderMap) -> Result<Option<Session>, RpcError> {
+    let Some(token) = headers.get("mcp-session-id") else { return Ok(None) };
+    let known = token.to_str().ok().and_then(|token| faces.sessions.verify(token, caller));
+    let unknown = || RpcError::refused(StatusCode::NOT_FOUND, "Session not found; initialize again");
+    known.map(Some).ok_or_else(unknown)
+}
+
+fn get(faces: &Arc<Faces>, caller: &Arc<Caller>, headers: &HeaderMap) -> Response {
+    if !reads_streams(headers) {
+        let message = "Invalid request: Accept must list text/event-stream";
+        return RpcError::refused(StatusCode::NOT_ACCEPTABLE, message).response(None);
+    }
+    if let Err(error) = session(faces, caller, headers) {
+        return error.response(None);
+    }
+    let opened = listen::open(faces, caller, ": open\n\n".to_owned(), None);
+    opened.unwrap_or_else(|| too_many_streams(faces).response(None))
+}
+
+/// Sessions are not kept, so there is nothing to end.
+fn delete(faces: &Faces, caller: &Caller, headers: &HeaderMap) -> Response {
+    match session(faces, caller, headers) {
+        Ok(_) => {
+            let mut response = Response::default();
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            response
+        }
+        Err(error) => error.response(None),
+    }
+}
+
+/// The trace a request belongs to: `_meta` first, then the header (W3C Trace Context).
+fn trace_id(headers: &HeaderMap, meta: Option<&str>) -> Option<String> {
+    let in_meta = meta
+        .and_then(|meta| json::find_members(meta, ["traceparent"]).ok())
+        .and_then(|[raw]| raw.and_then(|raw| serde_json::from_str::<String>(raw).ok()));
+    let parent = in_meta.or_else(|| headers.get("traceparent")?.to_str().ok().map(str::to_owned))?;
+    let id = parent.split('-').nth(1)?;
+    (id.len() == 32 && id.bytes().all(|b| b.is_ascii_hexdigit())).then(|| id.to_ascii_lowercase())
+}

@@ -1,0 +1,111 @@
+//! JSON-RPC codes and messages; no other file knows the numbers.
+
+use axum::response::Response;
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::Era;
+use crate::domain::json;
+use crate::faces::wire::error::json_response;
+
+/// A JSON-RPC error with the HTTP status that goes with it (MCP 2026-07-28, transports).
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct RpcError {
+    pub(super) status: StatusCode,
+    code: i32,
+    message: String,
+    data: Option<Value>,
+}
+
+impl RpcError {
+    fn new(status: StatusCode, code: i32, message: impl Into<String>) -> RpcError {
+        RpcError { status, code, message: message.into(), data: None }
+    }
+
+    pub(super) fn parse(message: impl Into<String>) -> RpcError {
+        RpcError::new(StatusCode::BAD_REQUEST, -32700, message)
+    }
+
+    pub(super) fn invalid_request(message: impl Into<String>) -> RpcError {
+        RpcError::new(StatusCode::BAD_REQUEST, -32600, message)
+    }
+
+    /// An invalid request whose HTTP status says more than 400.
+    pub(super) fn refused(status: StatusCode, message: impl Into<String>) -> RpcError {
+        RpcError::new(status, -32600, message)
+    }
+
+    /// The modern era answers an unknown method with 404, the older ones in band.
+    pub(super) fn unknown_method(era: Era, method: &str) -> RpcError {
+        let status = if era == Era::Modern { StatusCode::NOT_FOUND } else { StatusCode::OK };
+        let shown: String = method.chars().take(100).collect();
+        RpcError::new(status, -32601, format!("Method not found: {shown}"))
+    }
+
+    pub(super) fn invalid_params(message: impl Into<String>) -> RpcError {
+        RpcError::new(StatusCode::OK, -32602, message)
+    }
+
+    /// A required `_meta` member is missing or not usable.
+    pub(super) fn missing_meta(message: impl Into<String>) -> RpcError {
+        RpcError::new(StatusCode::BAD_REQUEST, -32602, message)
+    }
+
+    pub(super) fn header_mismatch(message: impl Into<String>) -> RpcError {
+        RpcError::new(StatusCode::BAD_REQUEST, -32020, message)
+    }
+
+    pub(super) fn unsupported_version(requested: &str) -> RpcError {
+        let shown: String = requested.chars().take(40).collect();
+        RpcError {
+            data: Some(json!({"supported": [super::MODERN], "requested": shown})),
+            ..RpcError::new(StatusCode::BAD_REQUEST, -32022, "Unsupported protocol version")
+        }
+    }
+
+    /// The code of a resource that is not there moved between the eras.
+    pub(super) fn no_resource(era: Era) -> RpcError {
+        let code = if era == Era::Modern { -32602 } else { -32002 };
+        RpcError::new(StatusCode::OK, code, "Resource not found")
+    }
+
+    pub(super) fn internal(message: impl Into<String>) -> RpcError {
+        RpcError::new(StatusCode::OK, -32603, message)
+    }
+
+    /// The message, under the raw id of its request (`null` when none could be read).
+    pub(super) fn text(&self, id: Option<&str>) -> String {
+        let mut out = String::from(r#"{"jsonrpc":"2.0","id":"#);
+        out.push_str(id.unwrap_or("null"));
+        out.push_str(&format!(r#","error":{{"code":{},"message":"#, self.code));
+        json::escape_into(&mut out, &self.message);
+        if let Some(data) = &self.data {
+            out.push_str(r#","data":"#);
+            out.push_str(&data.to_string());
+        }
+        out.push_str("}}");
+        out
+    }
+
+    pub(super) fn response(&self, id: Option<&str>) -> Response {
+        json_response(self.status, self.text(id))
+    }
+}
+
+/// A response message around a raw result or error object.
+pub(super) fn message(id: &str, member: &str, raw: &str) -> String {
+    let mut out = String::with_capacity(raw.len() + id.len() + 40);
+    out.push_str(r#"{"jsonrpc":"2.0","id":"#);
+    out.push_str(id);
+    out.push_str(",\"");
+    out.push_str(member);
+    out.push_str("\":");
+    out.push_str(raw);
+    out.push('}');
+    out
+}
+
+/// A notification around raw params.
+pub(super) fn notification(method: &str, params: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{params}}}"#)
+}

@@ -1,0 +1,108 @@
+//! The methods that answer from what is at hand: greetings and lists.
+
+use serde_json::json;
+
+use super::jsonrpc::RpcError;
+use super::session::Session;
+use super::{Era, HANDSHAKE, MODERN, tools};
+use crate::domain::json::{self, Member};
+use crate::faces::Faces;
+use crate::gateway::{Caller, Client};
+
+/// Who we are, as a member of a result's `_meta` (MCP 2026-07-28: on every result).
+pub(super) const SERVER_INFO_META: &str = concat!(
+    r#""io.modelcontextprotocol/serverInfo":{"name":"mcpproxy","title":"mcpproxy","version":""#,
+    env!("CARGO_PKG_VERSION"),
+    r#""}"#
+);
+/// How long a modern client may keep a list without asking again, milliseconds.
+const LIST_TTL_MS: u32 = 5_000;
+const INSTRUCTIONS: &str =
+    "Find tools with retrieve_tools, then call them with the variant named in call_with.";
+
+/// A raw list as a result. Lists depend on the key, so they are private.
+pub(super) fn list_result(era: Era, member: &str, items: &str) -> String {
+    let mut out = super::result::opening(era);
+    out.push_str(&format!("\"{member}\":{items}"));
+    if era == Era::Modern {
+        out.push_str(&format!(r#","ttlMs":{LIST_TTL_MS},"cacheScope":"private""#));
+    }
+    out.push('}');
+    out
+}
+
+/// Lists have one page: any cursor was not ours.
+pub(super) fn no_cursor(params: &[Member<'_>]) -> Result<(), RpcError> {
+    match params.iter().find(|member| member.name == "cursor") {
+        Some(cursor) if cursor.value != "null" => Err(RpcError::invalid_params("Invalid cursor")),
+        _ => Ok(()),
+    }
+}
+
+/// `tools/list`, prepared once per view.
+pub(super) fn tools_list(era: Era, caller: &Caller) -> Result<bytes::Bytes, RpcError> {
+    let catalogue = caller.catalogue().ok_or_else(|| {
+        RpcError::invalid_params(
+            "a platform key has no tools of its own: name a tenant with the header X-Tenant",
+        )
+    })?;
+    let view = catalogue.view(&caller.settings);
+    let slot = usize::from(era == Era::Modern);
+    Ok(view.body(slot, || tools::list_body(era, &caller.settings, &view).into()))
+}
+
+/// `server/discover` (MCP 2026-07-28).
+pub(super) fn discover() -> String {
+    let mut out = super::result::opening(Era::Modern);
+    let body = json!({
+        "supportedVersions": [MODERN],
+        "capabilities": capabilities(),
+        "instructions": INSTRUCTIONS,
+        "ttlMs": LIST_TTL_MS,
+        "cacheScope": "private",
+    });
+    out.push_str(body.to_string().get(1..).unwrap_or("}"));
+    out
+}
+
+fn capabilities() -> serde_json::Value {
+    json!({
+        "tools": {"listChanged": false},
+        "prompts": {"listChanged": false},
+        "resources": {"listChanged": false, "subscribe": false},
+    })
+}
+
+/// What `initialize` answers, and the token of the session it opens.
+pub(super) fn initialize(
+    faces: &Faces,
+    caller: &Caller,
+    params: &[Member<'_>],
+) -> Result<(String, Option<String>), RpcError> {
+    let value = |name: &str| params.iter().find(|member| member.name == name).map(|member| member.value);
+    let wanted: String = value("protocolVersion")
+        .and_then(|raw| serde_json::from_str(raw).ok())
+        .ok_or_else(|| RpcError::invalid_params("Invalid params: protocolVersion is required"))?;
+    let version = HANDSHAKE.into_iter().find(|version| *version == wanted).unwrap_or(HANDSHAKE[0]);
+    let client = value("clientInfo").map(client).unwrap_or_default();
+    let elicitation = value("capabilities")
+        .and_then(|raw| json::find_members(raw, ["elicitation"]).ok())
+        .is_some_and(|[elicitation]| elicitation.is_some());
+    let session = Session::new(caller, version, &client, elicitation);
+    let result = json!({
+        "protocolVersion": version,
+        "capabilities": capabilities(),
+        "serverInfo": {"name": "mcpproxy", "title": "mcpproxy", "version": env!("CARGO_PKG_VERSION")},
+        "instructions": INSTRUCTIONS,
+    });
+    Ok((result.to_string(), faces.sessions.mint(&session)))
+}
+
+/// A raw `clientInfo`.
+pub(super) fn client(raw: &str) -> Client {
+    let text = |value: Option<&str>| value.and_then(|raw| serde_json::from_str(raw).ok());
+    match json::find_members(raw, ["name", "version"]) {
+        Ok([name, version]) => Client { name: text(name), version: text(version) },
+        Err(_) => Client::default(),
+    }
+}

@@ -1,0 +1,97 @@
+//! What a modern request must carry: its `_meta`, and headers that say the same (MCP 2026-07-28, transports).
+
+use std::borrow::Cow;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::HeaderMap;
+
+use super::jsonrpc::RpcError;
+use super::{MODERN, methods};
+use crate::domain::json::{self, Member};
+use crate::gateway::Client;
+
+const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+const CLIENT: &str = "io.modelcontextprotocol/clientInfo";
+
+/// Whether a request speaks the modern way: by its `_meta`, or by its header.
+pub(super) fn is_modern(headers: &HeaderMap, meta: Option<&str>) -> bool {
+    let by_meta =
+        meta.and_then(|meta| json::find_members(meta, [VERSION]).ok()).is_some_and(|[v]| v.is_some());
+    by_meta || header(headers, "mcp-protocol-version") == Some(MODERN)
+}
+
+/// Checks a modern request; gives what it says of its client.
+pub(super) fn check(
+    headers: &HeaderMap,
+    method: &str,
+    params: &[Member<'_>],
+    meta: Option<&str>,
+) -> Result<Client, RpcError> {
+    let [version, capabilities, client] = meta
+        .and_then(|meta| json::find_members(meta, [VERSION, CAPABILITIES, CLIENT]).ok())
+        .ok_or_else(|| RpcError::missing_meta(format!("Invalid params: _meta must carry {VERSION}")))?;
+    let version: String = version
+        .and_then(|raw| serde_json::from_str(raw).ok())
+        .ok_or_else(|| RpcError::missing_meta(format!("Invalid params: _meta must carry {VERSION}")))?;
+    match header(headers, "mcp-protocol-version") {
+        Some(said) if said == version => {}
+        _ => {
+            return Err(RpcError::header_mismatch(format!(
+                "MCP-Protocol-Version must be {VERSION} of _meta"
+            )));
+        }
+    }
+    if version != MODERN {
+        return Err(RpcError::unsupported_version(&version));
+    }
+    if !capabilities.is_some_and(|raw| raw.starts_with('{')) {
+        return Err(RpcError::missing_meta(format!("Invalid params: _meta must carry {CAPABILITIES}")));
+    }
+    if header(headers, "mcp-method") != Some(method) {
+        return Err(RpcError::header_mismatch("Mcp-Method must be the request's method"));
+    }
+    check_name(headers, method, params)?;
+    Ok(client.map(methods::client).unwrap_or_default())
+}
+
+/// `Mcp-Name` repeats the name (or URI) that a request is about.
+fn check_name(headers: &HeaderMap, method: &str, params: &[Member<'_>]) -> Result<(), RpcError> {
+    let member = match method {
+        "tools/call" | "prompts/get" => "name",
+        "resources/read" => "uri",
+        _ => return Ok(()),
+    };
+    let raw = params.iter().find(|m| m.name == member).map(|m| m.value);
+    let Some(name) = raw.and_then(|raw| serde_json::from_str::<String>(raw).ok()) else { return Ok(()) };
+    let said = header(headers, "mcp-name").and_then(decode);
+    if said.as_deref() == Some(name.as_str()) {
+        return Ok(());
+    }
+    Err(RpcError::header_mismatch(format!("Mcp-Name must be params.{member}")))
+}
+
+fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim)
+}
+
+/// Values that no header can carry come as `=?base64?…?=`.
+fn decode(value: &str) -> Option<Cow<'_, str>> {
+    match value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) {
+        None => Some(Cow::Borrowed(value)),
+        Some(encoded) => String::from_utf8(STANDARD.decode(encoded).ok()?).ok().map(Cow::Owned),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::decode;
+
+    #[test]
+    fn encoded_names() {
+        assert_eq!(decode("up:echo").as_deref(), Some("up:echo"));
+        assert_eq!(decode("=?base64?w6k=?=").as_deref(), Some("é"));
+        assert_eq!(decode("=?base64?!?="), None);
+    }
+}

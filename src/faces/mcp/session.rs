@@ -1,0 +1,100 @@
+//! Handshake sessions: signed, self-contained tokens. Nothing is kept, so any replica honours any of them.
+//!
+//! A token carries no authority: it is honoured only with the key it was minted for (else 404, which makes
+//! clients start over), and it never expires by itself, since official clients treat a 404 as the end.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac::{Hmac, KeyInit, Mac};
+use serde::{Deserialize, Serialize};
+use sha2::Sha256;
+
+use crate::gateway::{Caller, Client};
+
+/// Longest token that is looked at, in bytes.
+const TOKEN_BYTES_MAX: usize = 1024;
+/// Characters kept of a client's name and version.
+const CLIENT_CHARS_MAX: usize = 64;
+
+/// Mints and verifies session tokens.
+pub struct Sessions {
+    keys: Vec<Vec<u8>>,
+}
+
+/// What a token says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Session {
+    /// Random; what the activity log calls the session.
+    #[serde(rename = "i")]
+    pub(super) id: String,
+    #[serde(rename = "t")]
+    tenant: uuid::Uuid,
+    #[serde(rename = "k")]
+    key: Option<uuid::Uuid>,
+    #[serde(rename = "v")]
+    pub(super) version: String,
+    #[serde(rename = "n")]
+    client_name: Option<String>,
+    #[serde(rename = "o")]
+    client_version: Option<String>,
+    /// Whether the client can be asked (`elicitation`).
+    #[serde(rename = "e")]
+    elicitation: bool,
+}
+
+impl Session {
+    /// A new session of a caller.
+    pub(super) fn new(caller: &Caller, version: &str, client: &Client, elicitation: bool) -> Session {
+        let short = |text: &String| text.chars().take(CLIENT_CHARS_MAX).collect();
+        Session {
+            id: uuid::Uuid::new_v4().simple().to_string(),
+            tenant: caller.tenant_id().0,
+            key: caller.key.map(|key| key.0),
+            version: version.to_owned(),
+            client_name: client.name.as_ref().map(short),
+            client_version: client.version.as_ref().map(short),
+            elicitation,
+        }
+    }
+
+    /// The client, as it introduced itself.
+    pub(super) fn client(&self) -> Client {
+        Client { name: self.client_name.clone(), version: self.client_version.clone() }
+    }
+}
+
+impl Sessions {
+    /// The first key signs, all verify.
+    pub fn new(keys: Vec<Vec<u8>>) -> Sessions {
+        Sessions { keys }
+    }
+
+    pub(super) fn mint(&self, session: &Session) -> Option<String> {
+        let payload = URL_SAFE_NO_PAD.encode(serde_json::to_vec(session).ok()?);
+        let mac = mac(self.keys.first()?, &payload)?.finalize().into_bytes();
+        Some(format!("{payload}.{}", URL_SAFE_NO_PAD.encode(mac)))
+    }
+
+    /// The session of a token, if it is ours and this caller's.
+    pub(super) fn verify(&self, token: &str, caller: &Caller) -> Option<Session> {
+        if token.len() > TOKEN_BYTES_MAX {
+            return None;
+        }
+        let (payload, signature) = token.split_once('.')?;
+        let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
+        let signed =
+            |key: &Vec<u8>| mac(key, payload).is_some_and(|mac| mac.verify_slice(&signature).is_ok());
+        if !self.keys.iter().any(signed) {
+            return None;
+        }
+        let session: Session = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).ok()?).ok()?;
+        let own = session.tenant == caller.tenant_id().0 && session.key == caller.key.map(|key| key.0);
+        own.then_some(session)
+    }
+}
+
+fn mac(key: &[u8], payload: &str) -> Option<Hmac<Sha256>> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).ok()?;
+    mac.update(payload.as_bytes());
+    Some(mac)
+}

@@ -1,0 +1,149 @@
+//! The built-in tools of `/mcp`: definitions as listed, per view (behaviour, section 5; texts of R1).
+
+use serde_json::{Value, json};
+
+use super::{Era, methods};
+use crate::domain::intent::{IntentMode, Variant};
+use crate::domain::settings::Effective;
+use crate::gateway::{LIMIT_DEFAULT, LIMIT_MAX, View};
+
+/// The name of the search tool.
+pub(super) const RETRIEVE_TOOLS: &str = "retrieve_tools";
+/// Servers named in the description of `retrieve_tools`, at most.
+const SERVERS_NAMED_MAX: usize = 50;
+
+/// The body of a `tools/list` result for a caller with these settings.
+pub(super) fn list_body(era: Era, settings: &Effective, view: &View) -> String {
+    let mode = settings.intent_declaration;
+    let mut tools = vec![retrieve_tools(mode, view)];
+    let allowed = |variant: &Variant| variant.operation() <= settings.max_operation;
+    tools.extend(Variant::ALL.into_iter().filter(allowed).map(|variant| call_tool(variant, mode)));
+    methods::list_result(era, "tools", &Value::Array(tools).to_string())
+}
+
+fn retrieve_tools(mode: IntentMode, view: &View) -> Value {
+    let intent = match mode {
+        IntentMode::Required => "Intent must match tool variant.",
+        IntentMode::Inferred => "The operation type is inferred from the tool variant.",
+    };
+    let description = format!(
+        "Search for tools across all upstream servers. Results include annotations (readOnlyHint, destructiveHint) \
+         and recommended call_with variant. Use call_tool_read for read-only operations, call_tool_write for \
+         modifications, call_tool_destructive for deletions. {intent}{}",
+        servers(view)
+    );
+    json!({
+        "name": RETRIEVE_TOOLS,
+        "title": "Search tools",
+        "description": description,
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "query": {"type": "string", "description": "What the tool should do, in plain words, or its name"},
+                "limit": {
+                    "type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": LIMIT_DEFAULT,
+                    "description": "How many tools to return"
+                },
+                "server": {"type": "string", "description": "Only tools of this server"},
+                "read_only_only": {"type": "boolean", "description": "Only tools that read and change nothing"},
+                "exclude_destructive": {"type": "boolean", "description": "No tools that may delete or destroy"}
+            },
+            "required": ["query"]
+        },
+        "annotations": {
+            "title": "Search tools", "readOnlyHint": true, "destructiveHint": false, "idempotentHint": true,
+            "openWorldHint": false
+        }
+    })
+}
+
+/// The enabled servers that this key can see, bounded; never their connection state.
+fn servers(view: &View) -> String {
+    if view.servers.is_empty() {
+        return String::new();
+    }
+    let named =
+        view.servers.iter().take(SERVERS_NAMED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let more = view.servers.len().saturating_sub(SERVERS_NAMED_MAX);
+    if more == 0 { format!(" Servers: {named}.") } else { format!(" Servers: {named} and {more} more.") }
+}
+
+fn call_tool(variant: Variant, mode: IntentMode) -> Value {
+    let (title, what, last) = match variant {
+        Variant::Read => (
+            "Call a read-only tool",
+            "Execute a read-only tool discovered via retrieve_tools. Use for operations that query data without \
+             modifying state.",
+            "Will be rejected if server marks tool as destructive.",
+        ),
+        Variant::Write => (
+            "Call a tool that writes",
+            "Execute a state-modifying tool discovered via retrieve_tools. Use for operations that create or update \
+             resources.",
+            "Will be rejected if server marks tool as destructive.",
+        ),
+        Variant::Destructive => (
+            "Call a destructive tool",
+            "Execute a destructive tool discovered via retrieve_tools. Use for operations that delete or permanently \
+             modify resources.",
+            "Most permissive - allowed regardless of server annotations.",
+        ),
+    };
+    let operation = variant.operation().as_str();
+    let intent = match mode {
+        IntentMode::Required => format!("Requires intent.operation_type='{operation}'."),
+        IntentMode::Inferred => {
+            format!("The operation type '{operation}' is inferred from the tool variant.")
+        }
+    };
+    json!({
+        "name": variant.as_str(),
+        "title": title,
+        "description": format!("{what} {intent} {last}"),
+        "inputSchema": schema(variant, mode),
+        "annotations": {
+            "title": title,
+            "readOnlyHint": variant == Variant::Read,
+            "destructiveHint": variant == Variant::Destructive,
+            "openWorldHint": true
+        }
+    })
+}
+
+/// Flat for keys whose intent is inferred: some models fail on nested objects.
+fn schema(variant: Variant, mode: IntentMode) -> Value {
+    let sensitivity = json!({
+        "type": "string", "enum": ["public", "internal", "private", "unknown"],
+        "description": "How sensitive the data is, for the audit log"
+    });
+    let reason = json!({
+        "type": "string", "maxLength": 1000, "description": "Why this call is made, for the audit log"
+    });
+    let mut properties = json!({
+        "name": {"type": "string", "description": "The tool's name as server:tool, as retrieve_tools gives it"},
+        "args": {"type": "object", "description": "The tool's arguments"},
+        "args_json": {"type": "string", "description": "The tool's arguments as a JSON text, instead of args"},
+        "intent_data_sensitivity": sensitivity,
+        "intent_reason": reason
+    });
+    let mut required = vec!["name"];
+    if mode == IntentMode::Required
+        && let Some(properties) = properties.as_object_mut()
+    {
+        required.push("intent");
+        let intent = json!({
+            "type": "object",
+            "properties": {
+                "operation_type": {
+                    "type": "string", "enum": [variant.operation().as_str()],
+                    "description": "Must match the tool variant"
+                },
+                "data_sensitivity": sensitivity,
+                "reason": reason
+            },
+            "required": ["operation_type"]
+        });
+        properties.insert("intent".to_owned(), intent);
+    }
+    json!({"type": "object", "properties": properties, "required": required})
+}

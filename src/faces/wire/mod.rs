@@ -1,0 +1,4 @@
+//! Wire shapes that more than one face uses.
+
+pub mod call;
+pub mod error;
