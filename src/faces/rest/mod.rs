@@ -1,6 +1,110 @@
-//! stub
+//! The REST face: `/api/v1`, JSON in and out, one file per resource.
+//!
+//! The table below is the whole of it: for each route who may use it, what it takes, and who answers. The
+//! gate in front has checked host and key before anything here runs.
+
+mod activity;
+mod call;
+mod cursor;
+mod error;
+mod exchange;
+mod fields;
+mod keys;
+mod params;
+mod record;
+mod route;
+mod search;
+mod server_tools;
+mod servers;
+mod settings;
+mod show;
+mod status;
+mod tenants;
+
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
-/// stub
-pub fn router() -> axum::Router<Arc<crate::faces::Faces>> {
-    axum::Router::new()
+
+use axum::Router;
+use axum::extract::Request;
+use axum::routing::{MethodFilter, MethodRouter};
+
+use self::params::{NONE, PAGE};
+use self::route::Who::{Anyone, May};
+use super::Faces;
+use super::http::RequestId;
+use super::wire;
+use crate::domain::tenant::Action::{
+    Approve, ChangeServers, ManageKeys, ManageTenants, ReadOwnActivity, SeeServers, UseTools,
+};
+
+macro_rules! routes {
+    ($($method:ident $path:literal => $kind:ident($($part:expr),+);)+) => {
+        /// Every route, as method and path below `/api/v1`.
+        pub const ROUTES: &[(&str, &str)] = &[$((stringify!($method), $path)),+];
+
+        fn table() -> Vec<(&'static str, MethodRouter<Arc<Faces>>)> {
+            vec![$(($path, route::$kind(MethodFilter::$method, $($part),+))),+]
+        }
+    };
+}
+
+routes! {
+    GET "/tenants" => read(May(ManageTenants), PAGE, tenants::list);
+    POST "/tenants" => act("tenants.create", May(ManageTenants), tenants::create);
+    GET "/tenants/{name}" => read(May(ManageTenants), NONE, tenants::get);
+    DELETE "/tenants/{name}" => act("tenants.delete", May(ManageTenants), tenants::delete);
+
+    GET "/keys" => read(May(ManageKeys), PAGE, keys::list);
+    POST "/keys" => act("keys.create", May(ManageKeys), keys::create);
+    GET "/keys/{id}" => read(May(ManageKeys), NONE, keys::get);
+    PATCH "/keys/{id}" => act("keys.update", May(ManageKeys), keys::update);
+    DELETE "/keys/{id}" => act("keys.revoke", May(ManageKeys), keys::revoke);
+    GET "/keys/{id}/settings" => read(May(ManageKeys), NONE, settings::of_key);
+    PATCH "/keys/{id}/settings" => act("keys.settings", May(ManageKeys), settings::patch_key);
+    GET "/settings" => read(May(ManageKeys), NONE, settings::of_tenant);
+    PATCH "/settings" => act("settings.update", May(ManageKeys), settings::patch_tenant);
+
+    GET "/servers" => read(May(SeeServers), PAGE, servers::list);
+    POST "/servers" => act("servers.create", May(ChangeServers), servers::create);
+    GET "/servers/{name}" => read(May(SeeServers), NONE, servers::get);
+    PATCH "/servers/{name}" => act("servers.update", May(ChangeServers), servers::update);
+    DELETE "/servers/{name}" => act("servers.remove", May(ChangeServers), servers::remove);
+    POST "/servers/{name}/enable" => act("servers.enable", May(ChangeServers), servers::enable);
+    POST "/servers/{name}/disable" => act("servers.disable", May(ChangeServers), servers::disable);
+    POST "/servers/{name}/quarantine" => act("servers.quarantine", May(ChangeServers), servers::quarantine);
+    POST "/servers/{name}/unquarantine" => act("servers.unquarantine", May(Approve), servers::unquarantine);
+    POST "/servers/{name}/refresh" => act("servers.refresh", May(ChangeServers), servers::refresh);
+    POST "/servers/{name}/restart" => act("servers.restart", May(ChangeServers), servers::restart);
+    GET "/servers/{name}/tools" => read(May(SeeServers), PAGE, server_tools::list);
+    POST "/servers/{name}/tools/{tool}/approve" => act("tools.approve", May(Approve), server_tools::approve);
+
+    GET "/tools" => read(May(UseTools), search::PARAMS, search::find);
+    POST "/tools/call" => call(May(UseTools), call::run);
+
+    GET "/activity" => read(May(ReadOwnActivity), activity::PARAMS, activity::list);
+    GET "/activity/{id}" => read(May(ReadOwnActivity), NONE, activity::get);
+    GET "/status" => read(Anyone, NONE, status::get);
+}
+
+/// The routes of [`ROUTES`], with JSON answers for every other path and method.
+pub fn router() -> Router<Arc<Faces>> {
+    assemble(table())
+}
+
+fn assemble<S: Clone + Send + Sync + 'static>(
+    routes: impl IntoIterator<Item = (&'static str, MethodRouter<S>)>,
+) -> Router<S> {
+    let start = Router::new();
+    routes
+        .into_iter()
+        .fold(start, |router, (path, handler)| router.route(path, handler))
+        // for the routes above it only, so it comes after them; axum adds `Allow`
+        .method_not_allowed_fallback(async |request: Request| error::wrong_method(request_id(&request)))
+        .fallback(async |request: Request| wire::error::not_found(request_id(&request)))
+}
+
+fn request_id(request: &Request) -> Option<&str> {
+    request.extensions().get::<RequestId>().map(|id| id.0.as_str())
 }

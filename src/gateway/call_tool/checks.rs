@@ -91,7 +91,7 @@ fn tool_name(request: &CallRequest, about: &mut Refused, record: &mut Record) ->
         return Err(Refusal::new(Code::InvalidName, message));
     };
     record.server = Some(server.to_owned());
-    record.tool = Some(tool.to_owned());
+    record.tool = Some(redact::redact(tool).into_owned());
     Ok(name)
 }
 
@@ -142,8 +142,9 @@ fn declaration(
     about.declared = intent.operation_type;
     record.operation_type = Some(intent.operation_type.unwrap_or(variant.operation()));
     record.intent_declared = intent.operation_type.is_some();
-    record.data_sensitivity = intent.data_sensitivity.clone();
-    record.reason = intent.reason.as_deref().map(|reason| redact::redact(reason).into_owned());
+    let clean = |text: &String| redact::redact(text).into_owned();
+    record.data_sensitivity = intent.data_sensitivity.as_ref().map(clean);
+    record.reason = intent.reason.as_ref().map(clean);
     refusal.map_or(Ok(intent), Err)
 }
 

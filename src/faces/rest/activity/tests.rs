@@ -1,0 +1,137 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+/// Noon of 31 January 2026.
+fn now() -> DateTime<Utc> {
+    DateTime::from_timestamp(1_769_860_800, 0).unwrap()
+}
+
+fn read(query: &str) -> Result<ActivityFilter, GatewayError> {
+    filter(&Params::parse(Some(query), PARAMS)?, now())
+}
+
+#[test]
+fn windows() {
+    let at = |text: &str| DateTime::parse_from_rfc3339(text).unwrap().to_utc();
+    for (query, start, end) in [
+        ("", "2026-01-24T12:00:00Z", "2026-01-31T12:01:00Z"),
+        ("start_time=2020-01-01T00:00:00Z", "2020-01-01T00:00:00Z", "2026-01-31T12:01:00Z"),
+        ("end_time=2020-01-08T00:00:00Z", "2020-01-01T00:00:00Z", "2020-01-08T00:00:00Z"),
+        ("start_time=2020-01-01T00:00:00Z&end_time=2020-01-01T01:00:00%2B01:00", "", ""),
+        ("start_time=2026-01-31T12:02:00Z", "", ""),
+    ] {
+        match read(query) {
+            Ok(filter) => assert_eq!((filter.start, filter.end), (at(start), at(end)), "{query}"),
+            Err(error) => assert!(start.is_empty() && named(&error) == "start_time", "{query} {error:?}"),
+        }
+    }
+}
+
+fn named(error: &GatewayError) -> &str {
+    match error {
+        GatewayError::Invalid { field: Some(field), .. } => field,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn filters_are_taken_or_named() {
+    let id = "018f5e2c-0000-7000-8000-000000000001";
+    let query = format!(
+        "type=tool_call&source=mcp&server=fs&tool=read&status=blocked&intent_type=write&key={id}&owner=bob%20b\
+         &session_id=s&request_id=r"
+    );
+    let filter = read(&query).unwrap();
+    assert_eq!(filter.kind.as_deref(), Some("tool_call"));
+    assert_eq!(filter.source.as_deref(), Some("mcp"));
+    assert_eq!((filter.server.as_deref(), filter.tool.as_deref()), (Some("fs"), Some("read")));
+    assert_eq!((filter.status.as_deref(), filter.intent_type.as_deref()), (Some("blocked"), Some("write")));
+    assert_eq!((filter.owner.as_deref(), filter.key.unwrap().to_string().as_str()), (Some("bob b"), id));
+    assert_eq!((filter.session_id.as_deref(), filter.request_id.as_deref()), (Some("s"), Some("r")));
+    for bad in [
+        "type=x",
+        "source=x",
+        "status=ok",
+        "intent_type=unknown",
+        "key=1",
+        "start_time=x",
+        "end_time=1",
+        "tier=read",
+    ] {
+        let name = bad.split('=').next().unwrap();
+        assert_eq!(named(&read(bad).unwrap_err()), name);
+    }
+}
+
+fn row() -> ActivityRow {
+    ActivityRow {
+        id: Uuid::from(Ulid::from_parts(1_769_860_800_123, 7)),
+        started_at: DateTime::from_timestamp_millis(1_769_860_800_123).unwrap(),
+        kind: "tool_call".into(),
+        source: "rest".into(),
+        server: None,
+        tool: None,
+        tool_variant: None,
+        tier: None,
+        intent_type: None,
+        intent_sensitivity: None,
+        intent_reason: None,
+        intent_declared: false,
+        warning: None,
+        status: "success".into(),
+        error_code: None,
+        error_message: None,
+        decision: None,
+        rule: None,
+        consent_id: None,
+        key_id: None,
+        owner: None,
+        client_name: None,
+        client_version: None,
+        session_id: None,
+        request_id: None,
+        trace_id: None,
+        parent_id: None,
+        duration_ms: None,
+        upstream_ms: None,
+        wait_ms: None,
+        request_bytes: None,
+        response_bytes: None,
+        arguments: None,
+        response: None,
+        truncated: false,
+    }
+}
+
+#[test]
+fn every_name_is_always_there() {
+    let empty = serde_json::to_value(shown(&row())).unwrap();
+    let names = "id started_at type source server tool tool_variant tier intent intent_declared warning status \
+                 error_code error_message decision rule consent_id key_id owner client session_id request_id \
+                 trace_id parent_id duration_ms upstream_ms wait_ms request_bytes response_bytes arguments \
+                 response truncated";
+    let mut expected: Vec<&str> = names.split_whitespace().collect();
+    expected.sort_unstable();
+    let mut found: Vec<&str> = empty.as_object().unwrap().keys().map(String::as_str).collect();
+    found.sort_unstable();
+    assert_eq!(found, expected);
+    assert_eq!(empty["id"], Ulid::from_parts(1_769_860_800_123, 7).to_string());
+    assert_eq!(empty["started_at"], "2026-01-31T12:00:00.123Z");
+    assert_eq!((&empty["intent"], &empty["client"]), (&Value::Null, &json!({"name": null, "version": null})));
+}
+
+#[test]
+fn an_intent_needs_an_operation_type() {
+    let with = ActivityRow {
+        intent_type: Some("write".into()),
+        intent_reason: Some("why".into()),
+        parent_id: Some(Uuid::from(Ulid::from_parts(1, 2))),
+        ..row()
+    };
+    let text = serde_json::to_value(shown(&with)).unwrap();
+    let intent = json!({"operation_type": "write", "data_sensitivity": null, "reason": "why"});
+    assert_eq!((&text["intent"], &text["parent_id"]), (&intent, &json!(Ulid::from_parts(1, 2).to_string())));
+    let without = ActivityRow { intent_reason: Some("why".into()), ..row() };
+    assert_eq!(serde_json::to_value(shown(&without)).unwrap()["intent"], Value::Null);
+}

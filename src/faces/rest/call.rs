@@ -1,0 +1,129 @@
+//! `POST /tools/call`: the pipeline of `/mcp`, asked over REST.
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, StatusCode};
+
+use super::error::{self, RestError};
+use super::exchange::{Exchange, clip};
+use super::route::Answer;
+use crate::domain::intent::Variant;
+use crate::domain::json::Member;
+use crate::faces::wire::call::{ARGUMENTS, read};
+use crate::faces::wire::error::json_response;
+use crate::gateway::{CallOutcome, CallRequest, GatewayError};
+
+/// Carries the warning that stands in `_meta` over MCP: here the body is the upstream's, untouched.
+const WARNING: HeaderName = HeaderName::from_static("x-mcpproxy-warning");
+/// Longest warning sent, in characters.
+const WARNING_CHARS_MAX: usize = 1000;
+/// The one field that MCP does not have: there it is the tool's own name.
+const TOOL_VARIANT: &str = "tool_variant";
+
+pub(super) async fn run(exchange: Arc<Exchange>) -> Answer {
+    exchange.needs_tenant()?;
+    let (variant, request) = request(&exchange)?;
+    let outcome = exchange.gateway().call_tool(exchange.attempt.clone(), variant, request);
+    // the pipeline ends every call with an outcome, unless the gateway itself is ending
+    let outcome = outcome.await.map_err(|_| GatewayError::Unavailable)?;
+    render(outcome, exchange.request_id())
+}
+
+fn request(exchange: &Exchange) -> Result<(Variant, CallRequest), RestError> {
+    let (body, members) = exchange.object()?;
+    Ok(take(body, &members)?)
+}
+
+fn take(body: &Bytes, members: &[Member<'_>]) -> Result<(Variant, CallRequest), GatewayError> {
+    let known = |name: &str| name == TOOL_VARIANT || ARGUMENTS.contains(&name);
+    if let Some(member) = members.iter().find(|member| !known(&member.name)) {
+        let name = clip(&member.name);
+        return Err(GatewayError::invalid(name.clone(), format!("unknown field '{name}'")));
+    }
+    let variant = members.iter().find(|member| member.name == TOOL_VARIANT);
+    let variant = variant.and_then(|member| serde_json::from_str::<String>(member.value).ok());
+    let variant = variant.and_then(|text| Variant::parse(&text)).ok_or_else(|| {
+        let message = "tool_variant must be call_tool_read, call_tool_write or call_tool_destructive";
+        GatewayError::invalid(TOOL_VARIANT, message)
+    })?;
+    Ok((variant, read(body, members)))
+}
+
+fn render(outcome: CallOutcome, request_id: Option<&str>) -> Result<Response, RestError> {
+    match outcome {
+        CallOutcome::Result { raw, warning, .. } => {
+            let mut response = json_response(StatusCode::OK, raw);
+            if let Some(value) = warning.and_then(|text| header_safe(&text)) {
+                response.headers_mut().insert(WARNING, value);
+            }
+            Ok(response)
+        }
+        CallOutcome::UpstreamError(raw) => error::upstream(&raw, request_id),
+        CallOutcome::Refused(refused) => error::refused(&refused, request_id),
+    }
+}
+
+/// Names of tools are the upstream's to choose: whatever is not plain ASCII becomes a question mark.
+fn header_safe(text: &str) -> Option<HeaderValue> {
+    let safe = |c: char| if c == ' ' || c.is_ascii_graphic() { c } else { '?' };
+    let text: String = text.chars().take(WARNING_CHARS_MAX).map(safe).collect();
+    HeaderValue::from_str(&text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+    use crate::domain::json;
+    use crate::domain::tool::ResultHead;
+
+    fn parse(text: &'static str) -> Result<(Variant, CallRequest), GatewayError> {
+        let body = Bytes::from_static(text.as_bytes());
+        take(&body, &json::members(text).unwrap())
+    }
+
+    #[test]
+    fn values_are_handed_on_raw() {
+        let text =
+            r#"{"tool_variant":"call_tool_write","name":"a:b","args": { "n" : 1e400 },"intent_reason":null}"#;
+        let (variant, request) = parse(text).unwrap();
+        assert_eq!(variant, Variant::Write);
+        assert_eq!(request.name.as_deref(), Some(br#""a:b""#.as_slice()));
+        assert_eq!(request.args.as_deref(), Some(br#"{ "n" : 1e400 }"#.as_slice()));
+        assert_eq!(request.intent_reason.as_deref(), Some(b"null".as_slice()));
+        assert_eq!(request.args_json, None);
+    }
+
+    #[test]
+    fn the_variant_is_needed_and_nothing_unknown_passes() {
+        for (text, expected) in [
+            (r#"{"name":"a:b"}"#, "tool_variant"),
+            (r#"{"tool_variant":"read","name":"a:b"}"#, "tool_variant"),
+            (r#"{"tool_variant":null}"#, "tool_variant"),
+            (r#"{"tool_variant":["call_tool_read"]}"#, "tool_variant"),
+            (r#"{"tool_variant":"call_tool_read","arguments":{}}"#, "arguments"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(
+                matches!(&error, GatewayError::Invalid { field: Some(f), .. } if f == expected),
+                "{text} {error:?}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_result_is_the_body() {
+        let text = r#"{ "content":[],"isError":true,"x":18446744073709551616 }"#;
+        let head = ResultHead::read(text).unwrap();
+        let raw = Bytes::from_static(text.as_bytes());
+        let warning = Some("Tool 'é\r\nX: y' is odd".to_owned());
+        let response = render(CallOutcome::Result { raw, head, warning }, None).unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(response.headers()["content-type"], "application/json");
+        assert_eq!(response.headers()[WARNING], "Tool '???X: y' is odd");
+        assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), text);
+    }
+}

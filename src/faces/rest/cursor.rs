@@ -1,0 +1,126 @@
+//! Paging: opaque cursors, and the one shape of lists.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Serialize;
+
+use super::error::RestError;
+use super::route::Answer;
+use super::show;
+use crate::gateway::GatewayError;
+
+/// Items of a page when none are asked for.
+pub(super) const LIMIT_DEFAULT: usize = 50;
+/// Most items of a page.
+pub(super) const LIMIT_MAX: usize = 100;
+/// Longest cursor that is looked at, in bytes: the longest key, a tool's name, encoded.
+const CURSOR_BYTES_MAX: usize = 512;
+
+/// Which page is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Page {
+    /// Most items, 1 to [`LIMIT_MAX`].
+    pub(super) limit: usize,
+    /// The key of the last item of the page before.
+    pub(super) after: Option<String>,
+}
+
+impl Page {
+    /// Rows to fetch: one more than shown tells whether there are more.
+    pub(super) fn fetch(&self) -> i64 {
+        i64::try_from(self.limit).unwrap_or(0) + 1
+    }
+
+    /// The key of the cursor as `read` understands it, or `start` without a cursor.
+    pub(super) fn after<K>(&self, start: K, read: impl FnOnce(&str) -> Option<K>) -> Result<K, GatewayError> {
+        match &self.after {
+            None => Ok(start),
+            Some(key) => read(key).ok_or_else(malformed),
+        }
+    }
+}
+
+/// The cursor that stands for a key.
+fn encode(key: &str) -> String {
+    URL_SAFE_NO_PAD.encode(key)
+}
+
+/// The key of a cursor.
+pub(super) fn decode(cursor: &str) -> Result<String, GatewayError> {
+    if cursor.len() > CURSOR_BYTES_MAX {
+        return Err(malformed());
+    }
+    let bytes = URL_SAFE_NO_PAD.decode(cursor).map_err(|_| malformed())?;
+    let key = String::from_utf8(bytes).map_err(|_| malformed())?;
+    if key.is_empty() || key.contains('\0') {
+        return Err(malformed());
+    }
+    Ok(key)
+}
+
+fn malformed() -> GatewayError {
+    GatewayError::invalid("cursor", "cursor must be a next_cursor that this list gave")
+}
+
+#[derive(Serialize)]
+struct List<T> {
+    items: Vec<T>,
+    next_cursor: Option<String>,
+}
+
+/// Answers with a page of `rows`, of which [`Page::fetch`] were asked for.
+pub(super) fn list<'a, T, S: Serialize>(
+    rows: &'a [T],
+    page: &Page,
+    key: impl Fn(&'a T) -> String,
+    show: impl Fn(&'a T) -> Result<S, RestError>,
+) -> Answer {
+    let shown = rows.get(..page.limit).unwrap_or(rows);
+    let next_cursor =
+        if rows.len() > shown.len() { shown.last().map(|last| encode(&key(last))) } else { None };
+    let items = shown.iter().map(show).collect::<Result<Vec<_>, _>>()?;
+    show::ok(&List { items, next_cursor })
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    async fn page(rows: &[u32], limit: usize) -> Value {
+        let page = Page { limit, after: None };
+        let response = list(rows, &page, |n| n.to_string(), |n| Ok(*n)).unwrap();
+        serde_json::from_slice(&response.into_body().collect().await.unwrap().to_bytes()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_cursor_is_there_only_when_there_is_more() {
+        assert_eq!(page(&[1, 2, 3], 2).await, json!({"items": [1, 2], "next_cursor": encode("2")}));
+        assert_eq!(page(&[1, 2], 2).await, json!({"items": [1, 2], "next_cursor": null}));
+        assert_eq!(page(&[], 2).await, json!({"items": [], "next_cursor": null}));
+    }
+
+    #[test]
+    fn malformed_cursors_are_named() {
+        let long = "a".repeat(CURSOR_BYTES_MAX + 1);
+        let nul = URL_SAFE_NO_PAD.encode("a\0");
+        let latin = URL_SAFE_NO_PAD.encode([0xff_u8]);
+        for bad in ["", "=", "a", "YQ==", "%", long.as_str(), nul.as_str(), latin.as_str()] {
+            let error = decode(bad).unwrap_err();
+            assert!(matches!(error, GatewayError::Invalid { field: Some(f), .. } if f == "cursor"), "{bad}");
+        }
+        let page = Page { limit: 1, after: Some("x".into()) };
+        assert!(page.after(0, |text| text.parse().ok()).is_err());
+        assert!(Page { limit: 1, after: None }.after(7, |text| text.parse().ok()).is_ok_and(|key| key == 7));
+    }
+
+    proptest! {
+        #[test]
+        fn any_key_comes_back(key in "[^\0]{1,90}") {
+            prop_assert_eq!(decode(&encode(&key)).unwrap(), key);
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! One request with everything a handler needs of it.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{FromRequestParts, RawPathParams, Request};
+use axum::response::Response;
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode, header};
+
+use super::error::RestError;
+use super::fields::{Fields, Nulls};
+use super::route::Answer;
+use crate::domain::activity::Source;
+use crate::domain::json::{self, JsonFault, Member};
+use crate::faces::http::{BodyError, RequestId, read_body};
+use crate::faces::{Faces, wire};
+use crate::gateway::{Attempt, Caller, Gateway, GatewayError};
+
+/// How long a client may take to send its body.
+const BODY_READ_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// One request.
+pub(super) struct Exchange {
+    faces: Arc<Faces>,
+    /// Who attempts it, and since when.
+    pub(super) attempt: Attempt,
+    /// The path below `/api/v1`, as it came.
+    pub(super) path: String,
+    segments: Vec<(String, String)>,
+    query: Option<String>,
+    content_type: Option<String>,
+    body: Result<Bytes, BodyError>,
+}
+
+impl Exchange {
+    /// Takes a request in. Only a missing caller or an unreadable path is answered here: a body that cannot
+    /// be read is a failure of the attempt, which is recorded like any other.
+    pub(super) async fn open(faces: Arc<Faces>, request: Request) -> Result<Arc<Exchange>, Response> {
+        let (mut parts, body) = request.into_parts();
+        let request_id = parts.extensions.get::<RequestId>().map(|id| id.0.clone());
+        let Some(caller) = parts.extensions.get::<Arc<Caller>>().cloned() else {
+            // the gate lets nobody through without one: closed all the same
+            let message = "a valid API key is needed";
+            let status = StatusCode::UNAUTHORIZED;
+            return Err(wire::error::render(status, "unauthenticated", message, None, request_id.as_deref()));
+        };
+        let Ok(segments) = RawPathParams::from_request_parts(&mut parts, &()).await else {
+            return Err(wire::error::not_found(request_id.as_deref()));
+        };
+        let mut attempt = Attempt::now(caller, Source::Rest);
+        attempt.request_id = request_id;
+        attempt.trace_id = trace_id(&parts.headers);
+        let read = read_body(body, faces.options.request_bytes_max);
+        let body = tokio::time::timeout(BODY_READ_TIMEOUT, read).await.unwrap_or(Err(BodyError::Broken));
+        Ok(Arc::new(Exchange {
+            faces,
+            attempt,
+            path: parts.uri.path().to_owned(),
+            segments: segments.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+            query: parts.uri.query().map(str::to_owned),
+            content_type: content_type(&parts.headers),
+            body,
+        }))
+    }
+
+    /// The use cases.
+    pub(super) fn gateway(&self) -> &Arc<Gateway> {
+        &self.faces.gateway
+    }
+
+    /// Who asks.
+    pub(super) fn caller(&self) -> &Caller {
+        &self.attempt.caller
+    }
+
+    /// A part of the path, decoded; empty when the route has no such part.
+    pub(super) fn segment(&self, name: &str) -> &str {
+        self.segments.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
+    }
+
+    /// The raw query.
+    pub(super) fn query(&self) -> Option<&str> {
+        self.query.as_deref()
+    }
+
+    /// The request's id, for answers.
+    pub(super) fn request_id(&self) -> Option<&str> {
+        self.attempt.request_id.as_deref()
+    }
+
+    /// The body as it came, if it could be read at all.
+    pub(super) fn raw_body(&self) -> Option<&str> {
+        self.body.as_ref().ok().and_then(|body| std::str::from_utf8(body).ok())
+    }
+
+    /// The body's bytes and the members of the object in them, checked for a single reading.
+    pub(super) fn object(&self) -> Result<(&Bytes, Vec<Member<'_>>), RestError> {
+        let body = self.body.as_ref().map_err(|error| RestError::from_body(*error, self.body_bytes_max()))?;
+        if body.is_empty() {
+            return Err(invalid("a JSON object is needed as body").into());
+        }
+        check_content_type(self.content_type.as_deref())?;
+        let text = std::str::from_utf8(body).map_err(|_| invalid("the body is not UTF-8"))?;
+        let members = json::members(text).map_err(|fault| body_fault(&fault))?;
+        Ok((body, members))
+    }
+
+    /// The body's fields, each of them one of `allowed`.
+    pub(super) fn fields(&self, allowed: &[&str], nulls: Nulls) -> Result<Fields, RestError> {
+        let (_, members) = self.object()?;
+        Ok(Fields::read(&members, Some(allowed), nulls)?)
+    }
+
+    /// The body's fields, whatever they are called.
+    pub(super) fn any_fields(&self) -> Result<Fields, RestError> {
+        let (_, members) = self.object()?;
+        Ok(Fields::read(&members, None, Nulls::Kept)?)
+    }
+
+    /// For requests that need no body: it is absent, or an object without fields.
+    pub(super) fn no_body(&self) -> Result<(), RestError> {
+        if self.body.as_ref().is_ok_and(Bytes::is_empty) {
+            return Ok(());
+        }
+        self.fields(&[], Nulls::Kept).map(drop)
+    }
+
+    /// Refuses a platform key that names no tenant, where tools are concerned.
+    pub(super) fn needs_tenant(&self) -> Result<(), GatewayError> {
+        if self.caller().tenant_id() == crate::domain::id::TenantId::PLATFORM {
+            let message = "name the tenant to act in with the header X-Tenant: NAME";
+            return Err(GatewayError::invalid("X-Tenant", message));
+        }
+        Ok(())
+    }
+
+    /// The response to an answer.
+    pub(super) fn finish(&self, answer: Answer) -> Response {
+        answer.unwrap_or_else(|error| error.render(self.request_id()))
+    }
+
+    fn body_bytes_max(&self) -> usize {
+        self.faces.options.request_bytes_max
+    }
+}
+
+fn invalid(message: impl Into<String>) -> GatewayError {
+    GatewayError::Invalid { field: None, message: message.into() }
+}
+
+fn body_fault(fault: &JsonFault) -> GatewayError {
+    match fault {
+        JsonFault::DuplicateMember { name } => GatewayError::invalid(name.clone(), fault.to_string()),
+        JsonFault::NotAnObject => invalid("the body must be a JSON object"),
+        other => invalid(format!("the body cannot be read: {other}")),
+    }
+}
+
+/// `None` when there is no such header; unreadable bytes stand for a type nobody knows.
+fn content_type(headers: &HeaderMap) -> Option<String> {
+    headers.get(header::CONTENT_TYPE).map(|value| value.to_str().unwrap_or("?").to_owned())
+}
+
+fn check_content_type(value: Option<&str>) -> Result<(), RestError> {
+    let essence = value.map(|value| value.split_once(';').map_or(value, |(essence, _)| essence).trim());
+    match essence {
+        Some(other) if !other.eq_ignore_ascii_case("application/json") => Err(RestError::content_type()),
+        _ => Ok(()),
+    }
+}
+
+/// The trace id of a W3C `traceparent`; `None` when there is none that follows the form.
+fn trace_id(headers: &HeaderMap) -> Option<String> {
+    let text = headers.get("traceparent")?.to_str().ok()?;
+    let mut parts = text.split('-');
+    let (version, id, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    let hex = |text: &str, length: usize| {
+        text.len() == length && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+    };
+    let good = hex(version, 2) && version != "ff" && hex(id, 32) && hex(span, 16) && hex(flags, 2);
+    let set = id.bytes().any(|b| b != b'0');
+    (good && set).then(|| id.to_owned())
+}
+
+/// A text short enough to be repeated in an error.
+pub(super) fn clip(text: &str) -> Cow<'_, str> {
+    /// Longest text repeated, in characters.
+    const SHOWN_CHARS_MAX: usize = 64;
+    match text.char_indices().nth(SHOWN_CHARS_MAX) {
+        None => Cow::Borrowed(text),
+        Some((at, _)) => Cow::Owned(format!("{}…", text.get(..at).unwrap_or_default())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn only_a_well_formed_traceparent_has_a_trace_id() {
+        let id = "4bf92f3577b34da6a3ce929d0e0e4736";
+        let span = "00f067aa0ba902b7";
+        for (text, expected) in [
+            (format!("00-{id}-{span}-01"), Some(id)),
+            (format!("cc-{id}-{span}-01-later-parts"), Some(id)),
+            (format!("ff-{id}-{span}-01"), None),
+            (format!("00-{}-{span}-01", id.to_uppercase()), None),
+            (format!("00-{}-{span}-01", "0".repeat(32)), None),
+            (format!("00-{id}-{span}"), None),
+            (id.to_owned(), None),
+        ] {
+            let headers = HeaderMap::from_iter([(
+                http::HeaderName::from_static("traceparent"),
+                HeaderValue::from_str(&text).unwrap(),
+            )]);
+            assert_eq!(trace_id(&headers).as_deref(), expected, "{text}");
+        }
+        assert_eq!(trace_id(&HeaderMap::new()), None);
+    }
+
+    #[test]
+    fn bodies_are_json_or_of_no_declared_type() {
+        for good in [None, Some("application/json"), Some("Application/JSON ; charset=utf-8")] {
+            assert!(check_content_type(good).is_ok(), "{good:?}");
+        }
+        for bad in ["", "text/plain", "application/json5", "application/x-www-form-urlencoded", "?"] {
+            assert!(check_content_type(Some(bad)).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn repeated_texts_are_short() {
+        assert_eq!(clip("short"), "short");
+        assert_eq!(clip(&"é".repeat(65)), format!("{}…", "é".repeat(64)));
+    }
+}

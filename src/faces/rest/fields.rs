@@ -1,0 +1,190 @@
+//! Fields of a request's body: each known, each of the right type.
+
+use chrono::{DateTime, Utc};
+use serde_json::{Map, Value};
+
+use super::exchange::clip;
+use crate::domain::json::Member;
+use crate::gateway::GatewayError;
+
+/// What `null` means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Nulls {
+    /// The same as leaving the field out: when something is made.
+    Absent,
+    /// A value of its own: when something is changed.
+    Kept,
+}
+
+/// The fields of a body. Reading one takes it out.
+#[derive(Debug)]
+pub(super) struct Fields(Map<String, Value>);
+
+impl Fields {
+    /// Takes the members of a body, all of which must be in `allowed` when that is given.
+    pub(super) fn read(
+        members: &[Member<'_>],
+        allowed: Option<&[&str]>,
+        nulls: Nulls,
+    ) -> Result<Fields, GatewayError> {
+        let mut found = Map::new();
+        for member in members {
+            let name = clip(&member.name);
+            if allowed.is_some_and(|allowed| !allowed.contains(&member.name.as_ref())) {
+                return Err(GatewayError::invalid(name.clone(), format!("unknown field '{name}'")));
+            }
+            let value: Value = serde_json::from_str(member.value).map_err(|_| {
+                GatewayError::invalid(name.clone(), format!("the value of {name} cannot be read"))
+            })?;
+            // the database cannot keep it, and nothing that people type has it
+            if has_nul(&value) {
+                return Err(GatewayError::invalid(name.clone(), format!("{name} must not contain U+0000")));
+            }
+            if nulls == Nulls::Kept || !value.is_null() {
+                found.insert(member.name.to_string(), value);
+            }
+        }
+        Ok(Fields(found))
+    }
+
+    /// Whether a field is there.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    fn take<T>(
+        &mut self,
+        name: &str,
+        kind: &str,
+        read: impl FnOnce(Value) -> Option<T>,
+    ) -> Result<Option<T>, GatewayError> {
+        let Some(value) = self.0.remove(name) else { return Ok(None) };
+        match read(value) {
+            Some(value) => Ok(Some(value)),
+            None => Err(GatewayError::invalid(name, format!("{name} must be {kind}"))),
+        }
+    }
+
+    /// A text.
+    pub(super) fn text(&mut self, name: &str) -> Result<Option<String>, GatewayError> {
+        self.take(name, "a string", |value| match value {
+            Value::String(text) => Some(text),
+            _ => None,
+        })
+    }
+
+    /// A text that must be there.
+    pub(super) fn needed_text(&mut self, name: &str) -> Result<String, GatewayError> {
+        self.text(name)?.ok_or_else(|| GatewayError::invalid(name, format!("{name} is needed")))
+    }
+
+    /// A boolean.
+    pub(super) fn flag(&mut self, name: &str) -> Result<Option<bool>, GatewayError> {
+        self.take(name, "true or false", |value| value.as_bool())
+    }
+
+    /// An object.
+    pub(super) fn object(&mut self, name: &str) -> Result<Option<Map<String, Value>>, GatewayError> {
+        self.take(name, "an object", |value| match value {
+            Value::Object(object) => Some(object),
+            _ => None,
+        })
+    }
+
+    /// The `version` that a change is made to.
+    pub(super) fn version(&mut self) -> Result<Option<i64>, GatewayError> {
+        self.take("version", "the whole number that reading gave", |value| value.as_i64())
+    }
+
+    /// A time; the inner `None` is an explicit `null`.
+    pub(super) fn time(&mut self, name: &str) -> Result<Option<Option<DateTime<Utc>>>, GatewayError> {
+        self.take(name, "an RFC 3339 time such as 2026-01-31T12:00:00Z, or null", |value| match value {
+            Value::Null => Some(None),
+            Value::String(text) => DateTime::parse_from_rfc3339(&text).ok().map(|time| Some(time.to_utc())),
+            _ => None,
+        })
+    }
+
+    /// Everything that has not been taken out.
+    pub(super) fn rest(self) -> Map<String, Value> {
+        self.0
+    }
+}
+
+/// Bodies are nested at most [`crate::domain::json::DEPTH_MAX`] deep, so this recursion is bounded.
+fn has_nul(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains('\0'),
+        Value::Array(items) => items.iter().any(has_nul),
+        Value::Object(members) => members.iter().any(|(name, value)| name.contains('\0') || has_nul(value)),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::json;
+
+    const ALLOWED: &[&str] = &["name", "on", "limits", "version", "at"];
+
+    fn read(body: &str, nulls: Nulls) -> Result<Fields, GatewayError> {
+        Fields::read(&json::members(body).unwrap(), Some(ALLOWED), nulls)
+    }
+
+    fn field<T: std::fmt::Debug>(result: Result<T, GatewayError>) -> String {
+        match result.unwrap_err() {
+            GatewayError::Invalid { field: Some(field), .. } => field,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn fields_have_types() {
+        let body =
+            r#"{"name":"n","on":true,"limits":{"queue":1},"version":7,"at":"2026-01-31T14:00:00+02:00"}"#;
+        let mut fields = read(body, Nulls::Kept).unwrap();
+        assert_eq!(fields.needed_text("name").unwrap(), "n");
+        assert_eq!(fields.flag("on").unwrap(), Some(true));
+        assert_eq!(fields.object("limits").unwrap().unwrap().len(), 1);
+        assert_eq!(fields.version().unwrap(), Some(7));
+        assert_eq!(fields.time("at").unwrap().flatten().unwrap().timestamp(), 1_769_860_800);
+        assert!(fields.rest().is_empty());
+    }
+
+    #[test]
+    fn wrong_types_are_named() {
+        let wrong = r#"{"name":7,"on":"yes","limits":[],"version":1.5,"at":"tomorrow"}"#;
+        let mut fields = read(wrong, Nulls::Kept).unwrap();
+        assert_eq!(field(fields.text("name")), "name");
+        assert_eq!(field(fields.flag("on")), "on");
+        assert_eq!(field(fields.object("limits")), "limits");
+        assert_eq!(field(fields.version()), "version");
+        assert_eq!(field(fields.time("at")), "at");
+        assert_eq!(field(read("{}", Nulls::Kept).unwrap().needed_text("name")), "name");
+    }
+
+    #[test]
+    fn null_depends() {
+        let mut made = read(r#"{"name":null,"at":null}"#, Nulls::Absent).unwrap();
+        assert_eq!((made.text("name").unwrap(), made.time("at").unwrap()), (None, None));
+        let mut changed = read(r#"{"name":null,"at":null}"#, Nulls::Kept).unwrap();
+        assert_eq!(field(changed.text("name")), "name");
+        assert_eq!(changed.time("at").unwrap(), Some(None));
+    }
+
+    #[test]
+    fn unknown_and_unusable_values_are_refused() {
+        for (body, expected) in [
+            (r#"{"nope":1}"#, "nope"),
+            (r#"{"name":"a\u0000b"}"#, "name"),
+            (r#"{"limits":{"x":["\u0000"]}}"#, "limits"),
+            (r#"{"limits":{"\u0000":1}}"#, "limits"),
+            (r#"{"version":1e999}"#, "version"),
+        ] {
+            assert_eq!(field(read(body, Nulls::Absent)), expected, "{body}");
+        }
+        let free = Fields::read(&json::members(r#"{"nope":1}"#).unwrap(), None, Nulls::Kept).unwrap();
+        assert_eq!(free.rest().len(), 1);
+    }
+}

@@ -1,0 +1,130 @@
+//! `/keys`.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::cursor;
+use super::exchange::Exchange;
+use super::fields::Nulls;
+use super::params::Params;
+use super::route::Answer;
+use super::show;
+use crate::domain::id::KeyId;
+use crate::gateway::{GatewayError, KeyRequest};
+use crate::store::{ApiKey, KeyPatch};
+
+#[derive(Serialize)]
+struct Shown<'a> {
+    id: KeyId,
+    role: &'static str,
+    name: &'a str,
+    owner: &'a str,
+    prefix: &'a str,
+    created_at: String,
+    expires_at: Option<String>,
+    revoked_at: Option<String>,
+    last_used_at: Option<String>,
+    version: i64,
+    /// The secret, in the answer that makes the key and never again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<&'a str>,
+}
+
+fn shown<'a>(key: &'a ApiKey, secret: Option<&'a str>) -> Shown<'a> {
+    Shown {
+        id: key.id,
+        role: key.role.as_str(),
+        name: &key.name,
+        owner: &key.owner,
+        prefix: &key.prefix,
+        created_at: show::time(key.created_at),
+        expires_at: key.expires_at.map(show::time),
+        revoked_at: key.revoked_at.map(show::time),
+        last_used_at: key.last_used_at.map(show::time),
+        version: key.version,
+        key: secret,
+    }
+}
+
+/// What cannot be an id is no key's.
+pub(super) fn id(exchange: &Exchange) -> Result<KeyId, GatewayError> {
+    Uuid::try_parse(exchange.segment("id")).map(KeyId).map_err(|_| GatewayError::NotFound("key"))
+}
+
+pub(super) async fn list(exchange: Arc<Exchange>, params: Params) -> Answer {
+    let page = params.page()?;
+    let after = page.after(Uuid::nil(), |key| Uuid::try_parse(key).ok())?;
+    let keys = exchange.gateway().list_keys(exchange.caller(), after, page.fetch()).await?;
+    cursor::list(&keys, &page, |key| key.id.to_string(), |key| Ok(shown(key, None)))
+}
+
+pub(super) async fn create(exchange: Arc<Exchange>) -> Answer {
+    let mut fields = exchange.fields(&["role", "name", "owner", "settings", "expires_at"], Nulls::Absent)?;
+    let request = KeyRequest {
+        role: fields.needed_text("role")?,
+        name: fields.text("name")?,
+        owner: fields.text("owner")?,
+        settings: fields.object("settings")?.unwrap_or_default(),
+        expires_at: fields.time("expires_at")?.flatten(),
+    };
+    let made = exchange.gateway().create_key(exchange.caller(), request).await?;
+    show::created(&shown(&made.key, Some(&made.secret)))
+}
+
+pub(super) async fn get(exchange: Arc<Exchange>, _: Params) -> Answer {
+    let key = exchange.gateway().get_key(exchange.caller(), id(&exchange)?).await?;
+    show::ok(&shown(&key, None))
+}
+
+pub(super) async fn update(exchange: Arc<Exchange>) -> Answer {
+    let mut fields = exchange.fields(&["name", "owner", "expires_at", "version"], Nulls::Kept)?;
+    let patch = KeyPatch {
+        name: fields.text("name")?,
+        owner: fields.text("owner")?,
+        expires_at: fields.time("expires_at")?,
+        version: fields.version()?,
+    };
+    let key = exchange.gateway().update_key(exchange.caller(), id(&exchange)?, patch).await?;
+    show::ok(&shown(&key, None))
+}
+
+pub(super) async fn revoke(exchange: Arc<Exchange>) -> Answer {
+    exchange.no_body()?;
+    exchange.gateway().revoke_key(exchange.caller(), id(&exchange)?).await?;
+    Ok(show::nothing())
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::DateTime;
+    use serde_json::json;
+
+    use super::*;
+    use crate::domain::tenant::Role;
+
+    #[test]
+    fn the_secret_is_shown_only_when_given() {
+        let key = ApiKey {
+            id: KeyId(Uuid::nil()),
+            role: Role::Agent,
+            name: "n".into(),
+            owner: "o".into(),
+            prefix: "mcpk_abcdefg".into(),
+            hash: [7; 32],
+            created_at: DateTime::UNIX_EPOCH,
+            expires_at: None,
+            revoked_at: None,
+            last_used_at: None,
+            version: 3,
+        };
+        let expected = json!({
+            "id": "00000000-0000-0000-0000-000000000000", "role": "agent", "name": "n", "owner": "o",
+            "prefix": "mcpk_abcdefg", "created_at": "1970-01-01T00:00:00.000Z", "expires_at": null,
+            "revoked_at": null, "last_used_at": null, "version": 3,
+        });
+        assert_eq!(serde_json::to_value(shown(&key, None)).unwrap(), expected);
+        assert_eq!(serde_json::to_value(shown(&key, Some("s"))).unwrap()["key"], "s");
+    }
+}

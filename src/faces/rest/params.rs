@@ -1,0 +1,213 @@
+//! Query parameters: each known, each once, each well-formed.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+
+use super::cursor::{self, LIMIT_DEFAULT, LIMIT_MAX, Page};
+use super::exchange::clip;
+use crate::gateway::GatewayError;
+
+/// Names of the parameters that a route takes.
+pub(super) type Names = &'static [&'static str];
+/// A route without parameters.
+pub(super) const NONE: Names = &[];
+/// A list's.
+pub(super) const PAGE: Names = &["cursor", "limit"];
+
+/// The parameters of one request, decoded.
+#[derive(Debug, Default)]
+pub(super) struct Params(HashMap<&'static str, String>);
+
+impl Params {
+    /// Reads a raw query (`+` and `%20` are both a space). What is unknown, repeated, empty or malformed is
+    /// an error that names it.
+    pub(super) fn parse(query: Option<&str>, names: Names) -> Result<Params, GatewayError> {
+        let mut found = HashMap::new();
+        for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let message = "the query must be percent-encoded UTF-8";
+            let name = decode(name)
+                .ok_or_else(|| GatewayError::Invalid { field: None, message: message.to_owned() })?;
+            let Some(known) = names.iter().find(|known| **known == name) else {
+                let name = clip(&name);
+                return Err(GatewayError::invalid(name.clone(), format!("unknown query parameter '{name}'")));
+            };
+            let value = decode(value).filter(|value| !value.is_empty() && !value.contains('\0'));
+            let value = value.ok_or_else(|| {
+                GatewayError::invalid(*known, format!("{known} must not be empty, and percent-encoded UTF-8"))
+            })?;
+            if found.insert(*known, value).is_some() {
+                return Err(GatewayError::invalid(*known, format!("{known} is given more than once")));
+            }
+        }
+        Ok(Params(found))
+    }
+
+    /// A parameter's text.
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// A parameter that is `true` or `false`; false when absent.
+    pub(super) fn flag(&self, name: &str) -> Result<bool, GatewayError> {
+        match self.text(name) {
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
+            Some(_) => Err(GatewayError::invalid(name, format!("{name} must be true or false"))),
+        }
+    }
+
+    /// A parameter that is a whole number from 1 to `max`.
+    pub(super) fn count(&self, name: &str, default: usize, max: usize) -> Result<usize, GatewayError> {
+        let Some(text) = self.text(name) else { return Ok(default) };
+        let digits = text.bytes().all(|b| b.is_ascii_digit());
+        let number = text.parse().ok().filter(|number| digits && (1..=max).contains(number));
+        number.ok_or_else(|| {
+            GatewayError::invalid(name, format!("{name} must be a whole number from 1 to {max}"))
+        })
+    }
+
+    /// A parameter that is one of a closed list.
+    pub(super) fn one_of(&self, name: &str, known: &[&str]) -> Result<Option<String>, GatewayError> {
+        match self.text(name) {
+            None => Ok(None),
+            Some(text) if known.contains(&text) => Ok(Some(text.to_owned())),
+            Some(_) => {
+                Err(GatewayError::invalid(name, format!("{name} must be one of {}", known.join(", "))))
+            }
+        }
+    }
+
+    /// A parameter that is a time.
+    pub(super) fn time(&self, name: &str) -> Result<Option<DateTime<Utc>>, GatewayError> {
+        let Some(text) = self.text(name) else { return Ok(None) };
+        match DateTime::parse_from_rfc3339(text) {
+            Ok(time) => Ok(Some(time.to_utc())),
+            Err(_) => {
+                let message =
+                    format!("{name} must be an RFC 3339 time such as 2026-01-31T12:00:00Z ('+' as %2B)");
+                Err(GatewayError::invalid(name, message))
+            }
+        }
+    }
+
+    /// The page that is wanted, from `limit` and `cursor`.
+    pub(super) fn page(&self) -> Result<Page, GatewayError> {
+        let limit = self.count("limit", LIMIT_DEFAULT, LIMIT_MAX)?;
+        let after = self.text("cursor").map(cursor::decode).transpose()?;
+        Ok(Page { limit, after })
+    }
+}
+
+/// Un-escapes one name or value; `None` when it is malformed.
+fn decode(text: &str) -> Option<String> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        out.push(match byte {
+            b'+' => b' ',
+            b'%' => hex(bytes.next()?)? << 4 | hex(bytes.next()?)?,
+            other => other,
+        });
+    }
+    String::from_utf8(out).ok()
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const NAMES: Names = &["cursor", "limit", "query", "flag", "at", "status"];
+
+    fn parse(query: &str) -> Result<Params, GatewayError> {
+        Params::parse(Some(query), NAMES)
+    }
+
+    fn field(error: GatewayError) -> Option<String> {
+        match error {
+            GatewayError::Invalid { field, .. } => field,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn values_are_decoded() {
+        let params = parse("query=read+a%20file%2B%C3%A9&&flag=true").unwrap();
+        assert_eq!(params.text("query"), Some("read a file+é"));
+        assert_eq!((params.flag("flag").unwrap(), params.flag("at").unwrap_or(true)), (true, false));
+        assert!(Params::parse(None, NONE).unwrap().0.is_empty());
+        assert!(Params::parse(Some(""), NONE).unwrap().0.is_empty());
+    }
+
+    #[test]
+    fn what_is_unknown_repeated_or_malformed_is_named() {
+        for (query, expected) in [
+            ("nope=1", Some("nope")),
+            ("Query=1", Some("Query")),
+            ("=1", Some("")),
+            ("query=a&query=a", Some("query")),
+            ("query=a&qu%65ry=b", Some("query")),
+            ("query", Some("query")),
+            ("query=", Some("query")),
+            ("query=%", Some("query")),
+            ("query=%4", Some("query")),
+            ("query=%zz", Some("query")),
+            ("query=%ff", Some("query")),
+            ("query=%00", Some("query")),
+            ("%ff=1", None),
+        ] {
+            assert_eq!(field(parse(query).unwrap_err()).as_deref(), expected, "{query}");
+        }
+        let long = field(parse(&"x".repeat(500)).unwrap_err()).unwrap();
+        assert!(long.chars().count() < 70, "{long}");
+    }
+
+    #[test]
+    fn pages_have_a_limit() {
+        assert_eq!(parse("").unwrap().page().unwrap(), Page { limit: 50, after: None });
+        let page = parse("limit=100&cursor=YQ").unwrap().page().unwrap();
+        assert_eq!(page, Page { limit: 100, after: Some("a".into()) });
+        for bad in ["0", "101", "-1", "%2B5", "5.0", "x", "99999999999999999999"] {
+            let error = parse(&format!("limit={bad}")).unwrap().page().unwrap_err();
+            assert_eq!(field(error).as_deref(), Some("limit"), "{bad}");
+        }
+        assert_eq!(field(parse("cursor=*").unwrap().page().unwrap_err()).as_deref(), Some("cursor"));
+    }
+
+    #[test]
+    fn closed_lists_flags_and_times() {
+        let status = parse("status=success").unwrap();
+        assert_eq!(status.one_of("status", &["success", "error"]).unwrap().as_deref(), Some("success"));
+        assert_eq!(field(status.one_of("status", &["error"]).unwrap_err()).as_deref(), Some("status"));
+        assert_eq!(field(parse("flag=1").unwrap().flag("flag").unwrap_err()).as_deref(), Some("flag"));
+        let at = |text: &str| parse(&format!("at={text}")).unwrap().time("at");
+        assert_eq!(
+            at("2026-01-31T14:00:00.5%2B02:00").unwrap().unwrap().timestamp_millis(),
+            1_769_860_800_500
+        );
+        for bad in ["2026-01-31", "1769860800", "2026-02-30T00:00:00Z", "2026-01-31T14:00:00"] {
+            assert_eq!(field(at(bad).unwrap_err()).as_deref(), Some("at"), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_survives_encoding(text in "[^\0]{1,60}") {
+            let encoded: String = text.bytes().map(|byte| format!("%{byte:02X}")).collect();
+            let params = parse(&format!("query={encoded}")).unwrap();
+            prop_assert_eq!(params.text("query"), Some(text.as_str()));
+        }
+
+        #[test]
+        fn no_query_panics(query in ".{0,80}") {
+            drop(parse(&query).map(|params| (params.page().is_ok(), params.time("at").is_ok())));
+        }
+    }
+}

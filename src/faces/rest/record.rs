@@ -1,0 +1,73 @@
+//! The record of an administrator's act.
+
+use super::exchange::Exchange;
+use crate::domain::id::is_name;
+use crate::domain::json;
+use crate::gateway::{Act, GatewayError};
+
+/// Records `what` was done, or why it was not. The activity log masks secrets and cuts.
+pub(super) fn act(exchange: &Exchange, what: &str, outcome: Result<(), &GatewayError>) {
+    let sent = exchange.raw_body();
+    let server = server_of(&exchange.path, exchange.segment("name"), sent);
+    let body = text(&exchange.path, sent);
+    let act = Act { what, server: server.as_deref(), body: Some(&body) };
+    exchange.gateway().record_act(&exchange.attempt, &act, outcome);
+}
+
+/// The server an act is about: the one in the path, or the one to be added. Only what can be a name at all
+/// gets into the log's column.
+fn server_of(path: &str, segment: &str, body: Option<&str>) -> Option<String> {
+    let name = match path {
+        "/servers" => {
+            let [name] = json::find_members(body?, ["name"]).ok()?;
+            serde_json::from_str(name?).ok()?
+        }
+        _ if path.starts_with("/servers/") => segment.to_owned(),
+        _ => return None,
+    };
+    is_name(&name).then_some(name)
+}
+
+/// `{"path", "body"?}`: the path says what the act was done to. A body that is not JSON is left out.
+fn text(path: &str, body: Option<&str>) -> String {
+    let mut out = String::from(r#"{"path":"#);
+    json::escape_into(&mut out, path);
+    if let Some(body) = body.filter(|body| json::check(body).is_ok()) {
+        out.push_str(r#","body":"#);
+        out.push_str(body);
+    }
+    out.push('}');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_server_is_found_in_path_or_body() {
+        for (path, segment, body, expected) in [
+            ("/servers/gh/enable", "gh", None, Some("gh")),
+            ("/servers/a%00b", "a\0b", None, None),
+            ("/servers", "", Some(r#"{"name":"gh","url":"u"}"#), Some("gh")),
+            ("/servers", "", Some(r#"{"name":"NOT A NAME"}"#), None),
+            ("/servers", "", Some("{"), None),
+            ("/servers", "", None, None),
+            ("/tenants/acme", "acme", None, None),
+        ] {
+            assert_eq!(server_of(path, segment, body).as_deref(), expected, "{path} {body:?}");
+        }
+    }
+
+    #[test]
+    fn the_text_is_always_json() {
+        for (path, body, expected) in [
+            ("/keys", Some(r#"{ "role":"agent" }"#), r#"{"path":"/keys","body":{ "role":"agent" }}"#),
+            ("/keys", Some("{"), r#"{"path":"/keys"}"#),
+            ("/keys", Some(""), r#"{"path":"/keys"}"#),
+            (r#"/keys/""#, None, r#"{"path":"/keys/\""}"#),
+        ] {
+            assert_eq!(text(path, body), expected);
+        }
+    }
+}

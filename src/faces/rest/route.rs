@@ -1,0 +1,118 @@
+//! The three kinds of routes: a read, an administrator's act, a tool call.
+//!
+//! Role, query and body are checked here, the same way for every route; the handlers only say what to do.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use axum::routing::{MethodFilter, MethodRouter, on};
+
+use super::error::RestError;
+use super::exchange::Exchange;
+use super::params::{NONE, Names, Params};
+use super::record;
+use crate::domain::tenant::Action;
+use crate::faces::Faces;
+use crate::gateway::GatewayError;
+
+/// What a handler gives back.
+pub(super) type Answer = Result<Response, RestError>;
+
+/// Who may use a route. The gateway's use cases check roles once more.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Who {
+    /// Any key.
+    Anyone,
+    /// Keys whose role may do this.
+    May(Action),
+}
+
+/// A route that changes nothing: it takes query parameters, and no body.
+pub(super) fn read<H, F>(method: MethodFilter, who: Who, names: Names, handler: H) -> MethodRouter<Arc<Faces>>
+where
+    H: FnOnce(Arc<Exchange>, Params) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Answer> + Send + 'static,
+{
+    on(method, async move |State(faces): State<Arc<Faces>>, request: Request| {
+        let exchange = match Exchange::open(faces, request).await {
+            Ok(exchange) => exchange,
+            Err(response) => return response,
+        };
+        let ready = admit(&exchange, who, names).and_then(|params| Ok((params, exchange.no_body()?)));
+        let answer = match ready {
+            Ok((params, ())) => handler(Arc::clone(&exchange), params).await,
+            Err(error) => Err(error),
+        };
+        exchange.finish(answer)
+    })
+}
+
+/// A route that changes something: it takes a body and no query parameters, and `what` it did is recorded,
+/// however it ends.
+///
+/// It runs in a task of its own: a client that goes away must not leave a change half done or unrecorded.
+pub(super) fn act<H, F>(
+    method: MethodFilter,
+    what: &'static str,
+    who: Who,
+    handler: H,
+) -> MethodRouter<Arc<Faces>>
+where
+    H: FnOnce(Arc<Exchange>) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Answer> + Send + 'static,
+{
+    on(method, async move |State(faces): State<Arc<Faces>>, request: Request| {
+        let exchange = match Exchange::open(faces, request).await {
+            Ok(exchange) => exchange,
+            Err(response) => return response,
+        };
+        let task = tokio::spawn(perform(what, who, Arc::clone(&exchange), handler));
+        let answer = task.await.unwrap_or_else(|error| {
+            tracing::error!(%error, what, "an act did not come to its end");
+            Err(GatewayError::Unavailable.into())
+        });
+        exchange.finish(answer)
+    })
+}
+
+async fn perform<H, F>(what: &'static str, who: Who, exchange: Arc<Exchange>, handler: H) -> Answer
+where
+    H: FnOnce(Arc<Exchange>) -> F,
+    F: Future<Output = Answer>,
+{
+    exchange.gateway().may_record(exchange.caller())?;
+    let answer = match admit(&exchange, who, NONE) {
+        Ok(_) => handler(Arc::clone(&exchange)).await,
+        Err(error) => Err(error),
+    };
+    record::act(&exchange, what, answer.as_ref().map(|_| ()).map_err(RestError::cause));
+    answer
+}
+
+/// A tool call: it takes a body and no query parameters; the pipeline records it.
+pub(super) fn call<H, F>(method: MethodFilter, who: Who, handler: H) -> MethodRouter<Arc<Faces>>
+where
+    H: FnOnce(Arc<Exchange>) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Answer> + Send + 'static,
+{
+    on(method, async move |State(faces): State<Arc<Faces>>, request: Request| {
+        let exchange = match Exchange::open(faces, request).await {
+            Ok(exchange) => exchange,
+            Err(response) => return response,
+        };
+        let answer = match admit(&exchange, who, NONE) {
+            Ok(_) => handler(Arc::clone(&exchange)).await,
+            Err(error) => Err(error),
+        };
+        exchange.finish(answer)
+    })
+}
+
+/// The role first, so that whoever may not use a route learns nothing from what it says about a query.
+fn admit(exchange: &Exchange, who: Who, names: Names) -> Result<Params, RestError> {
+    if let Who::May(action) = who {
+        exchange.caller().authorise(action)?;
+    }
+    Ok(Params::parse(exchange.query(), names)?)
+}

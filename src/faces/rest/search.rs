@@ -1,0 +1,62 @@
+//! `GET /tools?query=`: search over what the key can see.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+
+use super::exchange::Exchange;
+use super::params::{Names, Params};
+use super::route::Answer;
+use crate::faces::wire::error::json_response;
+use crate::gateway::{GatewayError, LIMIT_DEFAULT, LIMIT_MAX, SearchRequest};
+
+/// The parameters of a search.
+pub(super) const PARAMS: Names = &["exclude_destructive", "limit", "query", "read_only_only", "server"];
+
+pub(super) async fn find(exchange: Arc<Exchange>, params: Params) -> Answer {
+    exchange.needs_tenant()?;
+    let request = request(&params)?;
+    let found = exchange.gateway().retrieve_tools(&exchange.attempt, &request);
+    let found = found.map_err(|_| GatewayError::Unavailable)?;
+    Ok(json_response(StatusCode::OK, found.json))
+}
+
+fn request(params: &Params) -> Result<SearchRequest, GatewayError> {
+    let query = params.text("query").ok_or_else(|| GatewayError::invalid("query", "query is needed"))?;
+    Ok(SearchRequest {
+        query: query.to_owned(),
+        limit: params.count("limit", LIMIT_DEFAULT, LIMIT_MAX)?,
+        server: params.text("server").map(str::to_owned),
+        read_only_only: params.flag("read_only_only")?,
+        exclude_destructive: params.flag("exclude_destructive")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(query: &str) -> Result<SearchRequest, GatewayError> {
+        request(&Params::parse(Some(query), PARAMS)?)
+    }
+
+    #[test]
+    fn a_search_is_read_or_named() {
+        let all =
+            read("query=a+file&limit=100&server=fs&read_only_only=true&exclude_destructive=true").unwrap();
+        assert_eq!((all.query.as_str(), all.limit, all.server.as_deref()), ("a file", 100, Some("fs")));
+        assert!(all.read_only_only && all.exclude_destructive);
+        let least = read("query=x").unwrap();
+        assert_eq!((least.limit, least.server, least.read_only_only), (15, None, false));
+        for bad in [
+            "",
+            "query=",
+            "query=x&limit=0",
+            "query=x&limit=101",
+            "query=x&read_only_only=1",
+            "query=x&cursor=a",
+        ] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! `/servers` and the verbs on one of them.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::cursor;
+use super::exchange::Exchange;
+use super::fields::{Fields, Nulls};
+use super::params::Params;
+use super::route::Answer;
+use super::show;
+use crate::domain::id::is_name;
+use crate::gateway::{GatewayError, Reconnect, ServerChange, ServerRequest, ServerView};
+
+/// How long a successful listing counts as a connection.
+const CONNECTED_FOR: TimeDelta = TimeDelta::seconds(60);
+/// Fields that the contract knows and this version cannot do yet.
+const LATER: [&str; 2] = ["headers", "command"];
+
+#[derive(Serialize)]
+struct Shown<'a> {
+    name: &'a str,
+    id: Uuid,
+    kind: &'a str,
+    url: Option<&'a str>,
+    enabled: bool,
+    quarantined: bool,
+    auto_approve: bool,
+    connection: &'a str,
+    era: Option<&'a str>,
+    last_error: Option<&'a str>,
+    last_ok_at: Option<String>,
+    limits: &'a Map<String, Value>,
+    version: i64,
+    created_at: String,
+    added_by: Option<Uuid>,
+}
+
+fn shown(server: &ServerView, now: DateTime<Utc>) -> Shown<'_> {
+    Shown {
+        name: &server.name,
+        id: server.server_id,
+        kind: &server.kind,
+        url: server.url.as_deref(),
+        enabled: server.enabled,
+        quarantined: server.quarantined,
+        auto_approve: server.auto_approve,
+        connection: connection(server, now),
+        era: server.era.as_deref(),
+        last_error: server.last_error.as_deref(),
+        last_ok_at: server.last_ok_at.map(show::time),
+        limits: &server.limits.0,
+        version: server.version,
+        created_at: show::time(server.created_at),
+        added_by: server.added_by,
+    }
+}
+
+/// `connected` wears off: nobody may have looked since.
+fn connection(server: &ServerView, now: DateTime<Utc>) -> &str {
+    let fresh = server.last_ok_at.is_some_and(|at| now.signed_duration_since(at) <= CONNECTED_FOR);
+    match server.connection.as_str() {
+        "connected" if !fresh => "disconnected",
+        stored => stored,
+    }
+}
+
+/// What cannot be a name is no server's.
+pub(super) fn name(exchange: &Exchange) -> Result<&str, GatewayError> {
+    let name = exchange.segment("name");
+    if is_name(name) { Ok(name) } else { Err(GatewayError::NotFound("server")) }
+}
+
+fn refuse_later(fields: &Fields) -> Result<(), GatewayError> {
+    match LATER.into_iter().find(|name| fields.has(name)) {
+        Some(name) => Err(GatewayError::invalid(name, format!("{name} is not available in this version"))),
+        None => Ok(()),
+    }
+}
+
+fn answer(exchange: &Exchange, server: &ServerView) -> Answer {
+    show::ok(&shown(server, exchange.attempt.started_at))
+}
+
+pub(super) async fn list(exchange: Arc<Exchange>, params: Params) -> Answer {
+    let page = params.page()?;
+    let after = page.after(String::new(), |key| is_name(key).then(|| key.to_owned()))?;
+    let servers = exchange.gateway().list_servers(exchange.caller(), &after, page.fetch()).await?;
+    let now = exchange.attempt.started_at;
+    cursor::list(&servers, &page, |server| server.name.clone(), |server| Ok(shown(server, now)))
+}
+
+pub(super) async fn create(exchange: Arc<Exchange>) -> Answer {
+    let allowed = ["name", "kind", "url", "enabled", "auto_approve", "limits", "headers", "command"];
+    let mut fields = exchange.fields(&allowed, Nulls::Absent)?;
+    refuse_later(&fields)?;
+    let request = ServerRequest {
+        name: fields.needed_text("name")?,
+        kind: fields.needed_text("kind")?,
+        url: fields.text("url")?,
+        enabled: fields.flag("enabled")?,
+        auto_approve: fields.flag("auto_approve")?,
+        limits: fields.object("limits")?,
+    };
+    let server = exchange.gateway().create_server(exchange.caller(), request).await?;
+    show::created(&shown(&server, exchange.attempt.started_at))
+}
+
+pub(super) async fn get(exchange: Arc<Exchange>, _: Params) -> Answer {
+    let server = exchange.gateway().get_server(exchange.caller(), name(&exchange)?).await?;
+    answer(&exchange, &server)
+}
+
+pub(super) async fn update(exchange: Arc<Exchange>) -> Answer {
+    let allowed = ["url", "enabled", "auto_approve", "limits", "version", "headers", "command"];
+    let mut fields = exchange.fields(&allowed, Nulls::Kept)?;
+    refuse_later(&fields)?;
+    let change = ServerChange {
+        url: fields.text("url")?,
+        enabled: fields.flag("enabled")?,
+        auto_approve: fields.flag("auto_approve")?,
+        limits: fields.object("limits")?,
+        version: fields.version()?,
+    };
+    let server = exchange.gateway().update_server(exchange.caller(), name(&exchange)?, change).await?;
+    answer(&exchange, &server)
+}
+
+pub(super) async fn remove(exchange: Arc<Exchange>) -> Answer {
+    exchange.no_body()?;
+    exchange.gateway().remove_server(exchange.caller(), name(&exchange)?).await?;
+    Ok(show::nothing())
+}
+
+pub(super) async fn enable(exchange: Arc<Exchange>) -> Answer {
+    exchange.no_body()?;
+    let server = exchange.gateway().set_enabled(exchange.caller(), name(&exchange)?, true).await?;
+    answer(&exchange, &server)
+}
+
+pub(super) async fn disable(exchange: Arc<Exchange>) -> Answer {
+    exchange.no_body()?;
+    let server = exchange.gateway().set_enabled(exchange.caller(), name(&exchange)?, false).await?;
+    answer(&exchange, &server)
+}
+
+pub(super) async fn quarantine(exchange: Arc<Exchange>) -> Answer {
+    exchange.no_body()?;
+    let server = exchange.gateway().quarantine(exchange.caller(), name(&exchange)?).await?;
+    answer(&exchange, &server)
+}
+
+pub(super) async fn unquarantine(exchange: Arc<Exchange>) -> Answer {
+    exchange.no_body()?;
+    let server = exchange.gateway().release(exchange.caller(), name(&exchange)?).await?;
+    answer(&exchange, &server)
+}
+
+pub(super) async fn refresh(exchange: Arc<Exchange>) -> Answer {
+    list_again(&exchange, Reconnect::No).await
+}
+
+pub(super) async fn restart(exchange: Arc<Exchange>) -> Answer {
+    list_again(&exchange, Reconnect::Yes).await
+}
+
+async fn list_again(exchange: &Exchange, reconnect: Reconnect) -> Answer {
+    exchange.no_body()?;
+    let server = exchange.gateway().refresh_server(exchange.caller(), name(exchange)?, reconnect).await?;
+    answer(exchange, &server)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn server(connection: &str, last_ok_s: Option<i64>) -> ServerView {
+        ServerView {
+            server_id: Uuid::nil(),
+            name: "gh".into(),
+            kind: "http".into(),
+            url: Some("http://u/".into()),
+            enabled: true,
+            quarantined: false,
+            auto_approve: false,
+            baselined: true,
+            limits: Default::default(),
+            era: None,
+            connection: connection.into(),
+            last_ok_at: last_ok_s.and_then(|s| DateTime::from_timestamp(s, 0)),
+            last_error: None,
+            added_by: None,
+            created_at: DateTime::UNIX_EPOCH,
+            version: 1,
+        }
+    }
+
+    #[test]
+    fn connected_wears_off() {
+        let now = DateTime::from_timestamp(1000, 0).unwrap();
+        for (stored, last_ok_s, expected) in [
+            ("connected", Some(1000), "connected"),
+            ("connected", Some(1001), "connected"),
+            ("connected", Some(940), "connected"),
+            ("connected", Some(939), "disconnected"),
+            ("connected", None, "disconnected"),
+            ("unknown", Some(1000), "unknown"),
+            ("disconnected", Some(1000), "disconnected"),
+        ] {
+            assert_eq!(connection(&server(stored, last_ok_s), now), expected, "{stored} {last_ok_s:?}");
+        }
+    }
+
+    #[test]
+    fn the_shape_of_a_server() {
+        let text = serde_json::to_value(shown(&server("unknown", None), DateTime::UNIX_EPOCH)).unwrap();
+        let expected = json!({
+            "name": "gh", "id": "00000000-0000-0000-0000-000000000000", "kind": "http", "url": "http://u/",
+            "enabled": true, "quarantined": false, "auto_approve": false, "connection": "unknown", "era": null,
+            "last_error": null, "last_ok_at": null, "limits": {}, "version": 1,
+            "created_at": "1970-01-01T00:00:00.000Z", "added_by": null,
+        });
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn what_comes_later_is_named() {
+        for name in LATER {
+            let body = format!(r#"{{"{name}":null}}"#);
+            let members = crate::domain::json::members(&body).unwrap();
+            let fields = Fields::read(&members, Some(&[name]), Nulls::Kept).unwrap();
+            assert_eq!(
+                refuse_later(&fields).unwrap_err().to_string(),
+                format!("{name} is not available in this version")
+            );
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! `/settings` of the tenant and `/keys/{id}/settings`.
+
+use std::sync::Arc;
+
+use super::exchange::Exchange;
+use super::keys;
+use super::params::Params;
+use super::route::Answer;
+use super::show;
+use crate::domain::id::KeyId;
+
+pub(super) async fn of_tenant(exchange: Arc<Exchange>, _: Params) -> Answer {
+    read(&exchange, None).await
+}
+
+pub(super) async fn of_key(exchange: Arc<Exchange>, _: Params) -> Answer {
+    let key = keys::id(&exchange)?;
+    read(&exchange, Some(key)).await
+}
+
+pub(super) async fn patch_tenant(exchange: Arc<Exchange>) -> Answer {
+    patch(&exchange, None).await
+}
+
+pub(super) async fn patch_key(exchange: Arc<Exchange>) -> Answer {
+    let key = keys::id(&exchange)?;
+    patch(&exchange, Some(key)).await
+}
+
+async fn read(exchange: &Exchange, key: Option<KeyId>) -> Answer {
+    show::ok(&exchange.gateway().read_settings(exchange.caller(), key).await?)
+}
+
+/// The gateway knows the settings' names, so every other name is its to refuse.
+async fn patch(exchange: &Exchange, key: Option<KeyId>) -> Answer {
+    let mut fields = exchange.any_fields()?;
+    let version = fields.version()?;
+    let patch = fields.rest();
+    show::ok(&exchange.gateway().patch_settings(exchange.caller(), key, &patch, version).await?)
+}

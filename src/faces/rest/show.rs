@@ -1,0 +1,62 @@
+//! Writing answers.
+
+use axum::body::Body;
+use axum::response::Response;
+use chrono::{DateTime, SecondsFormat, Utc};
+use http::StatusCode;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::error::RestError;
+use super::route::Answer;
+use crate::faces::wire::error::json_response;
+
+/// 200 with a body.
+pub(super) fn ok(body: &impl Serialize) -> Answer {
+    write(StatusCode::OK, body)
+}
+
+/// 201 with a body.
+pub(super) fn created(body: &impl Serialize) -> Answer {
+    write(StatusCode::CREATED, body)
+}
+
+/// 204.
+pub(super) fn nothing() -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response
+}
+
+fn write(status: StatusCode, body: &impl Serialize) -> Answer {
+    let text = serde_json::to_string(body).map_err(RestError::unshowable)?;
+    Ok(json_response(status, text))
+}
+
+/// A time on the wire: RFC 3339, UTC, milliseconds.
+pub(super) fn time(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Millis, true)
+}
+
+/// A stored JSON text to be written byte for byte.
+pub(super) fn raw(text: &str) -> Result<&RawValue, RestError> {
+    serde_json::from_str(text).map_err(RestError::unshowable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_milliseconds() {
+        let at = DateTime::from_timestamp_millis(1_769_860_800_000).unwrap();
+        assert_eq!(time(at), "2026-01-31T12:00:00.000Z");
+    }
+
+    #[test]
+    fn stored_texts_stay_as_they_are() {
+        let text = r#"{ "b" : 1e400, "a":"\u0041" }"#;
+        assert_eq!(serde_json::to_string(raw(text).unwrap()).unwrap(), text);
+        assert!(raw("{").is_err());
+    }
+}

@@ -1,0 +1,207 @@
+//! The house stands: floors, neighbours, homes of crates, tenants in queries. A test of the architecture,
+//! not of taste.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Floors from the ground up; a room may use its own floor's own room and everything below.
+const FLOORS: [(&str, u8); 6] =
+    [("domain", 0), ("store", 1), ("upstream", 1), ("gateway", 2), ("faces", 3), ("app", 4)];
+
+/// Crates with one home.
+const HOMES: [(&str, &[&str]); 6] = [
+    ("sqlx", &["src/store/"]),
+    ("axum", &["src/faces/", "src/app/"]),
+    ("hyper", &["src/upstream/", "src/faces/http.rs"]),
+    ("hyper_util", &["src/upstream/", "src/faces/http.rs"]),
+    ("clap", &["src/main.rs", "src/faces/cli/"]),
+    ("opentelemetry", &["src/app/telemetry"]),
+];
+
+/// What the ground floor must not know.
+const NOT_IN_DOMAIN: [&str; 6] = ["tokio", "sqlx", "axum", "hyper", "std::fs", "std::net"];
+
+/// Tables whose rows belong to a tenant.
+const TENANT_TABLES: [&str; 8] =
+    ["api_keys", "settings", "servers", "tools", "tool_names", "revisions", "activity_open", "activity"];
+
+fn rust_files(dir: &Path, into: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            rust_files(&path, into);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            into.push(path);
+        }
+    }
+}
+
+/// Every source file with its path from the root, and its text without its tests.
+fn sources() -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    rust_files(&root.join("src"), &mut files);
+    files
+        .into_iter()
+        .map(|path| {
+            let text = fs::read_to_string(&path).expect("a text");
+            let name = path.strip_prefix(root).expect("inside").to_string_lossy().replace('\\', "/");
+            (name, text)
+        })
+        .filter(|(name, _)| !name.contains("/tests/") && !name.ends_with("/tests.rs"))
+        .map(|(name, text)| (name, text.split("#[cfg(test)]").next().unwrap_or_default().to_owned()))
+        .collect()
+}
+
+fn room(path: &str) -> Option<(&str, u8)> {
+    let first = path.strip_prefix("src/")?.split(['/', '.']).next()?;
+    FLOORS.into_iter().find(|(name, _)| *name == first)
+}
+
+fn code(line: &str) -> &str {
+    line.split("//").next().unwrap_or_default()
+}
+
+fn complain(problems: &[String]) {
+    assert!(problems.is_empty(), "the house is untidy:\n{}", problems.join("\n"));
+}
+
+#[test]
+fn floors_use_only_what_is_below() {
+    let mut problems = Vec::new();
+    for (path, text) in sources() {
+        let Some((own, floor)) = room(&path) else { continue };
+        for (number, line) in text.lines().enumerate() {
+            for used in code(line).split("crate::").skip(1) {
+                let name = used.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default();
+                let Some((other, at)) = FLOORS.into_iter().find(|(room, _)| *room == name) else { continue };
+                if other != own && at >= floor {
+                    problems.push(format!("{path}:{}: {own} uses {other}", number + 1));
+                }
+            }
+        }
+    }
+    complain(&problems);
+}
+
+#[test]
+fn faces_meet_on_the_porch_only() {
+    let rooms = ["mcp", "rest", "cli", "console", "acp"];
+    let mut problems = Vec::new();
+    for (path, text) in sources() {
+        let Some(own) = path.strip_prefix("src/faces/").and_then(|p| p.split(['/', '.']).next()) else { continue };
+        if !rooms.contains(&own) {
+            continue;
+        }
+        for (number, line) in text.lines().enumerate() {
+            for other in rooms.iter().filter(|other| **other != own) {
+                if code(line).contains(&format!("faces::{other}")) {
+                    problems.push(format!("{path}:{}: {own} uses its neighbour {other}", number + 1));
+                }
+            }
+        }
+    }
+    complain(&problems);
+}
+
+#[test]
+fn crates_stay_at_home() {
+    let mut problems = Vec::new();
+    for (path, text) in sources() {
+        for (number, line) in text.lines().map(code).enumerate() {
+            for (name, homes) in HOMES {
+                let uses = line.contains(&format!("{name}::")) || line.contains(&format!("use {name};"));
+                let inside_word = line.contains(&format!("_{name}::"));
+                if uses && !inside_word && !homes.iter().any(|home| path.starts_with(home)) {
+                    problems.push(format!("{path}:{}: {name} belongs in {}", number + 1, homes.join(", ")));
+                }
+            }
+        }
+    }
+    complain(&problems);
+}
+
+#[test]
+fn the_ground_floor_is_pure() {
+    let mut problems = Vec::new();
+    for (path, text) in sources().into_iter().filter(|(path, _)| path.starts_with("src/domain/")) {
+        for (number, line) in text.lines().map(code).enumerate() {
+            let names = NOT_IN_DOMAIN.iter().filter(|name| line.contains(&format!("{name}::")));
+            problems.extend(names.map(|name| format!("{path}:{}: {name} in domain", number + 1)));
+            for banned in ["async fn", ".await", "Utc::now", "Instant::now", "SystemTime::now"] {
+                if line.contains(banned) {
+                    problems.push(format!("{path}:{}: {banned} in domain", number + 1));
+                }
+            }
+        }
+    }
+    complain(&problems);
+}
+
+/// Every statement on a tenant's table names `tenant_id`, except where all tenants are meant.
+#[test]
+fn queries_name_their_tenant() {
+    let across = ["src/store/system.rs", "src/store/migrate.rs", "src/store/partitions.rs", "src/store/replicas.rs"];
+    let mut problems = Vec::new();
+    let mut seen = 0;
+    for (path, text) in sources() {
+        if !path.starts_with("src/store/") || across.contains(&path.as_str()) {
+            continue;
+        }
+        for statement in text.split("sqlx::query").skip(1) {
+            let statement = statement.split(".bind").next().unwrap_or_default();
+            let names = |table: &&str| {
+                ["from ", "into ", "update ", "join "].iter().any(|verb| {
+                    statement.split(&format!("{verb}{table}")).skip(1).any(|rest| {
+                        !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_')
+                    })
+                })
+            };
+            if TENANT_TABLES.iter().any(|table| names(&table)) {
+                seen += 1;
+                if !statement.contains("tenant_id") {
+                    let shown: String = statement.chars().take(90).collect();
+                    problems.push(format!("{path}: a query without tenant_id: {shown}"));
+                }
+            }
+        }
+    }
+    assert!(seen > 20, "the test has lost sight of the queries: {seen}");
+    complain(&problems);
+}
+
+/// One statement at a time may hold SQL only in the store.
+#[test]
+fn sql_lives_in_the_store() {
+    let mut problems = Vec::new();
+    for (path, text) in sources() {
+        if path.starts_with("src/store/") {
+            continue;
+        }
+        for (number, line) in text.lines().map(code).enumerate() {
+            let lower = line.to_lowercase();
+            if lower.contains("\"select ") || lower.contains("\"insert into") || lower.contains("\"update ") {
+                problems.push(format!("{path}:{}: SQL outside the store", number + 1));
+            }
+        }
+    }
+    complain(&problems);
+}
+
+#[test]
+fn every_folder_of_the_plan_is_there_and_nothing_else_on_top() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for path in ["migrations/README.md", "docs/architecture.md", "README.md", "deploy", "src/lib.rs"] {
+        assert!(root.join(path).exists(), "{path} is missing");
+    }
+    let known = [
+        "Cargo.lock", "Cargo.toml", "LICENSE", "Makefile", "README.md", "clippy.toml", "deny.toml", "deploy", "docs",
+        "helm", "migrations", "rustfmt.toml", "src", "target", "tests", "typos.toml",
+    ];
+    for entry in fs::read_dir(root).expect("the root") {
+        let name = entry.expect("an entry").file_name().to_string_lossy().into_owned();
+        assert!(name.starts_with('.') || known.contains(&name.as_str()), "{name} does not belong on the top level");
+    }
+    let readme = fs::read_to_string(root.join("README.md")).expect("README.md");
+    assert!(readme.lines().count() <= 150, "README.md is over 150 lines");
+}
