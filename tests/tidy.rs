@@ -1,6 +1,8 @@
 //! The house stands: floors, neighbours, homes of crates, tenants in queries. A test of the architecture,
 //! not of taste.
 
+#![expect(clippy::expect_used, reason = "a test that cannot go on says why")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -89,7 +91,9 @@ fn faces_meet_on_the_porch_only() {
     let rooms = ["mcp", "rest", "cli", "console", "acp"];
     let mut problems = Vec::new();
     for (path, text) in sources() {
-        let Some(own) = path.strip_prefix("src/faces/").and_then(|p| p.split(['/', '.']).next()) else { continue };
+        let Some(own) = path.strip_prefix("src/faces/").and_then(|p| p.split(['/', '.']).next()) else {
+            continue;
+        };
         if !rooms.contains(&own) {
             continue;
         }
@@ -141,7 +145,8 @@ fn the_ground_floor_is_pure() {
 /// Every statement on a tenant's table names `tenant_id`, except where all tenants are meant.
 #[test]
 fn queries_name_their_tenant() {
-    let across = ["src/store/system.rs", "src/store/migrate.rs", "src/store/partitions.rs", "src/store/replicas.rs"];
+    let across =
+        ["src/store/system.rs", "src/store/migrate.rs", "src/store/partitions.rs", "src/store/replicas.rs"];
     let mut problems = Vec::new();
     let mut seen = 0;
     for (path, text) in sources() {
@@ -152,12 +157,13 @@ fn queries_name_their_tenant() {
             let statement = statement.split(".bind").next().unwrap_or_default();
             let names = |table: &&str| {
                 ["from ", "into ", "update ", "join "].iter().any(|verb| {
-                    statement.split(&format!("{verb}{table}")).skip(1).any(|rest| {
-                        !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_')
-                    })
+                    statement
+                        .split(&format!("{verb}{table}"))
+                        .skip(1)
+                        .any(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
                 })
             };
-            if TENANT_TABLES.iter().any(|table| names(&table)) {
+            if TENANT_TABLES.iter().any(|table| names(table)) {
                 seen += 1;
                 if !statement.contains("tenant_id") {
                     let shown: String = statement.chars().take(90).collect();
@@ -195,12 +201,29 @@ fn every_folder_of_the_plan_is_there_and_nothing_else_on_top() {
         assert!(root.join(path).exists(), "{path} is missing");
     }
     let known = [
-        "Cargo.lock", "Cargo.toml", "LICENSE", "Makefile", "README.md", "clippy.toml", "deny.toml", "deploy", "docs",
-        "helm", "migrations", "rustfmt.toml", "src", "target", "tests", "typos.toml",
+        "Cargo.lock",
+        "Cargo.toml",
+        "LICENSE",
+        "Makefile",
+        "README.md",
+        "clippy.toml",
+        "deny.toml",
+        "deploy",
+        "docs",
+        "helm",
+        "migrations",
+        "rustfmt.toml",
+        "src",
+        "target",
+        "tests",
+        "typos.toml",
     ];
     for entry in fs::read_dir(root).expect("the root") {
         let name = entry.expect("an entry").file_name().to_string_lossy().into_owned();
-        assert!(name.starts_with('.') || known.contains(&name.as_str()), "{name} does not belong on the top level");
+        assert!(
+            name.starts_with('.') || known.contains(&name.as_str()),
+            "{name} does not belong on the top level"
+        );
     }
     let readme = fs::read_to_string(root.join("README.md")).expect("README.md");
     assert!(readme.lines().count() <= 150, "README.md is over 150 lines");

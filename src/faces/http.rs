@@ -133,9 +133,14 @@ pub enum BodyError {
     Broken,
 }
 
-/// Reads a body whole, up to the deployment's bound.
+/// How long a client may take to send its body.
+const BODY_READ_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Reads a body whole, up to the deployment's bound and [`BODY_READ_TIMEOUT`].
 pub async fn read_body(body: Body, bytes_max: usize) -> Result<Bytes, BodyError> {
-    match Limited::new(body, bytes_max).collect().await {
+    let read = tokio::time::timeout(BODY_READ_TIMEOUT, Limited::new(body, bytes_max).collect()).await;
+    let Ok(read) = read else { return Err(BodyError::Broken) };
+    match read {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(BodyError::TooLarge),
         Err(_) => Err(BodyError::Broken),

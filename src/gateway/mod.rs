@@ -25,7 +25,7 @@ pub use caller::AuthError;
 pub use catalog::{Catalog, ServerEntry, Tool};
 pub use error::GatewayError;
 pub use keys::{KeyCreated, KeyRequest};
-pub use reports::Act;
+pub use reports::{Act, RefusedAttempt};
 pub use retrieve_tools::{LIMIT_DEFAULT, LIMIT_MAX, SearchRequest, SearchResult};
 pub use servers::{Reconnect, ServerChange, ServerRequest, ServerView, ToolView};
 pub use views::View;

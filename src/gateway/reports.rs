@@ -66,6 +66,20 @@ impl Gateway {
         self.write(record);
     }
 
+    /// Records an attempt that was refused before it came to a use case: a tool that is none of ours, unusable
+    /// parameters, a role that may not.
+    pub fn record_refused(&self, attempt: &Attempt, refused: &RefusedAttempt<'_>) {
+        let mut record = record_of(attempt, refused.kind);
+        record.tool = refused.tool.map(|name| redact::preview(name, ACT_BYTES_MAX).text);
+        record.arguments = refused.body.map(|body| redact::preview(body, self.options.preview_bytes).text);
+        record.request_bytes = refused.body.and_then(|body| i64::try_from(body.len()).ok());
+        record.status = Status::Blocked;
+        record.error_code = Some(refused.code.to_owned());
+        record.error_message = Some(redact::preview(refused.message, ACT_BYTES_MAX).text);
+        record.duration_ms = Some((attempt.started.elapsed().as_secs_f64() * 1_000_000.0).round() / 1000.0);
+        self.write(record);
+    }
+
     /// Records that requests came without a valid key, counted per presented key.
     pub(super) fn record_auth_failures(&self, key: &str, count: u64) {
         let mut record = Record::start(TenantId::PLATFORM, Kind::AuthFailure, Source::System, clock::now());
@@ -89,6 +103,21 @@ impl Gateway {
     pub fn may_record(&self, caller: &Caller) -> Result<(), GatewayError> {
         self.activity.reserve(caller.tenant_id()).map(drop).map_err(|_| GatewayError::Unavailable)
     }
+}
+
+/// An attempt that never came to a use case.
+#[derive(Clone, Copy, Debug)]
+pub struct RefusedAttempt<'a> {
+    /// A call or a search.
+    pub kind: Kind,
+    /// The tool that was named.
+    pub tool: Option<&'a str>,
+    /// What was sent.
+    pub body: Option<&'a str>,
+    /// The code of the answer.
+    pub code: &'a str,
+    /// Its text.
+    pub message: &'a str,
 }
 
 /// What an administrator did.

@@ -1,6 +1,7 @@
 //! `tools/call`: from raw params to the pipeline and back, with progress on the way.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use axum::response::Response;
 use bytes::Bytes;
@@ -10,13 +11,13 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::jsonrpc::{RpcError, message, notification};
 use super::{Era, args, listen, result, tools};
+use crate::domain::activity::Kind;
 use crate::domain::intent::Variant;
 use crate::domain::json::{self, Member};
 use crate::faces::http::stream_body;
 use crate::faces::wire;
 use crate::faces::wire::error::json_response;
-use crate::gateway::{Attempt, CallOutcome, Gateway, RecordUnavailable};
-use std::sync::Arc;
+use crate::gateway::{Attempt, CallOutcome, Gateway, RecordUnavailable, RefusedAttempt};
 
 /// Progress notifications on their way to a client; more are dropped, as the protocol allows.
 const PROGRESS_QUEUE: usize = 64;
@@ -36,35 +37,57 @@ pub(super) struct Call<'a> {
 
 impl Call<'_> {
     pub(super) async fn run(self) -> Result<Response, RpcError> {
-        let value =
-            |name: &str| self.params.iter().find(|member| member.name == name).map(|member| member.value);
-        let name: String = value("name")
-            .and_then(|raw| serde_json::from_str(raw).ok())
-            .ok_or_else(|| RpcError::invalid_params("Invalid params: name must be a string"))?;
+        let value = |name: &str| self.params.iter().find(|member| member.name == name).map(|m| m.value);
+        let Some(name) = value("name").and_then(|raw| serde_json::from_str::<String>(raw).ok()) else {
+            return Err(self.refuse("Invalid params: name must be a string"));
+        };
         let arguments = match value("arguments") {
             None | Some("null") => "{}",
             Some(raw) if raw.starts_with('{') => raw,
-            Some(_) => return Err(RpcError::invalid_params("Invalid params: arguments must be an object")),
+            Some(_) => return Err(self.refuse("Invalid params: arguments must be an object")),
         };
         match Variant::parse(&name) {
             Some(variant) => self.call_tool(variant, arguments).await,
-            None if name == tools::RETRIEVE_TOOLS => self.search(arguments),
+            None if name == tools::RETRIEVE_TOOLS => Ok(self.search(arguments)),
             None => {
                 let shown: String = name.chars().take(300).collect();
-                Err(RpcError::invalid_params(format!("Unknown tool: {shown}")))
+                Err(self.refuse(&format!("Unknown tool: {shown}")))
             }
         }
     }
 
-    fn search(self, arguments: &str) -> Result<Response, RpcError> {
+    /// Parameters that no tool of ours takes: an attempt all the same.
+    fn refuse(&self, message: &str) -> RpcError {
+        let refused = RefusedAttempt {
+            kind: Kind::ToolCall,
+            tool: self.params.iter().find(|member| member.name == "name").map(|member| member.value),
+            body: self.params.iter().find(|member| member.name == "arguments").map(|member| member.value),
+            code: "invalid_params",
+            message,
+        };
+        self.gateway.record_refused(&self.attempt, &refused);
+        RpcError::invalid_params(message)
+    }
+
+    fn search(self, arguments: &str) -> Response {
         let result = match args::search(arguments) {
-            Err(refusal) => result::plain_refusal(self.era, &refusal),
+            Err(refusal) => {
+                let refused = RefusedAttempt {
+                    kind: Kind::Search,
+                    tool: Some(tools::RETRIEVE_TOOLS),
+                    body: Some(arguments),
+                    code: refusal.code.as_str(),
+                    message: &refusal.message,
+                };
+                self.gateway.record_refused(&self.attempt, &refused);
+                result::plain_refusal(self.era, &refusal)
+            }
             Ok(request) => match self.gateway.retrieve_tools(&self.attempt, &request) {
                 Ok(found) => result::structured(self.era, &found.json),
                 Err(RecordUnavailable) => result::plain_refusal(self.era, &self.gateway.log_is_full()),
             },
         };
-        Ok(json_response(StatusCode::OK, message(self.id, "result", &result)))
+        json_response(StatusCode::OK, message(self.id, "result", &result))
     }
 
     async fn call_tool(self, variant: Variant, arguments: &str) -> Result<Response, RpcError> {
@@ -97,6 +120,20 @@ impl Call<'_> {
         let [token] = json::find_members(self.meta?, ["progressToken"]).ok()?;
         token.filter(|raw| self.streams && *raw != "null").map(str::to_owned)
     }
+}
+
+/// Records a call that was refused before its parameters were looked at.
+pub(super) fn record_refused(
+    gateway: &Gateway,
+    attempt: &Attempt,
+    params: Option<&str>,
+    code: &str,
+    message: &str,
+) {
+    let name = params.and_then(|params| json::find_members(params, ["name"]).ok()).and_then(|[name]| name);
+    let name = name.and_then(|raw| serde_json::from_str::<String>(raw).ok());
+    let refused = RefusedAttempt { kind: Kind::ToolCall, tool: name.as_deref(), body: params, code, message };
+    gateway.record_refused(attempt, &refused);
 }
 
 /// Waits for the outcome. A JSON answer, unless progress comes first: then an event stream.

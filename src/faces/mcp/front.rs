@@ -8,7 +8,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
-use super::call::Call;
+use super::call::{self, Call};
 use super::envelope::{self, Message};
 use super::jsonrpc::{RpcError, message, notification};
 use super::session::Session;
@@ -18,7 +18,10 @@ use crate::domain::json::{self, Member};
 use crate::domain::tenant::Action;
 use crate::faces::Faces;
 use crate::faces::http::{BodyError, RequestId, read_body};
-use crate::faces::wire::error::{json_response, render};
+use crate::faces::wire::{
+    self,
+    error::{json_response, render},
+};
 use crate::gateway::{Attempt, Caller, Client};
 
 /// Serves `/mcp`.
@@ -29,7 +32,9 @@ pub async fn handle(
     request: Request,
 ) -> Response {
     if let Err(error) = caller.authorise(Action::UseTools) {
-        return render(StatusCode::FORBIDDEN, "forbidden", &error.to_string(), None, Some(&request_id.0));
+        let message = error.to_string();
+        record_forbidden(&faces, &caller, request, &message).await;
+        return render(StatusCode::FORBIDDEN, "forbidden", &message, None, Some(&request_id.0));
     }
     match *request.method() {
         Method::POST => post(&faces, &caller, request).await,
@@ -44,6 +49,29 @@ pub async fn handle(
             response
         }
     }
+}
+
+/// A call by a key whose role may not make any is an attempt all the same.
+async fn record_forbidden(faces: &Faces, caller: &Arc<Caller>, request: Request, message: &str) {
+    if *request.method() != Method::POST {
+        return;
+    }
+    let headers = request.headers().clone();
+    let Ok(body) = read_body(request.into_body(), faces.options.request_bytes_max).await else { return };
+    let Ok(Message::Request { id, method, params }) = envelope::read(&body) else { return };
+    if method != "tools/call" {
+        return;
+    }
+    let attempt = attempt(caller, &headers, id, None);
+    call::record_refused(&faces.gateway, &attempt, params, "forbidden", message);
+}
+
+/// An attempt over MCP that begins now.
+fn attempt(caller: &Arc<Caller>, headers: &HeaderMap, id: &str, meta: Option<&str>) -> Attempt {
+    let mut attempt = Attempt::now(Arc::clone(caller), Source::Mcp);
+    attempt.request_id = Some(id.trim_matches('"').to_owned());
+    attempt.trace_id = trace_id(headers, meta);
+    attempt
 }
 
 /// An answer that needs no more.
@@ -162,11 +190,9 @@ impl Incoming<'_> {
         };
         match self.method {
             "tools/call" => {
-                let mut attempt = Attempt::now(Arc::clone(self.caller), Source::Mcp);
+                let mut attempt = attempt(self.caller, self.headers, self.id, self.meta);
                 attempt.client = client;
                 attempt.session_id = session.map(|session| session.id);
-                attempt.request_id = Some(self.id.trim_matches('"').to_owned());
-                attempt.trace_id = trace_id(self.headers, self.meta);
                 let call = Call {
                     gateway: &self.faces.gateway,
                     era,
@@ -263,7 +289,5 @@ fn trace_id(headers: &HeaderMap, meta: Option<&str>) -> Option<String> {
     let in_meta = meta
         .and_then(|meta| json::find_members(meta, ["traceparent"]).ok())
         .and_then(|[raw]| raw.and_then(|raw| serde_json::from_str::<String>(raw).ok()));
-    let parent = in_meta.or_else(|| headers.get("traceparent")?.to_str().ok().map(str::to_owned))?;
-    let id = parent.split('-').nth(1)?;
-    (id.len() == 32 && id.bytes().all(|b| b.is_ascii_hexdigit())).then(|| id.to_ascii_lowercase())
+    in_meta.map_or_else(|| wire::trace::from_headers(headers), |parent| wire::trace::trace_id(&parent))
 }

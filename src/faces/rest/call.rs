@@ -8,6 +8,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 
 use super::error::{self, RestError};
 use super::exchange::{Exchange, clip};
+use super::params::Params;
 use super::route::Answer;
 use crate::domain::intent::Variant;
 use crate::domain::json::Member;
@@ -22,7 +23,7 @@ const WARNING_CHARS_MAX: usize = 1000;
 /// The one field that MCP does not have: there it is the tool's own name.
 const TOOL_VARIANT: &str = "tool_variant";
 
-pub(super) async fn run(exchange: Arc<Exchange>) -> Answer {
+pub(super) async fn run(exchange: Arc<Exchange>, _: Params) -> Answer {
     exchange.needs_tenant()?;
     let (variant, request) = request(&exchange)?;
     let outcome = exchange.gateway().call_tool(exchange.attempt.clone(), variant, request);

@@ -80,7 +80,8 @@ fn status_of(error: &GatewayError) -> StatusCode {
     }
 }
 
-fn code_of(error: &GatewayError) -> &'static str {
+/// The code of a failure, for its answer and its record.
+pub(super) fn code_of(error: &GatewayError) -> &'static str {
     match error {
         GatewayError::NotFound(_) => "not_found",
         GatewayError::Forbidden(_) => "forbidden",

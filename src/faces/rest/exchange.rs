@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::{FromRequestParts, RawPathParams, Request};
 use axum::response::Response;
@@ -13,13 +12,11 @@ use super::error::RestError;
 use super::fields::{Fields, Nulls};
 use super::route::Answer;
 use crate::domain::activity::Source;
+use crate::domain::id::TenantId;
 use crate::domain::json::{self, JsonFault, Member};
 use crate::faces::http::{BodyError, RequestId, read_body};
 use crate::faces::{Faces, wire};
 use crate::gateway::{Attempt, Caller, Gateway, GatewayError};
-
-/// How long a client may take to send its body.
-const BODY_READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One request.
 pub(super) struct Exchange {
@@ -51,9 +48,8 @@ impl Exchange {
         };
         let mut attempt = Attempt::now(caller, Source::Rest);
         attempt.request_id = request_id;
-        attempt.trace_id = trace_id(&parts.headers);
-        let read = read_body(body, faces.options.request_bytes_max);
-        let body = tokio::time::timeout(BODY_READ_TIMEOUT, read).await.unwrap_or(Err(BodyError::Broken));
+        attempt.trace_id = wire::trace::from_headers(&parts.headers);
+        let body = read_body(body, faces.options.request_bytes_max).await;
         Ok(Arc::new(Exchange {
             faces,
             attempt,
@@ -129,7 +125,7 @@ impl Exchange {
 
     /// Refuses a platform key that names no tenant, where tools are concerned.
     pub(super) fn needs_tenant(&self) -> Result<(), GatewayError> {
-        if self.caller().tenant_id() == crate::domain::id::TenantId::PLATFORM {
+        if self.caller().tenant_id() == TenantId::PLATFORM {
             let message = "name the tenant to act in with the header X-Tenant: NAME";
             return Err(GatewayError::invalid("X-Tenant", message));
         }
@@ -171,19 +167,6 @@ fn check_content_type(value: Option<&str>) -> Result<(), RestError> {
     }
 }
 
-/// The trace id of a W3C `traceparent`; `None` when there is none that follows the form.
-fn trace_id(headers: &HeaderMap) -> Option<String> {
-    let text = headers.get("traceparent")?.to_str().ok()?;
-    let mut parts = text.split('-');
-    let (version, id, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-    let hex = |text: &str, length: usize| {
-        text.len() == length && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
-    };
-    let good = hex(version, 2) && version != "ff" && hex(id, 32) && hex(span, 16) && hex(flags, 2);
-    let set = id.bytes().any(|b| b != b'0');
-    (good && set).then(|| id.to_owned())
-}
-
 /// A text short enough to be repeated in an error.
 pub(super) fn clip(text: &str) -> Cow<'_, str> {
     /// Longest text repeated, in characters.
@@ -196,31 +179,7 @@ pub(super) fn clip(text: &str) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
-
     use super::*;
-
-    #[test]
-    fn only_a_well_formed_traceparent_has_a_trace_id() {
-        let id = "4bf92f3577b34da6a3ce929d0e0e4736";
-        let span = "00f067aa0ba902b7";
-        for (text, expected) in [
-            (format!("00-{id}-{span}-01"), Some(id)),
-            (format!("cc-{id}-{span}-01-later-parts"), Some(id)),
-            (format!("ff-{id}-{span}-01"), None),
-            (format!("00-{}-{span}-01", id.to_uppercase()), None),
-            (format!("00-{}-{span}-01", "0".repeat(32)), None),
-            (format!("00-{id}-{span}"), None),
-            (id.to_owned(), None),
-        ] {
-            let headers = HeaderMap::from_iter([(
-                http::HeaderName::from_static("traceparent"),
-                HeaderValue::from_str(&text).unwrap(),
-            )]);
-            assert_eq!(trace_id(&headers).as_deref(), expected, "{text}");
-        }
-        assert_eq!(trace_id(&HeaderMap::new()), None);
-    }
 
     #[test]
     fn bodies_are_json_or_of_no_declared_type() {

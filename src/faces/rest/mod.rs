@@ -35,6 +35,7 @@ use self::route::Who::{Anyone, May};
 use super::Faces;
 use super::http::RequestId;
 use super::wire;
+use crate::domain::activity::Kind;
 use crate::domain::tenant::Action::{
     Approve, ChangeServers, ManageKeys, ManageTenants, ReadOwnActivity, SeeServers, UseTools,
 };
@@ -80,8 +81,8 @@ routes! {
     GET "/servers/{name}/tools" => read(May(SeeServers), PAGE, server_tools::list);
     POST "/servers/{name}/tools/{tool}/approve" => act("tools.approve", May(Approve), server_tools::approve);
 
-    GET "/tools" => read(May(UseTools), search::PARAMS, search::find);
-    POST "/tools/call" => call(May(UseTools), call::run);
+    GET "/tools" => attempt(Kind::Search, May(UseTools), search::PARAMS, search::find);
+    POST "/tools/call" => attempt(Kind::ToolCall, May(UseTools), NONE, call::run);
 
     GET "/activity" => read(May(ReadOwnActivity), activity::PARAMS, activity::list);
     GET "/activity/{id}" => read(May(ReadOwnActivity), NONE, activity::get);

@@ -1,9 +1,11 @@
-//! The record of an administrator's act.
+//! The records of administrators' acts, and of attempts that never came to a use case.
 
+use super::error::code_of;
 use super::exchange::Exchange;
+use crate::domain::activity::Kind;
 use crate::domain::id::is_name;
 use crate::domain::json;
-use crate::gateway::{Act, GatewayError};
+use crate::gateway::{Act, GatewayError, RefusedAttempt};
 
 /// Records `what` was done, or why it was not. The activity log masks secrets and cuts.
 pub(super) fn act(exchange: &Exchange, what: &str, outcome: Result<(), &GatewayError>) {
@@ -12,6 +14,21 @@ pub(super) fn act(exchange: &Exchange, what: &str, outcome: Result<(), &GatewayE
     let body = text(&exchange.path, sent);
     let act = Act { what, server: server.as_deref(), body: Some(&body) };
     exchange.gateway().record_act(&exchange.attempt, &act, outcome);
+}
+
+/// Records a call or search that was refused before it came to its use case. When the gateway itself was not
+/// able, the use case may have recorded it already.
+pub(super) fn refused(exchange: &Exchange, kind: Kind, error: &GatewayError) {
+    let code = match error {
+        GatewayError::Unavailable | GatewayError::Refused(_) => return,
+        other => code_of(other),
+    };
+    let name = exchange.raw_body().and_then(|body| json::find_members(body, ["name"]).ok());
+    let name = name.and_then(|[name]| name).and_then(|raw| serde_json::from_str::<String>(raw).ok());
+    let message = error.to_string();
+    let body = exchange.raw_body().filter(|body| !body.is_empty()).or(exchange.query());
+    let refused = RefusedAttempt { kind, tool: name.as_deref(), body, code, message: &message };
+    exchange.gateway().record_refused(&exchange.attempt, &refused);
 }
 
 /// The server an act is about: the one in the path, or the one to be added. Only what can be a name at all

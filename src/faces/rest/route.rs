@@ -12,6 +12,7 @@ use super::error::RestError;
 use super::exchange::Exchange;
 use super::params::{NONE, Names, Params};
 use super::record;
+use crate::domain::activity::Kind;
 use crate::domain::tenant::Action;
 use crate::faces::Faces;
 use crate::gateway::GatewayError;
@@ -90,10 +91,17 @@ where
     answer
 }
 
-/// A tool call: it takes a body and no query parameters; the pipeline records it.
-pub(super) fn call<H, F>(method: MethodFilter, who: Who, handler: H) -> MethodRouter<Arc<Faces>>
+/// A call or a search: the use case records what it takes in; what is refused before is an attempt all the
+/// same and is recorded here.
+pub(super) fn attempt<H, F>(
+    method: MethodFilter,
+    kind: Kind,
+    who: Who,
+    names: Names,
+    handler: H,
+) -> MethodRouter<Arc<Faces>>
 where
-    H: FnOnce(Arc<Exchange>) -> F + Clone + Send + Sync + 'static,
+    H: FnOnce(Arc<Exchange>, Params) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Answer> + Send + 'static,
 {
     on(method, async move |State(faces): State<Arc<Faces>>, request: Request| {
@@ -101,10 +109,13 @@ where
             Ok(exchange) => exchange,
             Err(response) => return response,
         };
-        let answer = match admit(&exchange, who, NONE) {
-            Ok(_) => handler(Arc::clone(&exchange)).await,
+        let answer = match admit(&exchange, who, names) {
+            Ok(params) => handler(Arc::clone(&exchange), params).await,
             Err(error) => Err(error),
         };
+        if let Err(error) = &answer {
+            record::refused(&exchange, kind, error.cause());
+        }
         exchange.finish(answer)
     })
 }

@@ -15,6 +15,7 @@ pub(super) const PARAMS: Names = &["exclude_destructive", "limit", "query", "rea
 
 pub(super) async fn find(exchange: Arc<Exchange>, params: Params) -> Answer {
     exchange.needs_tenant()?;
+    exchange.no_body()?;
     let request = request(&params)?;
     let found = exchange.gateway().retrieve_tools(&exchange.attempt, &request);
     let found = found.map_err(|_| GatewayError::Unavailable)?;

@@ -8,15 +8,15 @@ use super::exchange::Exchange;
 use super::params::Params;
 use super::route::Answer;
 use super::show;
-use crate::domain::id::{KeyId, TenantId};
+use crate::domain::id::KeyId;
 use crate::gateway::Readiness;
 
 #[derive(Serialize)]
 struct Status<'a> {
     version: &'static str,
     replica_id: String,
-    /// The tenant's id; null for a platform key that names none.
-    tenant: Option<TenantId>,
+    /// The tenant's name; `platform` for a platform key that names none.
+    tenant: &'a str,
     role: &'static str,
     key_id: Option<KeyId>,
     owner: &'a str,
@@ -29,7 +29,7 @@ pub(super) async fn get(exchange: Arc<Exchange>, _: Params) -> Answer {
     show::ok(&Status {
         version: env!("CARGO_PKG_VERSION"),
         replica_id: gateway.replica().to_string(),
-        tenant: Some(caller.tenant_id()).filter(|tenant| *tenant != TenantId::PLATFORM),
+        tenant: caller.tenant_name(),
         role: caller.role.as_str(),
         key_id: caller.key,
         owner: &caller.owner,
