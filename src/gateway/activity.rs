@@ -38,7 +38,7 @@ pub struct RecordUnavailable;
 
 /// Room for one attempt's record; given back when dropped.
 #[derive(Debug)]
-pub struct Slot {
+struct Slot {
     log: ActivityLog,
     tenant: TenantId,
 }
@@ -118,7 +118,7 @@ impl ActivityLog {
     }
 
     /// Room for an attempt; first of all, before anything runs.
-    pub fn reserve(&self, tenant: TenantId) -> Result<Slot, RecordUnavailable> {
+    fn reserve(&self, tenant: TenantId) -> Result<Slot, RecordUnavailable> {
         let mut state = self.state();
         let held = state.by_tenant.get(&tenant).copied().unwrap_or(0);
         let quarter = (self.0.limits.queue / 4).max(1);
@@ -131,40 +131,10 @@ impl ActivityLog {
         Ok(Slot { log: self.clone(), tenant })
     }
 
-    /// Commits the open row of a call that is about to be dispatched. An error means: do not dispatch; the
-    /// record is closed as `rejected` by the log itself, whether or not the row lands later.
-    pub async fn open(&self, record: Record, slot: Slot) -> Result<Slot, RecordUnavailable> {
-        let (done, mut committed) = oneshot::channel();
-        {
-            let mut state = self.state();
-            state.live.insert(record.id);
-            state.opening.push_back(Opening { record, done, slot });
-        }
-        self.0.wake_opening.notify_one();
-        match tokio::time::timeout(self.0.limits.commit_timeout, &mut committed).await {
-            Ok(outcome) => outcome.unwrap_or(Err(RecordUnavailable)),
-            Err(_) => {
-                // from here on nobody can tell us any more: either it was said before, or it never is
-                committed.close();
-                committed.try_recv().unwrap_or(Err(RecordUnavailable))
-            }
-        }
-    }
-
-    /// Hands over a record's end. It is written within the flush bound, or as soon as the database is back.
-    pub fn close(&self, record: Record, opened: Opened, slot: Slot) {
-        self.end(record, opened, slot, None);
-    }
-
-    /// Hands over a record's end and waits until it is committed, for refusals whose answer must not come
-    /// before their record.
-    pub async fn close_committed(&self, record: Record, slot: Slot) -> Result<(), RecordUnavailable> {
-        let (done, committed) = oneshot::channel();
-        self.end(record, Opened::No, slot, Some(done));
-        match tokio::time::timeout(self.0.limits.commit_timeout, committed).await {
-            Ok(Ok(())) => Ok(()),
-            _ => Err(RecordUnavailable),
-        }
+    /// Begins an attempt: reserves its room. From here on its record is closed, whatever happens.
+    pub fn begin(&self, record: Record) -> Result<Pending, RecordUnavailable> {
+        let slot = self.reserve(record.tenant)?;
+        Ok(Pending { record, opened: Opened::No, slot: Some(slot) })
     }
 
     fn end(&self, record: Record, opened: Opened, slot: Slot, done: Option<oneshot::Sender<()>>) {
@@ -187,6 +157,11 @@ impl ActivityLog {
         ids.into_iter().filter(|id| !state.live.contains(&Ulid::from(*id))).collect()
     }
 
+    /// Whether an attempt of this tenant would find room now.
+    pub fn has_room(&self, tenant: TenantId) -> bool {
+        self.reserve(tenant).is_ok()
+    }
+
     /// Attempts that hold a slot now.
     pub fn reserved(&self) -> usize {
         self.state().reserved
@@ -195,11 +170,85 @@ impl ActivityLog {
 
 /// Whether a record has a row in the table of open records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Opened {
+enum Opened {
     /// It was committed there before dispatch.
     Yes,
     /// It never was.
     No,
+}
+
+/// An attempt under way. Its record is closed by [`Pending::close`]; dropped before (a panic, a task that was
+/// aborted), it closes as an error of ours.
+#[derive(Debug)]
+pub struct Pending {
+    /// The record as far as it is known.
+    pub record: Record,
+    opened: Opened,
+    slot: Option<Slot>,
+}
+
+impl Pending {
+    /// Commits the open row of a call that is about to be dispatched. An error means: do not dispatch; the
+    /// record is closed as `rejected` by the log itself, whether or not the row lands later.
+    pub async fn open(mut self) -> Result<Pending, RecordUnavailable> {
+        let Some(slot) = self.slot.take() else { return Err(RecordUnavailable) };
+        let log = slot.log.clone();
+        let (done, mut committed) = oneshot::channel();
+        {
+            let mut state = log.state();
+            state.live.insert(self.record.id);
+            state.opening.push_back(Opening { record: self.record.clone(), done, slot });
+        }
+        log.0.wake_opening.notify_one();
+        let outcome = match tokio::time::timeout(log.0.limits.commit_timeout, &mut committed).await {
+            Ok(outcome) => outcome.unwrap_or(Err(RecordUnavailable)),
+            Err(_) => {
+                // from here on nobody can tell us any more: either it was said before, or it never is
+                committed.close();
+                committed.try_recv().unwrap_or(Err(RecordUnavailable))
+            }
+        };
+        self.slot = Some(outcome?);
+        self.opened = Opened::Yes;
+        Ok(self)
+    }
+
+    /// Hands over the record's end. It is written within the flush bound, or as soon as the database is back.
+    pub fn close(mut self) {
+        self.end(None);
+    }
+
+    /// Hands over the record's end and waits until it is committed, for refusals whose answer must not come
+    /// before their record.
+    pub async fn close_committed(mut self) -> Result<(), RecordUnavailable> {
+        let Some(limit) = self.slot.as_ref().map(|slot| slot.log.0.limits.commit_timeout) else {
+            return Err(RecordUnavailable);
+        };
+        let (done, committed) = oneshot::channel();
+        self.end(Some(done));
+        match tokio::time::timeout(limit, committed).await {
+            Ok(Ok(())) => Ok(()),
+            _ => Err(RecordUnavailable),
+        }
+    }
+
+    fn end(&mut self, done: Option<oneshot::Sender<()>>) {
+        if let Some(slot) = self.slot.take() {
+            slot.log.clone().end(self.record.clone(), self.opened, slot, done);
+        }
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if self.slot.is_none() {
+            return;
+        }
+        self.record.status = Status::Error;
+        self.record.error_code = Some("internal".to_owned());
+        self.record.error_message = Some("the gateway did not bring this attempt to its end".to_owned());
+        self.end(None);
+    }
 }
 
 /// Turns the record of a call that was never dispatched into its end.

@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use self::checks::Checked;
 use super::access::Caller;
-use super::activity::{Opened, Slot};
+use super::activity::{Pending, RecordUnavailable};
 use super::{Gateway, clock};
 use crate::domain::activity::{Record, Source, Status};
 use crate::domain::annotations::Tier;
@@ -153,36 +153,31 @@ impl Gateway {
         request: CallRequest,
         answer: oneshot::Sender<CallOutcome>,
     ) {
-        let mut record = record::begin(&attempt, variant);
-        let slot = match self.activity.reserve(record.tenant) {
-            Ok(slot) => slot,
-            Err(_) => {
-                let refused = Refused { refusal: record_unavailable(), tool: None, variant, declared: None };
-                return reply(answer, CallOutcome::Refused(refused));
-            }
+        let Ok(mut pending) = self.activity.begin(record::begin(&attempt, variant)) else {
+            let refused = Refused { refusal: record_unavailable(), tool: None, variant, declared: None };
+            return reply(answer, CallOutcome::Refused(refused));
         };
+        let preview_bytes = self.options.preview_bytes;
         let checked =
-            match checks::run(&attempt.caller, variant, &request, &mut record, self.options.preview_bytes) {
+            match checks::run(&attempt.caller, variant, &request, &mut pending.record, preview_bytes) {
                 Ok(checked) => checked,
-                Err(refused) => return self.refuse(record, slot, &attempt, refused, answer).await,
+                Err(refused) => return self.refuse(pending, &attempt, refused, answer).await,
             };
-        let reads = checked.tier == Tier::Read;
-        let (slot, opened) = if reads {
-            (slot, Opened::No)
-        } else {
-            match self.activity.open(record.clone(), slot).await {
-                Ok(slot) => (slot, Opened::Yes),
+        if checked.tier != Tier::Read {
+            pending = match pending.open().await {
+                Ok(pending) => pending,
                 // the log closes the record itself: the row may land later
-                Err(_) => {
+                Err(RecordUnavailable) => {
                     let refused = checked.refused(record_unavailable(), variant);
                     return reply(answer, CallOutcome::Refused(refused));
                 }
-            }
-        };
+            };
+        }
         let sent = Instant::now();
         let ended = self.dispatch(&checked, request).await;
+        let record = &mut pending.record;
         record.upstream_ms = Some(milliseconds(sent.elapsed()));
-        let outcome = self.conclude(&mut record, &checked, variant, ended);
+        let outcome = self.conclude(record, &checked, variant, ended);
         let response = match &outcome {
             CallOutcome::Result { raw, .. } | CallOutcome::UpstreamError(raw) => Some(raw.clone()),
             CallOutcome::Refused(_) => None,
@@ -190,8 +185,8 @@ impl Gateway {
         reply(answer, outcome);
         // the caller has its answer; the rest is between the log and us
         record.duration_ms = Some(milliseconds(attempt.started.elapsed()));
-        record::response(&mut record, response.as_ref(), self.options.preview_bytes);
-        self.activity.close(record, opened, slot);
+        record::response(record, response.as_ref(), preview_bytes);
+        pending.close();
     }
 
     async fn dispatch(&self, checked: &Checked, request: CallRequest) -> Result<Answer, UpstreamError> {
@@ -249,22 +244,22 @@ impl Gateway {
     /// before the answer.
     async fn refuse(
         &self,
-        mut record: Record,
-        slot: Slot,
+        mut pending: Pending,
         attempt: &Attempt,
         mut refused: Refused,
         answer: oneshot::Sender<CallOutcome>,
     ) {
+        let record = &mut pending.record;
         record.status = status_of(refused.refusal.code);
-        record::error(&mut record, &refused.refusal);
+        record::error(record, &refused.refusal);
         record.duration_ms = Some(milliseconds(attempt.started.elapsed()));
         let only_reads = match record.tier {
             Some(tier) => tier == Tier::Read.as_str(),
             None => refused.variant == Variant::Read,
         };
         if only_reads {
-            self.activity.close(record, Opened::No, slot);
-        } else if self.activity.close_committed(record, slot).await.is_err() {
+            pending.close();
+        } else if pending.close_committed().await.is_err() {
             refused.refusal = record_unavailable();
         }
         reply(answer, CallOutcome::Refused(refused));

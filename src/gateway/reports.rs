@@ -3,7 +3,6 @@
 use ulid::Ulid;
 
 use super::access::Caller;
-use super::activity::Opened;
 use super::call_tool::{Attempt, record_of};
 use super::error::GatewayError;
 use super::{Gateway, clock};
@@ -91,17 +90,16 @@ impl Gateway {
     }
 
     fn write(&self, record: Record) {
-        match self.activity.reserve(record.tenant) {
-            Ok(slot) => self.activity.close(record, Opened::No, slot),
-            Err(_) => {
-                tracing::error!(kind = record.kind.as_str(), "an act could not be recorded: the log is full");
-            }
+        let kind = record.kind;
+        match self.activity.begin(record) {
+            Ok(pending) => pending.close(),
+            Err(_) => tracing::error!(kind = kind.as_str(), "an act could not be recorded: the log is full"),
         }
     }
 
     /// Refuses an act when it could not be recorded.
     pub fn may_record(&self, caller: &Caller) -> Result<(), GatewayError> {
-        self.activity.reserve(caller.tenant_id()).map(drop).map_err(|_| GatewayError::Unavailable)
+        if self.activity.has_room(caller.tenant_id()) { Ok(()) } else { Err(GatewayError::Unavailable) }
     }
 }
 

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::access::Caller;
-use super::activity::Opened;
 use super::call_tool::{Attempt, record_of};
 use super::{Gateway, RecordUnavailable};
 use crate::domain::activity::{Kind, Status};
@@ -46,8 +45,8 @@ impl Gateway {
         attempt: &Attempt,
         request: &SearchRequest,
     ) -> Result<SearchResult, RecordUnavailable> {
-        let mut record = record_of(attempt, Kind::Search);
-        let slot = self.activity.reserve(record.tenant)?;
+        let mut pending = self.activity.begin(record_of(attempt, Kind::Search))?;
+        let record = &mut pending.record;
         let (json, total) = search(&attempt.caller, request);
         let preview = redact::preview(&request.query, self.options.preview_bytes);
         record.status = Status::Success;
@@ -59,7 +58,7 @@ impl Gateway {
         record.response_bytes = i64::try_from(json.len()).ok();
         record.response = Some(format!("{total} matches"));
         record.duration_ms = Some((attempt.started.elapsed().as_secs_f64() * 1_000_000.0).round() / 1000.0);
-        self.activity.close(record, Opened::No, slot);
+        pending.close();
         Ok(SearchResult { json })
     }
 }
