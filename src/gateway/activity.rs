@@ -11,6 +11,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use chrono::DateTime;
 use tokio::sync::{Notify, oneshot};
 use ulid::Ulid;
 
@@ -57,7 +58,7 @@ impl Drop for Slot {
 }
 
 struct Opening {
-    record: Record,
+    record: Box<Record>,
     /// Gives the slot back to the call once the row is committed.
     done: oneshot::Sender<Result<Slot, RecordUnavailable>>,
     slot: Slot,
@@ -65,6 +66,11 @@ struct Opening {
 
 struct Ending {
     close: Close,
+    rest: Rest,
+}
+
+/// What an ending leaves when it is written.
+struct Rest {
     done: Option<oneshot::Sender<()>>,
     _slot: Slot,
 }
@@ -134,15 +140,15 @@ impl ActivityLog {
     /// Begins an attempt: reserves its room. From here on its record is closed, whatever happens.
     pub fn begin(&self, record: Record) -> Result<Pending, RecordUnavailable> {
         let slot = self.reserve(record.tenant)?;
-        Ok(Pending { record, opened: Opened::No, slot: Some(slot) })
+        Ok(Pending { record: Box::new(record), opened: Opened::No, slot: Some(slot) })
     }
 
-    fn end(&self, record: Record, opened: Opened, slot: Slot, done: Option<oneshot::Sender<()>>) {
+    fn end(&self, record: Box<Record>, opened: Opened, slot: Slot, done: Option<oneshot::Sender<()>>) {
         let full = {
             let mut state = self.state();
             state.urgent += usize::from(done.is_some());
             let close = Close { record, opened: opened == Opened::Yes };
-            state.ending.push_back(Ending { close, done, _slot: slot });
+            state.ending.push_back(Ending { close, rest: Rest { done, _slot: slot } });
             state.urgent > 0 || state.ending.len() == 1 || state.ending.len() >= self.0.limits.batch
         };
         if full {
@@ -182,7 +188,7 @@ enum Opened {
 #[derive(Debug)]
 pub struct Pending {
     /// The record as far as it is known.
-    pub record: Record,
+    pub record: Box<Record>,
     opened: Opened,
     slot: Option<Slot>,
 }
@@ -234,7 +240,10 @@ impl Pending {
 
     fn end(&mut self, done: Option<oneshot::Sender<()>>) {
         if let Some(slot) = self.slot.take() {
-            slot.log.clone().end(self.record.clone(), self.opened, slot, done);
+            let spent =
+                Record::start(self.record.tenant, self.record.kind, self.record.source, DateTime::default());
+            let record = std::mem::replace(&mut self.record, Box::new(spent));
+            slot.log.clone().end(record, self.opened, slot, done);
         }
     }
 }
@@ -252,7 +261,7 @@ impl Drop for Pending {
 }
 
 /// Turns the record of a call that was never dispatched into its end.
-fn rejected(mut record: Record) -> Record {
+fn rejected(mut record: Box<Record>) -> Box<Record> {
     record.status = Status::Rejected;
     record.error_code = Some(Code::RecordUnavailable.as_str().to_owned());
     record.error_message =

@@ -1,7 +1,7 @@
 //! The call pipeline: resolve, validate, record, dispatch, close (behaviour, section 5).
 //!
-//! It runs in a task of its own; whoever asked only waits for it, so a record is closed whatever happens to
-//! the connection. What was checked is byte for byte what is sent.
+//! It outlives whoever waits for it: a call whose connection is lost goes on in a task of its own, so a
+//! record is closed whatever happens to the connection. What was checked is byte for byte what is sent.
 
 mod checks;
 mod record;
@@ -11,11 +11,12 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use self::checks::Checked;
 use super::access::Caller;
 use super::activity::{Pending, RecordUnavailable};
+use super::outlive::Outlive;
 use super::{Gateway, clock};
 use crate::domain::activity::{Record, Source, Status};
 use crate::domain::annotations::Tier;
@@ -132,44 +133,35 @@ impl Gateway {
         record_unavailable()
     }
 
-    /// Runs a call in a task of its own; the outcome comes through the channel, and the record is closed
-    /// whether or not anybody still listens.
+    /// Runs a call. Its record is closed whether or not anybody waits for the outcome: dropped, the call
+    /// goes on in a task of its own.
     pub fn call_tool(
         self: &Arc<Self>,
         attempt: Attempt,
         variant: Variant,
         request: CallRequest,
-    ) -> oneshot::Receiver<CallOutcome> {
-        let (answer, outcome) = oneshot::channel();
+    ) -> Outlive<CallOutcome> {
         let gateway = Arc::clone(self);
-        self.tasks.spawn(async move { gateway.run_call(attempt, variant, request, answer).await });
-        outcome
+        Outlive::new(&self.tasks, async move { gateway.run_call(attempt, variant, request).await })
     }
 
-    async fn run_call(
-        &self,
-        attempt: Attempt,
-        variant: Variant,
-        request: CallRequest,
-        answer: oneshot::Sender<CallOutcome>,
-    ) {
+    async fn run_call(&self, attempt: Attempt, variant: Variant, request: CallRequest) -> CallOutcome {
         let Ok(mut pending) = self.activity.begin(record::begin(&attempt, variant)) else {
             let refused = Refused { refusal: record_unavailable(), tool: None, variant, declared: None };
-            return reply(answer, CallOutcome::Refused(refused));
+            return CallOutcome::Refused(refused);
         };
         let preview_bytes = self.options.preview_bytes;
         let checked =
             match checks::run(&attempt.caller, variant, &request, &mut pending.record, preview_bytes) {
                 Ok(checked) => checked,
-                Err(refused) => return self.refuse(pending, &attempt, refused, answer).await,
+                Err(refused) => return refuse(pending, &attempt, refused).await,
             };
         if checked.tier != Tier::Read {
             pending = match pending.open().await {
                 Ok(pending) => pending,
                 // the log closes the record itself: the row may land later
                 Err(RecordUnavailable) => {
-                    let refused = checked.refused(record_unavailable(), variant);
-                    return reply(answer, CallOutcome::Refused(refused));
+                    return CallOutcome::Refused(checked.refused(record_unavailable(), variant));
                 }
             };
         }
@@ -177,16 +169,15 @@ impl Gateway {
         let ended = self.dispatch(&checked, request).await;
         let record = &mut pending.record;
         record.upstream_ms = Some(milliseconds(sent.elapsed()));
-        let outcome = self.conclude(record, &checked, variant, ended);
+        let outcome = conclude(record, &checked, variant, ended);
         let response = match &outcome {
-            CallOutcome::Result { raw, .. } | CallOutcome::UpstreamError(raw) => Some(raw.clone()),
+            CallOutcome::Result { raw, .. } | CallOutcome::UpstreamError(raw) => Some(raw),
             CallOutcome::Refused(_) => None,
         };
-        reply(answer, outcome);
-        // the caller has its answer; the rest is between the log and us
+        record::response(record, response, preview_bytes);
         record.duration_ms = Some(milliseconds(attempt.started.elapsed()));
-        record::response(record, response.as_ref(), preview_bytes);
         pending.close();
+        outcome
     }
 
     async fn dispatch(&self, checked: &Checked, request: CallRequest) -> Result<Answer, UpstreamError> {
@@ -207,68 +198,56 @@ impl Gateway {
         };
         self.upstreams.connection(&server.target).call(call).await
     }
-
-    /// Turns what the upstream did into the outcome, and notes it in the record.
-    fn conclude(
-        &self,
-        record: &mut Record,
-        checked: &Checked,
-        variant: Variant,
-        ended: Result<Answer, UpstreamError>,
-    ) -> CallOutcome {
-        let refusal = match ended {
-            Ok(Answer::Error(raw)) => {
-                record.status = Status::UpstreamError;
-                record::upstream_error(record, &raw);
-                return CallOutcome::UpstreamError(raw);
-            }
-            Ok(Answer::Result(raw)) => match std::str::from_utf8(&raw).ok().and_then(ResultHead::read) {
-                Some(head) if head.result_type.as_deref() == Some("input_required") => after_dispatch(
-                    Code::UpstreamNeedsInput,
-                    "the server wants input that cannot be asked for through this gateway",
-                ),
-                Some(head) => {
-                    record.status = if head.is_error { Status::UpstreamError } else { Status::Success };
-                    return CallOutcome::Result { raw, head, warning: record.warning.clone() };
-                }
-                None => after_dispatch(Code::UpstreamInvalid, "the server's answer is no tool result"),
-            },
-            Err(error) => from_upstream(&error),
-        };
-        record.status = status_of(refusal.code);
-        record::error(record, &refusal);
-        CallOutcome::Refused(checked.refused(refusal, variant))
-    }
-
-    /// Ends a call that a check refused. Unless it is about a tool that only reads, its record is committed
-    /// before the answer.
-    async fn refuse(
-        &self,
-        mut pending: Pending,
-        attempt: &Attempt,
-        mut refused: Refused,
-        answer: oneshot::Sender<CallOutcome>,
-    ) {
-        let record = &mut pending.record;
-        record.status = status_of(refused.refusal.code);
-        record::error(record, &refused.refusal);
-        record.duration_ms = Some(milliseconds(attempt.started.elapsed()));
-        let only_reads = match record.tier {
-            Some(tier) => tier == Tier::Read.as_str(),
-            None => refused.variant == Variant::Read,
-        };
-        if only_reads {
-            pending.close();
-        } else if pending.close_committed().await.is_err() {
-            refused.refusal = record_unavailable();
-        }
-        reply(answer, CallOutcome::Refused(refused));
-    }
 }
 
-/// Nobody may be waiting any more; the record tells the story either way.
-fn reply(answer: oneshot::Sender<CallOutcome>, outcome: CallOutcome) {
-    drop(answer.send(outcome));
+/// Turns what the upstream did into the outcome, and notes it in the record.
+fn conclude(
+    record: &mut Record,
+    checked: &Checked,
+    variant: Variant,
+    ended: Result<Answer, UpstreamError>,
+) -> CallOutcome {
+    let refusal = match ended {
+        Ok(Answer::Error(raw)) => {
+            record.status = Status::UpstreamError;
+            record::upstream_error(record, &raw);
+            return CallOutcome::UpstreamError(raw);
+        }
+        Ok(Answer::Result(raw)) => match std::str::from_utf8(&raw).ok().and_then(ResultHead::read) {
+            Some(head) if head.result_type.as_deref() == Some("input_required") => after_dispatch(
+                Code::UpstreamNeedsInput,
+                "the server wants input that cannot be asked for through this gateway",
+            ),
+            Some(head) => {
+                record.status = if head.is_error { Status::UpstreamError } else { Status::Success };
+                return CallOutcome::Result { raw, head, warning: record.warning.clone() };
+            }
+            None => after_dispatch(Code::UpstreamInvalid, "the server's answer is no tool result"),
+        },
+        Err(error) => from_upstream(&error),
+    };
+    record.status = status_of(refusal.code);
+    record::error(record, &refusal);
+    CallOutcome::Refused(checked.refused(refusal, variant))
+}
+
+/// Ends a call that a check refused. Unless it is about a tool that only reads, its record is committed
+/// before the answer.
+async fn refuse(mut pending: Pending, attempt: &Attempt, mut refused: Refused) -> CallOutcome {
+    let record = &mut pending.record;
+    record.status = status_of(refused.refusal.code);
+    record::error(record, &refused.refusal);
+    record.duration_ms = Some(milliseconds(attempt.started.elapsed()));
+    let only_reads = match record.tier {
+        Some(tier) => tier == Tier::Read.as_str(),
+        None => refused.variant == Variant::Read,
+    };
+    if only_reads {
+        pending.close();
+    } else if pending.close_committed().await.is_err() {
+        refused.refusal = record_unavailable();
+    }
+    CallOutcome::Refused(refused)
 }
 
 fn milliseconds(duration: Duration) -> f64 {

@@ -61,17 +61,16 @@ macro_rules! insert_batch {
 #[derive(Clone, Debug)]
 pub struct Close {
     /// The final record.
-    pub record: Record,
+    pub record: Box<Record>,
     /// Whether it has a row in `activity_open`.
     pub opened: bool,
 }
 
 impl Store {
     /// Commits open rows, all or none. Once this returns, no crash can lose them.
-    pub async fn open_activity(&self, replica: ReplicaId, records: &[Record]) -> Result<(), StoreError> {
+    pub async fn open_activity(&self, replica: ReplicaId, records: &[&Record]) -> Result<(), StoreError> {
         let mut tx = self.begin(Lane::Commit, Access::System).await?;
-        let columns: Vec<&Record> = records.iter().collect();
-        bind(sqlx::query(insert_batch!("activity_open", "")), replica, &columns).execute(&mut *tx).await?;
+        bind(sqlx::query(insert_batch!("activity_open", "")), replica, records).execute(&mut *tx).await?;
         Ok(tx.commit().await?)
     }
 
@@ -81,7 +80,7 @@ impl Store {
     pub async fn close_activity(&self, replica: ReplicaId, closes: &[Close]) -> Result<(), StoreError> {
         let mut tx = self.begin(Lane::Commit, Access::System).await?;
         let opened: Vec<&Record> =
-            closes.iter().filter(|close| close.opened).map(|close| &close.record).collect();
+            closes.iter().filter(|close| close.opened).map(|close| close.record.as_ref()).collect();
         let mut late: Vec<Record> = Vec::new();
         let mut skip: HashSet<Uuid> = HashSet::new();
         if !opened.is_empty() {
@@ -101,7 +100,7 @@ impl Store {
         }
         let finals: Vec<&Record> = closes
             .iter()
-            .map(|close| &close.record)
+            .map(|close| close.record.as_ref())
             .filter(|record| !skip.contains(&Uuid::from(record.id)))
             .chain(&late)
             .collect();
@@ -164,13 +163,13 @@ fn keys(records: &[&Record]) -> (Vec<Uuid>, Vec<DateTime<Utc>>, Vec<Uuid>) {
     )
 }
 
-type Statement<'q> = Query<'q, Postgres, PgArguments>;
+type Statement = Query<'static, Postgres, PgArguments>;
 
 /// Binds a batch column by column, in the order of `insert_batch!`.
-fn bind<'q>(query: Statement<'q>, replica: ReplicaId, records: &[&Record]) -> Statement<'q> {
+fn bind(query: Statement, replica: ReplicaId, records: &[&Record]) -> Statement {
     let (tenants, times, ids) = keys(records);
-    let text = |pick: fn(&Record) -> Option<&str>| -> Vec<Option<String>> {
-        records.iter().map(|record| pick(record).map(|text| clean(text).into_owned())).collect()
+    let text = |pick: fn(&Record) -> Option<&str>| -> Vec<Option<Cow<'_, str>>> {
+        records.iter().map(|record| pick(record).map(clean)).collect()
     };
     let number = |pick: fn(&Record) -> Option<f64>| records.iter().map(|r| pick(r)).collect::<Vec<_>>();
     let bytes = |pick: fn(&Record) -> Option<i64>| records.iter().map(|r| pick(r)).collect::<Vec<_>>();

@@ -7,7 +7,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
 use http::StatusCode;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use super::jsonrpc::{RpcError, message, notification};
 use super::{Era, args, listen, result, tools};
@@ -17,7 +17,7 @@ use crate::domain::json::{self, Member};
 use crate::faces::http::stream_body;
 use crate::faces::wire;
 use crate::faces::wire::error::json_response;
-use crate::gateway::{Attempt, CallOutcome, Gateway, RecordUnavailable, RefusedAttempt};
+use crate::gateway::{Attempt, CallOutcome, Gateway, Outlive, RecordUnavailable, RefusedAttempt};
 
 /// Progress notifications on their way to a client; more are dropped, as the protocol allows.
 const PROGRESS_QUEUE: usize = 64;
@@ -141,18 +141,17 @@ async fn answer(
     era: Era,
     id: String,
     token: Option<String>,
-    mut outcome: oneshot::Receiver<CallOutcome>,
+    mut outcome: Outlive<CallOutcome>,
     mut progress: mpsc::Receiver<Bytes>,
 ) -> Result<Response, RpcError> {
-    let gone = |_| RpcError::internal("The call ended without an outcome; see the activity log");
     let Some(token) = token else {
-        let outcome = outcome.await.map_err(gone)?;
+        let outcome = outcome.await;
         return Ok(json_response(StatusCode::OK, result::outcome(era, &id, &outcome)));
     };
     tokio::select! {
         biased;
         ended = &mut outcome => {
-            Ok(json_response(StatusCode::OK, result::outcome(era, &id, &ended.map_err(gone)?)))
+            Ok(json_response(StatusCode::OK, result::outcome(era, &id, &ended)))
         }
         Some(first) = progress.recv() => {
             let begin = Progressing { era, id, token, outcome, progress, pending: Some(first), ended: false };
@@ -165,7 +164,7 @@ struct Progressing {
     era: Era,
     id: String,
     token: String,
-    outcome: oneshot::Receiver<CallOutcome>,
+    outcome: Outlive<CallOutcome>,
     progress: mpsc::Receiver<Bytes>,
     pending: Option<Bytes>,
     ended: bool,
@@ -185,10 +184,7 @@ async fn step(mut state: Progressing) -> Option<(Result<Bytes, Infallible>, Prog
             let event = progress_event(&params, &state.token);
             return Some((Ok(event), state));
         }
-        ended = &mut state.outcome => match ended {
-            Ok(outcome) => result::outcome(state.era, &state.id, &outcome),
-            Err(_) => RpcError::internal("The call ended without an outcome").text(Some(&state.id)),
-        },
+        ended = &mut state.outcome => result::outcome(state.era, &state.id, &ended),
     };
     state.ended = true;
     Some((Ok(listen::event(&text)), state))

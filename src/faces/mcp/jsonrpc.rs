@@ -69,10 +69,6 @@ impl RpcError {
         RpcError::new(StatusCode::OK, code, "Resource not found")
     }
 
-    pub(super) fn internal(message: impl Into<String>) -> RpcError {
-        RpcError::new(StatusCode::OK, -32603, message)
-    }
-
     /// The message, under the raw id of its request (`null` when none could be read).
     pub(super) fn text(&self, id: Option<&str>) -> String {
         let mut out = String::from(r#"{"jsonrpc":"2.0","id":"#);

@@ -27,9 +27,7 @@ pub(super) async fn run(exchange: Arc<Exchange>, _: Params) -> Answer {
     exchange.needs_tenant()?;
     let (variant, request) = request(&exchange)?;
     let outcome = exchange.gateway().call_tool(exchange.attempt.clone(), variant, request);
-    // the pipeline ends every call with an outcome, unless the gateway itself is ending
-    let outcome = outcome.await.map_err(|_| GatewayError::Unavailable)?;
-    render(outcome, exchange.request_id())
+    render(outcome.await, exchange.request_id())
 }
 
 fn request(exchange: &Exchange) -> Result<(Variant, CallRequest), RestError> {

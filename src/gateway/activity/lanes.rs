@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{ActivityLog, Ending, Opened, Opening, RecordUnavailable, rejected};
+use super::{ActivityLog, Ending, Opened, Opening, RecordUnavailable, Rest, rejected};
 use crate::domain::activity::Record;
 use crate::domain::id::ReplicaId;
 use crate::store::{Close, Store, StoreError};
@@ -47,7 +47,7 @@ impl ActivityLog {
         if batch.is_empty() {
             return;
         }
-        let records: Vec<Record> = batch.iter().map(|opening| opening.record.clone()).collect();
+        let records: Vec<&Record> = batch.iter().map(|opening| opening.record.as_ref()).collect();
         let written = open_halving(&self.0.store, self.0.replica, &records).await;
         for (opening, good) in batch.into_iter().zip(written) {
             if good { self.hand_back(opening) } else { self.fail(opening) }
@@ -85,15 +85,15 @@ impl ActivityLog {
             if !self.gather(&stop).await {
                 return;
             }
-            let batch = self.take_ending();
-            match self.commit_ending(&batch).await {
+            let (closes, rest) = self.take_ending();
+            match close_halving(&self.0.store, self.0.replica, &closes).await {
                 Ok(()) => {
                     retry = RETRY_MIN;
-                    self.ended(batch);
+                    self.ended(&closes, rest);
                 }
                 Err(error) => {
-                    tracing::warn!(%error, records = batch.len(), "the activity log could not be written; trying again");
-                    self.put_back(batch);
+                    tracing::warn!(%error, records = closes.len(), "the activity log could not be written; trying again");
+                    self.put_back(closes, rest);
                     if deadline.is_some_and(|at| Instant::now() >= at) {
                         tracing::error!("stopping with unwritten activity records");
                         return;
@@ -136,47 +136,45 @@ impl ActivityLog {
         }
     }
 
-    fn take_ending(&self) -> Vec<Ending> {
+    fn take_ending(&self) -> (Vec<Close>, Vec<Rest>) {
         let mut state = self.state();
         let count = state.ending.len().min(self.0.limits.batch);
-        let batch: Vec<Ending> = state.ending.drain(..count).collect();
-        let urgent = batch.iter().filter(|ending| ending.done.is_some()).count();
-        state.urgent = state.urgent.saturating_sub(urgent);
+        let batch: (Vec<Close>, Vec<Rest>) =
+            state.ending.drain(..count).map(|ending| (ending.close, ending.rest)).unzip();
+        state.urgent = state.urgent.saturating_sub(urgent(&batch.1));
         batch
     }
 
-    fn put_back(&self, batch: Vec<Ending>) {
+    fn put_back(&self, closes: Vec<Close>, rest: Vec<Rest>) {
         let mut state = self.state();
-        state.urgent += batch.iter().filter(|ending| ending.done.is_some()).count();
-        for ending in batch.into_iter().rev() {
-            state.ending.push_front(ending);
+        state.urgent += urgent(&rest);
+        for (close, rest) in closes.into_iter().zip(rest).rev() {
+            state.ending.push_front(Ending { close, rest });
         }
     }
 
-    async fn commit_ending(&self, batch: &[Ending]) -> Result<(), StoreError> {
-        let closes: Vec<Close> = batch.iter().map(|ending| ending.close.clone()).collect();
-        close_halving(&self.0.store, self.0.replica, closes).await
-    }
-
-    fn ended(&self, batch: Vec<Ending>) {
+    fn ended(&self, closes: &[Close], rest: Vec<Rest>) {
         {
             let mut state = self.state();
-            for ending in batch.iter().filter(|ending| ending.close.opened) {
-                state.live.remove(&ending.close.record.id);
+            for close in closes.iter().filter(|close| close.opened) {
+                state.live.remove(&close.record.id);
             }
         }
-        for ending in batch {
-            if let Some(done) = ending.done {
-                // whoever waited may have given up; the record is there all the same
-                let _told = done.send(());
-            }
+        for done in rest.into_iter().filter_map(|rest| rest.done) {
+            // whoever waited may have given up; the record is there all the same
+            let _told = done.send(());
         }
     }
 }
 
+/// How many of a batch somebody waits for.
+fn urgent(batch: &[Rest]) -> usize {
+    batch.iter().filter(|rest| rest.done.is_some()).count()
+}
+
 /// Opens a batch; on data the database refuses, halves until the bad record stands alone. Gives for each
 /// record whether it was committed.
-async fn open_halving(store: &Store, replica: ReplicaId, records: &[Record]) -> Vec<bool> {
+async fn open_halving(store: &Store, replica: ReplicaId, records: &[&Record]) -> Vec<bool> {
     match store.open_activity(replica, records).await {
         Ok(()) => vec![true; records.len()],
         Err(error) if error.is_bad_data() && records.len() > 1 => {
@@ -185,8 +183,8 @@ async fn open_halving(store: &Store, replica: ReplicaId, records: &[Record]) -> 
             written.extend(Box::pin(open_halving(store, replica, right)).await);
             written
         }
-        Err(error) if error.is_bad_data() => match records.first().map(stub) {
-            Some(stub) => vec![store.open_activity(replica, &[stub]).await.is_ok()],
+        Err(error) if error.is_bad_data() => match records.first().map(|record| stub(record)) {
+            Some(stub) => vec![store.open_activity(replica, &[&stub]).await.is_ok()],
             None => Vec::new(),
         },
         Err(error) => {
@@ -197,19 +195,17 @@ async fn open_halving(store: &Store, replica: ReplicaId, records: &[Record]) -> 
 }
 
 /// Closes a batch; a record that the database refuses becomes a stub, and the others are not held up.
-async fn close_halving(store: &Store, replica: ReplicaId, closes: Vec<Close>) -> Result<(), StoreError> {
-    match store.close_activity(replica, &closes).await {
+async fn close_halving(store: &Store, replica: ReplicaId, closes: &[Close]) -> Result<(), StoreError> {
+    match store.close_activity(replica, closes).await {
         Err(error) if error.is_bad_data() && closes.len() > 1 => {
             let (left, right) = closes.split_at(closes.len() / 2);
-            Box::pin(close_halving(store, replica, left.to_vec())).await?;
-            Box::pin(close_halving(store, replica, right.to_vec())).await
+            Box::pin(close_halving(store, replica, left)).await?;
+            Box::pin(close_halving(store, replica, right)).await
         }
         Err(error) if error.is_bad_data() => {
             tracing::error!(%error, "an activity record was refused by the database; a stub is kept");
-            let stubs: Vec<Close> = closes
-                .iter()
-                .map(|close| Close { record: stub(&close.record), opened: close.opened })
-                .collect();
+            let stub = |close: &Close| Close { record: Box::new(stub(&close.record)), opened: close.opened };
+            let stubs: Vec<Close> = closes.iter().map(stub).collect();
             store.close_activity(replica, &stubs).await
         }
         other => other,

@@ -1,0 +1,80 @@
+//! Work that finishes whether or not anybody waits for it.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::runtime::Handle;
+use tokio_util::task::TaskTracker;
+
+/// A future that outlives its waiter: while somebody waits it is polled there, which costs no hand-over
+/// between threads; dropped unfinished (a connection that is gone), it goes on in a task of its own.
+pub struct Outlive<T: Send + 'static> {
+    tasks: TaskTracker,
+    work: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
+}
+
+impl<T: Send + 'static> Outlive<T> {
+    pub(super) fn new(tasks: &TaskTracker, work: impl Future<Output = T> + Send + 'static) -> Outlive<T> {
+        Outlive { tasks: tasks.clone(), work: Some(Box::pin(work)) }
+    }
+}
+
+impl<T: Send + 'static> Future for Outlive<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        // taken out while it runs: one that panics is not started again
+        let Some(mut work) = self.work.take() else { return Poll::Pending };
+        match work.as_mut().poll(context) {
+            Poll::Ready(outcome) => Poll::Ready(outcome),
+            Poll::Pending => {
+                self.work = Some(work);
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl<T: Send + 'static> Drop for Outlive<T> {
+    fn drop(&mut self) {
+        let Some(work) = self.work.take() else { return };
+        if Handle::try_current().is_ok() {
+            self.tasks.spawn(work);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn dropped_work_goes_on_to_its_end() {
+        let tasks = TaskTracker::new();
+        let (go, done) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
+        let (wait, flag) = (Arc::clone(&go), Arc::clone(&done));
+        let mut work = Outlive::new(&tasks, async move {
+            wait.notified().await;
+            flag.store(true, Ordering::SeqCst);
+        });
+        assert!(futures_util::poll!(&mut work).is_pending());
+        drop(work);
+        assert!(!done.load(Ordering::SeqCst));
+        go.notify_one();
+        tasks.close();
+        tasks.wait().await;
+        assert!(done.load(Ordering::SeqCst));
+    }
+
+    #[tokio::test]
+    async fn awaited_work_needs_no_task() {
+        let tasks = TaskTracker::new();
+        assert_eq!(Outlive::new(&tasks, async { 7 }).await, 7);
+        assert!(tasks.is_empty());
+    }
+}
