@@ -86,11 +86,11 @@ async fn serve_on(
         }
     };
     let gateway = Gateway::new(store, egress, tls, gateway_options(config));
-    gateway.start().await.context("the gateway could not register with its database")?;
-    let log = gateway.run_log();
     let listener = TcpListener::bind(config.server.listen)
         .await
         .with_context(|| format!("cannot listen on {} (server.listen)", config.server.listen))?;
+    gateway.start().await.context("the gateway could not register with its database")?;
+    let log = gateway.run_log();
     let address = listener.local_addr()?;
     let faces = faces(config, &gateway);
     tracing::info!(version = env!("CARGO_PKG_VERSION"), replica = %gateway.replica(), "listening on http://{address}");
@@ -100,8 +100,9 @@ async fn serve_on(
         drain_when_stopped.cancelled().await;
         draining.begin_drain();
     });
-    http::serve(listener, faces, stop, config.limits.drain).await;
-    gateway.finish(config.limits.drain, log).await;
+    // one deadline for connections and calls: what Kubernetes grants is not granted twice
+    let deadline = http::serve(listener, faces, stop, config.limits.drain).await;
+    gateway.finish(deadline, log).await;
     tracing::info!("stopped");
     Ok(())
 }

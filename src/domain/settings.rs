@@ -18,9 +18,10 @@ pub enum ToolNames {
     Safe,
 }
 
-/// What one scope (a key or a tenant) says; `None` inherits.
+/// What one scope (a key or a tenant) says; `None` inherits. A name that only a newer release knows is passed
+/// over when read from the database; [`Settings::patched`] refuses it from a caller.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct Settings {
     /// R1 FR-041.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -2,8 +2,6 @@
 
 use std::borrow::Cow;
 
-use serde_json::value::RawValue;
-
 use super::annotations::Annotations;
 use super::json::{self, JsonFault};
 
@@ -156,27 +154,18 @@ pub struct ResultHead {
     pub is_error: bool,
     /// `resultType`, when it is a string.
     pub result_type: Option<String>,
-    /// Whether the result has a `_meta` member.
-    pub has_meta: bool,
+    /// Whether there is a `resultType` of any kind.
+    pub has_result_type: bool,
 }
 
 impl ResultHead {
-    /// Reads the head of a raw result; `None` when it is not a JSON object.
+    /// Reads the head of a raw result; `None` when it is not a JSON object, or one of two readings.
     pub fn read(raw: &str) -> Option<ResultHead> {
-        #[derive(serde::Deserialize)]
-        struct Head<'a> {
-            #[serde(borrow, rename = "isError")]
-            is_error: Option<&'a RawValue>,
-            #[serde(borrow, rename = "resultType")]
-            result_type: Option<&'a RawValue>,
-            #[serde(borrow, rename = "_meta")]
-            meta: Option<&'a RawValue>,
-        }
-        let head: Head<'_> = serde_json::from_str(raw).ok()?;
+        let [is_error, result_type] = json::find_members(raw, ["isError", "resultType"]).ok()?;
         Some(ResultHead {
-            is_error: head.is_error.is_some_and(|raw| raw.get() == "true"),
-            result_type: head.result_type.and_then(|raw| string(raw.get())),
-            has_meta: head.meta.is_some(),
+            is_error: is_error == Some("true"),
+            has_result_type: result_type.is_some(),
+            result_type: result_type.and_then(string),
         })
     }
 }
@@ -213,9 +202,12 @@ mod tests {
     #[test]
     fn result_heads() {
         let head = ResultHead::read(r#"{"content":[{"isError":true}],"resultType":"complete","_meta":{}}"#);
-        let expected = ResultHead { is_error: false, result_type: Some("complete".into()), has_meta: true };
+        let expected =
+            ResultHead { is_error: false, result_type: Some("complete".into()), has_result_type: true };
         assert_eq!(head, Some(expected));
         assert_eq!(ResultHead::read(r#"{"isError":true}"#).map(|h| h.is_error), Some(true));
         assert_eq!(ResultHead::read("[]"), None);
+        let odd = ResultHead::read(r#"{"resultType":null}"#).expect("reads");
+        assert_eq!((odd.has_result_type, odd.result_type), (true, None));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
@@ -147,8 +147,14 @@ pub async fn read_body(body: Body, bytes_max: usize) -> Result<Bytes, BodyError>
     }
 }
 
-/// Serves connections until `stop`, then lets every one finish its request, at most `drain` long.
-pub async fn serve(listener: TcpListener, faces: Arc<Faces>, stop: CancellationToken, drain: Duration) {
+/// Serves connections until `stop`, then lets every one finish its request, at most `drain` long. Gives the
+/// moment at which `drain` is over, for what has to end after the connections.
+pub async fn serve(
+    listener: TcpListener,
+    faces: Arc<Faces>,
+    stop: CancellationToken,
+    drain: Duration,
+) -> Instant {
     let options = faces.options.clone();
     let service = TowerToHyperService::new(router(faces));
     let room = Arc::new(Semaphore::new(options.connections_max.max(1)));
@@ -172,9 +178,11 @@ pub async fn serve(listener: TcpListener, faces: Arc<Faces>, stop: CancellationT
         });
     }
     drop(listener);
-    if tokio::time::timeout(drain, graceful.shutdown()).await.is_err() {
+    let deadline = Instant::now() + drain;
+    if tokio::time::timeout_at(deadline.into(), graceful.shutdown()).await.is_err() {
         tracing::warn!("stopping with client connections still busy");
     }
+    deadline
 }
 
 async fn accept(

@@ -1,5 +1,6 @@
 //! Who may do what in one tenant: its keys with their settings, as of one revision.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -76,6 +77,8 @@ pub struct Access {
     pub tenant_settings: Settings,
     /// Hash and caller of every live key.
     pub(super) keys: Vec<([u8; 32], Arc<Caller>)>,
+    /// The same by id.
+    pub(super) by_id: HashMap<KeyId, Arc<Caller>>,
 }
 
 impl Access {
@@ -89,7 +92,7 @@ impl Access {
                 .unwrap_or_default()
         };
         let tenant_settings = scope(Uuid::nil());
-        let by_key: std::collections::HashMap<Uuid, &Settings> =
+        let by_key: HashMap<Uuid, &Settings> =
             rows.settings.iter().map(|(id, settings)| (*id, settings)).collect();
         let none = Settings::default();
         let caller = |key: &ApiKey| {
@@ -103,7 +106,9 @@ impl Access {
                 expires_at: key.expires_at,
             }
         };
-        let keys = rows.keys.iter().map(|key| (key.hash, Arc::new(caller(key)))).collect();
-        Access { rev: rows.rev, tenant_settings, keys }
+        let keys: Vec<([u8; 32], Arc<Caller>)> =
+            rows.keys.iter().map(|key| (key.hash, Arc::new(caller(key)))).collect();
+        let by_id = keys.iter().filter_map(|(_, caller)| Some((caller.key?, Arc::clone(caller)))).collect();
+        Access { rev: rows.rev, tenant_settings, keys, by_id }
     }
 }

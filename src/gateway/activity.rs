@@ -85,7 +85,6 @@ struct State {
     live: HashSet<Ulid>,
     /// Endings that somebody waits for.
     urgent: usize,
-    closed: bool,
 }
 
 struct Shared {
@@ -128,7 +127,7 @@ impl ActivityLog {
         let mut state = self.state();
         let held = state.by_tenant.get(&tenant).copied().unwrap_or(0);
         let quarter = (self.0.limits.queue / 4).max(1);
-        if state.closed || state.reserved >= self.0.limits.queue || held >= quarter {
+        if state.reserved >= self.0.limits.queue || held >= quarter {
             return Err(RecordUnavailable);
         }
         state.reserved += 1;
@@ -161,11 +160,6 @@ impl ActivityLog {
     pub(super) fn orphans(&self, ids: Vec<uuid::Uuid>) -> Vec<uuid::Uuid> {
         let state = self.state();
         ids.into_iter().filter(|id| !state.live.contains(&Ulid::from(*id))).collect()
-    }
-
-    /// Whether an attempt of this tenant would find room now.
-    pub fn has_room(&self, tenant: TenantId) -> bool {
-        self.reserve(tenant).is_ok()
     }
 
     /// Attempts that hold a slot now.

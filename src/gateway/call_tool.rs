@@ -164,6 +164,10 @@ impl Gateway {
                     return CallOutcome::Refused(checked.refused(record_unavailable(), variant));
                 }
             };
+            // the commit may have taken a while: what was allowed then may not be now
+            if let Err(refusal) = self.check_again(&attempt.caller, variant, &checked) {
+                return refuse(pending, &attempt, checked.refused(refusal, variant)).await;
+            }
         }
         let sent = Instant::now();
         let ended = self.dispatch(&checked, request).await;
@@ -178,6 +182,17 @@ impl Gateway {
         record.duration_ms = Some(milliseconds(attempt.started.elapsed()));
         pending.close();
         outcome
+    }
+
+    /// Checks 7 to 9 again when the catalogue moved meanwhile, and the key's validity in any case.
+    fn check_again(&self, caller: &Caller, variant: Variant, checked: &Checked) -> Result<(), Refusal> {
+        if !self.is_valid(caller) {
+            return Err(Refusal::new(
+                Code::OperationNotPermitted,
+                "This key is not valid any more; nothing was run",
+            ));
+        }
+        checks::again(caller, variant, checked)
     }
 
     async fn dispatch(&self, checked: &Checked, request: CallRequest) -> Result<Answer, UpstreamError> {
@@ -238,11 +253,7 @@ async fn refuse(mut pending: Pending, attempt: &Attempt, mut refused: Refused) -
     record.status = status_of(refused.refusal.code);
     record::error(record, &refused.refusal);
     record.duration_ms = Some(milliseconds(attempt.started.elapsed()));
-    let only_reads = match record.tier {
-        Some(tier) => tier == Tier::Read.as_str(),
-        None => refused.variant == Variant::Read,
-    };
-    if only_reads {
+    if record.tier == Some(Tier::Read.as_str()) {
         pending.close();
     } else if pending.close_committed().await.is_err() {
         refused.refusal = record_unavailable();
@@ -278,7 +289,7 @@ fn from_upstream(error: &UpstreamError) -> Refusal {
     use upstream::Kind;
     if !error.dispatched {
         return match error.kind {
-            Kind::Overloaded => Refusal::new(
+            Kind::Overloaded | Kind::Timeout => Refusal::new(
                 Code::Overloaded,
                 "Too many calls to this server are under way; nothing was run, try again in a few seconds",
             ),

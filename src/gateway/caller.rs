@@ -1,6 +1,7 @@
 //! From a presented key to a caller.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -25,6 +26,8 @@ pub enum AuthError {
 
 /// What every key of ours starts with.
 pub(super) const KEY_PREFIX: &str = "mcpk_";
+/// How long a look-up waits for its turn.
+const LOOKUP_WAIT_MAX: Duration = Duration::from_secs(2);
 /// Longest key that is looked up at all, in bytes.
 const KEY_BYTES_MAX: usize = 200;
 
@@ -63,8 +66,10 @@ impl Gateway {
         }
         let Some(tenant) = &caller.tenant else { return true };
         let access = tenant.access();
-        let known = |access: &super::access::Access| {
-            caller.key.is_none() || access.keys.iter().any(|(_, live)| live.key == caller.key)
+        let now = clock::now();
+        let known = |access: &super::access::Access| match caller.key {
+            None => true,
+            Some(key) => access.by_id.get(&key).is_some_and(|current| !current.is_expired(now)),
         };
         access.as_ref().as_ref().is_some_and(known)
     }
@@ -78,7 +83,8 @@ impl Gateway {
         if !secret.starts_with(KEY_PREFIX) || secret.len() > KEY_BYTES_MAX {
             return Err(AuthError::Unauthenticated);
         }
-        let _permit = self.tenants.lookups.acquire().await.map_err(|_| AuthError::Unavailable)?;
+        let permit = tokio::time::timeout(LOOKUP_WAIT_MAX, self.tenants.lookups.acquire()).await;
+        let _permit = permit.map_err(|_| AuthError::Unavailable)?.map_err(|_| AuthError::Unavailable)?;
         let found = self.store.find_key(hash).await.map_err(|error| {
             tracing::warn!(%error, "a key could not be looked up");
             AuthError::Unavailable
@@ -101,6 +107,7 @@ impl Gateway {
     async fn platform_caller(&self, tenant: Option<&str>) -> Result<Arc<Caller>, AuthError> {
         let live = match tenant {
             None => None,
+            Some(name) if self.tenants.by_name(name).is_some() => self.tenants.by_name(name),
             Some(name) => {
                 let row = self.store.find_tenant(name).await.map_err(|error| match error {
                     StoreError::NotFound => AuthError::NoSuchTenant,

@@ -59,6 +59,11 @@ pub struct Shape {
 }
 
 impl Shape {
+    /// Digest of the definition this was made of.
+    pub(super) fn pin(&self) -> &str {
+        &self.pin
+    }
+
     /// The compiled input schema: `None` when there is none, an error text when it does not compile.
     pub fn schema(&self) -> Option<&Result<Schema, String>> {
         self.schema.get_or_init(|| self.schema_text.as_deref().map(Schema::compile)).as_ref()
@@ -167,6 +172,13 @@ impl Catalog {
         &self.listed
     }
 
+    /// Approved tools of enabled, released servers, connected or not; in no order.
+    pub(super) fn released(&self) -> impl Iterator<Item = &Arc<Tool>> {
+        self.tools.values().filter(|tool| {
+            tool.server.enabled && !tool.server.quarantined && tool.state == PinState::Approved
+        })
+    }
+
     /// Servers by name.
     pub fn servers(&self) -> &[Arc<ServerEntry>] {
         &self.servers
@@ -202,15 +214,17 @@ fn server_entry(tenant: TenantId, row: &Server, limits: &Limits) -> ServerEntry 
     }
 }
 
-/// A server's own bounds over the deployment's.
+/// A server's own bounds: they may tighten the deployment's, never widen them.
 pub(super) fn own_limits(own: &Map<String, Value>, defaults: &Limits) -> Limits {
     let number = |name: &str| own.get(name).and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
     let seconds = |name: &str| own.get(name).and_then(Value::as_u64).map(Duration::from_secs);
     Limits {
-        concurrency: number("concurrency").unwrap_or(defaults.concurrency),
-        queue: number("queue").unwrap_or(defaults.queue),
-        call_timeout: seconds("call_timeout_s").unwrap_or(defaults.call_timeout),
-        response_bytes_max: number("response_bytes_max").unwrap_or(defaults.response_bytes_max),
+        concurrency: number("concurrency").map_or(defaults.concurrency, |n| n.min(defaults.concurrency)),
+        queue: number("queue").map_or(defaults.queue, |n| n.min(defaults.queue)),
+        call_timeout: seconds("call_timeout_s")
+            .map_or(defaults.call_timeout, |s| s.min(defaults.call_timeout)),
+        response_bytes_max: number("response_bytes_max")
+            .map_or(defaults.response_bytes_max, |n| n.min(defaults.response_bytes_max)),
         ..*defaults
     }
 }

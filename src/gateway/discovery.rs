@@ -6,7 +6,7 @@ use crate::domain::id::TenantId;
 use crate::domain::pin::Pin;
 use crate::domain::redact;
 use crate::store::{Applied, Discovered, Kind, Server, StoreError};
-use crate::upstream::{Era, Listing, Target, UpstreamError};
+use crate::upstream::{Era, Kind as UpstreamKind, Listing, Target, UpstreamError};
 
 /// Longest text about a failed listing that is kept, in bytes.
 const ERROR_BYTES_MAX: usize = 500;
@@ -17,6 +17,9 @@ pub(super) enum ListingError {
     /// The upstream; noted at the server.
     #[error("{0}")]
     Upstream(String),
+    /// Too many calls to it are under way.
+    #[error("busy")]
+    Busy,
     /// The database, or the server changed meanwhile.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -33,7 +36,9 @@ impl Gateway {
             .await
         {
             Ok(Ok(found)) => Ok(found),
-            Ok(Err(error)) => Err(error.to_string()),
+            // our own queue to it is full: that says nothing about the server
+            Ok(Err(error)) if error.kind == UpstreamKind::Overloaded => return Err(ListingError::Busy),
+            Ok(Err(error)) => Err(format!("{error}: {}", error.detail)),
             Err(_) => Err(format!("no complete answer within {} s", self.options.listing_timeout.as_secs())),
         };
         match listed {
@@ -51,7 +56,9 @@ impl Gateway {
             }
             Err(text) => {
                 let text = redact::preview(&text, ERROR_BYTES_MAX).text;
-                if let Some(rev) = self.store.listing_failed(tenant, server.id(), &text).await? {
+                if let Some(rev) =
+                    self.store.listing_failed(tenant, server.id(), server.version, &text).await?
+                {
                     self.applied(tenant, Kind::Catalogue, rev).await;
                 }
                 Err(ListingError::Upstream(text))

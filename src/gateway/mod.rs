@@ -27,7 +27,7 @@ pub use catalog::{Catalog, ServerEntry, Tool};
 pub use error::GatewayError;
 pub use keys::{KeyCreated, KeyRequest};
 pub use outlive::Outlive;
-pub use reports::{Act, RefusedAttempt};
+pub use reports::{Act, Acting, RefusedAttempt};
 pub use retrieve_tools::{LIMIT_DEFAULT, LIMIT_MAX, SearchRequest, SearchResult};
 pub use servers::{Reconnect, ServerChange, ServerRequest, ServerView, ToolView};
 pub use views::View;

@@ -1,10 +1,14 @@
 //! Reading the activity log, and recording what administrators do.
 
+use std::time::Instant;
+
 use ulid::Ulid;
 
 use super::access::Caller;
+use super::activity::Pending;
 use super::call_tool::{Attempt, record_of};
 use super::error::GatewayError;
+use super::outlive::Outlive;
 use super::{Gateway, clock};
 use crate::domain::activity::{Kind, Record, Source, Status};
 use crate::domain::id::TenantId;
@@ -47,22 +51,19 @@ impl Gateway {
         Ok(row)
     }
 
-    /// Records an administrator's act with how it ended. `what` is the act's name, `about` what it was
-    /// done to, `body` what was asked for.
-    pub fn record_act(&self, attempt: &Attempt, act: &Act<'_>, outcome: Result<(), &GatewayError>) {
+    /// Begins an administrator's act: its record has room from here on, or it must not be done.
+    pub fn begin_act(&self, attempt: &Attempt, act: &Act<'_>) -> Result<Acting, GatewayError> {
         let mut record = record_of(attempt, Kind::Admin);
         record.tool = Some(act.what.to_owned());
         record.server = act.server.map(str::to_owned);
         record.arguments = act.body.map(|body| redact::preview(body, ACT_BYTES_MAX).text);
-        record.status = Status::Success;
-        if let Err(error) = outcome {
-            let (status, code) = act_failure(error);
-            record.status = status;
-            record.error_code = Some(code.to_owned());
-            record.error_message = Some(redact::preview(&error.to_string(), ACT_BYTES_MAX).text);
-        }
-        record.duration_ms = Some((attempt.started.elapsed().as_secs_f64() * 1_000_000.0).round() / 1000.0);
-        self.write(record);
+        let pending = self.activity.begin(record).map_err(|_| GatewayError::Unavailable)?;
+        Ok(Acting { pending, started: attempt.started })
+    }
+
+    /// Work that is done to its end whether or not anybody waits, and that a shutdown waits for.
+    pub fn outlive<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Outlive<T> {
+        Outlive::new(&self.tasks, work)
     }
 
     /// Records an attempt that was refused before it came to a use case: a tool that is none of ours, unusable
@@ -96,10 +97,28 @@ impl Gateway {
             Err(_) => tracing::error!(kind = kind.as_str(), "an act could not be recorded: the log is full"),
         }
     }
+}
 
-    /// Refuses an act when it could not be recorded.
-    pub fn may_record(&self, caller: &Caller) -> Result<(), GatewayError> {
-        if self.activity.has_room(caller.tenant_id()) { Ok(()) } else { Err(GatewayError::Unavailable) }
+/// An administrator's act under way.
+#[derive(Debug)]
+pub struct Acting {
+    pending: Pending,
+    started: Instant,
+}
+
+impl Acting {
+    /// Records how it ended.
+    pub fn end(mut self, outcome: Result<(), &GatewayError>) {
+        let record = &mut self.pending.record;
+        record.status = Status::Success;
+        if let Err(error) = outcome {
+            let (status, code) = act_failure(error);
+            record.status = status;
+            record.error_code = Some(code.to_owned());
+            record.error_message = Some(redact::preview(&error.to_string(), ACT_BYTES_MAX).text);
+        }
+        record.duration_ms = Some((self.started.elapsed().as_secs_f64() * 1_000_000.0).round() / 1000.0);
+        self.pending.close();
     }
 }
 

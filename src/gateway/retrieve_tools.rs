@@ -7,6 +7,7 @@ use super::call_tool::{Attempt, record_of};
 use super::{Gateway, RecordUnavailable};
 use crate::domain::activity::{Kind, Status};
 use crate::domain::annotations::Tier;
+use crate::domain::id::is_name;
 use crate::domain::intent::IntentMode;
 use crate::domain::json;
 use crate::domain::redact;
@@ -50,7 +51,8 @@ impl Gateway {
         let (json, total) = search(&attempt.caller, request);
         let preview = redact::preview(&request.query, self.options.preview_bytes);
         record.status = Status::Success;
-        record.server = request.server.clone();
+        // what cannot be a name is no server's, and a text of any size does not belong in the log
+        record.server = request.server.clone().filter(|name| is_name(name));
         record.tool = Some("retrieve_tools".to_owned());
         record.request_bytes = i64::try_from(request.query.len()).ok();
         record.arguments = Some(preview.text);

@@ -78,6 +78,9 @@ impl Gateway {
         self.check_url(&url)?;
         let limits = request.limits.unwrap_or_default();
         check_limits(&limits)?;
+        if request.auto_approve == Some(true) && caller.role == Role::Operator {
+            return Err(own_approval());
+        }
         let new = NewServer {
             name: name.as_str().to_owned(),
             kind: "http",
@@ -127,15 +130,22 @@ impl Gateway {
     ) -> Result<ServerView, GatewayError> {
         caller.authorise(Action::ChangeServers)?;
         let server = self.get_server(caller, name).await?;
+        if change.auto_approve == Some(true) {
+            caller.authorise(Action::Approve)?;
+            forbid_own(caller, &server)?;
+        }
         let mut patch = ServerPatch {
             enabled: change.enabled,
             auto_approve: change.auto_approve,
             version: change.version,
+            by: caller.key,
             ..ServerPatch::default()
         };
         if let Some(url) = change.url {
             self.check_url(&url)?;
             patch.origin_changed = origin(&url) != server.url.as_deref().and_then(origin);
+            // what was compared must be what is changed
+            patch.version = patch.version.or(Some(server.version));
             patch.url = Some(url);
         }
         if let Some(limits) = change.limits {
@@ -290,12 +300,11 @@ pub enum Reconnect {
 /// An operator does not approve or release what it added itself (behaviour, section 3).
 fn forbid_own(caller: &Caller, server: &Server) -> Result<(), GatewayError> {
     let own = caller.key.is_some() && server.added_by == caller.key.map(|key| key.0);
-    if caller.role == Role::Operator && own {
-        return Err(GatewayError::Forbidden(
-            "somebody else has to approve what this key added itself".to_owned(),
-        ));
-    }
-    Ok(())
+    if caller.role == Role::Operator && own { Err(own_approval()) } else { Ok(()) }
+}
+
+fn own_approval() -> GatewayError {
+    GatewayError::Forbidden("somebody else has to approve what this key added itself".to_owned())
 }
 
 /// Scheme, host and port: what credentials and pins are bound to.

@@ -25,7 +25,8 @@ pub struct LiveTenant {
     pub name: String,
     access: ArcSwap<Option<Access>>,
     catalogue: ArcSwap<Catalog>,
-    reloading: Mutex<()>,
+    reloading_access: Mutex<()>,
+    reloading_catalogue: Mutex<()>,
 }
 
 impl LiveTenant {
@@ -78,6 +79,11 @@ impl Tenancy {
         read(&self.live).get(&tenant).cloned()
     }
 
+    /// A live tenant by name.
+    pub(super) fn by_name(&self, name: &str) -> Option<Arc<LiveTenant>> {
+        read(&self.live).values().find(|tenant| tenant.name == name).cloned()
+    }
+
     pub(super) fn ids(&self) -> Vec<TenantId> {
         read(&self.live).keys().copied().collect()
     }
@@ -98,7 +104,8 @@ impl Tenancy {
         keys.extend(new.iter().map(|(hash, caller)| (*hash, Arc::clone(caller))));
     }
 
-    fn forget(&self, tenant: TenantId) {
+    /// A tenant that is deleted, or that this version cannot read.
+    pub(super) fn forget(&self, tenant: TenantId) {
         self.live.write().unwrap_or_else(PoisonError::into_inner).remove(&tenant);
         self.swap_keys(tenant, &[]);
     }
@@ -127,7 +134,8 @@ impl Gateway {
                     name: name.unwrap_or(&rows.tenant_name).to_owned(),
                     access: ArcSwap::from_pointee(None),
                     catalogue: ArcSwap::from_pointee(Catalog::empty()),
-                    reloading: Mutex::new(()),
+                    reloading_access: Mutex::new(()),
+                    reloading_catalogue: Mutex::new(()),
                 })
             };
             Arc::clone(all.entry(tenant).or_insert_with(fresh))
@@ -148,14 +156,20 @@ impl Gateway {
         if live.rev(kind) >= rev {
             return Ok(());
         }
-        let _one_at_a_time = live.reloading.lock().await;
-        if live.rev(kind) >= rev {
-            return Ok(());
-        }
-        let _permit = self.tenants.reloads.acquire().await;
         match kind {
-            Kind::Access => self.load_access(live).await,
-            Kind::Catalogue => self.load_catalogue(live).await,
+            // who may do what never waits for anybody's catalogue
+            Kind::Access => {
+                let _one_at_a_time = live.reloading_access.lock().await;
+                if live.rev(kind) >= rev { Ok(()) } else { self.load_access(live).await }
+            }
+            Kind::Catalogue => {
+                let _one_at_a_time = live.reloading_catalogue.lock().await;
+                if live.rev(kind) >= rev {
+                    return Ok(());
+                }
+                let _permit = self.tenants.reloads.acquire().await;
+                self.load_catalogue(live).await
+            }
         }
     }
 

@@ -32,12 +32,11 @@ impl View {
             .iter()
             .map(|tool| sees(settings, &tool.canonical, tool.tier(settings.unannotated_tools)))
             .collect();
+        // named whether connected or not: a list must not say who is (behaviour, section 5)
         let servers: BTreeSet<&str> = catalogue
-            .listed()
-            .iter()
-            .zip(&tiers)
-            .filter(|(_, tier)| tier.is_some())
-            .map(|(tool, _)| tool.server.name.as_str())
+            .released()
+            .filter(|tool| sees(settings, &tool.canonical, tool.tier(settings.unannotated_tools)).is_some())
+            .map(|tool| tool.server.name.as_str())
             .collect();
         View { servers: servers.into_iter().map(str::to_owned).collect(), tiers, bodies: Default::default() }
     }

@@ -14,11 +14,13 @@ use super::Gateway;
 use super::access::Caller;
 use super::caller::hash_key;
 use crate::domain::id::{KeyId, ServerId, TenantId};
-use crate::store::{DueServer, Kind, Lease, StoreError};
+use crate::store::{Change, DueServer, Kind, Lease, StoreError};
 
 const HEARTBEAT: Duration = Duration::from_secs(2);
 /// The second net under the notices: losing every one of them costs at most this.
 const POLL: Duration = Duration::from_secs(2);
+/// Tenants whose keys are reloaded at the same time by the poll.
+const ACCESS_RELOADS_MAX: usize = 4;
 const LISTEN_RETRY: Duration = Duration::from_millis(500);
 const SWEEP: Duration = Duration::from_secs(5);
 /// A replica silent for this long is dead: its open records are closed as `unknown` (behaviour, section 9).
@@ -27,12 +29,14 @@ const DEAD_AFTER_S: f64 = 30.0;
 const ORPHAN_AFTER_S: f64 = 120.0;
 const SWEEP_BATCH: i64 = 500;
 const PARTITIONS: Duration = Duration::from_secs(3600);
+/// How often the one replica that re-lists renews its lease, and the others try for it.
+const LEASE: Duration = Duration::from_secs(5);
 const KEY_USE: Duration = Duration::from_secs(60);
 /// Servers listed at the same time by the one replica that re-lists.
 const RELISTS_MAX: usize = 16;
 const RELIST_PAGE: i64 = 500;
 /// How long the end of the log's writer may take beyond the drain.
-const FLUSH_GRACE: Duration = Duration::from_secs(5);
+const FLUSH_GRACE: Duration = Duration::from_secs(4);
 /// Keys whose last use is remembered between two writes.
 const KEY_USES_MAX: usize = 100_000;
 /// Unknown keys counted apart between two writes; the rest is counted together.
@@ -58,6 +62,7 @@ pub enum Readiness {
 pub(super) struct Upkeep {
     used: Mutex<HashMap<KeyId, (TenantId, DateTime<Utc>)>>,
     auth_failures: Mutex<HashMap<String, u64>>,
+    relisted: Mutex<Option<Instant>>,
 }
 
 impl Upkeep {
@@ -105,9 +110,7 @@ impl Gateway {
             report("replica upkeep", gateway.store.forget_replicas().await);
         });
         self.every(KEY_USE, |gateway| async move { gateway.note_uses().await });
-        self.every(self.options.relist_interval, |gateway| async move {
-            report("re-listing", gateway.relist().await);
-        });
+        self.every(LEASE, |gateway| async move { report("re-listing", gateway.relist_if_due().await) });
         let gateway = Arc::clone(self);
         tokio::spawn(async move { gateway.listen_to_changes().await });
         Ok(())
@@ -165,21 +168,44 @@ impl Gateway {
     }
 
     /// Compares the revisions of all live tenants with the database's and reloads those that moved.
-    async fn poll(&self) -> Result<(), StoreError> {
+    async fn poll(self: &Arc<Self>) -> Result<(), StoreError> {
         let began = Instant::now();
         let changes = self.store.revisions(&self.tenants.ids()).await?;
-        let mut complete = true;
-        for change in changes {
-            let Some(live) = self.tenants.get(change.tenant) else { continue };
-            if let Err(error) = self.reload(&live, change.kind, change.rev).await {
-                tracing::warn!(%error, tenant = %change.tenant, "a snapshot could not be reloaded");
-                complete &= change.kind != Kind::Access;
-            }
-        }
-        if complete {
+        let (access, catalogues): (Vec<Change>, Vec<Change>) =
+            changes.into_iter().partition(|change| change.kind == Kind::Access);
+        let unconfirmed = futures_util::stream::iter(access)
+            .map(|change| async move { self.confirm_access(change).await })
+            .buffer_unordered(ACCESS_RELOADS_MAX)
+            .filter(|confirmed| std::future::ready(!confirmed))
+            .count()
+            .await;
+        if unconfirmed == 0 {
             self.tenants.confirm(began);
         }
+        // large catalogues must not hold up the confirmation of keys
+        for change in catalogues {
+            let gateway = Arc::clone(self);
+            tokio::spawn(async move { gateway.follow(change).await });
+        }
         Ok(())
+    }
+
+    /// Whether a tenant's keys are known to be current. One whose rows this version cannot read is
+    /// forgotten: its keys stop working here, and nobody else notices.
+    async fn confirm_access(&self, change: Change) -> bool {
+        let Some(live) = self.tenants.get(change.tenant) else { return true };
+        match self.reload(&live, change.kind, change.rev).await {
+            Ok(()) => true,
+            Err(StoreError::Inconsistent { .. }) => {
+                tracing::error!(tenant = %change.tenant, "a tenant's keys cannot be read by this version");
+                self.tenants.forget(change.tenant);
+                true
+            }
+            Err(error) => {
+                tracing::warn!(%error, tenant = %change.tenant, "a tenant's keys could not be reloaded");
+                false
+            }
+        }
     }
 
     /// Closes what dead replicas left open, and what a doubtful commit of our own left.
@@ -219,9 +245,21 @@ impl Gateway {
         self.upkeep.count_failure(name);
     }
 
-    /// Lists all enabled servers again, if this replica holds the lease for it.
-    async fn relist(&self) -> Result<(), StoreError> {
+    /// Lists all enabled servers again when it is time, if this replica holds the lease for it.
+    async fn relist_if_due(&self) -> Result<(), StoreError> {
         let Some(Lease { .. }) = self.store.take_lease("relist", self.replica).await? else { return Ok(()) };
+        let due = {
+            let mut last = self.upkeep.relisted.lock().unwrap_or_else(PoisonError::into_inner);
+            let due = last.is_none_or(|at| at.elapsed() >= self.options.relist_interval);
+            if due {
+                *last = Some(Instant::now());
+            }
+            due
+        };
+        if due { self.relist().await } else { Ok(()) }
+    }
+
+    async fn relist(&self) -> Result<(), StoreError> {
         let mut after = ServerId(uuid::Uuid::nil());
         loop {
             let page = self.store.enabled_servers(after, RELIST_PAGE).await?;
@@ -267,15 +305,16 @@ impl Gateway {
         self.draining.store(true, Ordering::Relaxed);
     }
 
-    /// Waits for calls under way (at most `limit`), writes the log to its end, says goodbye.
-    pub async fn finish(&self, limit: Duration, log: tokio::task::JoinHandle<()>) {
+    /// Waits for calls under way (until `deadline`), writes the log to its end, says goodbye.
+    pub async fn finish(&self, deadline: Instant, log: tokio::task::JoinHandle<()>) {
         self.begin_drain();
         self.tasks.close();
-        if tokio::time::timeout(limit, self.tasks.wait()).await.is_err() {
+        if tokio::time::timeout_at(deadline.into(), self.tasks.wait()).await.is_err() {
             tracing::warn!("stopping with calls under way; their records will be closed as unknown");
         }
+        self.note_uses().await;
         self.stop.cancel();
-        if tokio::time::timeout(FLUSH_GRACE * 2, log).await.is_err() {
+        if tokio::time::timeout(FLUSH_GRACE, log).await.is_err() {
             tracing::error!("the activity log could not be written to its end");
         }
         report("goodbye", self.store.replica_stopped(self.replica).await);

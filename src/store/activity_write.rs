@@ -8,11 +8,12 @@ use chrono::{DateTime, Utc};
 use sqlx::postgres::PgArguments;
 use sqlx::query::Query;
 use sqlx::{Postgres, Transaction};
+use ulid::Ulid;
 use uuid::Uuid;
 
 use super::tx::{Access, Lane};
 use super::{Store, StoreError};
-use crate::domain::activity::{Kind, Record, new_id};
+use crate::domain::activity::{Kind, Record};
 use crate::domain::id::ReplicaId;
 
 /// Every column that both tables share, in the order of all statements.
@@ -114,7 +115,8 @@ impl Store {
 fn late_outcome(record: &Record) -> Record {
     let mut late = record.clone();
     late.parent_id = Some(record.id);
-    late.id = new_id(Utc::now());
+    // from the parent's id, so that a close that is repeated adds nothing
+    late.id = Ulid::from_parts(record.id.timestamp_ms(), record.id.random() ^ 1);
     late.kind = Kind::LateOutcome;
     late
 }

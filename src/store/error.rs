@@ -38,13 +38,14 @@ pub enum StoreError {
 impl StoreError {
     /// Whether trying again on another connection may help: the line broke, nothing was decided.
     pub(super) fn is_broken_line(error: &sqlx::Error) -> bool {
-        matches!(
-            error,
-            sqlx::Error::Io(_)
-                | sqlx::Error::Protocol(_)
-                | sqlx::Error::PoolTimedOut
-                | sqlx::Error::WorkerCrashed
-        )
+        match error {
+            sqlx::Error::Io(_) | sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => true,
+            // the server's own goodbyes: shutting down, starting up, connection gone
+            sqlx::Error::Database(error) => {
+                error.code().is_some_and(|code| code.starts_with("57P") || code.starts_with("08"))
+            }
+            _ => false,
+        }
     }
 
     /// Maps a violated constraint to a conflict by its name, everything else through.
@@ -53,6 +54,12 @@ impl StoreError {
             Some(name) if name == constraint => StoreError::Conflict(what),
             _ => StoreError::Database(error),
         }
+    }
+
+    /// Whether the log has no partition for a record's day (SQLSTATE 23514 on an insert into it).
+    pub fn is_missing_partition(&self) -> bool {
+        let StoreError::Database(sqlx::Error::Database(error)) = self else { return false };
+        error.code().as_deref() == Some("23514")
     }
 
     /// Whether the data itself was refused (SQLSTATE classes 21, 22, 23, 42804…): repeating cannot help.

@@ -78,19 +78,28 @@ async fn try_create_roles(connection: &mut PgConnection, serving_login: &str) ->
     Ok(())
 }
 
-/// Gives a role to the login that migrates and the one that serves, unless they have it.
+/// Gives a role to the login that migrates and the one that serves, unless they may take it already. From
+/// Postgres 16 on membership and the right to SET ROLE are two things, and creating a role gives only the
+/// first; inheriting is left out, so that nothing holds outside the units of work.
 async fn grant(connection: &mut PgConnection, role: &str, serving_login: &str) -> Result<(), sqlx::Error> {
+    let version: i32 = sqlx::query_scalar("select current_setting('server_version_num')::int")
+        .fetch_one(&mut *connection)
+        .await?;
+    let (right, options) =
+        if version >= 160_000 { ("SET", " with inherit false, set true") } else { ("MEMBER", "") };
     let missing: Vec<String> = sqlx::query_scalar(
-        "select quote_ident(rolname) from pg_roles r where rolname in (current_user, $2) and not exists (
-             select from pg_auth_members m join pg_roles g on g.oid = m.roleid
-             where m.member = r.oid and g.rolname = $1)",
+        "select quote_ident(rolname) from pg_roles r
+         where rolname in (current_user, $2) and not pg_has_role(r.oid, $1::name, $3)",
     )
     .bind(role)
     .bind(serving_login)
+    .bind(right)
     .fetch_all(&mut *connection)
     .await?;
     for login in missing {
-        sqlx::query(AssertSqlSafe(format!("grant {role} to {login}"))).execute(&mut *connection).await?;
+        sqlx::query(AssertSqlSafe(format!("grant {role} to {login}{options}")))
+            .execute(&mut *connection)
+            .await?;
     }
     Ok(())
 }

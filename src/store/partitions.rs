@@ -24,7 +24,8 @@ impl Store {
         Ok(made)
     }
 
-    async fn ensure_partition(&self, day: NaiveDate) -> Result<bool, StoreError> {
+    /// Makes sure that the partition of one day exists; `true` when it was made.
+    pub async fn ensure_partition(&self, day: NaiveDate) -> Result<bool, StoreError> {
         let name = format!("activity_{}", day.format("%Y%m%d"));
         let mut tx = self.begin(Lane::Control, Access::Owner).await?;
         sqlx::query("select pg_advisory_xact_lock($1)").bind(UPKEEP_LOCK).execute(&mut *tx).await?;
@@ -42,7 +43,7 @@ impl Store {
         let next = day.succ_opt().unwrap_or(day);
         for statement in [
             format!("create table if not exists {name} (like activity including defaults including indexes)"),
-            format!("alter table {name} enable row level security"),
+            format!("alter table {name} enable row level security, force row level security"),
             format!("alter table activity attach partition {name} for values from ('{day}Z') to ('{next}Z')"),
         ] {
             sqlx::query(AssertSqlSafe(statement)).execute(&mut *tx).await?;

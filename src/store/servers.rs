@@ -1,8 +1,8 @@
 //! Upstream servers.
 
 use chrono::{DateTime, Utc};
-use sqlx::FromRow;
 use sqlx::types::Json;
+use sqlx::{FromRow, Postgres, Transaction};
 use uuid::Uuid;
 
 use super::revisions::{self, Kind};
@@ -102,6 +102,8 @@ pub struct ServerPatch {
     pub limits: Option<serde_json::Map<String, serde_json::Value>>,
     /// Only when the server is still at this version.
     pub version: Option<i64>,
+    /// Who changes it: with another origin, whoever names it has added it.
+    pub by: Option<KeyId>,
 }
 
 impl Store {
@@ -187,12 +189,14 @@ impl Store {
         patch: &ServerPatch,
     ) -> Result<Server, StoreError> {
         let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
+        lock(&mut tx, tenant, server).await?;
         let rev = revisions::bump(&mut tx, tenant, Kind::Catalogue).await?;
         let updated: Option<Server> = sqlx::query_as(concat!(
             "update servers set url = coalesce($3, url), enabled = coalesce($4, enabled),
                  quarantined = coalesce($5, quarantined) or $6, auto_approve = coalesce($7, auto_approve),
                  limits = coalesce($8, limits), era = case when $6 then null else era end,
                  baselined = baselined and not $6,
+                 added_by = case when $6 then $11 else added_by end,
                  connection = case when $6 or $4 is not null then 'unknown' else connection end,
                  version = version + 1, rev = $9
              where tenant_id = $1 and server_id = $2 and removed_at is null
@@ -210,6 +214,7 @@ impl Store {
         .bind(patch.limits.as_ref().map(Json))
         .bind(rev)
         .bind(patch.version)
+        .bind(patch.by.map(|key| key.0))
         .fetch_optional(&mut *tx)
         .await?;
         let updated = updated.ok_or(StoreError::Conflict("the server changed since that version"))?;
@@ -223,6 +228,7 @@ impl Store {
     /// Removes a server; its name is free again, its id never used again.
     pub async fn remove_server(&self, tenant: TenantId, server: ServerId) -> Result<(), StoreError> {
         let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
+        lock(&mut tx, tenant, server).await?;
         let rev = revisions::bump(&mut tx, tenant, Kind::Catalogue).await?;
         let done = sqlx::query(
             "update servers set removed_at = now(), enabled = false, version = version + 1, rev = $3
@@ -240,21 +246,26 @@ impl Store {
         revisions::commit(tx, tenant, Kind::Catalogue, rev).await.map(drop)
     }
 
-    /// Notes a failed listing; a new revision only when the connection's state changes.
+    /// Notes a failed listing of the server as of `version`; a new revision only when the connection's state
+    /// changes. A server that changed meanwhile keeps its state.
     pub async fn listing_failed(
         &self,
         tenant: TenantId,
         server: ServerId,
+        version: i64,
         error: &str,
     ) -> Result<Option<i64>, StoreError> {
         let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
+        lock(&mut tx, tenant, server).await?;
         let quiet = sqlx::query(
-            "update servers set last_error = $3
-             where tenant_id = $1 and server_id = $2 and removed_at is null and connection = 'disconnected'",
+            "update servers set last_error = case when version = $4 then $3 else last_error end
+             where tenant_id = $1 and server_id = $2 and removed_at is null
+               and (connection = 'disconnected' or version <> $4)",
         )
         .bind(tenant.0)
         .bind(server.0)
         .bind(error)
+        .bind(version)
         .execute(&mut *tx)
         .await?;
         if quiet.rows_affected() > 0 {
@@ -301,6 +312,20 @@ impl Store {
         let tools = tools.into_iter().map(StoredTool::try_from).collect::<Result<Vec<_>, _>>()?;
         Ok(CatalogueRows { rev, servers, tools })
     }
+}
+
+/// Takes the server's row before the revision's: every change of a server does it in this order.
+async fn lock(
+    tx: &mut Transaction<'static, Postgres>,
+    tenant: TenantId,
+    server: ServerId,
+) -> Result<(), StoreError> {
+    sqlx::query("select from servers where tenant_id = $1 and server_id = $2 for update")
+        .bind(tenant.0)
+        .bind(server.0)
+        .execute(&mut **tx)
+        .await?;
+    Ok(())
 }
 
 /// What [`Store::load_catalogue`] gives.

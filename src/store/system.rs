@@ -58,7 +58,8 @@ impl Store {
         let mut tx = self.begin(Lane::Control, Access::System).await?;
         sqlx::query(
             "update api_keys k set last_used_at = greatest(k.last_used_at, u.at)
-             from unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) as u (tenant_id, key_id, at)
+             from (select * from unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) as u (tenant_id, key_id, at)
+                   order by 1, 2) as u
              where k.tenant_id = u.tenant_id and k.key_id = u.key_id",
         )
         .bind(used.iter().map(|(tenant, _, _)| tenant.0).collect::<Vec<_>>())

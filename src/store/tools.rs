@@ -235,6 +235,9 @@ impl Store {
     }
 }
 
+/// Most tool names ever remembered of one server, disappeared ones included.
+const NAMES_MAX: usize = 50_000;
+
 /// What a listing writes.
 struct Plan<'a> {
     write: Vec<(&'a Discovered, PinState)>,
@@ -247,10 +250,15 @@ impl<'a> Plan<'a> {
         let by_name: HashMap<&str, &Known> = known.iter().map(|tool| (tool.name.as_str(), tool)).collect();
         let sets_baseline = !server.quarantined && !server.baselined;
         let take = sets_baseline || (server.auto_approve && !server.quarantined);
+        let mut room = NAMES_MAX.saturating_sub(known.len());
         let write = found
             .iter()
             .filter_map(|tool| {
                 let known = by_name.get(tool.name.as_str()).copied();
+                if known.is_none() {
+                    // a server that invents names for ever fills its own room only
+                    room = room.checked_sub(1)?;
+                }
                 let state = next_state(known, tool, take);
                 let same =
                     known.is_some_and(|k| !k.removed && k.pin == tool.pin && k.state == state.as_str());

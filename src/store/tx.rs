@@ -30,7 +30,8 @@ pub(super) enum Lane {
 }
 
 /// Tries a fresh connection this often when the line was broken before anything was asked.
-const BEGIN_ATTEMPTS: u32 = 3;
+/// More often than a pool has connections: after a restart of Postgres every one of them is stale.
+const BEGIN_ATTEMPTS: u32 = 20;
 
 impl Store {
     /// Begins a unit of work: isolation, role and tenant in one round trip, all of it local to the
@@ -40,7 +41,7 @@ impl Store {
         lane: Lane,
         access: Access,
     ) -> Result<Transaction<'static, Postgres>, StoreError> {
-        let statement = begin_statement(access);
+        let statement = format!("{}{}", begin_statement(access), local_settings(lane));
         let mut attempt = 1;
         loop {
             match self.pool(lane).begin_with(AssertSqlSafe(statement.clone())).await {
@@ -58,6 +59,16 @@ impl Store {
             Lane::Commit => &self.commit,
             Lane::Report => &self.report,
         }
+    }
+}
+
+/// What holds for the length of the transaction, whatever the login's own settings are.
+fn local_settings(lane: Lane) -> &'static str {
+    match lane {
+        Lane::Control => "",
+        // a record that is said to be committed survives a crash of the database (behaviour, section 9)
+        Lane::Commit => ", set_config('synchronous_commit', 'on', true)",
+        Lane::Report => ", set_config('statement_timeout', '10000', true)",
     }
 }
 

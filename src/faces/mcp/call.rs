@@ -14,10 +14,11 @@ use super::{Era, args, listen, result, tools};
 use crate::domain::activity::Kind;
 use crate::domain::intent::Variant;
 use crate::domain::json::{self, Member};
+use crate::domain::refusal::{Code, Refusal};
 use crate::faces::http::stream_body;
 use crate::faces::wire;
 use crate::faces::wire::error::json_response;
-use crate::gateway::{Attempt, CallOutcome, Gateway, Outlive, RecordUnavailable, RefusedAttempt};
+use crate::gateway::{Attempt, CallOutcome, Gateway, Outlive, RecordUnavailable, Refused, RefusedAttempt};
 
 /// Progress notifications on their way to a client; more are dropped, as the protocol allows.
 const PROGRESS_QUEUE: usize = 64;
@@ -58,9 +59,11 @@ impl Call<'_> {
 
     /// Parameters that no tool of ours takes: an attempt all the same.
     fn refuse(&self, message: &str) -> RpcError {
+        let name = self.params.iter().find(|member| member.name == "name").map(|member| member.value);
+        let name = name.and_then(|raw| serde_json::from_str::<String>(raw).ok());
         let refused = RefusedAttempt {
             kind: Kind::ToolCall,
-            tool: self.params.iter().find(|member| member.name == "name").map(|member| member.value),
+            tool: name.as_deref(),
             body: self.params.iter().find(|member| member.name == "arguments").map(|member| member.value),
             code: "invalid_params",
             message,
@@ -96,6 +99,9 @@ impl Call<'_> {
         let empty = Bytes::from_static(b"{}");
         let members = json::members(arguments).map_err(invalid)?;
         let body = if members.is_empty() { &empty } else { self.body };
+        if let Some(unknown) = members.iter().find(|m| !wire::call::ARGUMENTS.contains(&&*m.name)) {
+            return Ok(self.unknown_argument(variant, &unknown.name, arguments));
+        }
         let mut request = wire::call::read(body, &members);
         request.meta = self.forwarded_meta();
         let token = self.progress_token();
@@ -103,6 +109,28 @@ impl Call<'_> {
         request.progress = token.is_some().then_some(sender);
         let outcome = self.gateway.call_tool(self.attempt, variant, request);
         answer(self.era, self.id.to_owned(), token, outcome, progress).await
+    }
+
+    /// A misspelt argument must not run a tool with nothing.
+    fn unknown_argument(&self, variant: Variant, name: &str, arguments: &str) -> Response {
+        let shown: String = name.chars().take(100).collect();
+        let message = format!(
+            "Invalid arguments: {} has no argument '{shown}'; it takes {}",
+            variant.as_str(),
+            wire::call::ARGUMENTS.join(", ")
+        );
+        let refusal = Refusal::new(Code::InvalidArguments, message);
+        let refused = RefusedAttempt {
+            kind: Kind::ToolCall,
+            tool: Some(variant.as_str()),
+            body: Some(arguments),
+            code: refusal.code.as_str(),
+            message: &refusal.message,
+        };
+        self.gateway.record_refused(&self.attempt, &refused);
+        let about = Refused { refusal, tool: None, variant, declared: None };
+        let outcome = CallOutcome::Refused(about);
+        json_response(StatusCode::OK, result::outcome(self.era, self.id, &outcome))
     }
 
     /// What of the caller's `_meta` is not hop by hop.
@@ -145,19 +173,22 @@ async fn answer(
     mut progress: mpsc::Receiver<Bytes>,
 ) -> Result<Response, RpcError> {
     let Some(token) = token else {
-        let outcome = outcome.await;
-        return Ok(json_response(StatusCode::OK, result::outcome(era, &id, &outcome)));
+        return Ok(json_response(StatusCode::OK, result::outcome(era, &id, &outcome.await)));
     };
-    tokio::select! {
+    let (first, last) = tokio::select! {
         biased;
+        Some(first) = progress.recv() => (first, None),
         ended = &mut outcome => {
-            Ok(json_response(StatusCode::OK, result::outcome(era, &id, &ended)))
+            let text = result::outcome(era, &id, &ended);
+            // one poll of the call may both report progress and end it
+            match progress.try_recv() {
+                Ok(first) => (first, Some(text)),
+                Err(_) => return Ok(json_response(StatusCode::OK, text)),
+            }
         }
-        Some(first) = progress.recv() => {
-            let begin = Progressing { era, id, token, outcome, progress, pending: Some(first), ended: false };
-            Ok(listen::event_stream(stream_body(stream::unfold(begin, step))))
-        }
-    }
+    };
+    let begin = Progressing { era, id, token, outcome, progress, first: Some(first), last };
+    Ok(listen::event_stream(stream_body(stream::unfold(Some(begin), step))))
 }
 
 struct Progressing {
@@ -166,28 +197,26 @@ struct Progressing {
     token: String,
     outcome: Outlive<CallOutcome>,
     progress: mpsc::Receiver<Bytes>,
-    pending: Option<Bytes>,
-    ended: bool,
+    first: Option<Bytes>,
+    /// The final message, once the call has ended; progress reported before goes out first.
+    last: Option<String>,
 }
 
-async fn step(mut state: Progressing) -> Option<(Result<Bytes, Infallible>, Progressing)> {
-    if state.ended {
-        return None;
-    }
-    if let Some(params) = state.pending.take() {
-        let event = progress_event(&params, &state.token);
-        return Some((Ok(event), state));
-    }
-    let text = tokio::select! {
-        biased;
-        Some(params) = state.progress.recv() => {
-            let event = progress_event(&params, &state.token);
-            return Some((Ok(event), state));
+async fn step(state: Option<Progressing>) -> Option<(Result<Bytes, Infallible>, Option<Progressing>)> {
+    let mut state = state?;
+    if state.first.is_none() && state.last.is_none() {
+        tokio::select! {
+            biased;
+            Some(params) = state.progress.recv() => state.first = Some(params),
+            ended = &mut state.outcome => state.last = Some(result::outcome(state.era, &state.id, &ended)),
         }
-        ended = &mut state.outcome => result::outcome(state.era, &state.id, &ended),
-    };
-    state.ended = true;
-    Some((Ok(listen::event(&text)), state))
+    }
+    if let Some(params) = state.first.take().or_else(|| state.progress.try_recv().ok()) {
+        let event = progress_event(&params, &state.token);
+        return Some((Ok(event), Some(state)));
+    }
+    let last = state.last.take()?;
+    Some((Ok(listen::event(&last)), None))
 }
 
 /// The upstream's progress under the caller's own token.

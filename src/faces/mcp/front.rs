@@ -66,6 +66,23 @@ async fn record_forbidden(faces: &Faces, caller: &Arc<Caller>, request: Request,
     call::record_refused(&faces.gateway, &attempt, params, "forbidden", message);
 }
 
+/// A call that can be read in more than one way is refused, and is an attempt all the same.
+fn record_unreadable(
+    faces: &Faces,
+    caller: &Arc<Caller>,
+    headers: &HeaderMap,
+    body: &Bytes,
+    error: &RpcError,
+) {
+    let Ok(text) = std::str::from_utf8(body) else { return };
+    let Ok([id, Some("\"tools/call\""), params]) = json::find_members(text, ["id", "method", "params"])
+    else {
+        return;
+    };
+    let attempt = attempt(caller, headers, id.unwrap_or("null"), None);
+    call::record_refused(&faces.gateway, &attempt, params, error.name(), error.message());
+}
+
 /// An attempt over MCP that begins now.
 fn attempt(caller: &Arc<Caller>, headers: &HeaderMap, id: &str, meta: Option<&str>) -> Attempt {
     let mut attempt = Attempt::now(Arc::clone(caller), Source::Mcp);
@@ -96,7 +113,10 @@ async fn post(faces: &Arc<Faces>, caller: &Arc<Caller>, request: Request) -> Res
         Err(BodyError::Broken) => return RpcError::parse("Parse error: the body ended early").response(None),
     };
     let (id, method, params) = match envelope::read(&body) {
-        Err((error, id)) => return error.response(id.as_deref()),
+        Err((error, id)) => {
+            record_unreadable(faces, caller, headers, &body, &error);
+            return error.response(id.as_deref());
+        }
         // answers and notifications are never refused: a client would take it for the end of everything
         Ok(Message::Response | Message::Notification) => return accepted(),
         Ok(Message::Request { id, method, params }) => (id, method, params.unwrap_or("{}")),
@@ -110,7 +130,16 @@ async fn post(faces: &Arc<Faces>, caller: &Arc<Caller>, request: Request) -> Res
         true => incoming.modern().await,
         false => incoming.handshake().await,
     };
-    answered.unwrap_or_else(|error| error.response(Some(id)))
+    match answered {
+        Ok(response) => response,
+        Err(error) => {
+            if method == "tools/call" && !error.recorded {
+                let attempt = attempt(caller, headers, id, meta);
+                call::record_refused(&faces.gateway, &attempt, Some(params), error.name(), error.message());
+            }
+            error.response(Some(id))
+        }
+    }
 }
 
 /// What is sent must be JSON, and what we answer must be readable.
@@ -160,6 +189,9 @@ impl Incoming<'_> {
     }
 
     async fn handshake(self) -> Result<Response, RpcError> {
+        if self.method == "initialize" {
+            return self.initialize();
+        }
         if let Some(version) = self.headers.get("mcp-protocol-version") {
             let known = version.to_str().is_ok_and(|version| HANDSHAKE.contains(&version));
             if !known {
@@ -168,9 +200,6 @@ impl Incoming<'_> {
                     HANDSHAKE.join(", ")
                 )));
             }
-        }
-        if self.method == "initialize" {
-            return self.initialize();
         }
         let session = session(self.faces, self.caller, self.headers)?;
         match self.method {
@@ -203,7 +232,8 @@ impl Incoming<'_> {
                     attempt,
                     streams: reads_streams(self.headers),
                 };
-                call.run().await
+                // the call records what it refuses
+                call.run().await.map_err(RpcError::on_record)
             }
             "tools/list" => {
                 methods::no_cursor(self.members)?;

@@ -15,11 +15,13 @@ pub(super) struct RpcError {
     code: i32,
     message: String,
     data: Option<Value>,
+    /// Whether the activity log has the attempt already.
+    pub(super) recorded: bool,
 }
 
 impl RpcError {
     fn new(status: StatusCode, code: i32, message: impl Into<String>) -> RpcError {
-        RpcError { status, code, message: message.into(), data: None }
+        RpcError { status, code, message: message.into(), data: None, recorded: false }
     }
 
     pub(super) fn parse(message: impl Into<String>) -> RpcError {
@@ -67,6 +69,25 @@ impl RpcError {
     pub(super) fn no_resource(era: Era) -> RpcError {
         let code = if era == Era::Modern { -32602 } else { -32002 };
         RpcError::new(StatusCode::OK, code, "Resource not found")
+    }
+
+    /// The same error, of an attempt that is on record.
+    pub(super) fn on_record(self) -> RpcError {
+        RpcError { recorded: true, ..self }
+    }
+
+    /// What the activity log calls it.
+    pub(super) fn name(&self) -> &'static str {
+        match self.code {
+            -32602 => "invalid_params",
+            -32020 => "header_mismatch",
+            -32022 => "unsupported_version",
+            _ => "invalid_request",
+        }
+    }
+
+    pub(super) fn message(&self) -> &str {
+        &self.message
     }
 
     /// The message, under the raw id of its request (`null` when none could be read).

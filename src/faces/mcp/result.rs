@@ -28,14 +28,12 @@ fn lossless(raw: &Bytes) -> std::borrow::Cow<'_, str> {
 /// An upstream's result: its bytes, but for what behaviour, section 4 lists.
 fn passed_on(era: Era, id: &str, raw: &Bytes, head: &ResultHead, warning: Option<&str>) -> String {
     let mut text = lossless(raw);
-    match era {
-        Era::Modern if head.result_type.is_none() => {
-            text = json::with_member_first(&text, "resultType", r#""complete""#).into();
-        }
-        Era::Handshake if head.result_type.is_some() => {
-            text = json::without_members(&text, &["resultType"]).into_owned().into();
-        }
-        _ => {}
+    // only a string is a result type; anything else is not passed on as one
+    if head.has_result_type && (era == Era::Handshake || head.result_type.is_none()) {
+        text = json::without_members(&text, &["resultType"]).into_owned().into();
+    }
+    if era == Era::Modern && head.result_type.is_none() {
+        text = json::with_member_first(&text, "resultType", r#""complete""#).into();
     }
     // older clients take an object or nothing; the text block carries the value
     if era == Era::Handshake && head.result_type.is_some() {

@@ -13,6 +13,8 @@ use crate::gateway::{Caller, Client};
 
 /// Longest token that is looked at, in bytes.
 const TOKEN_BYTES_MAX: usize = 1024;
+/// The endpoint these sessions belong to.
+const ENDPOINT: &str = "mcp";
 /// Characters kept of a client's name and version.
 const CLIENT_CHARS_MAX: usize = 64;
 
@@ -31,6 +33,9 @@ pub(super) struct Session {
     tenant: uuid::Uuid,
     #[serde(rename = "k")]
     key: Option<uuid::Uuid>,
+    /// Which endpoint it was opened on.
+    #[serde(rename = "p")]
+    endpoint: String,
     #[serde(rename = "v")]
     pub(super) version: String,
     #[serde(rename = "n")]
@@ -50,6 +55,7 @@ impl Session {
             id: uuid::Uuid::new_v4().simple().to_string(),
             tenant: caller.tenant_id().0,
             key: caller.key.map(|key| key.0),
+            endpoint: ENDPOINT.to_owned(),
             version: version.to_owned(),
             client_name: client.name.as_ref().map(short),
             client_version: client.version.as_ref().map(short),
@@ -69,7 +75,16 @@ impl Sessions {
         Sessions { keys }
     }
 
+    /// The token of a session; a client whose name makes it too long stays unnamed in it.
     pub(super) fn mint(&self, session: &Session) -> Option<String> {
+        let token = self.sign(session)?;
+        if token.len() <= TOKEN_BYTES_MAX {
+            return Some(token);
+        }
+        self.sign(&Session { client_name: None, client_version: None, ..session.clone() })
+    }
+
+    fn sign(&self, session: &Session) -> Option<String> {
         let payload = URL_SAFE_NO_PAD.encode(serde_json::to_vec(session).ok()?);
         let mac = mac(self.keys.first()?, &payload)?.finalize().into_bytes();
         Some(format!("{payload}.{}", URL_SAFE_NO_PAD.encode(mac)))
@@ -88,7 +103,9 @@ impl Sessions {
             return None;
         }
         let session: Session = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).ok()?).ok()?;
-        let own = session.tenant == caller.tenant_id().0 && session.key == caller.key.map(|key| key.0);
+        let own = session.endpoint == ENDPOINT
+            && session.tenant == caller.tenant_id().0
+            && session.key == caller.key.map(|key| key.0);
         own.then_some(session)
     }
 }

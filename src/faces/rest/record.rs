@@ -5,15 +5,15 @@ use super::exchange::Exchange;
 use crate::domain::activity::Kind;
 use crate::domain::id::is_name;
 use crate::domain::json;
-use crate::gateway::{Act, GatewayError, RefusedAttempt};
+use crate::gateway::{Act, Acting, GatewayError, RefusedAttempt};
 
-/// Records `what` was done, or why it was not. The activity log masks secrets and cuts.
-pub(super) fn act(exchange: &Exchange, what: &str, outcome: Result<(), &GatewayError>) {
+/// Begins the record of `what` is to be done. The activity log masks secrets and cuts.
+pub(super) fn begin(exchange: &Exchange, what: &str) -> Result<Acting, GatewayError> {
     let sent = exchange.raw_body();
     let server = server_of(&exchange.path, exchange.segment("name"), sent);
     let body = text(&exchange.path, sent);
     let act = Act { what, server: server.as_deref(), body: Some(&body) };
-    exchange.gateway().record_act(&exchange.attempt, &act, outcome);
+    exchange.gateway().begin_act(&exchange.attempt, &act)
 }
 
 /// Records a call or search that was refused before it came to its use case. When the gateway itself was not

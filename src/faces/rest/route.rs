@@ -15,7 +15,6 @@ use super::record;
 use crate::domain::activity::Kind;
 use crate::domain::tenant::Action;
 use crate::faces::Faces;
-use crate::gateway::GatewayError;
 
 /// What a handler gives back.
 pub(super) type Answer = Result<Response, RestError>;
@@ -52,7 +51,7 @@ where
 /// A route that changes something: it takes a body and no query parameters, and `what` it did is recorded,
 /// however it ends.
 ///
-/// It runs in a task of its own: a client that goes away must not leave a change half done or unrecorded.
+/// It outlives its connection: a client that goes away must not leave a change half done or unrecorded.
 pub(super) fn act<H, F>(
     method: MethodFilter,
     what: &'static str,
@@ -68,11 +67,8 @@ where
             Ok(exchange) => exchange,
             Err(response) => return response,
         };
-        let task = tokio::spawn(perform(what, who, Arc::clone(&exchange), handler));
-        let answer = task.await.unwrap_or_else(|error| {
-            tracing::error!(%error, what, "an act did not come to its end");
-            Err(GatewayError::Unavailable.into())
-        });
+        let gateway = Arc::clone(exchange.gateway());
+        let answer = gateway.outlive(perform(what, who, Arc::clone(&exchange), handler)).await;
         exchange.finish(answer)
     })
 }
@@ -82,12 +78,12 @@ where
     H: FnOnce(Arc<Exchange>) -> F,
     F: Future<Output = Answer>,
 {
-    exchange.gateway().may_record(exchange.caller())?;
+    let acting = record::begin(&exchange, what)?;
     let answer = match admit(&exchange, who, NONE) {
         Ok(_) => handler(Arc::clone(&exchange)).await,
         Err(error) => Err(error),
     };
-    record::act(&exchange, what, answer.as_ref().map(|_| ()).map_err(RestError::cause));
+    acting.end(answer.as_ref().map(|_| ()).map_err(RestError::cause));
     answer
 }
 

@@ -1,7 +1,9 @@
 //! The two tasks that commit batches.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use chrono::NaiveDate;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -13,6 +15,8 @@ use crate::store::{Close, Store, StoreError};
 /// First pause after a failed write; doubles up to [`RETRY_MAX`].
 const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(2);
+/// Days that one batch may ask partitions for.
+const DAYS_MAX: usize = 200;
 
 impl ActivityLog {
     /// Commits open rows until `stop`, then what is still queued.
@@ -196,7 +200,17 @@ async fn open_halving(store: &Store, replica: ReplicaId, records: &[&Record]) ->
 
 /// Closes a batch; a record that the database refuses becomes a stub, and the others are not held up.
 async fn close_halving(store: &Store, replica: ReplicaId, closes: &[Close]) -> Result<(), StoreError> {
-    match store.close_activity(replica, closes).await {
+    let mut written = store.close_activity(replica, closes).await;
+    if written.as_ref().is_err_and(StoreError::is_missing_partition) {
+        // a clock far off, or upkeep that failed for days: make the days that are asked for
+        let days: BTreeSet<NaiveDate> =
+            closes.iter().map(|close| close.record.started_at().date_naive()).take(DAYS_MAX).collect();
+        for day in days {
+            store.ensure_partition(day).await?;
+        }
+        written = store.close_activity(replica, closes).await;
+    }
+    match written {
         Err(error) if error.is_bad_data() && closes.len() > 1 => {
             let (left, right) = closes.split_at(closes.len() / 2);
             Box::pin(close_halving(store, replica, left)).await?;
@@ -206,7 +220,15 @@ async fn close_halving(store: &Store, replica: ReplicaId, closes: &[Close]) -> R
             tracing::error!(%error, "an activity record was refused by the database; a stub is kept");
             let stub = |close: &Close| Close { record: Box::new(stub(&close.record)), opened: close.opened };
             let stubs: Vec<Close> = closes.iter().map(stub).collect();
-            store.close_activity(replica, &stubs).await
+            match store.close_activity(replica, &stubs).await {
+                // nothing of it can be kept: better one record lost, and said so, than everybody's log stopped
+                Err(error) if error.is_bad_data() => {
+                    let ids: Vec<String> = stubs.iter().map(|stub| stub.record.id.to_string()).collect();
+                    tracing::error!(%error, ?ids, "an activity record was lost");
+                    Ok(())
+                }
+                other => other,
+            }
         }
         other => other,
     }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use chrono::DateTime;
 
 use super::{CallRequest, Refused};
-use crate::domain::activity::Record;
+use crate::domain::activity::{Kind, Record, Source};
 use crate::domain::annotations::Tier;
 use crate::domain::id::split_canonical;
 use crate::domain::intent::{self, Intent, RawIntent, Variant};
@@ -71,6 +72,25 @@ fn steps(
     schema(&tool, &arguments, record)?;
     reachable(&tool)?;
     Ok(Checked { tool, tier, arguments, intent })
+}
+
+/// Checks 7 to 9 once more, if the catalogue is not the one that was checked against.
+pub(super) fn again(caller: &Caller, variant: Variant, checked: &Checked) -> Result<(), Refusal> {
+    let current = caller.catalogue();
+    let tool = current.as_ref().and_then(|catalogue| catalogue.tool(&checked.tool.canonical));
+    if tool.is_some_and(|tool| Arc::ptr_eq(tool, &checked.tool)) {
+        return Ok(());
+    }
+    // warnings were noted the first time
+    let mut unused = Record::start(caller.tenant_id(), Kind::ToolCall, Source::System, DateTime::default());
+    let (tool, _) = resolve(caller, variant, &checked.tool.canonical, &mut unused)?;
+    available(&tool)?;
+    if tool.shape.pin() != checked.tool.shape.pin() {
+        let message =
+            format!("The definition of tool '{}' changed meanwhile; nothing was run", tool.canonical);
+        return Err(Refusal::new(Code::ToolChanged, message));
+    }
+    annotations(caller, variant, &tool, &mut unused)
 }
 
 /// Check 1, the name.

@@ -1,0 +1,281 @@
+//! The load: clients that ask, wait for the answer, check it, and ask again (a closed loop).
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::client::conn::http1::SendRequest;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+use crate::upstream::{BIG_BYTES, OBJECTS, VERBS};
+
+/// The modern revision.
+pub const MODERN: &str = "2026-07-28";
+/// Largest answer that is read, bytes.
+const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// How long a slice may take beyond its time before the run fails.
+const HANG_MAX: Duration = Duration::from_secs(20);
+/// Characters of a wrong answer that are shown.
+const SHOWN_CHARS: usize = 600;
+
+/// How the clients speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Era {
+    /// `initialize`, then a session.
+    Handshake,
+    /// Revision 2026-07-28: every request stands alone.
+    Modern,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// A tool that only reads says back a short text.
+    Read,
+    /// The same with [`BIG_BYTES`] more.
+    ReadBig,
+    /// A tool that writes says back a short text.
+    Write,
+    /// `tools/list`
+    List,
+    /// `retrieve_tools` over the catalogue.
+    Search,
+}
+
+/// Where the clients connect.
+#[derive(Clone, Debug)]
+pub struct Door {
+    /// The address.
+    pub at: SocketAddr,
+    /// The key, where it is the gateway; otherwise the upstream's tools are called by their own names.
+    pub key: Option<String>,
+}
+
+/// How long a slice lasts.
+#[derive(Clone, Copy, Debug)]
+pub enum Until {
+    /// Time.
+    Elapsed(Duration),
+    /// Answers, over all clients.
+    Answers(u64),
+}
+
+/// What was measured.
+#[derive(Clone, Debug, Default)]
+pub struct Slice {
+    /// Time it took.
+    pub elapsed: Duration,
+    /// Of every answer, nanoseconds, in no order.
+    pub latencies: Vec<u32>,
+}
+
+impl Slice {
+    /// Adds another slice of the same load.
+    pub fn add(&mut self, other: Slice) {
+        self.elapsed += other.elapsed;
+        self.latencies.extend(other.latencies);
+    }
+
+    /// Notes one answer.
+    pub fn note(&mut self, sent: Instant) {
+        self.latencies.push(u32::try_from(sent.elapsed().as_nanos()).unwrap_or(u32::MAX));
+    }
+}
+
+/// Runs one slice of load. All clients are connected, and have shaken hands, before the clock starts.
+///
+/// # Errors
+/// A wrong answer, or none.
+pub async fn run(door: &Door, work: Work, era: Era, clients: usize, until: Until) -> Result<Slice> {
+    let mut ready = Vec::with_capacity(clients);
+    for number in 0..clients {
+        ready.push(Client::connect(door, work, era, number).await?);
+    }
+    let begun = Instant::now();
+    let (deadline, answers) = match until {
+        Until::Elapsed(time) => (begun + time, u64::MAX),
+        Until::Answers(answers) => (begun + HANG_MAX, answers),
+    };
+    let asked = Arc::new(AtomicU64::new(0));
+    let mut tasks = JoinSet::new();
+    for mut client in ready {
+        let asked = Arc::clone(&asked);
+        tasks.spawn(async move {
+            let mut slice = Slice::default();
+            while Instant::now() < deadline && asked.fetch_add(1, Ordering::Relaxed) < answers {
+                let sent = Instant::now();
+                client.ask().await?;
+                slice.note(sent);
+            }
+            Ok::<_, anyhow::Error>(slice)
+        });
+    }
+    let mut total = Slice::default();
+    let all = async {
+        while let Some(done) = tasks.join_next().await {
+            total.add(done??);
+        }
+        Ok::<_, anyhow::Error>(())
+    };
+    let bound = deadline.saturating_duration_since(begun) + HANG_MAX;
+    tokio::time::timeout(bound, all).await.context("an answer did not come")??;
+    total.elapsed = begun.elapsed();
+    if let Until::Answers(answers) = until {
+        ensure!(total.latencies.len() as u64 == answers, "{answers} answers took too long");
+    }
+    Ok(total)
+}
+
+/// One request of `tools/list`, for whoever waits for a gateway to start.
+///
+/// # Errors
+/// A wrong answer, or none.
+pub async fn list_once(door: &Door) -> Result<()> {
+    Client::connect(door, Work::List, Era::Modern, 0).await?.ask().await
+}
+
+/// A request in words.
+struct Question {
+    method: &'static str,
+    /// `params.name`
+    name: Option<&'static str>,
+    /// Members of `params`.
+    params: String,
+    /// What the answer must contain.
+    expected: Vec<String>,
+}
+
+struct Client {
+    work: Work,
+    era: Era,
+    through_gateway: bool,
+    wire: SendRequest<Full<Bytes>>,
+    headers: HeaderMap,
+    number: usize,
+    asked: u64,
+}
+
+impl Client {
+    async fn connect(door: &Door, work: Work, era: Era, number: usize) -> Result<Client> {
+        let tcp =
+            TcpStream::connect(door.at).await.with_context(|| format!("no connection to {}", door.at))?;
+        tcp.set_nodelay(true)?;
+        let (wire, connection) = hyper::client::conn::http1::handshake(TokioIo::new(tcp)).await?;
+        tokio::spawn(connection);
+        let mut headers = HeaderMap::new();
+        headers.insert(header::HOST, HeaderValue::from_str(&door.at.to_string())?);
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+        if let Some(key) = &door.key {
+            headers.insert("x-api-key", HeaderValue::from_str(key)?);
+        }
+        let through_gateway = door.key.is_some();
+        let mut client = Client { work, era, through_gateway, wire, headers, number, asked: 0 };
+        match era {
+            Era::Modern => client.set("mcp-protocol-version", MODERN)?,
+            Era::Handshake => client.shake_hands().await?,
+        }
+        Ok(client)
+    }
+
+    fn set(&mut self, name: &'static str, value: &str) -> Result<()> {
+        self.headers.insert(HeaderName::from_static(name), HeaderValue::from_str(value)?);
+        Ok(())
+    }
+
+    async fn shake_hands(&mut self) -> Result<()> {
+        let hello = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}"#;
+        let (head, body) = self.post(hello.to_owned()).await?;
+        let session = head.get("mcp-session-id").cloned();
+        let session = session.with_context(|| format!("no session: {}", shown(&body)))?;
+        self.headers.insert("mcp-session-id", session);
+        self.set("mcp-protocol-version", "2025-11-25")?;
+        self.post(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.to_owned()).await?;
+        Ok(())
+    }
+
+    /// Asks once and checks the answer.
+    async fn ask(&mut self) -> Result<()> {
+        self.asked += 1;
+        let id = self.asked;
+        let Question { method, name, params, expected } = self.question();
+        let meta = match self.era {
+            Era::Handshake => "",
+            Era::Modern => {
+                self.set("mcp-method", method)?;
+                if let Some(name) = name {
+                    self.set("mcp-name", name)?;
+                }
+                r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1"}}"#
+            }
+        };
+        let comma = if meta.is_empty() || params.is_empty() { "" } else { "," };
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{{meta}{comma}{params}}}}}"#
+        );
+        let (_, answer) = self.post(body).await?;
+        let text = std::str::from_utf8(&answer).context("an answer is not UTF-8")?;
+        let complete = self.work != Work::ReadBig || text.len() > BIG_BYTES;
+        let is_right = text.contains(&format!("\"id\":{id},"))
+            && expected.iter().all(|part| text.contains(part.as_str()))
+            && complete;
+        ensure!(is_right, "wrong answer to {:?}, expected {expected:?}: {}", self.work, shown(&answer));
+        Ok(())
+    }
+
+    fn question(&self) -> Question {
+        let text = format!("client-{}-asks-{}", self.number, self.asked);
+        let call = |own: &'static str, variant: &'static str| {
+            let (name, arguments) = match self.through_gateway {
+                false => (own, format!(r#"{{"text":"{text}"}}"#)),
+                true => (variant, format!(r#"{{"name":"up:{own}","args":{{"text":"{text}"}}}}"#)),
+            };
+            let params = format!(r#""name":"{name}","arguments":{arguments}"#);
+            Question { method: "tools/call", name: Some(name), params, expected: vec![text.clone()] }
+        };
+        match self.work {
+            Work::Read => call("echo", "call_tool_read"),
+            Work::ReadBig => call("big", "call_tool_read"),
+            Work::Write => call("put", "call_tool_write"),
+            Work::List => {
+                let known = if self.through_gateway { "call_tool_read" } else { "echo" };
+                let expected = vec![format!("\"name\":\"{known}\"")];
+                Question { method: "tools/list", name: None, params: String::new(), expected }
+            }
+            Work::Search => {
+                let turn = self.number * 7919 + self.asked as usize;
+                let verb = VERBS.get(turn % VERBS.len()).copied().unwrap_or_default();
+                let object = OBJECTS.get(turn / VERBS.len() % OBJECTS.len()).copied().unwrap_or_default();
+                let name = "retrieve_tools";
+                let query = format!("{verb} {object} {text}");
+                let params = format!(r#""name":"{name}","arguments":{{"query":"{query}"}}"#);
+                let expected = vec![format!("\"cat:{verb}_{object}\""), query];
+                Question { method: "tools/call", name: Some(name), params, expected }
+            }
+        }
+    }
+
+    async fn post(&mut self, body: String) -> Result<(HeaderMap, Bytes)> {
+        let mut request = Request::post("/mcp").body(Full::from(body))?;
+        request.headers_mut().clone_from(&self.headers);
+        self.wire.ready().await?;
+        let (head, body) = self.wire.send_request(request).await?.into_parts();
+        let body = match Limited::new(body, ANSWER_BYTES_MAX).collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(error) => bail!("an answer ended early: {error}"),
+        };
+        ensure!(head.status.is_success(), "{}: {}", head.status, shown(&body));
+        Ok((head.headers, body))
+    }
+}
+
+fn shown(body: &[u8]) -> String {
+    String::from_utf8_lossy(body).chars().take(SHOWN_CHARS).collect()
+}

@@ -1,0 +1,163 @@
+//! The benchmark: one run sets up an upstream, a gateway with its private Postgres and, where it is installed,
+//! nginx; loads them in turns, so that ratios survive a noisy machine; and prints tables.
+//!
+//! Everything stays on the loopback. Every answer is checked, a wrong one ends the run. With words as arguments
+//! only the rows whose name contains one of them are run.
+
+mod cpu;
+mod gateway;
+mod load;
+mod nginx;
+mod postgres;
+mod process;
+mod report;
+mod rows;
+mod upstream;
+
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use tokio::signal::unix::{SignalKind, signal};
+
+use self::gateway::{Api, Gateway};
+use self::load::{Door, Era, Until, Work};
+use self::nginx::Nginx;
+use self::postgres::Postgres;
+use self::report::{Count, Once, Report};
+use self::rows::Bench;
+use self::upstream::Upstream;
+
+/// Longest run, with its starts and its stops.
+const RUN_MAX: Duration = Duration::from_secs(240);
+/// How long a gateway is left alone before its memory is read.
+const IDLE: Duration = Duration::from_secs(1);
+/// Starts on a running database.
+const STARTS: usize = 5;
+/// Answers of each count.
+const COUNTED: u64 = 1000;
+/// Clients of each count.
+const COUNTED_CLIENTS: usize = 16;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let done = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Into::into).and_then(
+        |runtime| match arguments.first() {
+            Some(first) if first == upstream::ROLE => runtime.block_on(upstream::serve()),
+            _ => runtime.block_on(until_stopped(&arguments)),
+        },
+    );
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(&format!("failed: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Tells whoever watches what happens; the tables alone go to standard output.
+fn say(text: &str) {
+    // nobody may be listening
+    drop(writeln!(std::io::stderr(), "bench: {text}"));
+}
+
+/// Runs, unless told to stop: whatever was started ends when the run is dropped.
+async fn until_stopped(filter: &[String]) -> Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        done = tokio::time::timeout(RUN_MAX, Box::pin(run(filter))) => done.context("the run took too long")?,
+        _ = terminate.recv() => bail!("terminated"),
+        _ = interrupt.recv() => bail!("interrupted"),
+    }
+}
+
+async fn run(filter: &[String]) -> Result<()> {
+    let folder = tempfile::Builder::new().prefix("mcpproxy-bench-").tempdir()?;
+    // a Postgres that runs as another user must get to its data
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755))?;
+    let data_dir = folder.path().join("data");
+    let http = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(30)).build()?;
+    let mut upstream = Upstream::start()?;
+
+    say("first start, tenants");
+    let keys = prepare(&http, &data_dir, &upstream).await?;
+    let gateway = Gateway::start_private(&data_dir)?;
+    let start_private = gateway.first_list(&keys.calls).await?;
+    tokio::time::sleep(IDLE).await;
+    let mut once = Once { idle_mib: cpu::memory_mib(gateway.pid()), start_private, ..Once::default() };
+
+    let nginx = Nginx::start(&folder.path().join("nginx"), upstream.at)?;
+    if nginx.is_none() {
+        say("nginx is not installed: its rows are left out");
+    }
+    let postgres = Postgres::find(&data_dir)?;
+    postgres.prepare().await?;
+    let bench = Bench {
+        direct: Door { at: upstream.at, key: None },
+        nginx: nginx.as_ref().map(|nginx| (Door { at: nginx.at, key: None }, nginx.pids())),
+        gateway: gateway.door(&keys.calls),
+        catalogue: gateway.door(&keys.catalogue),
+        gateway_pid: gateway.pid(),
+        postgres,
+    };
+    let counts = counts(&http, &upstream, &bench).await.with_context(|| gateway.log())?;
+    let mut outcomes = Vec::new();
+    let wanted = |name: &str| filter.is_empty() || filter.iter().any(|word| name.contains(word.as_str()));
+    for row in rows::all().into_iter().filter(|row| wanted(row.name)) {
+        say(&format!("{}, {} clients, {:?}", row.name, row.clients, row.era));
+        outcomes.push(bench.measure(row).await.with_context(|| gateway.log())?);
+    }
+    once.loaded_mib = cpu::memory_mib(gateway.pid());
+
+    say("starts");
+    for _ in 0..STARTS {
+        let other = Gateway::start_on(&bench.postgres.url, &data_dir)?;
+        once.start.push(other.first_list(&keys.calls).await?);
+    }
+    ensure!(upstream.is_running(), "the upstream ended during the run");
+    let mut report = Report { outcomes, counts, once };
+    Ok(writeln!(std::io::stdout(), "{}", report.markdown())?)
+}
+
+/// Keys of the two tenants.
+struct Keys {
+    calls: String,
+    catalogue: String,
+}
+
+/// Makes the database and what is in it, and leaves it as a stopped gateway does.
+async fn prepare(http: &reqwest::Client, data_dir: &Path, upstream: &Upstream) -> Result<Keys> {
+    let gateway = Gateway::start_private(data_dir)?;
+    let api = Api::new(http, &gateway, data_dir)?;
+    let calls = api.tenant("bench", "up", &format!("http://{}/mcp", upstream.at)).await?;
+    let catalogue = api.tenant("catalogue", "cat", &format!("http://{}/catalogue", upstream.at)).await?;
+    Ok(Keys { calls, catalogue })
+}
+
+/// Counts what a gateway that has not called anything yet asks of its upstream.
+async fn counts(http: &reqwest::Client, upstream: &Upstream, bench: &Bench) -> Result<Vec<Count>> {
+    let mut counts = Vec::new();
+    for (what, work, door) in [
+        ("read", Work::Read, &bench.gateway),
+        ("write", Work::Write, &bench.gateway),
+        ("tools/list", Work::List, &bench.gateway),
+        ("retrieve_tools", Work::Search, &bench.catalogue),
+    ] {
+        let before = upstream.counts(http).await?;
+        load::run(door, work, Era::Handshake, COUNTED_CLIENTS, Until::Answers(COUNTED)).await?;
+        let after = upstream.counts(http).await?;
+        counts.push(Count {
+            what,
+            answers: COUNTED,
+            clients: COUNTED_CLIENTS,
+            requests: after.requests - before.requests,
+            connects: after.connections - before.connections,
+        });
+    }
+    Ok(counts)
+}

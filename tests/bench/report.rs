@@ -1,0 +1,212 @@
+//! The tables, as markdown.
+
+use std::time::Duration;
+
+use crate::load::Era;
+use crate::rows::{Measured, Outcome, Subject, Through};
+
+/// What is counted rather than timed.
+#[derive(Clone, Debug, Default)]
+pub struct Count {
+    /// Of what.
+    pub what: &'static str,
+    /// Answers.
+    pub answers: u64,
+    /// Clients at the same time.
+    pub clients: usize,
+    /// Requests that reached the upstream.
+    pub requests: u64,
+    /// TCP connections that were opened to the upstream.
+    pub connects: u64,
+}
+
+/// What is measured once.
+#[derive(Clone, Debug, Default)]
+pub struct Once {
+    /// Memory before any load, MiB.
+    pub idle_mib: Option<f64>,
+    /// Memory after all of it, MiB.
+    pub loaded_mib: Option<f64>,
+    /// From the start to the first list, with the start of the private Postgres.
+    pub start_private: Duration,
+    /// The same on a database that runs, several times.
+    pub start: Vec<Duration>,
+}
+
+/// Everything that a run found out.
+pub struct Report {
+    /// Rows of load.
+    pub outcomes: Vec<Outcome>,
+    /// Counts.
+    pub counts: Vec<Count>,
+    /// Single values.
+    pub once: Once,
+}
+
+impl Report {
+    /// The whole report.
+    pub fn markdown(&mut self) -> String {
+        for measured in self.outcomes.iter_mut().flat_map(|outcome| &mut outcome.measured) {
+            measured.slice.latencies.sort_unstable();
+        }
+        let mut out = String::new();
+        for (subject, title) in [
+            (Subject::Reads, "Calls that only read"),
+            (Subject::Writes, "Calls whose record is committed first"),
+            (Subject::Lists, "Lists and searches"),
+        ] {
+            self.table(&mut out, subject, title);
+        }
+        self.counts(&mut out);
+        self.once(&mut out);
+        out
+    }
+
+    fn table(&self, out: &mut String, subject: Subject, title: &str) {
+        let rows: Vec<&Outcome> =
+            self.outcomes.iter().filter(|outcome| outcome.row.subject == subject).collect();
+        if rows.is_empty() {
+            return;
+        }
+        heading(
+            out,
+            title,
+            &[
+                "load",
+                "clients",
+                "era",
+                "through",
+                "requests/s",
+                "× direct",
+                "p50 ms",
+                "added p50 ms",
+                "p99 ms",
+                "CPU µs",
+                "× nginx",
+                "Postgres CPU µs",
+            ],
+        );
+        for outcome in &rows {
+            for measured in &outcome.measured {
+                line(out, &cells(outcome, measured));
+            }
+        }
+        if subject == Subject::Writes {
+            rows.iter().for_each(|outcome| insert_note(out, outcome));
+        }
+    }
+
+    fn counts(&self, out: &mut String) {
+        if self.counts.is_empty() {
+            return;
+        }
+        heading(
+            out,
+            "Counts at the upstream",
+            &["load", "clients", "answers", "upstream requests", "TCP connects"],
+        );
+        for count in &self.counts {
+            let numbers = [count.answers, count.requests, count.connects].map(|number| number.to_string());
+            let [answers, requests, connects] = numbers;
+            line(out, &[count.what.to_owned(), count.clients.to_string(), answers, requests, connects]);
+        }
+    }
+
+    fn once(&self, out: &mut String) {
+        let Once { idle_mib, loaded_mib, start_private, start } = &self.once;
+        let mib = |value: &Option<f64>| value.map_or_else(|| "–".to_owned(), |mib| format!("{mib:.1} MiB"));
+        let ms = |time: Option<&Duration>| {
+            time.map_or_else(String::new, |time| format!("{} ms", time.as_millis()))
+        };
+        let mut sorted = start.clone();
+        sorted.sort_unstable();
+        heading(out, "Memory and start", &["measure", "value"]);
+        for (what, value) in [
+            ("memory (PSS) of the gateway, idle, 1003 tools", mib(idle_mib)),
+            ("the same after all load", mib(loaded_mib)),
+            ("start to first list, database up (median)", ms(sorted.get(sorted.len() / 2))),
+            ("start to first list, with the start of the private Postgres", ms(Some(start_private))),
+        ] {
+            line(out, &[what.to_owned(), value]);
+        }
+    }
+}
+
+fn cells(outcome: &Outcome, measured: &Measured) -> Vec<String> {
+    let by = |through| outcome.measured.iter().find(|other| other.through == through);
+    let direct = by(Through::Direct).filter(|_| measured.through != Through::Direct);
+    let nginx = by(Through::Nginx).filter(|_| measured.through == Through::Gateway);
+    let is_hop = matches!(measured.through, Through::Nginx | Through::Gateway);
+    let is_insert = measured.through == Through::Insert;
+    let uses_postgres = is_insert || measured.through == Through::Gateway;
+    let ratio = |value: Option<f64>| value.map_or_else(String::new, |ratio| format!("{ratio:.2}"));
+    vec![
+        outcome.row.name.to_owned(),
+        outcome.row.clients.to_string(),
+        match outcome.row.era {
+            Era::Handshake => "2025-11-25".to_owned(),
+            Era::Modern => "2026-07-28".to_owned(),
+        },
+        match measured.through {
+            Through::Direct => "direct".to_owned(),
+            Through::Nginx => "nginx".to_owned(),
+            Through::Gateway => "**mcpproxy**".to_owned(),
+            Through::Insert => "one INSERT instead".to_owned(),
+        },
+        format!("{:.0}", rate(measured)),
+        ratio(direct.filter(|_| !is_insert).map(|direct| rate(measured) / rate(direct))),
+        format!("{:.3}", ms(measured, 0.5)),
+        match direct.filter(|_| !is_insert) {
+            Some(direct) => format!("{:+.3}", ms(measured, 0.5) - ms(direct, 0.5)),
+            None => String::new(),
+        },
+        format!("{:.3}", ms(measured, 0.99)),
+        if is_hop { format!("{:.1}", each_us(measured, measured.hop_ns)) } else { String::new() },
+        ratio(nginx.map(|nginx| each_us(measured, measured.hop_ns) / each_us(nginx, nginx.hop_ns))),
+        if uses_postgres { format!("{:.1}", each_us(measured, measured.postgres_ns)) } else { String::new() },
+    ]
+}
+
+/// What a write may add: twice an insert and half a millisecond.
+fn insert_note(out: &mut String, outcome: &Outcome) {
+    let p50 = |through| outcome.measured.iter().find(|m| m.through == through).map(|m| ms(m, 0.5));
+    let (Some(direct), Some(insert), Some(gateway)) =
+        (p50(Through::Direct), p50(Through::Insert), p50(Through::Gateway))
+    else {
+        return;
+    };
+    let (added, bound) = (gateway - direct, 2.0 * insert + 0.5);
+    let clients = outcome.row.clients;
+    out.push_str(&format!("\n{clients} clients: a write adds {added:.2} ms at the median; "));
+    out.push_str(&format!("two INSERTs and 0.5 ms are {bound:.2} ms.\n"));
+}
+
+fn answers(measured: &Measured) -> f64 {
+    measured.slice.latencies.len().max(1) as f64
+}
+
+fn rate(measured: &Measured) -> f64 {
+    answers(measured) / measured.slice.elapsed.as_secs_f64().max(f64::MIN_POSITIVE)
+}
+
+fn each_us(measured: &Measured, ns: u64) -> f64 {
+    ns as f64 / 1000.0 / answers(measured)
+}
+
+/// A quantile of sorted latencies, milliseconds.
+fn ms(measured: &Measured, quantile: f64) -> f64 {
+    let latencies = &measured.slice.latencies;
+    let place = (latencies.len() as f64 * quantile) as usize;
+    let value = latencies.get(place.min(latencies.len().saturating_sub(1))).copied().unwrap_or_default();
+    f64::from(value) / 1_000_000.0
+}
+
+fn heading(out: &mut String, title: &str, columns: &[&str]) {
+    out.push_str(&format!("\n### {title}\n\n"));
+    line(out, &columns.iter().map(|column| (*column).to_owned()).collect::<Vec<_>>());
+    out.push_str(&format!("|{}\n", "---|".repeat(columns.len())));
+}
+
+fn line(out: &mut String, cells: &[String]) {
+    out.push_str(&format!("| {} |\n", cells.join(" | ")));
+}

@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Builds a release, measures it on this machine, and prints tables for docs/performance.md (three minutes).
+# Needs PostgreSQL's programs; compares with nginx where that is installed.
+# Words choose rows by a part of their name: tests/bench/run.sh write
+# Settings reach the gateway: MCPPROXY__LIMITS__ACTIVITY_BATCH=50 tests/bench/run.sh read
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+# the same profile as `cargo build --release`, for the program as well
+exec cargo bench --locked --bench gateway -- "$@"

@@ -1,0 +1,128 @@
+//! Who sees which records, and by which filters.
+
+use serde_json::{Value, json};
+
+use crate::support::{Mcp, Stage, Upstream, upstream};
+
+#[tokio::test]
+async fn one_filter_at_a_time() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let upstream = Upstream::handshake(upstream::zoo()).await;
+    tenant.add("zoo", &upstream).await;
+    tenant.add("ark", &upstream).await;
+    let ada = tenant.key(&json!({"role": "agent", "owner": "ada"})).await;
+    let bob = tenant.key(&json!({"role": "agent", "owner": "bob"})).await;
+    let (first, second) = (Mcp::session(&ada).await, Mcp::session(&bob).await);
+    first.run("read", "zoo:reader", &json!({})).await.ok();
+    first.run("write", "zoo:writer", &json!({})).await.ok();
+    first.run("read", "zoo:wiper", &json!({})).await.refused("server_mismatch");
+    second.run("destructive", "ark:wiper", &json!({})).await.ok();
+    second.search(&json!({"query": "reader"})).await;
+    let body = json!({"tool_variant": "call_tool_read", "name": "ark:reader"});
+    bob.post("/api/v1/tools/call", &body).await.expect(200);
+    let all = tenant.records("", 6 + admin_acts()).await;
+    let calls = tenant.records("type=tool_call", 5).await;
+    let session = tenant.records(&format!("key={}", ada.id), 3).await[0]["session_id"].clone();
+    let session = session.as_str().unwrap();
+    let cases = [
+        ("type=search".to_owned(), 1),
+        ("type=consent".to_owned(), 0),
+        ("source=rest&type=tool_call".to_owned(), 1),
+        ("source=mcp".to_owned(), 5),
+        ("server=ark&type=tool_call".to_owned(), 2),
+        ("tool=wiper".to_owned(), 2),
+        ("status=blocked".to_owned(), 1),
+        ("status=success&type=tool_call".to_owned(), 4),
+        ("status=pending".to_owned(), 0),
+        ("intent_type=read&type=tool_call".to_owned(), 3),
+        ("intent_type=write&type=tool_call".to_owned(), 1),
+        ("intent_type=destructive".to_owned(), 1),
+        (format!("key={}", ada.id), 3),
+        (format!("key={}", bob.id), 3),
+        ("owner=ada".to_owned(), 3),
+        ("owner=nobody".to_owned(), 0),
+        (format!("session_id={session}"), 3),
+        (format!("request_id={}&type=tool_call", calls[0]["request_id"].as_str().unwrap()), 1),
+        ("start_time=2001-01-01T00:00:00Z&end_time=2001-01-02T00:00:00Z".to_owned(), 0),
+        (format!("start_time={}", percent(&all.last().unwrap()["started_at"])), all.len()),
+        (format!("end_time={}", percent(&all.last().unwrap()["started_at"])), 0),
+    ];
+    for (query, count) in cases {
+        let items = tenant.platform.items(&format!("/api/v1/activity?{query}")).await;
+        assert_eq!(items.len(), count, "{query}: {items:?}");
+        for item in &items {
+            assert!(all.contains(item), "{query}: {item}");
+        }
+    }
+    // newest first
+    let ids: Vec<&str> = all.iter().map(|record| record["id"].as_str().unwrap()).collect();
+    assert!(ids.is_sorted_by(|a, b| a > b), "{ids:?}");
+}
+
+/// What setting the stage above leaves behind: two servers and two keys.
+fn admin_acts() -> usize {
+    4
+}
+
+fn percent(time: &Value) -> String {
+    time.as_str().unwrap().replace('+', "%2B").replace(':', "%3A")
+}
+
+#[tokio::test]
+async fn unknown_and_malformed_filters_are_named() {
+    let stage = Stage::start().await;
+    let api = stage.tenant("acme").await.platform;
+    let cases = [
+        ("nope=1", "nope"),
+        ("Type=search", "Type"),
+        ("type=nope", "type"),
+        ("source=nope", "source"),
+        ("status=nope", "status"),
+        ("intent_type=nope", "intent_type"),
+        ("key=nope", "key"),
+        ("start_time=yesterday", "start_time"),
+        ("end_time=2024-13-01T00:00:00Z", "end_time"),
+        ("start_time=2024-01-02T00:00:00Z&end_time=2024-01-01T00:00:00Z", "start_time"),
+        ("limit=0", "limit"),
+        ("limit=101", "limit"),
+        ("limit=x", "limit"),
+        ("cursor=nonsense", "cursor"),
+        ("status=success&status=error", "status"),
+    ];
+    for (query, field) in cases {
+        let answer = api.get(&format!("/api/v1/activity?{query}")).await;
+        answer.refused(400, "invalid_request");
+        let named = answer.json()["error"]["field"].as_str().unwrap_or_default().to_owned();
+        assert!(named == field || (query.contains('&') && named == "end_time"), "{query}: {answer:?}");
+    }
+    for id in ["nope", "01ARZ3NDEKTSV4RRFFQ69G5FAV"] {
+        api.get(&format!("/api/v1/activity/{id}")).await.refused(404, "not_found");
+    }
+}
+
+#[tokio::test]
+async fn an_agent_sees_its_own() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let upstream = Upstream::handshake(upstream::zoo()).await;
+    tenant.add("zoo", &upstream).await;
+    let (ours, theirs) = (tenant.agent().await, tenant.agent().await);
+    Mcp::bare(&ours).run("read", "zoo:reader", &json!({})).await.ok();
+    Mcp::bare(&theirs).run("read", "zoo:reader", &json!({})).await.ok();
+    let both = tenant.records("type=tool_call", 2).await;
+    let keys =
+        async |items: Vec<Value>| items.into_iter().map(|item| item["key_id"].clone()).collect::<Vec<_>>();
+    assert_eq!(keys(ours.items("/api/v1/activity").await).await, [json!(ours.id)]);
+    assert_eq!(ours.items(&format!("/api/v1/activity?key={}", theirs.id)).await, [Value::Null; 0]);
+    let foreign = both.iter().find(|record| record["key_id"] == theirs.id).unwrap();
+    ours.get(&format!("/api/v1/activity/{}", foreign["id"].as_str().unwrap()))
+        .await
+        .refused(404, "not_found");
+    for api in [tenant.auditor().await, tenant.operator().await, tenant.admin().await] {
+        assert_eq!(api.items("/api/v1/activity?type=tool_call").await.len(), 2);
+        api.get(&format!("/api/v1/activity/{}", foreign["id"].as_str().unwrap())).await.expect(200);
+    }
+    let approver = tenant.approver().await.get("/api/v1/activity").await;
+    assert!(approver.status == 403 || approver.json()["items"] == json!([]), "{approver:?}");
+}

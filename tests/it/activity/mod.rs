@@ -1,0 +1,7 @@
+//! The activity log.
+
+mod admin;
+mod filters;
+mod paging;
+mod records;
+mod redaction;

@@ -1,0 +1,144 @@
+//! Starting, stopping, and dying.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::support::upstream::Say;
+use crate::support::{Database, Gateway, Mcp, Stage, Tool, Upstream, run_to_end, settle};
+
+#[tokio::test]
+async fn a_database_that_was_never_migrated_is_refused() {
+    let database = Database::create().await;
+    let ended = run_to_end(&database, &["serve"], &[]);
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(!ended.status.success(), "{said}");
+    assert!(said.contains("mcpproxy migrate"), "{said}");
+    // twice does no harm
+    Gateway::migrate(&database);
+    Gateway::migrate(&database);
+    Gateway::start(&database, &[]).await;
+}
+
+#[tokio::test]
+async fn settings_that_cannot_hold_stop_the_start() {
+    let database = Database::create().await;
+    Gateway::migrate(&database);
+    let cases = [
+        ("MCPPROXY__SERVER__LISTNE", "127.0.0.1:0", "LISTNE"),
+        ("MCPPROXY__NOPE", "1", "NOPE"),
+        ("MCPPROXY__SERVER__LISTEN", "everywhere", "listen"),
+        ("MCPPROXY__AUTH__BOOTSTRAP_KEY", "too-short-secret", "bootstrap_key"),
+        ("MCPPROXY__SESSIONS__KEY", "too-short-secret", "sessions.key"),
+        ("MCPPROXY__SECRETS__MASTER_KEY", "dG9vLXNob3J0LXNlY3JldA==", "master_key"),
+        ("MCPPROXY__EGRESS__ALLOW", "everything", "egress.allow"),
+        ("MCPPROXY__LIMITS__DRAIN_S", "soon", "drain_s"),
+    ];
+    for (name, value, named) in cases {
+        let ended = run_to_end(&database, &["serve"], &[(name, value)]);
+        let said = String::from_utf8_lossy(&ended.stderr).to_lowercase();
+        assert!(!ended.status.success(), "{name}: {said}");
+        assert!(said.contains(&named.to_lowercase()), "{name}: {said}");
+        assert!(!said.contains("too-short-secret") && !said.contains("dg9vlxnob3j0"), "{name}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn a_missing_secret_is_named() {
+    let database = Database::create().await;
+    Gateway::migrate(&database);
+    for (name, named) in [
+        ("MCPPROXY__AUTH__BOOTSTRAP_KEY", "bootstrap_key"),
+        ("MCPPROXY__SESSIONS__KEY", "sessions.key"),
+        ("MCPPROXY__SECRETS__MASTER_KEY", "master_key"),
+    ] {
+        let ended = run_to_end(&database, &["serve"], &[(name, "")]);
+        let said = String::from_utf8_lossy(&ended.stderr).to_lowercase();
+        assert!(!ended.status.success() && said.contains(named), "{name}: {said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sigterm_lets_calls_finish() {
+    const CALLS: usize = 8;
+    let mut stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let (open, gate) = tokio::sync::watch::channel(false);
+    let held = Say::Gate(gate, Box::new(Say::Echo));
+    let upstream =
+        Upstream::handshake(vec![Tool::writes("slow").says(held.clone()), Tool::reads("look").says(held)])
+            .await;
+    tenant.add("up", &upstream).await;
+    let agent = tenant.agent().await;
+    let mut stream = Mcp::session(&agent).await.http(reqwest::Method::GET).send().await.unwrap();
+    let calls: Vec<_> = (0..CALLS)
+        .map(|n| {
+            let client = Mcp::bare(&agent);
+            let (variant, name) = if n % 2 == 0 { ("write", "up:slow") } else { ("read", "up:look") };
+            tokio::spawn(async move { client.run(variant, name, &json!({})).await.code() })
+        })
+        .collect();
+    settle(CALLS, Duration::from_secs(10), || async { upstream.counts().calls }).await;
+    stage.gateway.terminate();
+    // the stream ends, so that its client goes elsewhere
+    let ended = tokio::time::timeout(Duration::from_secs(5), async {
+        while let Ok(Some(_)) = stream.chunk().await {}
+    });
+    ended.await.unwrap();
+    open.send_replace(true);
+    for call in calls {
+        assert_eq!(call.await.unwrap(), "ok");
+    }
+    let status = stage.gateway.ended().await;
+    assert_eq!(status.code(), Some(0), "{}", stage.gateway.log());
+    let mut connection = stage.database.connect().await;
+    let statuses: Vec<(String, i64)> =
+        sqlx::query_as("select status, count(*) from activity where type = 'tool_call' group by 1")
+            .fetch_all(&mut connection)
+            .await
+            .unwrap();
+    assert_eq!(statuses, [("success".to_owned(), CALLS as i64)]);
+    let open: i64 =
+        sqlx::query_scalar("select count(*) from activity_open").fetch_one(&mut connection).await.unwrap();
+    assert_eq!(open, 0);
+}
+
+#[tokio::test]
+async fn everything_survives_a_kill() {
+    let mut stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let mut upstream = Upstream::handshake(vec![Tool::writes("echo"), Tool::reads("look")]).await;
+    tenant.add("up", &upstream).await;
+    tenant.platform.patch("/api/v1/settings", &json!({"unannotated_tools": "distrust"})).await.expect(200);
+    let agent = tenant.agent().await;
+    let session = Mcp::session(&agent).await;
+    session.run("write", "up:echo", &json!({})).await.ok();
+    tenant.records("type=tool_call", 1).await;
+    let state = async |gateway: &Gateway| {
+        let mut state: Vec<Value> = Vec::new();
+        for path in [
+            "/api/v1/keys",
+            "/api/v1/servers/up/tools",
+            "/api/v1/activity?type=tool_call",
+            "/api/v1/settings",
+        ] {
+            let mut body = gateway.ask_as(&tenant.platform).get(path).await.expect(200);
+            for item in body["items"].as_array_mut().into_iter().flatten() {
+                item["last_used_at"] = Value::Null;
+            }
+            state.push(body);
+        }
+        state
+    };
+    let before = state(&stage.gateway).await;
+    upstream.go_down().await;
+    stage.gateway.kill();
+    stage.gateway = Gateway::start(&stage.database, &[]).await;
+    assert_eq!(state(&stage.gateway).await, before);
+    upstream.come_back().await;
+    let again = Mcp::in_session(&stage.gateway.ask_as(&agent), session.session_id());
+    settle("ok".to_owned(), Duration::from_secs(40), || async {
+        again.run("write", "up:echo", &json!({})).await.code()
+    })
+    .await;
+}

@@ -1,0 +1,23 @@
+//! The gateway as its users meet it: the real program as a child process, a real Postgres, HTTP, and
+//! upstream servers that are real or told what to do wrong. `setup.sh` installs what is not Rust.
+
+#[cfg(test)]
+mod activity;
+#[cfg(test)]
+mod clients;
+#[cfg(test)]
+mod counts;
+#[cfg(test)]
+mod isolation;
+#[cfg(test)]
+mod lifecycle;
+#[cfg(test)]
+mod mcp;
+#[cfg(test)]
+mod replicas;
+#[cfg(test)]
+mod rest;
+#[cfg(test)]
+mod support;
+#[cfg(test)]
+mod write_ahead;

@@ -1,0 +1,171 @@
+//! `retrieve_tools`.
+
+use serde_json::{Value, json};
+
+use crate::support::{Mcp, Stage, Tenant, Tool, Upstream, upstream};
+
+async fn many() -> (Stage, Tenant, Vec<Upstream>) {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let described = |name: &str, text: &str, annotations: &str| {
+        Tool::raw(
+            name,
+            &format!(
+                r#"{{"name":"{name}","description":"{text}","inputSchema":{{"type":"object","properties":{{"path":{{"type":"string","description":"Where the parchment lies"}}}}}}{annotations}}}"#
+            ),
+        )
+    };
+    let mut files: Vec<Tool> = (0..30)
+        .map(|n| Tool::annotated(&format!("list_widgets_{n:02}"), r#"{"readOnlyHint":true}"#))
+        .collect();
+    files.push(described("readTextFile", "Reads a text file", r#","annotations":{"readOnlyHint":true}"#));
+    files.push(described(
+        "delete_branches",
+        "Removes branches of a repository",
+        r#","annotations":{"destructiveHint":true}"#,
+    ));
+    let files = Upstream::handshake(files).await;
+    let odd = Upstream::handshake(vec![
+        Tool::raw("strange", r#"{"name":"strange","inputSchema":{"type":"object"},"annotations":"none"}"#),
+        Tool::raw("bare", r#"{"name":"bare"}"#),
+        Tool::new("widget_plain"),
+    ])
+    .await;
+    tenant.add("files", &files).await;
+    tenant.add("odd", &odd).await;
+    (stage, tenant, vec![files, odd])
+}
+
+fn names(answer: &Value) -> Vec<&str> {
+    answer["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn the_shape_of_an_answer() {
+    let (_stage, tenant, _upstreams) = many().await;
+    for client in [Mcp::session(&tenant.agent().await).await, Mcp::modern(&tenant.agent().await)] {
+        let result = client.call("retrieve_tools", &json!({"query": "text file"})).await.ok();
+        let answer = &result["structuredContent"];
+        let text: Value = serde_json::from_str(result["content"][0]["text"].as_str().unwrap()).unwrap();
+        assert_eq!(&text, answer, "text and structured content differ");
+        assert_eq!(answer["query"], "text file");
+        assert!(answer["usage_instructions"].as_str().is_some_and(|text| text.contains("call_tool_read")));
+        let first = &answer["tools"][0];
+        assert_eq!(first["name"], "files:readTextFile");
+        assert_eq!(first["server"], "files");
+        assert_eq!(first["description"], "Reads a text file");
+        assert_eq!(first["inputSchema"]["properties"]["path"]["type"], "string");
+        assert_eq!(first["annotations"], json!({"readOnlyHint": true}));
+        assert_eq!(first["call_with"], "call_tool_read");
+        assert!(first["score"].as_f64().is_some_and(|score| score > 0.0), "{first}");
+        assert!(answer["total"].as_u64().is_some_and(|total| total >= 1));
+    }
+}
+
+#[tokio::test]
+async fn annotations_are_always_an_object() {
+    let (_stage, tenant, _upstreams) = many().await;
+    let client = Mcp::bare(&tenant.agent().await);
+    for (query, name) in [("strange", "odd:strange"), ("bare", "odd:bare"), ("plain", "odd:widget_plain")] {
+        let answer = client.search(&json!({ "query": query })).await;
+        let tool = answer["tools"].as_array().unwrap().iter().find(|tool| tool["name"] == name);
+        let tool = tool.unwrap_or_else(|| panic!("{name} is not found: {answer}"));
+        assert_eq!(tool["annotations"], json!({}), "{tool}");
+        assert!(tool["inputSchema"].is_object() && tool["description"].is_string(), "{tool}");
+        assert_eq!(tool["call_with"], "call_tool_write");
+    }
+}
+
+#[tokio::test]
+async fn filters_come_before_the_limit() {
+    let (_stage, tenant, _upstreams) = many().await;
+    let client = Mcp::bare(&tenant.agent().await);
+    let plain = client.search(&json!({"query": "widgets"})).await;
+    assert_eq!((names(&plain).len(), &plain["total"]), (15, &json!(31)), "default limit");
+    let few = client.search(&json!({"query": "widgets", "limit": 2})).await;
+    assert_eq!((names(&few).len(), &few["total"]), (2, &json!(31)));
+    let one = client.search(&json!({"query": "widgets", "limit": 1, "server": "odd"})).await;
+    assert_eq!((names(&one), &one["total"]), (vec!["odd:widget_plain"], &json!(1)));
+    let reads = client.search(&json!({"query": "widgets", "limit": 100, "read_only_only": true})).await;
+    assert_eq!((names(&reads).len(), &reads["total"]), (30, &json!(30)));
+    let all = client.search(&json!({"query": "branches plain", "limit": 100})).await;
+    assert!(names(&all).contains(&"files:delete_branches"), "{all}");
+    let mild =
+        client.search(&json!({"query": "branches plain", "limit": 100, "exclude_destructive": true})).await;
+    assert_eq!(names(&mild), ["odd:widget_plain"]);
+    let nowhere = client.search(&json!({"query": "widgets", "server": "no-such"})).await;
+    assert_eq!((&nowhere["tools"], &nowhere["total"]), (&json!([]), &json!(0)));
+    let nothing = client.search(&json!({"query": "zzzzqqqq"})).await;
+    assert_eq!((&nothing["tools"], &nothing["total"]), (&json!([]), &json!(0)));
+}
+
+#[tokio::test]
+async fn words_are_found_in_every_spelling() {
+    let (_stage, tenant, _upstreams) = many().await;
+    let client = Mcp::bare(&tenant.agent().await);
+    let cases = [
+        ("read text file", "files:readTextFile"),
+        ("readtextfile", "files:readTextFile"),
+        ("files reading", "files:readTextFile"),
+        ("parchment", "files:readTextFile"),
+        ("delete branch", "files:delete_branches"),
+        ("deleteBranches", "files:delete_branches"),
+    ];
+    for (query, expected) in cases {
+        let answer = client.search(&json!({"query": query, "limit": 3})).await;
+        assert!(names(&answer).contains(&expected), "{query}: {:?}", names(&answer));
+    }
+}
+
+#[tokio::test]
+async fn bad_parameters_are_errors() {
+    let (_stage, tenant, _upstreams) = many().await;
+    let agent = tenant.agent().await;
+    let client = Mcp::bare(&agent);
+    let cases = [
+        json!({}),
+        json!({"query": 7}),
+        json!({"query": "x", "limit": 0}),
+        json!({"query": "x", "limit": 101}),
+        json!({"query": "x", "limit": -1}),
+        json!({"query": "x", "limit": "3"}),
+        json!({"query": "x", "limit": 1.5}),
+        json!({"query": "x", "read_only_only": "yes"}),
+    ];
+    for arguments in cases {
+        let outcome = client.call("retrieve_tools", &arguments).await;
+        let body = outcome.answer.json();
+        let is_error = body["error"].is_object() || body["result"]["isError"] == true;
+        assert!(is_error, "{arguments}: {outcome:?}");
+    }
+    for limit in [1, 100] {
+        client.call("retrieve_tools", &json!({"query": "x", "limit": limit})).await.ok();
+    }
+    for query in ["query=x&limit=0", "query=x&limit=101", "limit=3", "query=x&nosuch=1", "query=x&query=y"] {
+        agent.get(&format!("/api/v1/tools?{query}")).await.refused(400, "invalid_request");
+    }
+    let rest = agent.get("/api/v1/tools?query=widgets&limit=2").await.expect(200);
+    assert_eq!((names(&rest).len(), &rest["total"]), (2, &json!(31)));
+}
+
+#[tokio::test]
+async fn the_description_names_the_servers_this_key_can_see() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let upstream = Upstream::handshake(upstream::zoo()).await;
+    for name in ["aaa-visible", "bbb-hidden", "ccc-disabled", "ddd-quarantined"] {
+        tenant.add(name, &upstream).await;
+    }
+    tenant.platform.post("/api/v1/servers/ccc-disabled/disable", &json!({})).await.expect(200);
+    tenant.platform.post("/api/v1/servers/ddd-quarantined/quarantine", &json!({})).await.expect(200);
+    let client =
+        Mcp::bare(&tenant.agent_with(json!({"allowed_tools": ["aaa-visible:*", "c*:*", "d*:*"]})).await);
+    let tools = client.tools().await;
+    let description =
+        tools.iter().find(|tool| tool["name"] == "retrieve_tools").unwrap()["description"].clone();
+    let description = description.as_str().unwrap();
+    assert!(description.contains("aaa-visible"), "{description}");
+    for hidden in ["bbb-hidden", "ccc-disabled", "ddd-quarantined"] {
+        assert!(!description.contains(hidden), "{description}");
+    }
+}

@@ -1,0 +1,85 @@
+//! API keys.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::support::{Mcp, Stage, settle};
+
+#[tokio::test]
+async fn a_keys_life() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let admin = tenant.admin().await;
+    let body = json!({"role": "agent", "name": "ci", "owner": "ada@example.com"});
+    let made = admin.post("/api/v1/keys", &body).await.expect(201);
+    let secret = made["key"].as_str().unwrap().to_owned();
+    assert!(secret.starts_with("mcpk_") && secret.len() >= 48, "{}", secret.len());
+    assert_eq!(
+        (&made["role"], &made["name"], &made["owner"]),
+        (&json!("agent"), &json!("ci"), &json!("ada@example.com"))
+    );
+    let path = format!("/api/v1/keys/{}", made["id"].as_str().unwrap());
+    let shown = admin.get(&path).await;
+    assert!(!shown.text.contains(&secret), "the secret is shown once");
+    assert!(secret.starts_with(shown.json()["prefix"].as_str().unwrap()), "{shown:?}");
+    let all = admin.get("/api/v1/keys").await;
+    assert!(!all.text.contains(&secret) && all.text.contains("ada@example.com"), "{all:?}");
+
+    let agent = admin.with_key(&secret);
+    Mcp::bare(&agent).request("tools/list", "{}").await.expect(200);
+    let renamed = admin.patch(&path, &json!({"owner": "bob@example.com"})).await.expect(200);
+    assert_eq!(renamed["owner"], "bob@example.com");
+    admin.patch(&path, &json!({"owner": "eve", "version": made["version"]})).await.refused(409, "conflict");
+    admin.delete(&path).await.expect(204);
+    assert_eq!(Mcp::bare(&agent).request("tools/list", "{}").await.status, 401);
+    let gone = admin.get(&path).await;
+    assert!(gone.status == 404 || gone.json()["revoked_at"].is_string(), "{gone:?}");
+}
+
+#[tokio::test]
+async fn a_key_ends_by_itself() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let end = chrono::Utc::now() + chrono::Duration::seconds(2);
+    let agent = tenant.key(&json!({"role": "agent", "expires_at": end.to_rfc3339()})).await;
+    agent.get("/api/v1/status").await.expect(200);
+    settle(401, Duration::from_secs(4), || {
+        let asked = agent.get("/api/v1/status");
+        async { asked.await.status }
+    })
+    .await;
+    assert!(chrono::Utc::now() >= end, "it ended before its time");
+}
+
+#[tokio::test]
+async fn bodies_are_checked() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let cases = [
+        (json!({}), "role"),
+        (json!({"role": "god"}), "role"),
+        (json!({"role": "platform"}), "role"),
+        (json!({"role": 7}), "role"),
+        (json!({"role": "agent", "name": ""}), "name"),
+        (json!({"role": "agent", "owner": "x".repeat(201)}), "owner"),
+        (json!({"role": "agent", "expires_at": "tomorrow"}), "expires_at"),
+        (json!({"role": "agent", "expires_at": "2001-01-01T00:00:00Z"}), "expires_at"),
+        (json!({"role": "agent", "settings": {"max_operation": "everything"}}), "max_operation"),
+        (json!({"role": "agent", "settings": {"nope": 1}}), "nope"),
+        (json!({"role": "agent", "settings": {"response_limit": 1}}), "response_limit"),
+        (json!({"role": "agent", "key": "mcpk_mine"}), "key"),
+    ];
+    for (body, field) in cases {
+        let answer = tenant.platform.post("/api/v1/keys", &body).await;
+        answer.refused(400, "invalid_request");
+        let named = answer.json()["error"]["field"].as_str().unwrap_or_default().to_owned();
+        assert!(named.ends_with(field), "{body}: {answer:?}");
+    }
+    let made = tenant.platform.items("/api/v1/keys").await;
+    assert_eq!(made, [Value::Null; 0], "a refused key was made");
+    for id in ["x", "00000000-0000-0000-0000-000000000000", "..%2f"] {
+        let answer = tenant.platform.get(&format!("/api/v1/keys/{id}")).await;
+        answer.refused(404, "not_found");
+    }
+}

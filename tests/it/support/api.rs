@@ -1,0 +1,102 @@
+//! REST as one caller.
+
+use reqwest::{Method, RequestBuilder};
+use serde_json::Value;
+
+use super::answer::Answer;
+
+/// A caller: where, with which key, as which tenant.
+#[derive(Clone)]
+pub struct Api {
+    pub(super) http: reqwest::Client,
+    pub(super) base: String,
+    /// The secret.
+    pub key: Option<String>,
+    pub(super) tenant: Option<String>,
+    /// The key's id, when it was made here.
+    pub id: String,
+}
+
+impl Api {
+    pub(super) fn new(http: reqwest::Client, base: &str) -> Api {
+        Api { http, base: base.to_owned(), key: None, tenant: None, id: String::new() }
+    }
+
+    /// The same with this key.
+    pub fn with_key(&self, key: &str) -> Api {
+        Api { key: Some(key.to_owned()), ..self.clone() }
+    }
+
+    /// The same with `X-Tenant`.
+    pub fn as_tenant(&self, tenant: &str) -> Api {
+        Api { tenant: Some(tenant.to_owned()), ..self.clone() }
+    }
+
+    /// A request with this caller's credential.
+    pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        let mut request = self.http.request(method, format!("{}{path}", self.base));
+        if let Some(key) = &self.key {
+            request = request.header("X-API-Key", key);
+        }
+        if let Some(tenant) = &self.tenant {
+            request = request.header("X-Tenant", tenant);
+        }
+        request
+    }
+
+    /// Sends a request made by hand. Not being answered is status 0, the error its text.
+    pub async fn send(&self, request: RequestBuilder) -> Answer {
+        match request.send().await {
+            Ok(response) => Answer::read(response).await,
+            Err(error) => {
+                Answer { status: 0, headers: Default::default(), text: error.to_string(), events: Vec::new() }
+            }
+        }
+    }
+
+    pub fn get(&self, path: &str) -> impl Future<Output = Answer> + use<> {
+        self.ask(Method::GET, path, None)
+    }
+
+    pub fn post(&self, path: &str, body: &Value) -> impl Future<Output = Answer> + use<> {
+        self.ask(Method::POST, path, Some(body))
+    }
+
+    pub fn patch(&self, path: &str, body: &Value) -> impl Future<Output = Answer> + use<> {
+        self.ask(Method::PATCH, path, Some(body))
+    }
+
+    pub fn delete(&self, path: &str) -> impl Future<Output = Answer> + use<> {
+        self.ask(Method::DELETE, path, None)
+    }
+
+    /// A request that may have a JSON body.
+    pub fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> impl Future<Output = Answer> + use<> {
+        let mut request = self.request(method, path);
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let api = self.clone();
+        async move { api.send(request).await }
+    }
+
+    /// Every item of a paged list.
+    pub async fn items(&self, path: &str) -> Vec<Value> {
+        let mut items = Vec::new();
+        let mut cursor = String::new();
+        let joint = if path.contains('?') { '&' } else { '?' };
+        loop {
+            let page = self.get(&format!("{path}{joint}limit=100{cursor}")).await.expect(200);
+            items.extend(page["items"].as_array().unwrap().iter().cloned());
+            match page["next_cursor"].as_str() {
+                Some(next) => cursor = format!("&cursor={next}"),
+                None => return items,
+            }
+        }
+    }
+}

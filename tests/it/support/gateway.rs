@@ -1,0 +1,173 @@
+//! The gateway, run as users run it.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
+
+use super::api::Api;
+use super::database::Database;
+use super::postgres::Cluster;
+use super::wait::eventually;
+
+/// The platform operator's key.
+const BOOTSTRAP_KEY: &str = "bootstrap-key-of-the-integration-tests";
+const SESSIONS_KEY: &str = "sessions-key-of-the-integration-tests!";
+const MASTER_KEY: &str = "lUWWG8XuWKvA73bCSxTQXOjDkZDKLyLsOm3Xy+22iQk=";
+/// How long a start may take; generous, the machine may be busy.
+const START_WAIT_MAX: Duration = Duration::from_secs(30);
+/// How long an orderly end may take: 25 s of drain and a little.
+const STOP_WAIT_MAX: Duration = Duration::from_secs(40);
+
+/// A running gateway; killed when dropped.
+pub struct Gateway {
+    child: Child,
+    /// `http://127.0.0.1:PORT`
+    pub url: String,
+    log: Arc<Mutex<Vec<String>>>,
+    http: reqwest::Client,
+}
+
+/// The program with the settings of all tests, and nothing else in its environment.
+fn program(database: &str, arguments: &[&str], settings: &[(&str, &str)]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mcpproxy"));
+    command.args(arguments).env_clear().stdin(Stdio::null());
+    for name in ["PATH", "HOME"] {
+        command.env(name, std::env::var_os(name).unwrap_or_default());
+    }
+    command
+        .env("NO_COLOR", "1")
+        .env("MCPPROXY__DATABASE__URL", database)
+        .env("MCPPROXY__SERVER__LISTEN", "127.0.0.1:0")
+        .env("MCPPROXY__SERVER__ADMIN_LISTEN", "")
+        .env("MCPPROXY__AUTH__BOOTSTRAP_KEY", BOOTSTRAP_KEY)
+        .env("MCPPROXY__SESSIONS__KEY", SESSIONS_KEY)
+        .env("MCPPROXY__SECRETS__MASTER_KEY", MASTER_KEY)
+        .env("MCPPROXY__EGRESS__ALLOW", "127.0.0.0/8")
+        .envs(settings.iter().copied());
+    command
+}
+
+/// Runs the program until it ends by itself; one that has not within the bound is killed.
+pub fn run_to_end(database: &Database, arguments: &[&str], settings: &[(&str, &str)]) -> Output {
+    let mut command = program(&database.url(), arguments, settings);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let deadline = Instant::now() + START_WAIT_MAX;
+    while child.try_wait().unwrap().is_none() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    if child.try_wait().unwrap().is_none() {
+        child.kill().unwrap();
+    }
+    child.wait_with_output().unwrap()
+}
+
+impl Gateway {
+    /// Migrates a database.
+    pub fn migrate(database: &Database) {
+        let done = run_to_end(database, &["migrate"], &[]);
+        assert!(done.status.success(), "migrate: {}", String::from_utf8_lossy(&done.stderr));
+    }
+
+    /// Starts on a migrated database; returns when it is ready.
+    pub async fn start(database: &Database, settings: &[(&str, &str)]) -> Gateway {
+        let mut command = program(&database.url(), &["serve"], settings);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(fs::write(Cluster::of_this_run().note_of(child.id()), ""));
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let (found, url) = mpsc::channel();
+        let (lines, kept) = (BufReader::new(child.stderr.take().unwrap()), Arc::clone(&log));
+        std::thread::spawn(move || {
+            for line in lines.lines().map_while(Result::ok) {
+                if let Some((_, rest)) = line.split_once("listening on http://127.0.0.1:") {
+                    let port: String = rest.chars().take_while(char::is_ascii_digit).collect();
+                    drop(found.send(format!("http://127.0.0.1:{port}")));
+                }
+                kept.lock().unwrap().push(line);
+            }
+        });
+        let mut gateway = Gateway { child, url: String::new(), log, http: client() };
+        gateway.url = eventually("the gateway to listen", START_WAIT_MAX, || {
+            gateway.fail_if_ended();
+            let url = url.try_recv().ok();
+            async { url }
+        })
+        .await;
+        eventually("the gateway to be ready", START_WAIT_MAX, || {
+            gateway.fail_if_ended();
+            let asked = gateway.anonymous().get("/readyz");
+            async { (asked.await.status == 200).then_some(()) }
+        })
+        .await;
+        gateway
+    }
+
+    /// A caller without a credential.
+    pub fn anonymous(&self) -> Api {
+        Api::new(self.http.clone(), &self.url)
+    }
+
+    /// The platform operator.
+    pub fn platform(&self) -> Api {
+        self.anonymous().with_key(BOOTSTRAP_KEY)
+    }
+
+    /// The same caller, at this gateway.
+    pub fn ask_as(&self, api: &Api) -> Api {
+        Api { base: self.url.clone(), http: self.http.clone(), ..api.clone() }
+    }
+
+    /// kill -9.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// SIGTERM; does not wait.
+    pub fn terminate(&self) {
+        let kill = Command::new("sh").args(["-c", &format!("kill -TERM {}", self.child.id())]).status();
+        assert!(kill.unwrap().success());
+    }
+
+    /// Waits for its end.
+    pub async fn ended(&mut self) -> ExitStatus {
+        let child = &mut self.child;
+        eventually("the gateway to end", STOP_WAIT_MAX, || {
+            let status = child.try_wait().unwrap();
+            async move { status }
+        })
+        .await
+    }
+
+    /// Everything it logged so far.
+    pub fn log(&self) -> String {
+        self.log.lock().unwrap().join("\n")
+    }
+
+    fn fail_if_ended(&mut self) {
+        if let Some(status) = self.child.try_wait().unwrap() {
+            panic!("the gateway ended with {status}:\n{}", self.log());
+        }
+    }
+}
+
+fn client() -> reqwest::Client {
+    reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(60)).build().unwrap()
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+        drop(fs::remove_file(Cluster::of_this_run().note_of(self.child.id())));
+        if std::thread::panicking() {
+            // shown by the test harness below the failure
+            let lines = self.log.lock().map(|log| log.join("\n")).unwrap_or_default();
+            drop(std::io::Write::write_all(
+                &mut std::io::stderr(),
+                format!("{}:\n{lines}\n", self.url).as_bytes(),
+            ));
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! What every test stands on.
+
+mod answer;
+mod api;
+mod database;
+mod gateway;
+mod mcp;
+mod postgres;
+mod stage;
+pub mod upstream;
+mod wait;
+
+pub use self::answer::Answer;
+pub use self::api::Api;
+pub use self::database::Database;
+pub use self::gateway::{Gateway, run_to_end};
+pub use self::mcp::{MODERN, Mcp, Outcome};
+pub use self::stage::{Stage, Tenant};
+pub use self::upstream::{Tool, Upstream};
+pub use self::wait::{eventually, settle};

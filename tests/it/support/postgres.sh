@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Runs a throw-away Postgres for as long as the process WATCHED lives.
+#
+#   postgres.sh STATE PORT WATCHED
+#
+# STATE/ready appears when it takes connections on 127.0.0.1:PORT, STATE/failed when it never will;
+# STATE/log says why. Gateways that a killed test left behind (one file named by pid in STATE/gateways)
+# end with it.
+set -euo pipefail
+
+state="$1" port="$2" watched="$3"
+mkdir -p "$state/gateways"
+trap 'touch "$state/failed"' ERR
+
+# The folder of the programs: PATH, or where distributions keep them, the newest first.
+programs() {
+  local found
+  if found="$(command -v initdb)" && [[ -x "$(dirname "$found")/postgres" ]]; then
+    dirname "$found"
+    return
+  fi
+  found="$(find /usr/lib/postgresql /opt/homebrew/opt /usr/local/opt -maxdepth 3 -name initdb -path '*bin*' \
+    2>/dev/null | sort -rV | head -n 1)"
+  [[ -n "$found" ]] || { echo "initdb is missing: install postgresql" >&2; return 1; }
+  dirname "$found"
+}
+
+bin="$(programs)"
+data="$(mktemp -d "${TMPDIR:-/tmp}/mcpproxy-it-XXXXXX")"
+as=()
+# Postgres refuses to run as root.
+if [[ "$(id -u)" -eq 0 ]]; then
+  as=(setpriv --reuid=postgres --regid=postgres --init-groups --)
+  chown postgres: "$data"
+fi
+cd "$data"
+
+"${as[@]}" "$bin/initdb" --pgdata="$data/cluster" --username=postgres --auth=trust --encoding=UTF8 \
+  --locale=C --no-sync --no-instructions >&2
+
+# fsync stays on: the tests of what survives a kill are about real commits.
+"${as[@]}" "$bin/postgres" -D "$data/cluster" -p "$port" -h 127.0.0.1 -k "$data" \
+  -c max_connections=300 -c shared_buffers=32MB -c max_wal_size=256MB -c fsync=on -c synchronous_commit=on \
+  -c timezone=UTC -c log_min_messages=warning &
+postgres=$!
+
+clean_up() {
+  local file pid tries=100
+  for file in "$state"/gateways/*; do
+    pid="$(basename "$file")"
+    if [[ "$(ps -o comm= -p "$pid" 2>/dev/null)" == mcpproxy ]]; then kill -KILL "$pid" || true; fi
+  done
+  kill -INT "$postgres" 2>/dev/null || true
+  while kill -0 "$postgres" 2>/dev/null && [[ $((tries--)) -gt 0 ]]; do sleep 0.1; done
+  kill -QUIT "$postgres" 2>/dev/null || true
+  wait "$postgres" || true
+  rm -rf "$data" "$state"
+}
+
+for ((tries = 300; tries > 0; tries--)); do
+  if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then break; fi
+  kill -0 "$postgres" || { touch "$state/failed"; rm -rf "$data"; exit 1; }
+  sleep 0.1
+done
+trap - ERR
+trap clean_up EXIT
+touch "$state/ready"
+while kill -0 "$watched" 2>/dev/null && kill -0 "$postgres" 2>/dev/null; do sleep 0.5; done

@@ -1,0 +1,161 @@
+//! An MCP server on loopback that does what a test tells it to, and keeps its own log of what it was asked.
+
+mod serve;
+mod tool;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::net::TcpListener;
+
+pub use self::tool::{Say, Tool, zoo};
+use super::wait::settle;
+
+/// Which eras it speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Era {
+    Handshake,
+    Modern,
+}
+
+/// In what form it answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    Json,
+    Events,
+}
+
+/// One `tools/call` as it arrived.
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub tool: String,
+    /// The arguments, byte for byte; "" when there were none.
+    pub arguments: String,
+    pub headers: HashMap<String, String>,
+}
+
+impl Call {
+    /// The argument `ticket`, or "".
+    pub fn ticket(&self) -> String {
+        let arguments: Value = serde_json::from_str(&self.arguments).unwrap_or_default();
+        arguments["ticket"].as_str().unwrap_or_default().to_owned()
+    }
+}
+
+/// How often it was asked what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts {
+    pub calls: usize,
+    pub lists: usize,
+    pub initializes: usize,
+    pub accepts: usize,
+    /// Requests of any kind.
+    pub requests: usize,
+}
+
+#[derive(Debug)]
+struct State {
+    era: Era,
+    form: Form,
+    tools: Mutex<Vec<Tool>>,
+    calls: Mutex<Vec<Call>>,
+    lists: AtomicUsize,
+    initializes: AtomicUsize,
+    accepts: AtomicUsize,
+    requests: AtomicUsize,
+    /// Sessions opened before this many are unknown.
+    oldest_session: AtomicUsize,
+}
+
+/// The running server; stops when dropped.
+#[derive(Debug)]
+pub struct Upstream {
+    pub url: String,
+    address: SocketAddr,
+    state: Arc<State>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Upstream {
+    /// Speaks the handshake revisions, answers in JSON.
+    pub async fn handshake(tools: Vec<Tool>) -> Upstream {
+        Upstream::start(Era::Handshake, Form::Json, tools).await
+    }
+
+    /// Speaks revision 2026-07-28, answers in JSON.
+    pub async fn modern(tools: Vec<Tool>) -> Upstream {
+        Upstream::start(Era::Modern, Form::Json, tools).await
+    }
+
+    pub async fn start(era: Era, form: Form, tools: Vec<Tool>) -> Upstream {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address: SocketAddr = listener.local_addr().unwrap();
+        let state = Arc::new(State {
+            era,
+            form,
+            tools: Mutex::new(tools),
+            calls: Mutex::default(),
+            lists: AtomicUsize::new(0),
+            initializes: AtomicUsize::new(0),
+            accepts: AtomicUsize::new(0),
+            requests: AtomicUsize::new(0),
+            oldest_session: AtomicUsize::new(0),
+        });
+        let task = tokio::spawn(serve::run(listener, Arc::clone(&state)));
+        Upstream { url: format!("http://{address}/mcp"), address, state, task }
+    }
+
+    /// Its tools from now on.
+    pub fn set_tools(&self, tools: Vec<Tool>) {
+        *self.state.tools.lock().unwrap() = tools;
+    }
+
+    /// Every call so far.
+    pub fn calls(&self) -> Vec<Call> {
+        self.state.calls.lock().unwrap().clone()
+    }
+
+    /// The `ticket` of every call so far.
+    pub fn tickets(&self) -> Vec<String> {
+        self.state.calls.lock().unwrap().iter().map(Call::ticket).collect()
+    }
+
+    pub fn counts(&self) -> Counts {
+        let of = |counter: &AtomicUsize| counter.load(Ordering::SeqCst);
+        Counts {
+            calls: self.state.calls.lock().unwrap().len(),
+            lists: of(&self.state.lists),
+            initializes: of(&self.state.initializes),
+            accepts: of(&self.state.accepts),
+            requests: of(&self.state.requests),
+        }
+    }
+
+    /// Forgets every session.
+    pub fn expire_sessions(&self) {
+        let opened = self.state.initializes.load(Ordering::SeqCst);
+        self.state.oldest_session.store(opened, Ordering::SeqCst);
+    }
+
+    /// Ends every connection, and takes no more.
+    pub async fn go_down(&mut self) {
+        self.task.abort();
+        settle(true, Duration::from_secs(5), || async { self.task.is_finished() }).await;
+    }
+
+    /// Takes connections again, at the same address.
+    pub async fn come_back(&mut self) {
+        let listener = TcpListener::bind(self.address).await.unwrap();
+        self.task = tokio::spawn(serve::run(listener, Arc::clone(&self.state)));
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

@@ -1,0 +1,224 @@
+//! The HTTP side, on hyper itself: a fault is to end a connection where the test wants it to end.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use super::tool::{Say, Tool};
+use super::{Call, Era, Form, State};
+
+/// Ends the connection without an answer.
+#[derive(Debug, thiserror::Error)]
+#[error("the connection ends here")]
+struct Cut;
+
+type Answer = Result<Response<Full<Bytes>>, Cut>;
+
+#[derive(Deserialize)]
+struct Message<'a> {
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    method: Option<String>,
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Params<'a> {
+    name: String,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+    #[serde(borrow, rename = "_meta")]
+    meta: Option<Meta<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Meta<'a> {
+    #[serde(borrow, rename = "progressToken")]
+    progress_token: Option<&'a RawValue>,
+}
+
+pub(super) async fn run(listener: TcpListener, state: Arc<State>) {
+    // connections end with this task
+    let mut connections = JoinSet::new();
+    while let Ok((tcp, _)) = listener.accept().await {
+        state.accepts.fetch_add(1, Ordering::SeqCst);
+        drop(tcp.set_nodelay(true));
+        let state = Arc::clone(&state);
+        connections.spawn(async move {
+            let service = service_fn(move |request| answer(Arc::clone(&state), request));
+            drop(
+                hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(tcp), service).await,
+            );
+        });
+    }
+}
+
+async fn answer(state: Arc<State>, request: Request<Incoming>) -> Answer {
+    state.requests.fetch_add(1, Ordering::SeqCst);
+    let (head, body) = request.into_parts();
+    if head.method != Method::POST {
+        return Ok(plain(405, "", ""));
+    }
+    let Ok(body) = body.collect().await else { return Err(Cut) };
+    let body = body.to_bytes();
+    let Ok(message) = serde_json::from_slice::<Message<'_>>(&body) else {
+        return Ok(plain(400, "text/plain", "not JSON"));
+    };
+    let Some(id) = message.id.map(RawValue::get) else { return Ok(plain(202, "", "")) };
+    if state.era == Era::Handshake && message.method.as_deref() != Some("initialize") {
+        let session = head.headers.get("mcp-session-id").and_then(|id| id.to_str().ok());
+        let number = session.and_then(|id| id.strip_prefix("session-")).and_then(|n| n.parse::<usize>().ok());
+        match number {
+            Some(number) if number >= state.oldest_session.load(Ordering::SeqCst) => {}
+            Some(_) => return Ok(plain(404, "application/json", &error(id, -32001, "Session not found"))),
+            None => return Ok(plain(400, "application/json", &error("null", -32000, "No session"))),
+        }
+    }
+    match (message.method.as_deref(), state.era) {
+        (Some("server/discover"), Era::Modern) => {
+            let result = r#"{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}"#;
+            Ok(state.result(id, result))
+        }
+        (Some("initialize"), Era::Handshake) => {
+            let session = state.initializes.fetch_add(1, Ordering::SeqCst);
+            let result = r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"fake","version":"1"}}"#;
+            let mut response = state.result(id, result);
+            response.headers_mut().insert("mcp-session-id", format!("session-{session}").parse().unwrap());
+            Ok(response)
+        }
+        (Some("ping"), Era::Handshake) => Ok(state.result(id, "{}")),
+        (Some("tools/list"), _) => {
+            state.lists.fetch_add(1, Ordering::SeqCst);
+            Ok(state.result(id, &state.list()))
+        }
+        (Some("tools/call"), _) => {
+            match message.params.map(|raw| serde_json::from_str::<Params<'_>>(raw.get())) {
+                Some(Ok(params)) => call(&state, id, &params, &head.headers).await,
+                _ => Ok(state.message(&error(id, -32602, "bad params"))),
+            }
+        }
+        _ => Ok(plain(404, "application/json", &error(id, -32601, "Method not found"))),
+    }
+}
+
+async fn call(state: &State, id: &str, params: &Params<'_>, headers: &HeaderMap) -> Answer {
+    let arguments = params.arguments.map(RawValue::get).unwrap_or_default();
+    let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    state.calls.lock().unwrap().push(Call {
+        tool: params.name.clone(),
+        arguments: arguments.to_owned(),
+        headers: headers.iter().map(|(name, value)| (name.to_string(), text(value))).collect(),
+    });
+    let tool = state.tools.lock().unwrap().iter().find(|tool| tool.name == params.name).cloned();
+    let Some(Tool { mut say, .. }) = tool else {
+        return Ok(state.message(&error(id, -32602, "Unknown tool")));
+    };
+    loop {
+        say = match say {
+            Say::Delay(pause, then) => {
+                tokio::time::sleep(pause).await;
+                *then
+            }
+            Say::Gate(mut gate, then) => {
+                drop(gate.wait_for(|is_open| *is_open).await);
+                *then
+            }
+            Say::Progress(count) => {
+                let token = params.meta.as_ref().and_then(|meta| meta.progress_token).map(RawValue::get);
+                return Ok(state.with_progress(id, token, count));
+            }
+            say => return last(state, id, say, arguments).await,
+        }
+    }
+}
+
+async fn last(state: &State, id: &str, say: Say, arguments: &str) -> Answer {
+    let text = |text: &str| {
+        let text = serde_json::to_string(text).unwrap();
+        format!(r#"{}"content":[{{"type":"text","text":{text}}}]}}"#, state.opening())
+    };
+    match say {
+        Say::Result(raw) => Ok(state.result(id, &raw)),
+        Say::Echo => Ok(state.result(id, &text(arguments))),
+        Say::Large(bytes) => Ok(state.result(id, &text(&"x".repeat(bytes)))),
+        Say::RpcError(raw) => Ok(state.message(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{raw}}}"#))),
+        Say::Http(status, body) => Ok(plain(status, "text/plain", &body)),
+        Say::Redirect(location) => {
+            let mut response = plain(307, "", "");
+            response.headers_mut().insert("location", location.parse().unwrap());
+            Ok(response)
+        }
+        Say::Hang => match std::future::pending::<Infallible>().await {},
+        Say::Close | Say::Progress(_) | Say::Delay(..) | Say::Gate(..) => Err(Cut),
+    }
+}
+
+impl State {
+    /// How a result begins in this era.
+    fn opening(&self) -> &'static str {
+        match self.era {
+            Era::Modern => r#"{"resultType":"complete","#,
+            Era::Handshake => "{",
+        }
+    }
+
+    fn list(&self) -> String {
+        let tools = self.tools.lock().unwrap();
+        let definitions: Vec<&str> = tools.iter().map(|tool| &*tool.definition).collect();
+        let ttl = match self.era {
+            Era::Modern => r#""ttlMs":0,"cacheScope":"private","#,
+            Era::Handshake => "",
+        };
+        format!(r#"{}{ttl}"tools":[{}]}}"#, self.opening(), definitions.join(","))
+    }
+
+    fn result(&self, id: &str, raw: &str) -> Response<Full<Bytes>> {
+        self.message(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{raw}}}"#))
+    }
+
+    /// A stream of progress, as far as it was asked for, and a result.
+    fn with_progress(&self, id: &str, token: Option<&str>, count: usize) -> Response<Full<Bytes>> {
+        let mut stream = String::new();
+        for n in 1..=token.map_or(0, |_| count) {
+            let token = token.unwrap_or_default();
+            let params =
+                format!(r#"{{"progressToken":{token},"progress":{n},"total":{count},"vendor":[1.0]}}"#);
+            let message =
+                format!(r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{params}}}"#);
+            stream.push_str(&format!("data: {message}\n\n"));
+        }
+        let result = format!(r#"{}"content":[]}}"#, self.opening());
+        let message = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#);
+        plain(200, "text/event-stream", &format!("{stream}data: {message}\n\n"))
+    }
+
+    fn message(&self, message: &str) -> Response<Full<Bytes>> {
+        match self.form {
+            Form::Json => plain(200, "application/json", message),
+            Form::Events => plain(200, "text/event-stream", &format!("event: message\ndata: {message}\n\n")),
+        }
+    }
+}
+
+fn error(id: &str, code: i32, message: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"{message}"}}}}"#)
+}
+
+fn plain(status: u16, content_type: &str, body: &str) -> Response<Full<Bytes>> {
+    let builder = Response::builder().status(status);
+    let builder =
+        if content_type.is_empty() { builder } else { builder.header("content-type", content_type) };
+    builder.body(Full::from(body.to_owned())).unwrap()
+}

@@ -1,0 +1,102 @@
+//! Tools and what calling them does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+/// What a call is answered with.
+#[derive(Clone, Debug)]
+pub enum Say {
+    /// This raw result.
+    Result(String),
+    /// A text that holds the arguments as they came.
+    Echo,
+    /// This raw JSON-RPC error.
+    RpcError(String),
+    /// This HTTP status and body.
+    Http(u16, String),
+    /// A redirect to this address.
+    Redirect(String),
+    /// The end of the connection.
+    Close,
+    /// A result with a text of this many bytes.
+    Large(usize),
+    /// So many progress notifications, then a result, all at once as one stream.
+    Progress(usize),
+    /// Nothing, ever.
+    Hang,
+    /// Waits, then answers.
+    Delay(Duration, Box<Say>),
+    /// Waits until the gate is open, then answers.
+    Gate(watch::Receiver<bool>, Box<Say>),
+}
+
+/// A tool with its definition as raw JSON.
+#[derive(Clone, Debug)]
+pub struct Tool {
+    pub name: String,
+    pub definition: Arc<str>,
+    pub say: Say,
+}
+
+impl Tool {
+    /// A tool without annotations that echoes.
+    pub fn new(name: &str) -> Tool {
+        Tool::annotated(name, "")
+    }
+
+    /// A tool with these raw annotations, if any, that echoes.
+    pub fn annotated(name: &str, annotations: &str) -> Tool {
+        let annotations = match annotations {
+            "" => String::new(),
+            some => format!(r#","annotations":{some}"#),
+        };
+        let definition = format!(
+            r#"{{"name":"{name}","description":"The tool {name} of the test server","inputSchema":{{"type":"object"}}{annotations}}}"#
+        );
+        Tool::raw(name, &definition)
+    }
+
+    /// A tool with this raw definition that echoes.
+    pub fn raw(name: &str, definition: &str) -> Tool {
+        Tool { name: name.to_owned(), definition: definition.into(), say: Say::Echo }
+    }
+
+    /// Reads only.
+    pub fn reads(name: &str) -> Tool {
+        Tool::annotated(name, r#"{"readOnlyHint":true}"#)
+    }
+
+    /// Changes something, destroys nothing.
+    pub fn writes(name: &str) -> Tool {
+        Tool::annotated(name, r#"{"readOnlyHint":false,"destructiveHint":false}"#)
+    }
+
+    /// Destroys.
+    pub fn destroys(name: &str) -> Tool {
+        Tool::annotated(name, r#"{"destructiveHint":true}"#)
+    }
+
+    /// The same, answering like this.
+    pub fn says(self, say: Say) -> Tool {
+        Tool { say, ..self }
+    }
+
+    /// The same, answering with this raw result.
+    pub fn returns(self, result: &str) -> Tool {
+        self.says(Say::Result(result.to_owned()))
+    }
+}
+
+/// One tool of every row of the tier table.
+pub fn zoo() -> Vec<Tool> {
+    vec![
+        Tool::reads("reader"),
+        Tool::writes("writer"),
+        Tool::destroys("wiper"),
+        Tool::annotated("half", r#"{"readOnlyHint":false}"#),
+        Tool::annotated("mild", r#"{"destructiveHint":false}"#),
+        Tool::new("plain"),
+    ]
+}

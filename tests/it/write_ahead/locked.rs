@@ -1,0 +1,110 @@
+//! The log cannot be written for a while: what writes waits, then gives up, and was not run.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use sqlx::{Connection, PgConnection, Postgres, Transaction};
+
+use crate::support::{Api, Mcp, Stage, Tool, Upstream, settle};
+
+const CALLS: usize = 12;
+
+/// Holds every table of the log against everybody.
+async fn lock(connection: &mut PgConnection) -> Transaction<'_, Postgres> {
+    let mut tx = connection.begin().await.unwrap();
+    sqlx::query("lock table activity_open, activity in access exclusive mode")
+        .execute(&mut *tx)
+        .await
+        .unwrap();
+    tx
+}
+
+fn start_writes(agent: &Api) -> Vec<tokio::task::JoinHandle<(String, Duration)>> {
+    (0..CALLS)
+        .map(|n| {
+            let client = Mcp::bare(agent);
+            tokio::spawn(async move {
+                let began = Instant::now();
+                let code = client.run("write", "up:echo", &json!({"ticket": format!("w{n}")})).await.code();
+                (code, began.elapsed())
+            })
+        })
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pause_delays_what_writes_and_nothing_else() {
+    let held = Duration::from_secs(5);
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let upstream =
+        Upstream::handshake(vec![Tool::writes("echo"), Tool::reads("look"), Tool::new("plain")]).await;
+    tenant.add("up", &upstream).await;
+    let agent = tenant.agent().await;
+    let mut connection = stage.database.connect().await;
+    let tx = lock(&mut connection).await;
+    let began = Instant::now();
+    let writes = start_writes(&agent);
+    let unknown = {
+        let client = Mcp::bare(&agent);
+        tokio::spawn(async move { client.run("read", "up:plain", &json!({"ticket": "plain"})).await.code() })
+    };
+    // reads go on all the time, and nothing that writes gets through
+    let mut reads = 0;
+    while began.elapsed() < held {
+        Mcp::bare(&agent).run("read", "up:look", &json!({"ticket": "r"})).await.ok();
+        reads += 1;
+        let tickets = upstream.tickets();
+        assert!(tickets.iter().all(|ticket| ticket == "r"), "dispatched before its record: {tickets:?}");
+    }
+    assert_eq!(upstream.counts().calls, reads);
+    tx.rollback().await.unwrap();
+    for write in writes {
+        let (code, took) = write.await.unwrap();
+        assert_eq!(code, "ok");
+        assert!(took >= Duration::from_secs(4), "{took:?}");
+    }
+    assert_eq!(unknown.await.unwrap(), "ok");
+    let mut tickets: Vec<String> = upstream.tickets().into_iter().filter(|ticket| ticket != "r").collect();
+    tickets.sort();
+    tickets.dedup();
+    assert_eq!(tickets.len(), CALLS + 1);
+    tenant.records("type=tool_call&status=success&tool=echo", CALLS).await;
+    tenant.records("type=tool_call&status=success&tool=plain", 1).await;
+    tenant.records("type=tool_call&tool=look", reads).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_one_ends_in_record_unavailable_and_one_record() {
+    let held = Duration::from_secs(12);
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let upstream = Upstream::handshake(vec![Tool::writes("echo")]).await;
+    tenant.add("up", &upstream).await;
+    let agent = tenant.agent().await;
+    let mut connection = stage.database.connect().await;
+    let tx = lock(&mut connection).await;
+    let began = Instant::now();
+    for write in start_writes(&agent) {
+        let (code, took) = write.await.unwrap();
+        assert_eq!(code, "record_unavailable");
+        assert!(took >= Duration::from_secs(8) && took < Duration::from_secs(14), "{took:?}");
+    }
+    settle(true, held, || async { began.elapsed() >= held }).await;
+    tx.rollback().await.unwrap();
+    let records = tenant.records("type=tool_call&status=rejected", CALLS).await;
+    for record in &records {
+        assert_eq!(record["error_code"], "record_unavailable", "{record}");
+    }
+    let database = &stage.database;
+    settle(0_i64, Duration::from_secs(10), || async {
+        let mut connection = database.connect().await;
+        sqlx::query_scalar("select count(*) from activity_open").fetch_one(&mut connection).await.unwrap()
+    })
+    .await;
+    tenant.records("type=tool_call", CALLS).await;
+    assert_eq!(upstream.counts().calls, 0);
+    // and the log works again
+    Mcp::bare(&agent).run("write", "up:echo", &json!({})).await.ok();
+    tenant.records("type=tool_call&status=success", 1).await;
+}
