@@ -12,6 +12,7 @@ pub mod pin;
 pub mod redact;
 pub mod refusal;
 pub mod schema;
+mod schema_cost;
 pub mod search;
 pub mod settings;
 pub mod tenant;

@@ -1,10 +1,12 @@
 //! Check 10: arguments against a tool's input schema.
 //!
 //! Schemas come from hostile servers: nothing is fetched (a remote `$ref` does not compile), patterns run
-//! on a linear-time engine, and a schema that does not compile lets calls pass with a note in the record.
+//! on a linear-time engine, one that could make exponential work is not used, and a schema that does not compile lets calls pass with a note in the record.
 
 use jsonschema::{PatternOptions, Retrieve, Uri, Validator};
 use serde_json::Value;
+
+use super::schema_cost;
 
 /// Most bytes of the text about one violation.
 const MESSAGE_BYTES_MAX: usize = 400;
@@ -26,6 +28,7 @@ impl Schema {
     /// Compiles a schema text; the error is a sentence for the activity record.
     pub fn compile(text: &str) -> Result<Schema, String> {
         let value: Value = serde_json::from_str(text).map_err(|error| format!("not readable: {error}"))?;
+        schema_cost::check(&value)?;
         jsonschema::options()
             .with_retriever(NoDocuments)
             .with_pattern_options(PatternOptions::regex())

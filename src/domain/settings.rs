@@ -304,19 +304,19 @@ mod tests {
         }
     }
 
-    fn settings(value: Value, scope: Scope) -> Result<Settings, SettingError> {
+    fn settings(value: &Value, scope: Scope) -> Result<Settings, SettingError> {
         Settings::default().patched(value.as_object().expect("object"), scope)
     }
 
     #[test]
     fn limits_take_the_tightest_and_the_rest_the_innermost() {
         let tenant = settings(
-            json!({"max_operation": "read", "strict_server_validation": false, "allowed_tools": ["a:*"], "rate_limit": 5}),
+            &json!({"max_operation": "read", "strict_server_validation": false, "allowed_tools": ["a:*"], "rate_limit": 5}),
             Scope::Tenant,
         )
         .expect("valid");
         let key = settings(
-            json!({"max_operation": "destructive", "strict_server_validation": true, "allowed_tools": ["*:get"], "rate_limit": 50}),
+            &json!({"max_operation": "destructive", "strict_server_validation": true, "allowed_tools": ["*:get"], "rate_limit": 50}),
             Scope::Key,
         )
         .expect("valid");
@@ -335,7 +335,7 @@ mod tests {
 
     #[test]
     fn null_inherits_again() {
-        let set = settings(json!({"max_operation": "read"}), Scope::Key).expect("valid");
+        let set = settings(&json!({"max_operation": "read"}), Scope::Key).expect("valid");
         let patch = json!({"max_operation": null});
         let unset = set.patched(patch.as_object().expect("object"), Scope::Key).expect("valid");
         assert_eq!(unset, Settings::default());
@@ -354,12 +354,8 @@ mod tests {
             (json!({"nope": 1}), "nope"),
         ];
         for (value, field) in bad {
-            assert_eq!(
-                settings(value.clone(), Scope::Key).map_err(|e| e.field),
-                Err(field.to_owned()),
-                "{value}"
-            );
+            assert_eq!(settings(&value, Scope::Key).map_err(|e| e.field), Err(field.to_owned()), "{value}");
         }
-        assert!(settings(json!({"response_limit": 10}), Scope::Tenant).is_ok());
+        assert!(settings(&json!({"response_limit": 10}), Scope::Tenant).is_ok());
     }
 }

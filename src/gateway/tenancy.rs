@@ -122,31 +122,36 @@ impl Gateway {
         tenant: TenantId,
         name: Option<&str>,
     ) -> Result<Arc<LiveTenant>, StoreError> {
-        if let Some(live) = self.tenants.get(tenant) {
-            return Ok(live);
-        }
-        let rows = self.store.load_access(tenant).await?;
-        let live = {
-            let mut all = self.tenants.live.write().unwrap_or_else(PoisonError::into_inner);
-            let fresh = || {
-                Arc::new(LiveTenant {
-                    id: tenant,
-                    name: name.unwrap_or(&rows.tenant_name).to_owned(),
-                    access: ArcSwap::from_pointee(None),
-                    catalogue: ArcSwap::from_pointee(Catalog::empty()),
-                    reloading_access: Mutex::new(()),
-                    reloading_catalogue: Mutex::new(()),
-                })
-            };
-            Arc::clone(all.entry(tenant).or_insert_with(fresh))
+        let live = match self.tenants.get(tenant) {
+            Some(live) => live,
+            None => self.enter(tenant, name).await?,
         };
-        self.reload(&live, Kind::Catalogue, 1).await?;
+        // whoever comes second waits here for the first one's load
         self.reload(&live, Kind::Access, 1).await?;
         Ok(live)
     }
 
+    async fn enter(&self, tenant: TenantId, name: Option<&str>) -> Result<Arc<LiveTenant>, StoreError> {
+        let name = match name {
+            Some(name) => name.to_owned(),
+            None => self.store.load_access(tenant).await?.tenant_name,
+        };
+        let mut all = self.tenants.live.write().unwrap_or_else(PoisonError::into_inner);
+        let fresh = || {
+            Arc::new(LiveTenant {
+                id: tenant,
+                name,
+                access: ArcSwap::from_pointee(None),
+                catalogue: ArcSwap::from_pointee(Catalog::empty()),
+                reloading_access: Mutex::new(()),
+                reloading_catalogue: Mutex::new(()),
+            })
+        };
+        Ok(Arc::clone(all.entry(tenant).or_insert_with(fresh)))
+    }
+
     /// Brings a live tenant's snapshot to at least `rev`. Whoever waits here for a load that another began
-    /// finds it done.
+    /// finds it done. Who may do what never waits for another tenant's catalogue.
     pub(super) async fn reload(
         &self,
         live: &Arc<LiveTenant>,
@@ -157,20 +162,25 @@ impl Gateway {
             return Ok(());
         }
         match kind {
-            // who may do what never waits for anybody's catalogue
+            Kind::Catalogue => self.reload_catalogue(live, rev).await,
             Kind::Access => {
+                // a key that works must find its tools: the first catalogue comes before the first keys
+                if live.rev(Kind::Catalogue) == 0 {
+                    self.reload_catalogue(live, 1).await?;
+                }
                 let _one_at_a_time = live.reloading_access.lock().await;
                 if live.rev(kind) >= rev { Ok(()) } else { self.load_access(live).await }
             }
-            Kind::Catalogue => {
-                let _one_at_a_time = live.reloading_catalogue.lock().await;
-                if live.rev(kind) >= rev {
-                    return Ok(());
-                }
-                let _permit = self.tenants.reloads.acquire().await;
-                self.load_catalogue(live).await
-            }
         }
+    }
+
+    async fn reload_catalogue(&self, live: &Arc<LiveTenant>, rev: i64) -> Result<(), StoreError> {
+        let _one_at_a_time = live.reloading_catalogue.lock().await;
+        if live.rev(Kind::Catalogue) >= rev {
+            return Ok(());
+        }
+        let _permit = self.tenants.reloads.acquire().await;
+        self.load_catalogue(live).await
     }
 
     async fn load_access(&self, live: &Arc<LiveTenant>) -> Result<(), StoreError> {
@@ -184,8 +194,10 @@ impl Gateway {
         };
         if rows.rev > live.rev(Kind::Access) {
             let access = Access::build(live, &rows, &self.options.defaults);
-            self.tenants.swap_keys(live.id, &access.keys);
+            let keys = access.keys.clone();
+            // first what a key is checked against, then the key
             live.access.store(Arc::new(Some(access)));
+            self.tenants.swap_keys(live.id, &keys);
         }
         Ok(())
     }

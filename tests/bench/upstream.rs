@@ -26,7 +26,9 @@ use crate::process::Process;
 /// The argument that makes the benchmark's binary this server.
 pub const ROLE: &str = "upstream";
 /// Bytes of text in the answer of the tool `big`, besides what it was told.
-pub const BIG_BYTES: usize = 10_000;
+pub const BIG_BYTES: usize = SENTENCE.len() * 200;
+/// What that text says over and over.
+const SENTENCE: &str = " The order left on Monday; its invoice is unpaid.\\n";
 /// First words of the tools in the catalogue.
 pub const VERBS: [&str; 20] = [
     "create",
@@ -257,7 +259,7 @@ fn result(state: &State, path: &str, message: &Message<'_>) -> Option<String> {
         "tools/call" => {
             let params = message.params.as_ref()?;
             let text = params.arguments.as_ref()?.text?;
-            let filler = if params.name? == "big" { "0123456789".repeat(BIG_BYTES / 10) } else { String::new() };
+            let filler = if params.name? == "big" { SENTENCE.repeat(BIG_BYTES / SENTENCE.len()) } else { String::new() };
             Some(format!(r#""content":[{{"type":"text","text":"{text}{filler}"}}]"#))
         }
         _ => None,
