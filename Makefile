@@ -11,14 +11,15 @@ tools:
 	tests/it/setup.sh
 
 test: tools
-	cargo nextest run
+	if cargo nextest --version >/dev/null 2>&1; then cargo nextest run; else cargo test; fi
 
 # what CI runs before the tests
 check:
 	cargo fmt --check
 	cargo clippy --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --document-private-items --quiet
-	shellcheck -x deploy/demo/*.sh tests/it/*.sh tests/bench/*.sh .ci/run
+	shellcheck -x deploy/demo/*.sh tests/it/*.sh tests/it/support/*.sh tests/bench/*.sh .ci/run
+	node --test deploy/demo/
 
 bench:
 	tests/bench/run.sh

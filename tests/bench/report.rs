@@ -50,87 +50,78 @@ impl Report {
             measured.slice.latencies.sort_unstable();
         }
         let mut out = String::new();
+        let nginx = |outcome: &Outcome| outcome.measured.iter().any(|m| m.through == Through::Nginx);
+        if !self.outcomes.iter().any(nginx) {
+            out.push_str("\nWithout nginx: it is not installed, or no row compares with it.\n");
+        }
         for (subject, title) in [
             (Subject::Reads, "Calls that only read"),
             (Subject::Writes, "Calls whose record is committed first"),
             (Subject::Lists, "Lists and searches"),
         ] {
-            self.table(&mut out, subject, title);
+            self.load(&mut out, subject, title);
         }
         self.counts(&mut out);
         self.once(&mut out);
         out
     }
 
-    fn table(&self, out: &mut String, subject: Subject, title: &str) {
-        let rows: Vec<&Outcome> =
-            self.outcomes.iter().filter(|outcome| outcome.row.subject == subject).collect();
-        if rows.is_empty() {
-            return;
-        }
-        heading(
-            out,
-            title,
-            &[
-                "load",
-                "clients",
-                "era",
-                "through",
-                "requests/s",
-                "× direct",
-                "p50 ms",
-                "added p50 ms",
-                "p99 ms",
-                "CPU µs",
-                "× nginx",
-                "Postgres CPU µs",
-            ],
-        );
-        for outcome in &rows {
-            for measured in &outcome.measured {
-                line(out, &cells(outcome, measured));
-            }
-        }
+    fn load(&self, out: &mut String, subject: Subject, title: &str) {
+        let of_subject = |outcome: &&Outcome| outcome.row.subject == subject;
+        let outcomes: Vec<&Outcome> = self.outcomes.iter().filter(of_subject).collect();
+        let rows = outcomes.iter().flat_map(|outcome| {
+            outcome.measured.iter().map(|measured| cells(outcome, measured)).collect::<Vec<_>>()
+        });
+        table(out, title, &COLUMNS, &rows.collect::<Vec<_>>());
         if subject == Subject::Writes {
-            rows.iter().for_each(|outcome| insert_note(out, outcome));
+            outcomes.iter().for_each(|outcome| insert_note(out, outcome));
         }
     }
 
     fn counts(&self, out: &mut String) {
-        if self.counts.is_empty() {
-            return;
-        }
-        heading(
-            out,
-            "Counts at the upstream",
-            &["load", "clients", "answers", "upstream requests", "TCP connects"],
-        );
-        for count in &self.counts {
-            let numbers = [count.answers, count.requests, count.connects].map(|number| number.to_string());
-            let [answers, requests, connects] = numbers;
-            line(out, &[count.what.to_owned(), count.clients.to_string(), answers, requests, connects]);
-        }
+        let rows = self.counts.iter().map(|count| {
+            let numbers = [count.clients as u64, count.answers, count.requests, count.connects];
+            let numbers = numbers.iter().map(u64::to_string);
+            std::iter::once(count.what.to_owned()).chain(numbers).collect()
+        });
+        let columns = ["load", "clients", "answers", "upstream requests", "TCP connects"];
+        table(out, "Counts at the upstream", &columns, &rows.collect::<Vec<_>>());
     }
 
     fn once(&self, out: &mut String) {
         let Once { idle_mib, loaded_mib, start_private, start } = &self.once;
         let mib = |value: &Option<f64>| value.map_or_else(|| "–".to_owned(), |mib| format!("{mib:.1} MiB"));
         let ms = |time: Option<&Duration>| {
-            time.map_or_else(String::new, |time| format!("{} ms", time.as_millis()))
+            time.map_or_else(|| "–".to_owned(), |time| format!("{} ms", time.as_millis()))
         };
         let mut sorted = start.clone();
         sorted.sort_unstable();
-        heading(out, "Memory and start", &["measure", "value"]);
-        for (what, value) in [
+        let rows = [
             ("memory (PSS) of the gateway, idle, 1003 tools", mib(idle_mib)),
             ("the same after all load", mib(loaded_mib)),
             ("start to first list, database up (median)", ms(sorted.get(sorted.len() / 2))),
             ("start to first list, with the start of the private Postgres", ms(Some(start_private))),
-        ] {
-            line(out, &[what.to_owned(), value]);
-        }
+        ];
+        let rows = rows.into_iter().map(|(what, value)| vec![what.to_owned(), value]);
+        table(out, "Memory and start", &["measure", "value"], &rows.collect::<Vec<_>>());
     }
 }
+
+/// Columns of the tables of load; those that stay empty are left out.
+const COLUMNS: [&str; 12] = [
+    "load",
+    "clients",
+    "era",
+    "through",
+    "requests/s",
+    "× direct",
+    "p50 ms",
+    "added p50 ms",
+    "p99 ms",
+    "CPU µs",
+    "× nginx",
+    "Postgres CPU µs",
+];
 
 fn cells(outcome: &Outcome, measured: &Measured) -> Vec<String> {
     let by = |through| outcome.measured.iter().find(|other| other.through == through);
@@ -177,7 +168,7 @@ fn insert_note(out: &mut String, outcome: &Outcome) {
     };
     let (added, bound) = (gateway - direct, 2.0 * insert + 0.5);
     let clients = outcome.row.clients;
-    out.push_str(&format!("\n{clients} clients: a write adds {added:.2} ms at the median; "));
+    out.push_str(&format!("\nWith clients: {clients}, a write adds {added:.2} ms at the median; "));
     out.push_str(&format!("two INSERTs and 0.5 ms are {bound:.2} ms.\n"));
 }
 
@@ -201,12 +192,21 @@ fn ms(measured: &Measured, quantile: f64) -> f64 {
     f64::from(value) / 1_000_000.0
 }
 
-fn heading(out: &mut String, title: &str, columns: &[&str]) {
+/// A table without the columns in which nothing stands; none at all without rows.
+fn table(out: &mut String, title: &str, columns: &[&str], rows: &[Vec<String>]) {
+    if rows.is_empty() {
+        return;
+    }
+    let used = |column: usize| rows.iter().any(|row| row.get(column).is_some_and(|cell| !cell.is_empty()));
+    let used: Vec<bool> = (0..columns.len()).map(used).collect();
+    let line = |cells: Vec<&str>| {
+        let cells = cells.into_iter().zip(&used).filter(|(_, used)| **used).map(|(cell, _)| cell);
+        format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "))
+    };
     out.push_str(&format!("\n### {title}\n\n"));
-    line(out, &columns.iter().map(|column| (*column).to_owned()).collect::<Vec<_>>());
-    out.push_str(&format!("|{}\n", "---|".repeat(columns.len())));
-}
-
-fn line(out: &mut String, cells: &[String]) {
-    out.push_str(&format!("| {} |\n", cells.join(" | ")));
+    out.push_str(&line(columns.to_vec()));
+    out.push_str(&line(vec!["---"; columns.len()]));
+    for row in rows {
+        out.push_str(&line(row.iter().map(String::as_str).collect()));
+    }
 }

@@ -9,10 +9,9 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
+use crate::faces::wire::session::TOKEN_BYTES_MAX;
 use crate::gateway::{Caller, Client};
 
-/// Longest token that is looked at, in bytes.
-const TOKEN_BYTES_MAX: usize = 1024;
 /// The endpoint these sessions belong to.
 const ENDPOINT: &str = "mcp";
 /// Characters kept of a client's name and version.
@@ -114,4 +113,28 @@ fn mac(key: &[u8], payload: &str) -> Option<Hmac<Sha256>> {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).ok()?;
     mac.update(payload.as_bytes());
     Some(mac)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::faces::wire;
+
+    #[test]
+    fn the_log_finds_a_session_by_its_token() {
+        let session = Session {
+            id: "abc".into(),
+            tenant: uuid::Uuid::nil(),
+            key: None,
+            endpoint: ENDPOINT.into(),
+            version: "2025-11-25".into(),
+            client_name: Some("\u{1}".repeat(CLIENT_CHARS_MAX)),
+            client_version: Some("\u{1}".repeat(CLIENT_CHARS_MAX)),
+            elicitation: false,
+        };
+        let token = Sessions::new(vec![vec![7; 32]]).mint(&session).unwrap();
+        assert!(token.len() <= TOKEN_BYTES_MAX);
+        assert_eq!(wire::session::id_of(&token).as_deref(), Some("abc"));
+        assert_eq!(wire::session::id_of("abc"), None);
+    }
 }

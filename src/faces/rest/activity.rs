@@ -14,6 +14,7 @@ use super::route::Answer;
 use super::show;
 use crate::domain::activity::{KINDS, SOURCES, STATUSES};
 use crate::domain::id::KeyId;
+use crate::faces::wire;
 use crate::gateway::GatewayError;
 use crate::store::{ActivityFilter, ActivityRow};
 
@@ -69,7 +70,8 @@ fn filter(params: &Params, now: DateTime<Utc>) -> Result<ActivityFilter, Gateway
         intent_type: params.one_of("intent_type", &INTENT_TYPES)?,
         key: key(params)?,
         owner: text("owner"),
-        session_id: text("session_id"),
+        // as the log names it, or as the client sent it
+        session_id: text("session_id").map(|id| wire::session::id_of(&id).unwrap_or(id)),
         request_id: text("request_id"),
         start,
         end,

@@ -159,10 +159,16 @@ fn content_type(headers: &HeaderMap) -> Option<String> {
     headers.get(header::CONTENT_TYPE).map(|value| value.to_str().unwrap_or("?").to_owned())
 }
 
+/// What bodies may call themselves. The second is what `curl -d` says of any body: it has to be JSON all the
+/// same, and no page can send it here by itself, for want of the key's header.
+const ACCEPTED: [&str; 2] = ["application/json", "application/x-www-form-urlencoded"];
+
 fn check_content_type(value: Option<&str>) -> Result<(), RestError> {
     let essence = value.map(|value| value.split_once(';').map_or(value, |(essence, _)| essence).trim());
     match essence {
-        Some(other) if !other.eq_ignore_ascii_case("application/json") => Err(RestError::content_type()),
+        Some(other) if !ACCEPTED.iter().any(|known| other.eq_ignore_ascii_case(known)) => {
+            Err(RestError::content_type())
+        }
         _ => Ok(()),
     }
 }
@@ -183,10 +189,15 @@ mod tests {
 
     #[test]
     fn bodies_are_json_or_of_no_declared_type() {
-        for good in [None, Some("application/json"), Some("Application/JSON ; charset=utf-8")] {
+        for good in [
+            None,
+            Some("application/json"),
+            Some("Application/JSON ; charset=utf-8"),
+            Some("application/x-www-form-urlencoded"),
+        ] {
             assert!(check_content_type(good).is_ok(), "{good:?}");
         }
-        for bad in ["", "text/plain", "application/json5", "application/x-www-form-urlencoded", "?"] {
+        for bad in ["", "text/plain", "application/json5", "multipart/form-data", "?"] {
             assert!(check_content_type(Some(bad)).is_err(), "{bad}");
         }
     }

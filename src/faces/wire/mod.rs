@@ -2,4 +2,5 @@
 
 pub mod call;
 pub mod error;
+pub mod session;
 pub mod trace;
