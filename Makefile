@@ -17,7 +17,7 @@ test: tools
 check:
 	cargo fmt --check
 	cargo clippy --all-targets -- -D warnings
-	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --document-private-items --quiet
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --no-deps --document-private-items --quiet
 	shellcheck -x deploy/demo/*.sh tests/it/*.sh tests/it/support/*.sh tests/bench/*.sh .ci/run
 	node --test deploy/demo/
 

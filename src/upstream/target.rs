@@ -86,7 +86,7 @@ pub struct ToolCall {
     pub arguments: Bytes,
     /// Members of `_meta` as `(name, raw JSON)`; those that belong to this hop are left out.
     pub meta: Vec<(String, Bytes)>,
-    /// `Mcp-Param-*` headers, from [`super::param_headers`]; sent in the modern era only.
+    /// `Mcp-Param-*` headers, from [`super::param_headers()`]; sent in the modern era only.
     pub param_headers: Vec<(String, String)>,
     /// Where the raw `params` of progress notifications go; without, no progress is asked for.
     pub progress: Option<mpsc::Sender<Bytes>>,

@@ -15,6 +15,8 @@ use crate::store::{Close, Store, StoreError};
 /// First pause after a failed write; doubles up to [`RETRY_MAX`].
 const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(2);
+/// How many batches' worth of a backlog are written at once.
+const BACKLOG_BATCHES: usize = 5;
 /// Days that one batch may ask partitions for.
 const DAYS_MAX: usize = 200;
 
@@ -142,7 +144,8 @@ impl ActivityLog {
 
     fn take_ending(&self) -> (Vec<Close>, Vec<Rest>) {
         let mut state = self.state();
-        let count = state.ending.len().min(self.0.limits.batch);
+        // what piled up while the database was slow goes out in larger pieces
+        let count = state.ending.len().min(self.0.limits.batch * BACKLOG_BATCHES);
         let batch: (Vec<Close>, Vec<Rest>) =
             state.ending.drain(..count).map(|ending| (ending.close, ending.rest)).unzip();
         state.urgent = state.urgent.saturating_sub(urgent(&batch.1));
