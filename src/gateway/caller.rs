@@ -8,7 +8,7 @@ use subtle::ConstantTimeEq;
 
 use super::access::Caller;
 use super::{Gateway, clock};
-use crate::domain::id::PLATFORM_TENANT;
+use crate::domain::id::{PLATFORM_TENANT, TenantId};
 use crate::domain::settings::{Effective, Settings};
 use crate::domain::tenant::Role;
 use crate::store::{Kind, StoreError};
@@ -104,17 +104,28 @@ impl Gateway {
         self.tenants.caller(hash).ok_or(AuthError::Unauthenticated)
     }
 
+    async fn find_tenant_id(&self, name: &str) -> Result<TenantId, AuthError> {
+        let found = self.store.find_tenant(name).await.map_err(|error| match error {
+            StoreError::NotFound => AuthError::NoSuchTenant,
+            _ => AuthError::Unavailable,
+        })?;
+        Ok(found.tenant_id())
+    }
+
     async fn platform_caller(&self, tenant: Option<&str>) -> Result<Arc<Caller>, AuthError> {
         let live = match tenant {
             None => None,
-            Some(name) if self.tenants.by_name(name).is_some() => self.tenants.by_name(name),
             Some(name) => {
-                let row = self.store.find_tenant(name).await.map_err(|error| match error {
-                    StoreError::NotFound => AuthError::NoSuchTenant,
-                    _ => AuthError::Unavailable,
-                })?;
-                let live = self.tenant(row.tenant_id(), Some(&row.name)).await;
-                Some(live.map_err(|_| AuthError::Unavailable)?)
+                let id = match self.tenants.by_name(name) {
+                    Some(live) => live.id,
+                    None => self.find_tenant_id(name).await?,
+                };
+                // live or not, it may still be loading
+                let live = self.tenant(id, Some(name)).await.map_err(|_| AuthError::Unavailable)?;
+                if live.access().is_none() {
+                    return Err(AuthError::NoSuchTenant);
+                }
+                Some(live)
             }
         };
         let access = live.as_ref().map(|live| live.access());
