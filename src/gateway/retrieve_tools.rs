@@ -91,7 +91,9 @@ fn search(caller: &Arc<Caller>, request: &SearchRequest) -> (String, usize) {
             out.push_str(r#","call_with":""#);
             out.push_str(tier.call_with().as_str());
             out.push_str(r#"","score":"#);
-            out.push_str(&format!("{:.4}}}", hit.score));
+            // four decimals; formatting a float that way takes a slow path
+            let scaled = (f64::from(hit.score) * 10_000.0).round() as u64;
+            out.push_str(&format!("{}.{:04}}}", scaled / 10_000, scaled % 10_000));
         }
     }
     out.push_str(r#"],"total":"#);
