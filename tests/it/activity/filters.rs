@@ -126,3 +126,30 @@ async fn an_agent_sees_its_own() {
     let approver = tenant.approver().await.get("/api/v1/activity").await;
     assert!(approver.status == 403 || approver.json()["items"] == json!([]), "{approver:?}");
 }
+
+#[tokio::test]
+async fn a_session_is_found_by_its_token_and_by_its_id() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let upstream = Upstream::handshake(upstream::zoo()).await;
+    tenant.add("zoo", &upstream).await;
+    let agent = tenant.agent().await;
+    let (one, two) = (Mcp::session(&agent).await, Mcp::session(&agent).await);
+    assert_ne!(one.session_id(), two.session_id());
+    one.run("read", "zoo:reader", &json!({})).await.ok();
+    one.search(&json!({"query": "reader"})).await;
+    two.run("write", "zoo:writer", &json!({})).await.ok();
+    tenant.records(&format!("key={}", agent.id), 3).await;
+    let mut shown = Vec::new();
+    for (client, count) in [(&one, 2), (&two, 1)] {
+        let by_token = tenant.records(&format!("session_id={}", client.session_id()), count).await;
+        let id = by_token[0]["session_id"].as_str().unwrap().to_owned();
+        assert!(!client.session_id().contains(&id) && !id.is_empty(), "{id}");
+        assert_eq!(tenant.records(&format!("session_id={id}"), count).await, by_token);
+        shown.push(id);
+    }
+    assert_ne!(shown[0], shown[1]);
+    for nobody in ["nobody", "a.b", "e30.x"] {
+        tenant.records(&format!("session_id={nobody}"), 0).await;
+    }
+}

@@ -5,3 +5,4 @@ mod filters;
 mod paging;
 mod records;
 mod redaction;
+mod refused;

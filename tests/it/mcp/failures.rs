@@ -132,3 +132,25 @@ async fn one_bad_upstream_costs_only_its_own_callers() {
     tenant.records("type=tool_call&server=bad", 8).await;
     tenant.records("type=tool_call&server=bad&status=rejected", unsent).await;
 }
+
+#[tokio::test]
+async fn a_servers_own_limits_only_tighten() {
+    let stage = Stage::with(&[
+        ("MCPPROXY__LIMITS__CALL_TIMEOUT_S", "1"),
+        ("MCPPROXY__LIMITS__RESPONSE_BYTES_MAX", "100000"),
+    ])
+    .await;
+    let tenant = stage.tenant("acme").await;
+    let tools = vec![Tool::writes("hangs").says(Say::Hang), Tool::writes("large").says(Say::Large(300_000))];
+    let upstream = Upstream::handshake(tools).await;
+    let wide = json!({"call_timeout_s": 3600, "response_bytes_max": 10_000_000});
+    let added = tenant.add_with("wide", &upstream, json!({"limits": wide})).await;
+    assert_eq!(added["limits"], wide, "{added}");
+    let client = Mcp::bare(&tenant.agent().await);
+    let began = std::time::Instant::now();
+    client.run("write", "wide:hangs", &json!({})).await.refused("upstream_timeout");
+    let took = began.elapsed();
+    assert!(took >= Duration::from_millis(900) && took < Duration::from_secs(4), "{took:?}");
+    client.run("write", "wide:large", &json!({})).await.refused("upstream_too_large");
+    assert_eq!(upstream.counts().calls, 2);
+}

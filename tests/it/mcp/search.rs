@@ -169,3 +169,63 @@ async fn the_description_names_the_servers_this_key_can_see() {
         assert!(!description.contains(hidden), "{description}");
     }
 }
+
+#[tokio::test]
+async fn a_server_that_cannot_be_one_matches_nothing_and_stays_out_of_the_log() {
+    let (_stage, tenant, _upstreams) = many().await;
+    let client = Mcp::bare(&tenant.agent().await);
+    let long = "s".repeat(100_000);
+    let odd = [long.as_str(), "FILES", "files ", "a--b", "files:readTextFile", "*", "", "a\u{0}b"];
+    for server in odd {
+        let found = client.search(&json!({"query": "widgets", "server": server})).await;
+        let shown: String = server.chars().take(20).collect();
+        assert_eq!((&found["tools"], &found["total"]), (&json!([]), &json!(0)), "{shown}");
+    }
+    tenant.platform.get("/api/v1/tools?query=widgets&server=NOT%20A%20NAME").await.expect(200);
+    for record in tenant.records("type=search", odd.len() + 1).await {
+        assert_eq!(record["server"], Value::Null, "{record}");
+        assert_eq!((&record["status"], &record["arguments"]), (&json!("success"), &json!("widgets")));
+        assert!(record.to_string().len() < 10_000, "{}", record.to_string().len());
+    }
+    client.search(&json!({"query": "widgets", "server": "files"})).await;
+    tenant.records("type=search&server=files", 1).await;
+}
+
+#[tokio::test]
+async fn a_disconnected_server_is_named_but_none_of_its_tools_is_found() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let mut away = Upstream::handshake(vec![Tool::reads("widget_away")]).await;
+    let here = Upstream::handshake(vec![Tool::reads("widget_here")]).await;
+    tenant.add("away", &away).await;
+    tenant.add("here", &here).await;
+    let client = Mcp::bare(&tenant.agent().await);
+    let refresh = async |connection: &str| {
+        let server = tenant.platform.post("/api/v1/servers/away/refresh", &json!({})).await.expect(200);
+        assert_eq!(server["connection"] == "connected", connection == "connected", "{server}");
+    };
+    let query = json!({"query": "widget"});
+    let (list, found) = (client.tools().await, client.search(&query).await);
+    assert_eq!(found["total"], 2, "{found}");
+    client.run("read", "away:widget_away", &json!({})).await.ok();
+
+    away.go_down().await;
+    refresh("disconnected").await;
+    let description =
+        list.iter().find(|tool| tool["name"] == "retrieve_tools").unwrap()["description"].clone();
+    assert!(description.as_str().unwrap().contains("away"), "{description}");
+    assert_eq!(client.tools().await, list, "a list says who is connected");
+    let less = client.search(&query).await;
+    assert_eq!((names(&less), &less["total"]), (vec!["here:widget_here"], &json!(1)));
+    client.run("read", "away:widget_away", &json!({})).await.refused("server_unavailable");
+    client.run("read", "here:widget_here", &json!({})).await.ok();
+    let records = tenant.records("type=tool_call&server=away&status=rejected", 1).await;
+    assert_eq!(records[0]["error_code"], "server_unavailable", "{}", records[0]);
+
+    away.come_back().await;
+    refresh("connected").await;
+    assert_eq!(client.tools().await, list);
+    assert_eq!(client.search(&query).await, found);
+    client.run("read", "away:widget_away", &json!({})).await.ok();
+    assert_eq!(away.counts().calls, 2);
+}

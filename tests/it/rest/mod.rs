@@ -1,6 +1,8 @@
 //! `/api/v1`.
 
 mod calls;
+mod content_types;
+mod duties;
 mod keys;
 mod pins;
 mod roles;

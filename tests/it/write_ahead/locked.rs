@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use sqlx::{Connection, PgConnection, Postgres, Transaction};
 
-use crate::support::{Api, Mcp, Stage, Tool, Upstream, settle};
+use crate::support::{Api, Database, Mcp, Stage, Tool, Upstream, settle};
 
 const CALLS: usize = 12;
 
@@ -17,6 +17,22 @@ async fn lock(connection: &mut PgConnection) -> Transaction<'_, Postgres> {
         .await
         .unwrap();
     tx
+}
+
+/// Waits until a call stands at the lock: checked, and not recorded yet.
+async fn waits_to_open(database: &Database) {
+    settle(true, Duration::from_secs(5), || async {
+        let mut connection = database.connect().await;
+        let standing: i64 = sqlx::query_scalar(
+            "select count(*) from pg_stat_activity where datname = current_database()
+             and wait_event_type = 'Lock' and query ilike '%insert into%activity_open%'",
+        )
+        .fetch_one(&mut connection)
+        .await
+        .unwrap();
+        standing > 0
+    })
+    .await;
 }
 
 fn start_writes(agent: &Api) -> Vec<tokio::task::JoinHandle<(String, Duration)>> {
@@ -107,4 +123,47 @@ async fn a_long_one_ends_in_record_unavailable_and_one_record() {
     // and the log works again
     Mcp::bare(&agent).run("write", "up:echo", &json!({})).await.ok();
     tenant.records("type=tool_call&status=success", 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_changes_while_a_call_waits_for_its_record_is_not_run() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let agent = tenant.agent().await;
+    let mut connection = stage.database.connect().await;
+    for (name, auto_approve) in [("strict", false), ("auto", true)] {
+        let upstream = Upstream::handshake(vec![Tool::writes("echo")]).await;
+        tenant.add_with(name, &upstream, json!({"auto_approve": auto_approve})).await;
+        let client = Mcp::bare(&agent);
+        let tx = lock(&mut connection).await;
+        let tool = format!("{name}:echo");
+        let call = tokio::spawn(async move { client.run("write", &tool, &json!({"ticket": "late"})).await });
+        waits_to_open(&stage.database).await;
+        // still one that writes: only its definition is another
+        let annotations = r#"{"readOnlyHint":false,"destructiveHint":false,"title":"Another"}"#;
+        upstream.set_tools(vec![Tool::annotated("echo", annotations)]);
+        let refresh = format!("/api/v1/servers/{name}/refresh");
+        tenant.platform.post(&refresh, &json!({})).await.expect(200);
+        assert!(!call.is_finished(), "{name}");
+        tx.rollback().await.unwrap();
+        let outcome = call.await.unwrap();
+        assert_eq!(outcome.refused("tool_changed")["tool"], format!("{name}:echo"));
+        assert_eq!(upstream.counts().calls, 0, "{name}: {:?}", upstream.calls());
+        let records = tenant.records(&format!("type=tool_call&server={name}"), 1).await;
+        assert_eq!(
+            (&records[0]["status"], &records[0]["error_code"]),
+            (&json!("blocked"), &json!("tool_changed")),
+            "{name}: {}",
+            records[0]
+        );
+        // the next call is checked against what there is now
+        let expected = if auto_approve { "ok" } else { "tool_changed" };
+        let again = Mcp::bare(&agent).run("write", &format!("{name}:echo"), &json!({"ticket": "next"})).await;
+        assert_eq!(again.code(), expected, "{name}");
+        tenant.records(&format!("type=tool_call&server={name}"), 2).await;
+    }
+    let mut connection = stage.database.connect().await;
+    let left: i64 =
+        sqlx::query_scalar("select count(*) from activity_open").fetch_one(&mut connection).await.unwrap();
+    assert_eq!(left, 0);
 }
