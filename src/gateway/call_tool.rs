@@ -82,6 +82,8 @@ pub struct CallRequest {
     pub args: Option<Bytes>,
     /// `args_json`, a string holding an object.
     pub args_json: Option<Bytes>,
+    /// An argument that is none of these, which must not be passed over.
+    pub unknown: Option<String>,
     /// The nested `intent`.
     pub intent: Option<Bytes>,
     /// The flat spelling.

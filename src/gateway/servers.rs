@@ -130,10 +130,6 @@ impl Gateway {
     ) -> Result<ServerView, GatewayError> {
         caller.authorise(Action::ChangeServers)?;
         let server = self.get_server(caller, name).await?;
-        if change.auto_approve == Some(true) {
-            caller.authorise(Action::Approve)?;
-            forbid_own(caller, &server)?;
-        }
         let mut patch = ServerPatch {
             enabled: change.enabled,
             auto_approve: change.auto_approve,
@@ -147,6 +143,16 @@ impl Gateway {
             // what was compared must be what is changed
             patch.version = patch.version.or(Some(server.version));
             patch.url = Some(url);
+        }
+        if change.auto_approve == Some(true) {
+            caller.authorise(Action::Approve)?;
+            forbid_own(caller, &server)?;
+            if patch.origin_changed && caller.role == Role::Operator {
+                return Err(own_approval());
+            }
+        } else if patch.origin_changed {
+            // trust in what a server offers does not move with it to another origin
+            patch.auto_approve = Some(false);
         }
         if let Some(limits) = change.limits {
             check_limits(&limits)?;

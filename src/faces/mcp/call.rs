@@ -14,11 +14,10 @@ use super::{Era, args, listen, result, tools};
 use crate::domain::activity::Kind;
 use crate::domain::intent::Variant;
 use crate::domain::json::{self, Member};
-use crate::domain::refusal::{Code, Refusal};
 use crate::faces::http::stream_body;
 use crate::faces::wire;
 use crate::faces::wire::error::json_response;
-use crate::gateway::{Attempt, CallOutcome, Gateway, Outlive, RecordUnavailable, Refused, RefusedAttempt};
+use crate::gateway::{Attempt, CallOutcome, Gateway, Outlive, RecordUnavailable, RefusedAttempt};
 
 /// Progress notifications on their way to a client; more are dropped, as the protocol allows.
 const PROGRESS_QUEUE: usize = 64;
@@ -99,38 +98,15 @@ impl Call<'_> {
         let empty = Bytes::from_static(b"{}");
         let members = json::members(arguments).map_err(invalid)?;
         let body = if members.is_empty() { &empty } else { self.body };
-        if let Some(unknown) = members.iter().find(|m| !wire::call::ARGUMENTS.contains(&&*m.name)) {
-            return Ok(self.unknown_argument(variant, &unknown.name, arguments));
-        }
         let mut request = wire::call::read(body, &members);
+        request.unknown =
+            members.iter().find(|m| !wire::call::ARGUMENTS.contains(&&*m.name)).map(|m| m.name.to_string());
         request.meta = self.forwarded_meta();
         let token = self.progress_token();
         let (sender, progress) = mpsc::channel(PROGRESS_QUEUE);
         request.progress = token.is_some().then_some(sender);
         let outcome = self.gateway.call_tool(self.attempt, variant, request);
         answer(self.era, self.id.to_owned(), token, outcome, progress).await
-    }
-
-    /// A misspelt argument must not run a tool with nothing.
-    fn unknown_argument(&self, variant: Variant, name: &str, arguments: &str) -> Response {
-        let shown: String = name.chars().take(100).collect();
-        let message = format!(
-            "Invalid arguments: {} has no argument '{shown}'; it takes {}",
-            variant.as_str(),
-            wire::call::ARGUMENTS.join(", ")
-        );
-        let refusal = Refusal::new(Code::InvalidArguments, message);
-        let refused = RefusedAttempt {
-            kind: Kind::ToolCall,
-            tool: Some(variant.as_str()),
-            body: Some(arguments),
-            code: refusal.code.as_str(),
-            message: &refusal.message,
-        };
-        self.gateway.record_refused(&self.attempt, &refused);
-        let about = Refused { refusal, tool: None, variant, declared: None };
-        let outcome = CallOutcome::Refused(about);
-        json_response(StatusCode::OK, result::outcome(self.era, self.id, &outcome))
     }
 
     /// What of the caller's `_meta` is not hop by hop.

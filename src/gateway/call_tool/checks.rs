@@ -118,6 +118,13 @@ fn tool_name(request: &CallRequest, about: &mut Refused, record: &mut Record) ->
 /// Check 1, the arguments: at most one of the two forms, an object, one reading.
 fn arguments(request: &CallRequest, record: &mut Record, preview_bytes: usize) -> Result<Bytes, Refusal> {
     let invalid = |message: String| Refusal::new(Code::InvalidArguments, message);
+    if let Some(unknown) = &request.unknown {
+        // a misspelt name must not run a tool with nothing
+        let shown: String = unknown.chars().take(100).collect();
+        return Err(invalid(format!(
+            "Invalid arguments: unknown argument '{shown}'; the tool's own arguments go into args or args_json"
+        )));
+    }
     let args = present(request.args.as_ref());
     let args_json = present(request.args_json.as_ref()).filter(|raw| *raw != "\"\"");
     let arguments = match (args, args_json) {

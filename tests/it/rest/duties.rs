@@ -86,3 +86,24 @@ async fn whoever_moves_a_server_has_added_it() {
     client.run("read", "up:t", &json!({})).await.ok();
     assert_eq!((old.counts().calls, new.counts().calls), (0, 2));
 }
+
+#[tokio::test]
+async fn automatic_approval_does_not_move_to_another_origin() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let (operator, admin) = (tenant.operator().await, tenant.admin().await);
+    let (old, new) =
+        (Upstream::handshake(vec![titled("old")]).await, Upstream::handshake(vec![titled("new")]).await);
+    admin.post("/api/v1/servers", &json!({"name": "up", "kind": "http", "url": old.url})).await.expect(201);
+    let both = json!({"url": new.url, "auto_approve": true});
+    operator.patch("/api/v1/servers/up", &both).await.refused(403, "forbidden");
+    assert_eq!(admin.get("/api/v1/servers/up").await.expect(200)["url"], old.url);
+    // switched on first, it is off again after the move
+    operator.patch("/api/v1/servers/up", &json!({"auto_approve": true})).await.expect(200);
+    let moved = operator.patch("/api/v1/servers/up", &json!({"url": new.url})).await.expect(200);
+    assert_eq!((&moved["auto_approve"], &moved["quarantined"]), (&json!(false), &json!(true)), "{moved}");
+    // an admin may have both
+    let back = json!({"url": old.url, "auto_approve": true});
+    let moved = admin.patch("/api/v1/servers/up", &back).await.expect(200);
+    assert_eq!((&moved["auto_approve"], &moved["quarantined"]), (&json!(true), &json!(true)), "{moved}");
+}
