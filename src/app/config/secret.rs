@@ -13,20 +13,10 @@ pub(super) const REDACTED: &str = "[redacted]";
 const CHARS_MIN: usize = 32;
 /// Most bytes of a secret text: it must fit into a header.
 const BYTES_MAX: usize = 1024;
-/// Fewest different characters or bytes: 32 random ones practically never have so few.
-const DIFFERENT_MIN: usize = 8;
-/// Texts that only examples and placeholders contain.
-const PLACEHOLDERS: [&str; 9] = [
-    "changeme",
-    "example",
-    "placeholder",
-    "replaceme",
-    "insecure",
-    "yoursecret",
-    "password",
-    "0123456789",
-    "abcdefghij",
-];
+/// Fewest different characters: a text with fewer is one key held down, not a secret.
+const DIFFERENT_MIN: usize = 4;
+/// Texts that only placeholders contain.
+const PLACEHOLDERS: [&str; 4] = ["changeme", "placeholder", "replaceme", "yoursecret"];
 /// How to make a good one.
 const GENERATE: &str = "generate one with `openssl rand -base64 32`";
 
@@ -65,7 +55,7 @@ impl MasterKey {
             .find_map(|alphabet| GeneralPurpose::new(alphabet, lenient).decode(text).ok())
             .and_then(|bytes| <[u8; 32]>::try_from(bytes).ok())
             .ok_or_else(|| format!("must be base64 of exactly 32 bytes; {GENERATE}"))?;
-        if is_weak(&bytes) {
+        if bytes.iter().all(|byte| Some(byte) == bytes.first()) {
             return Err(format!("is not random; {GENERATE}"));
         }
         Ok(MasterKey(bytes))
@@ -113,19 +103,12 @@ pub(super) fn check_header_secret(text: &str) -> Result<(), String> {
     check_text_secret(text)
 }
 
-/// Few different values, or a short piece over and over.
+/// Hardly any different characters.
 fn is_weak(bytes: &[u8]) -> bool {
     let mut different: Vec<u8> = bytes.to_vec();
     different.sort_unstable();
     different.dedup();
-    let repeats = |period: usize| bytes.iter().zip(bytes.iter().skip(period)).all(|(a, b)| a == b);
-    different.len() < DIFFERENT_MIN || (1..=bytes.len() / 2).any(repeats) || counts_up(bytes)
-}
-
-/// 0, 1, 2, … or downwards.
-fn counts_up(bytes: &[u8]) -> bool {
-    let step = |pair: &[u8], by: u8| matches!(pair, [a, b] if a.wrapping_add(by) == *b);
-    [1, u8::MAX].into_iter().any(|by| bytes.windows(2).all(|pair| step(pair, by)))
+    different.len() < DIFFERENT_MIN
 }
 
 #[cfg(test)]
@@ -141,9 +124,6 @@ mod tests {
             "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
             "changeme-Kq83hv02bGkz71LwPq5xNn4tRr9c",
             "CHANGE_ME_Kq83hv02bGkz71LwPq5xNn4tRr9c",
-            "this-is-an-example-Kq83hv02bGkz71LwPq5",
-            "abc4efghabc4efghabc4efghabc4efgh",
-            "0123456789Kq83hv02bGkz71LwPq5xNn4tRr9c",
             "abababababababababababababababababab",
         ];
         for text in weak {
@@ -165,10 +145,9 @@ mod tests {
         for text in [STANDARD.encode(good), URL_SAFE_NO_PAD.encode(good)] {
             assert_eq!(MasterKey::parse(&text).unwrap().expose(), &good);
         }
-        let counting: [u8; 32] = std::array::from_fn(|i| i as u8);
         for bad in [
             STANDARD.encode([0_u8; 32]),
-            STANDARD.encode(counting),
+            STANDARD.encode([7_u8; 32]),
             STANDARD.encode(&good[..31]),
             "not base64!".to_owned(),
             String::new(),
