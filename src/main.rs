@@ -30,6 +30,21 @@ enum Command {
     },
 }
 
+/// An error with its causes, each said once: many repeat what they were caused by.
+fn sentence(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.contains(&cause) {
+            continue;
+        }
+        if !text.is_empty() {
+            text.push_str(": ");
+        }
+        text.push_str(&cause);
+    }
+    text
+}
+
 #[expect(clippy::print_stderr, reason = "a start that fails says why before there is a log")]
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -49,7 +64,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("mcpproxy: {error:#}");
+            eprintln!("mcpproxy: {}", sentence(&error));
             ExitCode::FAILURE
         }
     }

@@ -119,12 +119,14 @@ write_keys_file() {
 # add_server NAME URL: registers it, or moves it to this URL if it is elsewhere.
 add_server() {
   local name="$1" server_url="$2"
-  api "$DEMO_ADMIN_KEY" POST /servers \
-    "{\"name\":\"$name\",\"kind\":\"http\",\"url\":\"$server_url\",\"auto_approve\":false}"
-  expect 200 201 409
-  [[ "$api_status" == 409 ]] || return 0
   api "$DEMO_ADMIN_KEY" GET "/servers/$name"
-  expect 200
+  expect 200 404
+  if [[ "$api_status" == 404 ]]; then
+    api "$DEMO_ADMIN_KEY" POST /servers \
+      "{\"name\":\"$name\",\"kind\":\"http\",\"url\":\"$server_url\",\"auto_approve\":false}"
+    expect 201
+    return 0
+  fi
   [[ "$(field url <<<"$api_body")" != "$server_url" ]] || return 0
   local version
   version="$(field version <<<"$api_body")"

@@ -27,7 +27,7 @@ END
 
 list_commands() {
   local target='"name":"filesystem:read_text_file","args":{"path":"hello.txt"}'
-  local read_args="{$target}" declared_args="{$target,\"intent_operation_type\":\"read\"}"
+  local read_args="{$target}" declared_args="{$target,\"intent\":{\"operation_type\":\"read\"}}"
   local write_args='{"name":"filesystem:write_file","args":{"path":"written.txt","content":"Written through the gateway."}}'
   show 'Find the right tool among all servers' 'filesystem:read_text_file' \
     "$(mcp_call DEMO_AGENT_KEY retrieve_tools '{"query":"read a text file","limit":3}')"
@@ -43,7 +43,7 @@ list_commands() {
     "$(mcp_call DEMO_STRICT_KEY call_tool_read "$declared_args")"
   # shellcheck disable=SC2016 # the variable is for whoever pastes it
   show 'Everything above is on record, refusals too' 'missing_intent.*server_mismatch|server_mismatch.*missing_intent' \
-    'curl -sS "$DEMO_URL/api/v1/activity?limit=10" -H "X-API-Key: $DEMO_AUDITOR_KEY"'
+    'sleep 1; curl -sS "$DEMO_URL/api/v1/activity?limit=10" -H "X-API-Key: $DEMO_AUDITOR_KEY"'
   # shellcheck disable=SC2016
   show 'The official inspector' 'call_tool_destructive' \
     "npx -y $INSPECTOR --cli \"\$DEMO_URL/mcp\" --transport http \\

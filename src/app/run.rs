@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::config::{Config, DatabaseLocation};
+use super::config::{self, Config, Database, DatabaseLocation, Host, MigrationConfig};
 use super::local_postgres::LocalPostgres;
 use super::telemetry;
 use crate::faces::{FaceOptions, Faces, http, mcp};
@@ -23,7 +23,7 @@ pub async fn serve(config_file: Option<&Path>) -> anyhow::Result<()> {
     let config = Config::load_from_process(config_file)?;
     telemetry::start(&config.telemetry);
     let stop = stop_on_signals()?;
-    let (options, local) = database(&config).await?;
+    let (options, local) = database(&config.database, &config.limits, &config.host).await?;
     let served = serve_on(&config, &options, local.is_some(), stop).await;
     if let Some(local) = local {
         local.stop().await;
@@ -33,10 +33,10 @@ pub async fn serve(config_file: Option<&Path>) -> anyhow::Result<()> {
 
 /// Brings the configured database to this version's schema.
 pub async fn migrate(config_file: Option<&Path>) -> anyhow::Result<()> {
-    let config = Config::load_from_process(config_file)?;
+    let config = MigrationConfig::load_from_process(config_file)?;
     telemetry::start(&config.telemetry);
-    let (options, local) = database(&config).await?;
-    let migrated = store::migrate(&options).await.context("the database could not be migrated");
+    let (options, local) = database(&config.database, &config.limits, &config.host).await?;
+    let migrated = store::migrate(&options).await;
     if let Some(local) = local {
         local.stop().await;
     }
@@ -46,20 +46,23 @@ pub async fn migrate(config_file: Option<&Path>) -> anyhow::Result<()> {
 }
 
 /// Where the database is; starts the private one when no URL is configured.
-async fn database(config: &Config) -> anyhow::Result<(StoreOptions, Option<LocalPostgres>)> {
-    let limits = &config.limits;
+async fn database(
+    database: &Database,
+    limits: &config::Limits,
+    host: &Host,
+) -> anyhow::Result<(StoreOptions, Option<LocalPostgres>)> {
     let options = |url: &str, direct_url: &str| StoreOptions {
         url: url.to_owned(),
         direct_url: direct_url.to_owned(),
-        statement_cache: config.database.statement_cache,
+        statement_cache: database.statement_cache,
         commit_connections: limits.database_pool_commit,
         control_connections: limits.database_pool_control,
         report_connections: limits.database_pool_report,
     };
-    match &config.database.location {
+    match &database.location {
         DatabaseLocation::Url { url, direct_url } => Ok((options(url.expose(), direct_url.expose()), None)),
         DatabaseLocation::Private { data_dir } => {
-            let local = LocalPostgres::start(data_dir, &config.host).await?;
+            let local = LocalPostgres::start(data_dir, host).await?;
             tracing::info!(data_dir = %data_dir.display(), "using a private Postgres");
             Ok((options(local.url(), local.url()), Some(local)))
         }
@@ -76,6 +79,7 @@ async fn serve_on(
         store::migrate(database).await.context("the private database could not be migrated")?;
     }
     let store = Store::new(database)?;
+    store.check_connection().await?;
     store.check_schema().await?;
     let egress = Arc::new(Egress::new(config.egress_allow.clone(), own_addresses(config)));
     let tls = match native_tls() {

@@ -48,6 +48,15 @@ fn setting_error(error: SettingError) -> GatewayError {
     GatewayError::invalid(error.field, error.message)
 }
 
+/// Limits that nothing enforces yet are not taken: whoever sets one would rely on it.
+fn refuse_later(settings: &Map<String, Value>) -> Result<(), GatewayError> {
+    let set = |name: &str| settings.get(name).filter(|value| !value.is_null() && value.as_u64() != Some(0));
+    match ["rate_limit", "response_limit"].into_iter().find(|name| set(name).is_some()) {
+        Some(name) => Err(GatewayError::invalid(name, format!("{name} is not available in this version"))),
+        None => Ok(()),
+    }
+}
+
 fn label(field: &str, text: &str) -> Result<String, GatewayError> {
     let good = !text.trim().is_empty() && text.chars().count() <= LABEL_CHARS_MAX && !text.contains('\0');
     if good {
@@ -73,6 +82,7 @@ impl Gateway {
         let role = Role::parse(&request.role).ok_or_else(|| {
             GatewayError::invalid("role", "role must be agent, auditor, operator, admin or approver")
         })?;
+        refuse_later(&request.settings)?;
         let settings = Settings::default().patched(&request.settings, Scope::Key).map_err(setting_error)?;
         if request.expires_at.is_some_and(|at| at <= clock::now()) {
             return Err(GatewayError::invalid("expires_at", "expires_at must be in the future"));
@@ -190,6 +200,7 @@ impl Gateway {
         if let Some(key) = key {
             self.get_key(caller, key).await?;
         }
+        refuse_later(patch)?;
         let store = |error| GatewayError::from_store(error, "key");
         let stored = self.store.get_settings(tenant.id, key).await.map_err(store)?;
         let scope = if key.is_some() { Scope::Key } else { Scope::Tenant };

@@ -27,6 +27,16 @@ pub enum StoreError {
     /// The schema is not the one this binary needs.
     #[error("{0}")]
     Schema(String),
+    /// The database does not answer, or refuses the login.
+    #[error("cannot connect to the database at {host}:{port} (database.url): {source}")]
+    Unreachable {
+        /// Host, or the folder of a Unix socket.
+        host: String,
+        /// Port.
+        port: u16,
+        /// Why.
+        source: sqlx::Error,
+    },
     /// The database cannot be reached, or said no.
     #[error("database: {0}")]
     Database(#[from] sqlx::Error),

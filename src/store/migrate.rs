@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use sqlx::migrate::Migrator;
+use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection, Row};
 
 use super::tx::{Access, Lane};
@@ -19,7 +20,7 @@ const ROLE_RETRY: Duration = Duration::from_millis(50);
 pub async fn migrate(options: &StoreOptions) -> Result<(), StoreError> {
     let direct = connect_options(&options.direct_url, options.statement_cache)?;
     let serving = connect_options(&options.url, options.statement_cache)?;
-    let mut connection = direct.connect().await?;
+    let mut connection = direct.connect().await.map_err(|error| unreachable(&direct, error))?;
     create_roles(&mut connection, serving.get_username()).await?;
     // a session-level role is right here: this connection is direct, ours alone, and closed below
     sqlx::query("set role mcpproxy_owner").execute(&mut connection).await?;
@@ -40,9 +41,22 @@ async fn create_roles(connection: &mut PgConnection, serving_login: &str) -> Res
                 attempt += 1;
                 tokio::time::sleep(ROLE_RETRY).await;
             }
+            Err(error) if is_denied(&error) => return Err(no_rights()),
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+fn is_denied(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(|e| e.code()).is_some_and(|code| code == "42501")
+}
+
+fn no_rights() -> StoreError {
+    StoreError::Schema(
+        "this login may not create the roles of mcpproxy: migrate with a superuser or a login with CREATEROLE that \
+         owns the database (database.direct_url), and serve with any login"
+            .to_owned(),
+    )
 }
 
 /// "tuple concurrently updated" and "duplicate role": two migrations at once.
@@ -104,7 +118,18 @@ async fn grant(connection: &mut PgConnection, role: &str, serving_login: &str) -
     Ok(())
 }
 
+/// Names the place, for a person: without it "connection refused" says little.
+fn unreachable(options: &PgConnectOptions, source: sqlx::Error) -> StoreError {
+    StoreError::Unreachable { host: options.get_host().to_owned(), port: options.get_port(), source }
+}
+
 impl Store {
+    /// Whether the database answers at all, with the true reason when it does not.
+    pub async fn check_connection(&self) -> Result<(), StoreError> {
+        let connection = self.direct.connect().await.map_err(|error| unreachable(&self.direct, error))?;
+        Ok(connection.close().await?)
+    }
+
     /// Refuses a database whose schema is behind this binary; a newer one is fine (additive for one release).
     pub async fn check_schema(&self) -> Result<(), StoreError> {
         let behind = |what: &str| {
@@ -115,7 +140,7 @@ impl Store {
         let mut tx = match self.begin(Lane::Control, Access::Owner).await {
             Ok(tx) => tx,
             Err(StoreError::Database(sqlx::Error::Database(error))) if is_missing_role(error.as_ref()) => {
-                return Err(behind("has no roles of mcpproxy yet, or this login may not use them"));
+                return Err(behind("has no roles of mcpproxy yet, or this login was not given them"));
             }
             Err(error) => return Err(error),
         };

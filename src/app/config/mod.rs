@@ -100,18 +100,8 @@ impl Config {
         file: Option<&Path>,
         environment: impl Iterator<Item = (String, String)>,
     ) -> Result<Config, ConfigError> {
-        let defaults = layers::built_in()?;
-        let environment = environment::sort(&defaults, environment)?;
-        let mut settings = Settings::new(defaults);
-        if let Some(path) = file {
-            let layer = layers::file(settings.known(), path)?;
-            settings.overlay(layer);
-        }
-        settings.overlay(environment.platform);
-        settings.overlay(environment.own);
-        rules::check(&settings)?;
-        settings.join_synonyms()?;
-        build(&settings, environment.ambient)
+        let (settings, ambient) = read(file, environment)?;
+        build(&settings, ambient)
     }
 
     /// Reads the configuration from the built-in defaults, `file` and this process's environment.
@@ -126,6 +116,56 @@ impl Config {
     pub fn effective(&self) -> &[EffectiveSetting] {
         &self.effective
     }
+}
+
+/// What `mcpproxy migrate` needs: the database, and none of the secrets of a serving gateway.
+#[derive(Debug)]
+pub struct MigrationConfig {
+    /// The database to migrate.
+    pub database: Database,
+    /// Bounds, for the pools.
+    pub limits: Limits,
+    /// Logs.
+    pub telemetry: Telemetry,
+    /// The machine.
+    pub host: Host,
+}
+
+impl MigrationConfig {
+    /// Reads the configuration as [`Config::load_from_process`] does, without asking for secrets.
+    ///
+    /// # Errors
+    /// As [`Config::load_from_process`].
+    pub fn load_from_process(file: Option<&Path>) -> Result<MigrationConfig, ConfigError> {
+        let (settings, ambient) = read(file, environment::of_process()?.into_iter())?;
+        let sections: Sections = settings.deserialize()?;
+        let location = sections.database.location(&sections.data_dir, &ambient)?;
+        Ok(MigrationConfig {
+            database: sections.database.with_location(location),
+            limits: sections.limits,
+            telemetry: sections.telemetry,
+            host: ambient.host,
+        })
+    }
+}
+
+/// Lays the sources over one another and checks every setting.
+fn read(
+    file: Option<&Path>,
+    environment: impl Iterator<Item = (String, String)>,
+) -> Result<(Settings, Ambient), ConfigError> {
+    let defaults = layers::built_in()?;
+    let environment = environment::sort(&defaults, environment)?;
+    let mut settings = Settings::new(defaults);
+    if let Some(path) = file {
+        let layer = layers::file(settings.known(), path)?;
+        settings.overlay(layer);
+    }
+    settings.overlay(environment.platform);
+    settings.overlay(environment.own);
+    rules::check(&settings)?;
+    settings.join_synonyms()?;
+    Ok((settings, environment.ambient))
 }
 
 /// The sections as they stand in the sources, before secrets are resolved.

@@ -291,8 +291,11 @@ fn session(faces: &Faces, caller: &Caller, headers: &HeaderMap) -> Result<Option
 }
 
 fn get(faces: &Arc<Faces>, caller: &Arc<Caller>, headers: &HeaderMap) -> Response {
-    if !reads_streams(headers) {
-        let message = "Invalid request: Accept must list text/event-stream";
+    // a plain curl must not hang on a stream that it did not ask for
+    let asks = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    if !asks.is_some_and(|accept| accept.contains("text/event-stream")) {
+        let message =
+            "Invalid request: GET opens a stream, so Accept must list text/event-stream; calls are POSTs";
         return RpcError::refused(StatusCode::NOT_ACCEPTABLE, message).response(None);
     }
     if let Err(error) = session(faces, caller, headers) {

@@ -13,7 +13,7 @@ use super::params::{Names, Params};
 use super::route::Answer;
 use super::show;
 use crate::domain::activity::{KINDS, SOURCES, STATUSES};
-use crate::domain::id::KeyId;
+use crate::domain::id::{KeyId, split_canonical};
 use crate::faces::wire;
 use crate::gateway::GatewayError;
 use crate::store::{ActivityFilter, ActivityRow};
@@ -61,11 +61,18 @@ pub(super) async fn get(exchange: Arc<Exchange>, _: Params) -> Answer {
 fn filter(params: &Params, now: DateTime<Utc>) -> Result<ActivityFilter, GatewayError> {
     let (start, end) = window(params, now)?;
     let text = |name: &str| params.text(name).map(str::to_owned);
+    // a tool's canonical name says its server too
+    let (server, tool) = match params.text("tool").and_then(split_canonical) {
+        Some((server, tool)) if params.text("server").is_none_or(|given| given == server) => {
+            (Some(server.to_owned()), Some(tool.to_owned()))
+        }
+        _ => (text("server"), text("tool")),
+    };
     Ok(ActivityFilter {
         kind: params.one_of("type", &KINDS)?,
         source: params.one_of("source", &SOURCES)?,
-        server: text("server"),
-        tool: text("tool"),
+        server,
+        tool,
         status: params.one_of("status", &STATUSES)?,
         intent_type: params.one_of("intent_type", &INTENT_TYPES)?,
         key: key(params)?,

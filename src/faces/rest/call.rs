@@ -8,6 +8,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 
 use super::error::{self, RestError};
 use super::exchange::{Exchange, clip};
+use super::fields::unknown;
 use super::params::Params;
 use super::route::Answer;
 use crate::domain::intent::Variant;
@@ -39,7 +40,8 @@ fn take(body: &Bytes, members: &[Member<'_>]) -> Result<(Variant, CallRequest), 
     let known = |name: &str| name == TOOL_VARIANT || ARGUMENTS.contains(&name);
     if let Some(member) = members.iter().find(|member| !known(&member.name)) {
         let name = clip(&member.name);
-        return Err(GatewayError::invalid(name.clone(), format!("unknown field '{name}'")));
+        let known: Vec<&str> = ARGUMENTS.into_iter().chain([TOOL_VARIANT]).collect();
+        return Err(unknown("field", &name, &known));
     }
     let variant = members.iter().find(|member| member.name == TOOL_VARIANT);
     let variant = variant.and_then(|member| serde_json::from_str::<String>(member.value).ok());

@@ -16,6 +16,16 @@ pub(super) enum Nulls {
     Kept,
 }
 
+/// A name that nobody here knows, with those that are known.
+pub(super) fn unknown(what: &str, name: &str, known: &[&str]) -> GatewayError {
+    let known = if known.is_empty() {
+        "there is none here".to_owned()
+    } else {
+        format!("known: {}", known.join(", "))
+    };
+    GatewayError::invalid(name, format!("unknown {what} '{name}'; {known}"))
+}
+
 /// The fields of a body. Reading one takes it out.
 #[derive(Debug)]
 pub(super) struct Fields(Map<String, Value>);
@@ -30,8 +40,8 @@ impl Fields {
         let mut found = Map::new();
         for member in members {
             let name = clip(&member.name);
-            if allowed.is_some_and(|allowed| !allowed.contains(&member.name.as_ref())) {
-                return Err(GatewayError::invalid(name.clone(), format!("unknown field '{name}'")));
+            if let Some(allowed) = allowed.filter(|allowed| !allowed.contains(&member.name.as_ref())) {
+                return Err(unknown("field", &name, allowed));
             }
             let value: Value = serde_json::from_str(member.value).map_err(|_| {
                 GatewayError::invalid(name.clone(), format!("the value of {name} cannot be read"))

@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 
 use super::cursor::{self, LIMIT_DEFAULT, LIMIT_MAX, Page};
 use super::exchange::clip;
+use super::fields::unknown;
 use crate::gateway::GatewayError;
 
 /// Names of the parameters that a route takes.
@@ -31,7 +32,7 @@ impl Params {
                 .ok_or_else(|| GatewayError::Invalid { field: None, message: message.to_owned() })?;
             let Some(known) = names.iter().find(|known| **known == name) else {
                 let name = clip(&name);
-                return Err(GatewayError::invalid(name.clone(), format!("unknown query parameter '{name}'")));
+                return Err(unknown("query parameter", &name, names));
             };
             let value = decode(value).filter(|value| !value.is_empty() && !value.contains('\0'));
             let value = value.ok_or_else(|| {

@@ -216,17 +216,22 @@ fn available(tool: &Tool) -> Result<(), Refusal> {
     if tool.server.quarantined {
         return refuse(
             Code::ServerQuarantined,
-            format!("Server '{server}' is quarantined until a person releases it"),
+            format!(
+                "Server '{server}' is quarantined until a person releases it (POST /servers/{server}/unquarantine)"
+            ),
         );
     }
     match tool.state {
         PinState::Approved => Ok(()),
-        PinState::Pending => {
-            refuse(Code::ToolPending, format!("Tool '{name}' is new and waits for a person's approval"))
-        }
+        PinState::Pending => refuse(
+            Code::ToolPending,
+            format!("Tool '{name}' is new and waits for a person's approval (GET /servers/{server}/tools)"),
+        ),
         PinState::Changed => refuse(
             Code::ToolChanged,
-            format!("The definition of tool '{name}' changed and waits for a person's approval"),
+            format!(
+                "The definition of tool '{name}' changed and waits for a person's approval (GET /servers/{server}/tools)"
+            ),
         ),
         PinState::Blocked => refuse(Code::ToolBlocked, format!("Tool '{name}' is blocked")),
     }
