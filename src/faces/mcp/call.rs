@@ -136,7 +136,8 @@ pub(super) fn record_refused(
 ) {
     let name = params.and_then(|params| json::find_members(params, ["name"]).ok()).and_then(|[name]| name);
     let name = name.and_then(|raw| serde_json::from_str::<String>(raw).ok());
-    let refused = RefusedAttempt { kind: Kind::ToolCall, tool: name.as_deref(), body: params, code, message };
+    let kind = if name.as_deref() == Some(tools::RETRIEVE_TOOLS) { Kind::Search } else { Kind::ToolCall };
+    let refused = RefusedAttempt { kind, tool: name.as_deref(), body: params, code, message };
     gateway.record_refused(attempt, &refused);
 }
 
