@@ -13,12 +13,16 @@ use std::time::Duration;
 
 use chrono::DateTime;
 use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
 use ulid::Ulid;
 
 use crate::domain::activity::{Record, Status};
 use crate::domain::id::{ReplicaId, TenantId};
 use crate::domain::refusal::Code;
 use crate::store::{Close, Store};
+
+/// How long a call waits for room in the log.
+const ROOM_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// Bounds of the log.
 #[derive(Clone, Debug)]
@@ -46,14 +50,17 @@ struct Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let mut state = self.log.state();
-        state.reserved = state.reserved.saturating_sub(1);
-        if let Some(held) = state.by_tenant.get_mut(&self.tenant) {
-            *held -= 1;
-            if *held == 0 {
-                state.by_tenant.remove(&self.tenant);
+        {
+            let mut state = self.log.state();
+            state.reserved = state.reserved.saturating_sub(1);
+            if let Some(held) = state.by_tenant.get_mut(&self.tenant) {
+                *held -= 1;
+                if *held == 0 {
+                    state.by_tenant.remove(&self.tenant);
+                }
             }
         }
+        self.log.0.room.notify_waiters();
     }
 }
 
@@ -94,6 +101,8 @@ struct Shared {
     state: Mutex<State>,
     wake_opening: Notify,
     wake_ending: Notify,
+    /// A slot came back.
+    room: Notify,
 }
 
 /// The log. Cheap to clone.
@@ -115,6 +124,7 @@ impl ActivityLog {
             state: Mutex::default(),
             wake_opening: Notify::new(),
             wake_ending: Notify::new(),
+            room: Notify::new(),
         }))
     }
 
@@ -140,6 +150,23 @@ impl ActivityLog {
     pub fn begin(&self, record: Record) -> Result<Pending, RecordUnavailable> {
         let slot = self.reserve(record.tenant)?;
         Ok(Pending { record: Box::new(record), opened: Opened::No, slot: Some(slot) })
+    }
+
+    /// The same for calls: while the log is full they wait a little. A database that hesitates for a moment
+    /// slows callers down; only one that stays away turns them away.
+    pub async fn begin_call(&self, record: Record) -> Result<Pending, RecordUnavailable> {
+        let deadline = Instant::now() + ROOM_WAIT_MAX;
+        loop {
+            let mut room = std::pin::pin!(self.0.room.notified());
+            // from here on no slot that comes back is missed
+            room.as_mut().enable();
+            if let Ok(slot) = self.reserve(record.tenant) {
+                return Ok(Pending { record: Box::new(record), opened: Opened::No, slot: Some(slot) });
+            }
+            if tokio::time::timeout_at(deadline, room).await.is_err() {
+                return Err(RecordUnavailable);
+            }
+        }
     }
 
     fn end(&self, record: Box<Record>, opened: Opened, slot: Slot, done: Option<oneshot::Sender<()>>) {

@@ -148,7 +148,7 @@ impl Gateway {
     }
 
     async fn run_call(&self, attempt: Attempt, variant: Variant, request: CallRequest) -> CallOutcome {
-        let Ok(mut pending) = self.activity.begin(record::begin(&attempt, variant)) else {
+        let Ok(mut pending) = self.activity.begin_call(record::begin(&attempt, variant)).await else {
             let refused = Refused { refusal: record_unavailable(), tool: None, variant, declared: None };
             return CallOutcome::Refused(refused);
         };

@@ -50,8 +50,11 @@ fn setting_error(error: SettingError) -> GatewayError {
 
 /// Limits that nothing enforces yet are not taken: whoever sets one would rely on it.
 fn refuse_later(settings: &Map<String, Value>) -> Result<(), GatewayError> {
-    let set = |name: &str| settings.get(name).filter(|value| !value.is_null() && value.as_u64() != Some(0));
-    match ["rate_limit", "response_limit"].into_iter().find(|name| set(name).is_some()) {
+    let asks = |name: &&str| {
+        let off = |value: &Value| value.is_null() || (*name == "response_limit" && value.as_u64() == Some(0));
+        settings.get(*name).is_some_and(|value| !off(value))
+    };
+    match ["rate_limit", "response_limit"].into_iter().find(asks) {
         Some(name) => Err(GatewayError::invalid(name, format!("{name} is not available in this version"))),
         None => Ok(()),
     }
