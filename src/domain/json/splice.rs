@@ -84,7 +84,12 @@ pub fn with_member_first(text: &str, name: &str, raw_value: &str) -> String {
     out
 }
 
-fn top_level_members(text: &str) -> Result<Vec<Member<'_>>, JsonFault> {
+/// The members of the object `text`, in their order, without looking into their values: for parts of a text
+/// that passed [`super::check`] whole, so that nothing is checked twice.
+///
+/// # Errors
+/// [`JsonFault::NotAnObject`]; [`JsonFault::Syntax`] when the top level is visibly broken.
+pub fn top_level_members(text: &str) -> Result<Vec<Member<'_>>, JsonFault> {
     let mut object = TopLevel::open(text)?;
     let mut found = Vec::new();
     while let Some(member) = object.next()? {

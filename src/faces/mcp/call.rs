@@ -96,7 +96,7 @@ impl Call<'_> {
         let invalid = |fault| RpcError::invalid_params(format!("Invalid params: arguments: {fault}"));
         // an empty object is not part of the body when arguments are absent
         let empty = Bytes::from_static(b"{}");
-        let members = json::members(arguments).map_err(invalid)?;
+        let members = json::top_level_members(arguments).map_err(invalid)?;
         let body = if members.is_empty() { &empty } else { self.body };
         let mut request = wire::call::read(body, &members);
         request.unknown =
@@ -112,7 +112,7 @@ impl Call<'_> {
     /// What of the caller's `_meta` is not hop by hop.
     fn forwarded_meta(&self) -> Vec<(String, Bytes)> {
         let Some(meta) = self.meta else { return Vec::new() };
-        let Ok(members) = json::members(meta) else { return Vec::new() };
+        let Ok(members) = json::top_level_members(meta) else { return Vec::new() };
         members
             .iter()
             .filter(|m| m.name != "progressToken" && !m.name.starts_with("io.modelcontextprotocol/"))

@@ -122,7 +122,7 @@ async fn post(faces: &Arc<Faces>, caller: &Arc<Caller>, request: Request) -> Res
         Ok(Message::Request { id, method, params }) => (id, method, params.unwrap_or("{}")),
     };
     // the whole body was checked: this only finds the members
-    let members = json::members(params).unwrap_or_default();
+    let members = json::top_level_members(params).unwrap_or_default();
     let meta = members.iter().find(|member| member.name == "_meta").map(|member| member.value);
     let incoming =
         Incoming { faces, caller, headers, id, method: &method, members: &members, meta, body: &body };
