@@ -1,27 +1,26 @@
 //! Everything that runs by itself: heartbeat, change listener, revision poll, re-listing, sweeping up after
 //! the dead, partitions, and the log's writer.
 
+mod changes;
+mod relist;
+
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
-use futures_util::StreamExt;
 use tokio_util::sync::CancellationToken;
 
 use super::Gateway;
 use super::access::Caller;
 use super::caller::hash_key;
-use crate::domain::id::{KeyId, ServerId, TenantId};
-use crate::store::{Change, DueServer, Kind, Lease, StoreError};
+use crate::domain::id::{KeyId, TenantId};
+use crate::store::StoreError;
 
 const HEARTBEAT: Duration = Duration::from_secs(2);
 /// The second net under the notices: losing every one of them costs at most this.
 const POLL: Duration = Duration::from_secs(2);
-/// Tenants whose keys are reloaded at the same time by the poll.
-const ACCESS_RELOADS_MAX: usize = 4;
-const LISTEN_RETRY: Duration = Duration::from_millis(500);
 const SWEEP: Duration = Duration::from_secs(5);
 /// A replica silent for this long is dead: its open records are closed as `unknown` (behaviour, section 9).
 const DEAD_AFTER_S: f64 = 30.0;
@@ -32,9 +31,6 @@ const PARTITIONS: Duration = Duration::from_secs(3600);
 /// How often the one replica that re-lists renews its lease, and the others try for it.
 const LEASE: Duration = Duration::from_secs(5);
 const KEY_USE: Duration = Duration::from_secs(60);
-/// Servers listed at the same time by the one replica that re-lists.
-const RELISTS_MAX: usize = 16;
-const RELIST_PAGE: i64 = 500;
 /// How long the end of the log's writer may take beyond the drain.
 const FLUSH_GRACE: Duration = Duration::from_secs(4);
 /// Keys whose last use is remembered between two writes.
@@ -142,72 +138,6 @@ impl Gateway {
         });
     }
 
-    /// Owns the listener for as long as the gateway runs: reconnects, compares revisions, goes on.
-    async fn listen_to_changes(self: Arc<Self>) {
-        while !self.stop.is_cancelled() {
-            match self.store.listen().await {
-                Ok(mut listener) => {
-                    // notices sent while nobody listened are lost: compare first
-                    report("revision poll", self.poll().await);
-                    loop {
-                        let change = tokio::select! {
-                            () = self.stop.cancelled() => return,
-                            change = listener.next() => change,
-                        };
-                        let Some(change) = change else { break };
-                        let gateway = Arc::clone(&self);
-                        tokio::spawn(async move { gateway.follow(change).await });
-                    }
-                }
-                Err(error) => tracing::warn!(%error, "the change listener cannot connect"),
-            }
-            if sleep_or_stop(LISTEN_RETRY, &self.stop).await {
-                return;
-            }
-        }
-    }
-
-    /// Compares the revisions of all live tenants with the database's and reloads those that moved.
-    async fn poll(self: &Arc<Self>) -> Result<(), StoreError> {
-        let began = Instant::now();
-        let changes = self.store.revisions(&self.tenants.ids()).await?;
-        let (access, catalogues): (Vec<Change>, Vec<Change>) =
-            changes.into_iter().partition(|change| change.kind == Kind::Access);
-        let unconfirmed = futures_util::stream::iter(access)
-            .map(|change| async move { self.confirm_access(change).await })
-            .buffer_unordered(ACCESS_RELOADS_MAX)
-            .filter(|confirmed| std::future::ready(!confirmed))
-            .count()
-            .await;
-        if unconfirmed == 0 {
-            self.tenants.confirm(began);
-        }
-        // large catalogues must not hold up the confirmation of keys
-        for change in catalogues {
-            let gateway = Arc::clone(self);
-            tokio::spawn(async move { gateway.follow(change).await });
-        }
-        Ok(())
-    }
-
-    /// Whether a tenant's keys are known to be current. One whose rows this version cannot read is
-    /// forgotten: its keys stop working here, and nobody else notices.
-    async fn confirm_access(&self, change: Change) -> bool {
-        let Some(live) = self.tenants.get(change.tenant) else { return true };
-        match self.reload(&live, change.kind, change.rev).await {
-            Ok(()) => true,
-            Err(StoreError::Inconsistent { .. }) => {
-                tracing::error!(tenant = %change.tenant, "a tenant's keys cannot be read by this version");
-                self.tenants.forget(change.tenant);
-                true
-            }
-            Err(error) => {
-                tracing::warn!(%error, tenant = %change.tenant, "a tenant's keys could not be reloaded");
-                false
-            }
-        }
-    }
-
     /// Closes what dead replicas left open, and what a doubtful commit of our own left.
     async fn sweep(&self) -> Result<(), StoreError> {
         let old = self.store.open_records(self.replica.0, ORPHAN_AFTER_S).await?;
@@ -243,43 +173,6 @@ impl Gateway {
             }
         };
         self.upkeep.count_failure(name);
-    }
-
-    /// Lists all enabled servers again when it is time, if this replica holds the lease for it.
-    async fn relist_if_due(&self) -> Result<(), StoreError> {
-        let Some(Lease { .. }) = self.store.take_lease("relist", self.replica).await? else { return Ok(()) };
-        let due = {
-            let mut last = self.upkeep.relisted.lock().unwrap_or_else(PoisonError::into_inner);
-            let due = last.is_none_or(|at| at.elapsed() >= self.options.relist_interval);
-            if due {
-                *last = Some(Instant::now());
-            }
-            due
-        };
-        if due { self.relist().await } else { Ok(()) }
-    }
-
-    async fn relist(&self) -> Result<(), StoreError> {
-        let mut after = ServerId(uuid::Uuid::nil());
-        loop {
-            let page = self.store.enabled_servers(after, RELIST_PAGE).await?;
-            let Some(last) = page.last() else { return Ok(()) };
-            after = last.server;
-            futures_util::stream::iter(page)
-                .for_each_concurrent(RELISTS_MAX, |due| async move { self.relist_one(&due).await })
-                .await;
-        }
-    }
-
-    async fn relist_one(&self, due: &DueServer) {
-        let listed = match self.store.get_server(due.tenant, &due.name).await {
-            Ok(server) if server.id() == due.server => self.list_server(due.tenant, &server).await.map(drop),
-            Ok(_) | Err(StoreError::NotFound) => Ok(()),
-            Err(error) => Err(error.into()),
-        };
-        if let Err(error) = listed {
-            tracing::debug!(tenant = %due.tenant, server = due.name, %error, "a server could not be listed again");
-        }
     }
 
     /// Whether this replica should get traffic.

@@ -1,0 +1,81 @@
+//! Following the database: a listener for changes, and a poll of revisions that finds what it missed.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+
+use super::{Gateway, report, sleep_or_stop};
+use crate::store::{Change, Kind, StoreError};
+
+/// Tenants whose keys are reloaded at the same time by the poll.
+const ACCESS_RELOADS_MAX: usize = 4;
+const LISTEN_RETRY: Duration = Duration::from_millis(500);
+
+impl Gateway {
+    /// Owns the listener for as long as the gateway runs: reconnects, compares revisions, goes on.
+    pub(super) async fn listen_to_changes(self: Arc<Self>) {
+        while !self.stop.is_cancelled() {
+            match self.store.listen().await {
+                Ok(mut listener) => {
+                    // notices sent while nobody listened are lost: compare first
+                    report("revision poll", self.poll().await);
+                    loop {
+                        let change = tokio::select! {
+                            () = self.stop.cancelled() => return,
+                            change = listener.next() => change,
+                        };
+                        let Some(change) = change else { break };
+                        let gateway = Arc::clone(&self);
+                        tokio::spawn(async move { gateway.follow(change).await });
+                    }
+                }
+                Err(error) => tracing::warn!(%error, "the change listener cannot connect"),
+            }
+            if sleep_or_stop(LISTEN_RETRY, &self.stop).await {
+                return;
+            }
+        }
+    }
+
+    /// Compares the revisions of all live tenants with the database's and reloads those that moved.
+    pub(super) async fn poll(self: &Arc<Self>) -> Result<(), StoreError> {
+        let began = Instant::now();
+        let changes = self.store.revisions(&self.tenants.ids()).await?;
+        let (access, catalogues): (Vec<Change>, Vec<Change>) =
+            changes.into_iter().partition(|change| change.kind == Kind::Access);
+        let unconfirmed = futures_util::stream::iter(access)
+            .map(|change| async move { self.confirm_access(change).await })
+            .buffer_unordered(ACCESS_RELOADS_MAX)
+            .filter(|confirmed| std::future::ready(!confirmed))
+            .count()
+            .await;
+        if unconfirmed == 0 {
+            self.tenants.confirm(began);
+        }
+        // large catalogues must not hold up the confirmation of keys
+        for change in catalogues {
+            let gateway = Arc::clone(self);
+            tokio::spawn(async move { gateway.follow(change).await });
+        }
+        Ok(())
+    }
+
+    /// Whether a tenant's keys are known to be current. One whose rows this version cannot read is
+    /// forgotten: its keys stop working here, and nobody else notices.
+    async fn confirm_access(&self, change: Change) -> bool {
+        let Some(live) = self.tenants.get(change.tenant) else { return true };
+        match self.reload(&live, change.kind, change.rev).await {
+            Ok(()) => true,
+            Err(StoreError::Inconsistent { .. }) => {
+                tracing::error!(tenant = %change.tenant, "a tenant's keys cannot be read by this version");
+                self.tenants.forget(change.tenant);
+                true
+            }
+            Err(error) => {
+                tracing::warn!(%error, tenant = %change.tenant, "a tenant's keys could not be reloaded");
+                false
+            }
+        }
+    }
+}
