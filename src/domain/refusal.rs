@@ -51,6 +51,8 @@ pub enum Code {
     UpstreamTooLarge,
     /// After dispatch: the upstream wants input that cannot be asked for here.
     UpstreamNeedsInput,
+    /// The caller took the call back.
+    Cancelled,
     /// A parameter of `retrieve_tools` is unusable.
     InvalidQuery,
 }
@@ -82,6 +84,7 @@ impl Code {
             Code::UpstreamInvalid => "upstream_invalid",
             Code::UpstreamTooLarge => "upstream_too_large",
             Code::UpstreamNeedsInput => "upstream_needs_input",
+            Code::Cancelled => "cancelled",
             Code::InvalidQuery => "invalid_request",
         }
     }
@@ -95,6 +98,7 @@ impl Code {
             | Code::UpstreamInvalid
             | Code::UpstreamTooLarge
             | Code::UpstreamNeedsInput => Class::AfterDispatch,
+            Code::Cancelled => Class::Cancelled,
             Code::NotFound => Class::NotFound,
             Code::OperationNotPermitted => Class::Permission,
             Code::InvalidName
@@ -128,6 +132,8 @@ pub enum Class {
     Limit,
     /// It was dispatched and has no usable answer: the call may have run.
     AfterDispatch,
+    /// The caller does not want an answer any more.
+    Cancelled,
 }
 
 /// A refusal, or a failure after dispatch, with everything `structuredContent` carries.

@@ -6,16 +6,20 @@
 mod checks;
 mod record;
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use self::checks::Checked;
 use super::access::Caller;
 use super::activity::{Pending, RecordUnavailable};
+use super::cancel::CancelBy;
 use super::outlive::Outlive;
 use super::{Gateway, clock};
 use crate::domain::activity::{Record, Source, Status};
@@ -136,18 +140,41 @@ impl Gateway {
     }
 
     /// Runs a call. Its record is closed whether or not anybody waits for the outcome: dropped, the call
-    /// goes on in a task of its own.
+    /// goes on in a task of its own, to its end or to its cancellation.
     pub fn call_tool(
         self: &Arc<Self>,
         attempt: Attempt,
         variant: Variant,
         request: CallRequest,
+        cancel_by: CancelBy<'_>,
     ) -> Outlive<CallOutcome> {
         let gateway = Arc::clone(self);
-        Outlive::new(&self.tasks, async move { gateway.run_call(attempt, variant, request).await })
+        if cancel_by == CancelBy::Nothing {
+            return Outlive::new(&self.tasks, async move {
+                gateway.run_call(attempt, variant, request, std::future::pending()).await
+            });
+        }
+        let cancel = CancellationToken::new();
+        let named = match cancel_by {
+            CancelBy::Notification(id) => Some(self.name_call(&attempt, id, cancel.clone())),
+            _ => None,
+        };
+        let token = cancel.clone();
+        let work = Outlive::new(&self.tasks, async move {
+            let outcome = gateway.run_call(attempt, variant, request, token.cancelled()).await;
+            drop(named);
+            outcome
+        });
+        if cancel_by == CancelBy::Disconnect { work.telling(cancel) } else { work }
     }
 
-    async fn run_call(&self, attempt: Attempt, variant: Variant, request: CallRequest) -> CallOutcome {
+    async fn run_call(
+        &self,
+        attempt: Attempt,
+        variant: Variant,
+        request: CallRequest,
+        cancelled: impl Future<Output = ()> + Send,
+    ) -> CallOutcome {
         let Ok(mut pending) = self.activity.begin_call(record::begin(&attempt, variant)).await else {
             let refused = Refused { refusal: record_unavailable(), tool: None, variant, declared: None };
             return CallOutcome::Refused(refused);
@@ -172,7 +199,13 @@ impl Gateway {
             }
         }
         let sent = Instant::now();
-        let ended = self.dispatch(&checked, request).await;
+        let (began, mut cancelled) = (AtomicBool::new(false), pin!(cancelled));
+        let ended = tokio::select! {
+            biased;
+            // one that was taken back while it waited for its record is not sent at all
+            () = &mut cancelled => Err(withdrawn(began.load(Ordering::Relaxed))),
+            ended = self.dispatch(&checked, request, &began) => ended.map_err(|error| from_upstream(&error)),
+        };
         let record = &mut pending.record;
         record.upstream_ms = Some(milliseconds(sent.elapsed()));
         let outcome = conclude(record, &checked, variant, ended);
@@ -197,7 +230,14 @@ impl Gateway {
         checks::again(caller, variant, checked)
     }
 
-    async fn dispatch(&self, checked: &Checked, request: CallRequest) -> Result<Answer, UpstreamError> {
+    /// Dropping it tells the upstream that the answer is not wanted any more.
+    async fn dispatch(
+        &self,
+        checked: &Checked,
+        request: CallRequest,
+        began: &AtomicBool,
+    ) -> Result<Answer, UpstreamError> {
+        began.store(true, Ordering::Relaxed);
         let server = &checked.tool.server;
         let arguments = checked.arguments.clone();
         let rules = &checked.tool.shape.param_headers;
@@ -222,7 +262,7 @@ fn conclude(
     record: &mut Record,
     checked: &Checked,
     variant: Variant,
-    ended: Result<Answer, UpstreamError>,
+    ended: Result<Answer, Refusal>,
 ) -> CallOutcome {
     let refusal = match ended {
         Ok(Answer::Error(raw)) => {
@@ -241,7 +281,7 @@ fn conclude(
             }
             None => after_dispatch(Code::UpstreamInvalid, "the server's answer is no tool result"),
         },
-        Err(error) => from_upstream(&error),
+        Err(refusal) => refusal,
     };
     record.status = status_of(refusal.code);
     record::error(record, &refusal);
@@ -272,6 +312,7 @@ fn status_of(code: Code) -> Status {
         Class::Check | Class::Permission | Class::NotFound => Status::Blocked,
         Class::Limit => Status::Rejected,
         Class::AfterDispatch => Status::Error,
+        Class::Cancelled => Status::Cancelled,
     }
 }
 
@@ -280,6 +321,14 @@ fn record_unavailable() -> Refusal {
         Code::RecordUnavailable,
         "The activity log cannot take a record now, so nothing was run; try again in a few seconds",
     )
+}
+
+/// What the record of a call says that its caller took back.
+fn withdrawn(was_sent: bool) -> Refusal {
+    match was_sent {
+        true => after_dispatch(Code::Cancelled, "it was cancelled by its caller"),
+        false => Refusal::new(Code::Cancelled, "The call was cancelled by its caller; nothing was run"),
+    }
 }
 
 fn after_dispatch(code: Code, what: &str) -> Refusal {

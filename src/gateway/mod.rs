@@ -5,6 +5,7 @@ mod access;
 mod activity;
 mod call_tool;
 mod caller;
+mod cancel;
 mod catalog;
 mod clock;
 mod discovery;
@@ -23,6 +24,7 @@ pub use access::{Access, Caller};
 pub use activity::{ActivityLimits, ActivityLog, RecordUnavailable};
 pub use call_tool::{Attempt, CallOutcome, CallRequest, Client, Refused};
 pub use caller::AuthError;
+pub use cancel::CancelBy;
 pub use catalog::{Catalog, ServerEntry, Tool};
 pub use error::GatewayError;
 pub use keys::{KeyCreated, KeyRequest};
@@ -88,6 +90,7 @@ pub struct Gateway {
     tenants: tenancy::Tenancy,
     activity: ActivityLog,
     tasks: TaskTracker,
+    cancellations: cancel::Cancellations,
     stop: CancellationToken,
     draining: AtomicBool,
     upkeep: watch::Upkeep,
@@ -111,6 +114,7 @@ impl Gateway {
             store,
             options,
             tasks: TaskTracker::new(),
+            cancellations: cancel::Cancellations::default(),
             stop: CancellationToken::new(),
             draining: AtomicBool::new(false),
             upkeep: watch::Upkeep::default(),

@@ -4,18 +4,30 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 /// A future that outlives its waiter: while somebody waits it is polled there, which costs no hand-over
 /// between threads; dropped unfinished (a connection that is gone), it goes on in a task of its own.
 pub struct Outlive<T: Send + 'static> {
     tasks: TaskTracker,
+    /// Told when the waiter is lost.
+    lost: Option<CancellationToken>,
     work: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
 }
 
 impl<T: Send + 'static> Outlive<T> {
     pub(super) fn new(tasks: &TaskTracker, work: impl Future<Output = T> + Send + 'static) -> Outlive<T> {
-        Outlive { tasks: tasks.clone(), work: Some(Box::pin(work)) }
+        Outlive { tasks: tasks.clone(), lost: None, work: Some(Box::pin(work)) }
+    }
+
+    /// The same, and the work is told through `lost` when nobody waits any more.
+    pub(super) fn telling(self, lost: CancellationToken) -> Outlive<T> {
+        Outlive { tasks: self.tasks.clone(), lost: Some(lost), work: self.into_work() }
+    }
+
+    fn into_work(mut self) -> Option<Pin<Box<dyn Future<Output = T> + Send>>> {
+        self.work.take()
     }
 }
 
@@ -38,6 +50,9 @@ impl<T: Send + 'static> Future for Outlive<T> {
 impl<T: Send + 'static> Drop for Outlive<T> {
     fn drop(&mut self) {
         let Some(work) = self.work.take() else { return };
+        if let Some(lost) = &self.lost {
+            lost.cancel();
+        }
         if Handle::try_current().is_ok() {
             self.tasks.spawn(work);
         }

@@ -25,7 +25,7 @@ pub use api_keys::{AccessRows, ApiKey, KeyPatch, NewApiKey};
 pub use error::StoreError;
 pub use migrate::migrate;
 pub use replicas::Lease;
-pub use revisions::{Change, Kind, Listener};
+pub use revisions::{CancelNotice, Change, Kind, Listener, Notice};
 pub use servers::{CatalogueRows, NewServer, Server, ServerPatch};
 pub use settings::StoredSettings;
 pub use system::{DueServer, FoundKey};

@@ -8,9 +8,10 @@ use sqlx::{PgPool, Postgres, Transaction};
 
 use super::tx::{Access, Lane};
 use super::{Store, StoreError};
-use crate::domain::id::TenantId;
+use crate::domain::id::{KeyId, TenantId};
 
 const CHANNEL: &str = "mcpproxy_revisions";
+const CANCEL_CHANNEL: &str = "mcpproxy_cancel";
 
 /// What changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -44,6 +45,29 @@ pub struct Change {
     pub kind: Kind,
     /// Counts up.
     pub rev: i64,
+}
+
+/// A handshake client took a call back that the replica it told does not run. Lost notices do no harm: the
+/// call runs to its end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CancelNotice {
+    /// Whose call.
+    pub tenant: TenantId,
+    /// The key it was made with; none for the platform's own.
+    pub key: Option<KeyId>,
+    /// The session's id, where there is one.
+    pub session: Option<String>,
+    /// The raw id of the request.
+    pub request: String,
+}
+
+/// What a replica hears.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// Something was changed.
+    Change(Change),
+    /// A call was taken back.
+    Cancel(CancelNotice),
 }
 
 /// Takes the next revision. First in a transaction that changes something: the row lock makes writers of
@@ -107,6 +131,14 @@ impl Store {
         Ok(rows.into_iter().filter_map(change).collect())
     }
 
+    /// Tells every replica of a cancellation. Nothing is written, so no commit waits for it.
+    pub async fn notify_cancel(&self, notice: &CancelNotice) -> Result<(), StoreError> {
+        let payload = serde_json::json!(notice).to_string();
+        let mut tx = self.begin(Lane::Control, Access::Tenant(notice.tenant)).await?;
+        sqlx::query("select pg_notify($1, $2)").bind(CANCEL_CHANNEL).bind(payload).execute(&mut *tx).await?;
+        Ok(tx.commit().await?)
+    }
+
     /// A listener on a connection of its own.
     pub async fn listen(&self) -> Result<Listener, StoreError> {
         let pool: PgPool = sqlx::postgres::PgPoolOptions::new()
@@ -117,24 +149,30 @@ impl Store {
         let mut listener = PgListener::connect_with(&pool).await?;
         // reconnecting is ours: whoever reconnects must compare revisions, or notices are lost unseen
         listener.eager_reconnect(false);
-        listener.listen(CHANNEL).await?;
+        listener.listen_all([CHANNEL, CANCEL_CHANNEL]).await?;
         Ok(Listener(listener))
     }
 }
 
-/// Notices of changes. After an error or an end, take a new one and compare revisions.
+/// Notices of changes and cancellations. After an error or an end, take a new one and compare revisions.
 pub struct Listener(PgListener);
 
 impl Listener {
-    /// The next change; `None` when the line broke.
-    pub async fn next(&mut self) -> Option<Change> {
+    /// The next notice; `None` when the line broke.
+    pub async fn next(&mut self) -> Option<Notice> {
         loop {
             match self.0.try_recv().await {
-                Ok(Some(notice)) => match serde_json::from_str(notice.payload()) {
-                    Ok(change) => return Some(change),
-                    // a kind of a newer release: nothing this binary keeps
-                    Err(_) => continue,
-                },
+                Ok(Some(notice)) => {
+                    let payload = notice.payload();
+                    let read = match notice.channel() {
+                        CANCEL_CHANNEL => serde_json::from_str(payload).map(Notice::Cancel),
+                        _ => serde_json::from_str(payload).map(Notice::Change),
+                    };
+                    // else of a newer release: nothing this binary keeps
+                    if let Ok(notice) = read {
+                        return Some(notice);
+                    }
+                }
                 Ok(None) => return None,
                 Err(error) => {
                     tracing::warn!(%error, "the change listener lost its connection");

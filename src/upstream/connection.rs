@@ -8,7 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{StatusCode, Uri};
-use tokio::sync::mpsc;
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 
 use super::connect::Dialer;
@@ -24,6 +25,10 @@ use super::wires::{Timeouts, Wires};
 
 /// Longest wait for the answer to the first, modern question.
 const DISCOVER_WAIT_MAX: Duration = Duration::from_secs(5);
+/// Cancellations on their way to one upstream at once; more are not sent.
+const CANCELS_MAX: usize = 8;
+/// Longest wait for an upstream to take one.
+const CANCEL_WAIT_MAX: Duration = Duration::from_secs(5);
 /// The code of a modern server that does not speak the version asked for.
 const UNSUPPORTED_VERSION: i64 = -32022;
 
@@ -40,6 +45,8 @@ pub struct Connection {
 struct Link {
     http: Http,
     sessions: Sessions,
+    /// Room for cancellations on their way.
+    farewells: Arc<Semaphore>,
 }
 
 /// A request of ours.
@@ -186,7 +193,7 @@ impl Link {
         let http = Http { wires, target: path };
         let discover_wait = DISCOVER_WAIT_MAX.min(limits.call_timeout / 4);
         let sessions = Sessions::new(http.clone(), base, target.era, discover_wait);
-        Ok(Self { http, sessions })
+        Ok(Self { http, sessions, farewells: Arc::new(Semaphore::new(CANCELS_MAX)) })
     }
 
     async fn send(
@@ -212,7 +219,8 @@ impl Link {
             reply_headers: (!is_modern).then_some(&session.headers),
             dispatched,
         };
-        let reply = self.http.post(post).await?;
+        let given_up = GivenUp { link: self, session: &session, id, dispatched, is_answered: false };
+        let reply = given_up.unless_answered(self.http.post(post)).await?;
         Ok((session, reply))
     }
 
@@ -234,6 +242,46 @@ impl Link {
             return looked.map_err(|error| UpstreamError { dispatched: true, ..error });
         }
         Ok(false)
+    }
+}
+
+/// A request on its way. Dropped before its answer (a deadline, a caller that does not want it any more), it
+/// tells a handshake upstream, which does not take a closed connection for a cancellation (MCP 2025-11-25,
+/// cancellation); a modern one sees the connection close, which is all it needs.
+struct GivenUp<'a> {
+    link: &'a Link,
+    session: &'a Arc<Session>,
+    id: u64,
+    dispatched: &'a AtomicBool,
+    is_answered: bool,
+}
+
+impl GivenUp<'_> {
+    async fn unless_answered<T>(mut self, answer: impl Future<Output = T>) -> T {
+        let answer = answer.await;
+        self.is_answered = true;
+        answer
+    }
+}
+
+impl Drop for GivenUp<'_> {
+    fn drop(&mut self) {
+        let is_open = !self.is_answered && self.dispatched.load(Ordering::Relaxed);
+        if !is_open || self.session.era == Era::Modern {
+            return;
+        }
+        let (Ok(room), Ok(runtime)) =
+            (Arc::clone(&self.link.farewells).try_acquire_owned(), Handle::try_current())
+        else {
+            return;
+        };
+        let (http, headers, body) =
+            (self.link.http.clone(), self.session.headers.clone(), jsonrpc::cancelled(self.id));
+        runtime.spawn(async move {
+            // best effort: what the upstream does without it is its affair
+            drop(timeout(CANCEL_WAIT_MAX, http.tell(headers, body)).await);
+            drop(room);
+        });
     }
 }
 

@@ -67,6 +67,11 @@ pub(super) fn notification(method: &str) -> Bytes {
     format!(r#"{{"jsonrpc":"2.0","method":"{method}"}}"#).into()
 }
 
+/// Tells a handshake upstream that the answer to the request `id` is not wanted any more.
+pub(super) fn cancelled(id: u64) -> Bytes {
+    format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#).into()
+}
+
 /// The answer to a `ping` of the upstream.
 pub(super) fn pong(id: &RawValue) -> Bytes {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#).into()

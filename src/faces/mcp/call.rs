@@ -10,6 +10,7 @@ use http::StatusCode;
 use tokio::sync::mpsc;
 
 use super::jsonrpc::{RpcError, message, notification};
+use super::result::Answered;
 use super::{Era, args, listen, result, tools};
 use crate::domain::activity::Kind;
 use crate::domain::intent::Variant;
@@ -17,7 +18,7 @@ use crate::domain::json::{self, Member};
 use crate::faces::http::stream_body;
 use crate::faces::wire;
 use crate::faces::wire::error::json_response;
-use crate::gateway::{Attempt, CallOutcome, Gateway, Outlive, RecordUnavailable, RefusedAttempt};
+use crate::gateway::{Attempt, CallOutcome, CancelBy, Gateway, Outlive, RecordUnavailable, RefusedAttempt};
 
 /// Progress notifications on their way to a client; more are dropped, as the protocol allows.
 const PROGRESS_QUEUE: usize = 64;
@@ -103,10 +104,18 @@ impl Call<'_> {
             members.iter().find(|m| !wire::call::ARGUMENTS.contains(&&*m.name)).map(|m| m.name.to_string());
         request.meta = self.forwarded_meta();
         let token = self.progress_token();
+        let cancel_by = match self.era {
+            Era::Modern => CancelBy::Disconnect,
+            Era::Handshake => CancelBy::Notification(self.id),
+        };
+        let Some(token) = token else {
+            let outcome = self.gateway.call_tool(self.attempt, variant, request, cancel_by).await;
+            return Ok(answer(result::outcome(self.era, self.id, &outcome), self.streams));
+        };
         let (sender, progress) = mpsc::channel(PROGRESS_QUEUE);
-        request.progress = token.is_some().then_some(sender);
-        let outcome = self.gateway.call_tool(self.attempt, variant, request);
-        answer(self.era, self.id.to_owned(), token, outcome, progress).await
+        request.progress = Some(sender);
+        let outcome = self.gateway.call_tool(self.attempt, variant, request, cancel_by);
+        Ok(with_progress(self.era, self.id, token, outcome, progress).await)
     }
 
     /// What of the caller's `_meta` is not hop by hop.
@@ -141,31 +150,41 @@ pub(super) fn record_refused(
     gateway.record_refused(attempt, &refused);
 }
 
+/// The answer to a call. One that was taken back gets none (MCP 2025-11-25, cancellation): an event stream
+/// that ends without a message, where the client reads streams.
+fn answer(text: Answered, streams: bool) -> Response {
+    match text {
+        Answered::Withdrawn(_) if streams => {
+            listen::event_stream(Bytes::from_static(b": cancelled\n\n").into())
+        }
+        Answered::Message(text) | Answered::Withdrawn(text) => json_response(StatusCode::OK, text),
+    }
+}
+
 /// Waits for the outcome. A JSON answer, unless progress comes first: then an event stream.
-async fn answer(
+async fn with_progress(
     era: Era,
-    id: String,
-    token: Option<String>,
+    id: &str,
+    token: String,
     mut outcome: Outlive<CallOutcome>,
     mut progress: mpsc::Receiver<Bytes>,
-) -> Result<Response, RpcError> {
-    let Some(token) = token else {
-        return Ok(json_response(StatusCode::OK, result::outcome(era, &id, &outcome.await)));
-    };
+) -> Response {
     let (first, last) = tokio::select! {
         biased;
         Some(first) = progress.recv() => (first, None),
         ended = &mut outcome => {
-            let text = result::outcome(era, &id, &ended);
+            let answered = result::outcome(era, id, &ended);
             // one poll of the call may both report progress and end it
             match progress.try_recv() {
-                Ok(first) => (first, Some(text)),
-                Err(_) => return Ok(json_response(StatusCode::OK, text)),
+                Ok(first) => (first, Some(answered)),
+                // who asks for progress reads streams
+                Err(_) => return answer(answered, true),
             }
         }
     };
+    let id = id.to_owned();
     let begin = Progressing { era, id, token, outcome, progress, first: Some(first), last };
-    Ok(listen::event_stream(stream_body(stream::unfold(Some(begin), step))))
+    listen::event_stream(stream_body(stream::unfold(Some(begin), step)))
 }
 
 struct Progressing {
@@ -176,7 +195,7 @@ struct Progressing {
     progress: mpsc::Receiver<Bytes>,
     first: Option<Bytes>,
     /// The final message, once the call has ended; progress reported before goes out first.
-    last: Option<String>,
+    last: Option<Answered>,
 }
 
 async fn step(state: Option<Progressing>) -> Option<(Result<Bytes, Infallible>, Option<Progressing>)> {
@@ -192,8 +211,10 @@ async fn step(state: Option<Progressing>) -> Option<(Result<Bytes, Infallible>, 
         let event = progress_event(&params, &state.token);
         return Some((Ok(event), Some(state)));
     }
-    let last = state.last.take()?;
-    Some((Ok(listen::event(&last)), None))
+    match state.last.take()? {
+        Answered::Message(text) => Some((Ok(listen::event(&text)), None)),
+        Answered::Withdrawn(_) => None,
+    }
 }
 
 /// The upstream's progress under the caller's own token.

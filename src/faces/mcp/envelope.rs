@@ -10,7 +10,7 @@ pub(super) enum Message<'a> {
     /// Wants an answer under its raw id.
     Request { id: &'a str, method: String, params: Option<&'a str> },
     /// Wants none.
-    Notification,
+    Notification { method: String, params: Option<&'a str> },
     /// A client's answer to something of ours.
     Response,
 }
@@ -44,7 +44,7 @@ pub(super) fn read(body: &Bytes) -> Result<Message<'_>, (RpcError, Option<String
         return fail("Invalid request: params must be an object");
     }
     match id {
-        None => Ok(Message::Notification),
+        None => Ok(Message::Notification { method, params }),
         Some(id) if is_id(id) => Ok(Message::Request { id, method, params }),
         Some(_) => fail("Invalid request: id must be a string or an integer"),
     }
@@ -109,12 +109,12 @@ mod tests {
     fn the_three_kinds() {
         let kind = |body: &'static str| match read(&Bytes::from_static(body.as_bytes())) {
             Ok(Message::Request { id, .. }) => format!("request {id}"),
-            Ok(Message::Notification) => "notification".to_owned(),
+            Ok(Message::Notification { method, .. }) => format!("notification {method}"),
             Ok(Message::Response) => "response".to_owned(),
             Err(_) => "error".to_owned(),
         };
         assert_eq!(kind(r#"{"jsonrpc":"2.0","id":"a","method":"x"}"#), "request \"a\"");
-        assert_eq!(kind(r#"{"jsonrpc":"2.0","method":"x"}"#), "notification");
+        assert_eq!(kind(r#"{"jsonrpc":"2.0","method":"x"}"#), "notification x");
         assert_eq!(kind(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#), "response");
     }
 }

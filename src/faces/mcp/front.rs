@@ -118,7 +118,13 @@ async fn post(faces: &Arc<Faces>, caller: &Arc<Caller>, request: Request) -> Res
             return error.response(id.as_deref());
         }
         // answers and notifications are never refused: a client would take it for the end of everything
-        Ok(Message::Response | Message::Notification) => return accepted(),
+        Ok(Message::Response) => return accepted(),
+        Ok(Message::Notification { method, params }) => {
+            if method == "notifications/cancelled" {
+                cancel(faces, caller, headers, params.unwrap_or("{}"));
+            }
+            return accepted();
+        }
         Ok(Message::Request { id, method, params }) => (id, method, params.unwrap_or("{}")),
     };
     // the whole body was checked: this only finds the members
@@ -140,6 +146,13 @@ async fn post(faces: &Arc<Faces>, caller: &Arc<Caller>, request: Request) -> Res
             error.response(Some(id))
         }
     }
+}
+
+/// A handshake client takes a call back. Modern ones close the connection instead, and have no session.
+fn cancel(faces: &Faces, caller: &Caller, headers: &HeaderMap, params: &str) {
+    let Ok([Some(id)]) = json::find_members(params, ["requestId"]) else { return };
+    let Ok(session) = session(faces, caller, headers) else { return };
+    faces.gateway.cancel_call(caller, session.as_ref().map(|session| session.id.as_str()), id);
 }
 
 /// What is sent must be JSON, and what we answer must be readable.

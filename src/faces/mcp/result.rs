@@ -5,19 +5,31 @@ use bytes::Bytes;
 use super::Era;
 use super::jsonrpc::message;
 use crate::domain::json::{self, escape_into};
-use crate::domain::refusal::Refusal;
+use crate::domain::refusal::{Code, Refusal};
 use crate::domain::tool::ResultHead;
 use crate::gateway::{CallOutcome, Refused};
 
 /// Member of a result's `_meta` that carries a warning.
 const WARNING: &str = "mcpproxy/warning";
 
+/// What answers a call.
+pub(super) enum Answered {
+    /// This message.
+    Message(String),
+    /// None, since the caller took it back; a client that must have one gets this.
+    Withdrawn(String),
+}
+
 /// The message that answers a call.
-pub(super) fn outcome(era: Era, id: &str, outcome: &CallOutcome) -> String {
-    match outcome {
+pub(super) fn outcome(era: Era, id: &str, outcome: &CallOutcome) -> Answered {
+    let text = match outcome {
         CallOutcome::Result { raw, head, warning } => passed_on(era, id, raw, head, warning.as_deref()),
         CallOutcome::UpstreamError(raw) => message(id, "error", &lossless(raw)),
         CallOutcome::Refused(refused) => message(id, "result", &refusal(era, refused)),
+    };
+    match outcome {
+        CallOutcome::Refused(refused) if refused.refusal.code == Code::Cancelled => Answered::Withdrawn(text),
+        _ => Answered::Message(text),
     }
 }
 

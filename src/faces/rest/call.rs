@@ -15,7 +15,7 @@ use crate::domain::intent::Variant;
 use crate::domain::json::Member;
 use crate::faces::wire::call::{ARGUMENTS, read};
 use crate::faces::wire::error::json_response;
-use crate::gateway::{CallOutcome, CallRequest, GatewayError};
+use crate::gateway::{CallOutcome, CallRequest, CancelBy, GatewayError};
 
 /// Carries the warning that stands in `_meta` over MCP: here the body is the upstream's, untouched.
 const WARNING: HeaderName = HeaderName::from_static("x-mcpproxy-warning");
@@ -27,7 +27,7 @@ const TOOL_VARIANT: &str = "tool_variant";
 pub(super) async fn run(exchange: Arc<Exchange>, _: Params) -> Answer {
     exchange.needs_tenant()?;
     let (variant, request) = request(&exchange)?;
-    let outcome = exchange.gateway().call_tool(exchange.attempt.clone(), variant, request);
+    let outcome = exchange.gateway().call_tool(exchange.attempt.clone(), variant, request, CancelBy::Nothing);
     render(outcome.await, exchange.request_id())
 }
 

@@ -99,7 +99,7 @@ fn status_of_class(class: Class) -> StatusCode {
         Class::Permission => StatusCode::FORBIDDEN,
         Class::NotFound => StatusCode::NOT_FOUND,
         Class::Limit => StatusCode::SERVICE_UNAVAILABLE,
-        Class::AfterDispatch => StatusCode::BAD_GATEWAY,
+        Class::AfterDispatch | Class::Cancelled => StatusCode::BAD_GATEWAY,
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 
 use super::{Gateway, report, sleep_or_stop};
-use crate::store::{Change, Kind, StoreError};
+use crate::store::{Change, Kind, Notice, StoreError};
 
 /// Tenants whose keys are reloaded at the same time by the poll.
 const ACCESS_RELOADS_MAX: usize = 4;
@@ -21,13 +21,18 @@ impl Gateway {
                     // notices sent while nobody listened are lost: compare first
                     report("revision poll", self.poll().await);
                     loop {
-                        let change = tokio::select! {
+                        let notice = tokio::select! {
                             () = self.stop.cancelled() => return,
-                            change = listener.next() => change,
+                            notice = listener.next() => notice,
                         };
-                        let Some(change) = change else { break };
-                        let gateway = Arc::clone(&self);
-                        tokio::spawn(async move { gateway.follow(change).await });
+                        match notice {
+                            None => break,
+                            Some(Notice::Cancel(notice)) => self.cancelled_elsewhere(notice),
+                            Some(Notice::Change(change)) => {
+                                let gateway = Arc::clone(&self);
+                                tokio::spawn(async move { gateway.follow(change).await });
+                            }
+                        }
                     }
                 }
                 Err(error) => tracing::warn!(%error, "the change listener cannot connect"),

@@ -1,6 +1,7 @@
 //! `/mcp` on the wire.
 
 mod calls;
+mod cancellation;
 mod checks;
 mod doors;
 mod failures;

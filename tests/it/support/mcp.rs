@@ -37,6 +37,11 @@ impl Mcp {
         Mcp { api: api.clone(), era: Era::Bare, next_id: AtomicU64::new(1) }
     }
 
+    /// Another handle on the same session.
+    pub fn again(&self) -> Mcp {
+        Mcp { era: self.era.clone(), ..Mcp::bare(&self.api) }
+    }
+
     /// Speaks the modern way.
     pub fn modern(api: &Api) -> Mcp {
         Mcp { era: Era::Modern, ..Mcp::bare(api) }
@@ -93,7 +98,12 @@ impl Mcp {
 
     /// A request with raw params, an object; the modern era's own parts are added.
     pub async fn request(&self, method: &str, params: &str) -> Answer {
-        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed).to_string();
+        self.request_as(&id, method, params).await
+    }
+
+    /// The same under this raw id.
+    pub async fn request_as(&self, id: &str, method: &str, params: &str) -> Answer {
         let mut http = self.http(Method::POST).header("Content-Type", "application/json");
         let mut params = params.to_owned();
         if self.era == Era::Modern {

@@ -35,6 +35,8 @@ pub struct Call {
     pub tool: String,
     /// The arguments, byte for byte; "" when there were none.
     pub arguments: String,
+    /// The raw id of the request.
+    pub id: String,
     pub headers: HashMap<String, String>,
 }
 
@@ -69,6 +71,10 @@ struct State {
     requests: AtomicUsize,
     /// Sessions opened before this many are unknown.
     oldest_session: AtomicUsize,
+    /// Raw bodies of notifications.
+    notifications: Mutex<Vec<String>>,
+    /// Calls whose connection was closed before they were answered.
+    abandoned: AtomicUsize,
 }
 
 /// The running server; stops when dropped.
@@ -104,6 +110,8 @@ impl Upstream {
             accepts: AtomicUsize::new(0),
             requests: AtomicUsize::new(0),
             oldest_session: AtomicUsize::new(0),
+            notifications: Mutex::default(),
+            abandoned: AtomicUsize::new(0),
         });
         let task = tokio::spawn(serve::run(listener, Arc::clone(&state)));
         Upstream { url: format!("http://{address}/mcp"), address, state, task }
@@ -122,6 +130,17 @@ impl Upstream {
     /// The `ticket` of every call so far.
     pub fn tickets(&self) -> Vec<String> {
         self.state.calls.lock().unwrap().iter().map(Call::ticket).collect()
+    }
+
+    /// The notifications of this method so far, raw.
+    pub fn notifications(&self, method: &str) -> Vec<String> {
+        let all = self.state.notifications.lock().unwrap();
+        all.iter().filter(|body| body.contains(&format!("\"{method}\""))).cloned().collect()
+    }
+
+    /// Calls whose connection was closed before they were answered.
+    pub fn abandoned(&self) -> usize {
+        self.state.abandoned.load(Ordering::SeqCst)
     }
 
     pub fn counts(&self) -> Counts {

@@ -76,7 +76,10 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Answer {
     let Ok(message) = serde_json::from_slice::<Message<'_>>(&body) else {
         return Ok(plain(400, "text/plain", "not JSON"));
     };
-    let Some(id) = message.id.map(RawValue::get) else { return Ok(plain(202, "", "")) };
+    let Some(id) = message.id.map(RawValue::get) else {
+        state.notifications.lock().unwrap().push(String::from_utf8_lossy(&body).into_owned());
+        return Ok(plain(202, "", ""));
+    };
     if state.era == Era::Handshake && message.method.as_deref() != Some("initialize") {
         let session = head.headers.get("mcp-session-id").and_then(|id| id.to_str().ok());
         let number = session.and_then(|id| id.strip_prefix("session-")).and_then(|n| n.parse::<usize>().ok());
@@ -119,13 +122,15 @@ async fn call(state: &State, id: &str, params: &Params<'_>, headers: &HeaderMap)
     state.calls.lock().unwrap().push(Call {
         tool: params.name.clone(),
         arguments: arguments.to_owned(),
+        id: id.to_owned(),
         headers: headers.iter().map(|(name, value)| (name.to_string(), text(value))).collect(),
     });
     let tool = state.tools.lock().unwrap().iter().find(|tool| tool.name == params.name).cloned();
     let Some(Tool { mut say, .. }) = tool else {
         return Ok(state.message(&error(id, -32602, "Unknown tool")));
     };
-    loop {
+    let mut unanswered = Unanswered { state, is_answered: false };
+    let answer = loop {
         say = match say {
             Say::Delay(pause, then) => {
                 tokio::time::sleep(pause).await;
@@ -137,9 +142,25 @@ async fn call(state: &State, id: &str, params: &Params<'_>, headers: &HeaderMap)
             }
             Say::Progress(count) => {
                 let token = params.meta.as_ref().and_then(|meta| meta.progress_token).map(RawValue::get);
-                return Ok(state.with_progress(id, token, count));
+                break Ok(state.with_progress(id, token, count));
             }
-            say => return last(state, id, say, arguments).await,
+            say => break last(state, id, say, arguments).await,
+        }
+    };
+    unanswered.is_answered = true;
+    answer
+}
+
+/// Counts a call that is dropped, since its connection is gone.
+struct Unanswered<'a> {
+    state: &'a State,
+    is_answered: bool,
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            self.state.abandoned.fetch_add(1, Ordering::SeqCst);
         }
     }
 }

@@ -1,0 +1,218 @@
+//! Taking calls back. A modern client does it by closing its connection; a handshake client by a notification
+//! that names the request, which may land on any replica: that one looks among its own calls first, then
+//! sends one notice to the others.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
+
+use super::Gateway;
+use super::access::Caller;
+use super::call_tool::Attempt;
+use crate::domain::id::{KeyId, TenantId};
+use crate::store::CancelNotice;
+
+/// Longest request id that other replicas are told of, in bytes: a notice has a bound of 8000.
+const REQUEST_ID_BYTES_MAX: usize = 512;
+/// Notices to other replicas that one key may cause per [`NOTICE_WINDOW`]; the rest is dropped, as the
+/// protocol allows.
+const NOTICES_PER_KEY_MAX: u32 = 20;
+const NOTICE_WINDOW: Duration = Duration::from_secs(1);
+/// Notices on their way at once, over all keys.
+const NOTICES_MAX: usize = 64;
+
+/// What takes a call back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CancelBy<'a> {
+    /// Nothing: it runs to its end.
+    Nothing,
+    /// The loss of its connection (MCP 2026-07-28, transports).
+    Disconnect,
+    /// A notification with this raw request id, of the same session (MCP 2025-11-25, cancellation).
+    Notification(&'a str),
+}
+
+/// What one call is called: no other principal and no other session can name it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct CallName {
+    tenant: TenantId,
+    key: Option<KeyId>,
+    session: Option<String>,
+    request: String,
+}
+
+impl CallName {
+    fn new(caller: &Caller, session: Option<&str>, request: &str) -> CallName {
+        CallName {
+            tenant: caller.tenant_id(),
+            key: caller.key,
+            session: session.map(str::to_owned),
+            request: request.to_owned(),
+        }
+    }
+}
+
+/// The calls of this replica that a notification may name.
+#[derive(Debug, Default)]
+pub(super) struct Cancellations {
+    /// More than one token under a name: clients without a session that chose the same id.
+    calls: Mutex<HashMap<CallName, Vec<CancellationToken>>>,
+    notices: Mutex<Notices>,
+}
+
+#[derive(Debug, Default)]
+struct Notices {
+    window: Option<Instant>,
+    sent: HashMap<(TenantId, Option<KeyId>), u32>,
+    under_way: usize,
+}
+
+/// A call's place among those that can be named; given back when dropped.
+pub(super) struct Named {
+    gateway: Arc<Gateway>,
+    name: CallName,
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        let mut calls = self.gateway.cancellations.calls();
+        if let Some(tokens) = calls.get_mut(&self.name) {
+            // those of one name are told apart by nothing but their number
+            tokens.pop();
+            if tokens.is_empty() {
+                calls.remove(&self.name);
+            }
+        }
+    }
+}
+
+impl Cancellations {
+    fn calls(&self) -> MutexGuard<'_, HashMap<CallName, Vec<CancellationToken>>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Cancels the call of this name. Of several nobody can tell which was meant: none is cancelled.
+    /// `false` when there is no call of this name here.
+    fn cancel(&self, name: &CallName) -> bool {
+        let calls = self.calls();
+        let Some(tokens) = calls.get(name) else { return false };
+        if let [token] = tokens.as_slice() {
+            token.cancel();
+        }
+        true
+    }
+
+    /// Whether another notice may go out now for this key.
+    fn may_notify(&self, key: (TenantId, Option<KeyId>), now: Instant) -> bool {
+        let mut notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner);
+        if notices.window.is_none_or(|began| now.duration_since(began) >= NOTICE_WINDOW) {
+            notices.window = Some(now);
+            notices.sent.clear();
+        }
+        if notices.under_way >= NOTICES_MAX {
+            return false;
+        }
+        let sent = notices.sent.entry(key).or_insert(0);
+        if *sent >= NOTICES_PER_KEY_MAX {
+            return false;
+        }
+        *sent += 1;
+        notices.under_way += 1;
+        true
+    }
+
+    fn notified(&self) {
+        self.notices.lock().unwrap_or_else(PoisonError::into_inner).under_way -= 1;
+    }
+}
+
+impl Gateway {
+    /// Makes a call one that a notification can name.
+    pub(super) fn name_call(
+        self: &Arc<Self>,
+        attempt: &Attempt,
+        request: &str,
+        token: CancellationToken,
+    ) -> Named {
+        let name = CallName::new(&attempt.caller, attempt.session_id.as_deref(), request);
+        self.cancellations.calls().entry(name.clone()).or_default().push(token);
+        Named { gateway: Arc::clone(self), name }
+    }
+
+    /// Takes a caller's own call back, here or on another replica. Says nothing: the call may have ended, or
+    /// never have been.
+    pub fn cancel_call(self: &Arc<Self>, caller: &Caller, session: Option<&str>, request: &str) {
+        let name = CallName::new(caller, session, request);
+        if self.cancellations.cancel(&name) || request.len() > REQUEST_ID_BYTES_MAX {
+            return;
+        }
+        if !self.cancellations.may_notify((name.tenant, name.key), Instant::now()) {
+            tracing::debug!(tenant = %name.tenant, "a cancellation was not passed on: too many of one key");
+            return;
+        }
+        let gateway = Arc::clone(self);
+        self.tasks.spawn(async move {
+            let CallName { tenant, key, session, request } = name;
+            let notice = CancelNotice { tenant, key, session, request };
+            if let Err(error) = gateway.store.notify_cancel(&notice).await {
+                tracing::debug!(%error, "a cancellation could not be passed on");
+            }
+            gateway.cancellations.notified();
+        });
+    }
+
+    /// Another replica was told of a cancellation that it had no call for.
+    pub(super) fn cancelled_elsewhere(&self, notice: CancelNotice) {
+        let CancelNotice { tenant, key, session, request } = notice;
+        self.cancellations.cancel(&CallName { tenant, key, session, request });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(request: &str) -> CallName {
+        CallName {
+            tenant: TenantId::PLATFORM,
+            key: None,
+            session: Some("s".into()),
+            request: request.to_owned(),
+        }
+    }
+
+    #[test]
+    fn only_the_one_call_of_that_name_is_cancelled() {
+        let cancellations = Cancellations::default();
+        let tokens = [CancellationToken::new(), CancellationToken::new(), CancellationToken::new()];
+        let [one, two, three] = &tokens;
+        cancellations.calls().insert(name("1"), vec![one.clone()]);
+        cancellations.calls().insert(name("2"), vec![two.clone(), three.clone()]);
+        assert!(!cancellations.cancel(&name("3")));
+        assert!(!cancellations.cancel(&CallName { session: None, ..name("1") }));
+        assert!(cancellations.cancel(&name("2")));
+        assert!(!tokens.iter().any(CancellationToken::is_cancelled));
+        assert!(cancellations.cancel(&name("1")));
+        assert!(one.is_cancelled());
+    }
+
+    #[test]
+    fn notices_are_bounded_per_key_and_window() {
+        let cancellations = Cancellations::default();
+        let (now, key) = (Instant::now(), (TenantId::PLATFORM, None));
+        let sent = (0..100)
+            .filter(|_| {
+                let may = cancellations.may_notify(key, now);
+                if may {
+                    cancellations.notified();
+                }
+                may
+            })
+            .count();
+        assert_eq!(sent as u32, NOTICES_PER_KEY_MAX);
+        assert!(cancellations.may_notify((TenantId::PLATFORM, Some(KeyId(uuid::Uuid::max()))), now));
+        assert!(cancellations.may_notify(key, now + NOTICE_WINDOW));
+    }
+}
