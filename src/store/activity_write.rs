@@ -11,7 +11,7 @@ use sqlx::{Postgres, Transaction};
 use ulid::Ulid;
 use uuid::Uuid;
 
-use super::tx::{Access, Lane};
+use super::tx::{Access, BEGIN_ATTEMPTS, Lane};
 use super::{Store, StoreError};
 use crate::domain::activity::{Kind, Record};
 use crate::domain::id::ReplicaId;
@@ -28,35 +28,30 @@ macro_rules! activity_columns {
 }
 pub(super) use activity_columns;
 
-/// The statement that inserts a batch into one of the two tables.
-macro_rules! insert_batch {
-    ($table:literal, $tail:literal) => {
-        concat!(
-            "insert into ",
-            $table,
-            " (tenant_id, started_at, id, replica_id, type, source, server, tool, tool_variant, tier, \
-               intent_type, intent_sensitivity, intent_reason, intent_declared, warning, status, error_code, \
-               error_message, key_id, owner, client_name, client_version, session_id, request_id, trace_id, \
-               parent_id, duration_ms, upstream_ms, wait_ms, request_bytes, response_bytes, arguments, \
-               response, truncated)
-             select tenant_id, started_at, id, $4, type, source, server, tool, tool_variant, tier, \
-               intent_type, intent_sensitivity, intent_reason, intent_declared, warning, status, error_code, \
-               error_message, key_id, owner, client_name, client_version, session_id, request_id, trace_id, \
-               parent_id, duration_ms, upstream_ms, wait_ms, request_bytes, response_bytes, arguments, \
-               response, truncated
-             from unnest($1::uuid[], $2::timestamptz[], $3::uuid[], $5::text[], $6::text[], $7::text[], \
-               $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::bool[], \
-               $15::text[], $16::text[], $17::text[], $18::text[], $19::uuid[], $20::text[], $21::text[], \
-               $22::text[], $23::text[], $24::text[], $25::text[], $26::uuid[], $27::float8[], $28::float8[], \
-               $29::float8[], $30::bigint[], $31::bigint[], $32::text[], $33::text[], $34::bool[])
-             as f (tenant_id, started_at, id, type, source, server, tool, tool_variant, tier, intent_type, \
-               intent_sensitivity, intent_reason, intent_declared, warning, status, error_code, error_message, \
-               key_id, owner, client_name, client_version, session_id, request_id, trace_id, parent_id, \
-               duration_ms, upstream_ms, wait_ms, request_bytes, response_bytes, arguments, response, truncated) ",
-            $tail
-        )
-    };
-}
+/// Inserts a batch of final records; one that is there already is the same.
+const INSERT_FINAL: &str = "
+    insert into activity (tenant_id, started_at, id, replica_id, type, source, server, tool, tool_variant, tier,
+        intent_type, intent_sensitivity, intent_reason, intent_declared, warning, status, error_code,
+        error_message, key_id, owner, client_name, client_version, session_id, request_id, trace_id, parent_id,
+        duration_ms, upstream_ms, wait_ms, request_bytes, response_bytes, arguments, response, truncated)
+    select tenant_id, started_at, id, $4, type, source, server, tool, tool_variant, tier,
+        intent_type, intent_sensitivity, intent_reason, intent_declared, warning, status, error_code,
+        error_message, key_id, owner, client_name, client_version, session_id, request_id, trace_id, parent_id,
+        duration_ms, upstream_ms, wait_ms, request_bytes, response_bytes, arguments, response, truncated
+    from unnest($1::uuid[], $2::timestamptz[], $3::uuid[], $5::text[], $6::text[], $7::text[], $8::text[],
+        $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::bool[], $15::text[], $16::text[],
+        $17::text[], $18::text[], $19::uuid[], $20::text[], $21::text[], $22::text[], $23::text[], $24::text[],
+        $25::text[], $26::uuid[], $27::float8[], $28::float8[], $29::float8[], $30::bigint[], $31::bigint[],
+        $32::text[], $33::text[], $34::bool[])
+    as f (tenant_id, started_at, id, type, source, server, tool, tool_variant, tier, intent_type,
+        intent_sensitivity, intent_reason, intent_declared, warning, status, error_code, error_message, key_id,
+        owner, client_name, client_version, session_id, request_id, trace_id, parent_id, duration_ms,
+        upstream_ms, wait_ms, request_bytes, response_bytes, arguments, response, truncated)
+    on conflict do nothing";
+
+/// One statement, one round trip, one commit: callers wait for it (see the migration of this name).
+const OPEN_ACTIVITY: &str = "select open_activity($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, \
+     $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34)";
 
 /// A record's end.
 #[derive(Clone, Debug)]
@@ -70,9 +65,15 @@ pub struct Close {
 impl Store {
     /// Commits open rows, all or none. Once this returns, no crash can lose them.
     pub async fn open_activity(&self, replica: ReplicaId, records: &[&Record]) -> Result<(), StoreError> {
-        let mut tx = self.begin(Lane::Commit, Access::System).await?;
-        bind(sqlx::query(insert_batch!("activity_open", "")), replica, records).execute(&mut *tx).await?;
-        Ok(tx.commit().await?)
+        let mut attempt = 1;
+        loop {
+            let opened = bind(sqlx::query(OPEN_ACTIVITY), replica, records).execute(&self.commit).await;
+            match opened {
+                // a stale connection, or one that broke: rows that landed all the same are not added again
+                Err(error) if attempt < BEGIN_ATTEMPTS && StoreError::is_broken_line(&error) => attempt += 1,
+                other => return Ok(other.map(drop)?),
+            }
+        }
     }
 
     /// Commits final records, all or none: deletes their open rows and inserts the immutable ones. A record
@@ -105,9 +106,7 @@ impl Store {
             .filter(|record| !skip.contains(&Uuid::from(record.id)))
             .chain(&late)
             .collect();
-        bind(sqlx::query(insert_batch!("activity", "on conflict do nothing")), replica, &finals)
-            .execute(&mut *tx)
-            .await?;
+        bind(sqlx::query(INSERT_FINAL), replica, &finals).execute(&mut *tx).await?;
         Ok(tx.commit().await?)
     }
 }
@@ -167,7 +166,7 @@ fn keys(records: &[&Record]) -> (Vec<Uuid>, Vec<DateTime<Utc>>, Vec<Uuid>) {
 
 type Statement = Query<'static, Postgres, PgArguments>;
 
-/// Binds a batch column by column, in the order of `insert_batch!`.
+/// Binds a batch column by column, in the order of both statements.
 fn bind(query: Statement, replica: ReplicaId, records: &[&Record]) -> Statement {
     let (tenants, times, ids) = keys(records);
     let text = |pick: fn(&Record) -> Option<&str>| -> Vec<Option<Cow<'_, str>>> {

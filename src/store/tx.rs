@@ -31,7 +31,7 @@ pub(super) enum Lane {
 
 /// Tries a fresh connection this often when the line was broken before anything was asked.
 /// More often than a pool has connections: after a restart of Postgres every one of them is stale.
-const BEGIN_ATTEMPTS: u32 = 20;
+pub(super) const BEGIN_ATTEMPTS: u32 = 20;
 
 impl Store {
     /// Begins a unit of work: isolation, role and tenant in one round trip, all of it local to the

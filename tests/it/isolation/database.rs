@@ -64,6 +64,29 @@ async fn every_tenant_table_is_locked() {
 }
 
 #[tokio::test]
+async fn opening_records_is_for_the_log_alone() {
+    let stage = Stage::start().await;
+    let mut connection = stage.database.connect().await;
+    let nulls = vec!["null"; 34].join(", ");
+    let open = format!("select open_activity({nulls})");
+    for role in ["mcpproxy_app", "mcpproxy_owner"] {
+        sqlx::query(AssertSqlSafe(format!("set role {role}"))).execute(&mut connection).await.unwrap();
+        let refused = sqlx::query(AssertSqlSafe(open.clone())).execute(&mut connection).await.unwrap_err();
+        assert_eq!(
+            refused.as_database_error().unwrap().code().as_deref(),
+            Some("42501"),
+            "{role}: {refused}"
+        );
+    }
+    // a record that is said to be committed is durable, whatever the login's own setting
+    sqlx::raw_sql("reset role; set synchronous_commit = off").execute(&mut connection).await.unwrap();
+    let mut tx = connection.begin().await.unwrap();
+    sqlx::query(AssertSqlSafe(open)).execute(&mut *tx).await.unwrap();
+    let durable: String = sqlx::query_scalar("show synchronous_commit").fetch_one(&mut *tx).await.unwrap();
+    assert_eq!(durable, "on");
+}
+
+#[tokio::test]
 async fn a_query_without_a_filter_sees_one_tenant() {
     let stage = Stage::start().await;
     let upstream = Upstream::handshake(upstream::zoo()).await;

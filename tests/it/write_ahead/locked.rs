@@ -25,7 +25,7 @@ async fn waits_to_open(database: &Database) {
         let mut connection = database.connect().await;
         let standing: i64 = sqlx::query_scalar(
             "select count(*) from pg_stat_activity where datname = current_database()
-             and wait_event_type = 'Lock' and query ilike '%insert into%activity_open%'",
+             and wait_event_type = 'Lock' and query ilike '%open_activity(%'",
         )
         .fetch_one(&mut connection)
         .await
