@@ -18,6 +18,8 @@ use crate::process::Process;
 const START_WAIT_MAX: Duration = Duration::from_secs(60);
 /// How often a starting gateway is asked.
 const ASK_EVERY: Duration = Duration::from_millis(1);
+/// Streams that the one key of all clients may have open.
+const STREAMS_MAX: &str = "2000";
 /// Lines of the log that are kept for an error's text.
 const LOG_LINES_MAX: usize = 40;
 
@@ -47,6 +49,7 @@ impl Gateway {
             .env("MCPPROXY__SERVER__LISTEN", "127.0.0.1:0")
             .env("MCPPROXY__SERVER__ADMIN_LISTEN", "")
             .env("MCPPROXY__EGRESS__ALLOW", "127.0.0.0/8")
+            .env("MCPPROXY__LIMITS__STREAMS_PER_KEY_MAX", STREAMS_MAX)
             .envs(settings.iter().map(|(name, value)| (name, value)));
         let mut process = Process::start(&mut command)?;
         let lines = process.child().stderr.take().context("the gateway has no log")?;

@@ -141,6 +141,29 @@ pub async fn list_once(door: &Door) -> Result<()> {
     Client::connect(door, Work::List, Era::Modern, 0).await?.ask().await
 }
 
+/// A session with its stream; closed when dropped.
+pub struct OpenSession {
+    _stream: hyper::body::Incoming,
+    _client: Client,
+}
+
+/// Shakes hands and opens the stream that a handshake client listens on.
+///
+/// # Errors
+/// A wrong answer, or none.
+pub async fn open_session(door: &Door, number: usize) -> Result<OpenSession> {
+    let mut client = Client::connect(door, Work::List, Era::Handshake, number).await?;
+    client.ask().await?;
+    let mut request = Request::get("/mcp").body(Full::default())?;
+    request.headers_mut().clone_from(&client.headers);
+    client.wire.ready().await?;
+    let (head, mut stream) = client.wire.send_request(request).await?.into_parts();
+    ensure!(head.status.is_success(), "a stream was not opened: {}", head.status);
+    let first = stream.frame().await.context("the stream ended at once")?;
+    ensure!(first.is_ok(), "the stream broke at once");
+    Ok(OpenSession { _stream: stream, _client: client })
+}
+
 /// A request in words.
 struct Question {
     method: &'static str,

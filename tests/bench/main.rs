@@ -2,7 +2,7 @@
 //! nginx; loads them in turns, so that ratios survive a noisy machine; and prints tables.
 //!
 //! Everything stays on the loopback. Every answer is checked, a wrong one ends the run. With words as arguments
-//! only the rows whose name contains one of them are run.
+//! only the rows whose name contains one of them are run; `soak` is the long run that looks at memory.
 
 mod cpu;
 mod gateway;
@@ -12,6 +12,7 @@ mod postgres;
 mod process;
 mod report;
 mod rows;
+mod soak;
 mod upstream;
 
 use std::io::Write;
@@ -32,7 +33,11 @@ use self::rows::Bench;
 use self::upstream::Upstream;
 
 /// Longest run, with its starts and its stops.
-const RUN_MAX: Duration = Duration::from_secs(240);
+const RUN_MAX: Duration = Duration::from_secs(300);
+/// The same of the long run.
+const SOAK_MAX: Duration = Duration::from_secs(1200);
+/// The word that asks for the long run instead of the rows.
+const SOAK: &str = "soak";
 /// How long a gateway is left alone before its memory is read.
 const IDLE: Duration = Duration::from_secs(1);
 /// Starts on a running database.
@@ -69,11 +74,16 @@ fn say(text: &str) {
 async fn until_stopped(filter: &[String]) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    let limit = if is_soak(filter) { SOAK_MAX } else { RUN_MAX };
     tokio::select! {
-        done = tokio::time::timeout(RUN_MAX, Box::pin(run(filter))) => done.context("the run took too long")?,
+        done = tokio::time::timeout(limit, Box::pin(run(filter))) => done.context("the run took too long")?,
         _ = terminate.recv() => bail!("terminated"),
         _ = interrupt.recv() => bail!("interrupted"),
     }
+}
+
+fn is_soak(words: &[String]) -> bool {
+    words.iter().any(|word| word == SOAK)
 }
 
 async fn run(filter: &[String]) -> Result<()> {
@@ -91,6 +101,10 @@ async fn run(filter: &[String]) -> Result<()> {
     tokio::time::sleep(IDLE).await;
     let mut once = Once { idle_mib: cpu::memory_mib(gateway.pid()), start_private, ..Once::default() };
 
+    if is_soak(filter) {
+        let table = soak::run(&gateway.door(&keys.calls), gateway.pid()).await;
+        return Ok(write!(std::io::stdout(), "{}", table.with_context(|| gateway.log())?)?);
+    }
     let nginx = Nginx::start(&folder.path().join("nginx"), upstream.at)?;
     if nginx.is_none() {
         say("nginx is not installed: its rows are left out");
