@@ -1,9 +1,10 @@
 //! The benchmark: one run sets up an upstream, a gateway with its private Postgres and, where it is installed,
-//! nginx; loads them in turns, so that ratios survive a noisy machine; and prints tables.
+//! nginx and agentgateway; loads them in turns, so that ratios survive a noisy machine; and prints tables.
 //!
 //! Everything stays on the loopback. Every answer is checked, a wrong one ends the run. With words as arguments
 //! only the rows whose name contains one of them are run; `soak` is the long run that looks at memory.
 
+mod agentgateway;
 mod cpu;
 mod gateway;
 mod load;
@@ -24,6 +25,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use tokio::signal::unix::{SignalKind, signal};
 
+use self::agentgateway::Agentgateway;
 use self::gateway::{Api, Gateway};
 use self::load::{Door, Era, Until, Work};
 use self::nginx::Nginx;
@@ -109,11 +111,16 @@ async fn run(filter: &[String]) -> Result<()> {
     if nginx.is_none() {
         say("nginx is not installed: its rows are left out");
     }
+    let agentgateway = Agentgateway::start(&folder.path().join("agentgateway"), upstream.at)?;
+    if agentgateway.is_none() {
+        say("AGENTGATEWAY names no program: its rows are left out");
+    }
     let postgres = Postgres::find(&data_dir)?;
     postgres.prepare().await?;
     let bench = Bench {
         direct: Door { at: upstream.at, key: None },
         nginx: nginx.as_ref().map(|nginx| (Door { at: nginx.at, key: None }, nginx.pids())),
+        agentgateway: agentgateway.as_ref().map(|peer| (Door { at: peer.at, key: None }, peer.pids())),
         gateway: gateway.door(&keys.calls),
         catalogue: gateway.door(&keys.catalogue),
         gateway_pid: gateway.pid(),

@@ -108,7 +108,7 @@ impl Report {
 }
 
 /// Columns of the tables of load; those that stay empty are left out.
-const COLUMNS: [&str; 12] = [
+const COLUMNS: [&str; 13] = [
     "load",
     "clients",
     "era",
@@ -120,6 +120,7 @@ const COLUMNS: [&str; 12] = [
     "p99 ms",
     "CPU µs",
     "× nginx",
+    "× agentgateway",
     "Postgres CPU µs",
 ];
 
@@ -127,10 +128,14 @@ fn cells(outcome: &Outcome, measured: &Measured) -> Vec<String> {
     let by = |through| outcome.measured.iter().find(|other| other.through == through);
     let direct = by(Through::Direct).filter(|_| measured.through != Through::Direct);
     let nginx = by(Through::Nginx).filter(|_| measured.through == Through::Gateway);
-    let is_hop = matches!(measured.through, Through::Nginx | Through::Gateway);
+    let peer = by(Through::Agentgateway).filter(|_| measured.through == Through::Gateway);
+    let is_hop = matches!(measured.through, Through::Nginx | Through::Agentgateway | Through::Gateway);
     let is_insert = measured.through == Through::Insert;
     let uses_postgres = is_insert || measured.through == Through::Gateway;
     let ratio = |value: Option<f64>| value.map_or_else(String::new, |ratio| format!("{ratio:.2}"));
+    let cpu_ratio = |other: Option<&Measured>| {
+        ratio(other.map(|other| each_us(measured, measured.hop_ns) / each_us(other, other.hop_ns)))
+    };
     vec![
         outcome.row.name.to_owned(),
         outcome.row.clients.to_string(),
@@ -141,6 +146,7 @@ fn cells(outcome: &Outcome, measured: &Measured) -> Vec<String> {
         match measured.through {
             Through::Direct => "direct".to_owned(),
             Through::Nginx => "nginx".to_owned(),
+            Through::Agentgateway => "agentgateway".to_owned(),
             Through::Gateway => "**mcpproxy**".to_owned(),
             Through::Insert => "one INSERT instead".to_owned(),
         },
@@ -153,7 +159,8 @@ fn cells(outcome: &Outcome, measured: &Measured) -> Vec<String> {
         },
         format!("{:.3}", ms(measured, 0.99)),
         if is_hop { format!("{:.1}", each_us(measured, measured.hop_ns)) } else { String::new() },
-        ratio(nginx.map(|nginx| each_us(measured, measured.hop_ns) / each_us(nginx, nginx.hop_ns))),
+        cpu_ratio(nginx),
+        cpu_ratio(peer),
         if uses_postgres { format!("{:.1}", each_us(measured, measured.postgres_ns)) } else { String::new() },
     ]
 }

@@ -27,6 +27,8 @@ pub enum Through {
     Direct,
     /// Through nginx.
     Nginx,
+    /// Through agentgateway.
+    Agentgateway,
     /// Through the gateway.
     Gateway,
     /// Not at all: one committed insert instead of each call.
@@ -84,13 +86,15 @@ pub struct Outcome {
 
 /// Every row, in the order of the report.
 pub fn all() -> Vec<Row> {
-    use Through::{Direct, Gateway, Insert, Nginx};
+    use Through::{Agentgateway, Direct, Gateway, Insert, Nginx};
     const HOPS: &[Through] = &[Direct, Nginx, Gateway];
+    const PEERS: &[Through] = &[Direct, Nginx, Agentgateway, Gateway];
     let row = |subject, name, work, era, clients, through| Row { subject, name, work, era, clients, through };
     let mut rows = Vec::new();
     for era in [Era::Handshake, Era::Modern] {
         for clients in [1, 16, 64] {
-            rows.push(row(Subject::Reads, "read", Work::Read, era, clients, HOPS));
+            let through = if clients == 16 { PEERS } else { HOPS };
+            rows.push(row(Subject::Reads, "read", Work::Read, era, clients, through));
         }
     }
     rows.push(row(Subject::Reads, "read of 10 kB", Work::ReadBig, Era::Handshake, 16, HOPS));
@@ -120,6 +124,8 @@ pub struct Bench {
     pub direct: Door,
     /// nginx with its processes, where it is installed.
     pub nginx: Option<(Door, Vec<u32>)>,
+    /// agentgateway with its process, where it is named.
+    pub agentgateway: Option<(Door, Vec<u32>)>,
     /// The gateway's door for calls.
     pub gateway: Door,
     /// The gateway's door for the tenant with the large catalogue.
@@ -136,7 +142,11 @@ impl Bench {
     /// # Errors
     /// A wrong answer, or none.
     pub async fn measure(&self, row: Row) -> Result<Outcome> {
-        let there = |through: &Through| *through != Through::Nginx || self.nginx.is_some();
+        let there = |through: &Through| match through {
+            Through::Nginx => self.nginx.is_some(),
+            Through::Agentgateway => self.agentgateway.is_some(),
+            _ => true,
+        };
         let through: Vec<Through> = row.through.iter().copied().filter(there).collect();
         let empty = |through| Measured { through, slice: Slice::default(), hop_ns: 0, postgres_ns: 0 };
         let mut measured: Vec<Measured> = through.into_iter().map(empty).collect();
@@ -156,6 +166,7 @@ impl Bench {
     async fn turn(&self, row: Row, so_far: &mut Measured) -> Result<()> {
         let hop = match so_far.through {
             Through::Nginx => self.nginx.iter().flat_map(|(_, pids)| pids.clone()).collect(),
+            Through::Agentgateway => self.agentgateway.iter().flat_map(|(_, pids)| pids.clone()).collect(),
             Through::Gateway => vec![self.gateway_pid],
             Through::Direct | Through::Insert => Vec::new(),
         };
@@ -191,6 +202,7 @@ impl Bench {
             Through::Insert => return self.postgres.insert(row.clients, time).await,
             Through::Direct => &self.direct,
             Through::Nginx => self.nginx.as_ref().map_or(&self.direct, |(door, _)| door),
+            Through::Agentgateway => self.agentgateway.as_ref().map_or(&self.direct, |(door, _)| door),
             Through::Gateway if row.work == Work::Search => &self.catalogue,
             Through::Gateway => &self.gateway,
         };

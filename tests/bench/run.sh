@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds a release, measures it on this machine, and prints tables for docs/performance.md (three minutes).
-# Needs PostgreSQL's programs; compares with nginx where that is installed.
+# Needs PostgreSQL's programs; compares with nginx where that is installed, and with agentgateway where
+# AGENTGATEWAY names its program. `tests/bench/run.sh soak` is a long run that looks at memory (three minutes).
 # Words choose rows by a part of their name: tests/bench/run.sh write
 # Settings reach the gateway: MCPPROXY__LIMITS__ACTIVITY_BATCH=50 tests/bench/run.sh read
 set -euo pipefail
