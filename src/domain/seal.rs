@@ -1,0 +1,263 @@
+//! Unopenable envelopes: AES-256-GCM around a secret, bound to where it belongs.
+//!
+//! Pure: keys and nonces come from outside. An envelope is one byte of form, the nonce, the sealed text and
+//! its tag; it opens only with its key and in the place it was sealed for.
+
+use std::fmt;
+
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use sha2::{Digest, Sha256};
+use thiserror::Error;
+use zeroize::{Zeroize, Zeroizing};
+
+use super::id::{ServerId, TenantId};
+use super::origin::Origin;
+use uuid::Uuid;
+
+/// Bytes of a key.
+pub const KEY_BYTES: usize = 32;
+/// Bytes of a nonce; each is used once per key. Random ones do for the few secrets of a tenant.
+pub const NONCE_BYTES: usize = 12;
+/// The only form of envelopes so far.
+const FORM: u8 = 1;
+/// Bytes of a digest that name a key.
+const ID_BYTES: usize = 8;
+
+/// It does not open: another key, another place, or not a byte as it was sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("it does not open with this key in this place")]
+pub struct Unopenable;
+
+/// A key, never shown, and wiped when it is dropped.
+pub struct Key(Zeroizing<[u8; KEY_BYTES]>);
+
+impl Key {
+    /// Takes a key's bytes.
+    pub fn new(bytes: [u8; KEY_BYTES]) -> Key {
+        Key(Zeroizing::new(bytes))
+    }
+
+    /// Reads a key that was an envelope's content.
+    pub fn read(bytes: &[u8]) -> Option<Key> {
+        Some(Key(Zeroizing::new(bytes.try_into().ok()?)))
+    }
+
+    /// The bytes, to be wrapped.
+    pub fn expose(&self) -> &[u8; KEY_BYTES] {
+        &self.0
+    }
+
+    /// A short name that says nothing about the key, but tells it from others.
+    pub fn id(&self) -> String {
+        let digest = Sha256::new_with_prefix("mcpproxy key id v1\0").chain_update(*self.0).finalize();
+        digest.iter().take(ID_BYTES).map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    fn cipher(&self) -> Result<LessSafeKey, Unopenable> {
+        UnboundKey::new(&AES_256_GCM, self.0.as_slice()).map(LessSafeKey::new).map_err(|_| Unopenable)
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[redacted]")
+    }
+}
+
+/// The place an envelope belongs to; it opens nowhere else.
+#[derive(Clone, Copy, Debug)]
+pub enum Place<'a> {
+    /// The deployment's canary.
+    Canary,
+    /// A tenant's data key.
+    DataKey {
+        /// Whose.
+        tenant: TenantId,
+        /// Which one.
+        key: Uuid,
+    },
+    /// What a server is called with.
+    ServerSecret {
+        /// Whose.
+        tenant: TenantId,
+        /// Which server.
+        server: ServerId,
+        /// Where it is.
+        origin: &'a Origin,
+    },
+}
+
+impl Place<'_> {
+    /// One text for one place: the parts of fixed length stand before the one of any.
+    fn associated_data(self) -> Vec<u8> {
+        let mut out = vec![FORM];
+        match self {
+            Place::Canary => out.extend(b"canary\0"),
+            Place::DataKey { tenant, key } => {
+                out.extend(b"data key\0");
+                out.extend(tenant.0.as_bytes());
+                out.extend(key.as_bytes());
+            }
+            Place::ServerSecret { tenant, server, origin } => {
+                out.extend(b"server secret\0");
+                out.extend(tenant.0.as_bytes());
+                out.extend(server.0.as_bytes());
+                out.extend(origin.to_string().as_bytes());
+            }
+        }
+        out
+    }
+}
+
+/// Seals `text` for a place. The nonce must not have been used with this key before.
+///
+/// # Errors
+/// [`Unopenable`] when the text is longer than the cipher takes (64 GiB).
+pub fn seal(
+    key: &Key,
+    nonce: [u8; NONCE_BYTES],
+    place: Place<'_>,
+    text: &[u8],
+) -> Result<Vec<u8>, Unopenable> {
+    let mut sealed = Vec::with_capacity(1 + NONCE_BYTES + text.len() + AES_256_GCM.tag_len());
+    sealed.push(FORM);
+    sealed.extend(nonce);
+    // a buffer with room for the tag: growing would leave a copy of the text behind
+    let mut body = Vec::with_capacity(text.len() + AES_256_GCM.tag_len());
+    body.extend(text);
+    let aad = Aad::from(place.associated_data());
+    let done = key.cipher()?.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), aad, &mut body);
+    if done.is_err() {
+        body.zeroize();
+        return Err(Unopenable);
+    }
+    sealed.extend(body);
+    Ok(sealed)
+}
+
+/// Opens an envelope in its place.
+///
+/// # Errors
+/// [`Unopenable`] when it is not exactly what [`seal`] made with this key for this place.
+pub fn open(key: &Key, place: Place<'_>, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, Unopenable> {
+    let (&form, rest) = sealed.split_first().ok_or(Unopenable)?;
+    let (nonce, body) = rest.split_first_chunk::<NONCE_BYTES>().ok_or(Unopenable)?;
+    if form != FORM {
+        return Err(Unopenable);
+    }
+    let mut body = Zeroizing::new(body.to_vec());
+    let nonce = Nonce::assume_unique_for_key(*nonce);
+    let aad = Aad::from(place.associated_data());
+    let length = key.cipher()?.open_in_place(nonce, aad, &mut body).map_err(|_| Unopenable)?.len();
+    body.truncate(length);
+    Ok(body)
+}
+
+/// The deployment's master keys: the first seals, all open.
+#[derive(Debug)]
+pub struct Keyring {
+    first: (String, Key),
+    others: Vec<(String, Key)>,
+}
+
+impl Keyring {
+    /// Takes the keys in their order; `None` without any.
+    pub fn new(keys: impl IntoIterator<Item = Key>) -> Option<Keyring> {
+        let mut keys = keys.into_iter().map(|key| (key.id(), key));
+        Some(Keyring { first: keys.next()?, others: keys.collect() })
+    }
+
+    /// The one that seals, with its id.
+    pub fn first(&self) -> (&str, &Key) {
+        (&self.first.0, &self.first.1)
+    }
+
+    /// The one with this id.
+    pub fn find(&self, id: &str) -> Option<&Key> {
+        self.all().find(|(known, _)| known == id).map(|(_, key)| key)
+    }
+
+    /// All ids, the first one's first.
+    pub fn ids(&self) -> Vec<&str> {
+        self.all().map(|(id, _)| id.as_str()).collect()
+    }
+
+    fn all(&self) -> impl Iterator<Item = &(String, Key)> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn tenant(n: u128) -> TenantId {
+        TenantId(Uuid::from_u128(n))
+    }
+
+    fn server(n: u128) -> ServerId {
+        ServerId(Uuid::from_u128(n))
+    }
+
+    #[test]
+    fn an_envelope_opens_in_its_own_place_only() {
+        let key = Key::new([7; 32]);
+        let [a, b] = ["https://a.example/", "http://a.example/"].map(|url| Origin::of(url).unwrap());
+        let places = [
+            Place::Canary,
+            Place::DataKey { tenant: tenant(1), key: Uuid::from_u128(1) },
+            Place::DataKey { tenant: tenant(2), key: Uuid::from_u128(1) },
+            Place::DataKey { tenant: tenant(1), key: Uuid::from_u128(2) },
+            Place::ServerSecret { tenant: tenant(1), server: server(1), origin: &a },
+            Place::ServerSecret { tenant: tenant(2), server: server(1), origin: &a },
+            Place::ServerSecret { tenant: tenant(1), server: server(2), origin: &a },
+            Place::ServerSecret { tenant: tenant(1), server: server(1), origin: &b },
+        ];
+        for (at, place) in places.iter().enumerate() {
+            let sealed = seal(&key, [3; 12], *place, b"secret").unwrap();
+            for (other_at, other) in places.iter().enumerate() {
+                let opened = open(&key, *other, &sealed).map(|text| text.to_vec());
+                let expected = if at == other_at { Ok(b"secret".to_vec()) } else { Err(Unopenable) };
+                assert_eq!(opened, expected, "{place:?} in {other:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn keys_are_named_found_and_never_shown() {
+        let ring = Keyring::new([Key::new([1; 32]), Key::new([2; 32])]).unwrap();
+        assert!(Keyring::new([]).is_none());
+        assert_eq!(ring.first().0, ring.ids()[0]);
+        assert_ne!(ring.ids()[0], ring.ids()[1]);
+        assert_eq!(ring.find(ring.ids()[1]).unwrap().expose(), &[2; 32]);
+        assert!(ring.find("").is_none());
+        assert!(!format!("{ring:?}").contains("1, 1"), "{ring:?}");
+        assert_eq!(ring.ids()[0].len(), 2 * ID_BYTES);
+    }
+
+    proptest! {
+        #[test]
+        fn any_other_byte_or_key_does_not_open(
+            text in proptest::collection::vec(any::<u8>(), 0..200),
+            key in any::<[u8; 32]>(),
+            nonce in any::<[u8; 12]>(),
+            bit in any::<prop::sample::Index>(),
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let sealed = seal(&Key::new(key), nonce, Place::Canary, &text).unwrap();
+            prop_assert_eq!(&open(&Key::new(key), Place::Canary, &sealed).unwrap()[..], &text[..]);
+            prop_assert!(text.len() < 8 || !sealed.windows(text.len()).any(|part| part == text));
+            let mut changed = sealed.clone();
+            let bit = bit.index(sealed.len() * 8);
+            changed[bit / 8] ^= 1 << (bit % 8);
+            prop_assert_eq!(open(&Key::new(key), Place::Canary, &changed), Err(Unopenable));
+            let mut other = key;
+            other[bit % 32] ^= 1;
+            prop_assert_eq!(open(&Key::new(other), Place::Canary, &sealed), Err(Unopenable));
+            let short = sealed.get(..cut.index(sealed.len())).unwrap();
+            prop_assert_eq!(open(&Key::new(key), Place::Canary, short), Err(Unopenable));
+        }
+    }
+}
