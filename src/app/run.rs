@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::config::{self, Config, Database, DatabaseLocation, Host, MigrationConfig};
 use super::local_postgres::LocalPostgres;
 use super::telemetry;
+use crate::domain::seal::{Key, Keyring};
 use crate::faces::{FaceOptions, Faces, http, mcp};
 use crate::gateway::{ActivityLimits, Gateway, Options};
 use crate::store::{self, Store, StoreOptions};
@@ -89,7 +90,10 @@ async fn serve_on(
             None
         }
     };
-    let gateway = Gateway::new(store, egress, tls, gateway_options(config));
+    let keys = config.master_keys.iter().map(|key| Key::new(*key.expose()));
+    let keyring = Keyring::new(keys).context("secrets.master_key is empty")?;
+    let gateway = Gateway::new(store, egress, tls, gateway_options(config, keyring));
+    gateway.settle_master_keys().await?;
     let listener = TcpListener::bind(config.server.listen)
         .await
         .with_context(|| format!("cannot listen on {} (server.listen)", config.server.listen))?;
@@ -155,11 +159,12 @@ mod http_uri {
     }
 }
 
-fn gateway_options(config: &Config) -> Options {
+fn gateway_options(config: &Config, keyring: Keyring) -> Options {
     let limits = &config.limits;
     let bound = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
     Options {
         defaults: config.defaults.clone(),
+        keyring: Arc::new(keyring),
         bootstrap_hash: Sha256::digest(config.bootstrap_key.expose().as_bytes()).into(),
         stale_max: config.stale_max,
         upstream: Limits {

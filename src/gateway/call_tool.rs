@@ -213,7 +213,7 @@ impl Gateway {
             CallOutcome::Result { raw, .. } | CallOutcome::UpstreamError(raw) => Some(raw),
             CallOutcome::Refused(_) => None,
         };
-        record::response(record, response, preview_bytes);
+        record::response(record, &checked.tool.server.target, response, preview_bytes);
         record.duration_ms = Some(milliseconds(attempt.started.elapsed()));
         pending.close();
         outcome
@@ -267,7 +267,7 @@ fn conclude(
     let refusal = match ended {
         Ok(Answer::Error(raw)) => {
             record.status = Status::UpstreamError;
-            record::upstream_error(record, &raw);
+            record::upstream_error(record, &checked.tool.server.target, &raw);
             return CallOutcome::UpstreamError(raw);
         }
         Ok(Answer::Result(raw)) => match std::str::from_utf8(&raw).ok().and_then(ResultHead::read) {

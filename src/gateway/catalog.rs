@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use super::credentials::{Opened, Opener};
 use super::views::Views;
 use crate::domain::annotations::{Annotations, Tier, Unannotated};
 use crate::domain::id::{ServerId, TenantId};
 use crate::domain::json;
 use crate::domain::schema::Schema;
+use crate::domain::seal::Keyring;
 use crate::domain::search::{Document, Index, Parameter};
 use crate::domain::tool::{Definition, PinState, published_schema};
 use crate::store::{CatalogueRows, Server, StoredTool};
@@ -122,9 +124,16 @@ impl Catalog {
     }
 
     /// Makes the snapshot of what was loaded; shapes of unchanged pins are taken over from `old`.
-    pub(super) fn build(tenant: TenantId, rows: &CatalogueRows, old: &Catalog, limits: &Limits) -> Catalog {
-        let servers: Vec<Arc<ServerEntry>> =
-            rows.servers.iter().map(|row| Arc::new(server_entry(tenant, row, limits))).collect();
+    pub(super) fn build(
+        tenant: TenantId,
+        rows: &CatalogueRows,
+        old: &Catalog,
+        limits: &Limits,
+        keyring: &Keyring,
+    ) -> Catalog {
+        let opener = Opener::new(keyring, tenant, &rows.secrets);
+        let entry = |row| Arc::new(server_entry(row, target(tenant, row, opener.open(row), limits)));
+        let servers: Vec<Arc<ServerEntry>> = rows.servers.iter().map(entry).collect();
         let by_id: HashMap<ServerId, &Arc<ServerEntry>> = servers.iter().map(|s| (s.id, s)).collect();
         let mut tools = HashMap::with_capacity(rows.tools.len());
         for row in &rows.tools {
@@ -190,20 +199,25 @@ impl Catalog {
     }
 }
 
-fn server_entry(tenant: TenantId, row: &Server, limits: &Limits) -> ServerEntry {
-    let target = Target {
+/// How to reach a server.
+pub(super) fn target(tenant: TenantId, row: &Server, opened: Opened, limits: &Limits) -> Target {
+    Target {
         tenant: tenant.0,
         server: row.server_id,
         version: row.version,
         url: row.url.clone().unwrap_or_default(),
-        headers: Vec::new(),
+        credential: opened.credential,
+        headers: opened.headers,
         era: match row.era.as_deref() {
             Some("modern") => Some(Era::Modern),
             Some("handshake") => Some(Era::Handshake),
             _ => None,
         },
         limits: own_limits(&row.limits.0, limits),
-    };
+    }
+}
+
+fn server_entry(row: &Server, target: Target) -> ServerEntry {
     ServerEntry {
         id: row.id(),
         name: row.name.clone(),
@@ -215,7 +229,7 @@ fn server_entry(tenant: TenantId, row: &Server, limits: &Limits) -> ServerEntry 
 }
 
 /// A server's own bounds: they may tighten the deployment's, never widen them.
-pub(super) fn own_limits(own: &Map<String, Value>, defaults: &Limits) -> Limits {
+fn own_limits(own: &Map<String, Value>, defaults: &Limits) -> Limits {
     let number = |name: &str| own.get(name).and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
     let seconds = |name: &str| own.get(name).and_then(Value::as_u64).map(Duration::from_secs);
     Limits {

@@ -1,11 +1,12 @@
 //! Listing a server: connect, find its era, read its tools, store what is new.
 
 use super::Gateway;
-use super::catalog::own_limits;
+use super::catalog;
+use super::credentials::Opener;
 use crate::domain::id::TenantId;
 use crate::domain::pin::Pin;
 use crate::domain::redact;
-use crate::store::{Applied, Discovered, Kind, Server, StoreError};
+use crate::store::{Applied, Discovered, Kind, SecretRows, Server, StoreError};
 use crate::upstream::{Era, Kind as UpstreamKind, Listing, Target, UpstreamError};
 
 /// Longest text about a failed listing that is kept, in bytes.
@@ -32,9 +33,8 @@ impl Gateway {
         tenant: TenantId,
         server: &Server,
     ) -> Result<Applied, ListingError> {
-        let listed = match tokio::time::timeout(self.options.listing_timeout, self.fetch(tenant, server))
-            .await
-        {
+        let target = self.listing_target(tenant, server).await?;
+        let listed = match tokio::time::timeout(self.options.listing_timeout, self.fetch(&target)).await {
             Ok(Ok(found)) => Ok(found),
             // our own queue to it is full: that says nothing about the server
             Ok(Err(error)) if error.kind == UpstreamKind::Overloaded => return Err(ListingError::Busy),
@@ -66,21 +66,18 @@ impl Gateway {
         }
     }
 
-    async fn fetch(
-        &self,
-        tenant: TenantId,
-        server: &Server,
-    ) -> Result<(&'static str, Listing), UpstreamError> {
-        let target = Target {
-            tenant: tenant.0,
-            server: server.server_id,
-            version: server.version,
-            url: server.url.clone().unwrap_or_default(),
-            headers: Vec::new(),
-            era: server.era.as_deref().map(|era| if era == "modern" { Era::Modern } else { Era::Handshake }),
-            limits: own_limits(&server.limits.0, &self.options.upstream),
+    /// Whoever lists a server may not have its tenant's snapshot: its credentials are read for this.
+    async fn listing_target(&self, tenant: TenantId, server: &Server) -> Result<Target, StoreError> {
+        let secrets = match server.header_names.as_slice() {
+            [] => SecretRows::default(),
+            _ => self.store.server_secrets(tenant, server.id()).await?,
         };
-        let connection = self.upstreams.connection(&target);
+        let opened = Opener::new(&self.options.keyring, tenant, &secrets).open(server);
+        Ok(catalog::target(tenant, server, opened, &self.options.upstream))
+    }
+
+    async fn fetch(&self, target: &Target) -> Result<(&'static str, Listing), UpstreamError> {
+        let connection = self.upstreams.connection(target);
         let listing = connection.list_tools().await?;
         let era = match connection.era() {
             Some(Era::Modern) => "modern",

@@ -8,6 +8,7 @@ mod caller;
 mod cancel;
 mod catalog;
 mod clock;
+mod credentials;
 mod discovery;
 mod error;
 mod keys;
@@ -26,6 +27,7 @@ pub use call_tool::{Attempt, CallOutcome, CallRequest, Client, Refused};
 pub use caller::AuthError;
 pub use cancel::CancelBy;
 pub use catalog::{Catalog, ServerEntry, Tool};
+pub use credentials::{Headers, MasterKeysError};
 pub use error::GatewayError;
 pub use keys::{KeyCreated, KeyRequest};
 pub use outlive::Outlive;
@@ -43,6 +45,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::domain::id::ReplicaId;
+use crate::domain::seal::Keyring;
 use crate::domain::settings::Defaults;
 use crate::store::Store;
 use crate::upstream::{Egress, Limits, Pool};
@@ -52,6 +55,8 @@ use crate::upstream::{Egress, Limits, Pool};
 pub struct Options {
     /// Deployment defaults of settings.
     pub defaults: Defaults,
+    /// Master keys: the first seals credentials, all open them.
+    pub keyring: Arc<Keyring>,
     /// SHA-256 of the bootstrap key.
     pub bootstrap_hash: [u8; 32],
     /// How long keys and revisions may stay unconfirmed before requests are refused.

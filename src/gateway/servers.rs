@@ -1,15 +1,17 @@
 //! Upstream servers: what administrators do with them.
 
-use http::Uri;
 use serde_json::{Map, Value};
+use uuid::Uuid;
 
 use super::Gateway;
 use super::access::Caller;
+use super::credentials::Headers;
 use super::error::GatewayError;
-use crate::domain::id::{ServerName, TenantId};
+use crate::domain::id::{ServerId, ServerName, TenantId};
+use crate::domain::origin::Origin;
 use crate::domain::pin::Pin;
 use crate::domain::tenant::{Action, Role};
-use crate::store::{Kind, NewServer, Server, ServerPatch, StoreError, StoredTool};
+use crate::store::{HeadersPatch, Kind, NewServer, Server, ServerPatch, StoreError, StoredTool};
 
 /// A server to be added.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +28,8 @@ pub struct ServerRequest {
     pub auto_approve: Option<bool>,
     /// Bounds of its own.
     pub limits: Option<Map<String, Value>>,
+    /// What it is called with.
+    pub headers: Option<Headers>,
 }
 
 /// A change to a server.
@@ -39,6 +43,8 @@ pub struct ServerChange {
     pub auto_approve: Option<bool>,
     /// Bounds of its own.
     pub limits: Option<Map<String, Value>>,
+    /// What it is called with from now on; empty takes all away.
+    pub headers: Option<Headers>,
     /// Only when the server is still at this version.
     pub version: Option<i64>,
 }
@@ -81,7 +87,13 @@ impl Gateway {
         if request.auto_approve == Some(true) && caller.role == Role::Operator {
             return Err(own_approval());
         }
+        let id = ServerId(Uuid::now_v7());
+        let headers = match &request.headers {
+            Some(headers) => self.seal_headers(tenant, id, &url, headers).await?,
+            None => HeadersPatch::Clear,
+        };
         let new = NewServer {
+            id,
             name: name.as_str().to_owned(),
             kind: "http",
             url: Some(url),
@@ -89,6 +101,7 @@ impl Gateway {
             quarantined: caller.role == Role::Operator,
             auto_approve: request.auto_approve.unwrap_or(false),
             limits,
+            headers: headers.into_headers(),
             added_by: caller.key,
             servers_max: self.options.servers_max,
         };
@@ -121,7 +134,7 @@ impl Gateway {
         self.store.list_servers(tenant, after, limit).await.map_err(|e| GatewayError::from_store(e, "server"))
     }
 
-    /// Changes a server. Another origin clears pins and quarantines it.
+    /// Changes a server. Another origin clears credentials and pins and quarantines it.
     pub async fn update_server(
         &self,
         caller: &Caller,
@@ -139,7 +152,7 @@ impl Gateway {
         };
         if let Some(url) = change.url {
             self.check_url(&url)?;
-            patch.origin_changed = origin(&url) != server.url.as_deref().and_then(origin);
+            patch.origin_changed = Origin::of(&url) != server.url.as_deref().and_then(Origin::of);
             // what was compared must be what is changed
             patch.version = patch.version.or(Some(server.version));
             patch.url = Some(url);
@@ -157,6 +170,13 @@ impl Gateway {
         if let Some(limits) = change.limits {
             check_limits(&limits)?;
             patch.limits = Some(limits);
+        }
+        if let Some(headers) = change.headers {
+            let url = patch.url.as_deref().or(server.url.as_deref()).unwrap_or_default();
+            let tenant = caller.tenant()?.id;
+            patch.headers = Some(self.seal_headers(tenant, server.id(), url, &headers).await?);
+            // they are sealed for the origin that was read
+            patch.version = patch.version.or(Some(server.version));
         }
         self.change(caller, &server, &patch).await
     }
@@ -266,7 +286,8 @@ impl Gateway {
         let updated = self.store.update_server(tenant, server.id(), patch).await;
         let updated = updated.map_err(|e| GatewayError::from_store(e, "server"))?;
         self.refresh(tenant, Kind::Catalogue).await;
-        let lists = patch.enabled == Some(true) || patch.quarantined == Some(false) || patch.url.is_some();
+        let reaches_it_anew = patch.url.is_some() || patch.headers.is_some();
+        let lists = patch.enabled == Some(true) || patch.quarantined == Some(false) || reaches_it_anew;
         if lists {
             self.list_if_enabled(tenant, &updated).await;
         }
@@ -313,14 +334,6 @@ fn own_approval() -> GatewayError {
     GatewayError::Forbidden("somebody else has to approve what this key added itself".to_owned())
 }
 
-/// Scheme, host and port: what credentials and pins are bound to.
-fn origin(url: &str) -> Option<(String, String, u16)> {
-    let uri: Uri = url.parse().ok()?;
-    let scheme = uri.scheme_str()?.to_ascii_lowercase();
-    let port = uri.port_u16().unwrap_or(if scheme == "https" { 443 } else { 80 });
-    Some((scheme, uri.host()?.to_ascii_lowercase(), port))
-}
-
 fn check_limits(limits: &Map<String, Value>) -> Result<(), GatewayError> {
     for (name, value) in limits {
         let Some((_, max)) = OWN_LIMITS.iter().find(|(known, _)| known == name) else {
@@ -332,16 +345,4 @@ fn check_limits(limits: &Map<String, Value>) -> Result<(), GatewayError> {
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn origins_compare_scheme_host_and_port() {
-        assert_eq!(origin("http://A.example/x"), origin("http://a.example:80/y"));
-        assert_ne!(origin("http://a.example/"), origin("https://a.example/"));
-        assert_ne!(origin("http://a.example/"), origin("http://a.example:81/"));
-    }
 }

@@ -209,8 +209,10 @@ impl Gateway {
         }
         let old = live.catalogue();
         let (tenant, limits) = (live.id, self.options.upstream);
+        let keyring = Arc::clone(&self.options.keyring);
         // parsing and indexing a large catalogue takes milliseconds: off the threads that serve calls
-        let built = tokio::task::spawn_blocking(move || Catalog::build(tenant, &rows, &old, &limits)).await;
+        let build = move || Catalog::build(tenant, &rows, &old, &limits, &keyring);
+        let built = tokio::task::spawn_blocking(build).await;
         match built {
             Ok(catalogue) => {
                 for server in &catalogue.gone {

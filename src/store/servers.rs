@@ -6,6 +6,7 @@ use sqlx::{FromRow, Postgres, Transaction};
 use uuid::Uuid;
 
 use super::revisions::{self, Kind};
+use super::secrets::{self, HeadersPatch, SealedHeaders, SecretRows};
 use super::tools::{StoredTool, ToolRow};
 use super::tx::{Access, Lane};
 use super::{Store, StoreError};
@@ -46,6 +47,8 @@ pub struct Server {
     pub created_at: DateTime<Utc>,
     /// Counts changes by people, for optimistic updates.
     pub version: i64,
+    /// Names of the headers it is called with; their values are sealed elsewhere.
+    pub header_names: Vec<String>,
 }
 
 impl Server {
@@ -58,13 +61,15 @@ impl Server {
 macro_rules! server_columns {
     () => {
         "server_id, name, kind, url, enabled, quarantined, auto_approve, baselined, limits, era, connection, \
-         last_ok_at, last_error, added_by, created_at, version"
+         last_ok_at, last_error, added_by, created_at, version, header_names"
     };
 }
 
 /// A server to be added.
 #[derive(Clone, Debug)]
 pub struct NewServer {
+    /// Its id, never used before.
+    pub id: ServerId,
     /// Its name.
     pub name: String,
     /// Its kind.
@@ -79,6 +84,8 @@ pub struct NewServer {
     pub auto_approve: bool,
     /// Bounds of its own.
     pub limits: serde_json::Map<String, serde_json::Value>,
+    /// What it is called with.
+    pub headers: Option<SealedHeaders>,
     /// Who adds it; `None` for the bootstrap key.
     pub added_by: Option<KeyId>,
     /// Most servers of one tenant.
@@ -90,7 +97,7 @@ pub struct NewServer {
 pub struct ServerPatch {
     /// A new address on the same origin.
     pub url: Option<String>,
-    /// The address is on another origin: pins, era and baseline go, and it is quarantined.
+    /// The address is on another origin: credentials, pins, era and baseline go, and it is quarantined.
     pub origin_changed: bool,
     /// Switch.
     pub enabled: Option<bool>,
@@ -100,6 +107,8 @@ pub struct ServerPatch {
     pub auto_approve: Option<bool>,
     /// Bounds of its own.
     pub limits: Option<serde_json::Map<String, serde_json::Value>>,
+    /// What it is called with from now on.
+    pub headers: Option<HeadersPatch>,
     /// Only when the server is still at this version.
     pub version: Option<i64>,
     /// Who changes it: with another origin, whoever names it has added it.
@@ -121,12 +130,12 @@ impl Store {
         }
         let server = sqlx::query_as(concat!(
             "insert into servers (tenant_id, server_id, name, kind, url, enabled, quarantined, auto_approve,
-                 limits, added_by, rev)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) returning ",
+                 limits, added_by, rev, header_names)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) returning ",
             server_columns!()
         ))
         .bind(tenant.0)
-        .bind(Uuid::now_v7())
+        .bind(new.id.0)
         .bind(&new.name)
         .bind(new.kind)
         .bind(&new.url)
@@ -136,9 +145,13 @@ impl Store {
         .bind(Json(&new.limits))
         .bind(new.added_by.map(|key| key.0))
         .bind(rev)
+        .bind(new.headers.as_ref().map_or(&[][..], |headers| &headers.names))
         .fetch_one(&mut *tx)
         .await
         .map_err(|error| StoreError::from_insert(error, "servers_name", "a server of this name exists"))?;
+        if let Some(headers) = &new.headers {
+            secrets::insert(&mut tx, tenant, new.id, headers).await?;
+        }
         revisions::commit(tx, tenant, Kind::Catalogue, rev).await?;
         Ok(server)
     }
@@ -198,6 +211,7 @@ impl Store {
                  baselined = baselined and not $6,
                  added_by = case when $6 then $11 else added_by end,
                  connection = case when $6 or $4 is not null then 'unknown' else connection end,
+                 header_names = coalesce($12, case when $6 then '{}' else header_names end),
                  version = version + 1, rev = $9
              where tenant_id = $1 and server_id = $2 and removed_at is null
                and ($10::bigint is null or version = $10)
@@ -215,11 +229,18 @@ impl Store {
         .bind(rev)
         .bind(patch.version)
         .bind(patch.by.map(|key| key.0))
+        .bind(patch.headers.as_ref().map(HeadersPatch::names))
         .fetch_optional(&mut *tx)
         .await?;
         let updated = updated.ok_or(StoreError::Conflict("the server changed since that version"))?;
         if patch.origin_changed {
             super::tools::clear_pins(&mut tx, tenant, server, rev).await?;
+        }
+        if patch.origin_changed || patch.headers.is_some() {
+            secrets::remove(&mut tx, tenant, server).await?;
+        }
+        if let Some(HeadersPatch::Set(headers)) = &patch.headers {
+            secrets::insert(&mut tx, tenant, server, headers).await?;
         }
         revisions::commit(tx, tenant, Kind::Catalogue, rev).await?;
         Ok(updated)
@@ -231,7 +252,8 @@ impl Store {
         lock(&mut tx, tenant, server).await?;
         let rev = revisions::bump(&mut tx, tenant, Kind::Catalogue).await?;
         let done = sqlx::query(
-            "update servers set removed_at = now(), enabled = false, version = version + 1, rev = $3
+            "update servers set removed_at = now(), enabled = false, header_names = '{}', version = version + 1,
+                 rev = $3
              where tenant_id = $1 and server_id = $2 and removed_at is null",
         )
         .bind(tenant.0)
@@ -242,6 +264,7 @@ impl Store {
         if done.rows_affected() == 0 {
             return Err(StoreError::NotFound);
         }
+        secrets::remove(&mut tx, tenant, server).await?;
         super::tools::remove_all(&mut tx, tenant, server, rev).await?;
         revisions::commit(tx, tenant, Kind::Catalogue, rev).await.map(drop)
     }
@@ -308,9 +331,12 @@ impl Store {
         .bind(tenant.0)
         .fetch_all(&mut *tx)
         .await?;
+        let sealed = servers.iter().any(|server| !server.header_names.is_empty());
+        let secrets =
+            if sealed { secrets::load(&mut tx, tenant, None).await? } else { SecretRows::default() };
         tx.commit().await?;
         let tools = tools.into_iter().map(StoredTool::try_from).collect::<Result<Vec<_>, _>>()?;
-        Ok(CatalogueRows { rev, servers, tools })
+        Ok(CatalogueRows { rev, servers, tools, secrets })
     }
 }
 
@@ -337,4 +363,6 @@ pub struct CatalogueRows {
     pub servers: Vec<Server>,
     /// In no order.
     pub tools: Vec<StoredTool>,
+    /// What the servers are called with, sealed.
+    pub secrets: SecretRows,
 }

@@ -87,7 +87,7 @@ impl Store {
         row.ok_or(StoreError::NotFound)
     }
 
-    /// Marks a tenant deleted: its keys stop working on every replica.
+    /// Marks a tenant deleted: its keys stop working on every replica. Its credentials are gone for good.
     pub async fn delete_tenant(&self, tenant: TenantId) -> Result<(), StoreError> {
         let mut tx = self.begin(Lane::Control, Access::System).await?;
         let rev = revisions::bump(&mut tx, tenant, Kind::Access).await?;
@@ -99,6 +99,7 @@ impl Store {
         if done.rows_affected() == 0 {
             return Err(StoreError::NotFound);
         }
+        super::secrets::remove_all(&mut tx, tenant).await?;
         revisions::commit(tx, tenant, Kind::Access, rev).await.map(drop)
     }
 }

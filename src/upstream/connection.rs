@@ -20,7 +20,7 @@ use super::jsonrpc::{self, Answer, Meta};
 use super::param_headers::encode;
 use super::post::{Http, Post, Reply};
 use super::session::{Session, Sessions};
-use super::target::{Limits, Target, ToolCall, base_headers};
+use super::target::{Credential, Limits, Target, ToolCall, base_headers};
 use super::wires::{Timeouts, Wires};
 
 /// Longest wait for the answer to the first, modern question.
@@ -29,13 +29,17 @@ const DISCOVER_WAIT_MAX: Duration = Duration::from_secs(5);
 const CANCELS_MAX: usize = 8;
 /// Longest wait for an upstream to take one.
 const CANCEL_WAIT_MAX: Duration = Duration::from_secs(5);
+/// What an operator can do about credentials that do not open.
+const LOCKED: &str =
+    "set its headers again, or put the master key that sealed them back into secrets.master_key";
 /// The code of a modern server that does not speak the version asked for.
 const UNSUPPORTED_VERSION: i64 = -32022;
 
 /// One upstream server: its connections, its session and its bounds.
 pub struct Connection {
-    pub(super) version: i64,
-    pub(super) url: String,
+    version: i64,
+    url: String,
+    credential: Credential,
     pub(super) limits: Limits,
     gate: Gate,
     link: Result<Link, UpstreamError>,
@@ -87,10 +91,16 @@ impl Connection {
         Self {
             version: target.version,
             url: target.url.clone(),
+            credential: target.credential,
             limits,
             gate: Gate::new(running_max, limits.queue),
             link: dialer.check_url(&target.url).and_then(|uri| Link::new(dialer, uri, target)),
         }
+    }
+
+    /// Whether this is the connection of a server as `target` describes it.
+    pub(super) fn is_for(&self, target: &Target) -> bool {
+        self.version == target.version && self.url == target.url && self.credential == target.credential
     }
 
     /// The era of the upstream, once it is known.
@@ -184,6 +194,9 @@ impl Connection {
 impl Link {
     fn new(dialer: &Dialer, uri: Uri, target: &Target) -> Result<Self, UpstreamError> {
         let limits = &target.limits;
+        if target.credential == Credential::Locked {
+            return Err(UpstreamError::unsent(Kind::Locked, LOCKED));
+        }
         let base = base_headers(&uri, &target.headers)?;
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         let path =

@@ -10,6 +10,8 @@ pub enum Kind {
     Unreachable,
     /// The address is one the deployment does not connect to.
     EgressRefused,
+    /// Its credentials cannot be opened.
+    Locked,
     /// The queue of this upstream is full.
     Overloaded,
     /// The deadline passed.
@@ -28,6 +30,7 @@ impl Kind {
         match self {
             Self::Unreachable => "the upstream server cannot be reached",
             Self::EgressRefused => "the upstream server's address is refused by the egress rules",
+            Self::Locked => "the credentials stored for the upstream server cannot be opened",
             Self::Overloaded => "the queue of the upstream server is full",
             Self::Timeout => "the upstream server did not answer in time",
             Self::Lost => "the connection to the upstream server was lost",
@@ -38,7 +41,7 @@ impl Kind {
 
     /// Whether the detail stays with the operator: it may name hosts or describe the inner network.
     fn is_private(self) -> bool {
-        matches!(self, Self::Unreachable | Self::EgressRefused)
+        matches!(self, Self::Unreachable | Self::EgressRefused | Self::Locked)
     }
 }
 

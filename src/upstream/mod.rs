@@ -36,4 +36,4 @@ pub use param_headers::{
     ParamHeader, check_param_headers, encode as header_value, param_header_rules, param_headers,
 };
 pub use pool::{CONNECTIONS_MAX, Pool};
-pub use target::{Limits, Target, ToolCall};
+pub use target::{Credential, Limits, Target, ToolCall, is_reserved_header};

@@ -28,12 +28,11 @@ impl Pool {
         Self { dialer: Dialer::new(egress, tls), connections: RwLock::default() }
     }
 
-    /// The connection of a server. Another version or URL than last time replaces it; the old one ends
+    /// The connection of a server. Another version, URL or credential than last time replaces it; the old one ends
     /// with its last call.
     pub fn connection(&self, target: &Target) -> Arc<Connection> {
         let key = (target.tenant, target.server);
-        let is_current =
-            |found: &&Arc<Connection>| found.version == target.version && found.url == target.url;
+        let is_current = |found: &&Arc<Connection>| found.is_for(target);
         if let Some(found) = self.read().get(&key).filter(is_current) {
             return Arc::clone(found);
         }

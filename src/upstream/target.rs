@@ -14,17 +14,21 @@ use super::error::{Kind, UpstreamError};
 
 const USER_AGENT: &str = concat!("mcpproxy/", env!("CARGO_PKG_VERSION"));
 /// Headers that a server's settings cannot set: they belong to the protocol or to the connection.
-const RESERVED_HEADERS: &[HeaderName] = &[
-    header::ACCEPT,
-    header::CONNECTION,
-    header::CONTENT_LENGTH,
-    header::CONTENT_TYPE,
-    header::EXPECT,
-    header::HOST,
-    header::TE,
-    header::TRAILER,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
+const RESERVED_HEADERS: [&str; 14] = [
+    "accept",
+    "accept-encoding",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "expect",
+    "host",
+    "keep-alive",
+    "last-event-id",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
 ];
 
 /// The bounds of one upstream on this replica.
@@ -47,6 +51,17 @@ pub struct Limits {
     pub response_bytes_max: usize,
 }
 
+/// Which credential a server is called with: connections and sessions of one never carry calls with another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Credential {
+    /// None.
+    None,
+    /// This one, whose headers are at hand.
+    Is(Uuid),
+    /// One that cannot be opened: nothing is sent at all.
+    Locked,
+}
+
 /// An upstream server, as its row describes it.
 #[derive(Clone)]
 pub struct Target {
@@ -58,7 +73,9 @@ pub struct Target {
     pub version: i64,
     /// Where it is.
     pub url: String,
-    /// What it is called with, credentials included.
+    /// Its credential.
+    pub credential: Credential,
+    /// What it is called with: the headers of the credential.
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// The era found last time.
     pub era: Option<Era>,
@@ -94,6 +111,12 @@ pub struct ToolCall {
     pub timeout: Duration,
 }
 
+/// Whether a server's settings cannot set this header.
+pub fn is_reserved_header(name: &HeaderName) -> bool {
+    let text = name.as_str();
+    RESERVED_HEADERS.contains(&text) || text.starts_with("mcp-") || text.starts_with("proxy-")
+}
+
 /// The headers of every request to a server: ours, and its own that are not reserved.
 pub(super) fn base_headers(uri: &Uri, own: &[(HeaderName, HeaderValue)]) -> Result<HeaderMap, UpstreamError> {
     let host = uri.authority().map_or("", |authority| authority.as_str());
@@ -106,13 +129,13 @@ pub(super) fn base_headers(uri: &Uri, own: &[(HeaderName, HeaderValue)]) -> Resu
     headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     for (name, value) in own {
-        let text = name.as_str();
-        if RESERVED_HEADERS.contains(name) || text.starts_with("mcp-") || text.starts_with("proxy-") {
+        if is_reserved_header(name) {
             continue;
         }
         let mut value = value.clone();
         value.set_sensitive(true);
-        headers.append(name, value);
+        // Replaces ours where there is one: the user agent.
+        headers.insert(name, value);
     }
     Ok(headers)
 }

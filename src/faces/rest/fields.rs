@@ -101,6 +101,18 @@ impl Fields {
         })
     }
 
+    /// An object; the inner `None` is an explicit `null`.
+    pub(super) fn nullable_object(
+        &mut self,
+        name: &str,
+    ) -> Result<Option<Option<Map<String, Value>>>, GatewayError> {
+        self.take(name, "an object, or null", |value| match value {
+            Value::Null => Some(None),
+            Value::Object(object) => Some(Some(object)),
+            _ => None,
+        })
+    }
+
     /// The `version` that a change is made to.
     pub(super) fn version(&mut self) -> Result<Option<i64>, GatewayError> {
         self.take("version", "the whole number that reading gave", |value| value.as_i64())

@@ -1,11 +1,19 @@
 //! The records of administrators' acts, and of attempts that never came to a use case.
 
+use std::borrow::Cow;
+
 use super::error::code_of;
 use super::exchange::Exchange;
 use crate::domain::activity::Kind;
 use crate::domain::id::is_name;
 use crate::domain::json;
 use crate::gateway::{Act, Acting, GatewayError, RefusedAttempt};
+
+/// Members of bodies about servers that hold no credential.
+const RECORDED: [&str; 9] =
+    ["name", "kind", "url", "command", "enabled", "auto_approve", "limits", "version", "pin"];
+/// What stands in the place of any other value.
+const MASKED: &str = r#""[redacted]""#;
 
 /// Begins the record of `what` is to be done. The activity log masks secrets and cuts.
 pub(super) fn begin(exchange: &Exchange, what: &str) -> Result<Acting, GatewayError> {
@@ -51,7 +59,36 @@ fn text(path: &str, body: Option<&str>) -> String {
     json::escape_into(&mut out, path);
     if let Some(body) = body.filter(|body| json::check(body).is_ok()) {
         out.push_str(r#","body":"#);
-        out.push_str(body);
+        match path.starts_with("/servers") {
+            true => out.push_str(&without_credentials(body)),
+            false => out.push_str(body),
+        }
+    }
+    out.push('}');
+    out
+}
+
+/// The body of an act on a server as it may be recorded: of its headers the names only. What no such body has
+/// is masked whole, since it may be a credential in the wrong place.
+fn without_credentials(body: &str) -> String {
+    members(body, |name, value| match name {
+        "headers" => Cow::Owned(members(value, |_, _| Cow::Borrowed(MASKED))),
+        name if RECORDED.contains(&name) => Cow::Borrowed(value),
+        _ => Cow::Borrowed(MASKED),
+    })
+}
+
+/// The object `text` with other values; what is no object is masked.
+fn members<'a>(text: &'a str, value: impl Fn(&str, &'a str) -> Cow<'a, str>) -> String {
+    let Ok(members) = json::top_level_members(text) else { return MASKED.to_owned() };
+    let mut out = String::from("{");
+    for member in &members {
+        if out.len() > 1 {
+            out.push(',');
+        }
+        json::escape_into(&mut out, &member.name);
+        out.push(':');
+        out.push_str(&value(&member.name, member.value));
     }
     out.push('}');
     out
@@ -85,6 +122,26 @@ mod tests {
             (r#"/keys/""#, None, r#"{"path":"/keys/\""}"#),
         ] {
             assert_eq!(text(path, body), expected);
+        }
+    }
+
+    #[test]
+    fn no_header_of_a_server_is_recorded() {
+        for (body, expected) in [
+            (
+                r#"{"name":"gh", "headers":{"Authorization":"s3cret","X-A":["s3cret"]}}"#,
+                r#"{"name":"gh","headers":{"Authorization":"[redacted]","X-A":"[redacted]"}}"#,
+            ),
+            (r#"{"he\u0061ders":{"X-A":{"b":"s3cret"}}}"#, r#"{"headers":{"X-A":"[redacted]"}}"#),
+            (r#"{"headers":"s3cret"}"#, r#"{"headers":"[redacted]"}"#),
+            (r#"{"headers":{}}"#, r#"{"headers":{}}"#),
+            (r#"{"header":{"X-A":"s3cret"},"enabled":true}"#, r#"{"header":"[redacted]","enabled":true}"#),
+            (r#"["s3cret"]"#, r#""[redacted]""#),
+            (r#""s3cret""#, r#""[redacted]""#),
+        ] {
+            for path in ["/servers", "/servers/gh", "/servers/gh/enable"] {
+                assert_eq!(text(path, Some(body)), format!(r#"{{"path":"{path}","body":{expected}}}"#));
+            }
         }
     }
 }

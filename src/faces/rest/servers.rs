@@ -14,12 +14,12 @@ use super::params::Params;
 use super::route::Answer;
 use super::show;
 use crate::domain::id::is_name;
-use crate::gateway::{GatewayError, Reconnect, ServerChange, ServerRequest, ServerView};
+use crate::gateway::{GatewayError, Headers, Reconnect, ServerChange, ServerRequest, ServerView};
 
 /// How long a successful listing counts as a connection.
 const CONNECTED_FOR: TimeDelta = TimeDelta::seconds(60);
 /// Fields that the contract knows and this version cannot do yet.
-const LATER: [&str; 2] = ["headers", "command"];
+const LATER: [&str; 1] = ["command"];
 
 #[derive(Serialize)]
 struct Shown<'a> {
@@ -35,6 +35,8 @@ struct Shown<'a> {
     last_error: Option<&'a str>,
     last_ok_at: Option<String>,
     limits: &'a Map<String, Value>,
+    /// Names only.
+    headers: &'a [String],
     version: i64,
     created_at: String,
     added_by: Option<Uuid>,
@@ -54,6 +56,7 @@ fn shown(server: &ServerView, now: DateTime<Utc>) -> Shown<'_> {
         last_error: server.last_error.as_deref(),
         last_ok_at: server.last_ok_at.map(show::time),
         limits: &server.limits.0,
+        headers: &server.header_names,
         version: server.version,
         created_at: show::time(server.created_at),
         added_by: server.added_by,
@@ -82,6 +85,11 @@ fn refuse_later(fields: &Fields) -> Result<(), GatewayError> {
     }
 }
 
+/// What a server is to be called with; `null` is nothing.
+fn headers(fields: &mut Fields) -> Result<Option<Headers>, GatewayError> {
+    fields.nullable_object("headers")?.map(|given| Headers::read(given.unwrap_or_default())).transpose()
+}
+
 fn answer(exchange: &Exchange, server: &ServerView) -> Answer {
     show::ok(&shown(server, exchange.attempt.started_at))
 }
@@ -105,6 +113,7 @@ pub(super) async fn create(exchange: Arc<Exchange>) -> Answer {
         enabled: fields.flag("enabled")?,
         auto_approve: fields.flag("auto_approve")?,
         limits: fields.object("limits")?,
+        headers: headers(&mut fields)?,
     };
     let server = exchange.gateway().create_server(exchange.caller(), request).await?;
     show::created(&shown(&server, exchange.attempt.started_at))
@@ -124,6 +133,7 @@ pub(super) async fn update(exchange: Arc<Exchange>) -> Answer {
         enabled: fields.flag("enabled")?,
         auto_approve: fields.flag("auto_approve")?,
         limits: fields.object("limits")?,
+        headers: headers(&mut fields)?,
         version: fields.version()?,
     };
     let server = exchange.gateway().update_server(exchange.caller(), name(&exchange)?, change).await?;
@@ -198,6 +208,7 @@ mod tests {
             added_by: None,
             created_at: DateTime::UNIX_EPOCH,
             version: 1,
+            header_names: vec!["Authorization".into()],
         }
     }
 
@@ -223,7 +234,7 @@ mod tests {
         let expected = json!({
             "name": "gh", "id": "00000000-0000-0000-0000-000000000000", "kind": "http", "url": "http://u/",
             "enabled": true, "quarantined": false, "auto_approve": false, "connection": "unknown", "era": null,
-            "last_error": null, "last_ok_at": null, "limits": {}, "version": 1,
+            "last_error": null, "last_ok_at": null, "limits": {}, "headers": ["Authorization"], "version": 1,
             "created_at": "1970-01-01T00:00:00.000Z", "added_by": null,
         });
         assert_eq!(text, expected);

@@ -7,9 +7,14 @@ use crate::domain::activity::{Kind, Record};
 use crate::domain::intent::Variant;
 use crate::domain::redact;
 use crate::domain::refusal::Refusal;
+use crate::gateway::credentials::veil;
+use crate::upstream::Target;
 
 /// Longest text of a client about itself that is kept, in characters.
 const CLIENT_CHARS_MAX: usize = 100;
+
+/// Longest text of an upstream's error that is kept, in bytes.
+const ERROR_BYTES_MAX: usize = 1000;
 
 /// The record of an attempt of any kind, with who and through what.
 pub(in crate::gateway) fn attempt(attempt: &Attempt, kind: Kind) -> Record {
@@ -47,12 +52,14 @@ pub(super) fn arguments(record: &mut Record, arguments: &Bytes, preview_bytes: u
     record.arguments = Some(preview.text);
 }
 
-/// Notes the result, or the upstream's error object.
-pub(super) fn response(record: &mut Record, response: Option<&Bytes>, preview_bytes: usize) {
+/// Notes the result, or the upstream's error object; an upstream may repeat what it was called with.
+pub(super) fn response(record: &mut Record, target: &Target, response: Option<&Bytes>, preview_bytes: usize) {
     let Some(raw) = response else { return };
-    let preview = redact::preview(std::str::from_utf8(raw).unwrap_or_default(), preview_bytes);
+    let text = std::str::from_utf8(raw).unwrap_or_default();
+    let veiled = veil(&target.headers, text, preview_bytes);
+    let preview = redact::preview(&veiled, preview_bytes);
     record.response_bytes = i64::try_from(raw.len()).ok();
-    record.truncated |= preview.truncated;
+    record.truncated |= preview.truncated || text.len() > preview_bytes;
     record.response = Some(preview.text);
 }
 
@@ -63,7 +70,7 @@ pub(super) fn error(record: &mut Record, refusal: &Refusal) {
 }
 
 /// Notes the code and message of an upstream's JSON-RPC error.
-pub(super) fn upstream_error(record: &mut Record, raw: &Bytes) {
+pub(super) fn upstream_error(record: &mut Record, target: &Target, raw: &Bytes) {
     #[derive(serde::Deserialize)]
     struct RpcError {
         code: Option<i64>,
@@ -71,6 +78,9 @@ pub(super) fn upstream_error(record: &mut Record, raw: &Bytes) {
     }
     if let Ok(error) = serde_json::from_slice::<RpcError>(raw) {
         record.error_code = error.code.map(|code| code.to_string());
-        record.error_message = error.message.map(|text| redact::preview(&text, 1000).text);
+        let shown = |text: String| {
+            redact::preview(&veil(&target.headers, &text, ERROR_BYTES_MAX), ERROR_BYTES_MAX).text
+        };
+        record.error_message = error.message.map(shown);
     }
 }

@@ -104,6 +104,7 @@ impl Gateway {
         self.every(PARTITIONS, |gateway| async move {
             report("partition upkeep", gateway.store.upkeep_partitions().await);
             report("replica upkeep", gateway.store.forget_replicas().await);
+            report("master keys", gateway.rewrap_data_keys().await);
         });
         self.every(KEY_USE, |gateway| async move { gateway.note_uses().await });
         self.every(LEASE, |gateway| async move { report("re-listing", gateway.relist_if_due().await) });

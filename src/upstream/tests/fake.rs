@@ -180,6 +180,7 @@ impl Fake {
             server: Uuid::from_u128(2),
             version: 1,
             url: format!("http://{}/mcp?k=v", self.address),
+            credential: Credential::Is(Uuid::from_u128(3)),
             headers: vec![(
                 http::header::AUTHORIZATION,
                 http::HeaderValue::from_static("Bearer upstream-secret"),

@@ -166,7 +166,7 @@ async fn a_refused_url_fails_every_request_unsent() {
 }
 
 #[tokio::test]
-async fn the_pool_keeps_one_connection_per_server_version_and_tenant() {
+async fn the_pool_keeps_one_connection_per_server_version_credential_and_tenant() {
     let fake = Fake::modern(|seen| result(seen, "{}")).await;
     let (pool, target) = (pool(), fake.target());
     let first = pool.connection(&target);
@@ -178,6 +178,12 @@ async fn the_pool_keeps_one_connection_per_server_version_and_tenant() {
     assert!(!Arc::ptr_eq(&first, &changed));
     let moved = Target { version: 2, url: format!("{}x", target.url), ..target.clone() };
     assert!(!Arc::ptr_eq(&changed, &pool.connection(&moved)));
+    let before = pool.connection(&target);
+    let other = Target { credential: Credential::Is(Uuid::from_u128(4)), ..target.clone() };
+    assert!(!Arc::ptr_eq(&before, &pool.connection(&other)));
+    let locked = pool.connection(&Target { credential: Credential::Locked, ..target.clone() });
+    let failed = locked.call(call("t")).await.unwrap_err();
+    assert_eq!((failed.kind, failed.dispatched), (Kind::Locked, false));
 
     first.call(call("t")).await.unwrap();
     pool.forget(target.tenant, target.server);

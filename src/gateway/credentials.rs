@@ -1,0 +1,219 @@
+//! Credentials of upstream servers: sealed when an administrator gives them, opened when a snapshot is made.
+//!
+//! The master key wraps a data key per tenant, the data key seals each server's headers for that server at
+//! that origin. What does not open makes its own server unavailable and nothing else.
+
+mod headers;
+mod master_keys;
+mod veil;
+
+use std::collections::HashMap;
+
+use http::header::{HeaderName, HeaderValue};
+use uuid::Uuid;
+use zeroize::Zeroizing;
+
+pub use self::headers::Headers;
+pub use self::master_keys::MasterKeysError;
+pub(super) use self::veil::veil;
+use super::Gateway;
+use super::error::GatewayError;
+use crate::domain::id::{ServerId, TenantId};
+use crate::domain::origin::Origin;
+use crate::domain::seal::{self, KEY_BYTES, Key, Keyring, NONCE_BYTES, Place};
+use crate::store::{DataKey, HeadersPatch, SealedHeaders, SecretRows, Server, ServerSecret};
+use crate::upstream::Credential;
+
+/// What a server is called with.
+#[derive(Debug)]
+pub(super) struct Opened {
+    /// Which credential it is: another one means another connection and session.
+    pub(super) credential: Credential,
+    /// None unless it could be opened.
+    pub(super) headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Opened {
+    fn without(credential: Credential) -> Opened {
+        Opened { credential, headers: Vec::new() }
+    }
+}
+
+/// A tenant's data keys, unwrapped as far as the keyring can; wiped when dropped.
+pub(super) struct Opener<'a> {
+    tenant: TenantId,
+    secrets: HashMap<Uuid, &'a ServerSecret>,
+    keys: HashMap<Uuid, Key>,
+}
+
+impl<'a> Opener<'a> {
+    pub(super) fn new(keyring: &Keyring, tenant: TenantId, rows: &'a SecretRows) -> Opener<'a> {
+        let keys = rows.keys.iter().filter_map(|row| Some((row.key_id, unwrap(keyring, tenant, row)?)));
+        Opener {
+            tenant,
+            secrets: rows.secrets.iter().map(|secret| (secret.server_id, secret)).collect(),
+            keys: keys.collect(),
+        }
+    }
+
+    /// What `server` is called with, as its row says.
+    pub(super) fn open(&self, server: &Server) -> Opened {
+        if server.header_names.is_empty() {
+            return Opened::without(Credential::None);
+        }
+        self.try_open(server).unwrap_or_else(|| Opened::without(Credential::Locked))
+    }
+
+    fn try_open(&self, server: &Server) -> Option<Opened> {
+        let secret = self.secrets.get(&server.server_id)?;
+        let origin = Origin::of(server.url.as_deref()?)?;
+        let place = Place::ServerSecret { tenant: self.tenant, server: server.id(), origin: &origin };
+        let text = seal::open(self.keys.get(&secret.key_id)?, place, &secret.sealed).ok()?;
+        let headers = headers::from_sealable(&text)?;
+        Some(Opened { credential: Credential::Is(secret.secret_id), headers })
+    }
+}
+
+fn unwrap(keyring: &Keyring, tenant: TenantId, row: &DataKey) -> Option<Key> {
+    let place = Place::DataKey { tenant, key: row.key_id };
+    Key::read(&seal::open(keyring.find(&row.master_id)?, place, &row.wrapped).ok()?)
+}
+
+/// The data key, wrapped by the first master key.
+fn wrap(keyring: &Keyring, tenant: TenantId, key_id: Uuid, key: &Key) -> Result<DataKey, GatewayError> {
+    let (master_id, master) = keyring.first();
+    let place = Place::DataKey { tenant, key: key_id };
+    let wrapped = seal::seal(master, random::<NONCE_BYTES>()?, place, key.expose()).map_err(unsealable)?;
+    Ok(DataKey { key_id, master_id: master_id.to_owned(), wrapped })
+}
+
+fn random<const N: usize>() -> Result<[u8; N], GatewayError> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|error| {
+        tracing::error!(%error, "the system's random source failed");
+        GatewayError::Unavailable
+    })?;
+    Ok(bytes)
+}
+
+fn unsealable(error: seal::Unopenable) -> GatewayError {
+    tracing::error!(%error, "a secret could not be sealed");
+    GatewayError::Unavailable
+}
+
+impl Gateway {
+    /// Seals what a server at `url` is to be called with; without any headers, it is to be called without.
+    pub(super) async fn seal_headers(
+        &self,
+        tenant: TenantId,
+        server: ServerId,
+        url: &str,
+        headers: &Headers,
+    ) -> Result<HeadersPatch, GatewayError> {
+        if headers.is_empty() {
+            return Ok(HeadersPatch::Clear);
+        }
+        let origin = Origin::of(url)
+            .ok_or_else(|| GatewayError::invalid("headers", "headers need a url that they are sent to"))?;
+        let text = headers.to_sealable().ok_or(GatewayError::Unavailable)?;
+        let (key_id, key) = self.data_key(tenant).await?;
+        let place = Place::ServerSecret { tenant, server, origin: &origin };
+        let sealed = seal::seal(&key, random()?, place, &text).map_err(unsealable)?;
+        Ok(HeadersPatch::Set(SealedHeaders { names: headers.names(), key_id, sealed }))
+    }
+
+    /// The tenant's newest data key that opens, or a new one: after a master key was lost, credentials can be
+    /// given anew, and what was sealed before opens again should the key come back.
+    async fn data_key(&self, tenant: TenantId) -> Result<(Uuid, Key), GatewayError> {
+        let failed = |error| GatewayError::from_store(error, "tenant");
+        let keyring = &self.options.keyring;
+        let rows = self.store.data_keys(tenant).await.map_err(failed)?;
+        if let Some(found) = rows.iter().find_map(|row| Some((row.key_id, unwrap(keyring, tenant, row)?))) {
+            return Ok(found);
+        }
+        let (key_id, bytes) = (Uuid::now_v7(), Zeroizing::new(random::<KEY_BYTES>()?));
+        let key = Key::new(*bytes);
+        let row = wrap(keyring, tenant, key_id, &key)?;
+        self.store.add_data_key(tenant, &row).await.map_err(failed)?;
+        Ok((key_id, key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::DateTime;
+    use serde_json::json;
+
+    use super::*;
+
+    const TENANT: TenantId = TenantId(Uuid::from_u128(1));
+
+    fn server(id: u128, url: &str) -> Server {
+        Server {
+            server_id: Uuid::from_u128(id),
+            name: "up".into(),
+            kind: "http".into(),
+            url: Some(url.into()),
+            enabled: true,
+            quarantined: false,
+            auto_approve: false,
+            baselined: true,
+            limits: Default::default(),
+            era: None,
+            connection: "unknown".into(),
+            last_ok_at: None,
+            last_error: None,
+            added_by: None,
+            created_at: DateTime::UNIX_EPOCH,
+            version: 1,
+            header_names: vec!["X-A".into()],
+        }
+    }
+
+    fn keyring(keys: &[u8]) -> Keyring {
+        Keyring::new(keys.iter().map(|byte| Key::new([*byte; 32]))).unwrap()
+    }
+
+    /// The rows of one server with a sealed header, under the first of `keys`.
+    fn rows(keys: &Keyring, server: &Server) -> SecretRows {
+        let (key_id, key) = (Uuid::from_u128(7), Key::new([9; 32]));
+        let origin = Origin::of(server.url.as_deref().unwrap()).unwrap();
+        let place = Place::ServerSecret { tenant: TENANT, server: server.id(), origin: &origin };
+        let serde_json::Value::Object(given) = json!({"X-A": "value"}) else { panic!() };
+        let text = Headers::read(given).unwrap().to_sealable().unwrap();
+        let sealed = seal::seal(&key, [1; 12], place, &text).unwrap();
+        let secret =
+            ServerSecret { server_id: server.server_id, secret_id: Uuid::from_u128(8), key_id, sealed };
+        SecretRows { secrets: vec![secret], keys: vec![wrap(keys, TENANT, key_id, &key).unwrap()] }
+    }
+
+    fn opened(keys: &Keyring, tenant: TenantId, server: &Server, rows: &SecretRows) -> Credential {
+        let opened = Opener::new(keys, tenant, rows).open(server);
+        assert_eq!(opened.headers.is_empty(), !matches!(opened.credential, Credential::Is(_)));
+        opened.credential
+    }
+
+    #[test]
+    fn a_credential_opens_where_it_was_given_only() {
+        let (keys, here) = (keyring(&[1]), server(1, "https://a.example/mcp"));
+        let good = rows(&keys, &here);
+        let is = Credential::Is(Uuid::from_u128(8));
+        assert_eq!(opened(&keys, TENANT, &here, &good), is);
+        assert_eq!(opened(&keyring(&[2, 1]), TENANT, &here, &good), is, "an older master key");
+        assert_eq!(opened(&keys, TENANT, &server(1, "https://a.example:443/other"), &good), is);
+        let locked = [
+            ("another master key", keyring(&[2]), TENANT, here.clone(), good.clone()),
+            ("another tenant", keyring(&[1]), TenantId(Uuid::from_u128(2)), here.clone(), good.clone()),
+            ("another origin", keyring(&[1]), TENANT, server(1, "http://a.example/mcp"), good.clone()),
+            ("no row", keyring(&[1]), TENANT, here.clone(), SecretRows::default()),
+        ];
+        for (why, keys, tenant, server, rows) in locked {
+            assert_eq!(opened(&keys, tenant, &server, &rows), Credential::Locked, "{why}");
+        }
+        let mut moved = good.clone();
+        moved.secrets[0].server_id = Uuid::from_u128(2);
+        assert_eq!(opened(&keys, TENANT, &server(2, "https://a.example/mcp"), &moved), Credential::Locked);
+        let plain = Server { header_names: Vec::new(), ..here };
+        assert_eq!(opened(&keys, TENANT, &plain, &good), Credential::None);
+    }
+}

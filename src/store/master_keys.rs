@@ -1,0 +1,133 @@
+//! What the deployment's master keys wrap, across tenants: the canary and the data keys. Runs as
+//! `mcpproxy_system`.
+
+use sqlx::FromRow;
+use uuid::Uuid;
+
+use super::secrets::DataKey;
+use super::tx::{Access, Lane};
+use super::{Store, StoreError};
+use crate::domain::id::TenantId;
+
+/// How long a start waits for another replica that is settling the canary.
+const CANARY_LOCK: &str = "select set_config('lock_timeout', '10000', true)";
+
+/// A canary: what only one master key opens.
+#[derive(Clone, Debug, FromRow)]
+pub struct Canary {
+    /// Which master key seals it.
+    pub master_id: String,
+    /// The envelope.
+    pub sealed: Vec<u8>,
+}
+
+#[derive(FromRow)]
+struct WrappedRow {
+    tenant_id: Uuid,
+    #[sqlx(flatten)]
+    key: DataKey,
+}
+
+impl Store {
+    /// Lets `decide` look at the canaries and say which one to add, while no other replica does the same;
+    /// then forgets those of master keys that are not among `known`, the first of which seals. Nothing
+    /// changes when `decide` fails.
+    pub async fn settle_canary<E: From<StoreError>>(
+        &self,
+        known: &[&str],
+        decide: impl FnOnce(&[Canary]) -> Result<Option<Canary>, E>,
+    ) -> Result<(), E> {
+        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let failed = |error: sqlx::Error| E::from(StoreError::from(error));
+        sqlx::query(CANARY_LOCK).execute(&mut *tx).await.map_err(failed)?;
+        sqlx::query("lock table secret_canary in share row exclusive mode")
+            .execute(&mut *tx)
+            .await
+            .map_err(failed)?;
+        let found: Vec<Canary> =
+            sqlx::query_as("select master_id, sealed from secret_canary order by created_at")
+                .fetch_all(&mut *tx)
+                .await
+                .map_err(failed)?;
+        if let Some(canary) = decide(&found)? {
+            sqlx::query("insert into secret_canary (master_id, sealed) values ($1, $2)")
+                .bind(&canary.master_id)
+                .bind(&canary.sealed)
+                .execute(&mut *tx)
+                .await
+                .map_err(failed)?;
+        }
+        sqlx::query(
+            "delete from secret_canary where master_id <> all($1)
+                and exists (select from secret_canary where master_id = $2)",
+        )
+        .bind(known)
+        .bind(known.first())
+        .execute(&mut *tx)
+        .await
+        .map_err(failed)?;
+        tx.commit().await.map_err(failed)
+    }
+
+    /// Data keys as one of `known` wraps them that the first of `known` does not wrap yet, after `after`.
+    pub async fn data_keys_to_rewrap(
+        &self,
+        known: &[&str],
+        after: &(TenantId, DataKey),
+        limit: i64,
+    ) -> Result<Vec<(TenantId, DataKey)>, StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let rows: Vec<WrappedRow> = sqlx::query_as(
+            "select d.tenant_id, d.key_id, d.master_id, d.wrapped from data_keys d
+             where d.master_id = any($1) and (d.tenant_id, d.key_id, d.master_id) > ($3, $4, $5)
+                and not exists (
+                    select from data_keys f
+                    where f.tenant_id = d.tenant_id and f.key_id = d.key_id and f.master_id = $2)
+             order by d.tenant_id, d.key_id, d.master_id limit $6",
+        )
+        .bind(known)
+        .bind(known.first())
+        .bind(after.0.0)
+        .bind(after.1.key_id)
+        .bind(&after.1.master_id)
+        .bind(limit)
+        .fetch_all(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(rows.into_iter().map(|row| (TenantId(row.tenant_id), row.key)).collect())
+    }
+
+    /// Adds further wrappings of known data keys; another replica may have been faster.
+    pub async fn add_wrappings(&self, wrapped: &[(TenantId, DataKey)]) -> Result<(), StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        sqlx::query(
+            "insert into data_keys (tenant_id, key_id, master_id, wrapped)
+             select * from unnest($1::uuid[], $2::uuid[], $3::text[], $4::bytea[])
+             on conflict do nothing",
+        )
+        .bind(wrapped.iter().map(|(tenant, _)| tenant.0).collect::<Vec<_>>())
+        .bind(wrapped.iter().map(|(_, key)| key.key_id).collect::<Vec<_>>())
+        .bind(wrapped.iter().map(|(_, key)| key.master_id.as_str()).collect::<Vec<_>>())
+        .bind(wrapped.iter().map(|(_, key)| key.wrapped.as_slice()).collect::<Vec<_>>())
+        .execute(&mut *tx)
+        .await?;
+        Ok(tx.commit().await?)
+    }
+
+    /// Forgets wrappings by master keys that are not among `known`, where the first of `known` wraps the same
+    /// data key. Gives how many.
+    pub async fn forget_wrappings(&self, known: &[&str]) -> Result<u64, StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let done = sqlx::query(
+            "delete from data_keys d where d.master_id <> all($1) and exists (
+                 select from data_keys f
+                 where f.tenant_id = d.tenant_id and f.key_id = d.key_id and f.master_id = $2)",
+        )
+        .bind(known)
+        .bind(known.first())
+        .execute(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(done.rows_affected())
+    }
+}

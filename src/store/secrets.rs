@@ -1,0 +1,190 @@
+//! Sealed credentials of servers, and the data keys that seal them. Nothing here can open anything.
+
+use sqlx::{FromRow, Postgres, Transaction};
+use uuid::Uuid;
+
+use super::tx::{Access, Lane};
+use super::{Store, StoreError};
+use crate::domain::id::{ServerId, TenantId};
+
+/// Most wrapped data keys of a tenant that are read; the newest. There is one, but for lost master keys.
+const DATA_KEYS_MAX: i64 = 100;
+
+/// A tenant's data key, wrapped by a master key.
+#[derive(Clone, Debug, Default, FromRow)]
+pub struct DataKey {
+    /// Which data key.
+    pub key_id: Uuid,
+    /// Which master key wraps it.
+    pub master_id: String,
+    /// The envelope.
+    pub wrapped: Vec<u8>,
+}
+
+/// The sealed headers of a server.
+#[derive(Clone, Debug, FromRow)]
+pub struct ServerSecret {
+    /// Whose they are.
+    pub server_id: Uuid,
+    /// Another one with every change.
+    pub secret_id: Uuid,
+    /// Which data key seals them.
+    pub key_id: Uuid,
+    /// The envelope.
+    pub sealed: Vec<u8>,
+}
+
+/// Sealed headers to be stored.
+#[derive(Clone, Debug)]
+pub struct SealedHeaders {
+    /// Their names, which may be shown.
+    pub names: Vec<String>,
+    /// Which data key seals them.
+    pub key_id: Uuid,
+    /// The envelope.
+    pub sealed: Vec<u8>,
+}
+
+/// What becomes of a server's headers.
+#[derive(Clone, Debug)]
+pub enum HeadersPatch {
+    /// None any more.
+    Clear,
+    /// These, and no others.
+    Set(SealedHeaders),
+}
+
+impl HeadersPatch {
+    /// The headers of a server that is new.
+    pub fn into_headers(self) -> Option<SealedHeaders> {
+        match self {
+            HeadersPatch::Clear => None,
+            HeadersPatch::Set(headers) => Some(headers),
+        }
+    }
+
+    /// The names from now on.
+    pub(super) fn names(&self) -> &[String] {
+        match self {
+            HeadersPatch::Clear => &[],
+            HeadersPatch::Set(headers) => &headers.names,
+        }
+    }
+}
+
+/// What it takes to open credentials.
+#[derive(Clone, Debug, Default)]
+pub struct SecretRows {
+    /// At most one of each server.
+    pub secrets: Vec<ServerSecret>,
+    /// The tenant's, newest first.
+    pub keys: Vec<DataKey>,
+}
+
+impl Store {
+    /// The tenant's wrapped data keys, newest first.
+    pub async fn data_keys(&self, tenant: TenantId) -> Result<Vec<DataKey>, StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::TenantSnapshot(tenant)).await?;
+        let keys = keys(&mut tx, tenant).await?;
+        tx.commit().await?;
+        Ok(keys)
+    }
+
+    /// Adds a new data key.
+    pub async fn add_data_key(&self, tenant: TenantId, key: &DataKey) -> Result<(), StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
+        sqlx::query("insert into data_keys (tenant_id, key_id, master_id, wrapped) values ($1, $2, $3, $4)")
+            .bind(tenant.0)
+            .bind(key.key_id)
+            .bind(&key.master_id)
+            .bind(&key.wrapped)
+            .execute(&mut *tx)
+            .await?;
+        Ok(tx.commit().await?)
+    }
+
+    /// The sealed headers of one server.
+    pub async fn server_secrets(&self, tenant: TenantId, server: ServerId) -> Result<SecretRows, StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::TenantSnapshot(tenant)).await?;
+        let rows = load(&mut tx, tenant, Some(server)).await?;
+        tx.commit().await?;
+        Ok(rows)
+    }
+}
+
+/// The secrets of one server or of all, everybody's ones, with the keys.
+pub(super) async fn load(
+    tx: &mut Transaction<'static, Postgres>,
+    tenant: TenantId,
+    server: Option<ServerId>,
+) -> Result<SecretRows, StoreError> {
+    let secrets = sqlx::query_as(
+        "select server_id, secret_id, key_id, sealed from server_secrets
+         where tenant_id = $1 and principal_id is null and ($2::uuid is null or server_id = $2)",
+    )
+    .bind(tenant.0)
+    .bind(server.map(|server| server.0))
+    .fetch_all(&mut **tx)
+    .await?;
+    Ok(SecretRows { secrets, keys: keys(tx, tenant).await? })
+}
+
+async fn keys(tx: &mut Transaction<'static, Postgres>, tenant: TenantId) -> Result<Vec<DataKey>, StoreError> {
+    let keys = sqlx::query_as(
+        "select key_id, master_id, wrapped from data_keys where tenant_id = $1
+         order by created_at desc, key_id desc limit $2",
+    )
+    .bind(tenant.0)
+    .bind(DATA_KEYS_MAX)
+    .fetch_all(&mut **tx)
+    .await?;
+    Ok(keys)
+}
+
+/// Takes a server's secrets away.
+pub(super) async fn remove(
+    tx: &mut Transaction<'static, Postgres>,
+    tenant: TenantId,
+    server: ServerId,
+) -> Result<(), StoreError> {
+    sqlx::query("delete from server_secrets where tenant_id = $1 and server_id = $2")
+        .bind(tenant.0)
+        .bind(server.0)
+        .execute(&mut **tx)
+        .await?;
+    Ok(())
+}
+
+/// Stores a server's headers; there must be none.
+pub(super) async fn insert(
+    tx: &mut Transaction<'static, Postgres>,
+    tenant: TenantId,
+    server: ServerId,
+    headers: &SealedHeaders,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "insert into server_secrets (tenant_id, secret_id, server_id, key_id, sealed)
+         values ($1, $2, $3, $4, $5)",
+    )
+    .bind(tenant.0)
+    .bind(Uuid::now_v7())
+    .bind(server.0)
+    .bind(headers.key_id)
+    .bind(&headers.sealed)
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
+}
+
+/// A deleted tenant's secrets go at once, and the keys with them: no copy of the rows opens again.
+pub(super) async fn remove_all(
+    tx: &mut Transaction<'static, Postgres>,
+    tenant: TenantId,
+) -> Result<(), StoreError> {
+    for statement in
+        ["delete from server_secrets where tenant_id = $1", "delete from data_keys where tenant_id = $1"]
+    {
+        sqlx::query(statement).bind(tenant.0).execute(&mut **tx).await?;
+    }
+    Ok(())
+}
