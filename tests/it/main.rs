@@ -8,6 +8,8 @@ mod clients;
 #[cfg(test)]
 mod counts;
 #[cfg(test)]
+mod credentials;
+#[cfg(test)]
 mod isolation;
 #[cfg(test)]
 mod lifecycle;

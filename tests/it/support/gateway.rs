@@ -14,7 +14,8 @@ use super::wait::eventually;
 /// The platform operator's key.
 const BOOTSTRAP_KEY: &str = "bootstrap-key-of-the-integration-tests";
 const SESSIONS_KEY: &str = "sessions-key-of-the-integration-tests!";
-const MASTER_KEY: &str = "lUWWG8XuWKvA73bCSxTQXOjDkZDKLyLsOm3Xy+22iQk=";
+/// The master key of all tests that say nothing else.
+pub const MASTER_KEY: &str = "lUWWG8XuWKvA73bCSxTQXOjDkZDKLyLsOm3Xy+22iQk=";
 /// How long a start may take; generous, the machine may be busy.
 const START_WAIT_MAX: Duration = Duration::from_secs(30);
 /// How long an orderly end may take: 25 s of drain and a little.

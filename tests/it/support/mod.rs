@@ -13,7 +13,7 @@ mod wait;
 pub use self::answer::Answer;
 pub use self::api::Api;
 pub use self::database::Database;
-pub use self::gateway::{Gateway, run_to_end};
+pub use self::gateway::{Gateway, MASTER_KEY, run_to_end};
 pub use self::mcp::{MODERN, Mcp, Outcome};
 pub use self::stage::{Stage, Tenant};
 pub use self::upstream::{Tool, Upstream};

@@ -65,6 +65,7 @@ struct State {
     form: Form,
     tools: Mutex<Vec<Tool>>,
     calls: Mutex<Vec<Call>>,
+    heads: Mutex<Vec<HashMap<String, String>>>,
     lists: AtomicUsize,
     initializes: AtomicUsize,
     accepts: AtomicUsize,
@@ -105,6 +106,7 @@ impl Upstream {
             form,
             tools: Mutex::new(tools),
             calls: Mutex::default(),
+            heads: Mutex::default(),
             lists: AtomicUsize::new(0),
             initializes: AtomicUsize::new(0),
             accepts: AtomicUsize::new(0),
@@ -125,6 +127,12 @@ impl Upstream {
     /// Every call so far.
     pub fn calls(&self) -> Vec<Call> {
         self.state.calls.lock().unwrap().clone()
+    }
+
+    /// The value of a header in every request so far; "" where it was absent.
+    pub fn sent(&self, header: &str) -> Vec<String> {
+        let heads = self.state.heads.lock().unwrap();
+        heads.iter().map(|head| head.get(header).cloned().unwrap_or_default()).collect()
     }
 
     /// The `ticket` of every call so far.

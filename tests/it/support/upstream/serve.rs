@@ -1,5 +1,6 @@
 //! The HTTP side, on hyper itself: a fault is to end a connection where the test wants it to end.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -68,6 +69,7 @@ pub(super) async fn run(listener: TcpListener, state: Arc<State>) {
 async fn answer(state: Arc<State>, request: Request<Incoming>) -> Answer {
     state.requests.fetch_add(1, Ordering::SeqCst);
     let (head, body) = request.into_parts();
+    state.heads.lock().unwrap().push(texts(&head.headers));
     if head.method != Method::POST {
         return Ok(plain(405, "", ""));
     }
@@ -118,12 +120,12 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Answer {
 
 async fn call(state: &State, id: &str, params: &Params<'_>, headers: &HeaderMap) -> Answer {
     let arguments = params.arguments.map(RawValue::get).unwrap_or_default();
-    let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    let headers = texts(headers);
     state.calls.lock().unwrap().push(Call {
         tool: params.name.clone(),
         arguments: arguments.to_owned(),
         id: id.to_owned(),
-        headers: headers.iter().map(|(name, value)| (name.to_string(), text(value))).collect(),
+        headers: headers.clone(),
     });
     let tool = state.tools.lock().unwrap().iter().find(|tool| tool.name == params.name).cloned();
     let Some(Tool { mut say, .. }) = tool else {
@@ -144,6 +146,7 @@ async fn call(state: &State, id: &str, params: &Params<'_>, headers: &HeaderMap)
                 let token = params.meta.as_ref().and_then(|meta| meta.progress_token).map(RawValue::get);
                 break Ok(state.with_progress(id, token, count));
             }
+            Say::Headers => break Ok(state.result(id, &state.text(&format!("{headers:?}")))),
             say => break last(state, id, say, arguments).await,
         }
     };
@@ -166,14 +169,10 @@ impl Drop for Unanswered<'_> {
 }
 
 async fn last(state: &State, id: &str, say: Say, arguments: &str) -> Answer {
-    let text = |text: &str| {
-        let text = serde_json::to_string(text).unwrap();
-        format!(r#"{}"content":[{{"type":"text","text":{text}}}]}}"#, state.opening())
-    };
     match say {
         Say::Result(raw) => Ok(state.result(id, &raw)),
-        Say::Echo => Ok(state.result(id, &text(arguments))),
-        Say::Large(bytes) => Ok(state.result(id, &text(&"x".repeat(bytes)))),
+        Say::Echo => Ok(state.result(id, &state.text(arguments))),
+        Say::Large(bytes) => Ok(state.result(id, &state.text(&"x".repeat(bytes)))),
         Say::RpcError(raw) => Ok(state.message(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{raw}}}"#))),
         Say::Http(status, body) => Ok(plain(status, "text/plain", &body)),
         Say::Redirect(location) => {
@@ -182,7 +181,7 @@ async fn last(state: &State, id: &str, say: Say, arguments: &str) -> Answer {
             Ok(response)
         }
         Say::Hang => match std::future::pending::<Infallible>().await {},
-        Say::Close | Say::Progress(_) | Say::Delay(..) | Say::Gate(..) => Err(Cut),
+        Say::Close | Say::Headers | Say::Progress(_) | Say::Delay(..) | Say::Gate(..) => Err(Cut),
     }
 }
 
@@ -193,6 +192,12 @@ impl State {
             Era::Modern => r#"{"resultType":"complete","#,
             Era::Handshake => "{",
         }
+    }
+
+    /// A result with one text.
+    fn text(&self, text: &str) -> String {
+        let text = serde_json::to_string(text).unwrap();
+        format!(r#"{}"content":[{{"type":"text","text":{text}}}]}}"#, self.opening())
     }
 
     fn list(&self) -> String {
@@ -231,6 +236,11 @@ impl State {
             Form::Events => plain(200, "text/event-stream", &format!("event: message\ndata: {message}\n\n")),
         }
     }
+}
+
+fn texts(headers: &HeaderMap) -> HashMap<String, String> {
+    let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    headers.iter().map(|(name, value)| (name.to_string(), text(value))).collect()
 }
 
 fn error(id: &str, code: i32, message: &str) -> String {

@@ -12,6 +12,8 @@ pub enum Say {
     Result(String),
     /// A text that holds the arguments as they came.
     Echo,
+    /// A text that holds the request's headers.
+    Headers,
     /// This raw JSON-RPC error.
     RpcError(String),
     /// This HTTP status and body.
