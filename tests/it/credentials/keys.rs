@@ -109,6 +109,10 @@ async fn a_key_dropped_too_early_costs_only_what_it_sealed() {
 #[tokio::test]
 async fn another_deployments_key_stops_the_start() {
     let mut stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let agent = tenant.agent().await;
+    let upstream = Upstream::handshake(vec![Tool::writes("t")]).await;
+    tenant.add_with("up", &upstream, json!({"headers": {"X-Key": "one"}})).await;
     stage.gateway.kill();
     let ended = run_to_end(&stage.database, &["serve"], &[(NAME, NEXT_KEY)]);
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();
@@ -117,6 +121,18 @@ async fn another_deployments_key_stops_the_start() {
     assert!(!said.contains("listening"), "{said}");
     // nothing was changed by it
     stage.gateway = Gateway::start(&stage.database, &[]).await;
+    assert_eq!(call(&stage.gateway, &agent, "up").await, "ok");
+    stage.gateway.kill();
+    // the old key is lost: what it sealed is given up, and given anew
+    let mut owner = stage.database.connect().await;
+    sqlx::query("delete from secret_canary").execute(&mut owner).await.unwrap();
+    stage.gateway = Gateway::start(&stage.database, &[(NAME, NEXT_KEY)]).await;
+    assert_eq!(call(&stage.gateway, &agent, "up").await, "server_unavailable");
+    let anew = json!({"headers": {"X-Key": "two"}});
+    let api = stage.gateway.ask_as(&tenant.platform);
+    api.patch("/api/v1/servers/up", &anew).await.expect(200);
+    assert_eq!(call(&stage.gateway, &agent, "up").await, "ok");
+    assert_eq!(upstream.calls().last().unwrap().headers["x-key"], "two");
 }
 
 #[tokio::test(flavor = "multi_thread")]

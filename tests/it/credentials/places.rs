@@ -27,32 +27,21 @@ async fn a_moved_row_does_not_open_and_hurts_nobody_else() {
     let foreign = add(&theirs, "foreign", &upstream, "of-foreign").await;
     let (our_agent, their_agent) = (ours.agent().await, theirs.agent().await);
     let mut owner = stage.database.connect().await;
-    // the victim's row to my server, within the tenant; mine to another tenant's, with the data key that opens it
-    run(&mut owner, format!("delete from server_secrets where server_id in ('{}', '{}')", mine, foreign))
-        .await;
-    run(
-        &mut owner,
-        format!(
-            "insert into server_secrets (tenant_id, secret_id, server_id, key_id, sealed)
-             select s.tenant_id, gen_random_uuid(), s.server_id, v.key_id, v.sealed from servers s, server_secrets v
-             where v.server_id = '{}' and s.server_id in ('{}', '{}')",
-            victim,
-            mine,
-            foreign
-        ),
-    )
-    .await;
-    run(
-        &mut owner,
-        format!(
-            "insert into data_keys (tenant_id, key_id, master_id, wrapped)
-             select s.tenant_id, k.key_id, k.master_id, k.wrapped from servers s, data_keys k
-             join server_secrets v using (tenant_id, key_id)
-             where v.server_id = '{}' and s.server_id = '{}'",
-            victim, foreign
-        ),
-    )
-    .await;
+    // the victim's row to my server, in the same tenant; and to another tenant's, with the data key that opens it
+    run(&mut owner, format!("delete from server_secrets where server_id in ('{mine}', '{foreign}')")).await;
+    let copy = format!(
+        "insert into server_secrets (tenant_id, secret_id, server_id, key_id, sealed)
+         select s.tenant_id, gen_random_uuid(), s.server_id, v.key_id, v.sealed from servers s, server_secrets v
+         where v.server_id = '{victim}' and s.server_id in ('{mine}', '{foreign}')"
+    );
+    run(&mut owner, copy).await;
+    let copy = format!(
+        "insert into data_keys (tenant_id, key_id, master_id, wrapped)
+         select s.tenant_id, k.key_id, k.master_id, k.wrapped from servers s, data_keys k
+         join server_secrets v using (tenant_id, key_id)
+         where v.server_id = '{victim}' and s.server_id = '{foreign}'"
+    );
+    run(&mut owner, copy).await;
     stage.gateway.kill();
     stage.gateway = Gateway::start(&stage.database, &[]).await;
     let before = upstream.sent("x-key").len();
