@@ -1,7 +1,7 @@
 //! A tenant's catalogue: servers and tools at one revision, with everything a call or a search needs made
 //! once. Lists and searches read this snapshot, never the database.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -104,7 +104,7 @@ pub struct Catalog {
     /// Tools that may be listed, by canonical name: positions are the index's documents.
     listed: Vec<Arc<Tool>>,
     index: Index,
-    /// Servers of the snapshot before that are no more.
+    /// Servers of the snapshot before that are no more, or have another credential: what was connected is dropped.
     pub(super) gone: Vec<ServerId>,
     pub(super) views: Views,
 }
@@ -159,10 +159,13 @@ impl Catalog {
             .cloned()
             .collect();
         listed.sort_by(|a, b| a.canonical.cmp(&b.canonical));
-        let kept: HashSet<ServerId> = by_id.keys().copied().collect();
+        let is_gone = |old: &&Arc<ServerEntry>| {
+            by_id.get(&old.id).is_none_or(|new| new.target.credential != old.target.credential)
+        };
+        let gone = old.servers.iter().filter(is_gone).map(|server| server.id).collect();
         Catalog {
             rev: rows.rev,
-            gone: old.servers.iter().map(|s| s.id).filter(|id| !kept.contains(id)).collect(),
+            gone,
             index: Index::build(listed.iter().map(|tool| document(tool))),
             servers,
             tools,

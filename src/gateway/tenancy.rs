@@ -215,10 +215,12 @@ impl Gateway {
         let built = tokio::task::spawn_blocking(build).await;
         match built {
             Ok(catalogue) => {
+                let catalogue = Arc::new(catalogue);
+                live.catalogue.store(Arc::clone(&catalogue));
+                // after the swap: nobody connects anew with what was dropped
                 for server in &catalogue.gone {
                     self.upstreams.forget(live.id.0, server.0);
                 }
-                live.catalogue.store(Arc::new(catalogue));
             }
             Err(error) => tracing::error!(%error, tenant = %live.id, "building a catalogue failed"),
         }

@@ -78,6 +78,7 @@ async fn another_origin_never_gets_it() {
     tenant.add_with("up", &old, json!({"headers": {"X-Key": "for-old"}})).await;
     let moved = api.patch("/api/v1/servers/up", &json!({"url": new.url})).await.expect(200);
     assert_eq!((&moved["headers"], &moved["quarantined"]), (&json!([]), &json!(true)));
+    assert_eq!(stored(&stage).await, 0);
     api.post("/api/v1/servers/up/unquarantine", &json!({})).await.expect(200);
     let client = Mcp::bare(&tenant.agent().await);
     client.run("write", "up:t", &json!({})).await.ok();
@@ -97,10 +98,13 @@ async fn another_origin_never_gets_it() {
     assert_eq!(tenant.add("up", &new).await["headers"], json!([]));
     client.run("write", "up:t", &json!({})).await.ok();
     assert!(new.sent("x-key")[before..].iter().all(String::is_empty));
+    assert_eq!(stored(&stage).await, 0);
+}
+
+/// Sealed credentials in the database.
+async fn stored(stage: &Stage) -> i64 {
     let mut database = stage.database.connect().await;
-    let left: i64 =
-        sqlx::query_scalar("select count(*) from server_secrets").fetch_one(&mut database).await.unwrap();
-    assert_eq!(left, 0);
+    sqlx::query_scalar("select count(*) from server_secrets").fetch_one(&mut database).await.unwrap()
 }
 
 #[tokio::test]
