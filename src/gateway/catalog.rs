@@ -295,3 +295,6 @@ fn document(tool: &Tool) -> Document<'_> {
             .collect(),
     }
 }
+
+#[cfg(test)]
+mod tests;
