@@ -51,14 +51,24 @@ impl Gateway {
         Ok(row)
     }
 
-    /// Begins an administrator's act: its record has room from here on, or it must not be done.
-    pub fn begin_act(&self, attempt: &Attempt, act: &Act<'_>) -> Result<Acting, GatewayError> {
+    /// Begins an administrator's act: its record is committed when this returns, or it must not be done. A
+    /// key that ended meanwhile does nothing.
+    pub async fn begin_act(&self, attempt: &Attempt, act: &Act<'_>) -> Result<Acting, GatewayError> {
         let mut record = record_of(attempt, Kind::Admin);
         record.tool = Some(act.what.to_owned());
         record.server = act.server.map(str::to_owned);
         record.arguments = act.body.map(|body| redact::preview(body, ACT_BYTES_MAX).text);
-        let pending = self.activity.begin(record).map_err(|_| GatewayError::Unavailable)?;
-        Ok(Acting { pending, started: attempt.started })
+        let pending = self.activity.begin_call(record).await.map_err(|_| GatewayError::Unavailable)?;
+        let acting = Acting {
+            pending: pending.open().await.map_err(|_| GatewayError::Unavailable)?,
+            started: attempt.started,
+        };
+        if self.is_valid(&attempt.caller) {
+            return Ok(acting);
+        }
+        let error = GatewayError::Forbidden("this key is not valid any more; nothing was done".to_owned());
+        acting.end(Err(&error));
+        Err(error)
     }
 
     /// Work that is done to its end whether or not anybody waits, and that a shutdown waits for.

@@ -15,13 +15,13 @@ const RECORDED: [&str; 9] =
 /// What stands in the place of any other value.
 const MASKED: &str = r#""[redacted]""#;
 
-/// Begins the record of `what` is to be done. The activity log masks secrets and cuts.
-pub(super) fn begin(exchange: &Exchange, what: &str) -> Result<Acting, GatewayError> {
+/// Commits the record of what is to be done. The activity log masks secrets and cuts.
+pub(super) async fn begin(exchange: &Exchange, what: &str) -> Result<Acting, GatewayError> {
     let sent = exchange.raw_body();
     let server = server_of(&exchange.path, exchange.segment("name"), sent);
     let body = text(&exchange.path, sent);
     let act = Act { what, server: server.as_deref(), body: Some(&body) };
-    exchange.gateway().begin_act(&exchange.attempt, &act)
+    exchange.gateway().begin_act(&exchange.attempt, &act).await
 }
 
 /// Records a call or search that was refused before it came to its use case. When the gateway itself was not

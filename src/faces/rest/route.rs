@@ -78,7 +78,7 @@ where
     H: FnOnce(Arc<Exchange>) -> F,
     F: Future<Output = Answer>,
 {
-    let acting = record::begin(&exchange, what)?;
+    let acting = record::begin(&exchange, what).await?;
     let answer = match admit(&exchange, who, NONE) {
         Ok(_) => handler(Arc::clone(&exchange)).await,
         Err(error) => Err(error),
