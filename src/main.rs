@@ -6,6 +6,10 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use mcpproxy::app::run;
 
+/// Gives memory back after load; its settings are in `.cargo/config.toml`.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// A multi-tenant MCP gateway: one URL, one key, every call checked and recorded.
 #[derive(Parser)]
 #[command(name = "mcpproxy", version)]
