@@ -35,6 +35,8 @@ pub enum Code {
     ToolBlocked,
     /// Check 9.
     ServerMismatch,
+    /// Check 12: the key, or its tenant, made as many attempts as its minute allows.
+    RateLimited,
     /// Check 12: the deployment or this tenant has too much in flight.
     Overloaded,
     /// Check 12: the upstream cannot be reached.
@@ -76,6 +78,7 @@ impl Code {
             Code::ToolChanged => "tool_changed",
             Code::ToolBlocked => "tool_blocked",
             Code::ServerMismatch => "server_mismatch",
+            Code::RateLimited => "rate_limited",
             Code::Overloaded => "overloaded",
             Code::ServerUnavailable => "server_unavailable",
             Code::RecordUnavailable => "record_unavailable",
@@ -92,6 +95,7 @@ impl Code {
     /// Which status the record of the attempt gets, and which class of answer REST gives.
     pub fn class(self) -> Class {
         match self {
+            Code::RateLimited => Class::Rate,
             Code::Overloaded | Code::ServerUnavailable | Code::RecordUnavailable => Class::Limit,
             Code::UpstreamTimeout
             | Code::UpstreamLost
@@ -128,6 +132,8 @@ pub enum Class {
     Permission,
     /// It does not exist for this key.
     NotFound,
+    /// The caller asks too often; nothing was dispatched.
+    Rate,
     /// A bound, the upstream or the record stood in the way; nothing was dispatched.
     Limit,
     /// It was dispatched and has no usable answer: the call may have run.
@@ -147,17 +153,24 @@ pub struct Refusal {
     pub expected: Option<OperationType>,
     /// The variant that would do, when there is one.
     pub recommended: Option<Variant>,
+    /// After how many seconds a retry helps, when that is known.
+    pub retry_after_s: Option<u64>,
 }
 
 impl Refusal {
     /// A refusal with a text and nothing to recommend.
     pub fn new(code: Code, message: impl Into<String>) -> Refusal {
-        Refusal { code, message: message.into(), expected: None, recommended: None }
+        Refusal { code, message: message.into(), expected: None, recommended: None, retry_after_s: None }
     }
 
     /// Adds the operation type that was needed.
     pub fn expecting(self, expected: OperationType) -> Refusal {
         Refusal { expected: Some(expected), ..self }
+    }
+
+    /// Adds when a retry helps.
+    pub fn retry_after(self, seconds: u64) -> Refusal {
+        Refusal { retry_after_s: Some(seconds), ..self }
     }
 
     /// Adds the variant that would do.

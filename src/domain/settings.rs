@@ -174,10 +174,26 @@ pub struct Effective {
     pub direct_endpoint: bool,
     /// Spelling on `/mcp/direct`.
     pub tool_names: ToolNames,
-    /// The key's own share, per minute.
-    pub rate_limit: Option<u32>,
     /// Characters, 0 = off.
     pub response_limit: u32,
+}
+
+/// How many attempts a minute may see, where anything bounds them. Apart from [`Effective`]: what a key sees does
+/// not depend on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rates {
+    /// Of the one key.
+    pub key: Option<u32>,
+    /// Of all keys of the tenant together.
+    pub tenant: Option<u32>,
+}
+
+impl Rates {
+    /// Combines the three scopes. The deployment's value is for each key, a tenant's for all of its keys together.
+    pub fn resolve(key: &Settings, tenant: &Settings, defaults: &Defaults) -> Rates {
+        let own = [key.rate_limit, defaults.rate_limit];
+        Rates { key: own.into_iter().flatten().min(), tenant: tenant.rate_limit }
+    }
 }
 
 impl Effective {
@@ -215,7 +231,6 @@ impl Effective {
             allowed_tools,
             direct_endpoint: pick(key.direct_endpoint, tenant.direct_endpoint, defaults.direct_endpoint).0,
             tool_names: pick(key.tool_names, tenant.tool_names, defaults.tool_names).0,
-            rate_limit: [key.rate_limit, tenant.rate_limit, defaults.rate_limit].into_iter().flatten().min(),
             response_limit: tenant.response_limit.unwrap_or(defaults.response_limit),
         }
     }
@@ -273,7 +288,11 @@ pub fn read_back(key: Option<&Settings>, tenant: &Settings, defaults: &Defaults)
     overriding!(tool_names);
     let (ceiling, origin) = tightest(own.max_operation, tenant.max_operation, Some(defaults.max_operation));
     put("max_operation", json!(ceiling), origin);
-    let (rate, origin) = tightest(own.rate_limit, tenant.rate_limit, defaults.rate_limit);
+    let (rate, origin) = match (key, tenant.rate_limit) {
+        // a tenant's own is a total, the deployment's is for each key: neither is the other's tightest
+        (None, Some(total)) => (Some(total), "tenant"),
+        _ => tightest(own.rate_limit, tenant.rate_limit, defaults.rate_limit),
+    };
     put("rate_limit", json!(rate), origin);
     let (list, origin) = match (&own.allowed_tools, &tenant.allowed_tools) {
         (Some(list), _) => (list, "key"),
@@ -323,7 +342,6 @@ mod tests {
         let effective = Effective::resolve(&key, &tenant, &defaults());
         assert_eq!(effective.max_operation, OperationType::Read);
         assert!(effective.strict);
-        assert_eq!(effective.rate_limit, Some(5));
         assert!(effective.allows("a:get"));
         assert!(!effective.allows("a:set"));
         assert!(!effective.allows("b:get"));
@@ -331,6 +349,25 @@ mod tests {
         assert_eq!(shown["max_operation"], json!({"value": "read", "origin": "tenant"}));
         assert_eq!(shown["strict_server_validation"], json!({"value": true, "origin": "key"}));
         assert_eq!(shown["tool_names"], json!({"value": "colon", "origin": "deployment"}));
+    }
+
+    #[test]
+    fn a_tenants_rate_is_a_total_and_a_deployments_is_for_each_key() {
+        let with = |rate: Option<u32>| Settings { rate_limit: rate, ..Settings::default() };
+        for (key, tenant, deployment, expected, shown_for_key, shown_for_tenant) in [
+            (None, None, None, (None, None), json!(null), json!(null)),
+            (Some(50), Some(5), None, (Some(50), Some(5)), json!(5), json!(5)),
+            (Some(50), Some(500), Some(60), (Some(50), Some(500)), json!(50), json!(500)),
+            (None, Some(500), Some(60), (Some(60), Some(500)), json!(60), json!(500)),
+            (Some(90), None, Some(60), (Some(60), None), json!(60), json!(60)),
+        ] {
+            let defaults = Defaults { rate_limit: deployment, ..defaults() };
+            let (key, tenant) = (with(key), with(tenant));
+            let rates = Rates::resolve(&key, &tenant, &defaults);
+            assert_eq!((rates.key, rates.tenant), expected);
+            assert_eq!(read_back(Some(&key), &tenant, &defaults)["rate_limit"]["value"], shown_for_key);
+            assert_eq!(read_back(None, &tenant, &defaults)["rate_limit"]["value"], shown_for_tenant);
+        }
     }
 
     #[test]

@@ -8,9 +8,10 @@ use uuid::Uuid;
 
 use super::catalog::Catalog;
 use super::error::GatewayError;
+use super::limits::Bucket;
 use super::tenancy::LiveTenant;
 use crate::domain::id::{KeyId, PLATFORM_TENANT, TenantId};
-use crate::domain::settings::{Defaults, Effective, Settings};
+use crate::domain::settings::{Defaults, Effective, Rates, Settings};
 use crate::domain::tenant::{Action, Role};
 use crate::store::{AccessRows, ApiKey};
 
@@ -29,6 +30,10 @@ pub struct Caller {
     pub settings: Effective,
     /// When it stops working by itself.
     pub expires_at: Option<DateTime<Utc>>,
+    /// How often it may ask.
+    pub(super) rates: Rates,
+    /// What is left of its own rate; the same for as long as the key lives.
+    pub(super) bucket: Arc<Bucket>,
 }
 
 impl Caller {
@@ -95,6 +100,11 @@ impl Access {
         let by_key: HashMap<Uuid, &Settings> =
             rows.settings.iter().map(|(id, settings)| (*id, settings)).collect();
         let none = Settings::default();
+        let before = tenant.access();
+        let bucket = |key: KeyId| {
+            let known = before.as_ref().as_ref().and_then(|access| access.by_id.get(&key));
+            known.map(|caller| Arc::clone(&caller.bucket)).unwrap_or_default()
+        };
         let caller = |key: &ApiKey| {
             let own = by_key.get(&key.id.0).copied().unwrap_or(&none);
             Caller {
@@ -104,6 +114,8 @@ impl Access {
                 role: key.role,
                 settings: Effective::resolve(own, &tenant_settings, defaults),
                 expires_at: key.expires_at,
+                rates: Rates::resolve(own, &tenant_settings, defaults),
+                bucket: bucket(key.id),
             }
         };
         let keys: Vec<([u8; 32], Arc<Caller>)> =

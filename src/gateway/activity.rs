@@ -240,6 +240,11 @@ impl Pending {
         Ok(self)
     }
 
+    /// Ends an attempt that is counted instead of recorded. Only before it was opened.
+    pub fn forget(mut self) {
+        self.slot = None;
+    }
+
     /// Hands over the record's end. It is written within the flush bound, or as soon as the database is back.
     pub fn close(mut self) {
         self.end(None);

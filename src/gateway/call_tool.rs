@@ -20,6 +20,7 @@ use self::checks::Checked;
 use super::access::Caller;
 use super::activity::{Pending, RecordUnavailable};
 use super::cancel::CancelBy;
+use super::limits::Shed;
 use super::outlive::Outlive;
 use super::{Gateway, clock};
 use crate::domain::activity::{Record, Source, Status};
@@ -134,11 +135,6 @@ pub struct Refused {
 }
 
 impl Gateway {
-    /// What is said when the activity log has no room.
-    pub fn log_is_full(&self) -> Refusal {
-        record_unavailable()
-    }
-
     /// Runs a call. Its record is closed whether or not anybody waits for the outcome: dropped, the call
     /// goes on in a task of its own, to its end or to its cancellation.
     pub fn call_tool(
@@ -179,11 +175,14 @@ impl Gateway {
             let refused = Refused { refusal: record_unavailable(), tool: None, variant, declared: None };
             return CallOutcome::Refused(refused);
         };
+        // every attempt counts, also one that a check is about to refuse with an answer of its own
+        let admitted = self.limits.admit(&attempt.caller, Instant::now());
         let preview_bytes = self.options.preview_bytes;
+        let caller = &attempt.caller;
         let checked =
-            match checks::run(&attempt.caller, variant, &request, &mut pending.record, preview_bytes) {
+            match checks::run(caller, variant, &request, &mut pending.record, preview_bytes, admitted) {
                 Ok(checked) => checked,
-                Err(refused) => return refuse(pending, &attempt, refused).await,
+                Err(refused) => return self.refuse(pending, &attempt, refused).await,
             };
         if checked.tier != Tier::Read {
             pending = match pending.open().await {
@@ -195,7 +194,7 @@ impl Gateway {
             };
             // the commit may have taken a while: what was allowed then may not be now
             if let Err(refusal) = self.check_again(&attempt.caller, variant, &checked) {
-                return refuse(pending, &attempt, checked.refused(refusal, variant)).await;
+                return self.refuse(pending, &attempt, checked.refused(refusal, variant)).await;
             }
         }
         let sent = Instant::now();
@@ -228,6 +227,26 @@ impl Gateway {
             ));
         }
         checks::again(caller, variant, checked)
+    }
+
+    /// Ends a call that a check refused. Unless it is about a tool that only reads, its record is committed
+    /// before the answer; what is too much for its key is counted instead.
+    async fn refuse(&self, mut pending: Pending, attempt: &Attempt, mut refused: Refused) -> CallOutcome {
+        if refused.refusal.code == Code::RateLimited {
+            pending.forget();
+            self.limits.count_shed(&attempt.caller, Shed::Call, attempt.started_at);
+            return CallOutcome::Refused(refused);
+        }
+        let record = &mut pending.record;
+        record.status = status_of(refused.refusal.code);
+        record::error(record, &refused.refusal);
+        record.duration_ms = Some(milliseconds(attempt.started.elapsed()));
+        if record.tier == Some(Tier::Read.as_str()) {
+            pending.close();
+        } else if pending.close_committed().await.is_err() {
+            refused.refusal = record_unavailable();
+        }
+        CallOutcome::Refused(refused)
     }
 
     /// Dropping it tells the upstream that the answer is not wanted any more.
@@ -288,21 +307,6 @@ fn conclude(
     CallOutcome::Refused(checked.refused(refusal, variant))
 }
 
-/// Ends a call that a check refused. Unless it is about a tool that only reads, its record is committed
-/// before the answer.
-async fn refuse(mut pending: Pending, attempt: &Attempt, mut refused: Refused) -> CallOutcome {
-    let record = &mut pending.record;
-    record.status = status_of(refused.refusal.code);
-    record::error(record, &refused.refusal);
-    record.duration_ms = Some(milliseconds(attempt.started.elapsed()));
-    if record.tier == Some(Tier::Read.as_str()) {
-        pending.close();
-    } else if pending.close_committed().await.is_err() {
-        refused.refusal = record_unavailable();
-    }
-    CallOutcome::Refused(refused)
-}
-
 fn milliseconds(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1_000_000.0).round() / 1000.0
 }
@@ -310,13 +314,14 @@ fn milliseconds(duration: Duration) -> f64 {
 fn status_of(code: Code) -> Status {
     match code.class() {
         Class::Check | Class::Permission | Class::NotFound => Status::Blocked,
-        Class::Limit => Status::Rejected,
+        Class::Rate | Class::Limit => Status::Rejected,
         Class::AfterDispatch => Status::Error,
         Class::Cancelled => Status::Cancelled,
     }
 }
 
-fn record_unavailable() -> Refusal {
+/// What is said when the activity log has no room.
+pub(super) fn record_unavailable() -> Refusal {
     Refusal::new(
         Code::RecordUnavailable,
         "The activity log cannot take a record now, so nothing was run; try again in a few seconds",

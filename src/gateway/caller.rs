@@ -9,7 +9,7 @@ use subtle::ConstantTimeEq;
 use super::access::Caller;
 use super::{Gateway, clock};
 use crate::domain::id::{PLATFORM_TENANT, TenantId};
-use crate::domain::settings::{Effective, Settings};
+use crate::domain::settings::{Effective, Rates, Settings};
 use crate::domain::tenant::Role;
 use crate::store::{Kind, StoreError};
 
@@ -141,6 +141,9 @@ impl Gateway {
                 &self.options.defaults,
             ),
             expires_at: None,
+            // the platform's own key is none of the tenant's
+            rates: Rates::default(),
+            bucket: Arc::default(),
         }))
     }
 }

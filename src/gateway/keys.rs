@@ -50,14 +50,12 @@ fn setting_error(error: SettingError) -> GatewayError {
 
 /// Limits that nothing enforces yet are not taken: whoever sets one would rely on it.
 fn refuse_later(settings: &Map<String, Value>) -> Result<(), GatewayError> {
-    let asks = |name: &&str| {
-        let off = |value: &Value| value.is_null() || (*name == "response_limit" && value.as_u64() == Some(0));
-        settings.get(*name).is_some_and(|value| !off(value))
-    };
-    match ["rate_limit", "response_limit"].into_iter().find(asks) {
-        Some(name) => Err(GatewayError::invalid(name, format!("{name} is not available in this version"))),
-        None => Ok(()),
+    let name = "response_limit";
+    let off = |value: &Value| value.is_null() || value.as_u64() == Some(0);
+    if settings.get(name).is_none_or(off) {
+        return Ok(());
     }
+    Err(GatewayError::invalid(name, format!("{name} is not available in this version")))
 }
 
 fn label(field: &str, text: &str) -> Result<String, GatewayError> {

@@ -12,6 +12,7 @@ mod credentials;
 mod discovery;
 mod error;
 mod keys;
+mod limits;
 mod outlive;
 mod reports;
 mod retrieve_tools;
@@ -39,7 +40,7 @@ pub use watch::Readiness;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -99,6 +100,7 @@ pub struct Gateway {
     stop: CancellationToken,
     draining: AtomicBool,
     upkeep: watch::Upkeep,
+    limits: limits::Limits,
 }
 
 impl Gateway {
@@ -123,6 +125,7 @@ impl Gateway {
             stop: CancellationToken::new(),
             draining: AtomicBool::new(false),
             upkeep: watch::Upkeep::default(),
+            limits: limits::Limits::new(Instant::now()),
         })
     }
 

@@ -79,6 +79,7 @@ impl Gateway {
     /// Records an attempt that was refused before it came to a use case: a tool that is none of ours, unusable
     /// parameters, a role that may not.
     pub fn record_refused(&self, attempt: &Attempt, refused: &RefusedAttempt<'_>) {
+        self.limits.note(&attempt.caller, Instant::now());
         let mut record = record_of(attempt, refused.kind);
         record.tool = refused.tool.map(|name| redact::preview(name, ACT_BYTES_MAX).text);
         record.arguments = refused.body.map(|body| redact::preview(body, self.options.preview_bytes).text);
@@ -100,7 +101,8 @@ impl Gateway {
         self.write(record);
     }
 
-    fn write(&self, record: Record) {
+    /// Writes a record that nobody waits for.
+    pub(super) fn write(&self, record: Record) {
         let kind = record.kind;
         match self.activity.begin(record) {
             Ok(pending) => pending.close(),

@@ -1,9 +1,11 @@
 //! `retrieve_tools`: search over the snapshot (behaviour, section 5). No query, no upstream.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::access::Caller;
-use super::call_tool::{Attempt, record_of};
+use super::call_tool::{Attempt, record_of, record_unavailable};
+use super::limits::Shed;
 use super::{Gateway, RecordUnavailable};
 use crate::domain::activity::{Kind, Status};
 use crate::domain::annotations::Tier;
@@ -11,6 +13,7 @@ use crate::domain::id::is_name;
 use crate::domain::intent::IntentMode;
 use crate::domain::json;
 use crate::domain::redact;
+use crate::domain::refusal::Refusal;
 
 /// Default of `limit`.
 pub const LIMIT_DEFAULT: usize = 15;
@@ -45,8 +48,13 @@ impl Gateway {
         &self,
         attempt: &Attempt,
         request: &SearchRequest,
-    ) -> Result<SearchResult, RecordUnavailable> {
-        let mut pending = self.activity.begin(record_of(attempt, Kind::Search))?;
+    ) -> Result<SearchResult, Refusal> {
+        if let Err(refusal) = self.limits.admit(&attempt.caller, Instant::now()) {
+            self.limits.count_shed(&attempt.caller, Shed::Search, attempt.started_at);
+            return Err(refusal);
+        }
+        let begun = self.activity.begin(record_of(attempt, Kind::Search));
+        let mut pending = begun.map_err(|RecordUnavailable| record_unavailable())?;
         let record = &mut pending.record;
         let (json, total) = search(&attempt.caller, request);
         let preview = redact::preview(&request.query, self.options.preview_bytes);

@@ -13,6 +13,7 @@ use tokio::sync::{Mutex, Semaphore};
 use super::Gateway;
 use super::access::{Access, Caller};
 use super::catalog::Catalog;
+use super::limits::Bucket;
 use crate::domain::id::TenantId;
 use crate::store::{Change, Kind, StoreError};
 
@@ -25,6 +26,8 @@ pub struct LiveTenant {
     pub name: String,
     access: ArcSwap<Option<Access>>,
     catalogue: ArcSwap<Catalog>,
+    /// What is left of the rate of all its keys together.
+    pub(super) bucket: Bucket,
     reloading_access: Mutex<()>,
     reloading_catalogue: Mutex<()>,
 }
@@ -143,6 +146,7 @@ impl Gateway {
                 name,
                 access: ArcSwap::from_pointee(None),
                 catalogue: ArcSwap::from_pointee(Catalog::empty()),
+                bucket: Bucket::default(),
                 reloading_access: Mutex::new(()),
                 reloading_catalogue: Mutex::new(()),
             })

@@ -18,18 +18,24 @@ pub struct Lease {
 
 impl Store {
     /// Writes this replica's heartbeat; the first one registers it. A row that somebody removed meanwhile
-    /// is written again.
-    pub async fn heartbeat(&self, replica: ReplicaId) -> Result<(), StoreError> {
+    /// is written again. Gives how many replicas live, this one included.
+    pub async fn heartbeat(&self, replica: ReplicaId) -> Result<u32, StoreError> {
         let mut tx = self.begin(Lane::Control, Access::System).await?;
-        sqlx::query(
-            "insert into replicas (replica_id, version) values ($1, $2)
-             on conflict (replica_id) do update set heartbeat_at = now()",
+        // a statement does not see what it writes: this replica is counted apart
+        let others: i64 = sqlx::query_scalar(
+            "with beat as (
+                 insert into replicas (replica_id, version) values ($1, $2)
+                 on conflict (replica_id) do update set heartbeat_at = now())
+             select count(*) from replicas where replica_id <> $1 and stopped_at is null
+                and heartbeat_at > now() - make_interval(secs => $3)",
         )
         .bind(replica.0)
         .bind(env!("CARGO_PKG_VERSION"))
-        .execute(&mut *tx)
+        .bind(HEARTBEAT_TTL_S)
+        .fetch_one(&mut *tx)
         .await?;
-        Ok(tx.commit().await?)
+        tx.commit().await?;
+        Ok(u32::try_from(others).unwrap_or(u32::MAX).saturating_add(1))
     }
 
     /// Says goodbye: leases move on at once, open records are closed by the next sweep.

@@ -16,6 +16,8 @@ mod lifecycle;
 #[cfg(test)]
 mod mcp;
 #[cfg(test)]
+mod rates;
+#[cfg(test)]
 mod replicas;
 #[cfg(test)]
 mod rest;

@@ -18,7 +18,7 @@ use crate::domain::json::{self, Member};
 use crate::faces::http::stream_body;
 use crate::faces::wire;
 use crate::faces::wire::error::json_response;
-use crate::gateway::{Attempt, CallOutcome, CancelBy, Gateway, Outlive, RecordUnavailable, RefusedAttempt};
+use crate::gateway::{Attempt, CallOutcome, CancelBy, Gateway, Outlive, RefusedAttempt};
 
 /// Progress notifications on their way to a client; more are dropped, as the protocol allows.
 const PROGRESS_QUEUE: usize = 64;
@@ -87,7 +87,7 @@ impl Call<'_> {
             }
             Ok(request) => match self.gateway.retrieve_tools(&self.attempt, &request) {
                 Ok(found) => result::structured(self.era, &found.json),
-                Err(RecordUnavailable) => result::plain_refusal(self.era, &self.gateway.log_is_full()),
+                Err(refusal) => result::plain_refusal(self.era, &refusal),
             },
         };
         json_response(StatusCode::OK, message(self.id, "result", &result))

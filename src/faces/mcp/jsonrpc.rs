@@ -1,12 +1,16 @@
 //! JSON-RPC codes and messages; no other file knows the numbers.
 
 use axum::response::Response;
-use http::StatusCode;
+use http::{StatusCode, header};
 use serde_json::{Value, json};
 
 use super::Era;
 use crate::domain::json;
+use crate::domain::refusal::Refusal;
 use crate::faces::wire::error::json_response;
+
+/// Our own code for too many attempts: outside -32768 to -32000, which are reserved.
+const RATE_LIMITED: i32 = -31429;
 
 /// A JSON-RPC error with the HTTP status that goes with it (MCP 2026-07-28, transports).
 #[derive(Clone, Debug, PartialEq)]
@@ -15,13 +19,15 @@ pub(super) struct RpcError {
     code: i32,
     message: String,
     data: Option<Value>,
+    /// When a retry helps, in seconds.
+    retry_after_s: Option<u64>,
     /// Whether the activity log has the attempt already.
     pub(super) recorded: bool,
 }
 
 impl RpcError {
     fn new(status: StatusCode, code: i32, message: impl Into<String>) -> RpcError {
-        RpcError { status, code, message: message.into(), data: None, recorded: false }
+        RpcError { status, code, message: message.into(), data: None, retry_after_s: None, recorded: false }
     }
 
     pub(super) fn parse(message: impl Into<String>) -> RpcError {
@@ -71,6 +77,16 @@ impl RpcError {
         RpcError::new(StatusCode::OK, code, "Resource not found")
     }
 
+    /// Too many attempts. The ranges that JSON-RPC and MCP reserve have no code for it: this one is ours.
+    pub(super) fn rate_limited(refusal: &Refusal) -> RpcError {
+        let data = json!({"code": refusal.code.as_str(), "retry_after_s": refusal.retry_after_s});
+        RpcError {
+            data: Some(data),
+            retry_after_s: refusal.retry_after_s,
+            ..RpcError::new(StatusCode::TOO_MANY_REQUESTS, RATE_LIMITED, refusal.message.as_str())
+        }
+    }
+
     /// The same error, of an attempt that is on record.
     pub(super) fn on_record(self) -> RpcError {
         RpcError { recorded: true, ..self }
@@ -105,7 +121,11 @@ impl RpcError {
     }
 
     pub(super) fn response(&self, id: Option<&str>) -> Response {
-        json_response(self.status, self.text(id))
+        let mut response = json_response(self.status, self.text(id));
+        if let Some(seconds) = self.retry_after_s {
+            response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+        }
+        response
     }
 }
 

@@ -4,11 +4,11 @@ use std::fmt::Display;
 
 use axum::response::Response;
 use bytes::Bytes;
-use http::StatusCode;
+use http::{StatusCode, header};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::domain::refusal::Class;
+use crate::domain::refusal::{Class, Refusal};
 use crate::faces::http::BodyError;
 use crate::faces::wire::error::{json_response, render};
 use crate::gateway::{GatewayError, Refused};
@@ -64,7 +64,11 @@ impl RestError {
             GatewayError::Invalid { field, .. } => field.as_deref(),
             _ => None,
         };
-        render(self.status, code_of(&self.cause), &self.cause.to_string(), field, request_id)
+        let response = render(self.status, code_of(&self.cause), &self.cause.to_string(), field, request_id);
+        match &self.cause {
+            GatewayError::Refused(refusal) => with_retry_after(response, refusal),
+            _ => response,
+        }
     }
 }
 
@@ -98,6 +102,7 @@ fn status_of_class(class: Class) -> StatusCode {
         Class::Check => StatusCode::UNPROCESSABLE_ENTITY,
         Class::Permission => StatusCode::FORBIDDEN,
         Class::NotFound => StatusCode::NOT_FOUND,
+        Class::Rate => StatusCode::TOO_MANY_REQUESTS,
         Class::Limit => StatusCode::SERVICE_UNAVAILABLE,
         Class::AfterDispatch | Class::Cancelled => StatusCode::BAD_GATEWAY,
     }
@@ -140,7 +145,7 @@ pub(super) fn refused(refused: &Refused, request_id: Option<&str>) -> Result<Res
         recommended: refusal.recommended.map(|variant| variant.as_str()),
         request_id,
     };
-    write(status_of_class(refusal.code.class()), body)
+    Ok(with_retry_after(write(status_of_class(refusal.code.class()), body)?, refusal))
 }
 
 #[derive(Serialize)]
@@ -168,6 +173,14 @@ pub(super) fn upstream(raw: &Bytes, request_id: Option<&str>) -> Result<Response
     write(StatusCode::BAD_GATEWAY, body)
 }
 
+/// Says when a retry helps, where that is known.
+fn with_retry_after(mut response: Response, refusal: &Refusal) -> Response {
+    if let Some(seconds) = refusal.retry_after_s {
+        response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+    }
+    response
+}
+
 fn write(status: StatusCode, error: impl Serialize) -> Result<Response, RestError> {
     let text = serde_json::to_string(&Envelope { error }).map_err(RestError::unshowable)?;
     Ok(json_response(status, text))
@@ -179,7 +192,7 @@ mod tests {
 
     use super::*;
     use crate::domain::intent::{OperationType, Variant};
-    use crate::domain::refusal::{Code, Refusal};
+    use crate::domain::refusal::Code;
 
     async fn read(response: Response) -> (u16, String) {
         let status = response.status().as_u16();
@@ -239,6 +252,7 @@ mod tests {
             (Code::ToolChanged, 422),
             (Code::OperationNotPermitted, 403),
             (Code::NotFound, 404),
+            (Code::RateLimited, 429),
             (Code::Overloaded, 503),
             (Code::UpstreamTimeout, 502),
         ];

@@ -18,7 +18,7 @@ pub(super) async fn find(exchange: Arc<Exchange>, params: Params) -> Answer {
     exchange.no_body()?;
     let request = request(&params)?;
     let found = exchange.gateway().retrieve_tools(&exchange.attempt, &request);
-    let found = found.map_err(|_| GatewayError::Unavailable)?;
+    let found = found.map_err(|refusal| GatewayError::Refused(Box::new(refusal)))?;
     Ok(json_response(StatusCode::OK, found.json))
 }
 

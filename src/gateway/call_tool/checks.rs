@@ -1,4 +1,4 @@
-//! Checks 1 to 10 and the reachable half of 12, in the contract's order.
+//! Checks 1 to 10, and of 12 what is known beforehand, in the contract's order.
 
 use std::sync::Arc;
 
@@ -41,17 +41,24 @@ impl Checked {
     }
 }
 
-/// Runs the checks; fills the record with what is learnt on the way, also when one refuses.
+/// Runs the checks; fills the record with what is learnt on the way, also when one refuses. `admitted` is what the
+/// rate limits said: an answer that comes after those of all other checks.
 pub(super) fn run(
     caller: &Caller,
     variant: Variant,
     request: &CallRequest,
     record: &mut Record,
     preview_bytes: usize,
+    admitted: Result<(), Refusal>,
 ) -> Result<Checked, Refused> {
     let mut about =
         Refused { refusal: Refusal::new(Code::NotFound, ""), tool: None, variant, declared: None };
     steps(caller, variant, request, record, preview_bytes, &mut about)
+        .and_then(|checked| {
+            admitted?;
+            reachable(&checked.tool)?;
+            Ok(checked)
+        })
         .map_err(|refusal| Refused { refusal, ..about })
 }
 
@@ -70,7 +77,6 @@ fn steps(
     available(&tool)?;
     annotations(caller, variant, &tool, record)?;
     schema(&tool, &arguments, record)?;
-    reachable(&tool)?;
     Ok(Checked { tool, tier, arguments, intent })
 }
 

@@ -91,13 +91,13 @@ impl Upkeep {
 impl Gateway {
     /// Registers this replica, confirms revisions once, and starts everything that runs by itself.
     pub async fn start(self: &Arc<Self>) -> Result<(), StoreError> {
-        self.store.heartbeat(self.replica).await?;
+        self.limits.share_among(self.store.heartbeat(self.replica).await?);
         self.tenants.confirm(Instant::now());
         let (log, stop) = (self.activity.clone(), self.stop.clone());
         tokio::spawn(log.run_opening(stop));
         self.every(HEARTBEAT, |gateway| async move {
             let beat = gateway.store.heartbeat(gateway.replica).await;
-            report("heartbeat", beat);
+            report("heartbeat", beat.map(|live| gateway.limits.share_among(live)));
         });
         self.every(POLL, |gateway| async move { report("revision poll", gateway.poll().await) });
         self.every(SWEEP, |gateway| async move { report("sweep", gateway.sweep().await) });
@@ -158,6 +158,7 @@ impl Gateway {
         for (key, count) in self.upkeep.take_failures() {
             self.record_auth_failures(&key, count);
         }
+        self.record_sheds();
     }
 
     /// Counts a request whose key is missing or not valid; recorded once per key and minute. Keys are told
