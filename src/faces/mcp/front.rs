@@ -250,10 +250,8 @@ impl Incoming<'_> {
             }
             "tools/list" => {
                 methods::no_cursor(self.members)?;
-                self.faces
-                    .gateway
-                    .admit_list(self.caller)
-                    .map_err(|refusal| RpcError::rate_limited(&refusal))?;
+                let admitted = self.faces.gateway.admit_list(self.caller);
+                admitted.map_err(|refusal| RpcError::rate_limited(era, &refusal))?;
                 let body = methods::tools_list(era, self.caller)?;
                 Ok(self.result(std::str::from_utf8(&body).unwrap_or("{}")))
             }

@@ -77,13 +77,15 @@ impl RpcError {
         RpcError::new(StatusCode::OK, code, "Resource not found")
     }
 
-    /// Too many attempts. The ranges that JSON-RPC and MCP reserve have no code for it: this one is ours.
-    pub(super) fn rate_limited(refusal: &Refusal) -> RpcError {
+    /// Too many attempts. The ranges that JSON-RPC and MCP reserve have no code for it: this one is ours. In the
+    /// handshake era it is said in band: to some of those clients any HTTP error is the end of the session.
+    pub(super) fn rate_limited(era: Era, refusal: &Refusal) -> RpcError {
+        let status = if era == Era::Modern { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::OK };
         let data = json!({"code": refusal.code.as_str(), "retry_after_s": refusal.retry_after_s});
         RpcError {
             data: Some(data),
             retry_after_s: refusal.retry_after_s,
-            ..RpcError::new(StatusCode::TOO_MANY_REQUESTS, RATE_LIMITED, refusal.message.as_str())
+            ..RpcError::new(status, RATE_LIMITED, refusal.message.as_str())
         }
     }
 
