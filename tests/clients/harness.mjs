@@ -1,5 +1,7 @@
-// What both official clients share here: the steps, a recording fetch, and the
+// What the official clients for JavaScript share here: the steps, a recording fetch, and the
 // one line of JSON that is printed at the end.
+
+import { text as readAll } from 'node:stream/consumers';
 
 /** Everything ends within this time, in milliseconds. */
 const TOTAL_MS_MAX = 28_000;
@@ -71,10 +73,16 @@ async function listAll(client, options) {
   return { ...page, tools };
 }
 
+// A step with `cancel` takes its call back as soon as there is progress.
 function runStep(client, step, call, options, progress) {
   if (step.list) return listAll(client, options);
   if (step.ping) return client.ping(options);
   if (step.call === undefined) throw new Error(`unknown step: ${JSON.stringify(step)}`);
+  if (step.cancel) {
+    const canceller = new AbortController();
+    const onprogress = () => canceller.abort('enough');
+    return call(step.call, { ...options, onprogress, signal: canceller.signal });
+  }
   const onprogress = step.progress ? (update) => progress.push(update) : undefined;
   return call(step.call, { ...options, onprogress });
 }
@@ -91,14 +99,14 @@ async function runSteps(client, steps, call, deadline, report) {
 }
 
 /**
- * Reads `URL KEY STEPS_JSON`, connects, runs the steps, prints the report, and
+ * Reads `URL KEY STEPS_JSON` (`-`: from standard input), connects, runs the steps, prints the report, and
  * ends the process: 0 once connected, 1 if connecting failed, 2 on wrong usage.
  *
- * `open({url, requestInit, fetch, args})` returns `{client, transport, call, describe}`.
+ * `open({url, key, requestInit, fetch, args})` returns `{client, transport, call, describe}`.
  */
 export async function main(open) {
   const [url, key, stepsText, ...args] = process.argv.slice(2);
-  const steps = parseSteps(stepsText);
+  const steps = await parseSteps(stepsText);
   const recorded = recordingFetch();
   const report = { steps: [], progress: [], wire: recorded.wire, http: recorded.http };
   const deadline = Date.now() + TOTAL_MS_MAX;
@@ -106,7 +114,7 @@ export async function main(open) {
   const watchdog = setTimeout(() => finish(report, exitCode), TOTAL_MS_MAX + 1_000);
   try {
     const requestInit = { headers: { 'X-API-Key': key } };
-    const opened = open({ url: new URL(url), requestInit, fetch: recorded.fetch, args });
+    const opened = open({ url: new URL(url), key, requestInit, fetch: recorded.fetch, args });
     await opened.client.connect(opened.transport, { timeout: TOTAL_MS_MAX });
     exitCode = 0;
     Object.assign(report, opened.describe());
@@ -121,14 +129,14 @@ export async function main(open) {
   finish(report, exitCode);
 }
 
-function parseSteps(text) {
+async function parseSteps(text) {
   try {
-    const steps = JSON.parse(text);
+    const steps = JSON.parse(text === '-' ? await readAll(process.stdin) : text);
     if (Array.isArray(steps)) return steps;
   } catch {
     // Reported below.
   }
-  process.stderr.write('usage: node CLIENT.mjs URL KEY STEPS_JSON [--mode modern|legacy|auto]\n');
+  process.stderr.write('usage: node CLIENT.mjs URL KEY STEPS_JSON|- [MODE...]\n');
   process.exit(2);
 }
 

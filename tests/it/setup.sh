@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the tests with real MCP clients and servers need, pinned. Does nothing where that is up to date.
-# The servers go below $MCPPROXY_TEST_TOOLS, or else tmp/demo in cargo's target folder.
+# The clients for JavaScript go into tests/clients, all else below $MCPPROXY_TEST_TOOLS, or else tmp/demo in cargo's
+# target folder: the servers, and the Python clients (mcp 2.x comes with the servers, mcp 1.x in a venv of its own).
 #
 #   tests/it/setup.sh
 set -euo pipefail
@@ -8,6 +9,15 @@ set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
 clients="$root/tests/clients"
 tools="${MCPPROXY_TEST_TOOLS:-${CARGO_TARGET_DIR:-$root/target}/tmp/demo}"
+
+installed="$tools/py1/.installed"
+if ! cmp -s "$clients/py1.txt" "$installed"; then
+  echo "installing the official Python client of the handshake revisions into $tools/py1" >&2
+  # a half-made environment, or one whose folder was moved, is not repaired but made anew
+  python3 -m venv --clear "$tools/py1"
+  "$tools/py1/bin/python" -m pip install --quiet --disable-pip-version-check --requirement "$clients/py1.txt" >&2
+  cp "$clients/py1.txt" "$installed"
+fi
 
 stamp="$clients/node_modules/.installed"
 if ! cmp -s "$clients/package-lock.json" "$stamp"; then

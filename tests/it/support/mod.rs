@@ -2,6 +2,7 @@
 
 mod answer;
 mod api;
+mod balancer;
 mod database;
 mod gateway;
 mod mcp;
@@ -12,6 +13,7 @@ mod wait;
 
 pub use self::answer::Answer;
 pub use self::api::Api;
+pub use self::balancer::{Balancer, Exchange};
 pub use self::database::Database;
 pub use self::gateway::{Gateway, MASTER_KEY, run_to_end};
 pub use self::mcp::{MODERN, Mcp, Outcome};

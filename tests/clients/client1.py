@@ -1,0 +1,73 @@
+"""The official Python client of the handshake revisions: `mcp` 1.x.
+
+    python client1.py URL KEY STEPS_JSON
+"""
+
+import json
+from contextlib import asynccontextmanager
+
+import anyio
+import httpx
+import mcp.types as types
+from mcp import ClientSession
+from mcp.client.streamable_http import streamablehttp_client
+from mcp.shared._httpx_utils import create_mcp_http_client
+
+from harness import main
+
+CLIENT_INFO = types.Implementation(name="mcpproxy-test-client", version="1.0.0")
+
+
+class LastCall:
+    """The id of the last call, which this client tells nobody."""
+
+    def __init__(self):
+        self.id = None
+
+    def factory(self, **arguments) -> httpx.AsyncClient:
+        client = create_mcp_http_client(**arguments)
+        client.event_hooks["request"].append(self._note)
+        return client
+
+    async def _note(self, request):
+        message = json.loads(request.content) if request.method == "POST" else {}
+        if message.get("method") == "tools/call":
+            self.id = message["id"]
+
+
+class Driver:
+    def __init__(self, session, last_call, about):
+        self._session, self._last_call, self.about = session, last_call, about
+
+    async def tools(self):
+        return (await self._session.list_tools()).tools
+
+    async def call(self, name, arguments, on_progress):
+        return await self._session.call_tool(name, arguments, progress_callback=on_progress)
+
+    async def cancel(self, name, arguments):
+        """This client has no cancellation of its own, but sends what it is given."""
+        begun = anyio.Event()
+
+        async def on_progress(*_):
+            begun.set()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self.call, name, arguments, on_progress)
+            await begun.wait()
+            params = types.CancelledNotificationParams(requestId=self._last_call.id, reason="enough")
+            notification = types.CancelledNotification(method="notifications/cancelled", params=params)
+            await self._session.send_notification(types.ClientNotification(notification))
+            tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def open_client(url, key, _):
+    last_call = LastCall()
+    connect = streamablehttp_client(url, headers={"X-API-Key": key}, httpx_client_factory=last_call.factory)
+    async with connect as (read, write, _), ClientSession(read, write, client_info=CLIENT_INFO) as session:
+        greeting = await session.initialize()
+        yield Driver(session, last_call, {"era": "legacy", "protocolVersion": greeting.protocolVersion})
+
+
+main(open_client)

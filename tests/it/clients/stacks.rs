@@ -1,0 +1,135 @@
+//! The official clients, each with how to run it. All take `URL KEY STEPS_JSON` and print one line of JSON.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use futures_util::StreamExt;
+use futures_util::stream;
+use serde_json::Value;
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+
+use super::servers::{INSTALL, ROOT, installed, tools};
+use crate::support::{Api, MODERN};
+
+/// Clients that run at the same time.
+const AT_ONCE: usize = 3;
+/// The newest handshake revision.
+const HANDSHAKE: &str = "2025-11-25";
+
+/// An official client in one of its modes.
+#[derive(Clone, Copy, Debug)]
+pub struct Stack {
+    /// What it is, for messages.
+    pub name: &'static str,
+    script: &'static str,
+    mode: &'static [&'static str],
+    /// The revision it ends up with.
+    pub version: &'static str,
+    /// What it calls itself, beyond the name that it was given.
+    pub suffix: &'static str,
+}
+
+impl Stack {
+    pub fn is_modern(&self) -> bool {
+        self.version == MODERN
+    }
+
+    /// Whether its report tells the revision and has every body from the wire.
+    pub fn keeps_wire(&self) -> bool {
+        matches!(self.script, "sdk1.mjs" | "client2.mjs")
+    }
+}
+
+const fn stack(
+    name: &'static str,
+    script: &'static str,
+    mode: &'static [&'static str],
+    version: &'static str,
+) -> Stack {
+    Stack { name, script, mode, version, suffix: "" }
+}
+
+/// Every client that runs a script of steps.
+pub const STACKS: [Stack; 8] = [
+    stack("npm sdk 1.x", "sdk1.mjs", &[], HANDSHAKE),
+    stack("npm client 2.x, modern", "client2.mjs", &["--mode", "modern"], MODERN),
+    stack("npm client 2.x, legacy", "client2.mjs", &["--mode", "legacy"], HANDSHAKE),
+    stack("npm client 2.x, auto", "client2.mjs", &["--mode", "auto"], MODERN),
+    stack("PyPI mcp 1.x", "client1.py", &[], HANDSHAKE),
+    stack("PyPI mcp 2.x, legacy", "client2.py", &["legacy"], HANDSHAKE),
+    stack("PyPI mcp 2.x, auto", "client2.py", &["auto"], MODERN),
+    Stack {
+        suffix: " (via mcp-remote 0.15.1)",
+        ..stack("stdio through mcp-remote", "remote.mjs", &[], HANDSHAKE)
+    },
+];
+
+fn folder() -> PathBuf {
+    PathBuf::from(ROOT).join("tests/clients")
+}
+
+/// A program of the clients for JavaScript.
+fn module(path: &str) -> String {
+    installed(&folder().join("node_modules").join(path))
+}
+
+/// A program that keeps what it keeps in a folder of its own.
+fn command(program: &str, home: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(folder()).stdin(Stdio::null()).kill_on_drop(true);
+    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command.env("HOME", home).env("PYTHONDONTWRITEBYTECODE", "1");
+    command
+}
+
+/// Exit code and report of a client that ran these steps with this key.
+async fn run(stack: &Stack, url: &str, key: &str, steps: &Value) -> (Option<i32>, Value) {
+    let home = tempfile::tempdir().unwrap();
+    let program = match stack.script {
+        "client1.py" => installed(&tools().join("py1/bin/python")),
+        "client2.py" => installed(&tools().join("venv/bin/python")),
+        _ => "node".to_owned(),
+    };
+    for needed in ["@modelcontextprotocol/sdk", "@modelcontextprotocol/client", "mcp-remote"] {
+        module(needed);
+    }
+    let mut command = command(&program, home.path());
+    command.args([stack.script, &format!("{url}/mcp"), key, "-"]).args(stack.mode);
+    if stack.script == "remote.mjs" {
+        command.arg(home.path());
+    }
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap_or_else(|error| panic!("{program}: {error}; {INSTALL}"));
+    // a client that does not even start says so itself
+    drop(child.stdin.take().unwrap().write_all(steps.to_string().as_bytes()).await);
+    let output = child.wait_with_output().await.unwrap();
+    let report = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|_| panic!("{}: {}", stack.name, String::from_utf8_lossy(&output.stderr)));
+    (output.status.code(), report)
+}
+
+/// Runs every client with a key of its own, a few at a time: with its exit code, 0 once it is connected.
+pub async fn run_all(url: &str, keys: Vec<Api>, steps: &Value) -> Vec<(Stack, Api, Option<i32>, Value)> {
+    assert_eq!(keys.len(), STACKS.len());
+    let runs = STACKS.into_iter().zip(keys).map(|(stack, key)| async move {
+        let (code, report) = run(&stack, url, key.key.as_deref().unwrap(), steps).await;
+        (stack, key, code, report)
+    });
+    stream::iter(runs).buffered(AT_ONCE).collect().await
+}
+
+/// The inspector's CLI with these arguments: its exit code, what it printed, and what it complained about.
+pub async fn inspector(url: &str, key: &str, era: &str, arguments: &[&str]) -> (Option<i32>, Value, String) {
+    let home = tempfile::tempdir().unwrap();
+    let launcher = module("@modelcontextprotocol/inspector/clients/launcher/build/index.js");
+    let output = command("node", home.path())
+        .args([&launcher, "--cli", &format!("{url}/mcp"), "--transport", "http", "--format", "json"])
+        .args(["--header", &format!("X-API-Key: {key}"), "--protocol-era", era])
+        .args(arguments)
+        .output()
+        .await
+        .unwrap_or_else(|error| panic!("node: {error}; {INSTALL}"));
+    let printed = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    (output.status.code(), printed, String::from_utf8_lossy(&output.stderr).into_owned())
+}
