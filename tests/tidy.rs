@@ -11,11 +11,13 @@ const FLOORS: [(&str, u8); 6] =
     [("domain", 0), ("store", 1), ("upstream", 1), ("gateway", 2), ("faces", 3), ("app", 4)];
 
 /// Crates with one home.
-const HOMES: [(&str, &[&str]); 6] = [
+const HOMES: [(&str, &[&str]); 8] = [
     ("sqlx", &["src/store/"]),
     ("axum", &["src/faces/", "src/app/"]),
     ("hyper", &["src/upstream/", "src/faces/http.rs"]),
     ("hyper_util", &["src/upstream/", "src/faces/http.rs"]),
+    ("rmcp", &["src/upstream/"]),
+    ("sse_stream", &["src/upstream/rmcp/"]),
     ("clap", &["src/main.rs", "src/faces/cli/"]),
     ("opentelemetry", &["src/app/telemetry"]),
 ];
@@ -133,6 +135,17 @@ fn crates_stay_at_home() {
         }
     }
     complain(&problems);
+}
+
+/// rmcp gets no way of its own to the network: every connection passes the guard.
+#[test]
+fn rmcp_brings_no_network() {
+    let manifest =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")).expect("a text");
+    let line = manifest.lines().find(|line| line.starts_with("rmcp = ")).expect("rmcp");
+    let features = line.split(" features = ").nth(1).expect("features");
+    assert!(line.contains("default-features = false"), "{line}");
+    assert_eq!(features, "[\"client\", \"transport-streamable-http-client\"] }", "{line}");
 }
 
 #[test]

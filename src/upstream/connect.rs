@@ -12,6 +12,7 @@ use std::time::Duration;
 use http::Uri;
 use hyper_rustls::{ConfigBuilderExt, HttpsConnector, MaybeHttpsStream};
 use hyper_util::rt::TokioIo;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 use tower_service::Service;
@@ -21,6 +22,11 @@ use super::error::{Kind, UpstreamError};
 
 /// Longest part of a TLS error that is kept.
 const TLS_REASON_CHARS_MAX: usize = 200;
+
+/// A silent connection is probed after this, and so often; without answers it is gone within 60 s.
+const KEEP_ALIVE_AFTER: Duration = Duration::from_secs(30);
+const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(10);
+const KEEP_ALIVE_PROBES: u32 = 3;
 
 /// The bytes of one connection, over TCP or TLS.
 pub(super) type Io = MaybeHttpsStream<TokioIo<TcpStream>>;
@@ -88,6 +94,13 @@ impl Dialer {
     }
 }
 
+fn keep_alive() -> TcpKeepalive {
+    TcpKeepalive::new()
+        .with_time(KEEP_ALIVE_AFTER)
+        .with_interval(KEEP_ALIVE_EVERY)
+        .with_retries(KEEP_ALIVE_PROBES)
+}
+
 fn refusal(error: &EgressError) -> UpstreamError {
     let kind = match error {
         EgressError::Unknown(_) => Kind::Unreachable,
@@ -113,6 +126,10 @@ impl Tcp {
         // Small requests would wait for acknowledgements otherwise; failing to set it costs only time.
         if let Err(error) = tcp.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY not set");
+        }
+        // A stream may be silent for long: without this, one whose other side vanished would stay open.
+        if let Err(error) = SockRef::from(&tcp).set_tcp_keepalive(&keep_alive()) {
+            tracing::debug!(%error, "TCP keep-alive not set");
         }
         Ok(TokioIo::new(tcp))
     }
@@ -146,5 +163,25 @@ impl Service<Uri> for Tcp {
     fn call(&mut self, uri: Uri) -> Self::Future {
         let tcp = self.clone();
         Box::pin(async move { tcp.connect(&uri).await })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_whose_other_side_vanished_is_found_out() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let uri: Uri = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
+        let egress = Egress::new(vec!["127.0.0.0/8".parse().unwrap()], vec![]);
+        let dialer = Dialer::new(Arc::new(egress), None);
+        let deadline = Instant::now() + Duration::from_secs(5);
+        let tcp = Tcp { dialer, deadline }.connect(&uri).await.unwrap().into_inner();
+        let socket = SockRef::from(&tcp);
+        assert!(socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), KEEP_ALIVE_AFTER);
+        assert_eq!(socket.tcp_keepalive_interval().unwrap(), KEEP_ALIVE_EVERY);
+        assert_eq!(socket.tcp_keepalive_retries().unwrap(), KEEP_ALIVE_PROBES);
     }
 }

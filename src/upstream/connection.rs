@@ -108,6 +108,12 @@ impl Connection {
         self.link.as_ref().ok().and_then(|link| link.sessions.era())
     }
 
+    /// Whether the upstream says that it announces changes of its tools; `None` until it was asked, and in
+    /// the modern era, where nobody asks.
+    pub fn announces(&self) -> Option<bool> {
+        self.link.as_ref().ok()?.sessions.current()?.announces
+    }
+
     /// Calls a tool. Sent at most once, except where the upstream said that it did not process it.
     /// Dropping the future gives the connection up.
     ///

@@ -11,8 +11,8 @@ use super::error::UpstreamError;
 /// The revision without sessions.
 pub(super) const MODERN: &str = "2026-07-28";
 /// Who we say we are.
-const CLIENT_NAME: &str = "mcpproxy";
-const CLIENT_VERSION: &str = env!("CARGO_PKG_VERSION");
+pub(super) const CLIENT_NAME: &str = "mcpproxy";
+pub(super) const CLIENT_VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Members of `_meta` that belong to this hop: never taken from a caller.
 const HOP_META: &[&str] = &[
     "io.modelcontextprotocol/protocolVersion",

@@ -16,6 +16,7 @@ mod list;
 mod param_headers;
 mod pool;
 mod post;
+mod rmcp;
 mod session;
 mod sse;
 mod target;
@@ -25,6 +26,7 @@ mod wires;
 #[cfg(test)]
 mod tests;
 
+pub use self::rmcp::{WatchEnd, Watcher};
 pub use connect::native_tls;
 pub use connection::Connection;
 pub use discover::Era;

@@ -8,6 +8,7 @@ use uuid::Uuid;
 use super::connect::Dialer;
 use super::connection::Connection;
 use super::egress::Egress;
+use super::rmcp::{WatchEnd, Watcher};
 use super::target::Target;
 
 /// Most upstreams that are kept; beyond it, unused ones make room.
@@ -18,7 +19,7 @@ type Key = (Uuid, Uuid);
 /// One [`Connection`] per (tenant, server): tenants share nothing, whatever their URLs.
 #[derive(Debug)]
 pub struct Pool {
-    dialer: Dialer,
+    pub(super) dialer: Dialer,
     connections: RwLock<HashMap<Key, Arc<Connection>>>,
 }
 
@@ -57,6 +58,14 @@ impl Pool {
         let gone = self.write().remove(&(tenant, server));
         // Outside the lock: it may close sockets.
         drop(gone);
+    }
+
+    /// Opens a stream on which a server announces changes of its tools, over connections of its own.
+    ///
+    /// # Errors
+    /// [`WatchEnd`]
+    pub async fn watch(&self, target: &Target) -> Result<Watcher, WatchEnd> {
+        Watcher::open(&self.dialer, target).await
     }
 
     /// TCP connections opened since the start.

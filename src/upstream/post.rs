@@ -20,9 +20,9 @@ use super::sse::Events;
 use super::wires::{Lease, Origin, Wires};
 
 /// Largest body of an answer that carries no result: an HTTP error, the receipt of a notification.
-const MINOR_BODY_BYTES_MAX: usize = 64 * 1024;
+pub(super) const MINOR_BODY_BYTES_MAX: usize = 64 * 1024;
 /// Longest wait for such a body, and for the end of a stream whose answer has come.
-const DRAIN_WAIT_MAX: Duration = Duration::from_secs(1);
+pub(super) const DRAIN_WAIT_MAX: Duration = Duration::from_secs(1);
 /// Memory set aside for a body before any of it has come, in bytes.
 const BODY_RESERVE_BYTES_MAX: usize = 256 * 1024;
 /// Most requests of an upstream answered during one of ours.
@@ -99,15 +99,26 @@ impl Http {
         Ok(status)
     }
 
-    /// Writes a request on a connection. It is written again only if no byte of it was.
+    /// Posts a body.
     async fn send(
         &self,
         headers: HeaderMap,
         body: Bytes,
         dispatched: &AtomicBool,
     ) -> Result<(Lease, Response<Incoming>), UpstreamError> {
+        self.exchange(Method::POST, headers, body, dispatched).await
+    }
+
+    /// Writes a request on a connection. It is written again only if no byte of it was.
+    pub(super) async fn exchange(
+        &self,
+        method: Method,
+        headers: HeaderMap,
+        body: Bytes,
+        dispatched: &AtomicBool,
+    ) -> Result<(Lease, Response<Incoming>), UpstreamError> {
         let mut request = Request::new(Full::new(body));
-        *request.method_mut() = Method::POST;
+        *request.method_mut() = method;
         *request.uri_mut() = self.target.clone();
         *request.headers_mut() = headers;
         loop {
@@ -183,14 +194,14 @@ fn forward_progress(message: &Message<'_>, method: &str, event: &Bytes, post: &P
 
 /// The form of an answer, by its content type.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
+pub(super) enum Form {
     Json,
     Events,
     Other,
 }
 
 impl Form {
-    fn of(response: &Response<Incoming>) -> Self {
+    pub(super) fn of(response: &Response<Incoming>) -> Self {
         let value = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let essence = value.and_then(|value| value.split(';').next()).unwrap_or_default().trim();
         if essence.eq_ignore_ascii_case("application/json") {
@@ -201,7 +212,7 @@ impl Form {
 }
 
 /// Reads the body of an answer that is not 200. Only a JSON-RPC error to our own request leaves here.
-async fn refusal(
+pub(super) async fn refusal(
     mut lease: Lease,
     mut body: Incoming,
     status: StatusCode,
@@ -222,7 +233,11 @@ async fn refusal(
 }
 
 /// Reads a body to its end; one that comes in one piece is not copied.
-async fn read_all(lease: &mut Lease, body: &mut Incoming, bytes_max: usize) -> Result<Bytes, UpstreamError> {
+pub(super) async fn read_all(
+    lease: &mut Lease,
+    body: &mut Incoming,
+    bytes_max: usize,
+) -> Result<Bytes, UpstreamError> {
     let too_large = || UpstreamError::sent(Kind::TooLarge, "");
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if announced > bytes_max {

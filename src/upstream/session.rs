@@ -15,7 +15,7 @@ use super::jsonrpc::{self, Answer};
 use super::post::{Http, Post, Reply};
 
 /// The handshake revisions we speak, the one we offer first.
-const VERSIONS: [&str; 3] = ["2025-11-25", "2025-06-18", "2025-03-26"];
+pub(super) const VERSIONS: [&str; 3] = ["2025-11-25", "2025-06-18", "2025-03-26"];
 /// Longest session id accepted, in bytes.
 const SESSION_ID_BYTES_MAX: usize = 4096;
 
@@ -30,6 +30,8 @@ pub(super) struct Session {
     pub(super) headers: HeaderMap,
     /// Whether the upstream named a session that can end.
     pub(super) has_id: bool,
+    /// Whether it says that it announces changes of its tools; only a handshake tells.
+    pub(super) announces: Option<bool>,
 }
 
 /// The one session of a connection, and how to get it.
@@ -132,7 +134,7 @@ impl Sessions {
         Ok(true)
     }
 
-    fn current(&self) -> Option<Arc<Session>> {
+    pub(super) fn current(&self) -> Option<Arc<Session>> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -168,7 +170,8 @@ impl Sessions {
     }
 
     fn modern(&self) -> Session {
-        Session { era: Era::Modern, headers: discover::modern_headers(&self.base), has_id: false }
+        let headers = discover::modern_headers(&self.base);
+        Session { era: Era::Modern, headers, has_id: false, announces: None }
     }
 
     async fn handshake(&self) -> Result<Session, UpstreamError> {
@@ -214,18 +217,19 @@ impl Sessions {
         headers.insert("mcp-protocol-version", HeaderValue::from_static(version));
         let has_id = reply.session_id.is_some();
         if let Some(id) = reply.session_id {
-            if id.len() > SESSION_ID_BYTES_MAX || !id.as_bytes().iter().all(u8::is_ascii_graphic) {
-                return Err(UpstreamError::invalid("the session id is too long or not plain text"));
-            }
-            headers.insert("mcp-session-id", sensitive(id));
+            headers.insert("mcp-session-id", checked_id(id)?);
         }
-        Ok(Session { era: Era::Handshake, headers, has_id })
+        Ok(Session { era: Era::Handshake, headers, has_id, announces: Some(announces(&result)) })
     }
 }
 
-fn sensitive(mut value: HeaderValue) -> HeaderValue {
-    value.set_sensitive(true);
-    value
+/// A session id that can be sent back. It is a credential of sorts: no log shows it.
+pub(super) fn checked_id(mut id: HeaderValue) -> Result<HeaderValue, UpstreamError> {
+    if id.len() > SESSION_ID_BYTES_MAX || !id.as_bytes().iter().all(u8::is_ascii_graphic) {
+        return Err(UpstreamError::invalid("the session id is too long or not plain text"));
+    }
+    id.set_sensitive(true);
+    Ok(id)
 }
 
 /// The revision an `initialize` result settles on, if we speak it.
@@ -241,4 +245,26 @@ fn version_of(result: &[u8]) -> Result<&'static str, UpstreamError> {
         .into_iter()
         .find(|version| *version == found.version)
         .ok_or_else(|| UpstreamError::invalid("the upstream speaks no protocol version that we do"))
+}
+
+/// Whether an `initialize` result declares that changes of the tools are announced.
+fn announces(result: &[u8]) -> bool {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Initialized {
+        capabilities: Capabilities,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Capabilities {
+        tools: Tools,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Tools {
+        #[serde(rename = "listChanged")]
+        list_changed: bool,
+    }
+    // What is not of this form declares nothing.
+    serde_json::from_slice::<Initialized>(result).is_ok_and(|found| found.capabilities.tools.list_changed)
 }

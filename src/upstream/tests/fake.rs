@@ -17,6 +17,8 @@ use super::super::*;
 /// One request as it arrived.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
+    /// `POST`, `GET` or `DELETE`.
+    pub(super) verb: String,
     pub(super) headers: HashMap<String, String>,
     pub(super) raw: String,
     pub(super) body: Value,
@@ -82,6 +84,9 @@ pub(super) fn chunk(data: &str) -> String {
     format!("{:x}\r\n{data}\r\n", data.len())
 }
 
+/// What a server of the handshake era that announces changes says first.
+pub(super) const INITIALIZED: &str = r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"fake","version":"1"}}"#;
+
 /// A running fake.
 pub(super) struct Fake {
     pub(super) address: SocketAddr,
@@ -122,7 +127,11 @@ impl Fake {
     /// A modern server; `answer` is asked everything but `server/discover`.
     pub(super) async fn modern(answer: impl Fn(&Seen) -> Say + Send + Sync + 'static) -> Self {
         Self::start(move |seen| match seen.method() {
-            "server/discover" => result(seen, r#"{"supportedVersions":["2026-07-28"],"capabilities":{}}"#),
+            "server/discover" => result(
+                seen,
+                r#"{"resultType":"complete","supportedVersions":["2026-07-28"],
+                "capabilities":{"tools":{"listChanged":true}},"ttlMs":0,"cacheScope":"private"}"#,
+            ),
             _ => answer(seen),
         })
         .await
@@ -134,11 +143,7 @@ impl Fake {
         Self::start(move |seen| match seen.method() {
             "server/discover" => error(400, &Value::Null, -32000),
             "initialize" => {
-                let Say::Http(code, mut headers, body) =
-                    result(seen, r#"{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{}}"#)
-                else {
-                    unreachable!()
-                };
+                let Say::Http(code, mut headers, body) = result(seen, INITIALIZED) else { unreachable!() };
                 headers.push(("mcp-session-id", format!("s{}", sessions.fetch_add(1, Ordering::SeqCst))));
                 Say::Http(code, headers, body)
             }
@@ -246,17 +251,17 @@ async fn read(tcp: &mut TcpStream, buffer: &mut Vec<u8>, connection: usize) -> O
         if let Some(end) = buffer.windows(4).position(|w| w == b"\r\n\r\n") {
             let head = String::from_utf8(buffer[..end].to_vec()).unwrap();
             let mut lines = head.lines();
-            assert_eq!(lines.next().unwrap(), "POST /mcp?k=v HTTP/1.1");
+            let verb = lines.next().unwrap().strip_suffix(" /mcp?k=v HTTP/1.1").unwrap().to_owned();
             let headers: HashMap<_, _> = lines
                 .map(|line| line.split_once(": ").unwrap_or((line.trim_end_matches(':'), "")))
                 .map(|(name, value)| (name.to_lowercase(), value.to_owned()))
                 .collect();
-            let length: usize = headers["content-length"].parse().unwrap();
+            let length: usize = headers.get("content-length").map_or(0, |length| length.parse().unwrap());
             if buffer.len() >= end + 4 + length {
                 let raw = String::from_utf8(buffer[end + 4..end + 4 + length].to_vec()).unwrap();
                 buffer.drain(..end + 4 + length);
-                let body = serde_json::from_str(&raw).unwrap();
-                return Some(Seen { headers, raw, body, connection });
+                let body = if length == 0 { Value::Null } else { serde_json::from_str(&raw).unwrap() };
+                return Some(Seen { verb, headers, raw, body, connection });
             }
         }
         match tcp.read_buf(buffer).await {

@@ -1,7 +1,10 @@
 //! The client against upstreams on loopback.
 
 mod calls;
+mod contract;
 mod eras;
 mod fake;
 mod limits;
+mod watch;
+mod way;
 mod wire;

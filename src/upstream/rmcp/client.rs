@@ -1,0 +1,142 @@
+//! rmcp's client on one upstream, over our connections, without capabilities.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Uri;
+use rmcp::model::{
+    ClientCapabilities, ClientConfig, ClientResult, ErrorCode, ErrorData, Implementation, ProtocolVersion,
+    ServerNotification, ServerRequest,
+};
+use rmcp::service::{
+    ClientInitializeError, ClientLifecycleMode, ClientServiceExt, NotificationContext, RequestContext,
+    RoleClient, RunningService,
+};
+use rmcp::transport::common::client_side_sse::NeverRetry;
+use rmcp::transport::streamable_http_client::{StreamableHttpClientTransportConfig, StreamableHttpError};
+use rmcp::transport::{DynamicTransportError, StreamableHttpClientTransport};
+use tokio::sync::Notify;
+
+use super::super::connect::Dialer;
+use super::super::discover::{self, Era};
+use super::super::error::{Kind, UpstreamError};
+use super::super::jsonrpc::{CLIENT_NAME, CLIENT_VERSION};
+use super::super::post::Http;
+use super::super::session::VERSIONS;
+use super::super::target::{Target, base_headers};
+use super::super::wires::{Timeouts, Wires};
+use super::transport::Transport;
+
+/// Connections of one client: its stream, and a few for what is said beside it.
+const CONNECTIONS_MAX: usize = 3;
+/// Longest wait for the answer to the modern question.
+const DISCOVER_WAIT_MAX: Duration = Duration::from_secs(5);
+/// Messages that wait between rmcp's tasks.
+const MESSAGES_MAX: usize = 16;
+
+/// rmcp's tasks for one upstream; they end when it is dropped.
+pub(in super::super) type Service = RunningService<RoleClient, Listener>;
+
+/// Connects rmcp's client to a server, in the era that is known or found.
+pub(in super::super) async fn connect(
+    dialer: &Dialer,
+    target: &Target,
+    bytes_max: usize,
+    listener: Listener,
+) -> Result<(Service, Transport), UpstreamError> {
+    let uri = dialer.check_url(&target.url)?;
+    let base = base_headers(&uri, &target.headers)?;
+    let http = own_connections(dialer, uri, target)?;
+    let era = match target.era {
+        Some(era) => era,
+        // rmcp's own way of finding out gives up on servers that answer anything with an empty result
+        None if discover::is_modern(&http, &base, 0, DISCOVER_WAIT_MAX).await? => Era::Modern,
+        None => Era::Handshake,
+    };
+    let lifecycle = match era {
+        Era::Modern => {
+            ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }
+        }
+        Era::Handshake => ClientLifecycleMode::Initialize,
+    };
+    let transport = Transport::new(http, base, bytes_max);
+    let worker = StreamableHttpClientTransport::with_client(transport.clone(), config(&target.url));
+    let served = listener.serve_with_lifecycle(worker, lifecycle).await;
+    let service = served.map_err(|error| transport.take_fault().unwrap_or_else(|| failed(&error)))?;
+    let version = service.peer().peer_info().map(|info| info.protocol_version.to_string());
+    let is_known = |version: &str| era == Era::Modern || VERSIONS.contains(&version);
+    if !version.as_deref().is_some_and(is_known) {
+        return Err(UpstreamError::invalid("the upstream speaks no protocol version that we do"));
+    }
+    Ok((service, transport))
+}
+
+fn own_connections(dialer: &Dialer, uri: Uri, target: &Target) -> Result<Http, UpstreamError> {
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    let path = path.parse().map_err(|_| UpstreamError::unsent(Kind::EgressRefused, "the path is refused"))?;
+    let timeouts = Timeouts { connect: target.limits.connect_timeout, idle: target.limits.idle_timeout };
+    // Apart from those of calls: a stream holds its connection for as long as it lives.
+    let wires = Wires::new(dialer.clone(), uri, CONNECTIONS_MAX, timeouts);
+    Ok(Http { wires: Arc::new(wires), target: path })
+}
+
+fn config(url: &str) -> StreamableHttpClientTransportConfig {
+    let mut config = StreamableHttpClientTransportConfig::with_uri(url);
+    config.retry_config = Arc::new(NeverRetry::default());
+    config.channel_buffer_capacity = MESSAGES_MAX;
+    config
+}
+
+/// What stopped rmcp from connecting: our own error where there is one, never a text of the upstream.
+fn failed(error: &ClientInitializeError) -> UpstreamError {
+    let own = match error {
+        ClientInitializeError::TransportError { error, .. } => own_error(error),
+        _ => None,
+    };
+    own.unwrap_or_else(|| UpstreamError::invalid("the handshake failed"))
+}
+
+/// Our own error inside of one of rmcp's.
+pub(in super::super) fn own_error(error: &DynamicTransportError) -> Option<UpstreamError> {
+    match error.error.downcast_ref::<StreamableHttpError<UpstreamError>>() {
+        Some(StreamableHttpError::Client(own)) => Some(own.clone()),
+        _ => None,
+    }
+}
+
+/// Who we are to an upstream: a client without capabilities that hears when tools change.
+#[derive(Clone, Debug)]
+pub(in super::super) struct Listener {
+    /// Told of every change that is announced outside of a subscription.
+    pub(in super::super) changed: Arc<Notify>,
+}
+
+impl rmcp::Service<RoleClient> for Listener {
+    async fn handle_request(
+        &self,
+        request: ServerRequest,
+        _: RequestContext<RoleClient>,
+    ) -> Result<ClientResult, ErrorData> {
+        match request {
+            ServerRequest::PingRequest(_) => Ok(ClientResult::empty(())),
+            _ => Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "Method not found", None)),
+        }
+    }
+
+    async fn handle_notification(
+        &self,
+        notification: ServerNotification,
+        _: NotificationContext<RoleClient>,
+    ) -> Result<(), ErrorData> {
+        if matches!(notification, ServerNotification::ToolListChangedNotification(_)) {
+            self.changed.notify_one();
+        }
+        Ok(())
+    }
+
+    fn get_info(&self) -> ClientConfig {
+        let us = Implementation::new(CLIENT_NAME, CLIENT_VERSION);
+        ClientConfig::new(ClientCapabilities::default(), us)
+            .with_protocol_version(ProtocolVersion::V_2025_11_25)
+    }
+}

@@ -1,0 +1,17 @@
+//! The second way in: rmcp's client, for what is rare and intricate (streams on which a server announces
+//! changes). rmcp speaks the protocol; it reaches the network only through [`transport::Transport`], so the
+//! guard, TLS, credentials and bounds are those of every other request, and it sees no credential.
+
+mod client;
+mod shared;
+mod stream;
+mod tap;
+mod transport;
+mod watcher;
+
+pub use watcher::{WatchEnd, Watcher};
+
+#[cfg(test)]
+pub(super) use client::{Listener, Service, connect, own_error};
+#[cfg(test)]
+pub(super) use transport::Transport;

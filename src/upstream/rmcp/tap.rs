@@ -1,0 +1,139 @@
+//! What an upstream says, before rmcp reads it: messages that nobody here waits for stop at the tap, and a
+//! result that rmcp's types cannot hold does not stall it.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use rmcp::model::ServerJsonRpcMessage;
+use tokio::time::Instant;
+
+use super::super::error::UpstreamError;
+use super::super::jsonrpc::Message;
+
+/// Notifications that rmcp gets to see; the rest would only cost tasks and log lines.
+const HEARD: [&str; 4] = [
+    "notifications/tools/list_changed",
+    "notifications/subscriptions/acknowledged",
+    "notifications/cancelled",
+    "notifications/progress",
+];
+/// Most requests of an upstream that are answered within [`REQUESTS_WINDOW`].
+const REQUESTS_MAX: usize = 64;
+const REQUESTS_WINDOW: Duration = Duration::from_secs(60);
+
+/// Stands between the wire and rmcp.
+#[derive(Debug, Default)]
+pub(in super::super) struct Tap {
+    /// Requests of the upstream in the current window, and when that began.
+    requests: Mutex<Option<(Instant, usize)>>,
+    #[cfg(test)]
+    results: Mutex<std::collections::HashMap<String, Bytes>>,
+}
+
+impl Tap {
+    /// The message as rmcp may read it, or nothing.
+    ///
+    /// # Errors
+    /// For what is no JSON-RPC message, and for an upstream that asks too much.
+    pub(super) fn read(&self, message: &Bytes) -> Result<Option<String>, UpstreamError> {
+        let text = std::str::from_utf8(message).map_err(|_| UpstreamError::invalid("not UTF-8"))?;
+        let read = Message::read(message)?;
+        let Some(method) = read.method.as_deref() else { return Ok(Some(self.answer(message, &read, text))) };
+        if read.id.is_some() {
+            self.count_request(Instant::now())?;
+            return Ok(Some(text.to_owned()));
+        }
+        Ok(HEARD.contains(&method).then(|| text.to_owned()))
+    }
+
+    /// An answer to one of our requests. One that rmcp cannot hold is replaced: it would wait for ever.
+    fn answer(&self, message: &Bytes, read: &Message<'_>, text: &str) -> String {
+        self.keep(message, read);
+        match read.id {
+            Some(id) if serde_json::from_str::<ServerJsonRpcMessage>(text).is_err() => {
+                format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#)
+            }
+            _ => text.to_owned(),
+        }
+    }
+
+    fn count_request(&self, now: Instant) -> Result<(), UpstreamError> {
+        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let (began, count) = requests
+            .filter(|(began, _)| now.duration_since(*began) < REQUESTS_WINDOW)
+            .map_or((now, 1), |(began, count)| (began, count + 1));
+        *requests = Some((began, count));
+        if count > REQUESTS_MAX {
+            return Err(UpstreamError::invalid("too many requests from the upstream"));
+        }
+        Ok(())
+    }
+
+    #[cfg(not(test))]
+    fn keep(&self, _: &Bytes, _: &Message<'_>) {}
+
+    /// rmcp's types drop what they do not know: where a result goes on to a caller, it is this one.
+    #[cfg(test)]
+    fn keep(&self, message: &Bytes, read: &Message<'_>) {
+        let Some(id) = read.id else { return };
+        self.results.lock().unwrap().insert(id.get().to_owned(), message.clone());
+    }
+
+    /// The raw message that answered the request with this id.
+    #[cfg(test)]
+    pub(in super::super) fn take(&self, id: &str) -> Option<Bytes> {
+        self.results.lock().unwrap().remove(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(tap: &Tap, message: &str) -> Result<Option<String>, UpstreamError> {
+        tap.read(&Bytes::copy_from_slice(message.as_bytes()))
+    }
+
+    #[test]
+    fn only_what_is_waited_for_passes() {
+        let tap = Tap::default();
+        let table = [
+            (r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#, true),
+            (
+                r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}"#,
+                false,
+            ),
+            (r#"{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"u"}}"#, false),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, true),
+            (r#"{"jsonrpc":"2.0","id":1,"result":{"x":1}}"#, true),
+        ];
+        for (message, passes) in table {
+            assert_eq!(read(&tap, message).unwrap().as_deref(), passes.then_some(message), "{message}");
+        }
+        for bad in ["", "[]", "{}", "nonsense", r#"{"jsonrpc":"1.0","id":1,"result":{}}"#] {
+            assert!(read(&tap, bad).is_err(), "{bad}");
+        }
+        assert!(tap.read(&Bytes::from_static(b"\xff")).is_err());
+    }
+
+    #[test]
+    fn whatever_rmcp_gets_it_can_read() {
+        let odd = r#"{"content":[{"type":"vendor/odd","x":[1.0]}],"more":{"deep":1e400}}"#;
+        let tap = Tap::default();
+        let message = format!(r#"{{"jsonrpc":"2.0","id":7,"result":{odd}}}"#);
+        let passed = read(&tap, &message).unwrap().unwrap();
+        serde_json::from_str::<ServerJsonRpcMessage>(&passed).unwrap();
+        assert_eq!(tap.take("7").unwrap(), message);
+    }
+
+    #[test]
+    fn an_upstream_may_not_ask_for_ever() {
+        let (tap, began) = (Tap::default(), Instant::now());
+        for _ in 0..REQUESTS_MAX {
+            tap.count_request(began).unwrap();
+        }
+        tap.count_request(began).unwrap_err();
+        tap.count_request(began + REQUESTS_WINDOW).unwrap();
+    }
+}

@@ -1,0 +1,156 @@
+//! Watches one upstream for changes of its tools.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::ServiceError;
+use rmcp::model::{ServerNotification, SubscriptionFilter};
+use rmcp::service::{Subscription, SubscriptionEnd};
+use tokio::sync::{Notify, watch};
+use tokio::time::timeout;
+
+use super::super::connect::Dialer;
+use super::super::discover::HELLO_BYTES_MAX;
+use super::super::error::{Kind, UpstreamError};
+use super::super::target::Target;
+use super::client::{Listener, Service, connect, own_error};
+use super::shared::SessionStream;
+use super::transport::Transport;
+
+/// Longest time to connect, to find the era, to shake hands and to open the stream.
+const OPEN_WAIT_MAX: Duration = Duration::from_secs(20);
+
+/// Why nobody watches (any more).
+#[derive(Clone, Debug)]
+pub enum WatchEnd {
+    /// The server announces nothing: the reason. Asking again soon is of no use.
+    Unsupported(&'static str),
+    /// The stream could not be opened, or has ended. What changed since is not known.
+    Lost(UpstreamError),
+}
+
+/// An open stream on which a server announces changes of its tools. Dropping it closes it.
+pub struct Watcher {
+    /// Holds rmcp's tasks, which end with it.
+    _service: Service,
+    transport: Transport,
+    stream: Stream,
+    changed: Arc<Notify>,
+}
+
+/// Where the announcements come from.
+enum Stream {
+    /// `subscriptions/listen`
+    Subscription(Box<Subscription>),
+    /// The stream of a session, the one with this number.
+    Session(watch::Receiver<SessionStream>, u64),
+}
+
+impl Watcher {
+    /// Opens the stream; when this returns, no later change is missed.
+    ///
+    /// # Errors
+    /// [`WatchEnd`], within a bounded time.
+    pub(in super::super) async fn open(dialer: &Dialer, target: &Target) -> Result<Self, WatchEnd> {
+        let late = || UpstreamError::sent(Kind::Timeout, "opening the stream took too long");
+        timeout(OPEN_WAIT_MAX, Self::try_open(dialer, target))
+            .await
+            .unwrap_or_else(|_| Err(WatchEnd::Lost(late())))
+    }
+
+    async fn try_open(dialer: &Dialer, target: &Target) -> Result<Self, WatchEnd> {
+        let changed = Arc::new(Notify::new());
+        let listener = Listener { changed: Arc::clone(&changed) };
+        let (service, transport) =
+            connect(dialer, target, HELLO_BYTES_MAX, listener).await.map_err(WatchEnd::Lost)?;
+        let info = service.peer().peer_info();
+        let announces = info.as_ref().and_then(|info| info.capabilities.tools.as_ref()?.list_changed);
+        if announces != Some(true) {
+            return Err(WatchEnd::Unsupported("it announces no changes of its tools"));
+        }
+        let is_modern = info.is_some_and(|info| !info.protocol_version.has_initialize());
+        let stream = if is_modern {
+            subscribe(&service, &transport).await?
+        } else {
+            session_stream(&transport).await?
+        };
+        Ok(Self { _service: service, transport, stream, changed })
+    }
+
+    /// Calls `on_change` for every announcement until the stream ends. It must be quick: merging many
+    /// announcements into little work is the caller's part.
+    pub async fn follow(mut self, on_change: impl Fn()) -> WatchEnd {
+        match &mut self.stream {
+            Stream::Subscription(subscription) => {
+                let error = follow_subscription(subscription, on_change).await;
+                WatchEnd::Lost(self.transport.take_fault().unwrap_or(error))
+            }
+            Stream::Session(state, number) => {
+                let live = SessionStream::Live(*number);
+                loop {
+                    tokio::select! {
+                        // one that came before the end counts
+                        biased;
+                        () = self.changed.notified() => on_change(),
+                        _ = state.wait_for(|state| *state != live) => break,
+                    }
+                }
+                WatchEnd::Lost(self.transport.take_fault().unwrap_or_else(|| lost("the stream ended")))
+            }
+        }
+    }
+}
+
+async fn subscribe(service: &Service, transport: &Transport) -> Result<Stream, WatchEnd> {
+    let wanted = SubscriptionFilter::builder().tools_list_changed().build();
+    match service.peer().listen(wanted).await {
+        Ok(subscription) if subscription.acknowledged().tools_list_changed == Some(true) => {
+            Ok(Stream::Subscription(Box::new(subscription)))
+        }
+        Ok(_) => Err(WatchEnd::Unsupported("it acknowledged nothing to listen to")),
+        Err(ServiceError::McpError(_)) => Err(WatchEnd::Unsupported("it refused to be listened to")),
+        Err(error) => {
+            let own = match &error {
+                ServiceError::TransportSend(error) => own_error(error),
+                _ => transport.take_fault(),
+            };
+            Err(WatchEnd::Lost(own.unwrap_or_else(|| lost("the stream could not be opened"))))
+        }
+    }
+}
+
+async fn session_stream(transport: &Transport) -> Result<Stream, WatchEnd> {
+    if !transport.has_session() {
+        return Err(WatchEnd::Unsupported("it keeps no sessions"));
+    }
+    let mut state = transport.stream();
+    transport.allow_stream();
+    let opened = state.wait_for(|state| *state != SessionStream::None).await.map(|state| state.clone());
+    match opened {
+        Ok(SessionStream::Live(number)) => Ok(Stream::Session(state, number)),
+        Ok(SessionStream::Unsupported) => Err(WatchEnd::Unsupported("it offers no stream")),
+        Ok(SessionStream::None | SessionStream::Ended) | Err(_) => {
+            let error = transport.take_fault().unwrap_or_else(|| lost("the stream could not be opened"));
+            Err(WatchEnd::Lost(error))
+        }
+    }
+}
+
+async fn follow_subscription(subscription: &mut Subscription, on_change: impl Fn()) -> UpstreamError {
+    loop {
+        match subscription.next().await {
+            Ok(Some(ServerNotification::ToolListChangedNotification(_))) => on_change(),
+            Ok(Some(_)) => {}
+            Ok(None) if matches!(subscription.end(), Some(SubscriptionEnd::Graceful(_))) => {
+                return lost("the server ended the stream");
+            }
+            Ok(None) => return lost("the stream ended"),
+            // Its text may quote the upstream.
+            Err(_) => return UpstreamError::invalid("the stream broke the protocol"),
+        }
+    }
+}
+
+fn lost(detail: &'static str) -> UpstreamError {
+    UpstreamError::sent(Kind::Lost, detail)
+}

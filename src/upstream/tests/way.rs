@@ -1,0 +1,127 @@
+//! The two ways in, as one: our own client on raw bytes, and rmcp's over the tap.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::rmcp::ServiceError;
+use ::rmcp::model::{
+    CallToolRequest, CallToolRequestParams, ClientRequest, ListToolsRequest, PaginatedRequestParams,
+    RequestId,
+};
+use ::rmcp::service::PeerRequestOptions;
+use bytes::Bytes;
+use serde_json::Value;
+use tokio::sync::Notify;
+
+use super::super::jsonrpc;
+use super::super::rmcp::{Listener, Service, Transport, connect, own_error};
+use super::super::*;
+use super::fake::*;
+
+const BOUND: Duration = Duration::from_secs(5);
+
+/// One way in to one upstream.
+pub(super) enum Way {
+    Raw(Arc<Connection>),
+    Rmcp { service: Service, transport: Transport },
+}
+
+impl Way {
+    /// Our own client.
+    pub(super) fn raw(pool: &Pool, target: &Target) -> Way {
+        Way::Raw(pool.connection(target))
+    }
+
+    /// rmcp's client, which shakes hands at once.
+    pub(super) async fn rmcp(pool: &Pool, target: &Target) -> Result<Way, UpstreamError> {
+        let listener = Listener { changed: Arc::new(Notify::new()) };
+        let limit = target.limits.response_bytes_max;
+        let (service, transport) = connect(&pool.dialer, target, limit, listener).await?;
+        Ok(Way::Rmcp { service, transport })
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Way::Raw(_) => "raw",
+            Way::Rmcp { .. } => "rmcp",
+        }
+    }
+
+    /// Calls a tool; gives the raw answer.
+    pub(super) async fn call(&self, name: &str, arguments: &str) -> Result<Answer, UpstreamError> {
+        match self {
+            Way::Raw(connection) => {
+                let arguments = Bytes::copy_from_slice(arguments.as_bytes());
+                connection.call(ToolCall { arguments, ..call(name) }).await
+            }
+            Way::Rmcp { .. } => {
+                let arguments = serde_json::from_str(arguments).unwrap();
+                let params = CallToolRequestParams::new(name.to_owned()).with_arguments(arguments);
+                self.ask(ClientRequest::CallToolRequest(CallToolRequest::new(params))).await
+            }
+        }
+    }
+
+    /// Lists the tools; gives their raw definitions.
+    pub(super) async fn list(&self) -> Result<Vec<String>, UpstreamError> {
+        if let Way::Raw(connection) = self {
+            let listing = connection.list_tools().await?;
+            let text = |tool: &Tool| String::from_utf8(tool.definition.to_vec()).unwrap();
+            return Ok(listing.tools.iter().map(text).collect());
+        }
+        let (mut tools, mut cursor) = (Vec::new(), None);
+        loop {
+            let params = PaginatedRequestParams::default().with_cursor(cursor);
+            let request = ClientRequest::ListToolsRequest(ListToolsRequest::with_param(params));
+            let Answer::Result(page) = self.ask(request).await? else { panic!("an error for a list") };
+            let page: RawPage<'_> = serde_json::from_slice(&page).unwrap();
+            tools.extend(page.tools.iter().map(|tool| tool.get().to_owned()));
+            match page.next {
+                Some(next) => cursor = Some(next),
+                None => return Ok(tools),
+            }
+        }
+    }
+
+    async fn ask(&self, request: ClientRequest) -> Result<Answer, UpstreamError> {
+        let Way::Rmcp { service, transport } = self else { panic!("rmcp only") };
+        let options = PeerRequestOptions::no_options();
+        let asked = service.peer().send_cancellable_request(request, options).await.unwrap();
+        let RequestId::Number(id) = asked.id.clone() else { panic!("an id that is no number") };
+        let answer = tokio::time::timeout(BOUND, asked.rx).await.unwrap().unwrap();
+        if let Some(raw) = transport.tap().take(&id.to_string()) {
+            return jsonrpc::read_answer(&raw, u64::try_from(id).unwrap());
+        }
+        // not a message of the upstream: an error with a status, or of the transport
+        match answer {
+            Err(ServiceError::McpError(error)) => {
+                Ok(Answer::Error(serde_json::to_vec(&error).unwrap().into()))
+            }
+            Err(error) => Err(transport.take_fault().unwrap_or_else(|| own(&error))),
+            Ok(answer) => panic!("an answer beside the tap: {answer:?}"),
+        }
+    }
+}
+
+#[derive(serde::Deserialize)]
+struct RawPage<'a> {
+    #[serde(borrow)]
+    tools: Vec<&'a serde_json::value::RawValue>,
+    #[serde(rename = "nextCursor")]
+    next: Option<String>,
+}
+
+/// Our own error inside of one of rmcp's.
+fn own(error: &ServiceError) -> UpstreamError {
+    let found = match error {
+        ServiceError::TransportSend(error) => own_error(error),
+        _ => None,
+    };
+    found.unwrap_or_else(|| panic!("an error of rmcp's own: {error:?}"))
+}
+
+/// The code of a JSON-RPC error.
+pub(super) fn code(answer: &Answer) -> i64 {
+    let Answer::Error(error) = answer else { panic!("{answer:?}") };
+    serde_json::from_slice::<Value>(error).unwrap()["code"].as_i64().unwrap()
+}
