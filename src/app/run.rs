@@ -178,6 +178,8 @@ fn gateway_options(config: &Config, keyring: Keyring) -> Options {
         },
         listing_timeout: limits.listing_timeout,
         relist_interval: limits.relist_interval,
+        relist_announced_interval: limits.relist_announced_interval,
+        upstream_streams_max: limits.upstream_streams_max,
         preview_bytes: config.activity.preview_bytes,
         activity: ActivityLimits {
             queue: limits.activity_queue,

@@ -67,7 +67,11 @@ impl Gateway {
     }
 
     /// Whoever lists a server may not have its tenant's snapshot: its credentials are read for this.
-    async fn listing_target(&self, tenant: TenantId, server: &Server) -> Result<Target, StoreError> {
+    pub(super) async fn listing_target(
+        &self,
+        tenant: TenantId,
+        server: &Server,
+    ) -> Result<Target, StoreError> {
         let secrets = match server.header_names.as_slice() {
             [] => SecretRows::default(),
             _ => self.store.server_secrets(tenant, server.id()).await?,

@@ -68,6 +68,10 @@ pub struct Options {
     pub listing_timeout: Duration,
     /// How often silent servers are listed again.
     pub relist_interval: Duration,
+    /// How often servers that announce changes are listed again.
+    pub relist_announced_interval: Duration,
+    /// Servers that one replica waits on for announcements.
+    pub upstream_streams_max: usize,
     /// Bytes of arguments and of results kept in a record.
     pub preview_bytes: usize,
     /// Bounds of the activity log.

@@ -27,7 +27,7 @@ pub use api_keys::{AccessRows, ApiKey, KeyPatch, NewApiKey};
 pub use error::StoreError;
 pub use master_keys::Canary;
 pub use migrate::migrate;
-pub use replicas::Lease;
+pub use replicas::{HEARTBEAT_TTL_S, Lease};
 pub use revisions::{CancelNotice, Change, Kind, Listener, Notice};
 pub use secrets::{DataKey, HeadersPatch, SealedHeaders, SecretRows, ServerSecret};
 pub use servers::{CatalogueRows, NewServer, Server, ServerPatch};

@@ -28,6 +28,10 @@ pub struct DueServer {
     pub server: ServerId,
     /// Its name in the tenant.
     pub name: String,
+    /// The version of its row.
+    pub version: i64,
+    /// Whether its last listing succeeded.
+    pub is_connected: bool,
 }
 
 #[derive(FromRow)]
@@ -35,6 +39,8 @@ struct DueRow {
     tenant_id: Uuid,
     server_id: Uuid,
     name: String,
+    version: i64,
+    is_connected: bool,
 }
 
 impl Store {
@@ -74,7 +80,8 @@ impl Store {
     pub async fn enabled_servers(&self, after: ServerId, limit: i64) -> Result<Vec<DueServer>, StoreError> {
         let mut tx = self.begin(Lane::Control, Access::System).await?;
         let rows: Vec<DueRow> = sqlx::query_as(
-            "select s.tenant_id, s.server_id, s.name from servers s join tenants t using (tenant_id)
+            "select s.tenant_id, s.server_id, s.name, s.version, s.connection = 'connected' as is_connected
+             from servers s join tenants t using (tenant_id)
              where s.enabled and s.removed_at is null and t.deleted_at is null and s.server_id > $1
              order by s.server_id limit $2",
         )
@@ -87,6 +94,8 @@ impl Store {
             tenant: TenantId(row.tenant_id),
             server: ServerId(row.server_id),
             name: row.name,
+            version: row.version,
+            is_connected: row.is_connected,
         };
         Ok(rows.into_iter().map(due).collect())
     }

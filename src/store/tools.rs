@@ -170,6 +170,29 @@ impl Store {
         Ok(applied)
     }
 
+    /// Notes that a connected server, as of `version`, has given a sign of life. False if it is not (any more)
+    /// connected at that version: only a listing can tell what it offers now.
+    pub async fn server_answered(
+        &self,
+        tenant: TenantId,
+        server: ServerId,
+        version: i64,
+    ) -> Result<bool, StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
+        let noted = sqlx::query(
+            "update servers set last_ok_at = now(), last_error = null
+             where tenant_id = $1 and server_id = $2 and version = $3 and connection = 'connected'
+               and enabled and removed_at is null",
+        )
+        .bind(tenant.0)
+        .bind(server.0)
+        .bind(version)
+        .execute(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(noted.rows_affected() > 0)
+    }
+
     /// Approves a tool's current definition, if it still is the one that was reviewed.
     pub async fn approve_tool(
         &self,

@@ -171,6 +171,11 @@ pub struct Limits {
     /// Between listings of an upstream that does not announce changes.
     #[serde(rename = "relist_interval_s", deserialize_with = "seconds")]
     pub relist_interval: Duration,
+    /// Between listings of an upstream that does announce changes.
+    #[serde(rename = "relist_announced_interval_s", deserialize_with = "seconds")]
+    pub relist_announced_interval: Duration,
+    /// Upstreams that one replica waits on for announcements.
+    pub upstream_streams_max: usize,
     /// How long one listing of an upstream may take.
     #[serde(rename = "listing_timeout_s", deserialize_with = "seconds")]
     pub listing_timeout: Duration,

@@ -29,6 +29,7 @@ impl Gateway {
                             None => break,
                             Some(Notice::Cancel(notice)) => self.cancelled_elsewhere(notice),
                             Some(Notice::Change(change)) => {
+                                self.upkeep.streams.changed(change.kind);
                                 let gateway = Arc::clone(&self);
                                 tokio::spawn(async move { gateway.follow(change).await });
                             }

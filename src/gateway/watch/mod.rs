@@ -3,6 +3,7 @@
 
 mod changes;
 mod relist;
+mod streams;
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -29,7 +30,7 @@ const ORPHAN_AFTER_S: f64 = 120.0;
 const SWEEP_BATCH: i64 = 500;
 const PARTITIONS: Duration = Duration::from_secs(3600);
 /// How often the one replica that re-lists renews its lease, and the others try for it.
-const LEASE: Duration = Duration::from_secs(5);
+pub(super) const LEASE: Duration = Duration::from_secs(5);
 const KEY_USE: Duration = Duration::from_secs(60);
 /// How long the end of the log's writer may take beyond the drain.
 const FLUSH_GRACE: Duration = Duration::from_secs(4);
@@ -59,6 +60,7 @@ pub(super) struct Upkeep {
     used: Mutex<HashMap<KeyId, (TenantId, DateTime<Utc>)>>,
     auth_failures: Mutex<HashMap<String, u64>>,
     relisted: Mutex<Option<Instant>>,
+    streams: streams::Streams,
 }
 
 impl Upkeep {
@@ -108,6 +110,8 @@ impl Gateway {
         });
         self.every(KEY_USE, |gateway| async move { gateway.note_uses().await });
         self.every(LEASE, |gateway| async move { report("re-listing", gateway.relist_if_due().await) });
+        let gateway = Arc::clone(self);
+        tokio::spawn(async move { gateway.hold_streams().await });
         let gateway = Arc::clone(self);
         tokio::spawn(async move { gateway.listen_to_changes().await });
         Ok(())

@@ -11,7 +11,7 @@ use crate::store::{DueServer, Lease, StoreError};
 
 /// Servers listed at the same time by the one replica that re-lists.
 const RELISTS_MAX: usize = 16;
-const RELIST_PAGE: i64 = 500;
+pub(super) const RELIST_PAGE: i64 = 500;
 
 impl Gateway {
     /// Lists all enabled servers again when it is time, if this replica holds the lease for it.
@@ -41,8 +41,14 @@ impl Gateway {
     }
 
     async fn relist_one(&self, due: &DueServer) {
+        if self.announces_and_answers(due).await {
+            return;
+        }
         let listed = match self.store.get_server(due.tenant, &due.name).await {
-            Ok(server) if server.id() == due.server => self.list_server(due.tenant, &server).await.map(drop),
+            Ok(server) if server.id() == due.server => self
+                .list_server(due.tenant, &server)
+                .await
+                .map(|found| self.upkeep.streams.relisted(due, &found)),
             Ok(_) | Err(StoreError::NotFound) => Ok(()),
             Err(error) => Err(error.into()),
         };

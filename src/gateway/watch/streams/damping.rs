@@ -1,0 +1,73 @@
+//! How soon a server that announces changes is listed again.
+
+use std::time::{Duration, Instant};
+
+/// The pause after a listing; the first announcement after it acts at once.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+/// The longest pause that a server can bring upon itself.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// Listings that may find nothing new before pauses grow.
+const IDLE_MAX: u32 = 2;
+/// Listings within a minute before pauses grow, whatever they find.
+const BUSY_MAX: u32 = 10;
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Counts a server's announced listings: one that announces for nothing, or all the time, waits longer.
+#[derive(Debug, Default)]
+pub(super) struct Damping {
+    idle: u32,
+    busy: u32,
+    since: Option<Instant>,
+}
+
+impl Damping {
+    /// The pause after a listing that ended `now` and found `changes`.
+    pub(super) fn pause(&mut self, now: Instant, changes: usize) -> Duration {
+        if self.since.is_none_or(|since| now.duration_since(since) >= MINUTE) {
+            *self = Damping { since: Some(now), ..Damping::default() };
+        }
+        self.busy += 1;
+        self.idle = if changes == 0 { self.idle + 1 } else { 0 };
+        let over = self.idle.saturating_sub(IDLE_MAX).max(self.busy.saturating_sub(BUSY_MAX));
+        PAUSE_MIN.saturating_mul(1 << over.min(10)).min(PAUSE_MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds(pauses: &[Duration]) -> Vec<u64> {
+        pauses.iter().map(Duration::as_secs).collect()
+    }
+
+    #[test]
+    fn who_announces_for_nothing_waits_longer() {
+        let (mut damping, now) = (Damping::default(), Instant::now());
+        let pauses: Vec<_> = (0..9).map(|_| damping.pause(now, 0)).collect();
+        assert_eq!(seconds(&pauses), [1, 1, 2, 4, 8, 16, 30, 30, 30]);
+        assert_eq!(damping.pause(now, 1), PAUSE_MIN, "a real change is rewarded");
+    }
+
+    #[test]
+    fn who_changes_all_the_time_waits_longer_until_the_minute_is_over() {
+        let (mut damping, now) = (Damping::default(), Instant::now());
+        let pauses: Vec<_> = (0..13).map(|_| damping.pause(now, 3)).collect();
+        assert_eq!(seconds(&pauses), [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 4, 8]);
+        assert_eq!(damping.pause(now + MINUTE, 3), PAUSE_MIN);
+    }
+
+    /// The bound that matters: listings of one server per minute, whatever it announces.
+    #[test]
+    fn a_flood_costs_few_listings() {
+        for changes in [0, 1] {
+            let (mut damping, began) = (Damping::default(), Instant::now());
+            let (mut now, mut listings) = (began, 0);
+            while now < began + MINUTE * 10 {
+                now += damping.pause(now, changes);
+                listings += 1;
+            }
+            assert!(listings <= 10 * 14, "{listings} listings in ten minutes");
+        }
+    }
+}

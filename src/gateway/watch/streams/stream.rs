@@ -1,0 +1,189 @@
+//! One server's stream: opened, followed, opened again.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::damping::Damping;
+use super::watched::Watched;
+use crate::gateway::Gateway;
+use crate::store::{DueServer, Server, StoreError};
+use crate::upstream::{Era, WatchEnd};
+
+/// The pause after the first failure; doubled by every further one.
+const BACK_OFF_MIN: Duration = Duration::from_secs(1);
+const BACK_OFF_MAX: Duration = Duration::from_secs(60);
+/// A stream that lived this long was a good one: the next failure is the first again.
+const GOOD_LIFE: Duration = Duration::from_secs(30);
+/// Before a server that announces nothing is asked again.
+const UNSUPPORTED_PAUSE: Duration = Duration::from_secs(600);
+/// Attempts are spread over this part of a second, and pauses over as much of themselves.
+const JITTER_MS_MAX: u64 = 250;
+
+/// Why a server is not followed now.
+enum Ended {
+    /// It is not connected, or is not what it was: whoever knows better wakes or ends this task.
+    Away,
+    /// Its stream.
+    Stream(WatchEnd),
+}
+
+/// The pauses between attempts.
+#[derive(Debug, Default)]
+struct BackOff {
+    failures: u32,
+}
+
+impl BackOff {
+    fn pause(&mut self, ended: &Ended, lived: Duration) -> Duration {
+        if lived >= GOOD_LIFE {
+            self.failures = 0;
+        }
+        match ended {
+            Ended::Stream(WatchEnd::Unsupported(_)) => UNSUPPORTED_PAUSE,
+            Ended::Away => BACK_OFF_MAX,
+            Ended::Stream(WatchEnd::Lost(_)) => {
+                let pause = BACK_OFF_MIN.saturating_mul(1 << self.failures.min(16)).min(BACK_OFF_MAX);
+                self.failures += 1;
+                pause
+            }
+        }
+    }
+}
+
+impl Gateway {
+    /// Waits for a server's announcements and lists it when there are any, until `stop`.
+    pub(super) async fn watch_server(
+        self: Arc<Self>,
+        due: DueServer,
+        watched: Arc<Watched>,
+        stop: CancellationToken,
+    ) {
+        let jitter = u64::try_from(due.server.0.as_u128() % u128::from(JITTER_MS_MAX)).unwrap_or_default();
+        let mut back_off = BackOff::default();
+        let mut pause = Duration::from_millis(jitter);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = watched.wake.notified() => {}
+                () = sleep(pause) => {}
+            }
+            let ended = tokio::select! {
+                () = stop.cancelled() => return,
+                ended = self.follow_server(&due, &watched) => ended,
+            };
+            let lived = watched.went_down(Instant::now());
+            pause = back_off.pause(&ended, lived);
+            pause += pause.mul_f64(jitter as f64 / JITTER_MS_MAX as f64 / 4.0);
+            if let Ended::Stream(end) = ended {
+                let (tenant, server) = (due.tenant, &due.name);
+                tracing::debug!(%tenant, server, ?end, ?pause, "a server's announcements are not awaited");
+            }
+        }
+    }
+
+    /// Opens a server's stream and follows it to its end.
+    async fn follow_server(&self, due: &DueServer, watched: &Watched) -> Ended {
+        let opened = {
+            let _turn = self.upkeep.streams.opening.acquire().await;
+            let Ok(Some(server)) = self.server_as_due(due).await else { return Ended::Away };
+            let Ok(target) = self.listing_target(due.tenant, &server).await else { return Ended::Away };
+            if !self.may_announce(&target).await {
+                return Ended::Stream(WatchEnd::Unsupported("it announces no changes of its tools"));
+            }
+            self.upstreams.watch(&target).await
+        };
+        let stream = match opened {
+            Ok(stream) => stream,
+            Err(end) => return Ended::Stream(end),
+        };
+        watched.went_live(Instant::now());
+        let told = Notify::new();
+        // what changed while nobody listened was announced to nobody
+        told.notify_one();
+        let on_change = || {
+            watched.announced(Instant::now());
+            told.notify_one();
+        };
+        tokio::select! {
+            end = stream.follow(on_change) => Ended::Stream(end),
+            never = self.list_when_told(due, watched, &told) => match never {},
+        }
+    }
+
+    /// Whether a server may announce changes, as far as its handshake with us tells; saves those that do not
+    /// a session for nothing.
+    async fn may_announce(&self, target: &crate::upstream::Target) -> bool {
+        if target.era != Some(Era::Handshake) {
+            return true;
+        }
+        let connection = self.upstreams.connection(target);
+        if connection.announces().is_none()
+            && let Err(error) = connection.ping().await
+        {
+            tracing::debug!(%error, "a server did not answer before its stream was opened");
+        }
+        connection.announces() != Some(false)
+    }
+
+    async fn list_when_told(&self, due: &DueServer, watched: &Watched, told: &Notify) -> Infallible {
+        let mut damping = Damping::default();
+        loop {
+            told.notified().await;
+            let changes = self.list_as_announced(due).await;
+            let now = Instant::now();
+            match changes {
+                Some(_) => watched.listed(now),
+                // not listed, for whatever reason: what was announced still stands
+                None => told.notify_one(),
+            }
+            sleep(damping.pause(now, changes.unwrap_or(0))).await;
+        }
+    }
+
+    /// Lists a server; gives how many of its tools are other than before, or nothing if that failed.
+    async fn list_as_announced(&self, due: &DueServer) -> Option<usize> {
+        let server = self.server_as_due(due).await.ok()??;
+        match self.list_server(due.tenant, &server).await {
+            Ok(applied) => Some(applied.written + applied.removed),
+            Err(error) => {
+                tracing::debug!(tenant = %due.tenant, server = due.name, %error, "a server could not be listed");
+                None
+            }
+        }
+    }
+
+    /// The server's row, if it is still the one that is to be watched, and connected.
+    pub(super) async fn server_as_due(&self, due: &DueServer) -> Result<Option<Server>, StoreError> {
+        let server = match self.store.get_server(due.tenant, &due.name).await {
+            Err(StoreError::NotFound) => return Ok(None),
+            other => other?,
+        };
+        let is_it = server.id() == due.server && server.version == due.version;
+        Ok(Some(server).filter(|server| is_it && server.enabled && server.connection == "connected"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::upstream::{Kind, UpstreamError};
+
+    #[test]
+    fn pauses_double_until_a_stream_has_lived() {
+        let lost = || {
+            let error = UpstreamError { kind: Kind::Lost, dispatched: true, detail: "".into() };
+            Ended::Stream(WatchEnd::Lost(error))
+        };
+        let mut back_off = BackOff::default();
+        let pauses: Vec<_> = (0..8).map(|_| back_off.pause(&lost(), Duration::ZERO).as_secs()).collect();
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
+        assert_eq!(back_off.pause(&lost(), GOOD_LIFE), BACK_OFF_MIN);
+        let unsupported = Ended::Stream(WatchEnd::Unsupported("x"));
+        assert_eq!(back_off.pause(&unsupported, Duration::ZERO), UNSUPPORTED_PAUSE);
+    }
+}
