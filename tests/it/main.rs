@@ -22,6 +22,8 @@ mod replicas;
 #[cfg(test)]
 mod rest;
 #[cfg(test)]
+mod streams;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod write_ahead;

@@ -1,5 +1,6 @@
 //! An MCP server on loopback that does what a test tells it to, and keeps its own log of what it was asked.
 
+mod announce;
 mod serve;
 mod tool;
 
@@ -12,6 +13,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::net::TcpListener;
 
+use self::announce::Announcer;
 pub use self::tool::{Say, Tool, zoo};
 use super::wait::settle;
 
@@ -76,6 +78,7 @@ struct State {
     notifications: Mutex<Vec<String>>,
     /// Calls whose connection was closed before they were answered.
     abandoned: AtomicUsize,
+    announcer: Announcer,
 }
 
 /// The running server; stops when dropped.
@@ -114,9 +117,27 @@ impl Upstream {
             oldest_session: AtomicUsize::new(0),
             notifications: Mutex::default(),
             abandoned: AtomicUsize::new(0),
+            announcer: Announcer::default(),
         });
         let task = tokio::spawn(serve::run(listener, Arc::clone(&state)));
         Upstream { url: format!("http://{address}/mcp"), address, state, task }
+    }
+
+    /// The same, and says that it announces changes of its tools.
+    pub async fn announcing(era: Era, tools: Vec<Tool>) -> Upstream {
+        let upstream = Upstream::start(era, Form::Json, tools).await;
+        upstream.state.announcer.switch_on();
+        upstream
+    }
+
+    /// Announces, so many times, that its tools have changed.
+    pub fn announce(&self, times: usize) {
+        self.state.announcer.announce(times);
+    }
+
+    /// Streams that are open for its announcements now.
+    pub fn listeners(&self) -> usize {
+        self.state.announcer.listeners()
     }
 
     /// Its tools from now on.

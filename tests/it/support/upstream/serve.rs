@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
+use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -24,7 +25,8 @@ use super::{Call, Era, Form, State};
 #[error("the connection ends here")]
 struct Cut;
 
-type Answer = Result<Response<Full<Bytes>>, Cut>;
+pub(super) type Body = UnsyncBoxBody<Bytes, Infallible>;
+type Answer = Result<Response<Body>, Cut>;
 
 #[derive(Deserialize)]
 struct Message<'a> {
@@ -71,7 +73,8 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Answer {
     let (head, body) = request.into_parts();
     state.heads.lock().unwrap().push(texts(&head.headers));
     if head.method != Method::POST {
-        return Ok(plain(405, "", ""));
+        let is_stream = head.method == Method::GET && state.era == Era::Handshake && state.announcer.is_on();
+        return Ok(if is_stream { state.announcer.session_stream() } else { plain(405, "", "") });
     }
     let Ok(body) = body.collect().await else { return Err(Cut) };
     let body = body.to_bytes();
@@ -93,13 +96,22 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Answer {
     }
     match (message.method.as_deref(), state.era) {
         (Some("server/discover"), Era::Modern) => {
-            let result = r#"{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}"#;
-            Ok(state.result(id, result))
+            let capabilities = state.announcer.capabilities();
+            let result = format!(
+                r#"{{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{capabilities},"ttlMs":0,"cacheScope":"private"}}"#
+            );
+            Ok(state.result(id, &result))
+        }
+        (Some("subscriptions/listen"), Era::Modern) if state.announcer.is_on() => {
+            Ok(state.announcer.subscription(id))
         }
         (Some("initialize"), Era::Handshake) => {
             let session = state.initializes.fetch_add(1, Ordering::SeqCst);
-            let result = r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"fake","version":"1"}}"#;
-            let mut response = state.result(id, result);
+            let capabilities = state.announcer.capabilities();
+            let result = format!(
+                r#"{{"protocolVersion":"2025-06-18","capabilities":{capabilities},"serverInfo":{{"name":"fake","version":"1"}}}}"#
+            );
+            let mut response = state.result(id, &result);
             response.headers_mut().insert("mcp-session-id", format!("session-{session}").parse().unwrap());
             Ok(response)
         }
@@ -210,12 +222,12 @@ impl State {
         format!(r#"{}{ttl}"tools":[{}]}}"#, self.opening(), definitions.join(","))
     }
 
-    fn result(&self, id: &str, raw: &str) -> Response<Full<Bytes>> {
+    fn result(&self, id: &str, raw: &str) -> Response<Body> {
         self.message(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{raw}}}"#))
     }
 
     /// A stream of progress, as far as it was asked for, and a result.
-    fn with_progress(&self, id: &str, token: Option<&str>, count: usize) -> Response<Full<Bytes>> {
+    fn with_progress(&self, id: &str, token: Option<&str>, count: usize) -> Response<Body> {
         let mut stream = String::new();
         for n in 1..=token.map_or(0, |_| count) {
             let token = token.unwrap_or_default();
@@ -230,7 +242,7 @@ impl State {
         plain(200, "text/event-stream", &format!("{stream}data: {message}\n\n"))
     }
 
-    fn message(&self, message: &str) -> Response<Full<Bytes>> {
+    fn message(&self, message: &str) -> Response<Body> {
         match self.form {
             Form::Json => plain(200, "application/json", message),
             Form::Events => plain(200, "text/event-stream", &format!("event: message\ndata: {message}\n\n")),
@@ -247,9 +259,9 @@ fn error(id: &str, code: i32, message: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"{message}"}}}}"#)
 }
 
-fn plain(status: u16, content_type: &str, body: &str) -> Response<Full<Bytes>> {
+fn plain(status: u16, content_type: &str, body: &str) -> Response<Body> {
     let builder = Response::builder().status(status);
     let builder =
         if content_type.is_empty() { builder } else { builder.header("content-type", content_type) };
-    builder.body(Full::from(body.to_owned())).unwrap()
+    builder.body(Full::from(body.to_owned()).boxed_unsync()).unwrap()
 }

@@ -1,0 +1,49 @@
+//! Servers on the official SDKs, as processes.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+const INSTALL: &str = "run tests/it/setup.sh first";
+const START_WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// A running server; ends with its standard input.
+pub struct RealServer {
+    pub url: String,
+    _child: Child,
+}
+
+impl RealServer {
+    /// `tests/clients/changing_server.mjs`: handshake era.
+    pub async fn changing_js() -> RealServer {
+        RealServer::start("node".into(), "changing_server.mjs").await
+    }
+
+    /// `tests/clients/changing_server.py`: revision 2026-07-28.
+    pub async fn changing_py() -> RealServer {
+        let tools = std::env::var_os("MCPPROXY_TEST_TOOLS")
+            .map_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("demo"), PathBuf::from);
+        RealServer::start(tools.join("venv/bin/python"), "changing_server.py").await
+    }
+
+    async fn start(program: PathBuf, script: &str) -> RealServer {
+        let mut command = Command::new(&program);
+        command
+            .arg(script)
+            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true);
+        let mut child =
+            command.spawn().unwrap_or_else(|error| panic!("{}: {error}; {INSTALL}", program.display()));
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let line = tokio::time::timeout(START_WAIT_MAX, lines.next_line()).await.unwrap().unwrap();
+        let line = line.unwrap_or_else(|| panic!("{script} ended without listening; {INSTALL}"));
+        let url = line.strip_prefix("listening ").unwrap().trim().to_owned();
+        RealServer { url, _child: child }
+    }
+}
