@@ -29,9 +29,6 @@ const DISCOVER_WAIT_MAX: Duration = Duration::from_secs(5);
 const CANCELS_MAX: usize = 8;
 /// Longest wait for an upstream to take one.
 const CANCEL_WAIT_MAX: Duration = Duration::from_secs(5);
-/// What an operator can do about credentials that do not open.
-const LOCKED: &str =
-    "set its headers again, or put the master key that sealed them back into secrets.master_key";
 /// The code of a modern server that does not speak the version asked for.
 const UNSUPPORTED_VERSION: i64 = -32022;
 
@@ -200,10 +197,7 @@ impl Connection {
 impl Link {
     fn new(dialer: &Dialer, uri: Uri, target: &Target) -> Result<Self, UpstreamError> {
         let limits = &target.limits;
-        if target.credential == Credential::Locked {
-            return Err(UpstreamError::unsent(Kind::Locked, LOCKED));
-        }
-        let base = base_headers(&uri, &target.headers)?;
+        let base = base_headers(&uri, target)?;
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         let path =
             path.parse().map_err(|_| UpstreamError::unsent(Kind::EgressRefused, "the path is refused"))?;

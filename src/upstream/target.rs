@@ -13,6 +13,9 @@ use super::discover::Era;
 use super::error::{Kind, UpstreamError};
 
 const USER_AGENT: &str = concat!("mcpproxy/", env!("CARGO_PKG_VERSION"));
+/// What an operator can do about credentials that do not open.
+const LOCKED: &str =
+    "set its headers again, or put the master key that sealed them back into secrets.master_key";
 /// Headers that a server's settings cannot set: they belong to the protocol or to the connection.
 const RESERVED_HEADERS: [&str; 14] = [
     "accept",
@@ -117,8 +120,13 @@ pub fn is_reserved_header(name: &HeaderName) -> bool {
     RESERVED_HEADERS.contains(&text) || text.starts_with("mcp-") || text.starts_with("proxy-")
 }
 
-/// The headers of every request to a server: ours, and its own that are not reserved.
-pub(super) fn base_headers(uri: &Uri, own: &[(HeaderName, HeaderValue)]) -> Result<HeaderMap, UpstreamError> {
+/// The headers of every request to a server: ours, and its own that are not reserved. Without its credential
+/// nothing is sent to it at all.
+pub(super) fn base_headers(uri: &Uri, target: &Target) -> Result<HeaderMap, UpstreamError> {
+    if target.credential == Credential::Locked {
+        return Err(UpstreamError::unsent(Kind::Locked, LOCKED));
+    }
+    let own = target.headers.as_slice();
     let host = uri.authority().map_or("", |authority| authority.as_str());
     let host = HeaderValue::from_str(host)
         .map_err(|_| UpstreamError::unsent(Kind::EgressRefused, "the host is refused"))?;

@@ -45,7 +45,7 @@ pub(in super::super) async fn connect(
     listener: Listener,
 ) -> Result<(Service, Transport), UpstreamError> {
     let uri = dialer.check_url(&target.url)?;
-    let base = base_headers(&uri, &target.headers)?;
+    let base = base_headers(&uri, target)?;
     let http = own_connections(dialer, uri, target)?;
     let era = match target.era {
         Some(era) => era,
