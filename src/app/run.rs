@@ -59,6 +59,7 @@ async fn database(
         commit_connections: limits.database_pool_commit,
         control_connections: limits.database_pool_control,
         report_connections: limits.database_pool_report,
+        commit_max: limits.record_commit_timeout,
     };
     match &database.location {
         DatabaseLocation::Url { url, direct_url } => Ok((options(url.expose(), direct_url.expose()), None)),

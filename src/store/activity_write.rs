@@ -5,13 +5,14 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use chrono::{DateTime, Utc};
+use sqlx::Postgres;
 use sqlx::postgres::PgArguments;
 use sqlx::query::Query;
-use sqlx::{Postgres, Transaction};
 use ulid::Ulid;
 use uuid::Uuid;
 
-use super::tx::{Access, BEGIN_ATTEMPTS, Lane};
+use super::tx::{Access, Lane};
+use super::unit::{Statements, Unit};
 use super::{Store, StoreError};
 use crate::domain::activity::{Kind, Record};
 use crate::domain::id::ReplicaId;
@@ -65,13 +66,17 @@ pub struct Close {
 impl Store {
     /// Commits open rows, all or none. Once this returns, no crash can lose them.
     pub async fn open_activity(&self, replica: ReplicaId, records: &[&Record]) -> Result<(), StoreError> {
-        let mut attempt = 1;
-        loop {
-            let opened = bind(sqlx::query(OPEN_ACTIVITY), replica, records).execute(&self.commit).await;
-            match opened {
-                // a stale connection, or one that broke: rows that landed all the same are not added again
-                Err(error) if attempt < BEGIN_ATTEMPTS && StoreError::is_broken_line(&error) => attempt += 1,
-                other => return Ok(other.map(drop)?),
+        match self.statements {
+            // unnamed statements do not survive a pooler that changes the session between their two messages
+            Statements::Unnamed => {
+                let mut tx = self.begin(Lane::Commit, Access::System).await?;
+                bind(sqlx::query(OPEN_ACTIVITY), replica, records).execute(&mut *tx).await?;
+                Ok(tx.commit().await?)
+            }
+            Statements::Kept => {
+                let mut line = self.connect(Lane::Commit).await?;
+                let opened = bind(sqlx::query(OPEN_ACTIVITY), replica, records).execute(&mut *line).await;
+                Ok(self.end(line, opened).map(drop)?)
             }
         }
     }
@@ -120,10 +125,7 @@ fn late_outcome(record: &Record) -> Record {
     late
 }
 
-async fn delete_open(
-    tx: &mut Transaction<'static, Postgres>,
-    records: &[&Record],
-) -> Result<HashSet<Uuid>, StoreError> {
+async fn delete_open(tx: &mut Unit, records: &[&Record]) -> Result<HashSet<Uuid>, StoreError> {
     let (tenants, times, ids) = keys(records);
     let deleted: Vec<Uuid> = sqlx::query_scalar(
         "delete from activity_open o using unnest($1::uuid[], $2::timestamptz[], $3::uuid[])
@@ -138,10 +140,7 @@ async fn delete_open(
     Ok(deleted.into_iter().collect())
 }
 
-async fn closed_before(
-    tx: &mut Transaction<'static, Postgres>,
-    records: &[&Record],
-) -> Result<Vec<(Uuid, String)>, StoreError> {
+async fn closed_before(tx: &mut Unit, records: &[&Record]) -> Result<Vec<(Uuid, String)>, StoreError> {
     let (tenants, times, ids) = keys(records);
     let rows = sqlx::query_as(
         "select a.id, a.status from activity a join unnest($1::uuid[], $2::timestamptz[], $3::uuid[])

@@ -40,20 +40,33 @@ pub enum StoreError {
     /// The database cannot be reached, or said no.
     #[error("database: {0}")]
     Database(#[from] sqlx::Error),
+    /// The database is away, and the unit of work's time to wait for it is over.
+    #[error("the database is out of reach: {0}")]
+    Down(String),
+    /// The database takes no writes: a standby, or one that its operator made read-only.
+    #[error("the database is read-only: is database.url still the primary?")]
+    ReadOnly,
     /// A migration failed.
     #[error("migration: {0}")]
     Migrate(#[from] sqlx::migrate::MigrateError),
 }
 
 impl StoreError {
-    /// Whether trying again on another connection may help: the line broke, nothing was decided.
+    /// Whether the connection is of no use any more, while another one may be: the line broke, the server takes
+    /// no more sessions or no more writes, or the prepared statements are not those that were made.
     pub(super) fn is_broken_line(error: &sqlx::Error) -> bool {
         match error {
-            sqlx::Error::Io(_) | sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => true,
-            // the server's own goodbyes: shutting down, starting up, connection gone
-            sqlx::Error::Database(error) => {
-                error.code().is_some_and(|code| code.starts_with("57P") || code.starts_with("08"))
-            }
+            sqlx::Error::Io(_)
+            | sqlx::Error::Protocol(_)
+            | sqlx::Error::Tls(_)
+            | sqlx::Error::WorkerCrashed
+            | sqlx::Error::PoolTimedOut => true,
+            sqlx::Error::Database(error) => error.code().is_some_and(|code| {
+                // 57P: the server's own goodbyes, shutting down, starting up; 08: connection gone;
+                // 25006: read-only, after a failover; 53300: too many sessions;
+                // 26000, 42P05: a pooler mixed up prepared statements
+                ["57P", "08", "25006", "53300", "26000", "42P05"].iter().any(|known| code.starts_with(known))
+            }),
             _ => false,
         }
     }

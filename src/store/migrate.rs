@@ -14,13 +14,15 @@ static MIGRATOR: Migrator = sqlx::migrate!("./migrations");
 /// Roles are cluster-wide: another database's migration may be creating them at this moment.
 const ROLE_ATTEMPTS: u32 = 20;
 const ROLE_RETRY: Duration = Duration::from_millis(50);
+/// How long a person who starts the program waits for a database that does not answer.
+const CONNECT_MAX: Duration = Duration::from_secs(10);
 
 /// Creates roles, tables and the next partitions; what is there already stays. `serving_url` names the
 /// login that will serve: it is given the roles too.
 pub async fn migrate(options: &StoreOptions) -> Result<(), StoreError> {
     let direct = connect_options(&options.direct_url, options.statement_cache)?;
     let serving = connect_options(&options.url, options.statement_cache)?;
-    let mut connection = direct.connect().await.map_err(|error| unreachable(&direct, error))?;
+    let mut connection = connect(&direct).await?;
     create_roles(&mut connection, serving.get_username()).await?;
     // a session-level role is right here: this connection is direct, ours alone, and closed below
     sqlx::query("set role mcpproxy_owner").execute(&mut connection).await?;
@@ -118,16 +120,20 @@ async fn grant(connection: &mut PgConnection, role: &str, serving_login: &str) -
     Ok(())
 }
 
-/// Names the place, for a person: without it "connection refused" says little.
-fn unreachable(options: &PgConnectOptions, source: sqlx::Error) -> StoreError {
-    StoreError::Unreachable { host: options.get_host().to_owned(), port: options.get_port(), source }
+/// Connects, or names the place, for a person: without it "connection refused" says little.
+async fn connect(options: &PgConnectOptions) -> Result<PgConnection, StoreError> {
+    let connected = tokio::time::timeout(CONNECT_MAX, options.connect()).await;
+    connected.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map_err(|source| StoreError::Unreachable {
+        host: options.get_host().to_owned(),
+        port: options.get_port(),
+        source,
+    })
 }
 
 impl Store {
     /// Whether the database answers at all, with the true reason when it does not.
     pub async fn check_connection(&self) -> Result<(), StoreError> {
-        let connection = self.direct.connect().await.map_err(|error| unreachable(&self.direct, error))?;
-        Ok(connection.close().await?)
+        Ok(connect(&self.direct).await?.close().await?)
     }
 
     /// Refuses a database whose schema is behind this binary; a newer one is fine (additive for one release).

@@ -7,10 +7,12 @@
 mod activity_read;
 mod activity_write;
 mod api_keys;
+mod backoff;
 mod error;
 mod master_keys;
 mod migrate;
 mod partitions;
+mod reach;
 mod replicas;
 mod revisions;
 mod secrets;
@@ -20,10 +22,12 @@ mod system;
 mod tenants;
 mod tools;
 mod tx;
+mod unit;
 
 pub use activity_read::{ActivityFilter, ActivityRow};
 pub use activity_write::Close;
 pub use api_keys::{AccessRows, ApiKey, KeyPatch, NewApiKey};
+pub use backoff::{Backoff, jittered};
 pub use error::StoreError;
 pub use master_keys::Canary;
 pub use migrate::migrate;
@@ -37,6 +41,10 @@ pub use tenants::Tenant;
 pub use tools::{Applied, Discovered, StoredTool};
 pub use tx::Access;
 
+use reach::Reach;
+use unit::Statements;
+
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -57,6 +65,8 @@ pub struct StoreOptions {
     pub control_connections: u32,
     /// Connections for reading the activity log.
     pub report_connections: u32,
+    /// How long a call waits for its record to be committed.
+    pub commit_max: Duration,
 }
 
 /// The database. Cheap to clone.
@@ -66,40 +76,51 @@ pub struct Store {
     control: PgPool,
     report: PgPool,
     direct: PgConnectOptions,
+    statements: Statements,
+    commit_max: Duration,
+    reach: Arc<Reach>,
 }
 
-/// How long a unit of work waits for a connection before it fails.
-const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
-/// The same for the log's commits: they wait as long as a call waits for its record.
-const COMMIT_ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long one attempt to get a connection may take: waiting for a free one, or opening one.
+const CONNECT_MAX: Duration = Duration::from_secs(3);
+/// How long closing all connections may take.
+const CLOSE_MAX: Duration = Duration::from_secs(5);
 
 impl Store {
     /// Prepares the pools; connects lazily, so a database that is down is no error yet.
     pub fn new(options: &StoreOptions) -> Result<Store, StoreError> {
         let pooled = connect_options(&options.url, options.statement_cache)?;
         let direct = connect_options(&options.direct_url, options.statement_cache)?;
-        let pool = |connections: u32, acquire: Duration| {
+        let pool = |connections: u32| {
             PgPoolOptions::new()
                 .max_connections(connections.max(1))
-                .acquire_timeout(acquire)
+                .acquire_timeout(CONNECT_MAX)
                 // a broken connection is noticed by the unit of work that meets it, which tries again: a ping
                 // before each would cost every commit a round trip
                 .test_before_acquire(false)
                 .connect_lazy_with(pooled.clone())
         };
         Ok(Store {
-            commit: pool(options.commit_connections, COMMIT_ACQUIRE_TIMEOUT),
-            control: pool(options.control_connections, ACQUIRE_TIMEOUT),
-            report: pool(options.report_connections, ACQUIRE_TIMEOUT),
+            commit: pool(options.commit_connections),
+            control: pool(options.control_connections),
+            report: pool(options.report_connections),
             direct,
+            statements: if options.statement_cache == 0 { Statements::Unnamed } else { Statements::Kept },
+            commit_max: options.commit_max,
+            reach: Arc::new(Reach::new()),
         })
     }
 
-    /// Closes every connection, in an orderly way.
+    /// Closes every connection, in an orderly way as long as the database takes part.
     pub async fn close(&self) {
-        self.commit.close().await;
-        self.control.close().await;
-        self.report.close().await;
+        let closing = async {
+            self.commit.close().await;
+            self.control.close().await;
+            self.report.close().await;
+        };
+        if tokio::time::timeout(CLOSE_MAX, closing).await.is_err() {
+            tracing::warn!("the database connections could not be closed in an orderly way");
+        }
     }
 }
 
@@ -107,6 +128,8 @@ fn connect_options(url: &str, statement_cache: usize) -> Result<PgConnectOptions
     let options: PgConnectOptions = url.parse()?;
     Ok(options
         .application_name("mcpproxy")
+        // poolers refuse what they do not know, and no number of ours travels as text
+        .extra_float_digits(None)
         .statement_cache_capacity(statement_cache)
         .disable_statement_logging())
 }

@@ -2,16 +2,24 @@
 //!
 //! The database is the truth and a notice only a hint: a replica that missed one compares revisions.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
+use sqlx::Executor;
 use sqlx::postgres::PgListener;
-use sqlx::{PgPool, Postgres, Transaction};
+use tokio::time::timeout;
 
 use super::tx::{Access, Lane};
+use super::unit::Unit;
 use super::{Store, StoreError};
 use crate::domain::id::{KeyId, TenantId};
 
 const CHANNEL: &str = "mcpproxy_revisions";
 const CANCEL_CHANNEL: &str = "mcpproxy_cancel";
+/// A listener that heard nothing for this long asks whether its line still stands.
+const LISTEN_SILENT_MAX: Duration = Duration::from_secs(10);
+/// How long the answer may take.
+const LISTEN_ANSWER_MAX: Duration = Duration::from_secs(3);
 
 /// What changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -72,11 +80,7 @@ pub enum Notice {
 
 /// Takes the next revision. First in a transaction that changes something: the row lock makes writers of
 /// one tenant and kind take turns, so that rows carry revisions in the order of their commits.
-pub(super) async fn bump(
-    tx: &mut Transaction<'static, Postgres>,
-    tenant: TenantId,
-    kind: Kind,
-) -> Result<i64, StoreError> {
+pub(super) async fn bump(tx: &mut Unit, tenant: TenantId, kind: Kind) -> Result<i64, StoreError> {
     let rev = sqlx::query_scalar(
         "update revisions set rev = rev + 1 where tenant_id = $1 and kind = $2 returning rev",
     )
@@ -88,12 +92,7 @@ pub(super) async fn bump(
 }
 
 /// Commits a change and tells every replica.
-pub(super) async fn commit(
-    mut tx: Transaction<'static, Postgres>,
-    tenant: TenantId,
-    kind: Kind,
-    rev: i64,
-) -> Result<i64, StoreError> {
+pub(super) async fn commit(mut tx: Unit, tenant: TenantId, kind: Kind, rev: i64) -> Result<i64, StoreError> {
     let payload = serde_json::json!({"tenant": tenant, "kind": kind, "rev": rev}).to_string();
     sqlx::query("select pg_notify($1, $2)").bind(CHANNEL).bind(payload).execute(&mut *tx).await?;
     tx.commit().await?;
@@ -101,11 +100,7 @@ pub(super) async fn commit(
 }
 
 /// Reads a revision within a snapshot.
-pub(super) async fn current(
-    tx: &mut Transaction<'static, Postgres>,
-    tenant: TenantId,
-    kind: Kind,
-) -> Result<i64, StoreError> {
+pub(super) async fn current(tx: &mut Unit, tenant: TenantId, kind: Kind) -> Result<i64, StoreError> {
     let rev = sqlx::query_scalar("select rev from revisions where tenant_id = $1 and kind = $2")
         .bind(tenant.0)
         .bind(kind.as_str())
@@ -115,10 +110,19 @@ pub(super) async fn current(
 }
 
 impl Store {
-    /// The revisions of these tenants, for the poll. A deleted tenant's are there too.
+    /// The revisions of these tenants, for the poll. A deleted tenant's are there too. A database that takes no
+    /// writes confirms nothing: it may be a copy that was left behind.
     pub async fn revisions(&self, tenants: &[TenantId]) -> Result<Vec<Change>, StoreError> {
         let ids: Vec<uuid::Uuid> = tenants.iter().map(|tenant| tenant.0).collect();
         let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let is_read_only: bool = sqlx::query_scalar("select current_setting('transaction_read_only')::bool")
+            .fetch_one(&mut *tx)
+            .await?;
+        if is_read_only {
+            // the next one may find the primary
+            tx.discard();
+            return Err(StoreError::ReadOnly);
+        }
         let rows: Vec<(uuid::Uuid, String, i64)> =
             sqlx::query_as("select tenant_id, kind, rev from revisions where tenant_id = any($1)")
                 .bind(ids)
@@ -141,15 +145,15 @@ impl Store {
 
     /// A listener on a connection of its own.
     pub async fn listen(&self) -> Result<Listener, StoreError> {
-        let pool: PgPool = sqlx::postgres::PgPoolOptions::new()
-            .max_connections(1)
-            .acquire_timeout(super::ACQUIRE_TIMEOUT)
-            .connect_with(self.direct.clone())
-            .await?;
+        let pool =
+            sqlx::postgres::PgPoolOptions::new().max_connections(1).acquire_timeout(super::CONNECT_MAX);
+        let pool = pool.connect_lazy_with(self.direct.clone());
         let mut listener = PgListener::connect_with(&pool).await?;
         // reconnecting is ours: whoever reconnects must compare revisions, or notices are lost unseen
         listener.eager_reconnect(false);
-        listener.listen_all([CHANNEL, CANCEL_CHANNEL]).await?;
+        timeout(LISTEN_ANSWER_MAX, listener.listen_all([CHANNEL, CANCEL_CHANNEL]))
+            .await
+            .map_err(|_| sqlx::Error::PoolTimedOut)??;
         Ok(Listener(listener))
     }
 }
@@ -158,10 +162,20 @@ impl Store {
 pub struct Listener(PgListener);
 
 impl Listener {
-    /// The next notice; `None` when the line broke.
+    /// The next notice; `None` when the line broke. A line that stays silent is asked whether it is still there:
+    /// one that was cut without a word would be silent for ever.
     pub async fn next(&mut self) -> Option<Notice> {
         loop {
-            match self.0.try_recv().await {
+            let Ok(received) = timeout(LISTEN_SILENT_MAX, self.0.try_recv()).await else {
+                match timeout(LISTEN_ANSWER_MAX, self.0.execute("select 1")).await {
+                    Ok(Ok(_)) => continue,
+                    _ => {
+                        tracing::warn!("the change listener's connection is dead");
+                        return None;
+                    }
+                }
+            };
+            match received {
                 Ok(Some(notice)) => {
                     let payload = notice.payload();
                     let read = match notice.channel() {

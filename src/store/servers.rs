@@ -1,14 +1,15 @@
 //! Upstream servers.
 
 use chrono::{DateTime, Utc};
+use sqlx::FromRow;
 use sqlx::types::Json;
-use sqlx::{FromRow, Postgres, Transaction};
 use uuid::Uuid;
 
 use super::revisions::{self, Kind};
 use super::secrets::{self, HeadersPatch, SealedHeaders, SecretRows};
 use super::tools::{StoredTool, ToolRow};
 use super::tx::{Access, Lane};
+use super::unit::Unit;
 use super::{Store, StoreError};
 use crate::domain::id::{KeyId, ServerId, TenantId};
 
@@ -341,11 +342,7 @@ impl Store {
 }
 
 /// Takes the server's row before the revision's: every change of a server does it in this order.
-async fn lock(
-    tx: &mut Transaction<'static, Postgres>,
-    tenant: TenantId,
-    server: ServerId,
-) -> Result<(), StoreError> {
+async fn lock(tx: &mut Unit, tenant: TenantId, server: ServerId) -> Result<(), StoreError> {
     sqlx::query("select from servers where tenant_id = $1 and server_id = $2 for update")
         .bind(tenant.0)
         .bind(server.0)

@@ -1,11 +1,11 @@
 //! Settings per tenant and per key.
 
 use sqlx::types::Json;
-use sqlx::{Postgres, Transaction};
 use uuid::Uuid;
 
 use super::revisions::{self, Kind};
 use super::tx::{Access, Lane};
+use super::unit::Unit;
 use super::{Store, StoreError};
 use crate::domain::id::{KeyId, TenantId};
 use crate::domain::settings::Settings;
@@ -73,7 +73,7 @@ impl Store {
 
 /// Writes a scope within a change.
 pub(super) async fn put(
-    tx: &mut Transaction<'static, Postgres>,
+    tx: &mut Unit,
     tenant: TenantId,
     scope: Uuid,
     settings: &Settings,
@@ -94,10 +94,7 @@ pub(super) async fn put(
 }
 
 /// All scopes of a tenant, within a snapshot.
-pub(super) async fn all(
-    tx: &mut Transaction<'static, Postgres>,
-    tenant: TenantId,
-) -> Result<Vec<(Uuid, Settings)>, StoreError> {
+pub(super) async fn all(tx: &mut Unit, tenant: TenantId) -> Result<Vec<(Uuid, Settings)>, StoreError> {
     let rows: Vec<(Uuid, Json<Settings>)> =
         sqlx::query_as("select scope_id, value from settings where tenant_id = $1")
             .bind(tenant.0)

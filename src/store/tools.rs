@@ -2,11 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use sqlx::{FromRow, Postgres, Transaction};
+use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::revisions::{self, Kind};
 use super::tx::{Access, Lane};
+use super::unit::Unit;
 use super::{Store, StoreError};
 use crate::domain::id::{KeyId, ServerId, TenantId};
 use crate::domain::names;
@@ -311,11 +312,7 @@ fn next_state(known: Option<&Known>, tool: &Discovered, take: bool) -> PinState 
     }
 }
 
-async fn touch(
-    tx: &mut Transaction<'static, Postgres>,
-    tenant: TenantId,
-    server: ServerId,
-) -> Result<(), StoreError> {
+async fn touch(tx: &mut Unit, tenant: TenantId, server: ServerId) -> Result<(), StoreError> {
     sqlx::query(
         "update servers set last_ok_at = now(), last_error = null where tenant_id = $1 and server_id = $2",
     )
@@ -327,7 +324,7 @@ async fn touch(
 }
 
 async fn write_tools(
-    tx: &mut Transaction<'static, Postgres>,
+    tx: &mut Unit,
     tenant: TenantId,
     server: ServerId,
     plan: &Plan<'_>,
@@ -362,7 +359,7 @@ async fn write_tools(
 
 /// Gives every new tool its safe spelling. The revision's row lock keeps other listings of the tenant out.
 async fn assign_names(
-    tx: &mut Transaction<'static, Postgres>,
+    tx: &mut Unit,
     tenant: TenantId,
     server: ServerId,
     plan: &Plan<'_>,
@@ -403,7 +400,7 @@ async fn assign_names(
 }
 
 async fn remove_tools(
-    tx: &mut Transaction<'static, Postgres>,
+    tx: &mut Unit,
     tenant: TenantId,
     server: ServerId,
     names: &[&str],
@@ -424,7 +421,7 @@ async fn remove_tools(
 
 /// The tools of a removed server go with it.
 pub(super) async fn remove_all(
-    tx: &mut Transaction<'static, Postgres>,
+    tx: &mut Unit,
     tenant: TenantId,
     server: ServerId,
     rev: i64,
@@ -443,7 +440,7 @@ pub(super) async fn remove_all(
 
 /// Another origin is another server in all but name: nothing that was approved holds.
 pub(super) async fn clear_pins(
-    tx: &mut Transaction<'static, Postgres>,
+    tx: &mut Unit,
     tenant: TenantId,
     server: ServerId,
     rev: i64,

@@ -1,7 +1,11 @@
 //! Units of work: one transaction, one role, nothing that outlives it.
 
-use sqlx::{AssertSqlSafe, PgPool, Postgres, Transaction};
+use std::time::Duration;
 
+use sqlx::PgPool;
+use tokio::time::Instant;
+
+use super::unit::Unit;
 use super::{Store, StoreError};
 use crate::domain::id::TenantId;
 
@@ -29,26 +33,95 @@ pub(super) enum Lane {
     Report,
 }
 
-/// Tries a fresh connection this often when the line was broken before anything was asked.
-/// More often than a pool has connections: after a restart of Postgres every one of them is stale.
-pub(super) const BEGIN_ATTEMPTS: u32 = 20;
+/// How long Postgres works on one statement.
+const STATEMENT_MAX: Duration = Duration::from_secs(10);
+/// What each bound is longer than the one inside it.
+const COMMIT_SLACK: Duration = Duration::from_secs(2);
+
+impl Lane {
+    /// How long a unit of work waits for its turn and a connection before it fails.
+    fn acquire_max(self) -> Duration {
+        match self {
+            Lane::Control | Lane::Report => Duration::from_secs(5),
+            // as long as a call waits for its record
+            Lane::Commit => Duration::from_secs(10),
+        }
+    }
+}
 
 impl Store {
     /// Begins a unit of work: isolation, role and tenant in one round trip, all of it local to the
-    /// transaction, since poolers leak whatever is not.
-    pub(super) async fn begin(
-        &self,
-        lane: Lane,
-        access: Access,
-    ) -> Result<Transaction<'static, Postgres>, StoreError> {
-        let statement = format!("{}{}", begin_statement(access), local_settings(lane));
-        let mut attempt = 1;
+    /// transaction, since poolers leak whatever is not. Tries until the lane's bound is over.
+    pub(super) async fn begin(&self, lane: Lane, access: Access) -> Result<Unit, StoreError> {
+        let text = format!("{}{}", begin_statement(access), self.local_settings(lane));
+        self.acquire(lane, Some(text)).await
+    }
+
+    /// A connection for one statement that is its own transaction; hand it back with [`Store::end`].
+    pub(super) async fn connect(&self, lane: Lane) -> Result<Unit, StoreError> {
+        self.acquire(lane, None).await
+    }
+
+    /// Ends what was done on a connection without a transaction.
+    pub(super) fn end<T>(&self, mut unit: Unit, outcome: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
+        match &outcome {
+            Ok(_) => unit.finish(),
+            Err(error) if StoreError::is_broken_line(error) => self.discard_idle(),
+            Err(_) => {}
+        }
+        outcome
+    }
+
+    async fn acquire(&self, lane: Lane, begin: Option<String>) -> Result<Unit, StoreError> {
+        let deadline = Instant::now() + lane.acquire_max();
+        let mut is_first = true;
         loop {
-            match self.pool(lane).begin_with(AssertSqlSafe(statement.clone())).await {
-                Ok(tx) => return Ok(tx),
-                Err(sqlx::Error::PoolTimedOut) => return Err(sqlx::Error::PoolTimedOut.into()),
-                Err(error) if attempt < BEGIN_ATTEMPTS && StoreError::is_broken_line(&error) => attempt += 1,
-                Err(error) => return Err(error.into()),
+            let turn = self.reach.turn(deadline).await.map_err(StoreError::Down)?;
+            let error = match self.try_begin(lane, begin.clone()).await {
+                Ok(unit) => {
+                    turn.succeeded();
+                    return Ok(unit);
+                }
+                Err(error) => error,
+            };
+            let is_busy = matches!(error, sqlx::Error::PoolTimedOut) && self.is_exhausted(lane);
+            if is_busy {
+                drop(turn);
+            } else if !StoreError::is_broken_line(&error) {
+                return Err(error.into());
+            } else {
+                // after a restart of Postgres every idle connection is as stale as this one
+                self.discard_idle();
+                if !std::mem::take(&mut is_first) {
+                    turn.failed(&error);
+                }
+            }
+            if Instant::now() >= deadline {
+                return Err(error.into());
+            }
+        }
+    }
+
+    async fn try_begin(&self, lane: Lane, begin: Option<String>) -> Result<Unit, sqlx::Error> {
+        let connection = self.pool(lane).acquire().await?;
+        let mut unit = Unit::new(connection, self.statements, self.statement_max(lane));
+        if let Some(text) = begin {
+            unit.begin(text).await?;
+        }
+        Ok(unit)
+    }
+
+    /// Whether all connections of a lane are at work.
+    fn is_exhausted(&self, lane: Lane) -> bool {
+        let pool = self.pool(lane);
+        pool.size() >= pool.options().get_max_connections() && pool.num_idle() == 0
+    }
+
+    /// Closes the idle connections of every lane; nothing is said on them.
+    fn discard_idle(&self) {
+        for lane in [Lane::Control, Lane::Commit, Lane::Report] {
+            while let Some(connection) = self.pool(lane).try_acquire() {
+                drop(connection.detach());
             }
         }
     }
@@ -60,15 +133,33 @@ impl Store {
             Lane::Report => &self.report,
         }
     }
-}
 
-/// What holds for the length of the transaction, whatever the login's own settings are.
-fn local_settings(lane: Lane) -> &'static str {
-    match lane {
-        Lane::Control => "",
-        // a record that is said to be committed survives a crash of the database (behaviour, section 9)
-        Lane::Commit => ", set_config('synchronous_commit', 'on', true)",
-        Lane::Report => ", set_config('statement_timeout', '10000', true)",
+    /// How long Postgres works on one statement before it gives up by itself.
+    fn server_statement_max(&self, lane: Lane) -> Duration {
+        match lane {
+            Lane::Control | Lane::Report => STATEMENT_MAX,
+            // a commit that waits for a standby counts as done when it is broken off: by then no call may wait
+            // for it any more
+            Lane::Commit => self.commit_max + COMMIT_SLACK,
+        }
+    }
+
+    /// How long an answer is waited for: only a server that is gone comes to this.
+    fn statement_max(&self, lane: Lane) -> Duration {
+        self.server_statement_max(lane) + COMMIT_SLACK
+    }
+
+    /// What holds for the length of the transaction, whatever the login's own settings are.
+    fn local_settings(&self, lane: Lane) -> String {
+        let bound = format!(
+            ", set_config('statement_timeout', '{}', true)",
+            self.server_statement_max(lane).as_millis()
+        );
+        match lane {
+            Lane::Control | Lane::Report => bound,
+            // a record that is said to be committed survives a crash of the database (behaviour, section 9)
+            Lane::Commit => format!("{bound}, set_config('synchronous_commit', 'on', true)"),
+        }
     }
 }
 

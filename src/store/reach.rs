@@ -1,0 +1,138 @@
+//! Whether the database can be reached. While it cannot, one unit of work at a time tries, with growing
+//! pauses, and the others wait for how that ends: a database that comes back is not run over by everybody
+//! who waited for it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{Mutex, MutexGuard};
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::backoff::Backoff;
+
+const PAUSE_FIRST: Duration = Duration::from_millis(50);
+/// Also the longest that a database which is back may go unnoticed by whoever waits.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+struct Probe {
+    backoff: Backoff,
+    at: Instant,
+    error: String,
+}
+
+/// Shared by all lanes of a store.
+#[derive(Debug)]
+pub(super) struct Reach {
+    is_down: AtomicBool,
+    probe: Mutex<Probe>,
+}
+
+/// Leave to try. While the database is away, at most one is out at a time.
+pub(super) struct Turn<'a> {
+    reach: &'a Reach,
+    probe: Option<MutexGuard<'a, Probe>>,
+}
+
+impl Reach {
+    pub(super) fn new() -> Reach {
+        Reach::pausing(Backoff::new(PAUSE_FIRST, PAUSE_MAX))
+    }
+
+    fn pausing(backoff: Backoff) -> Reach {
+        let probe = Probe { backoff, at: Instant::now(), error: String::new() };
+        Reach { is_down: AtomicBool::new(false), probe: Mutex::new(probe) }
+    }
+
+    /// Leave to try, at once while all is well. `None`, with what was wrong last, when `deadline` comes first.
+    pub(super) async fn turn(&self, deadline: Instant) -> Result<Turn<'_>, String> {
+        if !self.is_down.load(Ordering::Acquire) {
+            return Ok(Turn { reach: self, probe: None });
+        }
+        let Ok(probe) = timeout_at(deadline, self.probe.lock()).await else {
+            return Err("others are still waiting for it".to_owned());
+        };
+        if !self.is_down.load(Ordering::Acquire) {
+            return Ok(Turn { reach: self, probe: None });
+        }
+        if probe.at >= deadline {
+            let error = probe.error.clone();
+            drop(probe);
+            sleep_until(deadline).await;
+            return Err(error);
+        }
+        sleep_until(probe.at).await;
+        Ok(Turn { reach: self, probe: Some(probe) })
+    }
+}
+
+impl Turn<'_> {
+    /// The database answered.
+    pub(super) fn succeeded(self) {
+        if let Some(mut probe) = self.probe {
+            probe.backoff.reset();
+            self.reach.is_down.store(false, Ordering::Release);
+            tracing::info!("the database can be reached again");
+        }
+    }
+
+    /// It did not.
+    pub(super) fn failed(self, error: &sqlx::Error) {
+        let probe = self.probe.or_else(|| self.reach.probe.try_lock().ok());
+        // somebody else found out at the same time and says so
+        let Some(mut probe) = probe else { return };
+        if !self.reach.is_down.swap(true, Ordering::AcqRel) {
+            tracing::warn!(%error, "the database cannot be reached");
+        }
+        probe.at = Instant::now() + probe.backoff.pause();
+        probe.error = error.to_string();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(5)
+    }
+
+    #[tokio::test]
+    async fn one_at_a_time_tries_while_the_database_is_away() {
+        const PAUSE: Duration = Duration::from_millis(40);
+        let reach = Arc::new(Reach::pausing(Backoff::new(PAUSE, PAUSE)));
+        reach.turn(soon()).await.ok().unwrap().failed(&sqlx::Error::PoolTimedOut);
+        let tries = Arc::new(AtomicUsize::new(0));
+        let deadline = Instant::now() + PAUSE * 10;
+        let waiting: Vec<_> = (0..100)
+            .map(|_| {
+                let (reach, tries) = (Arc::clone(&reach), Arc::clone(&tries));
+                tokio::spawn(async move {
+                    while let Ok(turn) = reach.turn(deadline).await {
+                        tries.fetch_add(1, Ordering::Relaxed);
+                        turn.failed(&sqlx::Error::PoolTimedOut);
+                    }
+                })
+            })
+            .collect();
+        for one in waiting {
+            one.await.unwrap();
+        }
+        // ten pauses, each at least half as long as it might be
+        let tries = tries.load(Ordering::Relaxed);
+        assert!((1..=21).contains(&tries), "{tries} tries");
+    }
+
+    #[tokio::test]
+    async fn everybody_goes_once_it_is_back() {
+        let reach = Reach::new();
+        reach.turn(soon()).await.ok().unwrap().failed(&sqlx::Error::PoolTimedOut);
+        assert!(reach.turn(Instant::now()).await.is_err());
+        reach.turn(soon()).await.ok().unwrap().succeeded();
+        let _first = reach.turn(Instant::now()).await.ok().unwrap();
+        let _second = reach.turn(Instant::now()).await.ok().unwrap();
+    }
+}
