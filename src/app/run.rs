@@ -160,6 +160,9 @@ mod http_uri {
     }
 }
 
+/// Counted for a record's texts beside the two previews, in bytes.
+const RECORD_BYTES: usize = 2048;
+
 fn gateway_options(config: &Config, keyring: Keyring) -> Options {
     let limits = &config.limits;
     let bound = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
@@ -184,6 +187,8 @@ fn gateway_options(config: &Config, keyring: Keyring) -> Options {
         preview_bytes: config.activity.preview_bytes,
         activity: ActivityLimits {
             queue: limits.activity_queue,
+            queue_bytes: limits.activity_queue_bytes,
+            attempt_bytes: 2 * config.activity.preview_bytes + RECORD_BYTES,
             batch: limits.activity_batch,
             flush: limits.activity_flush,
             commit_timeout: limits.record_commit_timeout,

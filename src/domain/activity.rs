@@ -232,6 +232,28 @@ impl Record {
         }
     }
 
+    /// What the record takes in memory, in bytes: itself and its texts.
+    pub fn bytes(&self) -> usize {
+        let texts = [
+            &self.server,
+            &self.tool,
+            &self.data_sensitivity,
+            &self.reason,
+            &self.warning,
+            &self.error_code,
+            &self.error_message,
+            &self.owner,
+            &self.client_name,
+            &self.client_version,
+            &self.session_id,
+            &self.request_id,
+            &self.trace_id,
+            &self.arguments,
+            &self.response,
+        ];
+        size_of::<Record>() + texts.into_iter().flatten().map(String::capacity).sum::<usize>()
+    }
+
     /// When the attempt started: the time of its id, so that an id finds its partition.
     pub fn started_at(&self) -> DateTime<Utc> {
         time_of(self.id)
@@ -260,5 +282,15 @@ mod tests {
         let record = Record::start(TenantId::PLATFORM, Kind::System, Source::System, now);
         assert_eq!(record.started_at(), now);
         assert_ne!(new_id(now), new_id(now));
+    }
+
+    #[test]
+    fn every_text_counts() {
+        let mut record = Record::start(TenantId::PLATFORM, Kind::System, Source::System, DateTime::default());
+        let empty = record.bytes();
+        assert!(empty >= size_of::<Record>());
+        record.response = Some("x".repeat(4096));
+        record.reason = Some("y".repeat(1000));
+        assert!(record.bytes() >= empty + 5096);
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Two lanes, each a task that takes whatever is queued and commits it as one batch (group commit): open
 //! rows, which calls wait for before they are dispatched, and ends. Every attempt first reserves a slot, so
-//! that its end always has room: while the database is away, reads go on until the slots are used up, then
-//! everything is refused. One tenant holds at most a quarter of them.
+//! that its end always has room: while the database is away, reads go on until the slots or their bytes are used
+//! up, then everything is refused. One tenant holds at most a quarter of them.
 
 mod lanes;
 
@@ -21,6 +21,8 @@ use crate::domain::id::{ReplicaId, TenantId};
 use crate::domain::refusal::Code;
 use crate::store::{Close, Store};
 
+/// One tenant holds at most this part of the log's room: a quarter.
+const TENANT_SHARE: usize = 4;
 /// How long a call waits for room in the log.
 const ROOM_WAIT_MAX: Duration = Duration::from_secs(2);
 
@@ -29,6 +31,10 @@ const ROOM_WAIT_MAX: Duration = Duration::from_secs(2);
 pub struct ActivityLimits {
     /// Attempts that may be unfinished or unwritten at once, over all tenants.
     pub queue: usize,
+    /// What their records may take in memory, in bytes.
+    pub queue_bytes: usize,
+    /// Counted for an attempt whose record is not complete yet, in bytes.
+    pub attempt_bytes: usize,
     /// Records per batch.
     pub batch: usize,
     /// How long ends are gathered before they are written.
@@ -46,16 +52,46 @@ pub struct RecordUnavailable;
 struct Slot {
     log: ActivityLog,
     tenant: TenantId,
+    bytes: usize,
+}
+
+/// What is taken of the log's room.
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    records: usize,
+    bytes: usize,
+}
+
+impl Held {
+    fn has_room(self, limits: &ActivityLimits, share: usize) -> bool {
+        self.records < (limits.queue / share).max(1)
+            // whoever holds nothing always finds room for one
+            && (self.records == 0 || self.bytes + limits.attempt_bytes <= limits.queue_bytes / share)
+    }
+
+    fn take(&mut self, bytes: usize) {
+        self.records += 1;
+        self.bytes += bytes;
+    }
+
+    fn give_back(&mut self, bytes: usize) {
+        self.records = self.records.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+
+    fn resize(&mut self, from: usize, to: usize) {
+        self.bytes = self.bytes.saturating_sub(from) + to;
+    }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
         {
             let mut state = self.log.state();
-            state.reserved = state.reserved.saturating_sub(1);
+            state.held.give_back(self.bytes);
             if let Some(held) = state.by_tenant.get_mut(&self.tenant) {
-                *held -= 1;
-                if *held == 0 {
+                held.give_back(self.bytes);
+                if held.records == 0 {
                     state.by_tenant.remove(&self.tenant);
                 }
             }
@@ -84,8 +120,8 @@ struct Rest {
 
 #[derive(Default)]
 struct State {
-    reserved: usize,
-    by_tenant: HashMap<TenantId, usize>,
+    held: Held,
+    by_tenant: HashMap<TenantId, Held>,
     opening: VecDeque<Opening>,
     ending: VecDeque<Ending>,
     /// Records that this replica has opened and not yet closed in the database.
@@ -134,16 +170,17 @@ impl ActivityLog {
 
     /// Room for an attempt; first of all, before anything runs.
     fn reserve(&self, tenant: TenantId) -> Result<Slot, RecordUnavailable> {
+        let limits = &self.0.limits;
+        let bytes = limits.attempt_bytes;
         let mut state = self.state();
-        let held = state.by_tenant.get(&tenant).copied().unwrap_or(0);
-        let quarter = (self.0.limits.queue / 4).max(1);
-        if state.reserved >= self.0.limits.queue || held >= quarter {
+        let theirs = state.by_tenant.get(&tenant).copied().unwrap_or_default();
+        if !state.held.has_room(limits, 1) || !theirs.has_room(limits, TENANT_SHARE) {
             return Err(RecordUnavailable);
         }
-        state.reserved += 1;
-        state.by_tenant.insert(tenant, held + 1);
+        state.held.take(bytes);
+        state.by_tenant.entry(tenant).or_default().take(bytes);
         drop(state);
-        Ok(Slot { log: self.clone(), tenant })
+        Ok(Slot { log: self.clone(), tenant, bytes })
     }
 
     /// Begins an attempt: reserves its room. From here on its record is closed, whatever happens.
@@ -169,9 +206,15 @@ impl ActivityLog {
         }
     }
 
-    fn end(&self, record: Box<Record>, opened: Opened, slot: Slot, done: Option<oneshot::Sender<()>>) {
+    fn end(&self, record: Box<Record>, opened: Opened, mut slot: Slot, done: Option<oneshot::Sender<()>>) {
         let full = {
             let mut state = self.state();
+            let bytes = record.bytes();
+            state.held.resize(slot.bytes, bytes);
+            if let Some(held) = state.by_tenant.get_mut(&slot.tenant) {
+                held.resize(slot.bytes, bytes);
+            }
+            slot.bytes = bytes;
             state.urgent += usize::from(done.is_some());
             let close = Close { record, opened: opened == Opened::Yes };
             state.ending.push_back(Ending { close, rest: Rest { done, _slot: slot } });
@@ -191,7 +234,7 @@ impl ActivityLog {
 
     /// Attempts that hold a slot now.
     pub fn reserved(&self) -> usize {
-        self.state().reserved
+        self.state().held.records
     }
 }
 

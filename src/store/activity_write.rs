@@ -64,7 +64,8 @@ pub struct Close {
 }
 
 impl Store {
-    /// Commits open rows, all or none. Once this returns, no crash can lose them.
+    /// Commits open rows, all or none. Once this returns, no crash can lose them. Safe to repeat when the
+    /// outcome of a commit is not known.
     pub async fn open_activity(&self, replica: ReplicaId, records: &[&Record]) -> Result<(), StoreError> {
         match self.statements {
             // unnamed statements do not survive a pooler that changes the session between their two messages

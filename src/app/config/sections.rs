@@ -160,6 +160,8 @@ pub struct Limits {
     pub header_read_timeout: Duration,
     /// Activity records that wait to be written.
     pub activity_queue: usize,
+    /// What they may take in memory, in bytes.
+    pub activity_queue_bytes: usize,
     /// Activity records written at once; not above `activity_queue`.
     pub activity_batch: usize,
     /// After this, an unfilled batch is written.

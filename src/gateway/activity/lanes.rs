@@ -10,7 +10,8 @@ use tokio_util::sync::CancellationToken;
 use super::{ActivityLog, Ending, Opened, Opening, RecordUnavailable, Rest, rejected};
 use crate::domain::activity::Record;
 use crate::domain::id::ReplicaId;
-use crate::store::{Close, Store, StoreError};
+use crate::gateway::watch::sleep_or_stop;
+use crate::store::{Backoff, Close, Store, StoreError};
 
 /// First pause after a failed write; doubles up to [`RETRY_MAX`].
 const RETRY_MIN: Duration = Duration::from_millis(50);
@@ -21,12 +22,20 @@ const BACKLOG_BATCHES: usize = 5;
 const DAYS_MAX: usize = 200;
 
 impl ActivityLog {
-    /// Commits open rows until `stop`, then what is still queued.
+    /// Commits open rows until `stop`, then what is still queued. While the database is away the rows stay in
+    /// the queue: their calls wait as long as they may, and go on if it comes back in time.
     pub(in crate::gateway) async fn run_opening(self, stop: CancellationToken) {
+        let mut backoff = Backoff::new(RETRY_MIN, RETRY_MAX);
         loop {
             let batch = self.take_opening();
             if !batch.is_empty() {
-                self.commit_opening(batch).await;
+                match self.commit_opening(batch, &stop).await {
+                    Ok(()) => backoff.reset(),
+                    Err(error) => {
+                        tracing::warn!(%error, "open records could not be committed; trying again");
+                        sleep_or_stop(backoff.pause(), &stop).await;
+                    }
+                }
                 continue;
             }
             tokio::select! {
@@ -46,17 +55,32 @@ impl ActivityLog {
         state.opening.drain(..count).collect()
     }
 
-    async fn commit_opening(&self, batch: Vec<Opening>) {
+    /// Commits a batch. On an error it is back in the queue: whether it was committed is not known, and to
+    /// insert a row again does no harm.
+    async fn commit_opening(&self, batch: Vec<Opening>, stop: &CancellationToken) -> Result<(), StoreError> {
         let (batch, late): (Vec<Opening>, Vec<Opening>) =
             batch.into_iter().partition(|opening| !opening.done.is_closed());
         late.into_iter().for_each(|opening| self.abandon(opening));
         if batch.is_empty() {
-            return;
+            return Ok(());
         }
         let records: Vec<&Record> = batch.iter().map(|opening| opening.record.as_ref()).collect();
-        let written = open_halving(&self.0.store, self.0.replica, &records).await;
-        for (opening, good) in batch.into_iter().zip(written) {
-            if good { self.hand_back(opening) } else { self.fail(opening) }
+        match open_halving(&self.0.store, self.0.replica, &records).await {
+            Ok(written) => {
+                for (opening, good) in batch.into_iter().zip(written) {
+                    if good { self.hand_back(opening) } else { self.fail(opening) }
+                }
+                Ok(())
+            }
+            Err(_) if stop.is_cancelled() => {
+                batch.into_iter().for_each(|opening| self.fail(opening));
+                Ok(())
+            }
+            Err(error) => {
+                let mut state = self.state();
+                batch.into_iter().rev().for_each(|opening| state.opening.push_front(opening));
+                Err(error)
+            }
         }
     }
 
@@ -82,7 +106,7 @@ impl ActivityLog {
 
     /// Writes ends until `stop`, then what is still queued, giving up after `grace`.
     pub(in crate::gateway) async fn run_ending(self, stop: CancellationToken, grace: Duration) {
-        let mut retry = RETRY_MIN;
+        let mut backoff = Backoff::new(RETRY_MIN, RETRY_MAX);
         let mut deadline: Option<Instant> = None;
         loop {
             if stop.is_cancelled() && deadline.is_none() {
@@ -94,7 +118,7 @@ impl ActivityLog {
             let (closes, rest) = self.take_ending();
             match close_halving(&self.0.store, self.0.replica, &closes).await {
                 Ok(()) => {
-                    retry = RETRY_MIN;
+                    backoff.reset();
                     self.ended(&closes, rest);
                 }
                 Err(error) => {
@@ -104,8 +128,7 @@ impl ActivityLog {
                         tracing::error!("stopping with unwritten activity records");
                         return;
                     }
-                    tokio::time::sleep(retry).await;
-                    retry = (retry * 2).min(RETRY_MAX);
+                    tokio::time::sleep(backoff.pause()).await;
                 }
             }
         }
@@ -181,23 +204,27 @@ fn urgent(batch: &[Rest]) -> usize {
 
 /// Opens a batch; on data the database refuses, halves until the bad record stands alone. Gives for each
 /// record whether it was committed.
-async fn open_halving(store: &Store, replica: ReplicaId, records: &[&Record]) -> Vec<bool> {
+async fn open_halving(
+    store: &Store,
+    replica: ReplicaId,
+    records: &[&Record],
+) -> Result<Vec<bool>, StoreError> {
     match store.open_activity(replica, records).await {
-        Ok(()) => vec![true; records.len()],
+        Ok(()) => Ok(vec![true; records.len()]),
         Err(error) if error.is_bad_data() && records.len() > 1 => {
             let (left, right) = records.split_at(records.len() / 2);
-            let mut written = Box::pin(open_halving(store, replica, left)).await;
-            written.extend(Box::pin(open_halving(store, replica, right)).await);
-            written
+            let mut written = Box::pin(open_halving(store, replica, left)).await?;
+            written.extend(Box::pin(open_halving(store, replica, right)).await?);
+            Ok(written)
         }
         Err(error) if error.is_bad_data() => match records.first().map(|record| stub(record)) {
-            Some(stub) => vec![store.open_activity(replica, &[&stub]).await.is_ok()],
-            None => Vec::new(),
+            Some(stub) => match store.open_activity(replica, &[&stub]).await {
+                Err(error) if !error.is_bad_data() => Err(error),
+                done => Ok(vec![done.is_ok()]),
+            },
+            None => Ok(Vec::new()),
         },
-        Err(error) => {
-            tracing::warn!(%error, records = records.len(), "open records could not be committed");
-            vec![false; records.len()]
-        }
+        Err(error) => Err(error),
     }
 }
 

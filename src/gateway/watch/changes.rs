@@ -6,18 +6,22 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 
 use super::{Gateway, report, sleep_or_stop};
-use crate::store::{Change, Kind, Notice, StoreError};
+use crate::store::{Backoff, Change, Kind, Notice, StoreError};
 
 /// Tenants whose keys are reloaded at the same time by the poll.
 const ACCESS_RELOADS_MAX: usize = 4;
-const LISTEN_RETRY: Duration = Duration::from_millis(500);
+/// Pauses between attempts to listen; what is missed meanwhile is found by the poll.
+const LISTEN_RETRY_MIN: Duration = Duration::from_millis(500);
+const LISTEN_RETRY_MAX: Duration = Duration::from_secs(5);
 
 impl Gateway {
     /// Owns the listener for as long as the gateway runs: reconnects, compares revisions, goes on.
     pub(super) async fn listen_to_changes(self: Arc<Self>) {
+        let mut backoff = Backoff::new(LISTEN_RETRY_MIN, LISTEN_RETRY_MAX);
         while !self.stop.is_cancelled() {
             match self.store.listen().await {
                 Ok(mut listener) => {
+                    backoff.reset();
                     // notices sent while nobody listened are lost: compare first
                     report("revision poll", self.poll().await);
                     loop {
@@ -38,7 +42,7 @@ impl Gateway {
                 }
                 Err(error) => tracing::warn!(%error, "the change listener cannot connect"),
             }
-            if sleep_or_stop(LISTEN_RETRY, &self.stop).await {
+            if sleep_or_stop(backoff.pause(), &self.stop).await {
                 return;
             }
         }

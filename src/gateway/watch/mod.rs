@@ -17,7 +17,7 @@ use super::Gateway;
 use super::access::Caller;
 use super::caller::hash_key;
 use crate::domain::id::{KeyId, TenantId};
-use crate::store::StoreError;
+use crate::store::{StoreError, jittered};
 
 const HEARTBEAT: Duration = Duration::from_secs(2);
 /// The second net under the notices: losing every one of them costs at most this.
@@ -136,7 +136,8 @@ impl Gateway {
                     () = stop.cancelled() => return,
                     () = job(Arc::clone(&gateway)) => {}
                 }
-                if sleep_or_stop(pause, &stop).await {
+                // a little less each time: replicas that started together drift apart
+                if sleep_or_stop(pause - jittered(pause / 5), &stop).await {
                     return;
                 }
             }
@@ -222,7 +223,7 @@ impl Gateway {
 }
 
 /// `true` when stopped.
-async fn sleep_or_stop(pause: Duration, stop: &CancellationToken) -> bool {
+pub(super) async fn sleep_or_stop(pause: Duration, stop: &CancellationToken) -> bool {
     tokio::select! {
         () = stop.cancelled() => true,
         () = tokio::time::sleep(pause) => false,
