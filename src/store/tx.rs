@@ -35,8 +35,12 @@ pub(super) enum Lane {
 
 /// How long Postgres works on one statement.
 const STATEMENT_MAX: Duration = Duration::from_secs(10);
-/// What each bound is longer than the one inside it.
-const COMMIT_SLACK: Duration = Duration::from_secs(2);
+/// What a bound is longer than the one inside it.
+const SLACK: Duration = Duration::from_secs(2);
+/// How long the log's writer waits for an answer before it tries on another connection, which does no harm: all
+/// that it does may be repeated. Were it as long as a call waits, a connection that died in silence would cost
+/// every call meanwhile its record.
+const COMMIT_ANSWER_MAX: Duration = Duration::from_secs(5);
 
 impl Lane {
     /// How long a unit of work waits for its turn and a connection before it fails.
@@ -140,13 +144,16 @@ impl Store {
             Lane::Control | Lane::Report => STATEMENT_MAX,
             // a commit that waits for a standby counts as done when it is broken off: by then no call may wait
             // for it any more
-            Lane::Commit => self.commit_max + COMMIT_SLACK,
+            Lane::Commit => self.commit_max + SLACK,
         }
     }
 
-    /// How long an answer is waited for: only a server that is gone comes to this.
+    /// How long an answer is waited for.
     fn statement_max(&self, lane: Lane) -> Duration {
-        self.server_statement_max(lane) + COMMIT_SLACK
+        match lane {
+            Lane::Control | Lane::Report => STATEMENT_MAX + SLACK,
+            Lane::Commit => COMMIT_ANSWER_MAX,
+        }
     }
 
     /// What holds for the length of the transaction, whatever the login's own settings are.

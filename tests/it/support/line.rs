@@ -1,0 +1,162 @@
+//! A line to the database that can be cut: a TCP proxy in front of Postgres.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+/// What the line does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Passes everything.
+    Open,
+    /// Takes connections and never says a word; what was under way is not heard of again, ever.
+    Hangs,
+    /// Takes connections and resets them; what was under way is reset.
+    Resets,
+    /// Refuses connections; what was under way is reset.
+    Refuses,
+}
+
+/// The line. Its end is the end of every connection on it.
+pub struct Line {
+    address: SocketAddr,
+    way: watch::Sender<Way>,
+    /// From now on nothing is heard of what is under way.
+    hush: watch::Sender<()>,
+    cuts: watch::Sender<()>,
+    accepted: Arc<AtomicUsize>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Line {
+    /// An open line to a port of this machine.
+    pub async fn to(port: u16) -> Line {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let way = watch::Sender::new(Way::Open);
+        let (hush, cuts) = (watch::Sender::new(()), watch::Sender::new(()));
+        let accepted = Arc::new(AtomicUsize::new(0));
+        let (way_now, counted) = (way.subscribe(), Arc::clone(&accepted));
+        let ends = Ends { port, way: way_now, hush: hush.clone(), cuts: cuts.clone(), accepted: counted };
+        let task = tokio::spawn(ends.serve(listener));
+        Line { address, way, hush, cuts, accepted, task }
+    }
+
+    /// A database's URL, along this line.
+    pub fn url(&self, direct: &str) -> String {
+        let (head, rest) = direct.split_once("@127.0.0.1:").unwrap();
+        let (_, name) = rest.split_once('/').unwrap();
+        format!("{head}@127.0.0.1:{}/{name}", self.address.port())
+    }
+
+    /// From now on it does this.
+    pub fn turn(&self, way: Way) {
+        self.way.send_replace(way);
+        match way {
+            Way::Open => {}
+            Way::Hangs => drop(self.hush.send_replace(())),
+            Way::Resets | Way::Refuses => self.cut(),
+        }
+    }
+
+    /// Resets every connection; new ones are taken as before.
+    pub fn cut(&self) {
+        self.cuts.send_replace(());
+    }
+
+    /// Connections that were asked for so far.
+    pub fn accepted(&self) -> usize {
+        self.accepted.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.task.abort();
+        self.cut();
+    }
+}
+
+struct Ends {
+    port: u16,
+    way: watch::Receiver<Way>,
+    hush: watch::Sender<()>,
+    cuts: watch::Sender<()>,
+    accepted: Arc<AtomicUsize>,
+}
+
+impl Ends {
+    async fn serve(mut self, listener: TcpListener) {
+        let address = listener.local_addr().unwrap();
+        let mut listener = Some(listener);
+        loop {
+            let way = *self.way.borrow_and_update();
+            if way == Way::Refuses {
+                listener = None;
+                if self.way.changed().await.is_err() {
+                    return;
+                }
+                continue;
+            }
+            let open = match listener.take() {
+                Some(open) => open,
+                None => TcpListener::bind(address).await.unwrap(),
+            };
+            let accepted = tokio::select! {
+                changed = self.way.changed() => if changed.is_ok() { None } else { return },
+                accepted = open.accept() => accepted.ok(),
+            };
+            listener = Some(open);
+            let Some((client, _)) = accepted else { continue };
+            self.accepted.fetch_add(1, Ordering::Relaxed);
+            match way {
+                Way::Resets => reset(client),
+                Way::Hangs => drop(tokio::spawn(keep_quiet(client, None, self.cuts.subscribe()))),
+                _ => {
+                    let (hush, cuts) = (self.hush.subscribe(), self.cuts.subscribe());
+                    drop(tokio::spawn(carry(client, self.port, hush, cuts)));
+                }
+            }
+        }
+    }
+}
+
+/// An RST instead of an orderly end.
+fn reset(stream: TcpStream) {
+    #[expect(
+        deprecated,
+        reason = "lingering for no time does not block, which is what the warning is about"
+    )]
+    stream.set_linger(Some(Duration::ZERO)).unwrap();
+    drop(stream);
+}
+
+async fn carry(
+    mut client: TcpStream,
+    port: u16,
+    mut hush: watch::Receiver<()>,
+    mut cuts: watch::Receiver<()>,
+) {
+    let Ok(mut server) = TcpStream::connect(("127.0.0.1", port)).await else { return reset(client) };
+    drop((client.set_nodelay(true), server.set_nodelay(true)));
+    tokio::select! {
+        _ = copy_bidirectional(&mut client, &mut server) => {}
+        _ = cuts.changed() => {
+            reset(client);
+            reset(server);
+        }
+        _ = hush.changed() => keep_quiet(client, Some(server), cuts).await,
+    }
+}
+
+/// Neither end hears anything more, until the line is cut.
+async fn keep_quiet(client: TcpStream, server: Option<TcpStream>, mut cuts: watch::Receiver<()>) {
+    drop(cuts.changed().await);
+    reset(client);
+    server.into_iter().for_each(reset);
+}
