@@ -91,19 +91,25 @@ impl Store {
     pub fn new(options: &StoreOptions) -> Result<Store, StoreError> {
         let pooled = connect_options(&options.url, options.statement_cache)?;
         let direct = connect_options(&options.direct_url, options.statement_cache)?;
-        let pool = |connections: u32| {
+        // what is opened without a transaction of its own (`open_activity`) has an end at the server all the same;
+        // a pooler would refuse this, or hand the session's setting to somebody else
+        let bound =
+            [("statement_timeout", tx::commit_statement_max(options.commit_max).as_millis().to_string())];
+        let is_direct = options.url == options.direct_url;
+        let writing = if is_direct { pooled.clone().options(bound) } else { pooled.clone() };
+        let pool = |connections: u32, options: &PgConnectOptions| {
             PgPoolOptions::new()
                 .max_connections(connections.max(1))
                 .acquire_timeout(CONNECT_MAX)
                 // a broken connection is noticed by the unit of work that meets it, which tries again: a ping
                 // before each would cost every commit a round trip
                 .test_before_acquire(false)
-                .connect_lazy_with(pooled.clone())
+                .connect_lazy_with(options.clone())
         };
         Ok(Store {
-            commit: pool(options.commit_connections),
-            control: pool(options.control_connections),
-            report: pool(options.report_connections),
+            commit: pool(options.commit_connections, &writing),
+            control: pool(options.control_connections, &pooled),
+            report: pool(options.report_connections, &pooled),
             direct,
             statements: if options.statement_cache == 0 { Statements::Unnamed } else { Statements::Kept },
             commit_max: options.commit_max,

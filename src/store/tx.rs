@@ -42,6 +42,12 @@ const SLACK: Duration = Duration::from_secs(2);
 /// every call meanwhile its record.
 const COMMIT_ANSWER_MAX: Duration = Duration::from_secs(5);
 
+/// How long Postgres works on a statement of the log's writer. A commit that waits for a standby counts as done
+/// when it is broken off: by then no call may wait for it any more.
+pub(super) fn commit_statement_max(commit_max: Duration) -> Duration {
+    commit_max + SLACK
+}
+
 impl Lane {
     /// How long a unit of work waits for its turn and a connection before it fails.
     fn acquire_max(self) -> Duration {
@@ -142,9 +148,7 @@ impl Store {
     fn server_statement_max(&self, lane: Lane) -> Duration {
         match lane {
             Lane::Control | Lane::Report => STATEMENT_MAX,
-            // a commit that waits for a standby counts as done when it is broken off: by then no call may wait
-            // for it any more
-            Lane::Commit => self.commit_max + SLACK,
+            Lane::Commit => commit_statement_max(self.commit_max),
         }
     }
 
