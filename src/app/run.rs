@@ -198,6 +198,8 @@ fn gateway_options(config: &Config, keyring: Keyring) -> Options {
         keys_max: bound(limits.keys_per_tenant_max),
         tools_max: limits.tools_per_server_max,
         key_lookups_max: limits.key_lookup_concurrency,
+        reports_per_tenant: limits.reports_per_tenant,
+        retention_interval: limits.retention_interval,
         reloads_max: limits.reload_concurrency,
     }
 }

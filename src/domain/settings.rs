@@ -50,6 +50,9 @@ pub struct Settings {
     /// Characters, 0 = off; a tenant's only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub response_limit: Option<u32>,
+    /// Days after which records are deleted, a tenant's only; the deployment's bound holds as well.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub activity_retention_days: Option<u32>,
 }
 
 /// Whose settings are being changed: some exist only for tenants.
@@ -100,6 +103,9 @@ fn check_value(name: &str, value: &Value, scope: Scope) -> Result<(), SettingErr
         "tool_names" => "colon, safe or null",
         "rate_limit" => "a whole number of attempts per minute, at least 1, or null",
         "response_limit" if scope == Scope::Tenant => "a whole number of characters (0 = off) or null",
+        "activity_retention_days" if scope == Scope::Tenant => {
+            "a whole number of days from 1 to 3650, or null"
+        }
         _ => {
             return Err(SettingError {
                 field: name.to_owned(),
@@ -116,6 +122,7 @@ fn check_value(name: &str, value: &Value, scope: Scope) -> Result<(), SettingErr
         "max_operation" => text.and_then(OperationType::parse).is_some(),
         "tool_names" => matches!(text, Some("colon" | "safe")),
         "allowed_tools" => is_glob_list(value),
+        "activity_retention_days" => value.as_u64().is_some_and(|n| (1..=3650).contains(&n)),
         "rate_limit" => value.as_u64().is_some_and(|n| n >= 1 && u32::try_from(n).is_ok()),
         _ => value.as_u64().is_some_and(|n| u32::try_from(n).is_ok()),
     };
@@ -155,6 +162,8 @@ pub struct Defaults {
     pub rate_limit: Option<u32>,
     /// 0 = off.
     pub response_limit: u32,
+    /// Days after which records are dropped (`activity.retention_days`).
+    pub activity_retention_days: u32,
 }
 
 /// What holds for one key: key, tenant and deployment combined.
@@ -302,6 +311,9 @@ pub fn read_back(key: Option<&Settings>, tenant: &Settings, defaults: &Defaults)
     put("allowed_tools", json!(list), origin);
     let (limit, origin) = pick(None, tenant.response_limit, defaults.response_limit);
     put("response_limit", json!(limit), origin);
+    let (days, origin) =
+        tightest(None, tenant.activity_retention_days, Some(defaults.activity_retention_days));
+    put("activity_retention_days", json!(days), origin);
     out
 }
 
@@ -320,6 +332,7 @@ mod tests {
             tool_names: ToolNames::Colon,
             rate_limit: None,
             response_limit: 0,
+            activity_retention_days: 90,
         }
     }
 
@@ -388,11 +401,24 @@ mod tests {
             (json!({"rate_limit": 0}), "rate_limit"),
             (json!({"rate_limit": 1.5}), "rate_limit"),
             (json!({"response_limit": 10}), "response_limit"),
+            (json!({"activity_retention_days": 10}), "activity_retention_days"),
             (json!({"nope": 1}), "nope"),
         ];
         for (value, field) in bad {
             assert_eq!(settings(&value, Scope::Key).map_err(|e| e.field), Err(field.to_owned()), "{value}");
         }
         assert!(settings(&json!({"response_limit": 10}), Scope::Tenant).is_ok());
+        for days in [json!(0), json!(3651), json!(1.5), json!("10")] {
+            assert!(settings(&json!({"activity_retention_days": days}), Scope::Tenant).is_err());
+        }
+    }
+
+    #[test]
+    fn a_tenant_may_keep_less_than_the_deployment_and_not_more() {
+        for (own, shown, origin) in [(30, 30, "tenant"), (90, 90, "tenant"), (365, 90, "deployment")] {
+            let tenant = settings(&json!({"activity_retention_days": own}), Scope::Tenant).expect("valid");
+            let read = read_back(None, &tenant, &defaults());
+            assert_eq!(read["activity_retention_days"], json!({"value": shown, "origin": origin}));
+        }
     }
 }

@@ -29,6 +29,9 @@ pub enum GatewayError {
     /// A bound of this deployment is reached.
     #[error("{0}")]
     Limit(String),
+    /// Too much of this is under way; the text says what to do.
+    #[error("{0}")]
+    Busy(&'static str),
     /// The database cannot be reached now.
     #[error("the gateway cannot reach its database now; try again shortly")]
     Unavailable,

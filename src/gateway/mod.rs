@@ -14,6 +14,7 @@ mod error;
 mod keys;
 mod limits;
 mod outlive;
+mod report_lane;
 mod reports;
 mod retrieve_tools;
 mod servers;
@@ -86,6 +87,10 @@ pub struct Options {
     pub tools_max: usize,
     /// Look-ups of unknown keys at the same time.
     pub key_lookups_max: usize,
+    /// Reports of one tenant at the same time.
+    pub reports_per_tenant: usize,
+    /// How often partitions and retention are seen to.
+    pub retention_interval: Duration,
     /// Tenants reloaded at the same time.
     pub reloads_max: usize,
 }
@@ -105,6 +110,7 @@ pub struct Gateway {
     draining: AtomicBool,
     upkeep: watch::Upkeep,
     limits: limits::Limits,
+    report_lane: report_lane::ReportLane,
 }
 
 impl Gateway {
@@ -123,6 +129,7 @@ impl Gateway {
             tenants: tenancy::Tenancy::new(options.key_lookups_max, options.reloads_max),
             activity: ActivityLog::new(store.clone(), replica, options.activity.clone()),
             store,
+            report_lane: report_lane::ReportLane::new(options.reports_per_tenant),
             options,
             tasks: TaskTracker::new(),
             cancellations: cancel::Cancellations::default(),

@@ -35,6 +35,7 @@ impl Gateway {
             }
             filter.key = caller.key;
         }
+        let _turn = self.report_lane.enter(caller.tenant_id()).await?;
         let page = self.store.list_activity(caller.tenant_id(), &filter, limit).await;
         page.map_err(|error| GatewayError::from_store(error, "activity record"))
     }
@@ -42,6 +43,7 @@ impl Gateway {
     /// One record.
     pub async fn get_activity(&self, caller: &Caller, id: Ulid) -> Result<ActivityRow, GatewayError> {
         caller.authorise(Action::ReadOwnActivity)?;
+        let _turn = self.report_lane.enter(caller.tenant_id()).await?;
         let found = self.store.get_activity(caller.tenant_id(), id).await;
         let row = found.map_err(|error| GatewayError::from_store(error, "activity record"))?;
         let own = row.key_id.is_some() && row.key_id == caller.key.map(|key| key.0);
@@ -167,6 +169,7 @@ fn act_failure(error: &GatewayError) -> (Status, &'static str) {
         GatewayError::Invalid { .. } => (Status::Blocked, "invalid_request"),
         GatewayError::Conflict(_) => (Status::Blocked, "conflict"),
         GatewayError::Limit(_) => (Status::Rejected, "rate_limited"),
+        GatewayError::Busy(_) => (Status::Rejected, "unavailable"),
         GatewayError::Unavailable => (Status::Error, "unavailable"),
         GatewayError::Refused(refusal) => (Status::Blocked, refusal.code.as_str()),
     }

@@ -133,7 +133,20 @@ async fn connect(options: &PgConnectOptions) -> Result<PgConnection, StoreError>
 impl Store {
     /// Whether the database answers at all, with the true reason when it does not.
     pub async fn check_connection(&self) -> Result<(), StoreError> {
-        Ok(connect(&self.direct).await?.close().await?)
+        // a pooler minds a setting of the session, and the listener minds a pooler
+        let probe = self.direct.clone().options([("lock_timeout", "50ms")]);
+        let mut connection = match connect(&probe).await {
+            Err(StoreError::Unreachable { source: sqlx::Error::Database(error), .. })
+                if error.message().contains("unsupported startup parameter") =>
+            {
+                return Err(is_pooled());
+            }
+            other => other?,
+        };
+        let kept: String =
+            sqlx::query_scalar("select current_setting('lock_timeout')").fetch_one(&mut connection).await?;
+        connection.close().await?;
+        if kept == "50ms" { Ok(()) } else { Err(is_pooled()) }
     }
 
     /// Refuses a database whose schema is behind this binary; a newer one is fine (additive for one release).
@@ -175,6 +188,14 @@ impl Store {
         }
         Ok(tx.rollback().await?)
     }
+}
+
+fn is_pooled() -> StoreError {
+    StoreError::Schema(
+        "there is a pooler in front of the database: database.direct_url must name Postgres itself, for listening, \
+         migrations and partitions (database.url may go through the pooler)"
+            .to_owned(),
+    )
 }
 
 /// 22023: the role does not exist; 42501: it may not be used.

@@ -14,6 +14,7 @@ mod migrate;
 mod partitions;
 mod reach;
 mod replicas;
+mod retention;
 mod revisions;
 mod secrets;
 mod servers;

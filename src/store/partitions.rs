@@ -1,54 +1,278 @@
-//! Daily partitions of the activity log: created stand-alone, then attached, so that nobody waits.
+//! Daily partitions of the activity log: created stand-alone and attached ahead of their day, detached and
+//! dropped when they are too old. None of it makes a write wait: what cannot have its lock within
+//! [`LOCK_WAIT_MAX`] gives way, and is tried again.
+
+use std::collections::HashSet;
+use std::time::Duration;
 
 use chrono::{Days, NaiveDate, Utc};
-use sqlx::AssertSqlSafe;
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection};
+use tokio::time::timeout;
 
+use super::backoff::Backoff;
 use super::tx::{Access, Lane};
 use super::{Store, StoreError};
 
 /// How far ahead partitions are attached, in days.
-pub const DAYS_AHEAD: u64 = 14;
+const DAYS_AHEAD: u64 = 14;
 /// Serialises upkeep between replicas: an arbitrary number of ours.
 const UPKEEP_LOCK: i64 = 0x6d63_7070_6163_7401;
+/// Whoever waits for a lock makes those behind it wait as well: at most this long.
+const LOCK_WAIT_MAX: Duration = Duration::from_millis(50);
+/// How often a lock is asked for before the next pass.
+const LOCK_ATTEMPTS: u32 = 10;
+const LOCK_RETRY_MIN: Duration = Duration::from_millis(50);
+const LOCK_RETRY_MAX: Duration = Duration::from_secs(1);
+/// How long one statement of upkeep may take at the server, and then until its answer is here.
+const STATEMENT_MAX: Duration = Duration::from_secs(30);
+const ANSWER_MAX: Duration = Duration::from_secs(35);
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// What a partition is to the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// Part of it.
+    Attached,
+    /// Somebody was interrupted while detaching it.
+    Detaching,
+    /// A table of its own.
+    Alone,
+}
 
 impl Store {
-    /// Makes sure that the partitions from yesterday to [`DAYS_AHEAD`] days ahead exist; gives how many
-    /// were made.
+    /// Makes sure that the partitions from yesterday to [`DAYS_AHEAD`] days ahead exist, so that no clock is too
+    /// early or too late for them; gives how many were made.
     pub async fn upkeep_partitions(&self) -> Result<usize, StoreError> {
         let today = Utc::now().date_naive();
         let first = today.checked_sub_days(Days::new(1)).unwrap_or(today);
-        let mut made = 0;
-        for day in first.iter_days().take(DAYS_AHEAD as usize + 2) {
-            made += usize::from(self.ensure_partition(day).await?);
-        }
-        Ok(made)
+        self.ensure_partitions(first.iter_days().take(DAYS_AHEAD as usize + 2)).await
     }
 
-    /// Makes sure that the partition of one day exists; `true` when it was made.
-    pub async fn ensure_partition(&self, day: NaiveDate) -> Result<bool, StoreError> {
-        let name = format!("activity_{}", day.format("%Y%m%d"));
-        let mut tx = self.begin(Lane::Control, Access::Owner).await?;
-        sqlx::query("select pg_advisory_xact_lock($1)").bind(UPKEEP_LOCK).execute(&mut *tx).await?;
-        let attached: bool = sqlx::query_scalar(
-            "select exists (select from pg_inherits where inhrelid = to_regclass($1)
-                            and inhparent = 'activity'::regclass)",
+    /// Makes sure that the partitions of these days exist; gives how many were made.
+    pub async fn ensure_partitions(
+        &self,
+        days: impl Iterator<Item = NaiveDate>,
+    ) -> Result<usize, StoreError> {
+        let attached = self.attached_partitions().await?;
+        let missing: Vec<NaiveDate> = days.filter(|day| !attached.contains(&name_of(*day))).collect();
+        if missing.is_empty() {
+            return Ok(0);
+        }
+        let mut session = self.owner_session().await?;
+        for day in &missing {
+            session.attach(*day).await?;
+        }
+        session.close().await;
+        Ok(missing.len())
+    }
+
+    async fn attached_partitions(&self) -> Result<HashSet<String>, StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let names: Vec<String> = sqlx::query_scalar(
+            "select c.relname::text from pg_inherits i join pg_class c on c.oid = i.inhrelid
+             where i.inhparent = 'activity'::regclass and not i.inhdetachpending",
         )
-        .bind(&name)
-        .fetch_one(&mut *tx)
+        .fetch_all(&mut *tx)
         .await?;
-        if attached {
-            tx.rollback().await?;
-            return Ok(false);
-        }
-        let next = day.succ_opt().unwrap_or(day);
-        for statement in [
-            format!("create table if not exists {name} (like activity including defaults including indexes)"),
-            format!("alter table {name} enable row level security, force row level security"),
-            format!("alter table activity attach partition {name} for values from ('{day}Z') to ('{next}Z')"),
-        ] {
-            sqlx::query(AssertSqlSafe(statement)).execute(&mut *tx).await?;
-        }
         tx.commit().await?;
-        Ok(true)
+        Ok(names.into_iter().collect())
+    }
+
+    /// Drops the partitions of all days before `first_kept`, one after the other; gives how many. Whatever was
+    /// interrupted on the way is taken up where it was left.
+    pub async fn drop_partitions(&self, first_kept: NaiveDate) -> Result<usize, StoreError> {
+        let mut session = self.owner_session().await?;
+        let mut dropped = 0;
+        for (name, standing) in session.partitions().await? {
+            let is_expired = day_of(&name).is_some_and(|day| day < first_kept);
+            match standing {
+                // Postgres detaches no second one while one is half detached
+                Standing::Detaching if !is_expired => session.finish_detaching(&name).await?,
+                _ if is_expired => {
+                    session.remove(&name).await?;
+                    dropped += 1;
+                }
+                _ => {}
+            }
+        }
+        session.close().await;
+        Ok(dropped)
+    }
+
+    /// A session of the owner, straight to Postgres: detaching cannot be part of a transaction, and a setting of
+    /// a session must not meet a pooler.
+    async fn owner_session(&self) -> Result<OwnerSession, StoreError> {
+        let options = self.direct.clone().options([
+            ("role", "mcpproxy_owner".to_owned()),
+            ("lock_timeout", LOCK_WAIT_MAX.as_millis().to_string()),
+            ("statement_timeout", STATEMENT_MAX.as_millis().to_string()),
+        ]);
+        let connected = timeout(CONNECT_MAX, options.connect()).await;
+        let connection = connected.unwrap_or(Err(sqlx::Error::PoolTimedOut))?;
+        let mut session = OwnerSession { connection };
+        let role: String = session.ask("select current_user::text").await?;
+        if role != "mcpproxy_owner" {
+            return Err(StoreError::Schema(
+                "database.direct_url must lead to Postgres itself: what is in between keeps settings from it"
+                    .to_owned(),
+            ));
+        }
+        Ok(session)
+    }
+}
+
+/// The partition of a day.
+fn name_of(day: NaiveDate) -> String {
+    format!("activity_{}", day.format("%Y%m%d"))
+}
+
+/// The day of a partition; `None` for what is no partition of ours.
+fn day_of(name: &str) -> Option<NaiveDate> {
+    NaiveDate::parse_from_str(name.strip_prefix("activity_")?, "%Y%m%d").ok()
+}
+
+struct OwnerSession {
+    connection: PgConnection,
+}
+
+impl OwnerSession {
+    async fn run(&mut self, statement: &str) -> Result<(), sqlx::Error> {
+        let done = self.connection.execute(AssertSqlSafe(statement.to_owned()));
+        timeout(ANSWER_MAX, done).await.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map(drop)
+    }
+
+    async fn ask(&mut self, query: &'static str) -> Result<String, sqlx::Error> {
+        let answer = sqlx::query_scalar(query).fetch_one(&mut self.connection);
+        timeout(ANSWER_MAX, answer).await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
+    }
+
+    /// Every partition of the log with its standing, half detached ones first, then the oldest first.
+    async fn partitions(&mut self) -> Result<Vec<(String, Standing)>, sqlx::Error> {
+        let rows = sqlx::query_as(
+            "select c.relname::text, i.inhrelid is not null, coalesce(i.inhdetachpending, false)
+             from pg_class c left join pg_inherits i on i.inhrelid = c.oid
+             where c.relnamespace = (select relnamespace from pg_class where oid = 'activity'::regclass)
+                and c.relkind = 'r' and c.relname ~ '^activity_[0-9]{8}$'
+             order by 3 desc, 1",
+        )
+        .fetch_all(&mut self.connection);
+        let rows: Vec<(String, bool, bool)> =
+            timeout(ANSWER_MAX, rows).await.unwrap_or(Err(sqlx::Error::PoolTimedOut))?;
+        let standing = |attached, detaching| match (attached, detaching) {
+            (_, true) => Standing::Detaching,
+            (true, false) => Standing::Attached,
+            (false, false) => Standing::Alone,
+        };
+        Ok(rows.into_iter().map(|(name, a, d)| (name, standing(a, d))).collect())
+    }
+
+    async fn standing(&mut self, name: &str) -> Result<Option<Standing>, sqlx::Error> {
+        let all = self.partitions().await?;
+        Ok(all.into_iter().find(|(known, _)| known == name).map(|(_, standing)| standing))
+    }
+
+    /// Makes the partition of a day, empty and stand-alone, and attaches it. One that was half detached is taken
+    /// back whole.
+    async fn attach(&mut self, day: NaiveDate) -> Result<(), StoreError> {
+        let name = name_of(day);
+        let next = day.succ_opt().unwrap_or(day);
+        let statements = format!(
+            "select pg_advisory_xact_lock({UPKEEP_LOCK});
+             create table if not exists {name} (like activity including defaults including indexes);
+             alter table {name} enable row level security, force row level security;
+             alter table activity attach partition {name} for values from ('{day}Z') to ('{next}Z')"
+        );
+        let mut patience = Patience::new();
+        loop {
+            let tried = match self.standing(&name).await? {
+                // another replica was faster
+                Some(Standing::Attached) => return Ok(()),
+                Some(Standing::Detaching) => self.run(&finalize(&name)).await,
+                // several statements in one message are one transaction
+                Some(Standing::Alone) | None => self.run(&statements).await,
+            };
+            patience.after(tried).await?;
+        }
+    }
+
+    /// Brings a partition that is half detached to stand alone.
+    async fn finish_detaching(&mut self, name: &str) -> Result<(), StoreError> {
+        let mut patience = Patience::new();
+        while self.standing(name).await? == Some(Standing::Detaching) {
+            let tried = self.run(&finalize(name)).await;
+            patience.after(tried).await?;
+        }
+        Ok(())
+    }
+
+    /// Detaches and drops a partition, from wherever it stands now.
+    async fn remove(&mut self, name: &str) -> Result<(), StoreError> {
+        let mut patience = Patience::new();
+        while let Some(standing) = self.standing(name).await? {
+            let statement = match standing {
+                // nobody who reads or writes the log waits for this one, and it waits for none who does
+                Standing::Attached => format!("alter table activity detach partition {name} concurrently"),
+                Standing::Detaching => finalize(name),
+                Standing::Alone => format!("drop table {name}"),
+            };
+            let tried = self.run(&statement).await;
+            patience.after(tried).await?;
+        }
+        Ok(())
+    }
+
+    async fn close(self) {
+        // whether the goodbye arrives is of no interest
+        drop(timeout(CONNECT_MAX, self.connection.close()).await);
+    }
+}
+
+fn finalize(name: &str) -> String {
+    format!("alter table activity detach partition {name} finalize")
+}
+
+/// How often a lock that others hold is asked for again.
+struct Patience {
+    attempts_left: u32,
+    backoff: Backoff,
+}
+
+impl Patience {
+    fn new() -> Patience {
+        Patience { attempts_left: LOCK_ATTEMPTS, backoff: Backoff::new(LOCK_RETRY_MIN, LOCK_RETRY_MAX) }
+    }
+
+    /// After a lock that was not to be had: a pause. Other errors, and the last of these, go through.
+    async fn after(&mut self, tried: Result<(), sqlx::Error>) -> Result<(), sqlx::Error> {
+        match tried {
+            Err(error) if self.attempts_left > 1 && is_contention(&error) => {
+                self.attempts_left -= 1;
+                tokio::time::sleep(self.backoff.pause()).await;
+                Ok(())
+            }
+            other => other,
+        }
+    }
+}
+
+/// 55P03: the lock was not free in time; 40P01: a deadlock; 42P07, 23505, XX000: another replica made the same
+/// table at the same moment.
+fn is_contention(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|error| error.code());
+    code.is_some_and(|code| matches!(code.as_ref(), "55P03" | "40P01" | "42P07" | "23505" | "XX000"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_days() {
+        let day = NaiveDate::from_ymd_opt(2026, 3, 9).unwrap();
+        assert_eq!(name_of(day), "activity_20260309");
+        assert_eq!(day_of("activity_20260309"), Some(day));
+        for other in ["activity_open", "activity_20261399", "activity", "tools"] {
+            assert_eq!(day_of(other), None, "{other}");
+        }
     }
 }

@@ -18,6 +18,8 @@ mod lifecycle;
 #[cfg(test)]
 mod mcp;
 #[cfg(test)]
+mod pooled;
+#[cfg(test)]
 mod rates;
 #[cfg(test)]
 mod replicas;

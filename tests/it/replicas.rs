@@ -24,7 +24,7 @@ async fn code(api: &Api) -> String {
 }
 
 /// Each kind of change once, made on the first replica, awaited on the other.
-async fn changes(tenant: &Tenant, other: &Gateway, upstream: &Upstream, bound: Duration) {
+pub async fn changes(tenant: &Tenant, other: &Gateway, upstream: &Upstream, bound: Duration) {
     let here = &tenant.platform;
     let agent = tenant.agent().await;
     let there = other.ask_as(&agent);

@@ -45,7 +45,7 @@ fn range(key: &str) -> (i64, i64) {
         "database.statement_cache" => (0, 10_000),
         "defaults.rate_limit" => (0, 10_000_000),
         "defaults.response_limit" => (0, 100_000_000),
-        "limits.activity_queue_bytes" => (1 << 16, 1 << 40),
+        "limits.activity_queue_bytes" => (1 << 16, 1 << 36),
         _ if key.starts_with("limits.database_pool_") => (1, 1000),
         _ if key.ends_with("_bytes_max") => (1, 1 << 30),
         _ if key.ends_with("_s") => (1, SECONDS_MAX),

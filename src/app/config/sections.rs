@@ -88,6 +88,9 @@ pub(super) struct DefaultsSection {
     #[serde(deserialize_with = "zero_is_none")]
     rate_limit: Option<u32>,
     response_limit: u32,
+    /// Taken from `activity.retention_days`.
+    #[serde(skip)]
+    activity_retention_days: u32,
 }
 
 /// Logs, traces, metrics.
@@ -200,6 +203,11 @@ pub struct Limits {
     pub database_pool_control: u32,
     /// Database connections for reports and exports.
     pub database_pool_report: u32,
+    /// Of them at most for one tenant.
+    pub reports_per_tenant: usize,
+    /// Between two passes of partition upkeep and retention.
+    #[serde(rename = "retention_interval_s", deserialize_with = "seconds")]
+    pub retention_interval: Duration,
     /// Tenants whose catalogue is reloaded at the same time.
     pub reload_concurrency: usize,
     /// Look-ups of unknown keys at the same time.

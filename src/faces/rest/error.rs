@@ -79,7 +79,7 @@ fn status_of(error: &GatewayError) -> StatusCode {
         GatewayError::Invalid { .. } => StatusCode::BAD_REQUEST,
         GatewayError::Conflict(_) => StatusCode::CONFLICT,
         GatewayError::Limit(_) => StatusCode::TOO_MANY_REQUESTS,
-        GatewayError::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        GatewayError::Busy(_) | GatewayError::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         GatewayError::Refused(refusal) => status_of_class(refusal.code.class()),
     }
 }
@@ -92,7 +92,7 @@ pub(super) fn code_of(error: &GatewayError) -> &'static str {
         GatewayError::Invalid { .. } => "invalid_request",
         GatewayError::Conflict(_) => "conflict",
         GatewayError::Limit(_) => "rate_limited",
-        GatewayError::Unavailable => "unavailable",
+        GatewayError::Busy(_) | GatewayError::Unavailable => "unavailable",
         GatewayError::Refused(refusal) => refusal.code.as_str(),
     }
 }

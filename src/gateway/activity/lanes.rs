@@ -235,9 +235,7 @@ async fn close_halving(store: &Store, replica: ReplicaId, closes: &[Close]) -> R
         // a clock far off, or upkeep that failed for days: make the days that are asked for
         let days: BTreeSet<NaiveDate> =
             closes.iter().map(|close| close.record.started_at().date_naive()).take(DAYS_MAX).collect();
-        for day in days {
-            store.ensure_partition(day).await?;
-        }
+        store.ensure_partitions(days.into_iter()).await?;
         written = store.close_activity(replica, closes).await;
     }
     match written {

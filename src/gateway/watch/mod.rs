@@ -3,6 +3,7 @@
 
 mod changes;
 mod relist;
+mod retention;
 mod streams;
 
 use std::collections::HashMap;
@@ -28,7 +29,8 @@ const DEAD_AFTER_S: f64 = 30.0;
 /// An own open record older than this that nobody works on was left behind by a doubtful commit.
 const ORPHAN_AFTER_S: f64 = 120.0;
 const SWEEP_BATCH: i64 = 500;
-const PARTITIONS: Duration = Duration::from_secs(3600);
+/// How often data keys are looked for that a retired master key still wraps.
+const REWRAP: Duration = Duration::from_secs(3600);
 /// How often the one replica that re-lists renews its lease, and the others try for it.
 pub(super) const LEASE: Duration = Duration::from_secs(5);
 const KEY_USE: Duration = Duration::from_secs(60);
@@ -61,6 +63,8 @@ pub(super) struct Upkeep {
     auth_failures: Mutex<HashMap<String, u64>>,
     relisted: Mutex<Option<Instant>>,
     streams: streams::Streams,
+    /// The last failure of each job that is reported once.
+    complaints: Mutex<HashMap<&'static str, String>>,
 }
 
 impl Upkeep {
@@ -78,6 +82,15 @@ impl Upkeep {
         let room = failures.len() < FAILED_KEYS_MAX;
         let name = if room || failures.contains_key(&key) { key } else { "others".to_owned() };
         *failures.entry(name).or_insert(0) += 1;
+    }
+
+    fn is_new_complaint(&self, job: &'static str, text: &str) -> bool {
+        let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
+        complaints.insert(job, text.to_owned()).is_none_or(|last| last != text)
+    }
+
+    fn forget_complaint(&self, job: &'static str) {
+        self.complaints.lock().unwrap_or_else(PoisonError::into_inner).remove(job);
     }
 
     fn take_failures(&self) -> HashMap<String, u64> {
@@ -103,11 +116,8 @@ impl Gateway {
         });
         self.every(POLL, |gateway| async move { report("revision poll", gateway.poll().await) });
         self.every(SWEEP, |gateway| async move { report("sweep", gateway.sweep().await) });
-        self.every(PARTITIONS, |gateway| async move {
-            report("partition upkeep", gateway.store.upkeep_partitions().await);
-            report("replica upkeep", gateway.store.forget_replicas().await);
-            report("master keys", gateway.rewrap_data_keys().await);
-        });
+        self.every(self.options.retention_interval, |gateway| async move { gateway.keep_partitions().await });
+        self.every(REWRAP, |gateway| async move { report("master keys", gateway.rewrap_data_keys().await) });
         self.every(KEY_USE, |gateway| async move { gateway.note_uses().await });
         self.every(LEASE, |gateway| async move { report("re-listing", gateway.relist_if_due().await) });
         let gateway = Arc::clone(self);

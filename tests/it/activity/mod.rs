@@ -6,3 +6,5 @@ mod paging;
 mod records;
 mod redaction;
 mod refused;
+mod reports;
+mod retention;

@@ -59,7 +59,7 @@ impl Line {
         self.way.send_replace(way);
         match way {
             Way::Open => {}
-            Way::Hangs => drop(self.hush.send_replace(())),
+            Way::Hangs => self.hush.send_replace(()),
             Way::Resets | Way::Refuses => self.cut(),
         }
     }

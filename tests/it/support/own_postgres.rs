@@ -129,7 +129,8 @@ impl Drop for OwnPostgres {
     }
 }
 
-fn is_root() -> bool {
+/// Whether the tests run as root, as which neither Postgres nor pgbouncer runs.
+pub(super) fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0)
 }
 

@@ -51,6 +51,11 @@ pub struct Tenant {
 }
 
 impl Tenant {
+    /// A tenant as this platform operator, and nobody, see it.
+    pub fn of(platform: &Api, anonymous: &Api) -> Tenant {
+        Tenant { platform: platform.clone(), anonymous: anonymous.clone() }
+    }
+
     pub async fn agent(&self) -> Api {
         self.key(&json!({"role": "agent"})).await
     }

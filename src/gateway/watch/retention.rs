@@ -1,0 +1,96 @@
+//! Keeping the activity log within what the deployment and each tenant keep, on the one replica that holds the
+//! lease for it.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Days, TimeDelta, Utc};
+
+use super::{Gateway, sleep_or_stop};
+use crate::domain::id::TenantId;
+use crate::gateway::clock;
+use crate::store::StoreError;
+
+/// Between two batches, so that the log's own commits are not held up by ours.
+const BATCH_PAUSE: Duration = Duration::from_millis(20);
+/// Batches of one tenant in one pass; the rest is left to the next.
+const BATCHES_MAX: u32 = 1000;
+/// Records of a clock that is further ahead than this stay.
+const CLOCK_AHEAD_MAX: TimeDelta = TimeDelta::days(3650);
+/// Deleted tenants looked at in one pass.
+const PURGES_MAX: i64 = 1000;
+
+impl Gateway {
+    /// Partitions ahead (any replica), then what is too old (the one with the lease). What fails is said once and
+    /// tried again at the next pass; nothing else waits for it.
+    pub(super) async fn keep_partitions(&self) {
+        let made = self.store.upkeep_partitions().await.map(drop);
+        self.report_once("partition upkeep", made);
+        let forgotten = self.store.forget_replicas().await.map(drop);
+        self.report_once("replica upkeep", forgotten);
+        match self.store.take_lease("retention", self.replica).await {
+            Ok(None) => {}
+            Ok(Some(_)) => {
+                self.report_once("retention of days", self.drop_old_days().await);
+                self.report_once("retention of tenants", self.delete_for_tenants().await);
+            }
+            Err(error) => self.report_once("retention", Err(error)),
+        }
+    }
+
+    /// The first moment that is kept when `days` are.
+    fn kept_since(days: u32) -> DateTime<Utc> {
+        let now = clock::now();
+        now.checked_sub_days(Days::new(u64::from(days))).unwrap_or(DateTime::UNIX_EPOCH)
+    }
+
+    async fn drop_old_days(&self) -> Result<(), StoreError> {
+        let first_kept = Gateway::kept_since(self.options.defaults.activity_retention_days).date_naive();
+        let dropped = self.store.drop_partitions(first_kept).await?;
+        if dropped > 0 {
+            tracing::info!(dropped, %first_kept, "dropped days of the activity log");
+        }
+        Ok(())
+    }
+
+    async fn delete_for_tenants(&self) -> Result<(), StoreError> {
+        let deployment = self.options.defaults.activity_retention_days;
+        for (tenant, days) in self.store.tenants_retention().await? {
+            // a number that no version of ours wrote deletes nothing
+            let Some(days) = u32::try_from(days).ok().filter(|days| (1..deployment).contains(days)) else {
+                continue;
+            };
+            self.delete_until(tenant, Gateway::kept_since(days)).await?;
+        }
+        for tenant in self.store.tenants_to_purge(PURGES_MAX).await? {
+            // also what a clock ahead of ours wrote
+            let ever = clock::now() + CLOCK_AHEAD_MAX;
+            if self.delete_until(tenant, ever).await? {
+                self.store.tenant_purged(tenant).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes a tenant's records from before a moment; `true` when none is left.
+    async fn delete_until(&self, tenant: TenantId, until: DateTime<Utc>) -> Result<bool, StoreError> {
+        for _ in 0..BATCHES_MAX {
+            if !self.store.delete_activity(tenant, until).await? {
+                return Ok(true);
+            }
+            if sleep_or_stop(BATCH_PAUSE, &self.stop).await {
+                return Ok(false);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Logs a failure when it is another than the last time: what cannot work, for want of a right for example,
+    /// does not fill the log.
+    fn report_once(&self, job: &'static str, outcome: Result<(), StoreError>) {
+        let text = outcome.err().map(|error| error.to_string());
+        let Some(error) = &text else { return self.upkeep.forget_complaint(job) };
+        if self.upkeep.is_new_complaint(job, error) {
+            tracing::warn!(job, error, "a background job failed; it is tried again");
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! What is kept of the log, for how long, and that nobody waits while the rest is removed.
+
+use std::time::{Duration, Instant};
+
+use chrono::{Days, NaiveDate, Utc};
+use serde_json::json;
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
+
+use crate::support::{Database, Gateway, Mcp, Stage, Tool, Upstream, settle};
+
+/// Every second instead of every hour.
+const OFTEN: (&str, &str) = ("MCPPROXY__LIMITS__RETENTION_INTERVAL_S", "1");
+const SOON: Duration = Duration::from_secs(15);
+
+fn days_ago(days: u64) -> NaiveDate {
+    Utc::now().date_naive() - Days::new(days)
+}
+
+fn partition(day: NaiveDate) -> String {
+    format!("activity_{}", day.format("%Y%m%d"))
+}
+
+async fn run(connection: &mut PgConnection, statement: &str) {
+    connection.execute(AssertSqlSafe(statement.to_owned())).await.unwrap();
+}
+
+/// A day of the past with a few records of a tenant.
+async fn a_day_of(connection: &mut PgConnection, tenant: &str, days: u64, records: usize) {
+    let (day, name) = (days_ago(days), partition(days_ago(days)));
+    let next = day + Days::new(1);
+    run(
+        connection,
+        &format!(
+            "set role mcpproxy_owner;
+             create table if not exists {name} (like activity including defaults including indexes);
+             alter table {name} enable row level security, force row level security;
+             do $$ begin
+                 if not exists (select from pg_inherits where inhrelid = '{name}'::regclass) then
+                     alter table activity attach partition {name} for values from ('{day}Z') to ('{next}Z');
+                 end if;
+             end $$;
+             reset role;
+             insert into activity (tenant_id, started_at, id, replica_id, type, source, status)
+             select tenant_id, '{day}Z'::timestamptz + interval '1 hour' + n * interval '1 millisecond',
+                 gen_random_uuid(), gen_random_uuid(), 'tool_call', 'mcp', 'success'
+             from tenants, generate_series(1, {records}) n where name = '{tenant}'"
+        ),
+    )
+    .await;
+}
+
+async fn of_tenant(database: &Database, tenant: &str, days: u64) -> i64 {
+    sqlx::query_scalar(
+        "select count(*) from activity where tenant_id in (select tenant_id from tenants where name = $1)
+         and started_at::date = $2",
+    )
+    .bind(tenant)
+    .bind(days_ago(days))
+    .fetch_one(&mut database.connect().await)
+    .await
+    .unwrap()
+}
+
+/// Tables of the log's days, attached or not.
+async fn tables(database: &Database) -> Vec<String> {
+    sqlx::query_scalar(
+        "select relname::text from pg_class where relkind = 'r' and relname ~ '^activity_[0-9]{8}$' order by 1",
+    )
+    .fetch_all(&mut database.connect().await)
+    .await
+    .unwrap()
+}
+
+/// From yesterday to fourteen days ahead.
+fn expected(and: &[u64]) -> Vec<String> {
+    let mut names: Vec<String> = and.iter().map(|days| partition(days_ago(*days))).collect();
+    names.extend((0..16).map(|ahead| partition(days_ago(1) + Days::new(ahead))));
+    names.sort();
+    names
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn old_days_go_whole_and_a_tenant_may_keep_less() {
+    let stage = Stage::with(&[("MCPPROXY__ACTIVITY__RETENTION_DAYS", "30"), OFTEN]).await;
+    let database = &stage.database;
+    let (short, long, gone) =
+        (stage.tenant("short").await, stage.tenant("long").await, stage.tenant("gone").await);
+    assert_eq!(tables(database).await, expected(&[]));
+    let mut connection = database.connect().await;
+    for tenant in ["short", "long", "gone"] {
+        for days in [3, 10, 29] {
+            a_day_of(&mut connection, tenant, days, 1500).await;
+        }
+    }
+    let set = json!({"activity_retention_days": 7});
+    let read = short.platform.patch("/api/v1/settings", &set).await.expect(200);
+    assert_eq!(read["activity_retention_days"], json!({"value": 7, "origin": "tenant"}));
+    let more =
+        long.platform.patch("/api/v1/settings", &json!({"activity_retention_days": 365})).await.expect(200);
+    assert_eq!(more["activity_retention_days"], json!({"value": 30, "origin": "deployment"}));
+    gone.platform.delete("/api/v1/tenants/gone").await.expect(204);
+    a_day_of(&mut connection, "long", 31, 10).await;
+    a_day_of(&mut connection, "long", 60, 10).await;
+
+    settle(expected(&[3, 10, 29]), SOON, || tables(database)).await;
+    settle((0, 0), SOON, || async {
+        (of_tenant(database, "short", 10).await, of_tenant(database, "short", 29).await)
+    })
+    .await;
+    settle(0, SOON, || database.count(
+        "select count(*) from activity where tenant_id in (select tenant_id from tenants where name = 'gone')",
+    ))
+    .await;
+    // everything else stays
+    assert_eq!(of_tenant(database, "short", 3).await, 1500);
+    for days in [3, 10, 29] {
+        assert_eq!(of_tenant(database, "long", days).await, 1500, "{days}");
+    }
+    // who serves requests may still not delete
+    run(&mut connection, "set role mcpproxy_system").await;
+    let denied = connection.execute("delete from activity").await.unwrap_err();
+    assert_eq!(denied.as_database_error().unwrap().code().as_deref(), Some("42501"));
+}
+
+/// Killed at any point, the next one goes on; also when a person left a partition half detached.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_interrupted_is_taken_up() {
+    let database = Database::create().await;
+    Gateway::migrate(&database);
+    let mut connection = database.connect().await;
+    for days in [100, 101, 102, 103] {
+        a_day_of(&mut connection, "platform", days, 10).await;
+    }
+    // one that was detached and not dropped
+    run(&mut connection, &format!("alter table activity detach partition {}", partition(days_ago(101))))
+        .await;
+    // one that is half detached: a reader holds it until its detaching gives up
+    let half = partition(days_ago(102));
+    let mut reader = database.connect().await;
+    let mut tx = reader.begin().await.unwrap();
+    sqlx::query("select count(*) from activity").execute(&mut *tx).await.unwrap();
+    run(&mut connection, "set lock_timeout = '50ms'").await;
+    let detach = format!("alter table activity detach partition {half} concurrently");
+    connection.execute(AssertSqlSafe(detach)).await.unwrap_err();
+    let pending = "select count(*) from pg_inherits where inhdetachpending";
+    assert_eq!(database.count(pending).await, 1);
+    tx.rollback().await.unwrap();
+    let _gateway = Gateway::start(&database, &[OFTEN]).await;
+    settle(expected(&[]), SOON, || tables(&database)).await;
+    assert_eq!(database.count(pending).await, 0);
+}
+
+/// Somebody reads the log for a long time: what is removed waits for them, and nobody else does.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_report_delays_retention_and_no_write() {
+    let stage = Stage::with(&[OFTEN]).await;
+    let database = &stage.database;
+    let tenant = stage.tenant("acme").await;
+    let upstream = Upstream::handshake(vec![Tool::writes("echo")]).await;
+    tenant.add("up", &upstream).await;
+    let agent = tenant.agent().await;
+    let slowest = async |count: usize| {
+        let client = Mcp::bare(&agent);
+        let mut slowest = Duration::ZERO;
+        for _ in 0..count {
+            let began = Instant::now();
+            client.run("write", "up:echo", &json!({})).await.ok();
+            slowest = slowest.max(began.elapsed());
+        }
+        slowest
+    };
+    slowest(20).await;
+    let without = slowest(150).await;
+
+    let mut connection = database.connect().await;
+    let mut reader = database.connect().await;
+    let old = partition(days_ago(120));
+    a_day_of(&mut connection, "acme", 120, 10).await;
+    // upkeep wants to attach a day, too
+    let day = partition(days_ago(0) + Days::new(14));
+    run(&mut connection, &format!("alter table activity detach partition {day}")).await;
+    let mut tx = reader.begin().await.unwrap();
+    sqlx::query(AssertSqlSafe(format!("select count(*) from activity, {old}")))
+        .execute(&mut *tx)
+        .await
+        .unwrap();
+    let began = Instant::now();
+    let mut with = Duration::ZERO;
+    while began.elapsed() < Duration::from_secs(5) {
+        with = with.max(slowest(20).await);
+    }
+    assert!(tables(database).await.contains(&old), "nobody may take away what is being read");
+    assert!(with < without + Duration::from_millis(100), "{with:?} with, {without:?} without a report");
+    tx.rollback().await.unwrap();
+    settle(expected(&[]), SOON, || tables(database)).await;
+}
+
+/// A login that may not change tables: the log says so once, and calls go on.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_right_to_it_retention_complains_once() {
+    let stage = Stage::with(&[OFTEN]).await;
+    let tenant = stage.tenant("acme").await;
+    let upstream = Upstream::handshake(vec![Tool::writes("echo")]).await;
+    tenant.add("up", &upstream).await;
+    let agent = tenant.agent().await;
+    let mut connection = stage.database.connect().await;
+    a_day_of(&mut connection, "acme", 120, 10).await;
+    // somebody else's table under the name of a day
+    let old = partition(days_ago(120));
+    settle(false, SOON, || async { tables(&stage.database).await.contains(&old) }).await;
+    run(&mut connection, &format!("create table {old} (n int)")).await;
+    let complaints = || stage.gateway.log().matches("a background job failed").count();
+    settle(true, SOON, || async { complaints() > 0 }).await;
+    let before = Instant::now();
+    while before.elapsed() < Duration::from_secs(4) {
+        Mcp::bare(&agent).run("write", "up:echo", &json!({})).await.ok();
+    }
+    assert_eq!(complaints(), 1, "{}", stage.gateway.log());
+    assert_eq!(stage.gateway.anonymous().get("/readyz").await.text.trim(), "ready");
+}
