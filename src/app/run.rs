@@ -82,6 +82,7 @@ async fn serve_on(
     }
     let store = Store::new(database)?;
     store.check_connection().await?;
+    store.check_statements().await?;
     store.check_schema().await?;
     let egress = Arc::new(Egress::new(config.egress_allow.clone(), own_addresses(config)));
     let tls = match native_tls() {

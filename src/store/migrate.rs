@@ -7,7 +7,7 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection, Row};
 
 use super::tx::{Access, Lane};
-use super::{Store, StoreError, StoreOptions, connect_options};
+use super::{Store, StoreError, StoreOptions, connect_options, pooler};
 
 static MIGRATOR: Migrator = sqlx::migrate!("./migrations");
 
@@ -121,7 +121,7 @@ async fn grant(connection: &mut PgConnection, role: &str, serving_login: &str) -
 }
 
 /// Connects, or names the place, for a person: without it "connection refused" says little.
-async fn connect(options: &PgConnectOptions) -> Result<PgConnection, StoreError> {
+pub(super) async fn connect(options: &PgConnectOptions) -> Result<PgConnection, StoreError> {
     let connected = tokio::time::timeout(CONNECT_MAX, options.connect()).await;
     connected.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map_err(|source| StoreError::Unreachable {
         host: options.get_host().to_owned(),
@@ -131,22 +131,9 @@ async fn connect(options: &PgConnectOptions) -> Result<PgConnection, StoreError>
 }
 
 impl Store {
-    /// Whether the database answers at all, with the true reason when it does not.
+    /// Whether the database answers at all, and is no pooler, with the true reason when it is not so.
     pub async fn check_connection(&self) -> Result<(), StoreError> {
-        // a pooler minds a setting of the session, and the listener minds a pooler
-        let probe = self.direct.clone().options([("lock_timeout", "50ms")]);
-        let mut connection = match connect(&probe).await {
-            Err(StoreError::Unreachable { source: sqlx::Error::Database(error), .. })
-                if error.message().contains("unsupported startup parameter") =>
-            {
-                return Err(is_pooled());
-            }
-            other => other?,
-        };
-        let kept: String =
-            sqlx::query_scalar("select current_setting('lock_timeout')").fetch_one(&mut connection).await?;
-        connection.close().await?;
-        if kept == "50ms" { Ok(()) } else { Err(is_pooled()) }
+        pooler::check_direct(&self.direct).await
     }
 
     /// Refuses a database whose schema is behind this binary; a newer one is fine (additive for one release).
@@ -188,14 +175,6 @@ impl Store {
         }
         Ok(tx.rollback().await?)
     }
-}
-
-fn is_pooled() -> StoreError {
-    StoreError::Schema(
-        "there is a pooler in front of the database: database.direct_url must name Postgres itself, for listening, \
-         migrations and partitions (database.url may go through the pooler)"
-            .to_owned(),
-    )
 }
 
 /// 22023: the role does not exist; 42501: it may not be used.

@@ -12,6 +12,7 @@ mod error;
 mod master_keys;
 mod migrate;
 mod partitions;
+mod pooler;
 mod reach;
 mod replicas;
 mod retention;
@@ -77,6 +78,8 @@ pub struct Store {
     control: PgPool,
     report: PgPool,
     direct: PgConnectOptions,
+    /// Whether there is nothing between the pools and Postgres, as far as the settings say.
+    is_direct: bool,
     statements: Statements,
     commit_max: Duration,
     reach: Arc<Reach>,
@@ -112,6 +115,7 @@ impl Store {
             control: pool(options.control_connections, &pooled),
             report: pool(options.report_connections, &pooled),
             direct,
+            is_direct,
             statements: if options.statement_cache == 0 { Statements::Unnamed } else { Statements::Kept },
             commit_max: options.commit_max,
             reach: Arc::new(Reach::new()),

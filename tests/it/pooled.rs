@@ -118,7 +118,26 @@ async fn changes_pass_between_a_pooled_replica_and_a_direct_one() {
     changes(&second, &stage.gateway, &upstream, SOON).await;
 }
 
-/// A pooler where Postgres itself is needed is named at the start, not met later.
+/// What a pooler cannot carry is named at the start, not met later as somebody else's statement.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pooler_that_mixes_up_statements_stops_the_start() {
+    let database = Database::create().await;
+    Gateway::migrate(&database);
+    let bouncer = PgBouncer::start(&database).await;
+    let (through, direct) = (bouncer.url(&database), database.url());
+    let settings =
+        [("MCPPROXY__DATABASE__URL", through.as_str()), ("MCPPROXY__DATABASE__DIRECT_URL", direct.as_str())];
+    // from this version on it keeps them apart unless told otherwise
+    if PgBouncer::version() >= (1, 24) {
+        Gateway::start(&database, &settings).await;
+        return;
+    }
+    let ended = run_to_end(&database, &["serve"], &settings);
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(!ended.status.success() && said.contains("database.statement_cache = 0"), "{said}");
+}
+
+/// A pooler where Postgres itself is needed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_direct_url_through_a_pooler_stops_the_start() {
     let database = Database::create().await;

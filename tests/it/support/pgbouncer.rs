@@ -21,6 +21,15 @@ pub struct PgBouncer {
 }
 
 impl PgBouncer {
+    /// Its major and minor version.
+    pub fn version() -> (u32, u32) {
+        let said = Command::new(program()).arg("--version").output().expect(MISSING).stdout;
+        let said = String::from_utf8_lossy(&said).to_lowercase();
+        let (_, rest) = said.split_once("pgbouncer ").unwrap();
+        let mut numbers = rest.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().unwrap());
+        (numbers.next().unwrap(), numbers.next().unwrap())
+    }
+
     /// Starts one whose few sessions many clients share. A test that needs it fails where it is missing.
     pub async fn start(database: &Database) -> PgBouncer {
         let folder = tempfile::tempdir().unwrap();
@@ -37,9 +46,7 @@ impl PgBouncer {
             log = path("log"),
         );
         fs::write(path("ini"), settings).unwrap();
-        // Debian keeps it where only root looks
-        let found = ["/usr/sbin/pgbouncer"].into_iter().find(|path| Path::new(path).exists());
-        let program = found.unwrap_or("pgbouncer");
+        let program = program();
         let mut command = if is_root() {
             let chown = Command::new("chown").args(["-R", "postgres:"]).arg(folder.path()).status();
             assert!(chown.unwrap().success());
@@ -50,7 +57,7 @@ impl PgBouncer {
             Command::new(program)
         };
         command.args(["-q", &path("ini")]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = command.spawn().expect("pgbouncer is missing: install the package pgbouncer");
+        let child = command.spawn().expect(MISSING);
         let mut bouncer = PgBouncer { child, port, _folder: folder };
         let url = bouncer.url(database);
         eventually("pgbouncer to answer", Duration::from_secs(15), || {
@@ -67,6 +74,14 @@ impl PgBouncer {
     pub fn url(&self, database: &Database) -> String {
         format!("postgres://postgres@127.0.0.1:{}/{}", self.port, database.name())
     }
+}
+
+const MISSING: &str = "pgbouncer is missing: install the package pgbouncer";
+
+fn program() -> &'static str {
+    // Debian keeps it where only root looks
+    let found = ["/usr/sbin/pgbouncer"].into_iter().find(|path| Path::new(path).exists());
+    found.unwrap_or("pgbouncer")
 }
 
 /// sqlx without the parameters and the statements that a pooler minds.

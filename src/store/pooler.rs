@@ -1,0 +1,68 @@
+//! Poolers: what may go through one, and what a given one can carry. Found out at the start, where a sentence
+//! helps, instead of later, where a query meets another's statement.
+
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{Connection, PgConnection};
+
+use super::migrate::connect;
+use super::unit::Statements;
+use super::{Store, StoreError};
+
+/// Makes sure that a URL leads to Postgres itself: a pooler refuses a setting of the session, or drops it.
+pub(super) async fn check_direct(options: &PgConnectOptions) -> Result<(), StoreError> {
+    let is_pooled = || {
+        StoreError::Schema(
+            "there is a pooler in front of the database: database.direct_url must name Postgres itself, for listening, \
+             migrations and partitions (database.url may go through the pooler)"
+                .to_owned(),
+        )
+    };
+    let probe = options.clone().options([("lock_timeout", "50ms")]);
+    let mut connection = match connect(&probe).await {
+        Err(StoreError::Unreachable { source: sqlx::Error::Database(error), .. })
+            if error.message().contains("unsupported startup parameter") =>
+        {
+            return Err(is_pooled());
+        }
+        other => other?,
+    };
+    let kept: String =
+        sqlx::query_scalar("select current_setting('lock_timeout')").fetch_one(&mut connection).await?;
+    connection.close().await?;
+    if kept == "50ms" { Ok(()) } else { Err(is_pooled()) }
+}
+
+impl Store {
+    /// Makes sure that prepared statements are kept only where the pooler, if there is one, tells the
+    /// statements of its clients apart. One that does not hands a statement to whoever has one of that name.
+    pub async fn check_statements(&self) -> Result<(), StoreError> {
+        if self.is_direct || self.statements == Statements::Unnamed {
+            return Ok(());
+        }
+        let options = self.control.connect_options();
+        // each names its first statement alike; the second is given the session that the first has left
+        let (mut first, mut second) = (connect(&options).await?, connect(&options).await?);
+        let one = ask(&mut first, "select $1::bigint + 1").await;
+        let two = ask(&mut second, "select $1::bigint + 2").await;
+        drop((first.close().await, second.close().await));
+        match (one, two) {
+            (Ok(2), Ok(3)) => Ok(()),
+            (Err(error), _) | (_, Err(error)) if !is_mixed_up(&error) => Err(error.into()),
+            _ => Err(StoreError::Schema(
+                "the pooler in front of the database mixes up prepared statements (pgbouncer does before 1.21): set \
+                 database.statement_cache = 0"
+                    .to_owned(),
+            )),
+        }
+    }
+}
+
+async fn ask(connection: &mut PgConnection, query: &'static str) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar(query).bind(1_i64).fetch_one(connection).await
+}
+
+/// 42P05: there is one of that name; 26000: there is none; 08P01: it is another.
+fn is_mixed_up(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|error| error.code());
+    code.is_some_and(|code| matches!(code.as_ref(), "42P05" | "26000" | "08P01"))
+}
