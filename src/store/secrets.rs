@@ -1,9 +1,10 @@
 //! Sealed credentials of servers, and the data keys that seal them. Nothing here can open anything.
 
-use sqlx::{FromRow, Postgres, Transaction};
+use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::tx::{Access, Lane};
+use super::unit::Unit;
 use super::{Store, StoreError};
 use crate::domain::id::{ServerId, TenantId};
 
@@ -114,7 +115,7 @@ impl Store {
 
 /// The secrets of one server or of all, everybody's ones, with the keys.
 pub(super) async fn load(
-    tx: &mut Transaction<'static, Postgres>,
+    tx: &mut Unit,
     tenant: TenantId,
     server: Option<ServerId>,
 ) -> Result<SecretRows, StoreError> {
@@ -129,7 +130,7 @@ pub(super) async fn load(
     Ok(SecretRows { secrets, keys: keys(tx, tenant).await? })
 }
 
-async fn keys(tx: &mut Transaction<'static, Postgres>, tenant: TenantId) -> Result<Vec<DataKey>, StoreError> {
+async fn keys(tx: &mut Unit, tenant: TenantId) -> Result<Vec<DataKey>, StoreError> {
     let keys = sqlx::query_as(
         "select key_id, master_id, wrapped from data_keys where tenant_id = $1
          order by created_at desc, key_id desc limit $2",
@@ -142,11 +143,7 @@ async fn keys(tx: &mut Transaction<'static, Postgres>, tenant: TenantId) -> Resu
 }
 
 /// Takes a server's secrets away.
-pub(super) async fn remove(
-    tx: &mut Transaction<'static, Postgres>,
-    tenant: TenantId,
-    server: ServerId,
-) -> Result<(), StoreError> {
+pub(super) async fn remove(tx: &mut Unit, tenant: TenantId, server: ServerId) -> Result<(), StoreError> {
     sqlx::query("delete from server_secrets where tenant_id = $1 and server_id = $2")
         .bind(tenant.0)
         .bind(server.0)
@@ -157,7 +154,7 @@ pub(super) async fn remove(
 
 /// Stores a server's headers; there must be none.
 pub(super) async fn insert(
-    tx: &mut Transaction<'static, Postgres>,
+    tx: &mut Unit,
     tenant: TenantId,
     server: ServerId,
     headers: &SealedHeaders,
@@ -177,10 +174,7 @@ pub(super) async fn insert(
 }
 
 /// A deleted tenant's secrets go at once, and the keys with them: no copy of the rows opens again.
-pub(super) async fn remove_all(
-    tx: &mut Transaction<'static, Postgres>,
-    tenant: TenantId,
-) -> Result<(), StoreError> {
+pub(super) async fn remove_all(tx: &mut Unit, tenant: TenantId) -> Result<(), StoreError> {
     for statement in
         ["delete from server_secrets where tenant_id = $1", "delete from data_keys where tenant_id = $1"]
     {
