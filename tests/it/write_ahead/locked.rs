@@ -127,7 +127,8 @@ async fn a_long_one_ends_in_record_unavailable_and_one_record() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_changes_while_a_call_waits_for_its_record_is_not_run() {
-    let stage = Stage::start().await;
+    // an administrator's act would wait for its own record: the change is found by listing again
+    let stage = Stage::with(&[("MCPPROXY__LIMITS__RELIST_INTERVAL_S", "1")]).await;
     let tenant = stage.tenant("acme").await;
     let agent = tenant.agent().await;
     let mut connection = stage.database.connect().await;
@@ -142,8 +143,13 @@ async fn what_changes_while_a_call_waits_for_its_record_is_not_run() {
         // still one that writes: only its definition is another
         let annotations = r#"{"readOnlyHint":false,"destructiveHint":false,"title":"Another"}"#;
         upstream.set_tools(vec![Tool::annotated("echo", annotations)]);
-        let refresh = format!("/api/v1/servers/{name}/refresh");
-        tenant.platform.post(&refresh, &json!({})).await.expect(200);
+        let expected = if auto_approve { json!(["Another"]) } else { json!([]) };
+        settle(expected, Duration::from_secs(8), || async {
+            let found = Mcp::bare(&agent).search(&json!({"query": "echo", "server": name})).await;
+            let tools = found["tools"].as_array().unwrap().clone();
+            tools.iter().map(|tool| tool["annotations"]["title"].clone()).collect()
+        })
+        .await;
         assert!(!call.is_finished(), "{name}");
         tx.rollback().await.unwrap();
         let outcome = call.await.unwrap();
