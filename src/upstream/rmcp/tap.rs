@@ -8,7 +8,7 @@ use bytes::Bytes;
 use rmcp::model::ServerJsonRpcMessage;
 use tokio::time::Instant;
 
-use super::super::error::UpstreamError;
+use super::super::error::{Kind, UpstreamError};
 use super::super::jsonrpc::Message;
 
 /// Notifications that rmcp gets to see; the rest would only cost tasks and log lines.
@@ -18,6 +18,8 @@ const HEARD: [&str; 4] = [
     "notifications/cancelled",
     "notifications/progress",
 ];
+/// Largest notification or request of an upstream, in bytes.
+const UNASKED_BYTES_MAX: usize = 64 * 1024;
 /// Most requests of an upstream that are answered within [`REQUESTS_WINDOW`].
 const REQUESTS_MAX: usize = 64;
 const REQUESTS_WINDOW: Duration = Duration::from_secs(60);
@@ -40,6 +42,9 @@ impl Tap {
         let text = std::str::from_utf8(message).map_err(|_| UpstreamError::invalid("not UTF-8"))?;
         let read = Message::read(message)?;
         let Some(method) = read.method.as_deref() else { return Ok(Some(self.answer(message, &read, text))) };
+        if message.len() > UNASKED_BYTES_MAX {
+            return Err(UpstreamError::sent(Kind::TooLarge, "a message that nobody asked for"));
+        }
         if read.id.is_some() {
             self.count_request(Instant::now())?;
             return Ok(Some(text.to_owned()));
@@ -111,6 +116,10 @@ mod tests {
         for (message, passes) in table {
             assert_eq!(read(&tap, message).unwrap().as_deref(), passes.then_some(message), "{message}");
         }
+        let large = "x".repeat(UNASKED_BYTES_MAX);
+        let large =
+            format!(r#"{{"jsonrpc":"2.0","method":"notifications/message","params":{{"x":"{large}"}}}}"#);
+        assert_eq!(read(&tap, &large).unwrap_err().kind, Kind::TooLarge);
         for bad in ["", "[]", "{}", "nonsense", r#"{"jsonrpc":"1.0","id":1,"result":{}}"#] {
             assert!(read(&tap, bad).is_err(), "{bad}");
         }

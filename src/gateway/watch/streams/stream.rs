@@ -1,6 +1,7 @@
 //! One server's stream: opened, followed, opened again.
 
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use super::damping::Damping;
 use super::watched::Watched;
 use crate::gateway::Gateway;
 use crate::store::{DueServer, Server, StoreError};
-use crate::upstream::{Era, WatchEnd};
+use crate::upstream::{Era, Target, WatchEnd, Watcher};
 
 /// The pause after the first failure; doubled by every further one.
 const BACK_OFF_MIN: Duration = Duration::from_secs(1);
@@ -21,6 +22,8 @@ const BACK_OFF_MAX: Duration = Duration::from_secs(60);
 const GOOD_LIFE: Duration = Duration::from_secs(30);
 /// Before a server that announces nothing is asked again.
 const UNSUPPORTED_PAUSE: Duration = Duration::from_secs(600);
+/// How long a server may take to open its stream before it is another's turn as well.
+const TURN_MAX: Duration = Duration::from_millis(500);
 /// Attempts are spread over this part of a second, and pauses over as much of themselves.
 const JITTER_MS_MAX: u64 = 250;
 
@@ -88,18 +91,9 @@ impl Gateway {
 
     /// Opens a server's stream and follows it to its end.
     async fn follow_server(&self, due: &DueServer, watched: &Watched) -> Ended {
-        let opened = {
-            let _turn = self.upkeep.streams.opening.acquire().await;
-            let Ok(Some(server)) = self.server_as_due(due).await else { return Ended::Away };
-            let Ok(target) = self.listing_target(due.tenant, &server).await else { return Ended::Away };
-            if !self.may_announce(&target).await {
-                return Ended::Stream(WatchEnd::Unsupported("it announces no changes of its tools"));
-            }
-            self.upstreams.watch(&target).await
-        };
-        let stream = match opened {
+        let stream = match self.open_in_turn(due).await {
             Ok(stream) => stream,
-            Err(end) => return Ended::Stream(end),
+            Err(ended) => return ended,
         };
         watched.went_live(Instant::now());
         let told = Notify::new();
@@ -115,9 +109,30 @@ impl Gateway {
         }
     }
 
+    /// Opens a server's stream. Turns keep a replica that takes over from opening all at once; a server that
+    /// is slow loses its turn, so that it holds up nobody else's.
+    async fn open_in_turn(&self, due: &DueServer) -> Result<Watcher, Ended> {
+        let turn = self.upkeep.streams.opening.acquire().await;
+        let mut opening = pin!(self.open_stream(due));
+        tokio::select! {
+            opened = &mut opening => return opened,
+            () = sleep(TURN_MAX) => drop(turn),
+        }
+        opening.await
+    }
+
+    async fn open_stream(&self, due: &DueServer) -> Result<Watcher, Ended> {
+        let Ok(Some(server)) = self.server_as_due(due).await else { return Err(Ended::Away) };
+        let Ok(target) = self.listing_target(due.tenant, &server).await else { return Err(Ended::Away) };
+        if !self.may_announce(&target).await {
+            return Err(Ended::Stream(WatchEnd::Unsupported("it announces no changes of its tools")));
+        }
+        self.upstreams.watch(&target).await.map_err(Ended::Stream)
+    }
+
     /// Whether a server may announce changes, as far as its handshake with us tells; saves those that do not
     /// a session for nothing.
-    async fn may_announce(&self, target: &crate::upstream::Target) -> bool {
+    async fn may_announce(&self, target: &Target) -> bool {
         if target.era != Some(Era::Handshake) {
             return true;
         }
