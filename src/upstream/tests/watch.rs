@@ -214,3 +214,11 @@ async fn a_stream_is_guarded_like_everything_else() {
     }
     assert_eq!(fake.accepted(), 0);
 }
+
+#[tokio::test]
+async fn nothing_is_sent_without_a_credential_that_does_not_open() {
+    let fake = Fake::modern(|_| panic!("nothing may arrive")).await;
+    let target = Target { credential: Credential::Locked, headers: vec![], ..fake.target() };
+    let Err(WatchEnd::Lost(error)) = pool().watch(&target).await else { panic!("opened") };
+    assert_eq!((error.kind, fake.accepted()), (Kind::Locked, 0));
+}
