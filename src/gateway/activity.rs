@@ -115,7 +115,7 @@ struct Ending {
 /// What an ending leaves when it is written.
 struct Rest {
     done: Option<oneshot::Sender<()>>,
-    _slot: Slot,
+    slot: Slot,
 }
 
 #[derive(Default)]
@@ -217,7 +217,7 @@ impl ActivityLog {
             slot.bytes = bytes;
             state.urgent += usize::from(done.is_some());
             let close = Close { record, opened: opened == Opened::Yes };
-            state.ending.push_back(Ending { close, rest: Rest { done, _slot: slot } });
+            state.ending.push_back(Ending { close, rest: Rest { done, slot } });
             state.urgent > 0 || state.ending.len() == 1 || state.ending.len() >= self.0.limits.batch
         };
         if full {

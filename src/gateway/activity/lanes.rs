@@ -18,6 +18,8 @@ const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(2);
 /// How many batches' worth of a backlog are written at once.
 const BACKLOG_BATCHES: usize = 5;
+/// Bytes of records in one batch: a connection keeps what its largest batch took in memory.
+const BATCH_BYTES_MAX: usize = 1024 * 1024;
 /// Days that one batch may ask partitions for.
 const DAYS_MAX: usize = 200;
 
@@ -168,7 +170,8 @@ impl ActivityLog {
     fn take_ending(&self) -> (Vec<Close>, Vec<Rest>) {
         let mut state = self.state();
         // what piled up while the database was slow goes out in larger pieces
-        let count = state.ending.len().min(self.0.limits.batch * BACKLOG_BATCHES);
+        let most = state.ending.len().min(self.0.limits.batch * BACKLOG_BATCHES);
+        let count = fitting(state.ending.iter().take(most).map(|ending| ending.rest.slot.bytes)).min(most);
         let batch: (Vec<Close>, Vec<Rest>) =
             state.ending.drain(..count).map(|ending| (ending.close, ending.rest)).unzip();
         state.urgent = state.urgent.saturating_sub(urgent(&batch.1));
@@ -195,6 +198,17 @@ impl ActivityLog {
             let _told = done.send(());
         }
     }
+}
+
+/// How many records go into one batch by their sizes: one at least.
+fn fitting(sizes: impl Iterator<Item = usize>) -> usize {
+    let mut left = BATCH_BYTES_MAX;
+    let fits = |size: &usize| {
+        let has_room = *size <= left;
+        left = left.saturating_sub(*size);
+        has_room
+    };
+    sizes.take_while(fits).count().max(1)
 }
 
 /// How many of a batch somebody waits for.
