@@ -17,7 +17,7 @@ use crate::domain::seal::{Key, Keyring};
 use crate::faces::{FaceOptions, Faces, http, mcp};
 use crate::gateway::{ActivityLimits, Gateway, Options};
 use crate::store::{self, Store, StoreOptions};
-use crate::upstream::{Deny, Egress, Limits, native_tls};
+use crate::upstream::{BreakerRules, Deny, Egress, Limits, native_tls};
 
 /// Serves until SIGTERM or SIGINT.
 pub async fn serve(config_file: Option<&Path>) -> anyhow::Result<()> {
@@ -175,13 +175,19 @@ fn gateway_options(config: &Config, keyring: Keyring) -> Options {
         upstream: Limits {
             concurrency: limits.upstream_concurrency,
             queue: limits.upstream_queue,
+            queue_wait: limits.upstream_queue_wait,
+            breaker: BreakerRules {
+                failures_max: limits.upstream_failures_max,
+                rest_min: limits.upstream_rest_min,
+                rest_max: limits.upstream_rest_max,
+            },
             connections: limits.upstream_connections,
             connect_timeout: limits.connect_timeout,
             call_timeout: limits.call_timeout,
+            listing_timeout: limits.listing_timeout,
             idle_timeout: limits.upstream_idle,
             response_bytes_max: limits.response_bytes_max,
         },
-        listing_timeout: limits.listing_timeout,
         relist_interval: limits.relist_interval,
         relist_announced_interval: limits.relist_announced_interval,
         upstream_streams_max: limits.upstream_streams_max,

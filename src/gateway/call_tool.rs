@@ -345,9 +345,15 @@ fn from_upstream(error: &UpstreamError) -> Refusal {
     use upstream::Kind;
     if !error.dispatched {
         return match error.kind {
-            Kind::Overloaded | Kind::Timeout => Refusal::new(
+            Kind::Overloaded => Refusal::new(
                 Code::Overloaded,
                 "Too many calls to this server are under way; nothing was run, try again in a few seconds",
+            ),
+            Kind::Resting { retry_s } => Refusal::new(
+                Code::ServerUnavailable,
+                format!(
+                    "The server failed several times in a row; nothing was run; it is tried again in about {retry_s} s"
+                ),
             ),
             _ => Refusal::new(
                 Code::ServerUnavailable,

@@ -238,6 +238,7 @@ fn own_limits(own: &Map<String, Value>, defaults: &Limits) -> Limits {
     Limits {
         concurrency: number("concurrency").map_or(defaults.concurrency, |n| n.min(defaults.concurrency)),
         queue: number("queue").map_or(defaults.queue, |n| n.min(defaults.queue)),
+        queue_wait: seconds("queue_wait_s").map_or(defaults.queue_wait, |s| s.min(defaults.queue_wait)),
         call_timeout: seconds("call_timeout_s")
             .map_or(defaults.call_timeout, |s| s.min(defaults.call_timeout)),
         response_bytes_max: number("response_bytes_max")

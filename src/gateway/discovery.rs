@@ -18,9 +18,6 @@ pub(super) enum ListingError {
     /// The upstream; noted at the server.
     #[error("{0}")]
     Upstream(String),
-    /// Too many calls to it are under way.
-    #[error("busy")]
-    Busy,
     /// The database, or the server changed meanwhile.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -34,12 +31,14 @@ impl Gateway {
         server: &Server,
     ) -> Result<Applied, ListingError> {
         let target = self.listing_target(tenant, server).await?;
-        let listed = match tokio::time::timeout(self.options.listing_timeout, self.fetch(&target)).await {
-            Ok(Ok(found)) => Ok(found),
-            // our own queue to it is full: that says nothing about the server
-            Ok(Err(error)) if error.kind == UpstreamKind::Overloaded => return Err(ListingError::Busy),
-            Ok(Err(error)) => Err(format!("{error}: {}", error.detail)),
-            Err(_) => Err(format!("no complete answer within {} s", self.options.listing_timeout.as_secs())),
+        let listed = match self.fetch(&target).await {
+            Ok(found) => Ok(found),
+            Err(error) if error.kind == UpstreamKind::Timeout => Err(format!(
+                "no complete answer within {} s",
+                self.options.upstream.listing_timeout.as_secs()
+            )),
+            Err(error) if error.detail.is_empty() => Err(error.to_string()),
+            Err(error) => Err(format!("{error}: {}", error.detail)),
         };
         match listed {
             Ok((era, listing)) => {

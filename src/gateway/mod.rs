@@ -65,8 +65,6 @@ pub struct Options {
     pub stale_max: Duration,
     /// Default bounds towards an upstream.
     pub upstream: Limits,
-    /// How long a whole listing of one server may take.
-    pub listing_timeout: Duration,
     /// How often silent servers are listed again.
     pub relist_interval: Duration,
     /// How often servers that announce changes are listed again.

@@ -55,8 +55,13 @@ pub type ServerView = Server;
 pub type ToolView = StoredTool;
 
 /// Bounds a server may have of its own, with their largest values.
-const OWN_LIMITS: [(&str, u64); 4] =
-    [("concurrency", 1000), ("queue", 10_000), ("call_timeout_s", 3600), ("response_bytes_max", 256 << 20)];
+const OWN_LIMITS: [(&str, u64); 5] = [
+    ("concurrency", 1000),
+    ("queue", 10_000),
+    ("queue_wait_s", 3600),
+    ("call_timeout_s", 3600),
+    ("response_bytes_max", 256 << 20),
+];
 
 impl Gateway {
     /// Adds a server and lists it at once. An operator's starts quarantined, an admin's released.
@@ -237,6 +242,7 @@ impl Gateway {
         if reconnect == Reconnect::Yes {
             self.upstreams.forget(tenant.0, server.server_id);
         }
+        self.upstreams.reset_breaker(tenant.0, server.server_id);
         self.list_if_enabled(tenant, &server).await;
         self.get_server(caller, name).await
     }

@@ -9,13 +9,14 @@ use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{StatusCode, Uri};
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Mutex, Semaphore, mpsc};
 use tokio::time::timeout;
 
 use super::connect::Dialer;
 use super::discover::Era;
 use super::error::{Kind, UpstreamError};
 use super::gate::Gate;
+use super::health::Health;
 use super::jsonrpc::{self, Answer, Meta};
 use super::param_headers::encode;
 use super::post::{Http, Post, Reply};
@@ -23,8 +24,6 @@ use super::session::{Session, Sessions};
 use super::target::{Credential, Limits, Target, ToolCall, base_headers};
 use super::wires::{Timeouts, Wires};
 
-/// Longest wait for the answer to the first, modern question.
-const DISCOVER_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Cancellations on their way to one upstream at once; more are not sent.
 const CANCELS_MAX: usize = 8;
 /// Longest wait for an upstream to take one.
@@ -38,12 +37,15 @@ pub struct Connection {
     url: String,
     credential: Credential,
     pub(super) limits: Limits,
-    gate: Gate,
-    link: Result<Link, UpstreamError>,
+    pub(super) gate: Gate,
+    pub(super) health: Arc<Health>,
+    /// Held by a question of the gateway's own.
+    pub(super) asides: Mutex<()>,
+    link: Result<Arc<Link>, UpstreamError>,
 }
 
 /// What a usable URL leads to.
-struct Link {
+pub(super) struct Link {
     http: Http,
     sessions: Sessions,
     /// Room for cancellations on their way.
@@ -83,15 +85,22 @@ impl Connection {
     /// Opens nothing: the first request does. A URL that the guard refuses makes every request fail.
     pub(super) fn new(dialer: &Dialer, target: &Target) -> Self {
         let limits = target.limits;
-        let spare = usize::from(limits.connections > 1);
+        // for answers to the upstream's own requests, and for the gateway's own questions
+        let spare = match limits.connections {
+            0 | 1 => 0,
+            2 | 3 => 1,
+            _ => 2,
+        };
         let running_max = limits.concurrency.min(limits.connections.saturating_sub(spare));
         Self {
             version: target.version,
             url: target.url.clone(),
             credential: target.credential,
             limits,
-            gate: Gate::new(running_max, limits.queue),
-            link: dialer.check_url(&target.url).and_then(|uri| Link::new(dialer, uri, target)),
+            gate: Gate::new(running_max, limits.queue, limits.queue_wait),
+            health: Arc::new(Health::new(limits.breaker)),
+            asides: Mutex::new(()),
+            link: dialer.check_url(&target.url).and_then(|uri| Link::new(dialer, uri, target)).map(Arc::new),
         }
     }
 
@@ -128,8 +137,12 @@ impl Connection {
             progress: call.progress.as_ref(),
             bytes_max: self.limits.response_bytes_max,
         };
-        self.within(call.timeout.min(self.limits.call_timeout), |dispatched| self.request(ask, dispatched))
-            .await
+        self.within(call.timeout.min(self.limits.call_timeout), |dispatched| async move {
+            let ended = self.link()?.exchange(&ask, &dispatched).await;
+            self.health.called(&ended);
+            settle(ended?)
+        })
+        .await
     }
 
     /// Asks the upstream for a sign of life: `ping`, or `server/discover` in the modern era.
@@ -137,34 +150,14 @@ impl Connection {
     /// # Errors
     /// Any [`Kind`].
     pub async fn ping(&self) -> Result<(), UpstreamError> {
-        let link = self.link()?;
-        self.within(self.limits.call_timeout, |dispatched| async move {
-            let session = link.sessions.get().await?;
-            let method = if session.era == Era::Modern { "server/discover" } else { "ping" };
-            let ask = Ask::plain(method, &[], super::discover::HELLO_BYTES_MAX);
-            match self.request(ask, dispatched).await? {
+        self.aside(self.limits.call_timeout, |dispatched| async move {
+            let link = self.link()?;
+            match settle(link.exchange(&link.ping().await?, &dispatched).await?)? {
                 Answer::Result(_) => Ok(()),
-                Answer::Error(error) => Err(refused(method, &error)),
+                Answer::Error(error) => Err(refused("ping", &error)),
             }
         })
         .await
-    }
-
-    /// Runs a piece of work under the concurrency cap and a deadline.
-    pub(super) async fn within<T, F: Future<Output = Result<T, UpstreamError>>>(
-        &self,
-        limit: Duration,
-        work: impl FnOnce(Arc<AtomicBool>) -> F,
-    ) -> Result<T, UpstreamError> {
-        let dispatched = Arc::new(AtomicBool::new(false));
-        let admitted = async {
-            let _permit = self.gate.enter().await?;
-            work(Arc::clone(&dispatched)).await
-        };
-        timeout(limit, admitted).await.unwrap_or_else(|_| {
-            let dispatched = dispatched.load(Ordering::Relaxed);
-            Err(UpstreamError { kind: Kind::Timeout, dispatched, detail: "".into() })
-        })
     }
 
     /// Sends a request in the upstream's era. A session that has ended is opened again once.
@@ -173,19 +166,24 @@ impl Connection {
         ask: Ask<'_>,
         dispatched: Arc<AtomicBool>,
     ) -> Result<Answer, UpstreamError> {
-        let link = self.link()?;
-        let (session, reply) = link.send(&ask, &dispatched).await?;
-        if !link.may_send_again(&session, &reply).await? {
-            return settle(reply);
-        }
-        // The upstream refused the request unread: this is its first real sending.
-        dispatched.store(false, Ordering::Relaxed);
-        let (_, reply) = link.send(&ask, &dispatched).await?;
-        settle(reply)
+        settle(self.link()?.exchange(&ask, &dispatched).await?)
     }
 
-    fn link(&self) -> Result<&Link, UpstreamError> {
+    /// Forgets failures: the next call is sent.
+    pub(super) fn reset_breaker(&self) {
+        self.health.reset();
+    }
+
+    pub(super) fn link(&self) -> Result<&Arc<Link>, UpstreamError> {
         self.link.as_ref().map_err(Clone::clone)
+    }
+
+    /// Waits for the end of a rest.
+    #[cfg(test)]
+    pub(super) async fn rested(&self) {
+        while self.health.is_resting() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     #[cfg(test)]
@@ -204,9 +202,38 @@ impl Link {
         let timeouts = Timeouts { connect: limits.connect_timeout, idle: limits.idle_timeout };
         let wires = Arc::new(Wires::new(dialer.clone(), uri, limits.connections, timeouts));
         let http = Http { wires, target: path };
-        let discover_wait = DISCOVER_WAIT_MAX.min(limits.call_timeout / 4);
-        let sessions = Sessions::new(http.clone(), base, target.era, discover_wait);
+        let sessions = Sessions::new(http.clone(), base, target.era, limits.call_timeout);
         Ok(Self { http, sessions, farewells: Arc::new(Semaphore::new(CANCELS_MAX)) })
+    }
+
+    /// Sends a request in the upstream's era and reads its answer. A session that has ended is opened again
+    /// once.
+    pub(super) async fn exchange(
+        &self,
+        ask: &Ask<'_>,
+        dispatched: &AtomicBool,
+    ) -> Result<Reply, UpstreamError> {
+        let (session, reply) = self.send(ask, dispatched).await?;
+        if !self.may_send_again(&session, &reply).await? {
+            return Ok(reply);
+        }
+        // The upstream refused the request unread: this is its first real sending.
+        dispatched.store(false, Ordering::Relaxed);
+        Ok(self.send(ask, dispatched).await?.1)
+    }
+
+    /// The question that costs an upstream least in its era.
+    async fn ping(&self) -> Result<Ask<'static>, UpstreamError> {
+        let session = self.sessions.get().await?;
+        let method = if session.era == Era::Modern { "server/discover" } else { "ping" };
+        Ok(Ask::plain(method, &[], super::discover::HELLO_BYTES_MAX))
+    }
+
+    /// Whether the upstream answers: anything but an error of its server will do.
+    pub(super) async fn is_alive(&self) -> Result<bool, UpstreamError> {
+        let reply = self.exchange(&self.ping().await?, &AtomicBool::new(false)).await?;
+        Ok(reply.answer.is_some()
+            || (reply.status.is_client_error() && reply.status != StatusCode::TOO_MANY_REQUESTS))
     }
 
     async fn send(
@@ -319,7 +346,7 @@ pub(super) fn refused(method: &str, error: &[u8]) -> UpstreamError {
 
 /// Adds the headers that mirror the body of a modern request.
 fn mirror(headers: &mut HeaderMap, ask: &Ask<'_>) -> Result<(), UpstreamError> {
-    let unsendable = || UpstreamError::unsent(Kind::Invalid, "a header of the call cannot be sent");
+    let unsendable = || UpstreamError::unsent(Kind::Unsendable, "");
     headers.insert("mcp-method", HeaderValue::from_static(ask.method));
     if let Some(name) = ask.name {
         headers.insert("mcp-name", HeaderValue::from_str(&encode(name)).map_err(|_| unsendable())?);

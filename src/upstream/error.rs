@@ -12,8 +12,15 @@ pub enum Kind {
     EgressRefused,
     /// Its credentials cannot be opened.
     Locked,
-    /// The queue of this upstream is full.
+    /// The queue of this upstream is full, or a turn did not come in time.
     Overloaded,
+    /// It failed several times in a row and is left alone; it is tried again in about so many seconds.
+    Resting {
+        /// Until then, rounded up.
+        retry_s: u32,
+    },
+    /// The call itself cannot be put on the wire.
+    Unsendable,
     /// The deadline passed.
     Timeout,
     /// The connection ended before the answer did.
@@ -32,6 +39,10 @@ impl Kind {
             Self::EgressRefused => "the upstream server's address is refused by the egress rules",
             Self::Locked => "the credentials stored for the upstream server cannot be opened",
             Self::Overloaded => "the queue of the upstream server is full",
+            Self::Resting { .. } => {
+                "the upstream server failed several times in a row and is left alone for now"
+            }
+            Self::Unsendable => "the call cannot be sent to the upstream server",
             Self::Timeout => "the upstream server did not answer in time",
             Self::Lost => "the connection to the upstream server was lost",
             Self::Invalid => "the upstream server sent an invalid answer",

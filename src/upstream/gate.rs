@@ -1,8 +1,10 @@
-//! Admission: how many calls run at once on one upstream, and how many may wait.
+//! Admission: how many calls run at once on one upstream, how many may wait, and for how long.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
 
 use super::error::{Kind, UpstreamError};
 use super::wires::Counted;
@@ -12,31 +14,47 @@ pub(super) struct Gate {
     permits: Semaphore,
     waiting: AtomicUsize,
     waiting_max: usize,
+    wait_max: Duration,
 }
 
 impl Gate {
-    pub(super) fn new(running_max: usize, waiting_max: usize) -> Self {
+    pub(super) fn new(running_max: usize, waiting_max: usize, wait_max: Duration) -> Self {
         Self {
             permits: Semaphore::new(running_max.clamp(1, Semaphore::MAX_PERMITS)),
             waiting: AtomicUsize::new(0),
             waiting_max,
+            wait_max,
         }
     }
 
-    /// Enters, waiting in turn if the cap is reached. The caller bounds the wait.
+    /// Enters if there is room at once.
+    pub(super) fn try_enter(&self) -> Option<SemaphorePermit<'_>> {
+        self.permits.try_acquire().ok()
+    }
+
+    /// Enters, waiting in turn.
+    ///
+    /// # Errors
+    /// [`Kind::Overloaded`] if the queue is full or the turn does not come in time.
+    pub(super) async fn enter(&self) -> Result<SemaphorePermit<'_>, UpstreamError> {
+        let _place = self.place()?;
+        match timeout(self.wait_max, self.permits.acquire()).await {
+            Ok(Ok(permit)) => Ok(permit),
+            Ok(Err(_)) | Err(_) => Err(overloaded()),
+        }
+    }
+
+    /// A place in the queue, for whoever waits for something else than a permit.
     ///
     /// # Errors
     /// [`Kind::Overloaded`] if the queue is full.
-    pub(super) async fn enter(&self) -> Result<SemaphorePermit<'_>, UpstreamError> {
-        if let Ok(permit) = self.permits.try_acquire() {
-            return Ok(permit);
-        }
+    pub(super) fn place(&self) -> Result<Counted<'_>, UpstreamError> {
         // Counted before it is compared: many at once may all be refused, but never all be let in.
-        let _waiting = Counted::new(&self.waiting);
+        let place = Counted::new(&self.waiting);
         if self.waiting.load(Ordering::Relaxed) > self.waiting_max {
-            return Err(UpstreamError::unsent(Kind::Overloaded, ""));
+            return Err(overloaded());
         }
-        self.permits.acquire().await.map_err(|_| UpstreamError::unsent(Kind::Overloaded, ""))
+        Ok(place)
     }
 
     #[cfg(test)]
@@ -48,4 +66,9 @@ impl Gate {
     pub(super) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
+}
+
+/// What a call is told that never got its turn.
+pub(super) fn overloaded() -> UpstreamError {
+    UpstreamError::unsent(Kind::Overloaded, "")
 }

@@ -75,13 +75,12 @@ struct Definition<'a> {
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
 impl Connection {
-    /// Lists the upstream's tools, all pages, within one call's time.
+    /// Lists the upstream's tools, all pages, past the queue of calls.
     ///
     /// # Errors
     /// Any [`Kind`]. A list that is not complete is an error, never a shorter list.
     pub async fn list_tools(&self) -> Result<Listing, UpstreamError> {
-        let limit = self.limits.call_timeout;
-        self.within(limit, |dispatched| async move {
+        self.aside(self.limits.listing_timeout, |dispatched| async move {
             let mut list = Reading::default();
             let mut cursor: Option<Vec<u8>> = None;
             for _ in 0..PAGES_MAX {

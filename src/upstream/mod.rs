@@ -5,12 +5,15 @@
 //! Arguments, results and definitions are never decoded. Every address is checked by [`Egress`] after name
 //! resolution, every queue, body and wait has a bound, and nothing is sent twice once it may have been seen.
 
+mod admission;
+mod breaker;
 mod connect;
 mod connection;
 mod discover;
 mod egress;
 mod error;
 mod gate;
+mod health;
 mod jsonrpc;
 mod list;
 mod param_headers;
@@ -27,6 +30,7 @@ mod wires;
 mod tests;
 
 pub use self::rmcp::{WatchEnd, Watcher};
+pub use breaker::BreakerRules;
 pub use connect::native_tls;
 pub use connection::Connection;
 pub use discover::Era;

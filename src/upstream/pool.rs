@@ -68,6 +68,13 @@ impl Pool {
         Watcher::open(&self.dialer, target).await
     }
 
+    /// Lets the next call to a server through, however often others have failed.
+    pub fn reset_breaker(&self, tenant: Uuid, server: Uuid) {
+        if let Some(connection) = self.read().get(&(tenant, server)) {
+            connection.reset_breaker();
+        }
+    }
+
     /// TCP connections opened since the start.
     pub fn tcp_connects(&self) -> u64 {
         self.dialer.connects()

@@ -7,15 +7,19 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderValue};
 use serde::Deserialize;
 use tokio::sync::Mutex;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::discover::{self, Era, HELLO_BYTES_MAX};
-use super::error::UpstreamError;
+use super::error::{Kind, UpstreamError};
 use super::jsonrpc::{self, Answer};
 use super::post::{Http, Post, Reply};
 
 /// The handshake revisions we speak, the one we offer first.
 pub(super) const VERSIONS: [&str; 3] = ["2025-11-25", "2025-06-18", "2025-03-26"];
+/// Longest wait for the answer to the first, modern question.
+const DISCOVER_WAIT_MAX: Duration = Duration::from_secs(5);
+/// Longest wait for a session, connecting and the first question included.
+const OPEN_WAIT_MAX: Duration = Duration::from_secs(20);
 /// Longest session id accepted, in bytes.
 const SESSION_ID_BYTES_MAX: usize = 4096;
 
@@ -39,6 +43,8 @@ pub(super) struct Sessions {
     http: Http,
     base: HeaderMap,
     discover_wait: Duration,
+    /// How long those who wait for a session wait together; then all fail, and the next caller tries anew.
+    open_wait: Duration,
     current: RwLock<Option<Arc<Session>>>,
     /// Held while a session is opened; keeps how the last attempt failed, and when.
     opening: Mutex<Option<(Instant, UpstreamError)>>,
@@ -47,11 +53,13 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    pub(super) fn new(http: Http, base: HeaderMap, era: Option<Era>, discover_wait: Duration) -> Self {
+    /// Without a session nothing takes longer than `wait`.
+    pub(super) fn new(http: Http, base: HeaderMap, era: Option<Era>, wait: Duration) -> Self {
         let sessions = Self {
             http,
             base,
-            discover_wait,
+            discover_wait: DISCOVER_WAIT_MAX.min(wait / 4),
+            open_wait: OPEN_WAIT_MAX.min(wait),
             current: RwLock::new(None),
             opening: Mutex::new(None),
             era: AtomicU8::new(ERA_UNKNOWN),
@@ -97,7 +105,8 @@ impl Sessions {
             tracing::trace!(?when, "sharing the failure of another call");
             return Err(error.clone());
         }
-        match self.open().await {
+        let opened = timeout(self.open_wait, self.open()).await;
+        match opened.unwrap_or_else(|_| Err(UpstreamError::unsent(Kind::Timeout, "no session was opened"))) {
             Ok(session) => {
                 *last_failure = None;
                 Ok(self.set(session))
@@ -150,7 +159,7 @@ impl Sessions {
             Some(Era::Handshake) => match self.handshake().await {
                 Ok(session) => session,
                 // It answers, but not to this: perhaps it has moved on.
-                Err(error) if error.kind == super::error::Kind::Invalid => {
+                Err(error) if error.kind == Kind::Invalid => {
                     if !self.is_modern().await? {
                         return Err(error);
                     }

@@ -9,6 +9,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
+use super::breaker::BreakerRules;
 use super::discover::Era;
 use super::error::{Kind, UpstreamError};
 
@@ -41,13 +42,19 @@ pub struct Limits {
     pub concurrency: usize,
     /// Most calls that wait for their turn.
     pub queue: usize,
-    /// Most open connections, idle ones included. One is kept free for answers to the upstream's own
-    /// requests where there are more than one.
+    /// Longest wait for a turn.
+    pub queue_wait: Duration,
+    /// When calls are kept away from an upstream that fails.
+    pub breaker: BreakerRules,
+    /// Most open connections, idle ones included. Of four or more, two are kept free for answers to the
+    /// upstream's own requests and for the gateway's own questions; of two or three, one.
     pub connections: usize,
     /// Longest time to open a connection: name look-up, TCP and TLS.
     pub connect_timeout: Duration,
     /// Longest time of a call, waiting included.
     pub call_timeout: Duration,
+    /// Longest time of a whole listing.
+    pub listing_timeout: Duration,
     /// How long an unused connection stays open.
     pub idle_timeout: Duration,
     /// Largest answer to a call, in bytes.

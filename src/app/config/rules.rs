@@ -118,18 +118,29 @@ pub(super) fn check(settings: &Settings) -> Result<(), ConfigError> {
     check_together(settings)
 }
 
+/// Pairs of settings of which the first must not be above the second.
+const ORDERED: [(&str, &str); 2] = [
+    ("limits.activity_batch", "limits.activity_queue"),
+    ("limits.upstream_rest_min_ms", "limits.upstream_rest_max_ms"),
+];
+
 /// Rules between settings.
 fn check_together(settings: &Settings) -> Result<(), ConfigError> {
-    let (batch, queue) = ("limits.activity_batch", "limits.activity_queue");
-    let (Some(least), Some(most)) = (settings.known().get(batch), settings.known().get(queue)) else {
-        return Ok(());
-    };
-    match (&least.value, &most.value) {
-        (ValueKind::I64(a), ValueKind::I64(b)) if a > b => {
-            Err(value_error(batch, &least.origin, format!("must not be above {queue} ({})", most.origin)))
+    for (low, high) in ORDERED {
+        let (Some(least), Some(most)) = (settings.known().get(low), settings.known().get(high)) else {
+            continue;
+        };
+        if let (ValueKind::I64(a), ValueKind::I64(b)) = (&least.value, &most.value)
+            && a > b
+        {
+            return Err(value_error(
+                low,
+                &least.origin,
+                format!("must not be above {high} ({})", most.origin),
+            ));
         }
-        _ => Ok(()),
     }
+    Ok(())
 }
 
 fn check_number(key: &str, value: i64) -> Result<(), String> {

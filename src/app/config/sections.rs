@@ -151,6 +151,17 @@ pub struct Limits {
     pub upstream_concurrency: usize,
     /// Calls that wait for their turn per upstream server.
     pub upstream_queue: usize,
+    /// How long a call may wait for its turn.
+    #[serde(rename = "upstream_queue_wait_s", deserialize_with = "seconds")]
+    pub upstream_queue_wait: Duration,
+    /// Failures in a row after which an upstream is left alone.
+    pub upstream_failures_max: u32,
+    /// The first rest of an upstream that fails.
+    #[serde(rename = "upstream_rest_min_ms", deserialize_with = "milliseconds")]
+    pub upstream_rest_min: Duration,
+    /// Its longest rest; not below the first.
+    #[serde(rename = "upstream_rest_max_ms", deserialize_with = "milliseconds")]
+    pub upstream_rest_max: Duration,
     /// Connections per upstream server.
     pub upstream_connections: usize,
     /// After this, an unused upstream connection is closed.

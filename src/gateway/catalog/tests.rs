@@ -4,10 +4,18 @@ use uuid::Uuid;
 use super::*;
 use crate::domain::seal::Key;
 use crate::store::SecretRows;
+use crate::upstream::BreakerRules;
 
 const LIMITS: Limits = Limits {
     concurrency: 1,
     queue: 1,
+    queue_wait: Duration::from_secs(1),
+    breaker: BreakerRules {
+        failures_max: 5,
+        rest_min: Duration::from_secs(1),
+        rest_max: Duration::from_secs(30),
+    },
+    listing_timeout: Duration::from_secs(1),
     connections: 1,
     connect_timeout: Duration::from_secs(1),
     call_timeout: Duration::from_secs(1),

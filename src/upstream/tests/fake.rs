@@ -209,9 +209,16 @@ pub(super) fn limits() -> Limits {
     Limits {
         concurrency: 8,
         queue: 8,
+        queue_wait: Duration::from_secs(10),
+        breaker: BreakerRules {
+            failures_max: 5,
+            rest_min: Duration::from_secs(1),
+            rest_max: Duration::from_secs(30),
+        },
         connections: 16,
         connect_timeout: Duration::from_secs(5),
         call_timeout: Duration::from_secs(10),
+        listing_timeout: Duration::from_secs(10),
         idle_timeout: Duration::from_secs(60),
         response_bytes_max: 100_000,
     }

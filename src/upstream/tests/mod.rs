@@ -1,5 +1,6 @@
 //! The client against upstreams on loopback.
 
+mod breaker;
 mod calls;
 mod contract;
 mod eras;

@@ -1,0 +1,318 @@
+//! When to leave an upstream alone. A plain state machine: time and chance are passed in.
+//!
+//! Failures in a row open it; while it is open nothing is sent. After a rest one probe may pass, never a
+//! caller's own request. A probe that works closes it on trial: only a request that brings an answer shows
+//! that requests work, and until then one more failure is enough for another, longer rest.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Failures further apart than this many of the longest rests are not counted together.
+const MEMORY_RESTS: u32 = 4;
+
+/// When it opens, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BreakerRules {
+    /// Failures in a row that open it.
+    pub failures_max: u32,
+    /// The first rest.
+    pub rest_min: Duration,
+    /// The longest rest; each is twice the one before.
+    pub rest_max: Duration,
+}
+
+/// What may be sent now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Admission {
+    /// Anything.
+    Open,
+    /// Whoever got this answer sends a probe and says how it ended; nobody else gets it meanwhile.
+    Probe,
+    /// Nothing until the probe has ended.
+    Wait,
+    /// Nothing for this long.
+    Rest(Duration),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Closed { failures: u32 },
+    Resting { until: Instant },
+    Probing,
+}
+
+/// The state machine of one upstream.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Breaker {
+    rules: BreakerRules,
+    state: State,
+    /// Rests since a request last brought an answer.
+    rests: u32,
+    /// When it last failed or closed.
+    moved: Option<Instant>,
+}
+
+impl Breaker {
+    pub(super) fn new(rules: BreakerRules) -> Self {
+        Self { rules, state: State::Closed { failures: 0 }, rests: 0, moved: None }
+    }
+
+    /// What may be sent now. [`Admission::Probe`] is given to one asker only.
+    pub(super) fn admit(&mut self, now: Instant) -> Admission {
+        match self.state {
+            State::Closed { .. } => Admission::Open,
+            State::Probing => Admission::Wait,
+            State::Resting { until } if now < until => Admission::Rest(until - now),
+            State::Resting { .. } => {
+                self.state = State::Probing;
+                Admission::Probe
+            }
+        }
+    }
+
+    /// Whether everything may be sent.
+    pub(super) fn is_closed(&self) -> bool {
+        matches!(self.state, State::Closed { .. })
+    }
+
+    /// Whether a probe is under way.
+    pub(super) fn is_probing(&self) -> bool {
+        self.state == State::Probing
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_resting(&self, now: Instant) -> bool {
+        matches!(self.state, State::Resting { until } if now < until)
+    }
+
+    /// A request brought an answer, be it an error of the tool's.
+    pub(super) fn answered(&mut self) {
+        self.state = State::Closed { failures: 0 };
+        self.rests = 0;
+    }
+
+    /// The upstream gave a sign of life that says nothing about requests: it may be tried with one.
+    pub(super) fn alive(&mut self, now: Instant) {
+        if self.is_closed() {
+            return;
+        }
+        self.state = State::Closed { failures: self.rules.failures_max.saturating_sub(1) };
+        self.moved = Some(now);
+    }
+
+    /// A request failed on the way or was not answered. True if that opened it. `chance`, from 0 to 1, spreads
+    /// the rests of many upstreams.
+    pub(super) fn failed(&mut self, now: Instant, chance: f64) -> bool {
+        // requests that were under way when it opened tell nothing new
+        let State::Closed { failures } = self.state else { return false };
+        let is_old =
+            |moved: Instant| now.saturating_duration_since(moved) > self.rules.rest_max * MEMORY_RESTS;
+        let failures = if self.moved.is_some_and(is_old) {
+            self.rests = 0;
+            1
+        } else {
+            failures.saturating_add(1)
+        };
+        self.moved = Some(now);
+        if failures < self.rules.failures_max {
+            self.state = State::Closed { failures };
+            return false;
+        }
+        self.rest(now, chance);
+        true
+    }
+
+    /// The probe failed, or was given up.
+    pub(super) fn probe_failed(&mut self, now: Instant, chance: f64) {
+        // something else may have shown meanwhile that the upstream lives
+        if self.state == State::Probing {
+            self.rest(now, chance);
+        }
+    }
+
+    /// As new: somebody who knows better said so.
+    pub(super) fn reset(&mut self) {
+        *self = Self::new(self.rules);
+    }
+
+    /// Half of each rest is certain, half is chance.
+    fn rest(&mut self, now: Instant, chance: f64) {
+        let doubled = self.rules.rest_min.saturating_mul(1_u32.checked_shl(self.rests).unwrap_or(u32::MAX));
+        let half = doubled.min(self.rules.rest_max) / 2;
+        self.rests = self.rests.saturating_add(1);
+        self.state = State::Resting { until: now + half + half.mul_f64(chance.clamp(0.0, 1.0)) };
+        self.moved = Some(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const RULES: BreakerRules =
+        BreakerRules { failures_max: 3, rest_min: Duration::from_secs(1), rest_max: Duration::from_secs(30) };
+
+    /// What can happen to it.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Event {
+        Fail,
+        Answer,
+        Alive,
+        Ask,
+        ProbeFails,
+        Wait(u64),
+        Reset,
+    }
+
+    /// Plays events; gives what the askers were told, in milliseconds where they were sent away.
+    fn play(events: &[Event]) -> Vec<String> {
+        let mut now = Instant::now();
+        let mut breaker = Breaker::new(RULES);
+        let mut told = Vec::new();
+        for event in events {
+            match *event {
+                Event::Fail => drop(breaker.failed(now, 1.0)),
+                Event::Answer => breaker.answered(),
+                Event::Alive => breaker.alive(now),
+                Event::ProbeFails => breaker.probe_failed(now, 1.0),
+                Event::Wait(ms) => now += Duration::from_millis(ms),
+                Event::Reset => breaker.reset(),
+                Event::Ask => told.push(match breaker.admit(now) {
+                    Admission::Open => "open".to_owned(),
+                    Admission::Probe => "probe".to_owned(),
+                    Admission::Wait => "wait".to_owned(),
+                    Admission::Rest(rest) => rest.as_millis().to_string(),
+                }),
+            }
+        }
+        told
+    }
+
+    #[test]
+    fn what_askers_are_told() {
+        use Event::{Alive, Answer, Ask, Fail, ProbeFails, Reset, Wait};
+        let table: &[(&str, &[Event], &[&str])] = &[
+            ("new", &[Ask], &["open"]),
+            ("too few failures", &[Fail, Fail, Ask], &["open"]),
+            ("enough", &[Fail, Fail, Fail, Ask], &["1000"]),
+            ("an answer between", &[Fail, Fail, Answer, Fail, Fail, Ask], &["open"]),
+            ("a sign of life between is no answer", &[Fail, Fail, Alive, Fail, Ask], &["1000"]),
+            ("the rest goes by", &[Fail, Fail, Fail, Wait(400), Ask], &["600"]),
+            ("one probe", &[Fail, Fail, Fail, Wait(1000), Ask, Ask, Ask], &["probe", "wait", "wait"]),
+            ("late failures while open", &[Fail, Fail, Fail, Wait(500), Fail, Fail, Ask], &["500"]),
+            (
+                "late failures while probing",
+                &[Fail, Fail, Fail, Wait(1000), Ask, Fail, Ask],
+                &["probe", "wait"],
+            ),
+            (
+                "twice as long",
+                &[Fail, Fail, Fail, Wait(1000), Ask, ProbeFails, Ask, Wait(2000), Ask, ProbeFails, Ask],
+                &["probe", "2000", "probe", "4000"],
+            ),
+            ("a probe works", &[Fail, Fail, Fail, Wait(1000), Ask, Alive, Ask], &["probe", "open"]),
+            ("on trial", &[Fail, Fail, Fail, Wait(1000), Ask, Alive, Fail, Ask], &["probe", "2000"]),
+            (
+                "the trial passed",
+                &[Fail, Fail, Fail, Wait(1000), Ask, Alive, Answer, Fail, Fail, Ask, Fail, Ask],
+                &["probe", "open", "1000"],
+            ),
+            ("a call from before", &[Fail, Fail, Fail, Answer, Ask], &["open"]),
+            ("a listing works meanwhile", &[Fail, Fail, Fail, Alive, Ask, Fail, Ask], &["open", "2000"]),
+            (
+                "the probe is late",
+                &[Fail, Fail, Fail, Wait(1000), Ask, Answer, ProbeFails, Ask],
+                &["probe", "open"],
+            ),
+            ("reset", &[Fail, Fail, Fail, Reset, Ask, Fail, Fail, Ask], &["open", "open"]),
+            ("long ago", &[Fail, Fail, Wait(120_001), Fail, Ask], &["open"]),
+            (
+                "a trial of long ago",
+                &[Fail, Fail, Fail, Wait(1000), Ask, Alive, Wait(120_001), Fail, Ask],
+                &["probe", "open"],
+            ),
+        ];
+        for (name, events, want) in table {
+            assert_eq!(play(events), *want, "{name}");
+        }
+    }
+
+    #[test]
+    fn rests_have_a_bound() {
+        let mut breaker = Breaker::new(RULES);
+        let mut now = Instant::now();
+        for _ in 0..3 {
+            breaker.failed(now, 0.0);
+        }
+        for n in 0..80 {
+            let Admission::Rest(rest) = breaker.admit(now) else { panic!("not resting") };
+            let least = Duration::from_millis(500) * 2_u32.pow(n.min(5));
+            assert_eq!(rest, least.min(RULES.rest_max / 2), "rest {n}");
+            now += rest;
+            assert_eq!(breaker.admit(now), Admission::Probe);
+            breaker.probe_failed(now, 0.0);
+        }
+    }
+
+    fn event() -> impl Strategy<Value = Event> {
+        prop_oneof![
+            4 => Just(Event::Fail),
+            1 => Just(Event::Answer),
+            1 => Just(Event::Alive),
+            4 => Just(Event::Ask),
+            2 => Just(Event::ProbeFails),
+            3 => (1_u64..40_000).prop_map(Event::Wait),
+        ]
+    }
+
+    proptest! {
+        /// Whatever happens: one probe at a time, no rest over the bound, none without enough failures, and
+        /// whoever keeps asking gets a turn.
+        #[test]
+        fn rules_hold(events in prop::collection::vec((event(), 0.0..1.0), 0..200)) {
+            let mut now = Instant::now();
+            let mut breaker = Breaker::new(RULES);
+            let mut probing = false;
+            for (event, chance) in events {
+                match event {
+                    Event::Fail => {
+                        prop_assert!(!(breaker.failed(now, chance) && probing), "a late failure ends a probe");
+                    }
+                    Event::Answer => {
+                        breaker.answered();
+                        probing = false;
+                        prop_assert_eq!(breaker.admit(now), Admission::Open);
+                    }
+                    Event::Alive => {
+                        breaker.alive(now);
+                        probing = false;
+                        prop_assert_eq!(breaker.admit(now), Admission::Open);
+                    }
+                    Event::ProbeFails => {
+                        breaker.probe_failed(now, chance);
+                        probing = false;
+                    }
+                    Event::Wait(ms) => now += Duration::from_millis(ms),
+                    Event::Reset => {}
+                    Event::Ask => match breaker.admit(now) {
+                        Admission::Open => prop_assert!(!probing),
+                        Admission::Probe => {
+                            prop_assert!(!probing, "two probes");
+                            probing = true;
+                        }
+                        Admission::Wait => prop_assert!(probing, "waits for nobody"),
+                        Admission::Rest(rest) => {
+                            prop_assert!(!probing);
+                            prop_assert!(rest <= RULES.rest_max && !rest.is_zero());
+                        }
+                    },
+                }
+            }
+            now += RULES.rest_max;
+            prop_assert!(!matches!(breaker.admit(now), Admission::Rest(_)));
+        }
+    }
+}
