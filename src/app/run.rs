@@ -191,6 +191,9 @@ fn gateway_options(config: &Config, keyring: Keyring) -> Options {
         relist_interval: limits.relist_interval,
         relist_announced_interval: limits.relist_announced_interval,
         upstream_streams_max: limits.upstream_streams_max,
+        relist_pause_max: limits.relist_pause_max,
+        relist_places: limits.relist_concurrency,
+        connected_for: limits.connected,
         preview_bytes: config.activity.preview_bytes,
         activity: ActivityLimits {
             queue: limits.activity_queue,

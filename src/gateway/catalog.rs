@@ -30,7 +30,7 @@ pub struct ServerEntry {
     pub enabled: bool,
     /// Nothing of it is shown to agents.
     pub quarantined: bool,
-    /// The last listing succeeded, or none was tried yet.
+    /// Listed or pinged successfully a short while ago, as the database says.
     pub connected: bool,
     /// How to reach it.
     pub target: Target,
@@ -226,7 +226,7 @@ fn server_entry(row: &Server, target: Target) -> ServerEntry {
         name: row.name.clone(),
         enabled: row.enabled,
         quarantined: row.quarantined,
-        connected: row.connection != "disconnected",
+        connected: row.connection == "connected",
         target,
     }
 }

@@ -71,6 +71,12 @@ pub struct Options {
     pub relist_announced_interval: Duration,
     /// Servers that one replica waits on for announcements.
     pub upstream_streams_max: usize,
+    /// The longest pause between listings of a server that fails.
+    pub relist_pause_max: Duration,
+    /// Servers listed at the same time because it is time.
+    pub relist_places: usize,
+    /// How long after its last sign of life a server counts as connected.
+    pub connected_for: Duration,
     /// Bytes of arguments and of results kept in a record.
     pub preview_bytes: usize,
     /// Bounds of the activity log.

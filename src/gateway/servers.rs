@@ -3,10 +3,11 @@
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::Gateway;
 use super::access::Caller;
 use super::credentials::Headers;
 use super::error::GatewayError;
+use super::watch::as_of;
+use super::{Gateway, clock};
 use crate::domain::id::{ServerId, ServerName, TenantId};
 use crate::domain::origin::Origin;
 use crate::domain::pin::Pin;
@@ -124,7 +125,8 @@ impl Gateway {
     pub async fn get_server(&self, caller: &Caller, name: &str) -> Result<ServerView, GatewayError> {
         caller.authorise(Action::SeeServers)?;
         let tenant = caller.tenant()?.id;
-        self.store.get_server(tenant, name).await.map_err(|e| GatewayError::from_store(e, "server"))
+        let found = self.store.get_server(tenant, name).await;
+        found.map(|server| self.as_of_now(server)).map_err(|e| GatewayError::from_store(e, "server"))
     }
 
     /// A page of servers by name.
@@ -136,7 +138,13 @@ impl Gateway {
     ) -> Result<Vec<ServerView>, GatewayError> {
         caller.authorise(Action::SeeServers)?;
         let tenant = caller.tenant()?.id;
-        self.store.list_servers(tenant, after, limit).await.map_err(|e| GatewayError::from_store(e, "server"))
+        let found = self.store.list_servers(tenant, after, limit).await;
+        let found = found.map_err(|e| GatewayError::from_store(e, "server"))?;
+        Ok(found.into_iter().map(|server| self.as_of_now(server)).collect())
+    }
+
+    fn as_of_now(&self, server: Server) -> ServerView {
+        as_of(server, clock::now(), self.options.connected_for)
     }
 
     /// Changes a server. Another origin clears credentials and pins and quarantines it.

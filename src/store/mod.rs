@@ -25,6 +25,7 @@ mod tenants;
 mod tools;
 mod tx;
 mod unit;
+mod wear_off;
 
 pub use activity_read::{ActivityFilter, ActivityRow};
 pub use activity_write::Close;

@@ -211,7 +211,7 @@ impl Store {
                  limits = coalesce($8, limits), era = case when $6 then null else era end,
                  baselined = baselined and not $6,
                  added_by = case when $6 then $11 else added_by end,
-                 connection = case when $6 or $4 is not null then 'unknown' else connection end,
+                 connection = case when $6 or $4 <> enabled then 'unknown' else connection end,
                  header_names = coalesce($12, case when $6 then '{}' else header_names end),
                  version = version + 1, rev = $9
              where tenant_id = $1 and server_id = $2 and removed_at is null

@@ -100,6 +100,22 @@ impl Store {
         Ok(rows.into_iter().map(due).collect())
     }
 
+    /// Tenants with a connected server that has given no sign of life for `silent_s` seconds.
+    pub async fn tenants_to_wear_off(&self, silent_s: f64, limit: i64) -> Result<Vec<TenantId>, StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let tenants: Vec<Uuid> = sqlx::query_scalar(
+            "select distinct s.tenant_id from servers s join tenants t using (tenant_id)
+             where s.connection = 'connected' and s.enabled and s.removed_at is null and t.deleted_at is null
+               and s.last_ok_at < now() - make_interval(secs => $1) limit $2",
+        )
+        .bind(silent_s)
+        .bind(limit)
+        .fetch_all(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(tenants.into_iter().map(TenantId).collect())
+    }
+
     /// Closes open records whose replica has been silent for `silent_s` seconds as `unknown`, and those of
     /// this replica that it no longer works on (`orphans`). Gives how many were closed.
     pub async fn close_dead(&self, silent_s: f64, orphans: &[Uuid], limit: i64) -> Result<usize, StoreError> {

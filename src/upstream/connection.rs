@@ -150,7 +150,7 @@ impl Connection {
     /// # Errors
     /// Any [`Kind`].
     pub async fn ping(&self) -> Result<(), UpstreamError> {
-        self.aside(self.limits.call_timeout, |dispatched| async move {
+        self.aside(self.limits.listing_timeout, |dispatched| async move {
             let link = self.link()?;
             match settle(link.exchange(&link.ping().await?, &dispatched).await?)? {
                 Answer::Result(_) => Ok(()),

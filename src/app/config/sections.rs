@@ -192,6 +192,14 @@ pub struct Limits {
     pub relist_announced_interval: Duration,
     /// Upstreams that one replica waits on for announcements.
     pub upstream_streams_max: usize,
+    /// The longest pause between listings of an upstream that fails.
+    #[serde(rename = "relist_pause_max_s", deserialize_with = "seconds")]
+    pub relist_pause_max: Duration,
+    /// Upstreams listed again at the same time.
+    pub relist_concurrency: usize,
+    /// How long after its last sign of life an upstream counts as connected.
+    #[serde(rename = "connected_s", deserialize_with = "seconds")]
+    pub connected: Duration,
     /// How long one listing of an upstream may take.
     #[serde(rename = "listing_timeout_s", deserialize_with = "seconds")]
     pub listing_timeout: Duration,

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -16,8 +15,6 @@ use super::show;
 use crate::domain::id::is_name;
 use crate::gateway::{GatewayError, Headers, Reconnect, ServerChange, ServerRequest, ServerView};
 
-/// How long a successful listing counts as a connection.
-const CONNECTED_FOR: TimeDelta = TimeDelta::seconds(60);
 /// Fields that the contract knows and this version cannot do yet.
 const LATER: [&str; 1] = ["command"];
 
@@ -42,7 +39,7 @@ struct Shown<'a> {
     added_by: Option<Uuid>,
 }
 
-fn shown(server: &ServerView, now: DateTime<Utc>) -> Shown<'_> {
+fn shown(server: &ServerView) -> Shown<'_> {
     Shown {
         name: &server.name,
         id: server.server_id,
@@ -51,7 +48,7 @@ fn shown(server: &ServerView, now: DateTime<Utc>) -> Shown<'_> {
         enabled: server.enabled,
         quarantined: server.quarantined,
         auto_approve: server.auto_approve,
-        connection: connection(server, now),
+        connection: &server.connection,
         era: server.era.as_deref(),
         last_error: server.last_error.as_deref(),
         last_ok_at: server.last_ok_at.map(show::time),
@@ -60,15 +57,6 @@ fn shown(server: &ServerView, now: DateTime<Utc>) -> Shown<'_> {
         version: server.version,
         created_at: show::time(server.created_at),
         added_by: server.added_by,
-    }
-}
-
-/// `connected` wears off: nobody may have looked since.
-fn connection(server: &ServerView, now: DateTime<Utc>) -> &str {
-    let fresh = server.last_ok_at.is_some_and(|at| now.signed_duration_since(at) <= CONNECTED_FOR);
-    match server.connection.as_str() {
-        "connected" if !fresh => "disconnected",
-        stored => stored,
     }
 }
 
@@ -90,16 +78,15 @@ fn headers(fields: &mut Fields) -> Result<Option<Headers>, GatewayError> {
     fields.nullable_object("headers")?.map(|given| Headers::read(given.unwrap_or_default())).transpose()
 }
 
-fn answer(exchange: &Exchange, server: &ServerView) -> Answer {
-    show::ok(&shown(server, exchange.attempt.started_at))
+fn answer(server: &ServerView) -> Answer {
+    show::ok(&shown(server))
 }
 
 pub(super) async fn list(exchange: Arc<Exchange>, params: Params) -> Answer {
     let page = params.page()?;
     let after = page.after(String::new(), |key| is_name(key).then(|| key.to_owned()))?;
     let servers = exchange.gateway().list_servers(exchange.caller(), &after, page.fetch()).await?;
-    let now = exchange.attempt.started_at;
-    cursor::list(&servers, &page, |server| server.name.clone(), |server| Ok(shown(server, now)))
+    cursor::list(&servers, &page, |server| server.name.clone(), |server| Ok(shown(server)))
 }
 
 pub(super) async fn create(exchange: Arc<Exchange>) -> Answer {
@@ -116,12 +103,12 @@ pub(super) async fn create(exchange: Arc<Exchange>) -> Answer {
         headers: headers(&mut fields)?,
     };
     let server = exchange.gateway().create_server(exchange.caller(), request).await?;
-    show::created(&shown(&server, exchange.attempt.started_at))
+    show::created(&shown(&server))
 }
 
 pub(super) async fn get(exchange: Arc<Exchange>, _: Params) -> Answer {
     let server = exchange.gateway().get_server(exchange.caller(), name(&exchange)?).await?;
-    answer(&exchange, &server)
+    answer(&server)
 }
 
 pub(super) async fn update(exchange: Arc<Exchange>) -> Answer {
@@ -137,7 +124,7 @@ pub(super) async fn update(exchange: Arc<Exchange>) -> Answer {
         version: fields.version()?,
     };
     let server = exchange.gateway().update_server(exchange.caller(), name(&exchange)?, change).await?;
-    answer(&exchange, &server)
+    answer(&server)
 }
 
 pub(super) async fn remove(exchange: Arc<Exchange>) -> Answer {
@@ -149,25 +136,25 @@ pub(super) async fn remove(exchange: Arc<Exchange>) -> Answer {
 pub(super) async fn enable(exchange: Arc<Exchange>) -> Answer {
     exchange.no_body()?;
     let server = exchange.gateway().set_enabled(exchange.caller(), name(&exchange)?, true).await?;
-    answer(&exchange, &server)
+    answer(&server)
 }
 
 pub(super) async fn disable(exchange: Arc<Exchange>) -> Answer {
     exchange.no_body()?;
     let server = exchange.gateway().set_enabled(exchange.caller(), name(&exchange)?, false).await?;
-    answer(&exchange, &server)
+    answer(&server)
 }
 
 pub(super) async fn quarantine(exchange: Arc<Exchange>) -> Answer {
     exchange.no_body()?;
     let server = exchange.gateway().quarantine(exchange.caller(), name(&exchange)?).await?;
-    answer(&exchange, &server)
+    answer(&server)
 }
 
 pub(super) async fn unquarantine(exchange: Arc<Exchange>) -> Answer {
     exchange.no_body()?;
     let server = exchange.gateway().release(exchange.caller(), name(&exchange)?).await?;
-    answer(&exchange, &server)
+    answer(&server)
 }
 
 pub(super) async fn refresh(exchange: Arc<Exchange>) -> Answer {
@@ -181,11 +168,12 @@ pub(super) async fn restart(exchange: Arc<Exchange>) -> Answer {
 async fn list_again(exchange: &Exchange, reconnect: Reconnect) -> Answer {
     exchange.no_body()?;
     let server = exchange.gateway().refresh_server(exchange.caller(), name(exchange)?, reconnect).await?;
-    answer(exchange, &server)
+    answer(&server)
 }
 
 #[cfg(test)]
 mod tests {
+    use chrono::DateTime;
     use serde_json::json;
 
     use super::*;
@@ -213,24 +201,8 @@ mod tests {
     }
 
     #[test]
-    fn connected_wears_off() {
-        let now = DateTime::from_timestamp(1000, 0).unwrap();
-        for (stored, last_ok_s, expected) in [
-            ("connected", Some(1000), "connected"),
-            ("connected", Some(1001), "connected"),
-            ("connected", Some(940), "connected"),
-            ("connected", Some(939), "disconnected"),
-            ("connected", None, "disconnected"),
-            ("unknown", Some(1000), "unknown"),
-            ("disconnected", Some(1000), "disconnected"),
-        ] {
-            assert_eq!(connection(&server(stored, last_ok_s), now), expected, "{stored} {last_ok_s:?}");
-        }
-    }
-
-    #[test]
     fn the_shape_of_a_server() {
-        let text = serde_json::to_value(shown(&server("unknown", None), DateTime::UNIX_EPOCH)).unwrap();
+        let text = serde_json::to_value(shown(&server("unknown", None))).unwrap();
         let expected = json!({
             "name": "gh", "id": "00000000-0000-0000-0000-000000000000", "kind": "http", "url": "http://u/",
             "enabled": true, "quarantined": false, "auto_approve": false, "connection": "unknown", "era": null,

@@ -4,7 +4,11 @@
 mod changes;
 mod relist;
 mod retention;
+mod schedule;
 mod streams;
+mod wear_off;
+
+pub(super) use self::wear_off::as_of;
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -33,6 +37,8 @@ const SWEEP_BATCH: i64 = 500;
 const REWRAP: Duration = Duration::from_secs(3600);
 /// How often the one replica that re-lists renews its lease, and the others try for it.
 pub(super) const LEASE: Duration = Duration::from_secs(5);
+/// How often it is looked which connected servers have been silent for too long.
+const WEAR_OFF: Duration = Duration::from_secs(5);
 const KEY_USE: Duration = Duration::from_secs(60);
 /// How long the end of the log's writer may take beyond the drain.
 const FLUSH_GRACE: Duration = Duration::from_secs(4);
@@ -61,7 +67,6 @@ pub enum Readiness {
 pub(super) struct Upkeep {
     used: Mutex<HashMap<KeyId, (TenantId, DateTime<Utc>)>>,
     auth_failures: Mutex<HashMap<String, u64>>,
-    relisted: Mutex<Option<Instant>>,
     streams: streams::Streams,
     /// The last failure of each job that is reported once.
     complaints: Mutex<HashMap<&'static str, String>>,
@@ -119,7 +124,9 @@ impl Gateway {
         self.every(self.options.retention_interval, |gateway| async move { gateway.keep_partitions().await });
         self.every(REWRAP, |gateway| async move { report("master keys", gateway.rewrap_data_keys().await) });
         self.every(KEY_USE, |gateway| async move { gateway.note_uses().await });
-        self.every(LEASE, |gateway| async move { report("re-listing", gateway.relist_if_due().await) });
+        self.every(WEAR_OFF, |gateway| async move { report("wearing off", gateway.wear_off().await) });
+        let gateway = Arc::clone(self);
+        tokio::spawn(async move { gateway.relist().await });
         let gateway = Arc::clone(self);
         tokio::spawn(async move { gateway.hold_streams().await });
         let gateway = Arc::clone(self);

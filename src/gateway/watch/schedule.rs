@@ -1,0 +1,390 @@
+//! When which server is listed again: decisions only, time and chance are passed in.
+//!
+//! Tenants take turns, and none has more than a quarter of the places. Servers whose last listings worked have
+//! half of the places to themselves, so that no number of silent servers makes those of others wear off.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
+
+use crate::domain::id::{ServerId, TenantId};
+use crate::store::DueServer;
+
+/// The pause after the first failure; each is twice the one before.
+const PAUSE_MIN: Duration = Duration::from_secs(2);
+/// Listings in a row that must work before a server that failed counts as steady again.
+const STEADY_AFTER: u8 = 3;
+
+/// How a schedule is kept.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    /// Between listings of a server that works.
+    pub(super) interval: Duration,
+    /// The longest pause after failures.
+    pub(super) pause_max: Duration,
+    /// Listings at the same time.
+    pub(super) places: usize,
+    /// After this a listing is taken for lost, and its place is free.
+    pub(super) lost_after: Duration,
+}
+
+#[derive(Debug)]
+struct Entry {
+    server: DueServer,
+    due: Instant,
+    failures: u32,
+    /// Listings that must still work before it is steady.
+    unsteady: u8,
+    running: Option<Instant>,
+    /// The last look at the database that found it.
+    seen: u64,
+}
+
+/// All enabled servers, and when each is listed next.
+#[derive(Debug, Default)]
+pub(super) struct Schedule {
+    entries: HashMap<ServerId, Entry>,
+    looks: u64,
+    /// Whose turn was last.
+    last: Option<TenantId>,
+}
+
+impl Schedule {
+    /// A look at the database begins; [`Schedule::see`] tells what it finds, [`Schedule::seen`] ends it.
+    pub(super) fn look(&mut self) {
+        self.looks += 1;
+    }
+
+    /// A server that is enabled. One that is new, changed, or was found working by somebody else is due now.
+    pub(super) fn see(&mut self, server: DueServer, now: Instant) {
+        let unsteady = if server.is_connected { 0 } else { STEADY_AFTER };
+        let fresh = |server| Entry { server, due: now, failures: 0, unsteady, running: None, seen: 0 };
+        let entry = match self.entries.remove(&server.server) {
+            Some(entry) if entry.server.version == server.version => {
+                let is_news = entry.failures > 0 && server.is_connected && entry.running.is_none();
+                if is_news { fresh(server) } else { Entry { server, ..entry } }
+            }
+            // its place stays taken until that listing has ended
+            Some(entry) => Entry { running: entry.running, ..fresh(server) },
+            None => fresh(server),
+        };
+        self.entries.insert(entry.server.server, Entry { seen: self.looks, ..entry });
+    }
+
+    /// Forgets what was not seen.
+    pub(super) fn seen(&mut self) {
+        self.entries.retain(|_, entry| entry.seen == self.looks);
+    }
+
+    /// What is to be listed now, as far as there are places.
+    pub(super) fn take(&mut self, now: Instant, pace: &Pace) -> Vec<DueServer> {
+        self.give_up_lost(now, pace);
+        let mut places =
+            Places::of(self.entries.values().filter(|entry| entry.running.is_some()), pace.places);
+        let mut waiting: BTreeMap<TenantId, Vec<(Instant, ServerId)>> = BTreeMap::new();
+        for (id, entry) in
+            self.entries.iter().filter(|(_, entry)| entry.running.is_none() && entry.due <= now)
+        {
+            waiting.entry(entry.server.tenant).or_default().push((entry.due, *id));
+        }
+        for queue in waiting.values_mut() {
+            // the last is the first: those that are due for longest
+            queue.sort_unstable_by(|a, b| b.cmp(a));
+        }
+        let mut taken = Vec::new();
+        while !places.are_taken() && !waiting.is_empty() {
+            let Some(tenant) = self.next_tenant(&waiting) else { break };
+            self.last = Some(tenant);
+            let Some((_, id)) = waiting.get_mut(&tenant).and_then(Vec::pop) else {
+                waiting.remove(&tenant);
+                continue;
+            };
+            let Some(entry) = self.entries.get_mut(&id) else { continue };
+            if places.admit(tenant, entry.unsteady > 0) {
+                entry.running = Some(now);
+                taken.push(entry.server.clone());
+            }
+        }
+        taken
+    }
+
+    /// The listing of a server has ended. `chance`, from 0 to 1, spreads what would come together.
+    pub(super) fn done(&mut self, server: &DueServer, is_ok: bool, now: Instant, chance: f64, pace: &Pace) {
+        let Some(entry) = self.entries.get_mut(&server.server).filter(|entry| entry.running.is_some()) else {
+            return;
+        };
+        entry.running = None;
+        // what was listed is not what is there now: it is due already
+        if entry.server.version != server.version {
+            return;
+        }
+        entry.ended(is_ok, now, chance, pace);
+    }
+
+    fn give_up_lost(&mut self, now: Instant, pace: &Pace) {
+        for entry in self.entries.values_mut() {
+            if entry.running.is_some_and(|since| now.saturating_duration_since(since) >= pace.lost_after) {
+                entry.running = None;
+                entry.ended(false, now, 1.0, pace);
+            }
+        }
+    }
+
+    /// The tenant after the one whose turn was last.
+    fn next_tenant<T>(&self, waiting: &BTreeMap<TenantId, T>) -> Option<TenantId> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let after = self.last.and_then(|last| waiting.range((Excluded(last), Unbounded)).next());
+        after.or_else(|| waiting.iter().next()).map(|(tenant, _)| *tenant)
+    }
+}
+
+impl Entry {
+    fn ended(&mut self, is_ok: bool, now: Instant, chance: f64, pace: &Pace) {
+        let chance = chance.clamp(0.0, 1.0);
+        if is_ok {
+            self.failures = 0;
+            self.unsteady = self.unsteady.saturating_sub(1);
+            self.due = now + pace.interval.mul_f64(0.9 + 0.1 * chance);
+            return;
+        }
+        let doubled = PAUSE_MIN.saturating_mul(1_u32.checked_shl(self.failures).unwrap_or(u32::MAX));
+        self.failures = self.failures.saturating_add(1);
+        self.unsteady = STEADY_AFTER;
+        let half = doubled.min(pace.pause_max) / 2;
+        self.due = now + half + half.mul_f64(chance);
+    }
+}
+
+/// Who has how many of the places.
+struct Places {
+    all: usize,
+    taken: usize,
+    unsteady: usize,
+    by_tenant: HashMap<TenantId, (usize, usize)>,
+}
+
+impl Places {
+    fn of<'a>(running: impl Iterator<Item = &'a Entry>, all: usize) -> Places {
+        let mut places = Places { all, taken: 0, unsteady: 0, by_tenant: HashMap::new() };
+        for entry in running {
+            places.count(entry.server.tenant, entry.unsteady > 0);
+        }
+        places
+    }
+
+    fn are_taken(&self) -> bool {
+        self.taken >= self.all
+    }
+
+    /// Takes a place if the tenant may have one more of its kind.
+    fn admit(&mut self, tenant: TenantId, is_unsteady: bool) -> bool {
+        let (own, own_unsteady) = self.by_tenant.get(&tenant).copied().unwrap_or_default();
+        let fits = own < (self.all / 4).max(1)
+            && (!is_unsteady
+                || (self.unsteady < (self.all / 2).max(1) && own_unsteady < (self.all / 8).max(1)));
+        if fits {
+            self.count(tenant, is_unsteady);
+        }
+        fits
+    }
+
+    fn count(&mut self, tenant: TenantId, is_unsteady: bool) {
+        self.taken += 1;
+        self.unsteady += usize::from(is_unsteady);
+        let (own, own_unsteady) = self.by_tenant.entry(tenant).or_default();
+        *own += 1;
+        *own_unsteady += usize::from(is_unsteady);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use uuid::Uuid;
+
+    use super::*;
+
+    const PACE: Pace = Pace {
+        interval: Duration::from_secs(30),
+        pause_max: Duration::from_secs(300),
+        places: 16,
+        lost_after: Duration::from_secs(60),
+    };
+
+    fn server(tenant: u128, number: u128, is_connected: bool) -> DueServer {
+        DueServer {
+            tenant: TenantId(Uuid::from_u128(tenant)),
+            server: ServerId(Uuid::from_u128(tenant * 1000 + number)),
+            name: format!("s{number}"),
+            version: 1,
+            is_connected,
+        }
+    }
+
+    fn seen(schedule: &mut Schedule, servers: &[DueServer], now: Instant) {
+        schedule.look();
+        for server in servers {
+            schedule.see(server.clone(), now);
+        }
+        schedule.seen();
+    }
+
+    #[test]
+    fn what_works_is_listed_every_interval() {
+        let (mut schedule, mut now) = (Schedule::default(), Instant::now());
+        let one = server(1, 1, true);
+        seen(&mut schedule, std::slice::from_ref(&one), now);
+        for chance in [0.0, 1.0] {
+            assert_eq!(schedule.take(now, &PACE), std::slice::from_ref(&one));
+            assert!(schedule.take(now, &PACE).is_empty(), "it runs already");
+            schedule.done(&one, true, now, chance, &PACE);
+            now += PACE.interval.mul_f64(0.9 + 0.1 * chance);
+            assert!(schedule.take(now - Duration::from_millis(1), &PACE).is_empty());
+        }
+    }
+
+    #[test]
+    fn failures_are_soon_tried_again_and_then_less_and_less() {
+        let (mut schedule, mut now) = (Schedule::default(), Instant::now());
+        let one = server(1, 1, true);
+        seen(&mut schedule, std::slice::from_ref(&one), now);
+        for pause_s in [2, 4, 8, 16, 32, 64, 128, 256, 300, 300] {
+            assert_eq!(schedule.take(now, &PACE).len(), 1);
+            schedule.done(&one, false, now, 1.0, &PACE);
+            seen(&mut schedule, &[DueServer { is_connected: false, ..one.clone() }], now);
+            let pause = Duration::from_secs(pause_s);
+            assert!(schedule.take(now + pause - Duration::from_millis(1), &PACE).is_empty(), "{pause_s}");
+            now += pause;
+        }
+        assert_eq!(schedule.take(now, &PACE).len(), 1);
+        schedule.done(&one, true, now, 1.0, &PACE);
+        assert!(schedule.take(now + Duration::from_secs(29), &PACE).is_empty());
+    }
+
+    #[test]
+    fn news_make_a_server_due() {
+        let (mut schedule, now) = (Schedule::default(), Instant::now());
+        let one = server(1, 1, false);
+        for news in [DueServer { is_connected: true, ..one.clone() }, DueServer { version: 2, ..one.clone() }]
+        {
+            seen(&mut schedule, std::slice::from_ref(&one), now);
+            assert_eq!(schedule.take(now, &PACE).len(), 1);
+            schedule.done(&one, false, now, 1.0, &PACE);
+            assert!(schedule.take(now, &PACE).is_empty());
+            seen(&mut schedule, std::slice::from_ref(&news), now);
+            assert_eq!(schedule.take(now, &PACE), std::slice::from_ref(&news));
+            schedule.done(&news, true, now, 1.0, &PACE);
+            seen(&mut schedule, &[], now);
+            assert!(schedule.entries.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_change_during_a_listing_makes_it_due_again_but_never_twice_at_a_time() {
+        let (mut schedule, now) = (Schedule::default(), Instant::now());
+        let old = server(1, 1, true);
+        let new = DueServer { version: 2, ..old.clone() };
+        seen(&mut schedule, std::slice::from_ref(&old), now);
+        assert_eq!(schedule.take(now, &PACE).len(), 1);
+        seen(&mut schedule, std::slice::from_ref(&new), now);
+        assert!(schedule.take(now, &PACE).is_empty());
+        schedule.done(&old, true, now, 1.0, &PACE);
+        assert_eq!(schedule.take(now, &PACE), [new]);
+    }
+
+    #[test]
+    fn a_lost_listing_frees_its_place() {
+        let (mut schedule, now) = (Schedule::default(), Instant::now());
+        let one = server(1, 1, true);
+        seen(&mut schedule, std::slice::from_ref(&one), now);
+        assert_eq!(schedule.take(now, &PACE).len(), 1);
+        let later = now + PACE.lost_after;
+        assert!(schedule.take(later, &PACE).is_empty(), "it failed, so it pauses");
+        assert_eq!(schedule.take(later + PAUSE_MIN, &PACE).len(), 1);
+    }
+
+    #[test]
+    fn tenants_take_turns() {
+        let (mut schedule, now) = (Schedule::default(), Instant::now());
+        let mut servers: Vec<DueServer> = (0..200).map(|n| server(1, n, true)).collect();
+        servers.extend([server(2, 1, true), server(3, 1, true)]);
+        seen(&mut schedule, &servers, now);
+        let first = schedule.take(now, &PACE);
+        let of = |taken: &[DueServer], tenant: u128| {
+            taken.iter().filter(|due| due.tenant.0.as_u128() == tenant).count()
+        };
+        assert_eq!((of(&first, 1), of(&first, 2), of(&first, 3)), (4, 1, 1));
+        assert!(schedule.take(now, &PACE).is_empty(), "a quarter of the places, and no more");
+    }
+
+    /// One tenant's dead servers cost the others nothing: whatever is due elsewhere is taken at once.
+    #[test]
+    fn two_hundred_silent_servers_delay_nobody() {
+        let (mut schedule, began) = (Schedule::default(), Instant::now());
+        let mut servers: Vec<DueServer> = Vec::new();
+        for hostile in 1..=4 {
+            servers.extend((0..200).map(|n| server(hostile, n, true)));
+        }
+        for quiet in 10..40 {
+            servers.extend((0..5).map(|n| server(quiet, n, true)));
+        }
+        seen(&mut schedule, &servers, began);
+        let mut ends: Vec<(Instant, DueServer)> = Vec::new();
+        let mut last_ok: HashMap<ServerId, Instant> = HashMap::new();
+        let mut worst = Duration::ZERO;
+        for step in 0..6000 {
+            let now = began + Duration::from_millis(100) * step;
+            let (ended, running) = ends.drain(..).partition(|(at, _)| *at <= now);
+            ends = running;
+            for (_, due) in ended {
+                let is_ok = due.tenant.0.as_u128() >= 10;
+                if is_ok {
+                    let before = last_ok.insert(due.server, now).unwrap_or(began);
+                    // the first round is a rush: everything is due, and nobody has failed yet
+                    if now > began + Duration::from_secs(120) {
+                        worst = worst.max(now - before);
+                    }
+                }
+                schedule.done(&due, is_ok, now, 1.0, &PACE);
+            }
+            for due in schedule.take(now, &PACE) {
+                let takes = if due.tenant.0.as_u128() >= 10 { 100 } else { 20_000 };
+                ends.push((now + Duration::from_millis(takes), due));
+            }
+        }
+        assert_eq!(last_ok.len(), 150);
+        assert!(worst < Duration::from_secs(45), "{worst:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn places_are_never_exceeded(
+            steps in prop::collection::vec((0_u64..40_000, 0_usize..20, any::<bool>()), 1..60),
+            places in 1_usize..20,
+        ) {
+            let pace = Pace { places, ..PACE };
+            let (mut schedule, mut now) = (Schedule::default(), Instant::now());
+            let servers: Vec<DueServer> =
+                (0..60).map(|n| server(n % 7, n, n % 3 == 0)).collect();
+            seen(&mut schedule, &servers, now);
+            let mut running: Vec<DueServer> = Vec::new();
+            for (ms, ends, is_ok) in steps {
+                now += Duration::from_millis(ms % 1000);
+                for _ in 0..ends.min(running.len()) {
+                    let due = running.remove(0);
+                    schedule.done(&due, is_ok, now, 0.5, &pace);
+                }
+                running.extend(schedule.take(now, &pace));
+                let alive = schedule.entries.values().filter(|entry| entry.running.is_some()).count();
+                prop_assert!(alive <= places);
+                for tenant in 0..7 {
+                    let own = schedule.entries.values().filter(|entry| {
+                        entry.running.is_some() && entry.server.tenant.0.as_u128() == tenant
+                    });
+                    prop_assert!(own.count() <= (places / 4).max(1));
+                }
+                // a listing that was given up is not there any more
+                running.retain(|due| schedule.entries[&due.server].running.is_some());
+            }
+        }
+    }
+}

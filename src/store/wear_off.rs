@@ -1,0 +1,44 @@
+//! Being connected wears off when nobody has had a sign of life for a while.
+
+use uuid::Uuid;
+
+use super::revisions::{self, Kind};
+use super::tx::{Access, Lane};
+use super::{Store, StoreError};
+use crate::domain::id::TenantId;
+
+impl Store {
+    /// Takes a tenant's servers for disconnected that were last listed or pinged more than `silent_s` seconds
+    /// ago; a new revision if there are any.
+    pub async fn wear_off(&self, tenant: TenantId, silent_s: f64) -> Result<Option<i64>, StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
+        // a listing that is being stored is waited for, and seen
+        let silent: Vec<Uuid> = sqlx::query_scalar(
+            "select server_id from servers
+             where tenant_id = $1 and connection = 'connected' and enabled and removed_at is null
+               and last_ok_at < now() - make_interval(secs => $2)
+             order by server_id for update",
+        )
+        .bind(tenant.0)
+        .bind(silent_s)
+        .fetch_all(&mut *tx)
+        .await?;
+        if silent.is_empty() {
+            tx.commit().await?;
+            return Ok(None);
+        }
+        let rev = revisions::bump(&mut tx, tenant, Kind::Catalogue).await?;
+        sqlx::query(
+            "update servers set connection = 'disconnected', rev = $3,
+                 last_error = coalesce(last_error, 'no sign of life for ' || $4::bigint || ' s')
+             where tenant_id = $1 and server_id = any($2)",
+        )
+        .bind(tenant.0)
+        .bind(&silent)
+        .bind(rev)
+        .bind(silent_s as i64)
+        .execute(&mut *tx)
+        .await?;
+        revisions::commit(tx, tenant, Kind::Catalogue, rev).await.map(Some)
+    }
+}
