@@ -6,6 +6,7 @@ use std::time::Instant;
 use super::access::Caller;
 use super::call_tool::{Attempt, record_of, record_unavailable};
 use super::limits::Shed;
+use super::views::{Away, View};
 use super::{Gateway, RecordUnavailable};
 use crate::domain::activity::{Kind, Status};
 use crate::domain::annotations::Tier;
@@ -35,11 +36,17 @@ pub struct SearchRequest {
     pub exclude_destructive: bool,
 }
 
+/// Servers named as missing, at most.
+const MISSING_NAMED_MAX: usize = 20;
+
 /// The answer, as one JSON object.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct SearchResult {
     /// `{tools, total, query, usage_instructions}`
     pub json: String,
+    /// Servers, by name and up to a bound, whose tools were left out because they are not connected. The
+    /// usage instructions say so too.
+    pub missing: Vec<String>,
 }
 
 impl Gateway {
@@ -56,7 +63,7 @@ impl Gateway {
         let begun = self.activity.begin(record_of(attempt, Kind::Search));
         let mut pending = begun.map_err(|RecordUnavailable| record_unavailable())?;
         let record = &mut pending.record;
-        let (json, total) = search(&attempt.caller, request);
+        let (found, total) = search(&attempt.caller, request);
         let preview = redact::preview(&request.query, self.options.preview_bytes);
         record.status = Status::Success;
         // what cannot be a name is no server's, and a text of any size does not belong in the log
@@ -65,27 +72,27 @@ impl Gateway {
         record.request_bytes = i64::try_from(request.query.len()).ok();
         record.arguments = Some(preview.text);
         record.truncated = preview.truncated;
-        record.response_bytes = i64::try_from(json.len()).ok();
+        record.response_bytes = i64::try_from(found.json.len()).ok();
         record.response = Some(format!("{total} matches"));
         record.duration_ms = Some((attempt.started.elapsed().as_secs_f64() * 1_000_000.0).round() / 1000.0);
         pending.close();
-        Ok(SearchResult { json })
+        Ok(found)
     }
 }
 
-fn search(caller: &Arc<Caller>, request: &SearchRequest) -> (String, usize) {
+fn search(caller: &Arc<Caller>, request: &SearchRequest) -> (SearchResult, usize) {
+    let mut missing = Missing::default();
     let mut out = String::from(r#"{"tools":["#);
     let mut total = 0;
     if let Some(tenant) = &caller.tenant {
         let catalogue = tenant.catalogue();
         let view = catalogue.view(&caller.settings);
+        missing = Missing::of(&view, request);
         let admit = |position: u32| {
             let Some(tier) = view.tier(position) else { return false };
             let tool = catalogue.listed().get(position as usize);
             let server = request.server.as_deref();
-            (!request.read_only_only || tier == Tier::Read)
-                && (!request.exclude_destructive || tier != Tier::Destructive)
-                && server.is_none_or(|name| tool.is_some_and(|tool| tool.server.name == name))
+            request.wants(tier) && server.is_none_or(|name| tool.is_some_and(|tool| tool.server.name == name))
         };
         let found = catalogue.index().search(&request.query, request.limit, admit);
         total = found.total;
@@ -109,9 +116,53 @@ fn search(caller: &Arc<Caller>, request: &SearchRequest) -> (String, usize) {
     out.push_str(r#","query":"#);
     json::escape_into(&mut out, &request.query);
     out.push_str(r#","usage_instructions":"#);
-    json::escape_into(&mut out, usage(caller.settings.intent_declaration));
+    let usage = usage(caller.settings.intent_declaration);
+    match missing.sentence() {
+        None => json::escape_into(&mut out, usage),
+        Some(sentence) => json::escape_into(&mut out, &format!("{usage} {sentence}")),
+    }
     out.push('}');
-    (out, total)
+    (SearchResult { json: out, missing: missing.named }, total)
+}
+
+impl SearchRequest {
+    fn wants(&self, tier: Tier) -> bool {
+        (!self.read_only_only || tier == Tier::Read)
+            && (!self.exclude_destructive || tier != Tier::Destructive)
+    }
+}
+
+/// What a search leaves out because it is not connected.
+#[derive(Default)]
+struct Missing {
+    named: Vec<String>,
+    more: usize,
+}
+
+impl Missing {
+    /// Of what this search could have found: a server that it did not ask about, or whose tools it does not
+    /// want, is not missing.
+    fn of(view: &View, request: &SearchRequest) -> Missing {
+        let wanted = |away: &&Away| {
+            request.server.as_ref().is_none_or(|name| *name == away.server)
+                && away.tiers.iter().any(|tier| request.wants(*tier))
+        };
+        let mut missing = view.away.iter().filter(wanted);
+        let named = missing.by_ref().take(MISSING_NAMED_MAX).map(|away| away.server.clone()).collect();
+        Missing { named, more: missing.count() }
+    }
+
+    fn sentence(&self) -> Option<String> {
+        if self.named.is_empty() {
+            return None;
+        }
+        let named = self.named.join(", ");
+        let more = if self.more == 0 { String::new() } else { format!(" and {} more", self.more) };
+        Some(format!(
+            "This result is incomplete: tools of servers that are not connected now are missing ({named}{more}); \
+             search again later."
+        ))
+    }
 }
 
 /// How to go on from a search (R1 FR-024).

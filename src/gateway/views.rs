@@ -1,6 +1,6 @@
 //! Views: what callers with the same settings see of a catalogue, made once and shared.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
@@ -22,7 +22,18 @@ pub struct View {
     tiers: Vec<Option<Tier>>,
     /// Names of the servers with at least one visible tool.
     pub servers: Vec<String>,
+    /// Those of them that are not connected, whose tools are therefore missing from every list.
+    pub(super) away: Vec<Away>,
     bodies: [OnceLock<Bytes>; BODIES],
+}
+
+/// A server that is not connected.
+#[derive(Debug)]
+pub(super) struct Away {
+    /// Its name.
+    pub(super) server: String,
+    /// Tiers of its tools that this caller would see.
+    pub(super) tiers: Vec<Tier>,
 }
 
 impl View {
@@ -33,12 +44,26 @@ impl View {
             .map(|tool| sees(settings, &tool.canonical, tool.tier(settings.unannotated_tools)))
             .collect();
         // named whether connected or not: a list must not say who is (behaviour, section 5)
-        let servers: BTreeSet<&str> = catalogue
-            .released()
-            .filter(|tool| sees(settings, &tool.canonical, tool.tier(settings.unannotated_tools)).is_some())
-            .map(|tool| tool.server.name.as_str())
-            .collect();
-        View { servers: servers.into_iter().map(str::to_owned).collect(), tiers, bodies: Default::default() }
+        let mut servers: BTreeSet<&str> = BTreeSet::new();
+        let mut away_of: BTreeMap<&str, Vec<Tier>> = BTreeMap::new();
+        for tool in catalogue.released() {
+            let tier = sees(settings, &tool.canonical, tool.tier(settings.unannotated_tools));
+            let Some(tier) = tier else { continue };
+            servers.insert(&tool.server.name);
+            if !tool.server.connected {
+                let tiers = away_of.entry(&tool.server.name).or_default();
+                if !tiers.contains(&tier) {
+                    tiers.push(tier);
+                }
+            }
+        }
+        let away = |(server, tiers): (&str, _)| Away { server: server.to_owned(), tiers };
+        View {
+            servers: servers.into_iter().map(str::to_owned).collect(),
+            away: away_of.into_iter().map(away).collect(),
+            tiers,
+            bodies: Default::default(),
+        }
     }
 
     /// The tier of a listed tool by position, when this caller sees it.

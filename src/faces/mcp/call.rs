@@ -86,7 +86,7 @@ impl Call<'_> {
                 result::plain_refusal(self.era, &refusal)
             }
             Ok(request) => match self.gateway.retrieve_tools(&self.attempt, &request) {
-                Ok(found) => result::structured(self.era, &found.json),
+                Ok(found) => result::found(self.era, &found),
                 Err(refusal) => result::plain_refusal(self.era, &refusal),
             },
         };

@@ -7,10 +7,12 @@ use super::jsonrpc::message;
 use crate::domain::json::{self, escape_into};
 use crate::domain::refusal::{Code, Refusal};
 use crate::domain::tool::ResultHead;
-use crate::gateway::{CallOutcome, Refused};
+use crate::gateway::{CallOutcome, Refused, SearchResult};
 
 /// Member of a result's `_meta` that carries a warning.
 const WARNING: &str = "mcpproxy/warning";
+/// Member of a search's `_meta` that names the servers whose tools are missing.
+const MISSING: &str = "mcpproxy/missing";
 
 /// What answers a call.
 pub(super) enum Answered {
@@ -105,9 +107,18 @@ fn error_result(era: Era, text: &str, structured: &str) -> String {
     out
 }
 
+/// What a search found, with the servers that are missing from it in `_meta`.
+pub(super) fn found(era: Era, found: &SearchResult) -> String {
+    if found.missing.is_empty() {
+        return structured(opening(era), &found.json);
+    }
+    let missing = serde_json::json!(found.missing).to_string();
+    structured(opening_with(era, &format!("\"{MISSING}\":{missing}")), &found.json)
+}
+
 /// A built-in tool's answer, as structured content and as text.
-pub(super) fn structured(era: Era, json: &str) -> String {
-    let mut out = opening(era);
+fn structured(opening: String, json: &str) -> String {
+    let mut out = opening;
     out.reserve(json.len() * 2 + json.len() / 4);
     out.push_str(r#""content":[{"type":"text","text":"#);
     escape_into(&mut out, json);
@@ -115,6 +126,16 @@ pub(super) fn structured(era: Era, json: &str) -> String {
     out.push_str(json);
     out.push('}');
     out
+}
+
+/// The start of a result of our own with one more member of `_meta`.
+fn opening_with(era: Era, member: &str) -> String {
+    match era {
+        Era::Handshake => format!(r#"{{"_meta":{{{member}}},"#),
+        Era::Modern => {
+            format!(r#"{{"resultType":"complete","_meta":{{{},{member}}},"#, super::methods::SERVER_INFO_META)
+        }
+    }
 }
 
 /// The start of a result of our own.

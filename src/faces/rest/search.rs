@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::StatusCode;
+use http::{HeaderName, HeaderValue, StatusCode};
 
 use super::exchange::Exchange;
 use super::params::{Names, Params};
@@ -10,6 +10,8 @@ use super::route::Answer;
 use crate::faces::wire::error::json_response;
 use crate::gateway::{GatewayError, LIMIT_DEFAULT, LIMIT_MAX, SearchRequest};
 
+/// Names the servers whose tools are missing, which stand in `_meta` over MCP.
+const MISSING: HeaderName = HeaderName::from_static("x-mcpproxy-missing");
 /// The parameters of a search.
 pub(super) const PARAMS: Names = &["exclude_destructive", "limit", "query", "read_only_only", "server"];
 
@@ -19,7 +21,14 @@ pub(super) async fn find(exchange: Arc<Exchange>, params: Params) -> Answer {
     let request = request(&params)?;
     let found = exchange.gateway().retrieve_tools(&exchange.attempt, &request);
     let found = found.map_err(|refusal| GatewayError::Refused(Box::new(refusal)))?;
-    Ok(json_response(StatusCode::OK, found.json))
+    let mut response = json_response(StatusCode::OK, found.json);
+    // names of servers are plain ASCII
+    if let Some(names) =
+        HeaderValue::from_str(&found.missing.join(",")).ok().filter(|names| !names.is_empty())
+    {
+        response.headers_mut().insert(MISSING, names);
+    }
+    Ok(response)
 }
 
 fn request(params: &Params) -> Result<SearchRequest, GatewayError> {

@@ -229,3 +229,69 @@ async fn a_disconnected_server_is_named_but_none_of_its_tools_is_found() {
     client.run("read", "away:widget_away", &json!({})).await.ok();
     assert_eq!(away.counts().calls, 2);
 }
+
+#[tokio::test]
+async fn a_search_says_which_servers_are_missing() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let mut away = Upstream::handshake(vec![Tool::writes("widget_away")]).await;
+    let here = Upstream::handshake(vec![Tool::reads("widget_here")]).await;
+    for (name, upstream) in [("away", &away), ("off", &away), ("shut", &away), ("here", &here)] {
+        tenant.add(name, upstream).await;
+    }
+    let agent = tenant.agent().await;
+    let meta = async |client: &Mcp, arguments: Value| {
+        let result = client.call("retrieve_tools", &arguments).await.ok();
+        let usage = result["structuredContent"]["usage_instructions"].as_str().unwrap().to_owned();
+        let missing = result["_meta"]["mcpproxy/missing"].clone();
+        let named = missing.as_array().is_some_and(|names| {
+            names.iter().all(|name| usage.contains(&format!("({})", name.as_str().unwrap())))
+        });
+        assert_eq!(usage.contains("incomplete"), named, "{usage}");
+        missing
+    };
+    let query = json!({"query": "widget"});
+    let whole = Mcp::bare(&agent).search(&query).await;
+    assert_eq!(meta(&Mcp::modern(&agent), query.clone()).await, Value::Null);
+
+    away.go_down().await;
+    tenant.platform.post("/api/v1/servers/off/disable", &json!({})).await.expect(200);
+    tenant.platform.post("/api/v1/servers/shut/quarantine", &json!({})).await.expect(200);
+    for name in ["away", "shut", "here"] {
+        tenant.platform.post(&format!("/api/v1/servers/{name}/refresh"), &json!({})).await.expect(200);
+    }
+    let other = stage.tenant("other").await.agent().await;
+    let narrow = tenant.agent_with(json!({"allowed_tools": ["here:*"]})).await;
+    let reader = tenant.agent_with(json!({"max_operation": "read"})).await;
+    for (whose, api, arguments, missing) in [
+        ("all", &agent, query.clone(), json!(["away"])),
+        ("of one server that is here", &agent, json!({"query": "widget", "server": "here"}), Value::Null),
+        ("of the one that is missing", &agent, json!({"query": "widget", "server": "away"}), json!(["away"])),
+        (
+            "of tools it does not have",
+            &agent,
+            json!({"query": "widget", "read_only_only": true}),
+            Value::Null,
+        ),
+        ("of tools it has", &agent, json!({"query": "widget", "exclude_destructive": true}), json!(["away"])),
+        ("out of scope", &narrow, query.clone(), Value::Null),
+        ("above the ceiling", &reader, query.clone(), Value::Null),
+        ("another tenant", &other, query.clone(), Value::Null),
+    ] {
+        for client in [Mcp::bare(api), Mcp::modern(api)] {
+            assert_eq!(meta(&client, arguments.clone()).await, missing, "{whose}");
+        }
+    }
+    let modern = Mcp::modern(&agent).call("retrieve_tools", &query).await.ok();
+    assert!(modern["_meta"]["io.modelcontextprotocol/serverInfo"].is_object(), "{modern}");
+    let rest = agent.get("/api/v1/tools?query=widget").await;
+    assert_eq!((rest.status, rest.header("x-mcpproxy-missing")), (200, "away"));
+    let rest = narrow.get("/api/v1/tools?query=widget").await;
+    assert!(rest.status == 200 && rest.headers.get("x-mcpproxy-missing").is_none(), "{rest:?}");
+
+    away.come_back().await;
+    tenant.platform.post("/api/v1/servers/off/enable", &json!({})).await.expect(200);
+    tenant.platform.post("/api/v1/servers/shut/unquarantine", &json!({})).await.expect(200);
+    tenant.platform.post("/api/v1/servers/away/refresh", &json!({})).await.expect(200);
+    assert_eq!(Mcp::bare(&agent).search(&query).await, whole, "nothing is left of it");
+}
