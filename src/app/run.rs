@@ -188,6 +188,7 @@ fn gateway_options(config: &Config, keyring: Keyring) -> Options {
             idle_timeout: limits.upstream_idle,
             response_bytes_max: limits.response_bytes_max,
         },
+        answers_bytes_max: limits.tenant_answers_bytes_max,
         relist_interval: limits.relist_interval,
         relist_announced_interval: limits.relist_announced_interval,
         upstream_streams_max: limits.upstream_streams_max,

@@ -65,6 +65,8 @@ pub struct Options {
     pub stale_max: Duration,
     /// Default bounds towards an upstream.
     pub upstream: Limits,
+    /// Memory of one tenant's large answers at the same time, in bytes.
+    pub answers_bytes_max: usize,
     /// How often silent servers are listed again.
     pub relist_interval: Duration,
     /// How often servers that announce changes are listed again.
@@ -127,7 +129,7 @@ impl Gateway {
     ) -> Arc<Gateway> {
         let replica = ReplicaId(uuid::Uuid::now_v7());
         Arc::new(Gateway {
-            upstreams: Pool::new(Arc::clone(&egress), tls),
+            upstreams: Pool::new(Arc::clone(&egress), tls).with_answers_bytes_max(options.answers_bytes_max),
             egress,
             replica,
             tenants: tenancy::Tenancy::new(options.key_lookups_max, options.reloads_max),

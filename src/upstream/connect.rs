@@ -16,9 +16,11 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 use tower_service::Service;
+use uuid::Uuid;
 
 use super::egress::{Egress, EgressError};
 use super::error::{Kind, UpstreamError};
+use super::shares::{ANSWERS_BYTES_MAX, Share, Shares};
 
 /// Longest part of a TLS error that is kept.
 const TLS_REASON_CHARS_MAX: usize = 200;
@@ -51,11 +53,24 @@ pub(super) struct Dialer {
     egress: Arc<Egress>,
     tls: Option<Arc<rustls::ClientConfig>>,
     connects: Arc<AtomicU64>,
+    shares: Arc<Shares>,
+    pub(super) share: Share,
 }
 
 impl Dialer {
     pub(super) fn new(egress: Arc<Egress>, tls: Option<Arc<rustls::ClientConfig>>) -> Self {
-        Self { egress, tls, connects: Arc::default() }
+        let shares = Arc::new(Shares::new(ANSWERS_BYTES_MAX));
+        Self { egress, tls, connects: Arc::default(), share: shares.of(Uuid::nil()), shares }
+    }
+
+    /// The same, with this much memory for the large answers of each tenant.
+    pub(super) fn with_answers_bytes_max(self, answers_bytes_max: usize) -> Self {
+        Self { shares: Arc::new(Shares::new(answers_bytes_max)), ..self }
+    }
+
+    /// The same, with the share of one upstream of this tenant.
+    pub(super) fn for_upstream_of(&self, tenant: Uuid) -> Self {
+        Self { share: self.shares.of(tenant), ..self.clone() }
     }
 
     /// TCP connections opened so far.
@@ -118,7 +133,7 @@ struct Tcp {
 
 impl Tcp {
     async fn connect(&self, uri: &Uri) -> Result<TokioIo<TcpStream>, UpstreamError> {
-        let addresses = self.dialer.egress.addresses(uri).await.map_err(|error| refusal(&error))?;
+        let addresses = self.addresses(uri).await?;
         let tcp = self.first_that_answers(&addresses).await.map_err(|error| {
             UpstreamError::unsent(Kind::Unreachable, format!("connecting failed: {}", error.kind()))
         })?;
@@ -132,6 +147,19 @@ impl Tcp {
             tracing::debug!(%error, "TCP keep-alive not set");
         }
         Ok(TokioIo::new(tcp))
+    }
+
+    /// Looks the host up, in a task of its own: a look-up that nobody waits for any more still occupies its
+    /// thread, and its turn.
+    async fn addresses(&self, uri: &Uri) -> Result<Vec<SocketAddr>, UpstreamError> {
+        let lost = || UpstreamError::unsent(Kind::Unreachable, "the name could not be looked up");
+        let turn = self.dialer.share.lookup().await.ok_or_else(lost)?;
+        let (egress, uri) = (Arc::clone(&self.dialer.egress), uri.clone());
+        let found = tokio::spawn(async move {
+            let _turn = turn;
+            egress.addresses(&uri).await
+        });
+        found.await.map_err(|_| lost())?.map_err(|error| refusal(&error))
     }
 
     /// Tries the addresses in turn; none may use up more than its share of the time that is left.

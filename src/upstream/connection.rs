@@ -200,7 +200,8 @@ impl Link {
         let path =
             path.parse().map_err(|_| UpstreamError::unsent(Kind::EgressRefused, "the path is refused"))?;
         let timeouts = Timeouts { connect: limits.connect_timeout, idle: limits.idle_timeout };
-        let wires = Arc::new(Wires::new(dialer.clone(), uri, limits.connections, timeouts));
+        let wires =
+            Arc::new(Wires::new(dialer.for_upstream_of(target.tenant), uri, limits.connections, timeouts));
         let http = Http { wires, target: path };
         let sessions = Sessions::new(http.clone(), base, target.era, limits.call_timeout);
         Ok(Self { http, sessions, farewells: Arc::new(Semaphore::new(CANCELS_MAX)) })

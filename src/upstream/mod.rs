@@ -21,6 +21,7 @@ mod pool;
 mod post;
 mod rmcp;
 mod session;
+mod shares;
 mod sse;
 mod target;
 mod wire;

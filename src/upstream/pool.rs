@@ -29,6 +29,11 @@ impl Pool {
         Self { dialer: Dialer::new(egress, tls), connections: RwLock::default() }
     }
 
+    /// The same, with this much memory for the large answers of each tenant at the same time.
+    pub fn with_answers_bytes_max(self, answers_bytes_max: usize) -> Self {
+        Self { dialer: self.dialer.with_answers_bytes_max(answers_bytes_max), ..self }
+    }
+
     /// The connection of a server. Another version, URL or credential than last time replaces it; the old one ends
     /// with its last call.
     pub fn connection(&self, target: &Target) -> Arc<Connection> {

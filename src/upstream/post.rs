@@ -145,6 +145,7 @@ impl Http {
         post: &Post<'_>,
     ) -> Result<Answer, UpstreamError> {
         let mut events = Events::new(post.bytes_max);
+        let mut room = lease.room();
         let mut requests = 0;
         loop {
             while let Some(event) = events.next()? {
@@ -152,7 +153,10 @@ impl Http {
                 let Some(method) = message.method.as_deref() else {
                     let answer = message.answer(&event, post.id)?;
                     finish(lease, body);
-                    return Ok(answer);
+                    return match room.is_held() {
+                        false => Ok(answer),
+                        true => jsonrpc::read_answer(&room.keep(event), post.id),
+                    };
                 };
                 let Some(id) = message.id else {
                     forward_progress(&message, method, &event, post);
@@ -166,7 +170,11 @@ impl Http {
                 self.reply(post, reply).await;
             }
             match lease.wire.next(&mut body).await {
-                Some(piece) => events.push(&piece?)?,
+                Some(piece) => {
+                    let piece = piece?;
+                    room.grow(events.held() + piece.len()).await?;
+                    events.push(&piece)?;
+                }
                 None => return Err(UpstreamError::sent(Kind::Lost, "the stream ended without an answer")),
             }
         }
@@ -243,15 +251,18 @@ pub(super) async fn read_all(
     if announced > bytes_max {
         return Err(too_large());
     }
+    let mut room = lease.room();
+    room.grow(announced).await?;
     let Some(first) = lease.wire.next(body).await else { return Ok(Bytes::new()) };
     let first = first?;
     if first.len() > bytes_max {
         return Err(too_large());
     }
+    room.grow(first.len()).await?;
     if body.is_end_stream() {
-        return Ok(first);
+        return Ok(room.keep(first));
     }
-    let Some(second) = lease.wire.next(body).await else { return Ok(first) };
+    let Some(second) = lease.wire.next(body).await else { return Ok(room.keep(first)) };
     let mut whole = BytesMut::with_capacity(announced.min(BODY_RESERVE_BYTES_MAX));
     whole.extend_from_slice(&first);
     let mut piece = Some(second);
@@ -260,10 +271,11 @@ pub(super) async fn read_all(
         if whole.len().saturating_add(bytes.len()) > bytes_max {
             return Err(too_large());
         }
+        room.grow(whole.len() + bytes.len()).await?;
         whole.extend_from_slice(&bytes);
         piece = lease.wire.next(body).await;
     }
-    Ok(whole.freeze())
+    Ok(room.keep(whole.freeze()))
 }
 
 /// Gives a connection back whose stream has said all it should: reads to the end of the stream, in the

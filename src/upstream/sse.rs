@@ -53,6 +53,11 @@ impl Events {
         }
     }
 
+    /// Bytes that it keeps.
+    pub(super) fn held(&self) -> usize {
+        self.input.len() + self.data.as_ref().map_or(0, Data::len)
+    }
+
     /// Adds what was read from the stream.
     ///
     /// # Errors

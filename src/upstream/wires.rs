@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::connect::Dialer;
 use super::error::{Kind, UpstreamError};
+use super::shares::Room;
 use super::wire::Wire;
 
 /// Opens, lends and keeps connections to one upstream.
@@ -156,6 +157,11 @@ pub(super) struct Lease {
 }
 
 impl Lease {
+    /// Memory for an answer.
+    pub(super) fn room(&self) -> Room {
+        self.home.dialer.share.room()
+    }
+
     /// Returns the connection to the stack. Its last body must have been read to the end.
     pub(super) fn give_back(self) {
         self.home.give_back(self.wire);

@@ -141,6 +141,8 @@ pub struct Limits {
     pub request_bytes_max: usize,
     /// Bytes of an upstream's answer.
     pub response_bytes_max: usize,
+    /// Bytes of one tenant's large answers at the same time.
+    pub tenant_answers_bytes_max: usize,
     /// How long one call may take at its upstream.
     #[serde(rename = "call_timeout_s", deserialize_with = "seconds")]
     pub call_timeout: Duration,

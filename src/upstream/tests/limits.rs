@@ -1,6 +1,7 @@
 //! Bounds: time, size, concurrency; and where connections may go.
 
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -40,7 +41,7 @@ async fn a_silent_upstream_times_out_and_the_connection_goes() {
     let short = ToolCall { timeout: Duration::from_millis(50), ..call("t") };
     let failed = connection.call(short).await.unwrap_err();
     assert_eq!((failed.kind, failed.dispatched), (Kind::Timeout, true));
-    fake.until(|fake| fake.closed.load(std::sync::atomic::Ordering::SeqCst) == 1).await;
+    fake.until(|fake| fake.closed.load(Ordering::SeqCst) == 1).await;
     let (gate, wires) = connection.probe();
     assert_eq!((gate.free(), wires.idle_count(), wires.open_permits()), (8, 0, 16));
 }
@@ -109,7 +110,7 @@ async fn a_dropped_call_gives_everything_back() {
         running.abort();
         assert!(running.await.unwrap_err().is_cancelled());
         // The modern era reads the end of the connection as cancellation.
-        fake.until(|fake| fake.closed.load(std::sync::atomic::Ordering::SeqCst) == number + 1).await;
+        fake.until(|fake| fake.closed.load(Ordering::SeqCst) == number + 1).await;
         let (gate, wires) = connection.probe();
         assert_eq!((gate.free(), wires.idle_count(), wires.open_permits()), (8, 0, 16));
         connection.call(call("t")).await.unwrap();
@@ -154,6 +155,54 @@ async fn every_connect_is_guarded_after_dns() {
     assert_eq!(pool.tcp_connects(), 1);
 }
 
+/// A resolver that never answers, and counts how often it was asked.
+struct Tarpit(Arc<AtomicUsize>);
+
+impl Resolve for Tarpit {
+    fn resolve<'a>(&'a self, _: &'a str) -> Resolving<'a> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test]
+async fn look_ups_that_hang_are_not_repeated_by_every_caller() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let dns = Arc::new(Tarpit(Arc::clone(&asked)));
+    let pool = Pool::new(Arc::new(Egress::with_dns(vec![], vec![], dns)), None);
+    let fake = Fake::start(|_| panic!("nothing may arrive")).await;
+    let limits = Limits { connect_timeout: Duration::from_millis(30), ..limits() };
+    let url = "http://tarpit.example/mcp".to_owned();
+    let target = Target { url, limits, era: Some(Era::Modern), ..fake.target() };
+    let connection = pool.connection(&target);
+    for _ in 0..3 {
+        let calls = (0..8).map(|_| connection.call(call("t")));
+        for ended in futures_util::future::join_all(calls).await {
+            assert!(!ended.unwrap_err().dispatched);
+        }
+        connection.reset_breaker();
+    }
+    assert_eq!(asked.load(Ordering::SeqCst), 2, "each look-up occupies a thread until it ends");
+    // another upstream is not held up by it
+    let other = pool.connection(&Target { server: Uuid::from_u128(77), ..target });
+    assert_eq!(other.call(call("t")).await.unwrap_err().kind, Kind::Unreachable);
+    assert_eq!(asked.load(Ordering::SeqCst), 3);
+}
+
+#[tokio::test]
+async fn large_answers_of_a_tenant_take_turns() {
+    let fake = Fake::modern(|seen| result(seen, &format!(r#"{{"x":"{}"}}"#, "y".repeat(700_000)))).await;
+    let pool = pool().with_answers_bytes_max(1024 * 1024);
+    let limits = Limits { response_bytes_max: 1_000_000, ..limits() };
+    let connection = pool.connection(&Target { limits, era: Some(Era::Modern), ..fake.target() });
+    let Answer::Result(first) = connection.call(call("t")).await.unwrap() else { panic!("no result") };
+    let mut second = std::pin::pin!(connection.call(call("t")));
+    let waited = tokio::time::timeout(Duration::from_millis(100), &mut second).await;
+    assert!(waited.is_err(), "read while the first is still in use");
+    drop(first);
+    second.await.unwrap();
+}
+
 #[tokio::test]
 async fn a_refused_url_fails_every_request_unsent() {
     let fake = Fake::modern(|_| panic!("nothing may arrive")).await;
@@ -192,7 +241,7 @@ async fn the_pool_keeps_one_connection_per_server_version_credential_and_tenant(
     first.call(call("t")).await.unwrap();
     assert_eq!(fake.accepted(), 1);
     drop(first);
-    fake.until(|fake| fake.closed.load(std::sync::atomic::Ordering::SeqCst) == 1).await;
+    fake.until(|fake| fake.closed.load(Ordering::SeqCst) == 1).await;
 }
 
 #[tokio::test]

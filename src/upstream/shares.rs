@@ -1,0 +1,228 @@
+//! What one tenant may have of what all tenants share: threads for name look-ups, and memory for large answers.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+use uuid::Uuid;
+
+use super::error::{Kind, UpstreamError};
+
+/// Name look-ups of all tenants at the same time. Each occupies a thread, which also builds catalogues.
+const LOOKUPS_MAX: usize = 256;
+/// Name look-ups of one tenant at the same time.
+const TENANT_LOOKUPS_MAX: usize = 32;
+/// Name look-ups of one upstream at the same time.
+const UPSTREAM_LOOKUPS_MAX: usize = 2;
+/// Memory of one tenant's large answers where nothing else is said, in bytes.
+pub(super) const ANSWERS_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// The unit in which memory is shared out, in bytes.
+const PART_BYTES: usize = 1024 * 1024;
+/// What an answer may have without asking, in bytes.
+const FREE_BYTES_MAX: usize = 256 * 1024;
+/// Longest wait of an answer for memory.
+const ROOM_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// The shares of all tenants that have a connection.
+#[derive(Debug)]
+pub(super) struct Shares {
+    lookups: Arc<Semaphore>,
+    answers_bytes_max: usize,
+    tenants: Mutex<HashMap<Uuid, Weak<TenantShare>>>,
+}
+
+#[derive(Debug)]
+struct TenantShare {
+    lookups: Arc<Semaphore>,
+    answers: Arc<Semaphore>,
+    parts: usize,
+}
+
+/// The share of one upstream in its tenant's.
+#[derive(Clone, Debug)]
+pub(super) struct Share {
+    all_lookups: Arc<Semaphore>,
+    own_lookups: Arc<Semaphore>,
+    tenant: Arc<TenantShare>,
+}
+
+impl Shares {
+    /// Each tenant's large answers may have `answers_bytes_max` at the same time.
+    pub(super) fn new(answers_bytes_max: usize) -> Self {
+        Self { lookups: Arc::new(Semaphore::new(LOOKUPS_MAX)), answers_bytes_max, tenants: Mutex::default() }
+    }
+
+    /// The share of an upstream that is about to be connected to.
+    pub(super) fn of(&self, tenant: Uuid) -> Share {
+        let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
+        let tenant = match tenants.get(&tenant).and_then(Weak::upgrade) {
+            Some(known) => known,
+            None => {
+                tenants.retain(|_, share| share.strong_count() > 0);
+                let parts = (self.answers_bytes_max / PART_BYTES).clamp(1, Semaphore::MAX_PERMITS >> 4);
+                let share = Arc::new(TenantShare {
+                    lookups: Arc::new(Semaphore::new(TENANT_LOOKUPS_MAX)),
+                    answers: Arc::new(Semaphore::new(parts)),
+                    parts,
+                });
+                tenants.insert(tenant, Arc::downgrade(&share));
+                share
+            }
+        };
+        Share {
+            all_lookups: Arc::clone(&self.lookups),
+            own_lookups: Arc::new(Semaphore::new(UPSTREAM_LOOKUPS_MAX)),
+            tenant,
+        }
+    }
+}
+
+impl Share {
+    /// A turn to look up a name, to be kept until the look-up has really ended. The caller bounds the wait.
+    pub(super) async fn lookup(&self) -> Option<[OwnedSemaphorePermit; 3]> {
+        let own = Arc::clone(&self.own_lookups).acquire_owned().await.ok()?;
+        let tenant = Arc::clone(&self.tenant.lookups).acquire_owned().await.ok()?;
+        let all = Arc::clone(&self.all_lookups).acquire_owned().await.ok()?;
+        Some([own, tenant, all])
+    }
+
+    /// Memory for an answer that is about to be read.
+    pub(super) fn room(&self) -> Room {
+        Room { tenant: Arc::clone(&self.tenant), parts: 0, held: None, wait_max: ROOM_WAIT_MAX }
+    }
+}
+
+/// The memory of one answer.
+pub(super) struct Room {
+    tenant: Arc<TenantShare>,
+    parts: usize,
+    held: Option<OwnedSemaphorePermit>,
+    wait_max: Duration,
+}
+
+impl Room {
+    /// Makes sure of memory for `bytes` in all, waiting for other answers of the tenant to be handed on.
+    ///
+    /// # Errors
+    /// [`Kind::TooLarge`] if they are not in time.
+    pub(super) async fn grow(&mut self, bytes: usize) -> Result<(), UpstreamError> {
+        if bytes <= FREE_BYTES_MAX {
+            return Ok(());
+        }
+        // one that is allowed at all gets its room, if need be alone
+        let parts = bytes.div_ceil(PART_BYTES).min(self.tenant.parts);
+        let Some(more) = parts.checked_sub(self.parts).filter(|more| *more > 0) else { return Ok(()) };
+        let more = u32::try_from(more).unwrap_or(u32::MAX);
+        let granted = Arc::clone(&self.tenant.answers).acquire_many_owned(more);
+        let Ok(Ok(granted)) = timeout(self.wait_max, granted).await else {
+            return Err(UpstreamError::sent(Kind::TooLarge, "too many large answers at the same time"));
+        };
+        match &mut self.held {
+            Some(held) => held.merge(granted),
+            None => self.held = Some(granted),
+        }
+        self.parts = parts;
+        Ok(())
+    }
+
+    /// Whether it has any memory of its tenant's.
+    pub(super) fn is_held(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// The answer, which keeps its memory for as long as a slice of it is in use.
+    pub(super) fn keep(self, answer: Bytes) -> Bytes {
+        match self.held {
+            None => answer,
+            Some(held) => Bytes::from_owner(Kept { answer, _held: held }),
+        }
+    }
+}
+
+struct Kept {
+    answer: Bytes,
+    _held: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for Kept {
+    fn as_ref(&self) -> &[u8] {
+        &self.answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn share(mib: usize) -> Share {
+        Shares::new(mib * PART_BYTES).of(Uuid::nil())
+    }
+
+    #[tokio::test]
+    async fn small_answers_ask_nobody() {
+        let share = share(1);
+        let mut large = share.room();
+        large.grow(PART_BYTES).await.unwrap();
+        let mut small = share.room();
+        small.grow(FREE_BYTES_MAX).await.unwrap();
+        assert!(small.keep(Bytes::from_static(b"x")).starts_with(b"x"));
+    }
+
+    #[tokio::test]
+    async fn memory_is_free_again_when_the_last_slice_is_gone() {
+        let share = share(4);
+        let mut room = share.room();
+        for bytes in [FREE_BYTES_MAX + 1, PART_BYTES, PART_BYTES + 1, 3 * PART_BYTES] {
+            room.grow(bytes).await.unwrap();
+        }
+        assert_eq!(share.tenant.answers.available_permits(), 1);
+        let slice = room.keep(Bytes::from(vec![b'x'; 3 * PART_BYTES])).slice(7..8);
+        assert_eq!((&*slice, share.tenant.answers.available_permits()), (&b"x"[..], 1));
+        drop(slice);
+        assert_eq!(share.tenant.answers.available_permits(), 4);
+    }
+
+    #[tokio::test]
+    async fn an_answer_larger_than_the_share_waits_for_all_of_it() {
+        let share = share(2);
+        let (mut first, mut second) = (share.room(), share.room());
+        first.grow(PART_BYTES).await.unwrap();
+        let mut grown = std::pin::pin!(second.grow(100 * PART_BYTES));
+        assert!(futures_util::poll!(&mut grown).is_pending());
+        drop(first);
+        grown.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_for_ever() {
+        let share = share(1);
+        let (mut first, mut second) = (share.room(), share.room());
+        first.grow(PART_BYTES).await.unwrap();
+        second.wait_max = Duration::from_millis(20);
+        assert_eq!(second.grow(PART_BYTES).await.unwrap_err().kind, Kind::TooLarge);
+    }
+
+    #[tokio::test]
+    async fn tenants_share_nothing_and_upstreams_little() {
+        let shares = Shares::new(PART_BYTES);
+        let (one, same, other) =
+            (shares.of(Uuid::from_u128(1)), shares.of(Uuid::from_u128(1)), shares.of(Uuid::from_u128(2)));
+        let _held = (one.lookup().await, one.lookup().await);
+        let third = futures_util::poll!(std::pin::pin!(one.lookup()));
+        assert!(third.is_pending(), "an upstream's own look-ups have a bound");
+        assert!(same.lookup().await.is_some());
+        let mut room = one.room();
+        room.grow(PART_BYTES).await.unwrap();
+        other.room().grow(PART_BYTES).await.unwrap();
+        let mut waits = same.room();
+        assert!(futures_util::poll!(std::pin::pin!(waits.grow(PART_BYTES))).is_pending());
+        drop((one, same));
+        assert_eq!(shares.tenants.lock().unwrap().len(), 2);
+        drop(other);
+        shares.of(Uuid::from_u128(3));
+        assert!(shares.tenants.lock().unwrap().len() < 4);
+    }
+}
