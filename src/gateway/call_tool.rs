@@ -354,7 +354,8 @@ fn from_upstream(error: &UpstreamError) -> Refusal {
                 format!(
                     "The server failed several times in a row; nothing was run; it is tried again in about {retry_s} s"
                 ),
-            ),
+            )
+            .retry_after(retry_s.into()),
             _ => Refusal::new(
                 Code::ServerUnavailable,
                 format!("The server cannot be reached ({error}); nothing was run, a retry may help later"),

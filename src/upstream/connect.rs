@@ -20,6 +20,7 @@ use uuid::Uuid;
 
 use super::egress::{Egress, EgressError};
 use super::error::{Kind, UpstreamError};
+use super::meter::{Meter, Metered};
 use super::shares::{ANSWERS_BYTES_MAX, Share, Shares};
 
 /// Longest part of a TLS error that is kept.
@@ -31,7 +32,13 @@ const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(10);
 const KEEP_ALIVE_PROBES: u32 = 3;
 
 /// The bytes of one connection, over TCP or TLS.
-pub(super) type Io = MaybeHttpsStream<TokioIo<TcpStream>>;
+pub(super) type Io = MaybeHttpsStream<TokioIo<Metered>>;
+
+/// An open connection, and the meter of what is read from it.
+pub(super) struct Dialed {
+    pub(super) io: Io,
+    pub(super) meter: Meter,
+}
 
 /// TLS settings that trust the operating system's roots. Reads files: call it once, at start.
 ///
@@ -83,22 +90,23 @@ impl Dialer {
     }
 
     /// Opens a connection to `uri` within `limit`, name look-up and TLS included.
-    pub(super) async fn dial(&self, uri: &Uri, limit: Duration) -> Result<Io, UpstreamError> {
+    pub(super) async fn dial(&self, uri: &Uri, limit: Duration) -> Result<Dialed, UpstreamError> {
         timeout(limit, self.open(uri, Instant::now() + limit))
             .await
             .unwrap_or_else(|_| Err(UpstreamError::unsent(Kind::Unreachable, "connecting took too long")))
     }
 
-    async fn open(&self, uri: &Uri, deadline: Instant) -> Result<Io, UpstreamError> {
-        let tcp = Tcp { dialer: self.clone(), deadline };
+    async fn open(&self, uri: &Uri, deadline: Instant) -> Result<Dialed, UpstreamError> {
+        let meter = Meter::default();
+        let tcp = Tcp { dialer: self.clone(), deadline, meter: meter.clone() };
         if uri.scheme_str() != Some("https") {
-            return Ok(MaybeHttpsStream::Http(tcp.connect(uri).await?));
+            return Ok(Dialed { io: MaybeHttpsStream::Http(tcp.connect(uri).await?), meter });
         }
         let Some(tls) = self.tls.clone() else {
             return Err(UpstreamError::unsent(Kind::Unreachable, "this deployment has no root certificates"));
         };
         let opened = HttpsConnector::from((tcp, tls)).call(uri.clone()).await;
-        opened.map_err(|error| match error.downcast::<UpstreamError>() {
+        opened.map(|io| Dialed { io, meter }).map_err(|error| match error.downcast::<UpstreamError>() {
             Ok(ours) => *ours,
             Err(tls) => {
                 // It may repeat names from the certificate, as many as there are.
@@ -129,10 +137,11 @@ fn refusal(error: &EgressError) -> UpstreamError {
 struct Tcp {
     dialer: Dialer,
     deadline: Instant,
+    meter: Meter,
 }
 
 impl Tcp {
-    async fn connect(&self, uri: &Uri) -> Result<TokioIo<TcpStream>, UpstreamError> {
+    async fn connect(&self, uri: &Uri) -> Result<TokioIo<Metered>, UpstreamError> {
         let addresses = self.addresses(uri).await?;
         let tcp = self.first_that_answers(&addresses).await.map_err(|error| {
             UpstreamError::unsent(Kind::Unreachable, format!("connecting failed: {}", error.kind()))
@@ -146,7 +155,7 @@ impl Tcp {
         if let Err(error) = SockRef::from(&tcp).set_tcp_keepalive(&keep_alive()) {
             tracing::debug!(%error, "TCP keep-alive not set");
         }
-        Ok(TokioIo::new(tcp))
+        Ok(TokioIo::new(Metered::new(tcp, self.meter.clone())))
     }
 
     /// Looks the host up, in a task of its own: a look-up that nobody waits for any more still occupies its
@@ -180,7 +189,7 @@ impl Tcp {
 }
 
 impl Service<Uri> for Tcp {
-    type Response = TokioIo<TcpStream>;
+    type Response = TokioIo<Metered>;
     type Error = UpstreamError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
 
@@ -205,8 +214,8 @@ mod tests {
         let egress = Egress::new(vec!["127.0.0.0/8".parse().unwrap()], vec![]);
         let dialer = Dialer::new(Arc::new(egress), None);
         let deadline = Instant::now() + Duration::from_secs(5);
-        let tcp = Tcp { dialer, deadline }.connect(&uri).await.unwrap().into_inner();
-        let socket = SockRef::from(&tcp);
+        let tcp = Tcp { dialer, deadline, meter: Meter::default() }.connect(&uri).await.unwrap().into_inner();
+        let socket = SockRef::from(tcp.tcp());
         assert!(socket.keepalive().unwrap());
         assert_eq!(socket.tcp_keepalive_time().unwrap(), KEEP_ALIVE_AFTER);
         assert_eq!(socket.tcp_keepalive_interval().unwrap(), KEEP_ALIVE_EVERY);

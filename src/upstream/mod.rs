@@ -16,6 +16,7 @@ mod gate;
 mod health;
 mod jsonrpc;
 mod list;
+mod meter;
 mod param_headers;
 mod pool;
 mod post;

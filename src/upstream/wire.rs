@@ -16,8 +16,9 @@ use hyper::client::conn::http1;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use super::connect::Io;
+use super::connect::{Dialed, Io};
 use super::error::{Kind, UpstreamError};
+use super::meter::Meter;
 
 /// Largest response head, and largest single read, in bytes.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
@@ -39,20 +40,27 @@ pub(super) struct Wire {
     sender: http1::SendRequest<Full<Bytes>>,
     /// `None` once the connection has ended; dropping it then gives waiting requests back.
     driver: Option<Driver>,
+    meter: Meter,
     /// When it was last given back.
     pub(super) idle_since: Instant,
     _slot: OwnedSemaphorePermit,
 }
 
 impl Wire {
-    pub(super) async fn new(io: Io, slot: OwnedSemaphorePermit) -> Result<Self, UpstreamError> {
+    pub(super) async fn new(dialed: Dialed, slot: OwnedSemaphorePermit) -> Result<Self, UpstreamError> {
         let opened = http1::Builder::new()
             .max_buf_size(HEAD_BYTES_MAX)
             .max_headers(HEADERS_MAX)
-            .handshake::<_, Full<Bytes>>(io)
+            .handshake::<_, Full<Bytes>>(dialed.io)
             .await;
         let (sender, driver) = opened.map_err(|_| UpstreamError::unsent(Kind::Unreachable, "HTTP failed"))?;
-        Ok(Self { sender, driver: Some(Box::pin(driver)), idle_since: Instant::now(), _slot: slot })
+        Ok(Self {
+            sender,
+            driver: Some(Box::pin(driver)),
+            meter: dialed.meter,
+            idle_since: Instant::now(),
+            _slot: slot,
+        })
     }
 
     /// Sends a request and reads the head of its answer.
@@ -60,16 +68,24 @@ impl Wire {
         &mut self,
         request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>, Failed> {
+        self.meter.arm();
         let mut answer = pin!(self.sender.try_send_request(request));
         let driver = &mut self.driver;
         let answered = poll_fn(|cx| {
             drive(driver, cx);
             answer.as_mut().poll(cx)
         });
-        answered.await.map_err(|mut failed| {
+        let answered = answered.await;
+        let is_endless = self.meter.is_used_up();
+        self.meter.disarm();
+        answered.map_err(|mut failed| {
             let unsent = failed.take_message();
             let dispatched = unsent.is_none();
-            Failed { unsent, error: UpstreamError { dispatched, ..lost(failed.error()) } }
+            let error = match is_endless {
+                true => UpstreamError::invalid("the head of the answer does not end"),
+                false => lost(failed.error()),
+            };
+            Failed { unsent, error: UpstreamError { dispatched, ..error } }
         })
     }
 

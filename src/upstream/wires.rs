@@ -65,8 +65,8 @@ impl Wires {
                     .map_err(|_| UpstreamError::unsent(Kind::Unreachable, "closed"))?
             }
         };
-        let io = self.dialer.dial(&self.uri, self.connect_timeout).await?;
-        Ok(self.lease(Wire::new(io, slot).await?, Origin::New))
+        let dialed = self.dialer.dial(&self.uri, self.connect_timeout).await?;
+        Ok(self.lease(Wire::new(dialed, slot).await?, Origin::New))
     }
 
     fn lease(self: &Arc<Self>, wire: Wire, origin: Origin) -> Lease {

@@ -6,6 +6,8 @@ mod activity;
 #[cfg(test)]
 mod bad_days;
 #[cfg(test)]
+mod bulkheads;
+#[cfg(test)]
 mod clients;
 #[cfg(test)]
 mod counts;

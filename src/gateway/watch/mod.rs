@@ -124,7 +124,8 @@ impl Gateway {
         self.every(self.options.retention_interval, |gateway| async move { gateway.keep_partitions().await });
         self.every(REWRAP, |gateway| async move { report("master keys", gateway.rewrap_data_keys().await) });
         self.every(KEY_USE, |gateway| async move { gateway.note_uses().await });
-        self.every(WEAR_OFF, |gateway| async move { report("wearing off", gateway.wear_off().await) });
+        let often = WEAR_OFF.min(self.options.connected_for / 4);
+        self.every(often, |gateway| async move { report("wearing off", gateway.wear_off().await) });
         let gateway = Arc::clone(self);
         tokio::spawn(async move { gateway.relist().await });
         let gateway = Arc::clone(self);

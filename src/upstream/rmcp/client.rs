@@ -76,7 +76,7 @@ fn own_connections(dialer: &Dialer, uri: Uri, target: &Target) -> Result<Http, U
     let path = path.parse().map_err(|_| UpstreamError::unsent(Kind::EgressRefused, "the path is refused"))?;
     let timeouts = Timeouts { connect: target.limits.connect_timeout, idle: target.limits.idle_timeout };
     // Apart from those of calls: a stream holds its connection for as long as it lives.
-    let wires = Wires::new(dialer.clone(), uri, CONNECTIONS_MAX, timeouts);
+    let wires = Wires::new(dialer.for_upstream_of(target.tenant), uri, CONNECTIONS_MAX, timeouts);
     Ok(Http { wires: Arc::new(wires), target: path })
 }
 

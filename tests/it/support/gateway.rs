@@ -141,6 +141,13 @@ impl Gateway {
         .await
     }
 
+    /// The most memory it has had so far, in MiB.
+    pub fn memory_peak_mib(&self) -> usize {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        peak.trim().trim_end_matches("kB").trim().parse::<usize>().unwrap() / 1024
+    }
+
     /// Everything it logged so far.
     pub fn log(&self) -> String {
         self.log.lock().unwrap().join("\n")

@@ -95,7 +95,12 @@ impl Tenant {
 
     /// The same with further members of the body.
     pub async fn add_with(&self, name: &str, upstream: &Upstream, more: Value) -> Value {
-        let mut body = json!({"name": name, "kind": "http", "url": upstream.url});
+        self.add_url(name, &upstream.url, more).await
+    }
+
+    /// Adds what is at this address.
+    pub async fn add_url(&self, name: &str, url: &str, more: Value) -> Value {
+        let mut body = json!({"name": name, "kind": "http", "url": url});
         body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let added = self.platform.post("/api/v1/servers", &body).await.expect(201);
         assert_eq!(added["last_error"], Value::Null, "{added}");

@@ -1,0 +1,5 @@
+//! One bad upstream costs its own callers only.
+
+mod latency;
+mod listing;
+mod vices;
