@@ -162,9 +162,12 @@ impl Store {
 
     /// What holds for the length of the transaction, whatever the login's own settings are.
     fn local_settings(&self, lane: Lane) -> String {
+        // a session whose line was cut in silence must not sit on its locks: whoever repeats its work needs them
         let bound = format!(
-            ", set_config('statement_timeout', '{}', true)",
-            self.server_statement_max(lane).as_millis()
+            ", set_config('statement_timeout', '{}', true), \
+             set_config('idle_in_transaction_session_timeout', '{}', true)",
+            self.server_statement_max(lane).as_millis(),
+            self.statement_max(lane).as_millis()
         );
         match lane {
             Lane::Control | Lane::Report => bound,

@@ -31,7 +31,7 @@ const SWEEP: Duration = Duration::from_secs(5);
 /// A replica silent for this long is dead: its open records are closed as `unknown` (behaviour, section 9).
 const DEAD_AFTER_S: f64 = 30.0;
 /// An own open record older than this that nobody works on was left behind by a doubtful commit.
-const ORPHAN_AFTER_S: f64 = 120.0;
+const ORPHAN_AFTER_S: f64 = 10.0;
 const SWEEP_BATCH: i64 = 500;
 /// How often data keys are looked for that a retired master key still wraps.
 const REWRAP: Duration = Duration::from_secs(3600);

@@ -25,7 +25,7 @@ async fn one_tenant_cannot_take_all_connections_for_reports() {
     };
     let asked: Vec<_> = (0..5).map(|_| ask(&auditor)).collect();
     let standing = "select count(*) from pg_stat_activity where datname = current_database()
-         and wait_event_type = 'Lock' and query ilike '%from activity_open%'";
+         and wait_event_type = 'Lock' and query ilike '%from activity_open where tenant_id%'";
     settle(2, Duration::from_secs(5), || stage.database.count(standing)).await;
     let of_other = ask(&theirs);
     settle(3, Duration::from_secs(2), || stage.database.count(standing)).await;

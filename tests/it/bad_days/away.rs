@@ -2,8 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use sqlx::Connection;
+
 use super::Scene;
-use crate::support::{Database, Way};
+use crate::support::{Database, Way, settle};
 
 /// Shorter than the defaults (10 s and 30 s), so that a test is over soon.
 const SETTINGS: [(&str, &str); 2] =
@@ -91,6 +93,28 @@ async fn forgotten_connections_are_replaced() {
     }
     scene.becomes(200, "ready", BACK).await;
     // also the listener's: a notice comes through again
+    scene.all_is_accounted_for().await;
+}
+
+/// Cut off between two statements, a session sits on the rows that the repetition needs, and nobody is there to
+/// tell it that it is alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forgotten_transaction_holds_nobody_up() {
+    let scene = Scene::on(Database::create().await, &[]).await;
+    let database = &scene.stage.database;
+    let mut admin = database.connect().await;
+    let mut tx = admin.begin().await.unwrap();
+    sqlx::query("lock table activity in access exclusive mode").execute(&mut *tx).await.unwrap();
+    assert_eq!(scene.write("ends late").await, "ok");
+    let stands = "select count(*) from pg_stat_activity where datname = current_database()
+         and wait_event_type = 'Lock' and query ilike '%insert into activity %'";
+    settle(1, Duration::from_secs(5), || database.count(stands)).await;
+    scene.line.turn(Way::Hangs);
+    scene.line.turn(Way::Open);
+    tx.rollback().await.unwrap();
+    let sits = "select count(*) from pg_stat_activity where datname = current_database()
+         and state = 'idle in transaction' and application_name = 'mcpproxy'";
+    settle(true, Duration::from_secs(5), || async { database.count(sits).await > 0 }).await;
     scene.all_is_accounted_for().await;
 }
 
