@@ -194,7 +194,8 @@ fn gateway_options(config: &Config, keyring: Keyring) -> Options {
         upstream_streams_max: limits.upstream_streams_max,
         relist_pause_max: limits.relist_pause_max,
         relist_places: limits.relist_concurrency,
-        connected_for: limits.connected,
+        // what is listed more rarely must not wear off between two listings
+        connected_for: limits.connected.max(limits.relist_interval * 2),
         preview_bytes: config.activity.preview_bytes,
         activity: ActivityLimits {
             queue: limits.activity_queue,

@@ -119,9 +119,8 @@ pub(super) fn check(settings: &Settings) -> Result<(), ConfigError> {
 }
 
 /// Pairs of settings of which the first must not be above the second.
-const ORDERED: [(&str, &str); 3] = [
+const ORDERED: [(&str, &str); 2] = [
     ("limits.activity_batch", "limits.activity_queue"),
-    ("limits.relist_interval_s", "limits.connected_s"),
     ("limits.upstream_rest_min_ms", "limits.upstream_rest_max_ms"),
 ];
 
