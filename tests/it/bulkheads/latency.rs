@@ -11,8 +11,9 @@ const ROUNDS: usize = 8;
 const CALLS: usize = 100;
 /// How often a machine that is busy with other things may spoil the measurement.
 const ATTEMPTS: usize = 4;
-/// What a p99 of a few calls varies by anyhow.
-const NOISE: Duration = Duration::from_millis(2);
+/// What a p99 of a few calls varies by anyhow on two processors that also run the load and other tests. A queue
+/// or a connection that were shared with the bad ones would show as seconds.
+const NOISE: Duration = Duration::from_millis(25);
 /// They hold their callers, and cost next to nothing: the processors are not what is shared here.
 const QUIET: [(&str, Vice); 4] = [
     ("slow", Vice::Slow(30)),
