@@ -35,7 +35,12 @@ const VICES: [(&str, Vice, &str, u64); 17] = [
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_vice_has_its_code_and_its_bounds() {
-    let stage = Stage::with(&[("MCPPROXY__LIMITS__TENANT_ANSWERS_BYTES_MAX", "67108864")]).await;
+    let stage = Stage::with(&[
+        ("MCPPROXY__LIMITS__TENANT_ANSWERS_BYTES_MAX", "67108864"),
+        // every call is to meet the vice: none is kept from it because others have
+        ("MCPPROXY__LIMITS__UPSTREAM_FAILURES_MAX", "100"),
+    ])
+    .await;
     let (tenant, other) = (stage.tenant("acme").await, stage.tenant("other").await);
     let good = Upstream::handshake(vec![Tool::reads("look")]).await;
     tenant.add("good", &good).await;
