@@ -56,17 +56,18 @@ async fn slow_commits_delay_writes_and_a_late_row_is_closed() {
     };
     let hold = async |ticket: &str, held: Duration| {
         standby("nobody").await;
+        // the setting holds a moment later: a heartbeat shows when
+        eventually("a commit to wait for the standby", Duration::from_secs(5), || async {
+            let waiting = "select count(*) from pg_stat_activity where wait_event = 'SyncRep'";
+            (scene.stage.database.count(waiting).await > 0).then_some(())
+        })
+        .await;
         let began = Instant::now();
         let call = async {
             let code = scene.write(ticket).await;
             (code, began.elapsed())
         };
         let release = async {
-            eventually("a commit to wait for the standby", Duration::from_secs(3), || async {
-                let waiting = "select count(*) from pg_stat_activity where wait_event = 'SyncRep'";
-                (scene.stage.database.count(waiting).await > 0).then_some(())
-            })
-            .await;
             eventually("the time to be over", held * 2, || async { (began.elapsed() >= held).then_some(()) })
                 .await;
             assert!(
