@@ -37,8 +37,6 @@ const SWEEP_BATCH: i64 = 500;
 const REWRAP: Duration = Duration::from_secs(3600);
 /// How often the one replica that re-lists renews its lease, and the others try for it.
 pub(super) const LEASE: Duration = Duration::from_secs(5);
-/// How often it is looked which connected servers have been silent for too long.
-const WEAR_OFF: Duration = Duration::from_secs(5);
 const KEY_USE: Duration = Duration::from_secs(60);
 /// How long the end of the log's writer may take beyond the drain.
 const FLUSH_GRACE: Duration = Duration::from_secs(4);
@@ -124,8 +122,8 @@ impl Gateway {
         self.every(self.options.retention_interval, |gateway| async move { gateway.keep_partitions().await });
         self.every(REWRAP, |gateway| async move { report("master keys", gateway.rewrap_data_keys().await) });
         self.every(KEY_USE, |gateway| async move { gateway.note_uses().await });
-        let often = WEAR_OFF.min(self.options.connected_for / 4);
-        self.every(often, |gateway| async move { report("wearing off", gateway.wear_off().await) });
+        let gateway = Arc::clone(self);
+        tokio::spawn(async move { gateway.wear_off().await });
         let gateway = Arc::clone(self);
         tokio::spawn(async move { gateway.relist().await });
         let gateway = Arc::clone(self);

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use super::schedule::{Pace, Schedule};
+use super::schedule::{Ended, Pace, Schedule};
 use super::{Gateway, LEASE, report};
 use crate::domain::id::ServerId;
+use crate::gateway::discovery::ListingError;
 use crate::store::{DueServer, StoreError};
 
 pub(super) const RELIST_PAGE: i64 = 500;
@@ -31,7 +32,7 @@ struct Duty {
 /// The end of a listing.
 struct Listed {
     due: DueServer,
-    is_ok: bool,
+    ended: Ended,
 }
 
 impl Gateway {
@@ -51,8 +52,8 @@ impl Gateway {
                 () = self.stop.cancelled() => return,
                 Some(ended) = running.join_next() => {
                     // one that panicked keeps its place until it is taken for lost
-                    if let Ok(Listed { due, is_ok }) = ended {
-                        duty.schedule.done(&due, is_ok, Instant::now(), chance(), &pace);
+                    if let Ok(Listed { due, ended }) = ended {
+                        duty.schedule.done(&due, ended, Instant::now(), chance(), &pace);
                     }
                 }
                 _ = ticks.tick() => report("re-listing", self.look(&mut duty).await),
@@ -81,6 +82,7 @@ impl Gateway {
         if duty.looked.is_some_and(|at| at.elapsed() < LOOK.min(self.options.relist_interval)) {
             return Ok(());
         }
+        duty.looked = Some(Instant::now());
         duty.schedule.look();
         let mut after = ServerId(uuid::Uuid::nil());
         loop {
@@ -90,7 +92,6 @@ impl Gateway {
             page.into_iter().for_each(|server| duty.schedule.see(server, Instant::now()));
         }
         duty.schedule.seen();
-        duty.looked = Some(Instant::now());
         Ok(())
     }
 
@@ -110,15 +111,16 @@ impl Gateway {
                 Err(error) => Err(error.into()),
             }
         };
-        let is_ok = match timeout(limit, listed).await {
-            Ok(Ok(())) => true,
-            Ok(Err(error)) => {
-                tracing::debug!(tenant = %due.tenant, server = due.name, %error, "a server could not be listed again");
-                false
+        let ended = match timeout(limit, listed).await {
+            Ok(Ok(())) => Ended::Worked,
+            Ok(Err(ListingError::Store(_))) => Ended::Untold,
+            Ok(Err(ListingError::Upstream(error))) => {
+                tracing::debug!(tenant = %due.tenant, server = due.name, error, "a server could not be listed again");
+                Ended::Failed
             }
-            Err(_) => false,
+            Err(_) => Ended::Failed,
         };
-        Listed { due, is_ok }
+        Listed { due, ended }
     }
 }
 

@@ -27,6 +27,17 @@ pub(super) struct Pace {
     pub(super) lost_after: Duration,
 }
 
+/// How a listing ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// It was made, and stored.
+    Worked,
+    /// The server did not answer, or not well.
+    Failed,
+    /// The database kept it from being made or stored, which says nothing about the server.
+    Untold,
+}
+
 #[derive(Debug)]
 struct Entry {
     server: DueServer,
@@ -108,7 +119,7 @@ impl Schedule {
     }
 
     /// The listing of a server has ended. `chance`, from 0 to 1, spreads what would come together.
-    pub(super) fn done(&mut self, server: &DueServer, is_ok: bool, now: Instant, chance: f64, pace: &Pace) {
+    pub(super) fn done(&mut self, server: &DueServer, ended: Ended, now: Instant, chance: f64, pace: &Pace) {
         let Some(entry) = self.entries.get_mut(&server.server).filter(|entry| entry.running.is_some()) else {
             return;
         };
@@ -117,14 +128,14 @@ impl Schedule {
         if entry.server.version != server.version {
             return;
         }
-        entry.ended(is_ok, now, chance, pace);
+        entry.ended(ended, now, chance, pace);
     }
 
     fn give_up_lost(&mut self, now: Instant, pace: &Pace) {
         for entry in self.entries.values_mut() {
             if entry.running.is_some_and(|since| now.saturating_duration_since(since) >= pace.lost_after) {
                 entry.running = None;
-                entry.ended(false, now, 1.0, pace);
+                entry.ended(Ended::Failed, now, 1.0, pace);
             }
         }
     }
@@ -138,9 +149,13 @@ impl Schedule {
 }
 
 impl Entry {
-    fn ended(&mut self, is_ok: bool, now: Instant, chance: f64, pace: &Pace) {
+    fn ended(&mut self, ended: Ended, now: Instant, chance: f64, pace: &Pace) {
         let chance = chance.clamp(0.0, 1.0);
-        if is_ok {
+        if ended == Ended::Untold {
+            self.due = now + PAUSE_MIN.mul_f64(1.0 + chance);
+            return;
+        }
+        if ended == Ended::Worked {
             self.failures = 0;
             self.unsteady = self.unsteady.saturating_sub(1);
             self.due = now + pace.interval.mul_f64(0.9 + 0.1 * chance);
@@ -236,7 +251,7 @@ mod tests {
         for chance in [0.0, 1.0] {
             assert_eq!(schedule.take(now, &PACE), std::slice::from_ref(&one));
             assert!(schedule.take(now, &PACE).is_empty(), "it runs already");
-            schedule.done(&one, true, now, chance, &PACE);
+            schedule.done(&one, Ended::Worked, now, chance, &PACE);
             now += PACE.interval.mul_f64(0.9 + 0.1 * chance);
             assert!(schedule.take(now - Duration::from_millis(1), &PACE).is_empty());
         }
@@ -249,15 +264,28 @@ mod tests {
         seen(&mut schedule, std::slice::from_ref(&one), now);
         for pause_s in [2, 4, 8, 16, 32, 64, 128, 256, 300, 300] {
             assert_eq!(schedule.take(now, &PACE).len(), 1);
-            schedule.done(&one, false, now, 1.0, &PACE);
+            schedule.done(&one, Ended::Failed, now, 1.0, &PACE);
             seen(&mut schedule, &[DueServer { is_connected: false, ..one.clone() }], now);
             let pause = Duration::from_secs(pause_s);
             assert!(schedule.take(now + pause - Duration::from_millis(1), &PACE).is_empty(), "{pause_s}");
             now += pause;
         }
         assert_eq!(schedule.take(now, &PACE).len(), 1);
-        schedule.done(&one, true, now, 1.0, &PACE);
+        schedule.done(&one, Ended::Worked, now, 1.0, &PACE);
         assert!(schedule.take(now + Duration::from_secs(29), &PACE).is_empty());
+    }
+
+    #[test]
+    fn what_the_database_prevented_is_soon_tried_again_and_held_against_nobody() {
+        let (mut schedule, mut now) = (Schedule::default(), Instant::now());
+        let one = server(1, 1, true);
+        seen(&mut schedule, std::slice::from_ref(&one), now);
+        for _ in 0..5 {
+            assert_eq!(schedule.take(now, &PACE).len(), 1);
+            schedule.done(&one, Ended::Untold, now, 1.0, &PACE);
+            now += PAUSE_MIN * 2;
+        }
+        assert_eq!(schedule.entries[&one.server].unsteady, 0);
     }
 
     #[test]
@@ -268,11 +296,11 @@ mod tests {
         {
             seen(&mut schedule, std::slice::from_ref(&one), now);
             assert_eq!(schedule.take(now, &PACE).len(), 1);
-            schedule.done(&one, false, now, 1.0, &PACE);
+            schedule.done(&one, Ended::Failed, now, 1.0, &PACE);
             assert!(schedule.take(now, &PACE).is_empty());
             seen(&mut schedule, std::slice::from_ref(&news), now);
             assert_eq!(schedule.take(now, &PACE), std::slice::from_ref(&news));
-            schedule.done(&news, true, now, 1.0, &PACE);
+            schedule.done(&news, Ended::Worked, now, 1.0, &PACE);
             seen(&mut schedule, &[], now);
             assert!(schedule.entries.is_empty());
         }
@@ -287,7 +315,7 @@ mod tests {
         assert_eq!(schedule.take(now, &PACE).len(), 1);
         seen(&mut schedule, std::slice::from_ref(&new), now);
         assert!(schedule.take(now, &PACE).is_empty());
-        schedule.done(&old, true, now, 1.0, &PACE);
+        schedule.done(&old, Ended::Worked, now, 1.0, &PACE);
         assert_eq!(schedule.take(now, &PACE), [new]);
     }
 
@@ -344,7 +372,7 @@ mod tests {
                         worst = worst.max(now - before);
                     }
                 }
-                schedule.done(&due, is_ok, now, 1.0, &PACE);
+                schedule.done(&due, if is_ok { Ended::Worked } else { Ended::Failed }, now, 1.0, &PACE);
             }
             for due in schedule.take(now, &PACE) {
                 let takes = if due.tenant.0.as_u128() >= 10 { 100 } else { 20_000 };
@@ -371,7 +399,7 @@ mod tests {
                 now += Duration::from_millis(ms % 1000);
                 for _ in 0..ends.min(running.len()) {
                     let due = running.remove(0);
-                    schedule.done(&due, is_ok, now, 0.5, &pace);
+                    schedule.done(&due, if is_ok { Ended::Worked } else { Ended::Failed }, now, 0.5, &pace);
                 }
                 running.extend(schedule.take(now, &pace));
                 let alive = schedule.entries.values().filter(|entry| entry.running.is_some()).count();

@@ -1,19 +1,40 @@
 //! Being connected wears off, on the one replica that holds the lease for it: not the lease for listing, since
 //! a replica that lists too slowly is one of the reasons.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 
-use super::Gateway;
+use super::{Gateway, report, sleep_or_stop};
 use crate::store::{Kind, Server, StoreError};
 
 /// Tenants looked after at one time; the rest comes next time.
 const TENANTS_MAX: i64 = 500;
 
+/// How often it is looked which connected servers have been silent for too long, at most.
+const LOOK: Duration = Duration::from_secs(5);
+
 impl Gateway {
+    /// Lets being connected wear off for as long as the gateway runs. While the database is away nothing can be
+    /// noted of any server, so afterwards, and after the start, there is time for one listing of each first.
+    pub(super) async fn wear_off(self: Arc<Self>) {
+        let pause = LOOK.min(self.options.connected_for / 4);
+        let mut since = Instant::now();
+        while !sleep_or_stop(pause, &self.stop).await {
+            let looked = match since.elapsed() >= self.options.relist_interval {
+                true => self.wear_off_once().await,
+                false => self.store.take_lease("wear-off", self.replica).await.map(drop),
+            };
+            if looked.is_err() {
+                since = Instant::now();
+            }
+            report("wearing off", looked);
+        }
+    }
+
     /// Takes servers for disconnected that nobody has reached for too long.
-    pub(super) async fn wear_off(&self) -> Result<(), StoreError> {
+    async fn wear_off_once(&self) -> Result<(), StoreError> {
         if self.store.take_lease("wear-off", self.replica).await?.is_none() {
             return Ok(());
         }
