@@ -161,6 +161,28 @@ async fn a_lost_connection_cancels_in_the_modern_era_only() {
 }
 
 #[tokio::test]
+async fn a_connection_that_is_lost_amid_progress_cancels_in_the_modern_era_only() {
+    const CALL: &str =
+        r#"{"_meta":{"progressToken":7},"name":"call_tool_write","arguments":{"name":"up:slow","args":{}}}"#;
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let gate = watch::Sender::new(false);
+    let tool = Tool::writes("slow").says(Say::ProgressThen(gate.subscribe()));
+    let upstream = Upstream::modern(vec![tool]).await;
+    tenant.add("up", &upstream).await;
+    let agent = tenant.agent().await;
+
+    drop(Mcp::modern(&agent).begin("1", "tools/call", CALL).await);
+    settle(1, SOON, || async { upstream.abandoned() }).await;
+    assert_cancelled(&record(&tenant).await);
+
+    drop(Mcp::session(&agent).await.begin("1", "tools/call", CALL).await);
+    gate.send_replace(true);
+    tenant.records("type=tool_call&status=success", 1).await;
+    assert_eq!(upstream.abandoned(), 1);
+}
+
+#[tokio::test]
 async fn a_deadline_tells_a_handshake_upstream_to_stop() {
     let stage = Stage::start().await;
     let tenant = stage.tenant("acme").await;

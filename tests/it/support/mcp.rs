@@ -104,6 +104,17 @@ impl Mcp {
 
     /// The same under this raw id.
     pub async fn request_as(&self, id: &str, method: &str, params: &str) -> Answer {
+        message(self.api.send(self.unsent(id, method, params)).await)
+    }
+
+    /// A request that has got the first bytes of its answer, and no more.
+    pub async fn begin(&self, id: &str, method: &str, params: &str) -> reqwest::Response {
+        let mut response = self.unsent(id, method, params).send().await.unwrap();
+        assert!(response.chunk().await.unwrap().is_some(), "{response:?}");
+        response
+    }
+
+    fn unsent(&self, id: &str, method: &str, params: &str) -> RequestBuilder {
         let mut http = self.http(Method::POST).header("Content-Type", "application/json");
         let mut params = params.to_owned();
         if self.era == Era::Modern {
@@ -113,8 +124,7 @@ impl Mcp {
             }
             params = with_meta(&params);
         }
-        let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
-        message(self.api.send(http.body(body)).await)
+        http.body(format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#))
     }
 
     /// `tools/call` with raw arguments.

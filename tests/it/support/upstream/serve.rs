@@ -6,15 +6,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use futures_util::{StreamExt, stream};
 use http::{HeaderMap, Method, Request, Response};
+use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::tool::{Say, Tool};
@@ -44,6 +47,12 @@ struct Params<'a> {
     arguments: Option<&'a RawValue>,
     #[serde(borrow, rename = "_meta")]
     meta: Option<Meta<'a>>,
+}
+
+impl Params<'_> {
+    fn progress_token(&self) -> Option<&str> {
+        self.meta.as_ref()?.progress_token.map(RawValue::get)
+    }
 }
 
 #[derive(Deserialize)]
@@ -130,7 +139,7 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Answer {
     }
 }
 
-async fn call(state: &State, id: &str, params: &Params<'_>, headers: &HeaderMap) -> Answer {
+async fn call(state: &Arc<State>, id: &str, params: &Params<'_>, headers: &HeaderMap) -> Answer {
     let arguments = params.arguments.map(RawValue::get).unwrap_or_default();
     let headers = texts(headers);
     state.calls.lock().unwrap().push(Call {
@@ -143,7 +152,7 @@ async fn call(state: &State, id: &str, params: &Params<'_>, headers: &HeaderMap)
     let Some(Tool { mut say, .. }) = tool else {
         return Ok(state.message(&error(id, -32602, "Unknown tool")));
     };
-    let mut unanswered = Unanswered { state, is_answered: false };
+    let mut unanswered = Unanswered { state: Arc::clone(state), is_answered: false };
     let answer = loop {
         say = match say {
             Say::Delay(pause, then) => {
@@ -154,9 +163,9 @@ async fn call(state: &State, id: &str, params: &Params<'_>, headers: &HeaderMap)
                 drop(gate.wait_for(|is_open| *is_open).await);
                 *then
             }
-            Say::Progress(count) => {
-                let token = params.meta.as_ref().and_then(|meta| meta.progress_token).map(RawValue::get);
-                break Ok(state.with_progress(id, token, count));
+            Say::Progress(count) => break Ok(state.with_progress(id, params.progress_token(), count)),
+            Say::ProgressThen(gate) => {
+                return Ok(unanswered.begins(id.to_owned(), params.progress_token().unwrap_or("null"), gate));
             }
             Say::Headers => break Ok(state.result(id, &state.text(&format!("{headers:?}")))),
             say => break last(state, id, say, arguments).await,
@@ -167,12 +176,29 @@ async fn call(state: &State, id: &str, params: &Params<'_>, headers: &HeaderMap)
 }
 
 /// Counts a call that is dropped, since its connection is gone.
-struct Unanswered<'a> {
-    state: &'a State,
+struct Unanswered {
+    state: Arc<State>,
     is_answered: bool,
 }
 
-impl Drop for Unanswered<'_> {
+impl Unanswered {
+    /// One event of progress, and the result when the gate opens.
+    fn begins(mut self, id: String, token: &str, mut gate: watch::Receiver<bool>) -> Response<Body> {
+        let first = progress(token, 1, 2);
+        let rest = async move {
+            drop(gate.wait_for(|is_open| *is_open).await);
+            self.is_answered = true;
+            let result = format!(r#"{}"content":[]}}"#, self.state.opening());
+            format!("data: {{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}\n\n")
+        };
+        let events = stream::once(std::future::ready(first)).chain(stream::once(rest));
+        let frames = events.map(|event| Ok(Frame::data(Bytes::from(event))));
+        let response = Response::builder().header("content-type", "text/event-stream");
+        response.body(StreamBody::new(frames).boxed_unsync()).unwrap()
+    }
+}
+
+impl Drop for Unanswered {
     fn drop(&mut self) {
         if !self.is_answered {
             self.state.abandoned.fetch_add(1, Ordering::SeqCst);
@@ -193,7 +219,12 @@ async fn last(state: &State, id: &str, say: Say, arguments: &str) -> Answer {
             Ok(response)
         }
         Say::Hang => match std::future::pending::<Infallible>().await {},
-        Say::Close | Say::Headers | Say::Progress(_) | Say::Delay(..) | Say::Gate(..) => Err(Cut),
+        Say::Close
+        | Say::Headers
+        | Say::Progress(_)
+        | Say::ProgressThen(_)
+        | Say::Delay(..)
+        | Say::Gate(..) => Err(Cut),
     }
 }
 
@@ -230,12 +261,7 @@ impl State {
     fn with_progress(&self, id: &str, token: Option<&str>, count: usize) -> Response<Body> {
         let mut stream = String::new();
         for n in 1..=token.map_or(0, |_| count) {
-            let token = token.unwrap_or_default();
-            let params =
-                format!(r#"{{"progressToken":{token},"progress":{n},"total":{count},"vendor":[1.0]}}"#);
-            let message =
-                format!(r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{params}}}"#);
-            stream.push_str(&format!("data: {message}\n\n"));
+            stream.push_str(&progress(token.unwrap_or_default(), n, count));
         }
         let result = format!(r#"{}"content":[]}}"#, self.opening());
         let message = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#);
@@ -248,6 +274,12 @@ impl State {
             Form::Events => plain(200, "text/event-stream", &format!("event: message\ndata: {message}\n\n")),
         }
     }
+}
+
+/// One event of progress.
+fn progress(token: &str, n: usize, total: usize) -> String {
+    let params = format!(r#"{{"progressToken":{token},"progress":{n},"total":{total},"vendor":[1.0]}}"#);
+    format!("data: {{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{params}}}\n\n")
 }
 
 fn texts(headers: &HeaderMap) -> HashMap<String, String> {

@@ -26,6 +26,8 @@ pub enum Say {
     Large(usize),
     /// So many progress notifications, then a result, all at once as one stream.
     Progress(usize),
+    /// One progress notification, and a result when the gate opens.
+    ProgressThen(watch::Receiver<bool>),
     /// Nothing, ever.
     Hang,
     /// Waits, then answers.
