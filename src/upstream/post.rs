@@ -12,7 +12,7 @@ use http_body::Body;
 use http_body_util::Full;
 use hyper::body::Incoming;
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::error::{Kind, UpstreamError};
 use super::jsonrpc::{self, Answer, Message};
@@ -25,8 +25,15 @@ pub(super) const MINOR_BODY_BYTES_MAX: usize = 64 * 1024;
 pub(super) const DRAIN_WAIT_MAX: Duration = Duration::from_secs(1);
 /// Memory set aside for a body before any of it has come, in bytes.
 const BODY_RESERVE_BYTES_MAX: usize = 256 * 1024;
+/// Address space set aside for a body that turns out to be larger, in bytes. Only what is written to becomes memory;
+/// growing step by step would copy what is there each time, megabytes while others wait for the thread.
+const LARGE_BODY_BYTES: usize = 16 * 1024 * 1024;
 /// Most requests of an upstream answered during one of ours.
 const UPSTREAM_REQUESTS_MAX: usize = 64;
+/// What a stream may carry besides its answer without being slowed down: so many bytes, and so many more per second.
+/// Reading a flood as fast as it comes would take the processors from everybody else.
+const CHATTER_FREE_BYTES: usize = 256 * 1024;
+const CHATTER_BYTES_PER_S: usize = 256 * 1024;
 /// Longest wait for an upstream to take the answer to its own request.
 const REPLY_WAIT_MAX: Duration = Duration::from_secs(5);
 
@@ -146,6 +153,7 @@ impl Http {
     ) -> Result<Answer, UpstreamError> {
         let mut events = Events::new(post.bytes_max);
         let mut room = lease.room();
+        let began = Instant::now();
         let mut requests = 0;
         loop {
             while let Some(event) = events.next()? {
@@ -169,6 +177,10 @@ impl Http {
                 let reply = if method == "ping" { jsonrpc::pong(id) } else { jsonrpc::unsupported(id) };
                 self.reply(post, reply).await;
             }
+            let early = too_early(events.chatter(), began.elapsed());
+            if !early.is_zero() {
+                sleep(early).await;
+            }
             match lease.wire.next(&mut body).await {
                 Some(piece) => {
                     let piece = piece?;
@@ -187,6 +199,12 @@ impl Http {
             tracing::debug!("an upstream did not take the answer to its request");
         }
     }
+}
+
+/// How much too early a stream has carried this much besides its answer.
+fn too_early(chatter: usize, after: Duration) -> Duration {
+    let paid = chatter.saturating_sub(CHATTER_FREE_BYTES) as f64 / CHATTER_BYTES_PER_S as f64;
+    Duration::from_secs_f64(paid).saturating_sub(after)
 }
 
 fn forward_progress(message: &Message<'_>, method: &str, event: &Bytes, post: &Post<'_>) {
@@ -271,7 +289,11 @@ pub(super) async fn read_all(
         if whole.len().saturating_add(bytes.len()) > bytes_max {
             return Err(too_large());
         }
-        room.grow(whole.len() + bytes.len()).await?;
+        let needed = whole.len() + bytes.len();
+        room.grow(needed).await?;
+        if needed > whole.capacity() && needed > BODY_RESERVE_BYTES_MAX {
+            whole.reserve(bytes_max.min(LARGE_BODY_BYTES).saturating_sub(whole.len()).max(bytes.len()));
+        }
         whole.extend_from_slice(&bytes);
         piece = lease.wire.next(body).await;
     }
@@ -296,4 +318,25 @@ fn finish(mut lease: Lease, mut body: Incoming) {
             lease.give_back();
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chatter_is_paid_for_in_time() {
+        let second = CHATTER_BYTES_PER_S;
+        for (chatter, after_ms, early_ms) in [
+            (0, 0, 0),
+            (CHATTER_FREE_BYTES, 0, 0),
+            (CHATTER_FREE_BYTES + second, 0, 1000),
+            (CHATTER_FREE_BYTES + second, 400, 600),
+            (CHATTER_FREE_BYTES + second, 5000, 0),
+            (CHATTER_FREE_BYTES + 16 * second, 1000, 15_000),
+        ] {
+            let early = too_early(chatter, Duration::from_millis(after_ms));
+            assert_eq!(early, Duration::from_millis(early_ms), "{chatter} bytes after {after_ms} ms");
+        }
+    }
 }

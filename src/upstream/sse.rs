@@ -58,6 +58,12 @@ impl Events {
         self.input.len() + self.data.as_ref().map_or(0, Data::len)
     }
 
+    /// Bytes of everything that is over: progress, comments, other people's messages.
+    pub(super) fn chatter(&self) -> usize {
+        let all = self.event_bytes_max.saturating_add(OVERHEAD_BYTES_MAX);
+        all.saturating_sub(self.left).saturating_sub(self.held())
+    }
+
     /// Adds what was read from the stream.
     ///
     /// # Errors

@@ -14,6 +14,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::yield_now;
 use tokio::time::Instant;
 
 use super::connect::{Dialed, Io};
@@ -22,6 +23,9 @@ use super::meter::Meter;
 
 /// Largest response head, and largest single read, in bytes.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of a body that are taken without letting other tasks have their turn: a flood would otherwise keep a thread
+/// from everybody else for as long as it comes faster than it is read.
+const TURN_BYTES: usize = 64 * 1024;
 /// Most header fields in a response.
 const HEADERS_MAX: usize = 100;
 
@@ -41,6 +45,8 @@ pub(super) struct Wire {
     /// `None` once the connection has ended; dropping it then gives waiting requests back.
     driver: Option<Driver>,
     meter: Meter,
+    /// Bytes of bodies taken since other tasks had their turn.
+    taken: usize,
     /// When it was last given back.
     pub(super) idle_since: Instant,
     _slot: OwnedSemaphorePermit,
@@ -58,6 +64,7 @@ impl Wire {
             sender,
             driver: Some(Box::pin(driver)),
             meter: dialed.meter,
+            taken: 0,
             idle_since: Instant::now(),
             _slot: slot,
         })
@@ -91,6 +98,10 @@ impl Wire {
 
     /// The next piece of a body; `None` at its end.
     pub(super) async fn next(&mut self, body: &mut Incoming) -> Option<Result<Bytes, UpstreamError>> {
+        if self.taken >= TURN_BYTES {
+            self.taken = 0;
+            yield_now().await;
+        }
         loop {
             let driver = &mut self.driver;
             let frame = poll_fn(|cx| {
@@ -105,6 +116,7 @@ impl Wire {
                 // Trailers say nothing that we use.
                 Ok(frame) => {
                     if let Ok(data) = frame.into_data() {
+                        self.taken = self.taken.saturating_add(data.len());
                         return Some(Ok(data));
                     }
                 }

@@ -20,7 +20,7 @@ const VICES: [(&str, Vice, &str, u64); 17] = [
     ("dribbling-body", Vice::DribblingBody, "upstream_timeout", 1),
     ("huge", Vice::Huge, "upstream_too_large", 60),
     ("announcing", Vice::Announcing, "upstream_too_large", 60),
-    ("flooding", Vice::Flooding, "upstream_too_large", 60),
+    ("flooding", Vice::Flooding, "upstream_timeout", 1),
     ("interim", Vice::Interim, "upstream_invalid", 60),
     ("headers", Vice::Headers, "upstream_invalid", 60),
     ("asking", Vice::Asking, "upstream_invalid", 60),
