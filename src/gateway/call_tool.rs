@@ -365,6 +365,10 @@ fn from_upstream(error: &UpstreamError) -> Refusal {
     match error.kind {
         Kind::Timeout => after_dispatch(Code::UpstreamTimeout, "no answer came within the time limit"),
         Kind::TooLarge => after_dispatch(Code::UpstreamTooLarge, "the answer is larger than the limit"),
+        Kind::Crowded => after_dispatch(
+            Code::UpstreamTooLarge,
+            "there was no memory for its answer while other large answers are under way",
+        ),
         Kind::Invalid => after_dispatch(Code::UpstreamInvalid, "the answer could not be read as MCP"),
         _ => after_dispatch(Code::UpstreamLost, "the connection ended before an answer came"),
     }

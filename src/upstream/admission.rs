@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::SemaphorePermit;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::breaker::Admission;
 use super::connection::{Connection, Link};
@@ -24,7 +24,7 @@ impl Connection {
         limit: Duration,
         work: impl FnOnce(Arc<AtomicBool>) -> F,
     ) -> Result<T, UpstreamError> {
-        let link = self.link()?;
+        let (link, began) = (self.link()?, Instant::now());
         let (dispatched, entered) = (Arc::new(AtomicBool::new(false)), AtomicBool::new(false));
         let admitted = async {
             let _permit = self.admit(link).await?;
@@ -35,9 +35,9 @@ impl Connection {
             Ok(ended) => ended,
             Err(_) if !entered.load(Ordering::Relaxed) => Err(overloaded()),
             Err(_) => {
-                self.health.failed();
+                self.health.failed(began);
                 let dispatched = dispatched.load(Ordering::Relaxed);
-                Err(UpstreamError { kind: Kind::Timeout, dispatched, detail: "".into() })
+                Err(UpstreamError::timeout(dispatched))
             }
         }
     }
@@ -56,7 +56,7 @@ impl Connection {
         };
         let ended = timeout(limit, alone).await.unwrap_or_else(|_| {
             let dispatched = dispatched.load(Ordering::Relaxed);
-            Err(UpstreamError { kind: Kind::Timeout, dispatched, detail: "".into() })
+            Err(UpstreamError::timeout(dispatched))
         });
         self.health.listed(&ended);
         ended

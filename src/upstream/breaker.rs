@@ -51,11 +51,13 @@ pub(super) struct Breaker {
     rests: u32,
     /// When it last failed or closed.
     moved: Option<Instant>,
+    /// When it was last closed on trial.
+    tried: Option<Instant>,
 }
 
 impl Breaker {
     pub(super) fn new(rules: BreakerRules) -> Self {
-        Self { rules, state: State::Closed { failures: 0 }, rests: 0, moved: None }
+        Self { rules, state: State::Closed { failures: 0 }, rests: 0, moved: None, tried: None }
     }
 
     /// What may be sent now. [`Admission::Probe`] is given to one asker only.
@@ -99,13 +101,17 @@ impl Breaker {
         }
         self.state = State::Closed { failures: self.rules.failures_max.saturating_sub(1) };
         self.moved = Some(now);
+        self.tried = Some(now);
     }
 
-    /// A request failed on the way or was not answered. True if that opened it. `chance`, from 0 to 1, spreads
-    /// the rests of many upstreams.
-    pub(super) fn failed(&mut self, now: Instant, chance: f64) -> bool {
+    /// A request that began then failed on the way or was not answered. True if that opened it. `chance`, from 0
+    /// to 1, spreads the rests of many upstreams.
+    pub(super) fn failed(&mut self, began: Instant, now: Instant, chance: f64) -> bool {
         // requests that were under way when it opened tell nothing new
         let State::Closed { failures } = self.state else { return false };
+        if self.tried.is_some_and(|tried| began < tried) {
+            return false;
+        }
         let is_old =
             |moved: Instant| now.saturating_duration_since(moved) > self.rules.rest_max * MEMORY_RESTS;
         let failures = if self.moved.is_some_and(is_old) {
@@ -159,6 +165,8 @@ mod tests {
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum Event {
         Fail,
+        /// Of a request that began so many milliseconds ago.
+        FailLate(u64),
         Answer,
         Alive,
         Ask,
@@ -174,7 +182,12 @@ mod tests {
         let mut told = Vec::new();
         for event in events {
             match *event {
-                Event::Fail => drop(breaker.failed(now, 1.0)),
+                Event::Fail => {
+                    let _opened = breaker.failed(now, now, 1.0);
+                }
+                Event::FailLate(ms) => {
+                    let _opened = breaker.failed(now - Duration::from_millis(ms), now, 1.0);
+                }
                 Event::Answer => breaker.answered(),
                 Event::Alive => breaker.alive(now),
                 Event::ProbeFails => breaker.probe_failed(now, 1.0),
@@ -193,7 +206,7 @@ mod tests {
 
     #[test]
     fn what_askers_are_told() {
-        use Event::{Alive, Answer, Ask, Fail, ProbeFails, Reset, Wait};
+        use Event::{Alive, Answer, Ask, Fail, FailLate, ProbeFails, Reset, Wait};
         let table: &[(&str, &[Event], &[&str])] = &[
             ("new", &[Ask], &["open"]),
             ("too few failures", &[Fail, Fail, Ask], &["open"]),
@@ -215,6 +228,11 @@ mod tests {
             ),
             ("a probe works", &[Fail, Fail, Fail, Wait(1000), Ask, Alive, Ask], &["probe", "open"]),
             ("on trial", &[Fail, Fail, Fail, Wait(1000), Ask, Alive, Fail, Ask], &["probe", "2000"]),
+            (
+                "a request from before the rest fails on trial",
+                &[Fail, Fail, Fail, Wait(1000), Ask, Alive, FailLate(1), Ask, FailLate(0), Ask],
+                &["probe", "open", "2000"],
+            ),
             (
                 "the trial passed",
                 &[Fail, Fail, Fail, Wait(1000), Ask, Alive, Answer, Fail, Fail, Ask, Fail, Ask],
@@ -245,7 +263,7 @@ mod tests {
         let mut breaker = Breaker::new(RULES);
         let mut now = Instant::now();
         for _ in 0..3 {
-            breaker.failed(now, 0.0);
+            breaker.failed(now, now, 0.0);
         }
         for n in 0..80 {
             let Admission::Rest(rest) = breaker.admit(now) else { panic!("not resting") };
@@ -279,7 +297,7 @@ mod tests {
             for (event, chance) in events {
                 match event {
                     Event::Fail => {
-                        prop_assert!(!(breaker.failed(now, chance) && probing), "a late failure ends a probe");
+                        prop_assert!(!(breaker.failed(now, now, chance) && probing), "a late failure ends a probe");
                     }
                     Event::Answer => {
                         breaker.answered();
@@ -296,7 +314,7 @@ mod tests {
                         probing = false;
                     }
                     Event::Wait(ms) => now += Duration::from_millis(ms),
-                    Event::Reset => {}
+                    Event::Reset | Event::FailLate(_) => {}
                     Event::Ask => match breaker.admit(now) {
                         Admission::Open => prop_assert!(!probing),
                         Admission::Probe => {

@@ -10,6 +10,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{StatusCode, Uri};
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Semaphore, mpsc};
+use tokio::time::Instant;
 use tokio::time::timeout;
 
 use super::connect::Dialer;
@@ -138,8 +139,9 @@ impl Connection {
             bytes_max: self.limits.response_bytes_max,
         };
         self.within(call.timeout.min(self.limits.call_timeout), |dispatched| async move {
+            let began = Instant::now();
             let ended = self.link()?.exchange(&ask, &dispatched).await;
-            self.health.called(&ended);
+            self.health.called(began, &ended);
             settle(ended?)
         })
         .await

@@ -29,6 +29,8 @@ pub enum Kind {
     Invalid,
     /// The answer is larger than the configured bound.
     TooLarge,
+    /// There was no memory for the answer: other large ones of the tenant were not handed on in time.
+    Crowded,
 }
 
 impl Kind {
@@ -47,6 +49,7 @@ impl Kind {
             Self::Lost => "the connection to the upstream server was lost",
             Self::Invalid => "the upstream server sent an invalid answer",
             Self::TooLarge => "the upstream server sent an answer that is too large",
+            Self::Crowded => "too many large answers are under way at the same time",
         }
     }
 
@@ -65,6 +68,8 @@ pub struct UpstreamError {
     pub dispatched: bool,
     /// For the operator. Never holds a credential or bytes of a body; may name the upstream's host.
     pub detail: Cow<'static, str>,
+    /// Another request met it, and this one only waited for the same.
+    pub is_shared: bool,
 }
 
 impl fmt::Display for UpstreamError {
@@ -80,12 +85,17 @@ impl fmt::Display for UpstreamError {
 impl UpstreamError {
     /// An error of a request that was certainly not sent.
     pub(super) fn unsent(kind: Kind, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind, dispatched: false, detail: detail.into() }
+        Self { kind, dispatched: false, detail: detail.into(), is_shared: false }
     }
 
     /// An error of a request that the upstream may have seen.
     pub(super) fn sent(kind: Kind, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind, dispatched: true, detail: detail.into() }
+        Self { kind, dispatched: true, detail: detail.into(), is_shared: false }
+    }
+
+    /// The deadline passed.
+    pub(super) fn timeout(dispatched: bool) -> Self {
+        Self { dispatched, ..Self::unsent(Kind::Timeout, "") }
     }
 
     /// An answer that breaks the protocol.

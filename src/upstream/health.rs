@@ -42,11 +42,11 @@ impl Health {
         }
     }
 
-    /// A tool call's exchange has ended like this.
-    pub(super) fn called(&self, ended: &Result<Reply, UpstreamError>) {
+    /// A tool call's exchange that began then has ended like this.
+    pub(super) fn called(&self, began: Instant, ended: &Result<Reply, UpstreamError>) {
         match Verdict::of(ended) {
             Verdict::Answered => self.change(Breaker::answered),
-            Verdict::Failed => self.failed(),
+            Verdict::Failed => self.failed(began),
             Verdict::Nothing => {}
         }
     }
@@ -56,15 +56,15 @@ impl Health {
         match ended {
             Ok(_) => self.change(|breaker| breaker.alive(Instant::now())),
             Err(error) if matches!(error.kind, Kind::Unreachable | Kind::Lost | Kind::Timeout) => {
-                self.failed();
+                self.failed(Instant::now());
             }
             Err(_) => {}
         }
     }
 
-    /// A request was not answered in time, or failed.
-    pub(super) fn failed(&self) {
-        if self.breaker().failed(Instant::now(), chance()) {
+    /// A request that began then was not answered in time, or failed.
+    pub(super) fn failed(&self, began: Instant) {
+        if self.breaker().failed(began, Instant::now(), chance()) {
             tracing::debug!("an upstream failed several times in a row and is left alone for a while");
         }
     }
@@ -128,10 +128,13 @@ impl Verdict {
             Ok(Reply { status, .. }) if is_about_the_request(*status) => Self::Nothing,
             Ok(_) => Self::Failed,
             Err(error) => match error.kind {
+                // somebody else has told of it
+                _ if error.is_shared => Self::Nothing,
                 Kind::Unreachable | Kind::EgressRefused | Kind::Timeout | Kind::Lost | Kind::Invalid => {
                     Self::Failed
                 }
                 Kind::TooLarge
+                | Kind::Crowded
                 | Kind::Overloaded
                 | Kind::Resting { .. }
                 | Kind::Unsendable

@@ -103,7 +103,7 @@ impl Sessions {
         // Whoever waited during a failed attempt has seen it fail.
         if let Some((when, error)) = last_failure.as_ref().filter(|(when, _)| *when >= asked) {
             tracing::trace!(?when, "sharing the failure of another call");
-            return Err(error.clone());
+            return Err(UpstreamError { is_shared: true, ..error.clone() });
         }
         let opened = timeout(self.open_wait, self.open()).await;
         match opened.unwrap_or_else(|_| Err(UpstreamError::unsent(Kind::Timeout, "no session was opened"))) {

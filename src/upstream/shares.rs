@@ -39,6 +39,9 @@ struct TenantShare {
     lookups: Arc<Semaphore>,
     answers: Arc<Semaphore>,
     parts: usize,
+    /// One answer may grow beyond the share: without it, answers that each hold a part and wait for more could
+    /// wait for each other.
+    overdraft: Arc<Semaphore>,
 }
 
 /// The share of one upstream in its tenant's.
@@ -67,6 +70,7 @@ impl Shares {
                     lookups: Arc::new(Semaphore::new(TENANT_LOOKUPS_MAX)),
                     answers: Arc::new(Semaphore::new(parts)),
                     parts,
+                    overdraft: Arc::new(Semaphore::new(1)),
                 });
                 tenants.insert(tenant, Arc::downgrade(&share));
                 share
@@ -91,7 +95,13 @@ impl Share {
 
     /// Memory for an answer that is about to be read.
     pub(super) fn room(&self) -> Room {
-        Room { tenant: Arc::clone(&self.tenant), parts: 0, held: None, wait_max: ROOM_WAIT_MAX }
+        Room {
+            tenant: Arc::clone(&self.tenant),
+            parts: 0,
+            held: None,
+            overdraft: None,
+            wait_max: ROOM_WAIT_MAX,
+        }
     }
 }
 
@@ -100,6 +110,7 @@ pub(super) struct Room {
     tenant: Arc<TenantShare>,
     parts: usize,
     held: Option<OwnedSemaphorePermit>,
+    overdraft: Option<OwnedSemaphorePermit>,
     wait_max: Duration,
 }
 
@@ -107,44 +118,62 @@ impl Room {
     /// Makes sure of memory for `bytes` in all, waiting for other answers of the tenant to be handed on.
     ///
     /// # Errors
-    /// [`Kind::TooLarge`] if they are not in time.
+    /// [`Kind::Crowded`] if they are not in time.
     pub(super) async fn grow(&mut self, bytes: usize) -> Result<(), UpstreamError> {
-        if bytes <= FREE_BYTES_MAX {
+        if bytes <= FREE_BYTES_MAX || self.overdraft.is_some() {
             return Ok(());
         }
         // one that is allowed at all gets its room, if need be alone
         let parts = bytes.div_ceil(PART_BYTES).min(self.tenant.parts);
         let Some(more) = parts.checked_sub(self.parts).filter(|more| *more > 0) else { return Ok(()) };
         let more = u32::try_from(more).unwrap_or(u32::MAX);
-        let granted = Arc::clone(&self.tenant.answers).acquire_many_owned(more);
-        let Ok(Ok(granted)) = timeout(self.wait_max, granted).await else {
-            return Err(UpstreamError::sent(Kind::TooLarge, "too many large answers at the same time"));
+        let (answers, overdraft) = (Arc::clone(&self.tenant.answers), Arc::clone(&self.tenant.overdraft));
+        // whoever holds nothing keeps nobody waiting
+        let grows = self.held.is_some();
+        let granted = async {
+            tokio::select! {
+                biased;
+                parts = answers.acquire_many_owned(more) => Granted::Parts(parts.ok()),
+                beyond = overdraft.acquire_owned(), if grows => Granted::Beyond(beyond.ok()),
+            }
         };
-        match &mut self.held {
-            Some(held) => held.merge(granted),
-            None => self.held = Some(granted),
+        match timeout(self.wait_max, granted).await {
+            Ok(Granted::Parts(Some(granted))) => {
+                match &mut self.held {
+                    Some(held) => held.merge(granted),
+                    None => self.held = Some(granted),
+                }
+                self.parts = parts;
+            }
+            Ok(Granted::Beyond(Some(beyond))) => self.overdraft = Some(beyond),
+            _ => return Err(UpstreamError::sent(Kind::Crowded, "")),
         }
-        self.parts = parts;
         Ok(())
     }
 
     /// Whether it has any memory of its tenant's.
     pub(super) fn is_held(&self) -> bool {
-        self.held.is_some()
+        self.held.is_some() || self.overdraft.is_some()
     }
 
     /// The answer, which keeps its memory for as long as a slice of it is in use.
     pub(super) fn keep(self, answer: Bytes) -> Bytes {
-        match self.held {
-            None => answer,
-            Some(held) => Bytes::from_owner(Kept { answer, _held: held }),
+        if !self.is_held() {
+            return answer;
         }
+        Bytes::from_owner(Kept { answer, _held: (self.held, self.overdraft) })
     }
+}
+
+/// What an answer that grows is given.
+enum Granted {
+    Parts(Option<OwnedSemaphorePermit>),
+    Beyond(Option<OwnedSemaphorePermit>),
 }
 
 struct Kept {
     answer: Bytes,
-    _held: OwnedSemaphorePermit,
+    _held: (Option<OwnedSemaphorePermit>, Option<OwnedSemaphorePermit>),
 }
 
 impl AsRef<[u8]> for Kept {
@@ -197,12 +226,30 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn answers_that_grow_never_wait_for_each_other() {
+        let share = share(3);
+        let mut rooms = [share.room(), share.room(), share.room()];
+        for room in &mut rooms {
+            room.grow(PART_BYTES).await.unwrap();
+        }
+        let [mut first, mut second, _third] = rooms;
+        // nothing is left: one goes on beyond the share, the other waits until that is done
+        first.grow(100 * PART_BYTES).await.unwrap();
+        let mut grown = std::pin::pin!(second.grow(2 * PART_BYTES));
+        assert!(futures_util::poll!(&mut grown).is_pending());
+        let first = first.keep(Bytes::from_static(b"first"));
+        assert!(futures_util::poll!(&mut grown).is_pending(), "it is still in use");
+        drop(first);
+        grown.await.unwrap();
+    }
+
+    #[tokio::test]
     async fn nobody_waits_for_ever() {
         let share = share(1);
         let (mut first, mut second) = (share.room(), share.room());
         first.grow(PART_BYTES).await.unwrap();
         second.wait_max = Duration::from_millis(20);
-        assert_eq!(second.grow(PART_BYTES).await.unwrap_err().kind, Kind::TooLarge);
+        assert_eq!(second.grow(PART_BYTES).await.unwrap_err().kind, Kind::Crowded);
     }
 
     #[tokio::test]

@@ -191,7 +191,8 @@ mod tests {
     #[test]
     fn pauses_double_until_a_stream_has_lived() {
         let lost = || {
-            let error = UpstreamError { kind: Kind::Lost, dispatched: true, detail: "".into() };
+            let error =
+                UpstreamError { kind: Kind::Lost, dispatched: true, detail: "".into(), is_shared: false };
             Ended::Stream(WatchEnd::Lost(error))
         };
         let mut back_off = BackOff::default();
