@@ -6,25 +6,21 @@
 //! up, then everything is refused. One tenant holds at most a quarter of them.
 
 mod lanes;
+mod room;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use chrono::DateTime;
 use tokio::sync::{Notify, oneshot};
-use tokio::time::Instant;
 use ulid::Ulid;
 
+use self::room::{Room, Slot};
 use crate::domain::activity::{Record, Status};
-use crate::domain::id::{ReplicaId, TenantId};
+use crate::domain::id::ReplicaId;
 use crate::domain::refusal::Code;
 use crate::store::{Close, Store};
-
-/// One tenant holds at most this part of the log's room: a quarter.
-const TENANT_SHARE: usize = 4;
-/// How long a call waits for room in the log.
-const ROOM_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// Bounds of the log.
 #[derive(Clone, Debug)]
@@ -47,59 +43,6 @@ pub struct ActivityLimits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordUnavailable;
 
-/// Room for one attempt's record; given back when dropped.
-#[derive(Debug)]
-struct Slot {
-    log: ActivityLog,
-    tenant: TenantId,
-    bytes: usize,
-}
-
-/// What is taken of the log's room.
-#[derive(Clone, Copy, Debug, Default)]
-struct Held {
-    records: usize,
-    bytes: usize,
-}
-
-impl Held {
-    fn has_room(self, limits: &ActivityLimits, share: usize) -> bool {
-        self.records < (limits.queue / share).max(1)
-            // whoever holds nothing always finds room for one
-            && (self.records == 0 || self.bytes + limits.attempt_bytes <= limits.queue_bytes / share)
-    }
-
-    fn take(&mut self, bytes: usize) {
-        self.records += 1;
-        self.bytes += bytes;
-    }
-
-    fn give_back(&mut self, bytes: usize) {
-        self.records = self.records.saturating_sub(1);
-        self.bytes = self.bytes.saturating_sub(bytes);
-    }
-
-    fn resize(&mut self, from: usize, to: usize) {
-        self.bytes = self.bytes.saturating_sub(from) + to;
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        {
-            let mut state = self.log.state();
-            state.held.give_back(self.bytes);
-            if let Some(held) = state.by_tenant.get_mut(&self.tenant) {
-                held.give_back(self.bytes);
-                if held.records == 0 {
-                    state.by_tenant.remove(&self.tenant);
-                }
-            }
-        }
-        self.log.0.room.notify_waiters();
-    }
-}
-
 struct Opening {
     record: Box<Record>,
     /// Gives the slot back to the call once the row is committed.
@@ -120,8 +63,6 @@ struct Rest {
 
 #[derive(Default)]
 struct State {
-    held: Held,
-    by_tenant: HashMap<TenantId, Held>,
     opening: VecDeque<Opening>,
     ending: VecDeque<Ending>,
     /// Records that this replica has opened and not yet closed in the database.
@@ -137,8 +78,7 @@ struct Shared {
     state: Mutex<State>,
     wake_opening: Notify,
     wake_ending: Notify,
-    /// A slot came back.
-    room: Notify,
+    room: Arc<Room>,
 }
 
 /// The log. Cheap to clone.
@@ -156,11 +96,11 @@ impl ActivityLog {
         ActivityLog(Arc::new(Shared {
             store,
             replica,
+            room: Arc::new(Room::new(&limits)),
             limits,
             state: Mutex::default(),
             wake_opening: Notify::new(),
             wake_ending: Notify::new(),
-            room: Notify::new(),
         }))
     }
 
@@ -168,53 +108,27 @@ impl ActivityLog {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Room for an attempt; first of all, before anything runs.
-    fn reserve(&self, tenant: TenantId) -> Result<Slot, RecordUnavailable> {
-        let limits = &self.0.limits;
-        let bytes = limits.attempt_bytes;
-        let mut state = self.state();
-        let theirs = state.by_tenant.get(&tenant).copied().unwrap_or_default();
-        if !state.held.has_room(limits, 1) || !theirs.has_room(limits, TENANT_SHARE) {
-            return Err(RecordUnavailable);
-        }
-        state.held.take(bytes);
-        state.by_tenant.entry(tenant).or_default().take(bytes);
-        drop(state);
-        Ok(Slot { log: self.clone(), tenant, bytes })
-    }
-
     /// Begins an attempt: reserves its room. From here on its record is closed, whatever happens.
     pub fn begin(&self, record: Record) -> Result<Pending, RecordUnavailable> {
-        let slot = self.reserve(record.tenant)?;
-        Ok(Pending { record: Box::new(record), opened: Opened::No, slot: Some(slot) })
+        let slot = Slot::take(&self.0.room, record.tenant)?;
+        Ok(self.pending(record, slot))
     }
 
     /// The same for calls: while the log is full they wait a little. A database that hesitates for a moment
     /// slows callers down; only one that stays away turns them away.
     pub async fn begin_call(&self, record: Record) -> Result<Pending, RecordUnavailable> {
-        let deadline = Instant::now() + ROOM_WAIT_MAX;
-        loop {
-            let mut room = std::pin::pin!(self.0.room.notified());
-            // from here on no slot that comes back is missed
-            room.as_mut().enable();
-            if let Ok(slot) = self.reserve(record.tenant) {
-                return Ok(Pending { record: Box::new(record), opened: Opened::No, slot: Some(slot) });
-            }
-            if tokio::time::timeout_at(deadline, room).await.is_err() {
-                return Err(RecordUnavailable);
-            }
-        }
+        let slot = Slot::wait(&self.0.room, record.tenant).await?;
+        Ok(self.pending(record, slot))
+    }
+
+    fn pending(&self, record: Record, slot: Slot) -> Pending {
+        Pending { log: self.clone(), record: Box::new(record), opened: Opened::No, slot: Some(slot) }
     }
 
     fn end(&self, record: Box<Record>, opened: Opened, mut slot: Slot, done: Option<oneshot::Sender<()>>) {
         let full = {
+            slot.resize(record.bytes());
             let mut state = self.state();
-            let bytes = record.bytes();
-            state.held.resize(slot.bytes, bytes);
-            if let Some(held) = state.by_tenant.get_mut(&slot.tenant) {
-                held.resize(slot.bytes, bytes);
-            }
-            slot.bytes = bytes;
             state.urgent += usize::from(done.is_some());
             let close = Close { record, opened: opened == Opened::Yes };
             state.ending.push_back(Ending { close, rest: Rest { done, slot } });
@@ -234,7 +148,7 @@ impl ActivityLog {
 
     /// Attempts that hold a slot now.
     pub fn reserved(&self) -> usize {
-        self.state().held.records
+        self.0.room.records()
     }
 }
 
@@ -253,6 +167,7 @@ enum Opened {
 pub struct Pending {
     /// The record as far as it is known.
     pub record: Box<Record>,
+    log: ActivityLog,
     opened: Opened,
     slot: Option<Slot>,
 }
@@ -262,7 +177,7 @@ impl Pending {
     /// record is closed as `rejected` by the log itself, whether or not the row lands later.
     pub async fn open(mut self) -> Result<Pending, RecordUnavailable> {
         let Some(slot) = self.slot.take() else { return Err(RecordUnavailable) };
-        let log = slot.log.clone();
+        let log = self.log.clone();
         let (done, mut committed) = oneshot::channel();
         {
             let mut state = log.state();
@@ -296,9 +211,7 @@ impl Pending {
     /// Hands over the record's end and waits until it is committed, for refusals whose answer must not come
     /// before their record.
     pub async fn close_committed(mut self) -> Result<(), RecordUnavailable> {
-        let Some(limit) = self.slot.as_ref().map(|slot| slot.log.0.limits.commit_timeout) else {
-            return Err(RecordUnavailable);
-        };
+        let limit = self.log.0.limits.commit_timeout;
         let (done, committed) = oneshot::channel();
         self.end(Some(done));
         match tokio::time::timeout(limit, committed).await {
@@ -312,7 +225,7 @@ impl Pending {
             let spent =
                 Record::start(self.record.tenant, self.record.kind, self.record.source, DateTime::default());
             let record = std::mem::replace(&mut self.record, Box::new(spent));
-            slot.log.clone().end(record, self.opened, slot, done);
+            self.log.end(record, self.opened, slot, done);
         }
     }
 }

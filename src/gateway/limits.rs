@@ -2,7 +2,8 @@
 //!
 //! Each replica counts for itself and lets its share through: the limit divided by the replicas that live. A bucket
 //! holds a minute's share and fills evenly, so that an idle key may use its whole minute at once; no minute sees more
-//! than twice the limit, and no longer time more than the limit and one bucket. What is refused takes nothing.
+//! than twice the limit (and two more per replica, where it does not divide evenly), and no longer time more than the
+//! limit and one bucket. What is refused takes nothing.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

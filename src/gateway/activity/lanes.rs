@@ -171,7 +171,7 @@ impl ActivityLog {
         let mut state = self.state();
         // what piled up while the database was slow goes out in larger pieces
         let most = state.ending.len().min(self.0.limits.batch * BACKLOG_BATCHES);
-        let count = fitting(state.ending.iter().take(most).map(|ending| ending.rest.slot.bytes)).min(most);
+        let count = fitting(state.ending.iter().take(most).map(|ending| ending.rest.slot.bytes())).min(most);
         let batch: (Vec<Close>, Vec<Rest>) =
             state.ending.drain(..count).map(|ending| (ending.close, ending.rest)).unzip();
         state.urgent = state.urgent.saturating_sub(urgent(&batch.1));

@@ -40,6 +40,8 @@ pub(super) const LEASE: Duration = Duration::from_secs(5);
 const KEY_USE: Duration = Duration::from_secs(60);
 /// How long the end of the log's writer may take beyond the drain.
 const FLUSH_GRACE: Duration = Duration::from_secs(4);
+/// How long noting when keys were last used may take at the end.
+const USES_GRACE: Duration = Duration::from_secs(1);
 /// Keys whose last use is remembered between two writes.
 const KEY_USES_MAX: usize = 100_000;
 /// Unknown keys counted apart between two writes; the rest is counted together.
@@ -172,10 +174,19 @@ impl Gateway {
     }
 
     async fn note_uses(&self) {
+        self.record_counted();
+        self.touch_used().await;
+    }
+
+    async fn touch_used(&self) {
         let used = self.upkeep.take_used();
         if !used.is_empty() {
             report("key use", self.store.touch_keys(&used).await);
         }
+    }
+
+    /// Hands over the records of what was refused so often that it is only counted.
+    fn record_counted(&self) {
         for (key, count) in self.upkeep.take_failures() {
             self.record_auth_failures(&key, count);
         }
@@ -228,9 +239,14 @@ impl Gateway {
         if tokio::time::timeout_at(deadline.into(), self.tasks.wait()).await.is_err() {
             tracing::warn!("stopping with calls under way; their records will be closed as unknown");
         }
-        self.note_uses().await;
+        self.record_counted();
         self.stop.cancel();
-        if tokio::time::timeout(FLUSH_GRACE, log).await.is_err() {
+        let (written, _) = tokio::join!(
+            tokio::time::timeout(FLUSH_GRACE, log),
+            // the log must not wait for what can be missing
+            tokio::time::timeout(USES_GRACE, self.touch_used()),
+        );
+        if written.is_err() {
             tracing::error!("the activity log could not be written to its end");
         }
         report("goodbye", self.store.replica_stopped(self.replica).await);
