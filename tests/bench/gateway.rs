@@ -177,10 +177,20 @@ impl<'a> Api<'a> {
         self.post(None, "/tenants", &json!({ "name": name })).await?;
         let made = self.post(Some(name), "/keys", &json!({"role": "agent"})).await?;
         let key = made.get("key").and_then(Value::as_str).context("no key in the answer")?;
-        let server = json!({"name": server, "kind": "http", "url": url, "auto_approve": true});
-        let added = self.post(Some(name), "/servers", &server).await?;
-        ensure!(added.get("last_error") == Some(&Value::Null), "the server was not listed: {added}");
+        self.server(name, server, url, &json!({})).await?;
         Ok(key.to_owned())
+    }
+
+    /// Adds a server with these limits to a tenant.
+    ///
+    /// # Errors
+    /// If the gateway refuses, or cannot list the server's tools.
+    pub async fn server(&self, tenant: &str, name: &str, url: &str, limits: &Value) -> Result<()> {
+        let server =
+            json!({"name": name, "kind": "http", "url": url, "auto_approve": true, "limits": limits});
+        let added = self.post(Some(tenant), "/servers", &server).await?;
+        ensure!(added.get("last_error") == Some(&Value::Null), "the server was not listed: {added}");
+        Ok(())
     }
 
     async fn post(&self, tenant: Option<&str>, path: &str, body: &Value) -> Result<Value> {

@@ -1,5 +1,6 @@
 //! The load: clients that ask, wait for the answer, check it, and ask again (a closed loop).
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -83,6 +84,13 @@ impl Slice {
         self.latencies.extend(other.latencies);
     }
 
+    /// A quantile, milliseconds; the latencies must have been sorted.
+    pub fn ms(&self, quantile: f64) -> f64 {
+        let place = (self.latencies.len() as f64 * quantile) as usize;
+        let place = place.min(self.latencies.len().saturating_sub(1));
+        f64::from(self.latencies.get(place).copied().unwrap_or_default()) / 1_000_000.0
+    }
+
     /// Notes one answer.
     pub fn note(&mut self, sent: Instant) {
         self.latencies.push(u32::try_from(sent.elapsed().as_nanos()).unwrap_or(u32::MAX));
@@ -139,6 +147,27 @@ pub async fn run(door: &Door, work: Work, era: Era, clients: usize, until: Until
 /// A wrong answer, or none.
 pub async fn list_once(door: &Door) -> Result<()> {
     Client::connect(door, Work::List, Era::Modern, 0).await?.ask().await
+}
+
+/// Calls a tool through the gateway again and again, whatever comes back, and counts what comes back; never ends by
+/// itself. Whoever drops it takes back the call under way, as the modern era has it.
+///
+/// # Errors
+/// If the gateway does not answer.
+pub async fn call_often(
+    door: &Door,
+    tool: &str,
+    pause: Duration,
+    answered: &AtomicU64,
+) -> Result<Infallible> {
+    let mut client = Client::connect(door, Work::Read, Era::Modern, 0).await?;
+    let name = "call_tool_read";
+    loop {
+        let params = format!(r#""name":"{name}","arguments":{{"name":"{tool}","args":{{"text":"again"}}}}"#);
+        client.send("tools/call", Some(name), &params).await?;
+        answered.fetch_add(1, Ordering::Relaxed);
+        tokio::time::sleep(pause).await;
+    }
 }
 
 /// A session with its stream; closed when dropped.
@@ -227,8 +256,25 @@ impl Client {
     /// Asks once and checks the answer.
     async fn ask(&mut self) -> Result<()> {
         self.asked += 1;
-        let id = self.asked;
         let Question { method, name, params, expected } = self.question();
+        let answer = self.send(method, name, &params).await?;
+        let text = std::str::from_utf8(&answer).context("an answer is not UTF-8")?;
+        let complete = self.work != Work::ReadBig || text.len() > BIG_BYTES;
+        let is_right = text.contains(&format!("\"id\":{},", self.asked))
+            && expected.iter().all(|part| text.contains(part.as_str()))
+            && complete;
+        ensure!(is_right, "wrong answer to {:?}, expected {expected:?}: {}", self.work, shown(&answer));
+        Ok(())
+    }
+
+    /// Posts a request with these members of `params`.
+    async fn send(
+        &mut self,
+        method: &'static str,
+        name: Option<&'static str>,
+        params: &str,
+    ) -> Result<Bytes> {
+        let id = self.asked;
         let meta = match self.era {
             Era::Handshake => "",
             Era::Modern => {
@@ -243,14 +289,7 @@ impl Client {
         let body = format!(
             r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{{meta}{comma}{params}}}}}"#
         );
-        let (_, answer) = self.post(body).await?;
-        let text = std::str::from_utf8(&answer).context("an answer is not UTF-8")?;
-        let complete = self.work != Work::ReadBig || text.len() > BIG_BYTES;
-        let is_right = text.contains(&format!("\"id\":{id},"))
-            && expected.iter().all(|part| text.contains(part.as_str()))
-            && complete;
-        ensure!(is_right, "wrong answer to {:?}, expected {expected:?}: {}", self.work, shown(&answer));
-        Ok(())
+        Ok(self.post(body).await?.1)
     }
 
     fn question(&self) -> Question {

@@ -5,8 +5,17 @@
 //! only the rows whose name contains one of them are run; `soak` is the long run that looks at memory.
 
 mod agentgateway;
+mod beside;
 mod cpu;
 mod gateway;
+#[path = "../it/support/hostile.rs"]
+#[expect(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "the bad servers of the integration tests, where such things are allowed"
+)]
+mod hostile;
 mod load;
 mod nginx;
 mod postgres;
@@ -26,6 +35,7 @@ use anyhow::{Context, Result, bail, ensure};
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::agentgateway::Agentgateway;
+use self::beside::BadServers;
 use self::gateway::{Api, Gateway};
 use self::load::{Door, Era, Until, Work};
 use self::nginx::Nginx;
@@ -35,7 +45,7 @@ use self::rows::Bench;
 use self::upstream::Upstream;
 
 /// Longest run, with its starts and its stops.
-const RUN_MAX: Duration = Duration::from_secs(300);
+const RUN_MAX: Duration = Duration::from_secs(400);
 /// The same of the long run.
 const SOAK_MAX: Duration = Duration::from_secs(1200);
 /// The word that asks for the long run instead of the rows.
@@ -54,6 +64,7 @@ fn main() -> ExitCode {
     let done = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Into::into).and_then(
         |runtime| match arguments.first() {
             Some(first) if first == upstream::ROLE => runtime.block_on(upstream::serve()),
+            Some(first) if first == beside::ROLE => runtime.block_on(beside::serve()),
             _ => runtime.block_on(until_stopped(&arguments)),
         },
     );
@@ -97,7 +108,8 @@ async fn run(filter: &[String]) -> Result<()> {
     let mut upstream = Upstream::start()?;
 
     say("first start, tenants");
-    let keys = prepare(&http, &data_dir, &upstream).await?;
+    let bad = BadServers::start()?;
+    let keys = prepare(&http, &data_dir, &upstream, &bad).await?;
     let gateway = Gateway::start_private(&data_dir)?;
     let start_private = gateway.first_list(&keys.calls).await?;
     tokio::time::sleep(IDLE).await;
@@ -133,6 +145,11 @@ async fn run(filter: &[String]) -> Result<()> {
         say(&format!("{}, {} clients, {:?}", row.name, row.clients, row.era));
         outcomes.push(bench.measure(row).await.with_context(|| gateway.log())?);
     }
+    let mut beside = Vec::new();
+    if wanted("beside") {
+        say("beside bad servers");
+        beside = beside::run(&gateway.door(&keys.beside)).await.with_context(|| gateway.log())?;
+    }
     once.loaded_mib = cpu::memory_mib(gateway.pid());
 
     say("starts");
@@ -141,23 +158,31 @@ async fn run(filter: &[String]) -> Result<()> {
         once.start.push(other.first_list(&keys.calls).await?);
     }
     ensure!(upstream.is_running(), "the upstream ended during the run");
-    let mut report = Report { outcomes, counts, once };
+    let mut report = Report { outcomes, beside, counts, once };
     Ok(writeln!(std::io::stdout(), "{}", report.markdown())?)
 }
 
-/// Keys of the two tenants.
+/// Keys of the tenants.
 struct Keys {
     calls: String,
     catalogue: String,
+    beside: String,
 }
 
 /// Makes the database and what is in it, and leaves it as a stopped gateway does.
-async fn prepare(http: &reqwest::Client, data_dir: &Path, upstream: &Upstream) -> Result<Keys> {
+async fn prepare(
+    http: &reqwest::Client,
+    data_dir: &Path,
+    upstream: &Upstream,
+    bad: &BadServers,
+) -> Result<Keys> {
     let gateway = Gateway::start_private(data_dir)?;
     let api = Api::new(http, &gateway, data_dir)?;
     let calls = api.tenant("bench", "up", &format!("http://{}/mcp", upstream.at)).await?;
     let catalogue = api.tenant("catalogue", "cat", &format!("http://{}/catalogue", upstream.at)).await?;
-    Ok(Keys { calls, catalogue })
+    let beside = api.tenant(beside::TENANT, "up", &format!("http://{}/mcp", upstream.at)).await?;
+    bad.add(&api).await?;
+    Ok(Keys { calls, catalogue, beside })
 }
 
 /// Counts what a gateway that has not called anything yet asks of its upstream.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::beside::Beside;
 use crate::load::Era;
 use crate::rows::{Measured, Outcome, Subject, Through};
 
@@ -37,6 +38,8 @@ pub struct Once {
 pub struct Report {
     /// Rows of load.
     pub outcomes: Vec<Outcome>,
+    /// Healthy beside bad.
+    pub beside: Vec<Beside>,
     /// Counts.
     pub counts: Vec<Count>,
     /// Single values.
@@ -61,6 +64,7 @@ impl Report {
         ] {
             self.load(&mut out, subject, title);
         }
+        self.beside(&mut out);
         self.counts(&mut out);
         self.once(&mut out);
         out
@@ -76,6 +80,21 @@ impl Report {
         if subject == Subject::Writes {
             outcomes.iter().for_each(|outcome| insert_note(out, outcome));
         }
+    }
+
+    fn beside(&mut self, out: &mut String) {
+        let columns = [
+            "bad servers",
+            "their answers",
+            "p50 ms beside good",
+            "beside bad",
+            "×",
+            "p99 ms beside good",
+            "beside bad",
+            "×",
+        ];
+        let rows: Vec<_> = self.beside.iter_mut().map(Beside::cells).collect();
+        table(out, "A healthy server beside bad ones", &columns, &rows);
     }
 
     fn counts(&self, out: &mut String) {
@@ -97,7 +116,7 @@ impl Report {
         let mut sorted = start.clone();
         sorted.sort_unstable();
         let rows = [
-            ("memory (PSS) of the gateway, idle, 1003 tools", mib(idle_mib)),
+            ("memory (PSS) of the gateway, idle, a catalogue of 1000 tools", mib(idle_mib)),
             ("the same after all load", mib(loaded_mib)),
             ("start to first list, database up (median)", ms(sorted.get(sorted.len() / 2))),
             ("start to first list, with the start of the private Postgres", ms(Some(start_private))),
@@ -152,12 +171,12 @@ fn cells(outcome: &Outcome, measured: &Measured) -> Vec<String> {
         },
         format!("{:.0}", rate(measured)),
         ratio(direct.filter(|_| !is_insert).map(|direct| rate(measured) / rate(direct))),
-        format!("{:.3}", ms(measured, 0.5)),
+        format!("{:.3}", measured.slice.ms(0.5)),
         match direct.filter(|_| !is_insert) {
-            Some(direct) => format!("{:+.3}", ms(measured, 0.5) - ms(direct, 0.5)),
+            Some(direct) => format!("{:+.3}", measured.slice.ms(0.5) - direct.slice.ms(0.5)),
             None => String::new(),
         },
-        format!("{:.3}", ms(measured, 0.99)),
+        format!("{:.3}", measured.slice.ms(0.99)),
         if is_hop { format!("{:.1}", each_us(measured, measured.hop_ns)) } else { String::new() },
         cpu_ratio(nginx),
         cpu_ratio(peer),
@@ -167,7 +186,7 @@ fn cells(outcome: &Outcome, measured: &Measured) -> Vec<String> {
 
 /// What a write may add: twice an insert and half a millisecond.
 fn insert_note(out: &mut String, outcome: &Outcome) {
-    let p50 = |through| outcome.measured.iter().find(|m| m.through == through).map(|m| ms(m, 0.5));
+    let p50 = |through| outcome.measured.iter().find(|m| m.through == through).map(|m| m.slice.ms(0.5));
     let (Some(direct), Some(insert), Some(gateway)) =
         (p50(Through::Direct), p50(Through::Insert), p50(Through::Gateway))
     else {
@@ -189,14 +208,6 @@ fn rate(measured: &Measured) -> f64 {
 
 fn each_us(measured: &Measured, ns: u64) -> f64 {
     ns as f64 / 1000.0 / answers(measured)
-}
-
-/// A quantile of sorted latencies, milliseconds.
-fn ms(measured: &Measured, quantile: f64) -> f64 {
-    let latencies = &measured.slice.latencies;
-    let place = (latencies.len() as f64 * quantile) as usize;
-    let value = latencies.get(place.min(latencies.len().saturating_sub(1))).copied().unwrap_or_default();
-    f64::from(value) / 1_000_000.0
 }
 
 /// A table without the columns in which nothing stands; none at all without rows.
