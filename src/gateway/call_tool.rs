@@ -20,6 +20,7 @@ use self::checks::Checked;
 use super::access::Caller;
 use super::activity::{Pending, RecordUnavailable};
 use super::cancel::CancelBy;
+use super::catalog::Tool;
 use super::limits::Shed;
 use super::outlive::Outlive;
 use super::{Gateway, clock};
@@ -179,7 +180,7 @@ impl Gateway {
         let admitted = self.limits.admit(&attempt.caller, Instant::now());
         let preview_bytes = self.options.preview_bytes;
         let caller = &attempt.caller;
-        let checked =
+        let mut checked =
             match checks::run(caller, variant, &request, &mut pending.record, preview_bytes, admitted) {
                 Ok(checked) => checked,
                 Err(refused) => return self.refuse(pending, &attempt, refused).await,
@@ -193,8 +194,11 @@ impl Gateway {
                 }
             };
             // the commit may have taken a while: what was allowed then may not be now
-            if let Err(refusal) = self.check_again(&attempt.caller, variant, &checked) {
-                return self.refuse(pending, &attempt, checked.refused(refusal, variant)).await;
+            match self.check_again(&attempt.caller, variant, &checked) {
+                Ok(current) => checked.tool = current,
+                Err(refusal) => {
+                    return self.refuse(pending, &attempt, checked.refused(refusal, variant)).await;
+                }
             }
         }
         let sent = Instant::now();
@@ -219,7 +223,13 @@ impl Gateway {
     }
 
     /// Checks 7 to 9 again when the catalogue moved meanwhile, and the key's validity in any case.
-    fn check_again(&self, caller: &Caller, variant: Variant, checked: &Checked) -> Result<(), Refusal> {
+    /// Gives the tool to dispatch to.
+    fn check_again(
+        &self,
+        caller: &Caller,
+        variant: Variant,
+        checked: &Checked,
+    ) -> Result<Arc<Tool>, Refusal> {
         if !self.is_valid(caller) {
             return Err(Refusal::new(
                 Code::OperationNotPermitted,

@@ -24,6 +24,7 @@ use super::post::{Http, Post, Reply};
 use super::session::{Session, Sessions};
 use super::target::{Credential, Limits, Target, ToolCall, base_headers};
 use super::wires::{Timeouts, Wires};
+use crate::domain::origin::Origin;
 
 /// Cancellations on their way to one upstream at once; more are not sent.
 const CANCELS_MAX: usize = 8;
@@ -85,6 +86,16 @@ impl fmt::Debug for Connection {
 impl Connection {
     /// Opens nothing: the first request does. A URL that the guard refuses makes every request fail.
     pub(super) fn new(dialer: &Dialer, target: &Target) -> Self {
+        let link = dialer.check_url(&target.url).and_then(|uri| Link::new(dialer, uri, target)).map(Arc::new);
+        Self::with_link(target, link)
+    }
+
+    /// Leads nowhere: the server is at another origin meanwhile.
+    pub(super) fn moved(target: &Target) -> Self {
+        Self::with_link(target, Err(UpstreamError::unsent(Kind::Unreachable, "it has moved meanwhile")))
+    }
+
+    fn with_link(target: &Target, link: Result<Arc<Link>, UpstreamError>) -> Self {
         let limits = target.limits;
         // for answers to the upstream's own requests, and for the gateway's own questions
         let spare = match limits.connections {
@@ -101,13 +112,24 @@ impl Connection {
             gate: Gate::new(running_max, limits.queue, limits.queue_wait),
             health: Arc::new(Health::new(limits.breaker)),
             asides: Mutex::new(()),
-            link: dialer.check_url(&target.url).and_then(|uri| Link::new(dialer, uri, target)).map(Arc::new),
+            link,
         }
     }
 
     /// Whether this is the connection of a server as `target` describes it.
     pub(super) fn is_for(&self, target: &Target) -> bool {
         self.version == target.version && self.url == target.url && self.credential == target.credential
+    }
+
+    /// Whether it is the connection of a later version of the server than `target`.
+    pub(super) fn is_newer_than(&self, target: &Target) -> bool {
+        self.version > target.version
+    }
+
+    /// Whether it leads to the origin that `target` names.
+    pub(super) fn has_origin_of(&self, target: &Target) -> bool {
+        self.url == target.url
+            || Origin::of(&self.url).is_some_and(|own| Some(own) == Origin::of(&target.url))
     }
 
     /// The era of the upstream, once it is known.

@@ -34,18 +34,29 @@ impl Pool {
         Self { dialer: self.dialer.with_answers_bytes_max(answers_bytes_max), ..self }
     }
 
-    /// The connection of a server. Another version, URL or credential than last time replaces it; the old one ends
-    /// with its last call.
+    /// The connection of a server. A newer version, another URL or credential than last time replaces it; the old
+    /// one ends with its last call. Whoever knows an older version only gets the newer one's connection, and
+    /// nothing is sent if that leads to another origin.
     pub fn connection(&self, target: &Target) -> Arc<Connection> {
         let key = (target.tenant, target.server);
-        let is_current = |found: &&Arc<Connection>| found.is_for(target);
-        if let Some(found) = self.read().get(&key).filter(is_current) {
-            return Arc::clone(found);
+        let known = |connections: &HashMap<Key, Arc<Connection>>| {
+            let found = connections.get(&key)?;
+            if found.is_for(target) {
+                return Some(Arc::clone(found));
+            }
+            let is_newer = found.is_newer_than(target);
+            is_newer.then(|| match found.has_origin_of(target) {
+                true => Arc::clone(found),
+                false => Arc::new(Connection::moved(target)),
+            })
+        };
+        if let Some(found) = known(&self.read()) {
+            return found;
         }
         let mut connections = self.write();
         // Another call may have been faster.
-        if let Some(found) = connections.get(&key).filter(is_current) {
-            return Arc::clone(found);
+        if let Some(found) = known(&connections) {
+            return found;
         }
         let connection = Arc::new(Connection::new(&self.dialer, target));
         if connections.len() >= CONNECTIONS_MAX {

@@ -80,12 +80,13 @@ fn steps(
     Ok(Checked { tool, tier, arguments, intent })
 }
 
-/// Checks 7 to 9 once more, if the catalogue is not the one that was checked against.
-pub(super) fn again(caller: &Caller, variant: Variant, checked: &Checked) -> Result<(), Refusal> {
+/// Checks 7 to 9 once more, if the catalogue is not the one that was checked against. Gives the tool as it is now:
+/// its server may have another address or credential meanwhile, though the definition is the one that was checked.
+pub(super) fn again(caller: &Caller, variant: Variant, checked: &Checked) -> Result<Arc<Tool>, Refusal> {
     let current = caller.catalogue();
     let tool = current.as_ref().and_then(|catalogue| catalogue.tool(&checked.tool.canonical));
-    if tool.is_some_and(|tool| Arc::ptr_eq(tool, &checked.tool)) {
-        return Ok(());
+    if let Some(same) = tool.filter(|tool| Arc::ptr_eq(tool, &checked.tool)) {
+        return Ok(Arc::clone(same));
     }
     // warnings were noted the first time
     let mut unused = Record::start(caller.tenant_id(), Kind::ToolCall, Source::System, DateTime::default());
@@ -96,7 +97,8 @@ pub(super) fn again(caller: &Caller, variant: Variant, checked: &Checked) -> Res
             format!("The definition of tool '{}' changed meanwhile; nothing was run", tool.canonical);
         return Err(Refusal::new(Code::ToolChanged, message));
     }
-    annotations(caller, variant, &tool, &mut unused)
+    annotations(caller, variant, &tool, &mut unused)?;
+    Ok(tool)
 }
 
 /// Check 1, the name.

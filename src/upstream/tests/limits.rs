@@ -227,6 +227,7 @@ async fn the_pool_keeps_one_connection_per_server_version_credential_and_tenant(
     assert!(!Arc::ptr_eq(&first, &changed));
     let moved = Target { version: 2, url: format!("{}x", target.url), ..target.clone() };
     assert!(!Arc::ptr_eq(&changed, &pool.connection(&moved)));
+    pool.forget(target.tenant, target.server);
     let before = pool.connection(&target);
     let other = Target { credential: Credential::Is(Uuid::from_u128(4)), ..target.clone() };
     assert!(!Arc::ptr_eq(&before, &pool.connection(&other)));
@@ -242,6 +243,26 @@ async fn the_pool_keeps_one_connection_per_server_version_credential_and_tenant(
     assert_eq!(fake.accepted(), 1);
     drop(first);
     fake.until(|fake| fake.closed.load(Ordering::SeqCst) == 1).await;
+}
+
+#[tokio::test]
+async fn an_older_version_never_replaces_a_newer() {
+    let fake = Fake::modern(|seen| result(seen, "{}")).await;
+    let (pool, old) = (pool(), fake.target());
+    let credential = Credential::Is(Uuid::from_u128(4));
+    let url = format!("{}&new", old.url);
+    let new = Target { version: 2, url, credential, ..old.clone() };
+    pool.connection(&old);
+    let newer = pool.connection(&new);
+    assert!(
+        Arc::ptr_eq(&newer, &pool.connection(&old)),
+        "the same origin: whoever is late calls as it is now"
+    );
+    let elsewhere = Target { url: format!("http://localhost:{}/mcp", fake.address.port()), ..old };
+    let failed = pool.connection(&elsewhere).call(call("t")).await.unwrap_err();
+    assert_eq!((failed.kind, failed.dispatched), (Kind::Unreachable, false));
+    assert_eq!(fake.accepted(), 0);
+    assert!(Arc::ptr_eq(&newer, &pool.connection(&new)));
 }
 
 #[tokio::test]
