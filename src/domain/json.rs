@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use lexer::{Lexer, RawString};
 
-pub use splice::{find_members, top_level_members, with_member_first, without_members};
+pub use splice::{Opened, find_members, opened, top_level_members, with_member_first, without_members};
 pub use text::{JsonOut, escape_into};
 
 /// Deepest nesting of arrays and objects that is accepted, in levels; a lone scalar has none.

@@ -32,7 +32,7 @@ pub use catalog::{Catalog, ServerEntry, Tool};
 pub use credentials::{Headers, MasterKeysError};
 pub use error::GatewayError;
 pub use keys::{KeyCreated, KeyRequest};
-pub use outlive::Outlive;
+pub use outlive::{Apart, Outlive};
 pub use reports::{Act, Acting, RefusedAttempt};
 pub use retrieve_tools::{LIMIT_DEFAULT, LIMIT_MAX, SearchRequest, SearchResult};
 pub use servers::{Reconnect, ServerChange, ServerRequest, ServerView, ToolView};

@@ -4,7 +4,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::runtime::Handle;
-use tokio_util::sync::CancellationToken;
+use tokio::sync::oneshot;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 /// A future that outlives its waiter: while somebody waits it is polled there, which costs no hand-over
@@ -26,8 +27,35 @@ impl<T: Send + 'static> Outlive<T> {
         Outlive { tasks: self.tasks.clone(), lost: Some(lost), work: self.into_work() }
     }
 
+    /// Lets the work go on in a task of its own, at its own pace, while somebody waits for how it ends.
+    pub fn apart(mut self) -> Apart<T> {
+        let (ending, ended) = oneshot::channel();
+        if let Some(work) = self.work.take() {
+            self.tasks.spawn(async move {
+                // nobody waiting any more is no reason to stop
+                drop(ending.send(work.await));
+            });
+        }
+        Apart { ended, _lost: self.lost.take().map(CancellationToken::drop_guard) }
+    }
+
     fn into_work(mut self) -> Option<Pin<Box<dyn Future<Output = T> + Send>>> {
         self.work.take()
+    }
+}
+
+/// The end of work that goes on in a task of its own: `None` if it has none, by a panic. Dropped, it goes on to
+/// its end, or is told that its waiter is lost.
+pub struct Apart<T> {
+    ended: oneshot::Receiver<T>,
+    _lost: Option<DropGuard>,
+}
+
+impl<T> Future for Apart<T> {
+    type Output = Option<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
+        Pin::new(&mut self.ended).poll(context).map(Result::ok)
     }
 }
 
@@ -84,6 +112,22 @@ mod tests {
         tasks.close();
         tasks.wait().await;
         assert!(done.load(Ordering::SeqCst));
+    }
+
+    #[tokio::test]
+    async fn work_apart_goes_on_unwatched_and_is_told_of_its_loss() {
+        let tasks = TaskTracker::new();
+        let (told, token) = (CancellationToken::new(), CancellationToken::new());
+        let (done, lost) = (told.clone(), token.clone());
+        let work = Outlive::new(&tasks, async move {
+            lost.cancelled().await;
+            done.cancel();
+        });
+        let apart = work.telling(token).apart();
+        assert_eq!(tasks.len(), 1);
+        drop(apart);
+        told.cancelled().await;
+        assert_eq!(Outlive::new(&tasks, async { 7 }).apart().await, Some(7));
     }
 
     #[tokio::test]

@@ -38,28 +38,72 @@ pub fn find_members<'a, const N: usize>(
 /// The object `text` without its top-level members called `names`; every other byte stays, and so does all
 /// of a text that is not an object.
 pub fn without_members<'a>(text: &'a str, names: &[&str]) -> Cow<'a, str> {
-    let Ok(members) = top_level_members(text) else { return Cow::Borrowed(text) };
-    let goes = |member: &Member<'_>| names.contains(&member.name.as_ref());
-    let (Some(first), Some(last)) = (members.first(), members.last()) else { return Cow::Borrowed(text) };
-    if !members.iter().any(goes) {
-        return Cow::Borrowed(text);
+    match parts_without(text, names).as_slice() {
+        [whole] => Cow::Borrowed(*whole),
+        parts => Cow::Owned(parts.concat()),
     }
-    let part = |range: Range<usize>| text.get(range).unwrap_or_default();
-    let mut out = String::with_capacity(text.len());
-    out.push_str(part(0..first.span.start));
-    let mut empty = true;
-    let mut before = first.span.start;
-    for member in &members {
-        if !goes(member) {
+}
+
+/// The parts of `text` that stay without the members called `names`, one after the other; one when nothing goes.
+fn parts_without<'a>(text: &'a str, names: &[&str]) -> Vec<&'a str> {
+    match ranges_without(text, names) {
+        Ok(ranges) => ranges.into_iter().map(|range| text.get(range).unwrap_or_default()).collect(),
+        Err(_) => vec![text],
+    }
+}
+
+fn ranges_without(text: &str, names: &[&str]) -> Result<Vec<Range<usize>>, JsonFault> {
+    let mut object = TopLevel::open(text)?;
+    // grows with what goes, not with what stays
+    let mut ranges: Vec<Range<usize>> = Vec::new();
+    let (mut before, mut empty) = (None, true);
+    while let Some(Member { name, span, .. }) = object.next()? {
+        if ranges.is_empty() {
+            ranges.push(0..span.start);
+        }
+        if !names.contains(&name.as_ref()) {
             // The comma and the space around it belong to the member that follows them.
-            let from = if empty { member.span.start } else { before };
-            out.push_str(part(from..member.span.end));
+            let from = before.filter(|_| !empty).unwrap_or(span.start);
+            extend(&mut ranges, from..span.end);
             empty = false;
         }
-        before = member.span.end;
+        before = Some(span.end);
     }
-    out.push_str(part(last.span.end..text.len()));
-    Cow::Owned(out)
+    extend(&mut ranges, before.unwrap_or_default()..text.len());
+    Ok(ranges)
+}
+
+fn extend(ranges: &mut Vec<Range<usize>>, next: Range<usize>) {
+    match ranges.last_mut() {
+        Some(last) if last.end == next.start => last.end = next.end,
+        _ => ranges.push(next),
+    }
+}
+
+/// An object's text, cut where members can be put in first.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Opened<'a> {
+    /// Up to and with the brace.
+    pub start: &'a str,
+    /// What follows it: one part, unless members are left out.
+    pub rest: Vec<&'a str>,
+    /// Whether there is a member in the rest.
+    pub is_empty: bool,
+}
+
+/// The object `text` without its top-level members called `names`, nothing copied; `None` when it is no object.
+pub fn opened<'a>(text: &'a str, names: &[&str]) -> Option<Opened<'a>> {
+    let mut rest = if names.is_empty() { vec![text] } else { parts_without(text, names) };
+    let first = rest.first_mut()?;
+    let mut lexer = Lexer::new(first);
+    lexer.skip_space();
+    if !lexer.take(b'{') {
+        return None;
+    }
+    let (start, after) = first.split_at_checked(lexer.pos())?;
+    *first = after;
+    let next = rest.iter().flat_map(|part| part.bytes()).find(|byte| !byte.is_ascii_whitespace());
+    Some(Opened { start, is_empty: next == Some(b'}'), rest })
 }
 
 /// The object `text` with `"name":raw_value` as its first member; `raw_value` must be JSON, and the object

@@ -137,6 +137,20 @@ fn removes_members_and_nothing_else() {
 }
 
 #[test]
+fn opens_an_object_in_few_parts() {
+    for (text, names, start, rest, is_empty) in [
+        (r#" { "a":1}"#, &[][..], " {", &[r#" "a":1}"#][..], false),
+        ("{}", &[], "{", &["}"], true),
+        (r#"{"x":1}"#, &["x"], "{", &["", "}"], true),
+        (r#"{"a":1,"b":2,"x":3,"c":4,"d":5}"#, &["x"], "{", &[r#""a":1,"b":2"#, r#","c":4,"d":5}"#], false),
+        (r#"{"x":1, "a":2}"#, &["x"], "{", &["", r#""a":2}"#], false),
+    ] {
+        assert_eq!(opened(text, names), Some(Opened { start, rest: rest.to_vec(), is_empty }), "{text}");
+    }
+    assert_eq!(opened("[1]", &["x"]), None);
+}
+
+#[test]
 fn inserts_a_first_member() {
     for (text, wanted) in [
         ("{}", r#"{"n\"":[1]}"#),
@@ -261,6 +275,7 @@ proptest! {
     fn the_cheap_walk_never_panics(text in nearly_json()) {
         drop(find_members(&text, ["a"]));
         drop(without_members(&text, &["a"]));
+        drop(opened(&text, &["a"]));
         drop(with_member_first(&text, "a", "1"));
     }
 }

@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 
 use super::jsonrpc::{RpcError, message, notification};
 use super::result::Answered;
+use super::text::Chunks;
 use super::{Era, args, listen, result, tools};
 use crate::domain::activity::Kind;
 use crate::domain::intent::Variant;
@@ -18,7 +19,7 @@ use crate::domain::json::{self, Member};
 use crate::faces::http::stream_body;
 use crate::faces::wire;
 use crate::faces::wire::error::json_response;
-use crate::gateway::{Attempt, CallOutcome, CancelBy, Gateway, Outlive, RefusedAttempt};
+use crate::gateway::{Apart, Attempt, CallOutcome, CancelBy, Gateway, Outlive, RefusedAttempt};
 
 /// Progress notifications on their way to a client; more are dropped, as the protocol allows.
 const PROGRESS_QUEUE: usize = 64;
@@ -182,39 +183,53 @@ async fn with_progress(
             }
         }
     };
-    let id = id.to_owned();
-    let begin = Progressing { era, id, token, outcome, progress, first: Some(first), last };
-    listen::event_stream(stream_body(stream::unfold(Some(begin), step)))
+    // whether the client reads what it gets or not, the call goes on, and its deadline holds
+    let ending = match last {
+        Some(answered) => Ending::Answered(answered),
+        None => Ending::Awaited(outcome.apart()),
+    };
+    let begin = Progressing { era, id: id.to_owned(), token, progress, first: Some(first), ending };
+    listen::event_stream(stream_body(stream::unfold(begin, step)))
 }
 
 struct Progressing {
     era: Era,
     id: String,
     token: String,
-    outcome: Outlive<CallOutcome>,
     progress: mpsc::Receiver<Bytes>,
     first: Option<Bytes>,
-    /// The final message, once the call has ended; progress reported before goes out first.
-    last: Option<Answered>,
+    ending: Ending,
 }
 
-async fn step(state: Option<Progressing>) -> Option<(Result<Bytes, Infallible>, Option<Progressing>)> {
-    let mut state = state?;
-    if state.first.is_none() && state.last.is_none() {
+/// How far a stream is from its end.
+enum Ending {
+    Awaited(Apart<CallOutcome>),
+    /// Progress reported before goes out first.
+    Answered(Answered),
+    /// The final message is on its way.
+    Leaving(Chunks),
+}
+
+async fn step(mut state: Progressing) -> Option<(Result<Bytes, Infallible>, Progressing)> {
+    if let (None, Ending::Awaited(outcome)) = (&state.first, &mut state.ending) {
         tokio::select! {
             biased;
             Some(params) = state.progress.recv() => state.first = Some(params),
-            ended = &mut state.outcome => state.last = Some(result::outcome(state.era, &state.id, &ended)),
+            // a call that never ends was broken by a fault of ours, which is on record
+            ended = outcome => state.ending = Ending::Answered(result::outcome(state.era, &state.id, &ended?)),
         }
     }
     if let Some(params) = state.first.take().or_else(|| state.progress.try_recv().ok()) {
         let event = progress_event(&params, &state.token);
-        return Some((Ok(event), Some(state)));
+        return Some((Ok(event), state));
     }
-    match state.last.take()? {
-        Answered::Message(text) => Some((Ok(listen::event(&text)), None)),
-        Answered::Withdrawn(_) => None,
-    }
+    let mut chunks = match state.ending {
+        Ending::Answered(Answered::Message(text)) => text.into_event(),
+        Ending::Leaving(chunks) => chunks,
+        Ending::Answered(Answered::Withdrawn(_)) | Ending::Awaited(_) => return None,
+    };
+    let chunk = chunks.next()?;
+    Some((Ok(chunk), Progressing { ending: Ending::Leaving(chunks), ..state }))
 }
 
 /// The upstream's progress under the caller's own token.
@@ -222,6 +237,5 @@ fn progress_event(params: &Bytes, token: &str) -> Bytes {
     let text = String::from_utf8_lossy(params);
     let params =
         json::with_member_first(&json::without_members(&text, &["progressToken"]), "progressToken", token);
-    // an event's data is one line; JSON has its line breaks between tokens only
-    listen::event(&notification("notifications/progress", &params.replace(['\n', '\r'], " ")))
+    listen::event(&notification("notifications/progress", &params))
 }

@@ -282,9 +282,8 @@ impl Incoming<'_> {
         let meta = format!(r#"{{"io.modelcontextprotocol/subscriptionId":{}}}"#, self.id);
         let params = format!(r#"{{"notifications":{{}},"_meta":{meta}}}"#);
         let first = notification("notifications/subscriptions/acknowledged", &params);
-        let first = format!("event: message\ndata: {first}\n\n");
         let last = message(self.id, "result", &format!(r#"{{"resultType":"complete","_meta":{meta}}}"#));
-        let opened = listen::open(self.faces, self.caller, first, Some(last));
+        let opened = listen::open(self.faces, self.caller, listen::event(&first), Some(last));
         opened.ok_or_else(|| too_many_streams(self.faces))
     }
 }
@@ -316,7 +315,7 @@ fn get(faces: &Arc<Faces>, caller: &Arc<Caller>, headers: &HeaderMap) -> Respons
     if let Err(error) = session(faces, caller, headers) {
         return error.response(None);
     }
-    let opened = listen::open(faces, caller, ": open\n\n".to_owned(), None);
+    let opened = listen::open(faces, caller, Bytes::from_static(b": open\n\n"), None);
     opened.unwrap_or_else(|| too_many_streams(faces).response(None))
 }
 

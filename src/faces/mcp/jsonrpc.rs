@@ -133,14 +133,23 @@ impl RpcError {
 
 /// A response message around a raw result or error object.
 pub(super) fn message(id: &str, member: &str, raw: &str) -> String {
-    let mut out = String::with_capacity(raw.len() + id.len() + 40);
+    let mut out = message_start(id, member, raw.len());
+    out.push_str(raw);
+    out.push_str(MESSAGE_END);
+    out
+}
+
+/// What ends a message.
+pub(super) const MESSAGE_END: &str = "}";
+
+/// A response message up to the value of `member`, with room for so many bytes of it.
+pub(super) fn message_start(id: &str, member: &str, bytes: usize) -> String {
+    let mut out = String::with_capacity(bytes + id.len() + 40);
     out.push_str(r#"{"jsonrpc":"2.0","id":"#);
     out.push_str(id);
     out.push_str(",\"");
     out.push_str(member);
     out.push_str("\":");
-    out.push_str(raw);
-    out.push('}');
     out
 }
 

@@ -63,7 +63,7 @@ impl Drop for Place {
 pub(super) fn open(
     faces: &Arc<Faces>,
     caller: &Arc<Caller>,
-    first: String,
+    first: Bytes,
     last: Option<String>,
 ) -> Option<Response> {
     if !faces.streams.take(caller.key, faces.options.streams_per_key_max) {
@@ -86,13 +86,37 @@ pub(super) fn event_stream(body: axum::body::Body) -> Response {
     response
 }
 
-/// One server-sent event.
+/// What an event begins with.
+pub(super) const EVENT_START: &str = "event: message\ndata: ";
+/// What ends it.
+pub(super) const EVENT_END: &str = "\n\n";
+
+/// One server-sent event around a JSON text.
 pub(super) fn event(message: &str) -> Bytes {
-    Bytes::from(format!("event: message\ndata: {message}\n\n"))
+    let mut out = Vec::with_capacity(EVENT_START.len() + message.len() + EVENT_END.len());
+    out.extend_from_slice(EVENT_START.as_bytes());
+    out.extend_from_slice(message.as_bytes());
+    if let Some(data) = out.get_mut(EVENT_START.len()..) {
+        data.iter_mut().filter(|byte| is_break(byte)).for_each(|byte| *byte = b' ');
+    }
+    out.extend_from_slice(EVENT_END.as_bytes());
+    out.into()
+}
+
+/// Part of a JSON text as part of an event's data, which is one line; JSON has its line breaks between tokens only.
+pub(super) fn one_line(part: Bytes) -> Bytes {
+    if !part.iter().any(is_break) {
+        return part;
+    }
+    part.iter().map(|byte| if is_break(byte) { b' ' } else { *byte }).collect()
+}
+
+fn is_break(byte: &u8) -> bool {
+    matches!(byte, b'\n' | b'\r')
 }
 
 enum Next {
-    First(String),
+    First(Bytes),
     Wait,
     End,
 }
@@ -108,7 +132,7 @@ struct State {
 async fn step(mut state: State) -> Option<(Result<Bytes, Infallible>, State)> {
     match std::mem::replace(&mut state.next, Next::Wait) {
         Next::End => None,
-        Next::First(text) => Some((Ok(Bytes::from(text)), state)),
+        Next::First(event) => Some((Ok(event), state)),
         Next::Wait => loop {
             let gateway = &state.place.faces.gateway;
             if gateway.is_draining() || !gateway.is_valid(&state.caller) {

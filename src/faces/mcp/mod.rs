@@ -12,6 +12,7 @@ mod methods;
 mod modern;
 mod result;
 mod session;
+mod text;
 mod tools;
 
 pub use front::handle;

@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use super::Era;
 use super::jsonrpc::message;
+use super::text::Text;
 use crate::domain::json::{self, escape_into};
 use crate::domain::refusal::{Code, Refusal};
 use crate::domain::tool::ResultHead;
@@ -17,62 +18,84 @@ const MISSING: &str = "mcpproxy/missing";
 /// What answers a call.
 pub(super) enum Answered {
     /// This message.
-    Message(String),
+    Message(Text),
     /// None, since the caller took it back; a client that must have one gets this.
-    Withdrawn(String),
+    Withdrawn(Text),
 }
 
 /// The message that answers a call.
 pub(super) fn outcome(era: Era, id: &str, outcome: &CallOutcome) -> Answered {
-    let text = match outcome {
-        CallOutcome::Result { raw, head, warning } => passed_on(era, id, raw, head, warning.as_deref()),
-        CallOutcome::UpstreamError(raw) => message(id, "error", &lossless(raw)),
-        CallOutcome::Refused(refused) => message(id, "result", &refusal(era, refused)),
-    };
     match outcome {
-        CallOutcome::Refused(refused) if refused.refusal.code == Code::Cancelled => Answered::Withdrawn(text),
-        _ => Answered::Message(text),
+        CallOutcome::Result { raw, head, warning } => {
+            Answered::Message(passed_on(era, id, raw, head, warning.as_deref()))
+        }
+        CallOutcome::UpstreamError(raw) => Answered::Message(whole(id, "error", raw)),
+        CallOutcome::Refused(refused) => {
+            let text = Text::Whole(message(id, "result", &refusal(era, refused)));
+            match refused.refusal.code {
+                Code::Cancelled => Answered::Withdrawn(text),
+                _ => Answered::Message(text),
+            }
+        }
     }
 }
 
-fn lossless(raw: &Bytes) -> std::borrow::Cow<'_, str> {
-    String::from_utf8_lossy(raw)
+/// An upstream's object with every byte as it is.
+fn whole(id: &str, member: &str, raw: &Bytes) -> Text {
+    match std::str::from_utf8(raw) {
+        Ok(text) => Text::around(id, member, &[], raw, &[text]),
+        // not from an upstream: JSON is UTF-8
+        Err(_) => Text::Whole(message(id, member, "{}")),
+    }
 }
 
 /// An upstream's result: its bytes, but for what behaviour, section 4 lists.
-fn passed_on(era: Era, id: &str, raw: &Bytes, head: &ResultHead, warning: Option<&str>) -> String {
-    let mut text = lossless(raw);
+fn passed_on(era: Era, id: &str, raw: &Bytes, head: &ResultHead, warning: Option<&str>) -> Text {
+    let text = std::str::from_utf8(raw).unwrap_or_default();
+    let mut without: Vec<&str> = Vec::new();
     // only a string is a result type; anything else is not passed on as one
     if head.has_result_type && (era == Era::Handshake || head.result_type.is_none()) {
-        text = json::without_members(&text, &["resultType"]).into_owned().into();
+        without.push("resultType");
     }
-    if era == Era::Modern && head.result_type.is_none() {
-        text = json::with_member_first(&text, "resultType", r#""complete""#).into();
-    }
+    let adds_type = era == Era::Modern && head.result_type.is_none();
     // older clients take an object or nothing; the text block carries the value
     if era == Era::Handshake && head.result_type.is_some() {
-        let structured = json::find_members(&text, ["structuredContent"]).ok().and_then(|[value]| value);
+        let structured = json::find_members(text, ["structuredContent"]).ok().and_then(|[value]| value);
         if structured.is_some_and(|value| !value.starts_with('{')) {
-            text = json::without_members(&text, &["structuredContent"]).into_owned().into();
+            without.push("structuredContent");
         }
     }
-    if let Some(warning) = warning {
-        text = with_warning(&text, warning).into();
+    let meta = warning.and_then(|warning| with_warning(text, warning));
+    if meta.is_some() {
+        without.push("_meta");
     }
-    message(id, "result", &text)
+    if without.is_empty() && !adds_type {
+        return whole(id, "result", raw);
+    }
+    let Some(object) = json::opened(text, &without) else { return whole(id, "result", raw) };
+    let mut before = vec![object.start];
+    if let Some(meta) = &meta {
+        before.extend([r#""_meta":"#, meta]);
+    }
+    if adds_type {
+        before.extend([if meta.is_some() { "," } else { "" }, r#""resultType":"complete""#]);
+    }
+    if before.len() > 1 && !object.is_empty {
+        before.push(",");
+    }
+    Text::around(id, "result", &before, raw, &object.rest)
 }
 
-fn with_warning(text: &str, warning: &str) -> String {
+/// The `_meta` of a result with a warning in it; `None` when that is no object, and stays as it is.
+fn with_warning(text: &str, warning: &str) -> Option<String> {
     let mut value = String::new();
     escape_into(&mut value, warning);
-    let meta = json::find_members(text, ["_meta"]).ok().and_then(|[meta]| meta);
-    match meta {
+    match json::find_members(text, ["_meta"]).ok().and_then(|[meta]| meta) {
         Some(meta) if meta.starts_with('{') => {
-            let meta = json::with_member_first(&json::without_members(meta, &[WARNING]), WARNING, &value);
-            json::with_member_first(&json::without_members(text, &["_meta"]), "_meta", &meta)
+            Some(json::with_member_first(&json::without_members(meta, &[WARNING]), WARNING, &value))
         }
-        Some(_) => text.to_owned(),
-        None => json::with_member_first(text, "_meta", &format!("{{\"{WARNING}\":{value}}}")),
+        Some(_) => None,
+        None => Some(format!("{{\"{WARNING}\":{value}}}")),
     }
 }
 
@@ -154,7 +177,10 @@ mod tests {
 
     fn pass(era: Era, raw: &'static str, warning: Option<&str>) -> String {
         let head = ResultHead::read(raw).unwrap();
-        let text = passed_on(era, "1", &Bytes::from_static(raw.as_bytes()), &head, warning);
+        let Text::Whole(text) = passed_on(era, "1", &Bytes::from_static(raw.as_bytes()), &head, warning)
+        else {
+            panic!("in pieces: {raw}")
+        };
         text.strip_prefix(r#"{"jsonrpc":"2.0","id":1,"result":"#)
             .unwrap()
             .strip_suffix('}')
@@ -173,6 +199,21 @@ mod tests {
         let new = r#"{"content":[],"resultType":"complete","structuredContent":[1]}"#;
         assert_eq!(pass(Era::Modern, new, None), new);
         assert_eq!(pass(Era::Handshake, new, None), r#"{"content":[]}"#);
+    }
+
+    #[test]
+    fn what_is_put_in_and_left_out_leaves_one_object() {
+        assert_eq!(pass(Era::Modern, "{}", None), r#"{"resultType":"complete"}"#);
+        assert_eq!(
+            pass(Era::Modern, r#"{"resultType":7}"#, Some("w")),
+            r#"{"_meta":{"mcpproxy/warning":"w"},"resultType":"complete"}"#
+        );
+        assert_eq!(pass(Era::Handshake, r#"{"resultType":"complete"}"#, None), "{}");
+        assert_eq!(pass(Era::Handshake, r#"{"_meta":7}"#, Some("w")), r#"{"_meta":7}"#);
+        assert_eq!(
+            pass(Era::Modern, r#"{"content":[]}"#, Some("w")),
+            r#"{"_meta":{"mcpproxy/warning":"w"},"resultType":"complete","content":[]}"#
+        );
     }
 
     #[test]

@@ -170,7 +170,22 @@ pub(super) fn upstream(raw: &Bytes, request_id: Option<&str>) -> Result<Response
     };
     let upstream = serde_json::from_slice(raw).ok();
     let body = UpstreamBody { code: "upstream_error", message: &message, upstream, request_id };
-    write(StatusCode::BAD_GATEWAY, body)
+    let text = serde_json::to_string(&Envelope { error: body }).map_err(RestError::unshowable)?;
+    // for as long as it waits for a slow client
+    let kept = Bytes::from_owner(Sharing { text, _share: raw.clone() });
+    Ok(json_response(StatusCode::BAD_GATEWAY, kept))
+}
+
+/// A text that is counted against the share of memory of what it was made of.
+struct Sharing {
+    text: String,
+    _share: Bytes,
+}
+
+impl AsRef<[u8]> for Sharing {
+    fn as_ref(&self) -> &[u8] {
+        self.text.as_bytes()
+    }
 }
 
 /// Says when a retry helps, where that is known.

@@ -2,4 +2,5 @@
 
 mod latency;
 mod listing;
+mod unread;
 mod vices;

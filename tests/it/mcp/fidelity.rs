@@ -4,8 +4,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::support::upstream::{Era, Form};
-use crate::support::{Mcp, Stage, Tool, Upstream};
+use crate::support::upstream::{Era, Form, Say};
+use crate::support::{Mcp, Outcome, Stage, Tool, Upstream};
 
 /// A result with everything that a typed relay would lose.
 const RESULT: &str = r#"{"zebra":{"y":1,"x":[ ]},"content":[{"type":"hologram","data":{"b":2,"a":1}},{"type":"text","text":"\u00e9\/\ud83d\ude00 \u0000","annotations":{"vendor/priority":0.10,"audience":[]}} ],"structuredContent":{"big":18446744073709551617,"neg":-9223372036854775809,"tiny":1e-400,"far":1e400,"exact":1.10,"zero":-0.0,"nested":{"_meta":{"q":null}}},"_meta":{"vendor/trace":{"z":[1.0,{"deep":true}],"a":"\u2028"}}, "isError":false}"#;
@@ -56,6 +56,28 @@ async fn results_of_every_kind_of_server() {
                 "to a modern client, from {era:?} {form:?}"
             );
         }
+    }
+}
+
+#[tokio::test]
+async fn a_result_of_several_lines_ends_a_stream_whole() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let padding = "x".repeat(100_000);
+    for (name, raw) in [
+        ("short", "{\n\"content\":\n[]\n}".to_owned()),
+        ("long", format!("{{\n\"content\":[],\n\"x\":\n\"{padding}\"\n}}")),
+    ] {
+        let tool = Tool::reads("t").says(Say::Chatter(1, 10, Some(raw.clone())));
+        let upstream = Upstream::handshake(vec![tool]).await;
+        tenant.add(name, &upstream).await;
+        let client = Mcp::bare(&tenant.agent().await);
+        let params = format!(
+            r#"{{"_meta":{{"progressToken":7}},"name":"call_tool_read","arguments":{{"name":"{name}:t"}}}}"#
+        );
+        let outcome = Outcome { answer: client.request("tools/call", &params).await };
+        assert_eq!(outcome.events().len(), 1, "{outcome:?}");
+        assert_eq!(outcome.raw(), raw.replace('\n', " "));
     }
 }
 
@@ -120,8 +142,7 @@ async fn a_handshake_client_never_sees_the_modern_fields() {
     let tenant = stage.tenant("acme").await;
     let upstream = Upstream::modern(vec![
         Tool::reads("echo"),
-        Tool::writes("rpc")
-            .says(crate::support::upstream::Say::RpcError(r#"{"code":1,"message":"m"}"#.into())),
+        Tool::writes("rpc").says(Say::RpcError(r#"{"code":1,"message":"m"}"#.into())),
     ])
     .await;
     tenant.add("up", &upstream).await;

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::answer::Answer;
 use super::api::Api;
+use super::unread::Unread;
 
 /// The modern revision.
 pub const MODERN: &str = "2026-07-28";
@@ -112,6 +113,11 @@ impl Mcp {
         let mut response = self.unsent(id, method, params).send().await.unwrap();
         assert!(response.chunk().await.unwrap().is_some(), "{response:?}");
         response
+    }
+
+    /// A request whose answer is left where it is.
+    pub async fn leave_unread(&self, id: &str, method: &str, params: &str) -> Unread {
+        Unread::send(&self.unsent(id, method, params).build().unwrap()).await
     }
 
     fn unsent(&self, id: &str, method: &str, params: &str) -> RequestBuilder {

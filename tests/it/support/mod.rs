@@ -13,6 +13,7 @@ mod pgbouncer;
 mod postgres;
 mod real;
 mod stage;
+mod unread;
 pub mod upstream;
 mod wait;
 

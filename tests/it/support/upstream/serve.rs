@@ -164,6 +164,10 @@ async fn call(state: &Arc<State>, id: &str, params: &Params<'_>, headers: &Heade
                 *then
             }
             Say::Progress(count) => break Ok(state.with_progress(id, params.progress_token(), count)),
+            Say::Chatter(notes, bytes, result) => {
+                let token = params.progress_token().unwrap_or("null");
+                return Ok(unanswered.chatters(id, token, &"x".repeat(bytes), notes, result));
+            }
             Say::ProgressThen(gate) => {
                 return Ok(unanswered.begins(id.to_owned(), params.progress_token().unwrap_or("null"), gate));
             }
@@ -198,6 +202,34 @@ impl Unanswered {
     }
 }
 
+impl Unanswered {
+    fn chatters(
+        self,
+        id: &str,
+        token: &str,
+        message: &str,
+        notes: usize,
+        result: Option<String>,
+    ) -> Response<Body> {
+        let note = format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":1,"message":"{message}"}}}}"#
+        );
+        let notes = stream::iter(vec![Bytes::from(format!("data: {note}\n\n")); notes]);
+        let result = result.map(|raw| format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{raw}}}"#));
+        let mut unanswered = self;
+        let rest = async move {
+            // the whole of it: it counts when it is dropped
+            let answered = &mut unanswered;
+            let Some(message) = result else { std::future::pending().await };
+            answered.is_answered = true;
+            Bytes::from(format!("data: {}\n\n", message.replace('\n', "\ndata: ")))
+        };
+        let frames = notes.chain(stream::once(rest)).map(|event| Ok(Frame::data(event)));
+        let response = Response::builder().header("content-type", "text/event-stream");
+        response.body(StreamBody::new(frames).boxed_unsync()).unwrap()
+    }
+}
+
 impl Drop for Unanswered {
     fn drop(&mut self) {
         if !self.is_answered {
@@ -223,6 +255,7 @@ async fn last(state: &State, id: &str, say: Say, arguments: &str) -> Answer {
         | Say::Headers
         | Say::Progress(_)
         | Say::ProgressThen(_)
+        | Say::Chatter(..)
         | Say::Delay(..)
         | Say::Gate(..) => Err(Cut),
     }

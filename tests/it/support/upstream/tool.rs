@@ -28,6 +28,9 @@ pub enum Say {
     Progress(usize),
     /// One progress notification, and a result when the gate opens.
     ProgressThen(watch::Receiver<bool>),
+    /// So many progress notifications of about so many bytes, then this raw result, line breaks and all; without
+    /// one, nothing more, ever.
+    Chatter(usize, usize, Option<String>),
     /// Nothing, ever.
     Hang,
     /// Waits, then answers.

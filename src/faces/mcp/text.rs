@@ -1,0 +1,174 @@
+//! A message on its way out: one text, or a large answer in pieces that nobody copies.
+//!
+//! The pieces share the memory of what came from the upstream, and so keep their tenant's share of memory for
+//! as long as they wait for a slow client.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::iter;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+
+use super::jsonrpc::{MESSAGE_END, message_start};
+use super::listen::{EVENT_END, EVENT_START, event, one_line};
+
+/// Up to this size an answer is copied into one buffer, in bytes: cheaper than several pieces, and less than what an
+/// answer may have without taking from its tenant's share.
+const WHOLE_BYTES_MAX: usize = 64 * 1024;
+/// Part of a large answer that is one chunk of an event stream, in bytes.
+const CHUNK_BYTES: usize = 64 * 1024;
+
+/// A message.
+#[derive(Debug)]
+pub(super) enum Text {
+    /// In one buffer.
+    Whole(String),
+    /// In pieces.
+    Pieces(VecDeque<Bytes>),
+}
+
+/// The chunks of an event.
+pub(super) type Chunks = Box<dyn Iterator<Item = Bytes> + Send>;
+
+impl Text {
+    /// A response message around an object: what is put `before`, then the parts of `raw` that are the `rest`.
+    pub(super) fn around(id: &str, member: &str, before: &[&str], raw: &Bytes, rest: &[&str]) -> Text {
+        let bytes = |parts: &[&str]| parts.iter().map(|part| part.len()).sum::<usize>();
+        let is_whole = bytes(rest) <= WHOLE_BYTES_MAX;
+        let room = bytes(before) + if is_whole { bytes(rest) } else { 0 };
+        let mut out = message_start(id, member, room);
+        before.iter().for_each(|part| out.push_str(part));
+        if is_whole {
+            rest.iter().for_each(|part| out.push_str(part));
+            out.push_str(MESSAGE_END);
+            return Text::Whole(out);
+        }
+        let rest = rest.iter().filter(|part| !part.is_empty()).map(|part| raw.slice_ref(part.as_bytes()));
+        let end = Bytes::from_static(MESSAGE_END.as_bytes());
+        Text::Pieces(iter::once(Bytes::from(out)).chain(rest).chain([end]).collect())
+    }
+
+    /// The message as one server-sent event.
+    pub(super) fn into_event(self) -> Chunks {
+        match self {
+            Text::Whole(text) => Box::new(iter::once(event(&text))),
+            Text::Pieces(pieces) => {
+                let start = iter::once(Bytes::from_static(EVENT_START.as_bytes()));
+                let end = iter::once(Bytes::from_static(EVENT_END.as_bytes()));
+                Box::new(start.chain(pieces.into_iter().flat_map(lines)).chain(end))
+            }
+        }
+    }
+}
+
+/// A piece in chunks without line breaks: no more than one of them is ever copied.
+fn lines(mut piece: Bytes) -> impl Iterator<Item = Bytes> {
+    iter::from_fn(move || {
+        let chunk = piece.split_to(piece.len().min(CHUNK_BYTES));
+        (!chunk.is_empty()).then(|| one_line(chunk))
+    })
+}
+
+impl From<Text> for Body {
+    fn from(text: Text) -> Body {
+        match text {
+            Text::Whole(text) => text.into(),
+            Text::Pieces(pieces) => Body::new(Pieces(pieces)),
+        }
+    }
+}
+
+/// A body of a known length that gives its pieces up one by one.
+struct Pieces(VecDeque<Bytes>);
+
+impl http_body::Body for Pieces {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.0.pop_front().map(|piece| Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.0.iter().map(|piece| piece.len() as u64).sum())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body::Body as _;
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    fn object(bytes: usize) -> Bytes {
+        format!("{{\"a\":\r\n\"{}\"}}", "x".repeat(bytes)).into()
+    }
+
+    fn around(raw: &Bytes) -> Text {
+        let text = std::str::from_utf8(raw).unwrap();
+        let (start, rest) = text.split_at(1);
+        Text::around("7", "result", &[start, "\"b\":1,"], raw, &[rest, ""])
+    }
+
+    fn expected(raw: &Bytes) -> String {
+        let rest = std::str::from_utf8(raw).unwrap().split_at(1).1;
+        format!(r#"{{"jsonrpc":"2.0","id":7,"result":{{"b":1,{rest}}}"#)
+    }
+
+    #[tokio::test]
+    async fn a_body_is_the_message_and_knows_its_length() {
+        for bytes in [10, WHOLE_BYTES_MAX, 3 * CHUNK_BYTES] {
+            let raw = object(bytes);
+            let text = around(&raw);
+            assert_eq!(matches!(text, Text::Whole(_)), bytes < 100);
+            let body = Body::from(text);
+            assert_eq!(body.size_hint().exact(), Some(expected(&raw).len() as u64));
+            assert_eq!(body.collect().await.unwrap().to_bytes(), expected(&raw));
+        }
+    }
+
+    #[test]
+    fn an_event_is_one_line_of_data() {
+        for bytes in [10, 3 * CHUNK_BYTES] {
+            let raw = object(bytes);
+            let message = expected(&raw).replace(['\r', '\n'], " ");
+            let event: Vec<u8> = around(&raw).into_event().flatten().collect();
+            assert_eq!(String::from_utf8(event).unwrap(), format!("event: message\ndata: {message}\n\n"));
+        }
+    }
+
+    #[test]
+    fn what_waits_keeps_the_memory_of_the_answer() {
+        struct Kept {
+            answer: Bytes,
+            _share: std::sync::Arc<()>,
+        }
+        impl AsRef<[u8]> for Kept {
+            fn as_ref(&self) -> &[u8] {
+                &self.answer
+            }
+        }
+        let share = std::sync::Arc::new(());
+        let answer = object(2 * WHOLE_BYTES_MAX);
+        let raw = Bytes::from_owner(Kept { answer, _share: std::sync::Arc::clone(&share) });
+        let text = around(&raw);
+        drop(raw);
+        let mut chunks = text.into_event();
+        assert_eq!(chunks.next().unwrap(), EVENT_START);
+        assert_eq!(std::sync::Arc::strong_count(&share), 2);
+        drop(chunks);
+        assert_eq!(std::sync::Arc::strong_count(&share), 1);
+    }
+}
