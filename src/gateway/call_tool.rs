@@ -153,7 +153,7 @@ impl Gateway {
         }
         let cancel = CancellationToken::new();
         let named = match cancel_by {
-            CancelBy::Notification(id) => Some(self.name_call(&attempt, id, cancel.clone())),
+            CancelBy::Notification(id) => self.name_call(&attempt, id, cancel.clone()),
             _ => None,
         };
         let token = cancel.clone();

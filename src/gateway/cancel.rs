@@ -3,6 +3,7 @@
 //! sends one notice to the others.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ use super::call_tool::Attempt;
 use crate::domain::id::{KeyId, TenantId};
 use crate::store::CancelNotice;
 
-/// Longest request id that other replicas are told of, in bytes: a notice has a bound of 8000.
+/// Longest request id that a call can be named by, in bytes: a notice has a bound of 8000.
 const REQUEST_ID_BYTES_MAX: usize = 512;
 /// Notices to other replicas that one key may cause per [`NOTICE_WINDOW`]; the rest is dropped, as the
 /// protocol allows.
@@ -30,7 +31,8 @@ pub enum CancelBy<'a> {
     Nothing,
     /// The loss of its connection (MCP 2026-07-28, transports).
     Disconnect,
-    /// A notification with this raw request id, of the same session (MCP 2025-11-25, cancellation).
+    /// A notification with this raw request id, of the same session (MCP 2025-11-25, cancellation). Nothing, for a
+    /// call without a session: programs that share a key choose the same small numbers as ids.
     Notification(&'a str),
 }
 
@@ -39,26 +41,30 @@ pub enum CancelBy<'a> {
 struct CallName {
     tenant: TenantId,
     key: Option<KeyId>,
-    session: Option<String>,
+    session: String,
     request: String,
 }
 
 impl CallName {
-    fn new(caller: &Caller, session: Option<&str>, request: &str) -> CallName {
-        CallName {
+    /// `None` for a call that no notification can name.
+    fn new(caller: &Caller, session: Option<&str>, request: &str) -> Option<CallName> {
+        let session = session.filter(|_| request.len() <= REQUEST_ID_BYTES_MAX)?;
+        Some(CallName {
             tenant: caller.tenant_id(),
             key: caller.key,
-            session: session.map(str::to_owned),
+            session: session.to_owned(),
             request: request.to_owned(),
-        }
+        })
     }
 }
 
 /// The calls of this replica that a notification may name.
 #[derive(Debug, Default)]
 pub(super) struct Cancellations {
-    /// More than one token under a name: clients without a session that chose the same id.
-    calls: Mutex<HashMap<CallName, Vec<CancellationToken>>>,
+    /// More than one call under a name: a client that used an id again.
+    calls: Mutex<HashMap<CallName, Vec<(u64, CancellationToken)>>>,
+    /// Tells calls of one name apart.
+    serial: AtomicU64,
     notices: Mutex<Notices>,
 }
 
@@ -73,24 +79,34 @@ struct Notices {
 pub(super) struct Named {
     gateway: Arc<Gateway>,
     name: CallName,
+    serial: u64,
 }
 
 impl Drop for Named {
     fn drop(&mut self) {
-        let mut calls = self.gateway.cancellations.calls();
-        if let Some(tokens) = calls.get_mut(&self.name) {
-            // those of one name are told apart by nothing but their number
-            tokens.pop();
-            if tokens.is_empty() {
-                calls.remove(&self.name);
-            }
-        }
+        self.gateway.cancellations.remove(&self.name, self.serial);
     }
 }
 
 impl Cancellations {
-    fn calls(&self) -> MutexGuard<'_, HashMap<CallName, Vec<CancellationToken>>> {
+    fn calls(&self) -> MutexGuard<'_, HashMap<CallName, Vec<(u64, CancellationToken)>>> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, name: CallName, token: CancellationToken) -> u64 {
+        let serial = self.serial.fetch_add(1, Ordering::Relaxed);
+        self.calls().entry(name).or_default().push((serial, token));
+        serial
+    }
+
+    fn remove(&self, name: &CallName, serial: u64) {
+        let mut calls = self.calls();
+        if let Some(tokens) = calls.get_mut(name) {
+            tokens.retain(|(other, _)| *other != serial);
+            if tokens.is_empty() {
+                calls.remove(name);
+            }
+        }
     }
 
     /// Cancels the call of this name. Of several nobody can tell which was meant: none is cancelled.
@@ -98,7 +114,7 @@ impl Cancellations {
     fn cancel(&self, name: &CallName) -> bool {
         let calls = self.calls();
         let Some(tokens) = calls.get(name) else { return false };
-        if let [token] = tokens.as_slice() {
+        if let [(_, token)] = tokens.as_slice() {
             token.cancel();
         }
         true
@@ -129,23 +145,23 @@ impl Cancellations {
 }
 
 impl Gateway {
-    /// Makes a call one that a notification can name.
+    /// Makes a call one that a notification can name, if it can be.
     pub(super) fn name_call(
         self: &Arc<Self>,
         attempt: &Attempt,
         request: &str,
         token: CancellationToken,
-    ) -> Named {
-        let name = CallName::new(&attempt.caller, attempt.session_id.as_deref(), request);
-        self.cancellations.calls().entry(name.clone()).or_default().push(token);
-        Named { gateway: Arc::clone(self), name }
+    ) -> Option<Named> {
+        let name = CallName::new(&attempt.caller, attempt.session_id.as_deref(), request)?;
+        let serial = self.cancellations.add(name.clone(), token);
+        Some(Named { gateway: Arc::clone(self), name, serial })
     }
 
     /// Takes a caller's own call back, here or on another replica. Says nothing: the call may have ended, or
     /// never have been.
     pub fn cancel_call(self: &Arc<Self>, caller: &Caller, session: Option<&str>, request: &str) {
-        let name = CallName::new(caller, session, request);
-        if self.cancellations.cancel(&name) || request.len() > REQUEST_ID_BYTES_MAX {
+        let Some(name) = CallName::new(caller, session, request) else { return };
+        if self.cancellations.cancel(&name) {
             return;
         }
         if !self.cancellations.may_notify((name.tenant, name.key), Instant::now()) {
@@ -155,7 +171,7 @@ impl Gateway {
         let gateway = Arc::clone(self);
         self.tasks.spawn(async move {
             let CallName { tenant, key, session, request } = name;
-            let notice = CancelNotice { tenant, key, session, request };
+            let notice = CancelNotice { tenant, key, session: Some(session), request };
             if let Err(error) = gateway.store.notify_cancel(&notice).await {
                 tracing::debug!(%error, "a cancellation could not be passed on");
             }
@@ -165,7 +181,7 @@ impl Gateway {
 
     /// Another replica was told of a cancellation that it had no call for.
     pub(super) fn cancelled_elsewhere(&self, notice: CancelNotice) {
-        let CancelNotice { tenant, key, session, request } = notice;
+        let CancelNotice { tenant, key, session: Some(session), request } = notice else { return };
         self.cancellations.cancel(&CallName { tenant, key, session, request });
     }
 }
@@ -178,7 +194,7 @@ mod tests {
         CallName {
             tenant: TenantId::PLATFORM,
             key: None,
-            session: Some("s".into()),
+            session: "s".to_owned(),
             request: request.to_owned(),
         }
     }
@@ -188,14 +204,19 @@ mod tests {
         let cancellations = Cancellations::default();
         let tokens = [CancellationToken::new(), CancellationToken::new(), CancellationToken::new()];
         let [one, two, three] = &tokens;
-        cancellations.calls().insert(name("1"), vec![one.clone()]);
-        cancellations.calls().insert(name("2"), vec![two.clone(), three.clone()]);
+        cancellations.add(name("1"), one.clone());
+        let first = cancellations.add(name("2"), two.clone());
+        cancellations.add(name("2"), three.clone());
         assert!(!cancellations.cancel(&name("3")));
-        assert!(!cancellations.cancel(&CallName { session: None, ..name("1") }));
+        assert!(!cancellations.cancel(&CallName { session: "other".to_owned(), ..name("1") }));
         assert!(cancellations.cancel(&name("2")));
         assert!(!tokens.iter().any(CancellationToken::is_cancelled));
         assert!(cancellations.cancel(&name("1")));
         assert!(one.is_cancelled());
+        // the end of one call takes nothing from another of its name
+        cancellations.remove(&name("2"), first);
+        assert!(cancellations.cancel(&name("2")));
+        assert!(three.is_cancelled() && !two.is_cancelled());
     }
 
     #[test]
