@@ -9,7 +9,7 @@ mod record;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
@@ -210,14 +210,14 @@ impl Gateway {
             ended = self.dispatch(&checked, request, &began) => ended.map_err(|error| from_upstream(&error)),
         };
         let record = &mut pending.record;
-        record.upstream_ms = Some(milliseconds(sent.elapsed()));
+        record.upstream_ms = Some(clock::milliseconds(sent.elapsed()));
         let outcome = conclude(record, &checked, variant, ended);
         let response = match &outcome {
             CallOutcome::Result { raw, .. } | CallOutcome::UpstreamError(raw) => Some(raw),
             CallOutcome::Refused(_) => None,
         };
         record::response(record, &checked.tool.server.target, response, preview_bytes);
-        record.duration_ms = Some(milliseconds(attempt.started.elapsed()));
+        record.duration_ms = Some(clock::milliseconds(attempt.started.elapsed()));
         pending.close();
         outcome
     }
@@ -250,7 +250,7 @@ impl Gateway {
         let record = &mut pending.record;
         record.status = status_of(refused.refusal.code);
         record::error(record, &refused.refusal);
-        record.duration_ms = Some(milliseconds(attempt.started.elapsed()));
+        record.duration_ms = Some(clock::milliseconds(attempt.started.elapsed()));
         if record.tier == Some(Tier::Read.as_str()) {
             pending.close();
         } else if pending.close_committed().await.is_err() {
@@ -315,10 +315,6 @@ fn conclude(
     record.status = status_of(refusal.code);
     record::error(record, &refusal);
     CallOutcome::Refused(checked.refused(refusal, variant))
-}
-
-fn milliseconds(duration: Duration) -> f64 {
-    (duration.as_secs_f64() * 1_000_000.0).round() / 1000.0
 }
 
 fn status_of(code: Code) -> Status {

@@ -89,7 +89,7 @@ impl Gateway {
         record.status = Status::Blocked;
         record.error_code = Some(refused.code.to_owned());
         record.error_message = Some(redact::preview(refused.message, ACT_BYTES_MAX).text);
-        record.duration_ms = Some((attempt.started.elapsed().as_secs_f64() * 1_000_000.0).round() / 1000.0);
+        record.duration_ms = Some(clock::milliseconds(attempt.started.elapsed()));
         self.write(record);
     }
 
@@ -131,7 +131,7 @@ impl Acting {
             record.error_code = Some(code.to_owned());
             record.error_message = Some(redact::preview(&error.to_string(), ACT_BYTES_MAX).text);
         }
-        record.duration_ms = Some((self.started.elapsed().as_secs_f64() * 1_000_000.0).round() / 1000.0);
+        record.duration_ms = Some(clock::milliseconds(self.started.elapsed()));
         self.pending.close();
     }
 }

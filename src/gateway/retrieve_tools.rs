@@ -7,7 +7,7 @@ use super::access::Caller;
 use super::call_tool::{Attempt, record_of, record_unavailable};
 use super::limits::Shed;
 use super::views::{Away, View};
-use super::{Gateway, RecordUnavailable};
+use super::{Gateway, RecordUnavailable, clock};
 use crate::domain::activity::{Kind, Status};
 use crate::domain::annotations::Tier;
 use crate::domain::id::is_name;
@@ -74,7 +74,7 @@ impl Gateway {
         record.truncated = preview.truncated;
         record.response_bytes = i64::try_from(found.json.len()).ok();
         record.response = Some(format!("{total} matches"));
-        record.duration_ms = Some((attempt.started.elapsed().as_secs_f64() * 1_000_000.0).round() / 1000.0);
+        record.duration_ms = Some(clock::milliseconds(attempt.started.elapsed()));
         pending.close();
         Ok(found)
     }
