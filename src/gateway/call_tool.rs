@@ -202,12 +202,12 @@ impl Gateway {
             }
         }
         let sent = Instant::now();
-        let (began, mut cancelled) = (AtomicBool::new(false), pin!(cancelled));
+        let (dispatched, mut cancelled) = (Arc::default(), pin!(cancelled));
         let ended = tokio::select! {
             biased;
-            // one that was taken back while it waited for its record is not sent at all
-            () = &mut cancelled => Err(withdrawn(began.load(Ordering::Relaxed))),
-            ended = self.dispatch(&checked, request, &began) => ended.map_err(|error| from_upstream(&error)),
+            // one that was taken back while it waited for its record, or for its turn, is not sent at all
+            () = &mut cancelled => Err(withdrawn(&dispatched)),
+            ended = self.dispatch(&checked, request, &dispatched) => ended.map_err(|error| from_upstream(&error)),
         };
         let record = &mut pending.record;
         record.upstream_ms = Some(clock::milliseconds(sent.elapsed()));
@@ -264,9 +264,8 @@ impl Gateway {
         &self,
         checked: &Checked,
         request: CallRequest,
-        began: &AtomicBool,
+        dispatched: &Arc<AtomicBool>,
     ) -> Result<Answer, UpstreamError> {
-        began.store(true, Ordering::Relaxed);
         let server = &checked.tool.server;
         let arguments = checked.arguments.clone();
         let rules = &checked.tool.shape.param_headers;
@@ -281,6 +280,7 @@ impl Gateway {
             param_headers: headers,
             progress: request.progress,
             timeout: server.target.limits.call_timeout,
+            dispatched: Arc::clone(dispatched),
         };
         self.upstreams.connection(&server.target).call(call).await
     }
@@ -335,8 +335,8 @@ pub(super) fn record_unavailable() -> Refusal {
 }
 
 /// What the record of a call says that its caller took back.
-fn withdrawn(was_sent: bool) -> Refusal {
-    match was_sent {
+fn withdrawn(dispatched: &AtomicBool) -> Refusal {
+    match dispatched.load(Ordering::Relaxed) {
         true => after_dispatch(Code::Cancelled, "it was cancelled by its caller"),
         false => Refusal::new(Code::Cancelled, "The call was cancelled by its caller; nothing was run"),
     }

@@ -22,14 +22,15 @@ impl Connection {
     pub(super) async fn within<T, F: Future<Output = Result<T, UpstreamError>>>(
         &self,
         limit: Duration,
+        dispatched: &Arc<AtomicBool>,
         work: impl FnOnce(Arc<AtomicBool>) -> F,
     ) -> Result<T, UpstreamError> {
         let (link, began) = (self.link()?, Instant::now());
-        let (dispatched, entered) = (Arc::new(AtomicBool::new(false)), AtomicBool::new(false));
+        let entered = AtomicBool::new(false);
         let admitted = async {
             let _permit = self.admit(link).await?;
             entered.store(true, Ordering::Relaxed);
-            work(Arc::clone(&dispatched)).await
+            work(Arc::clone(dispatched)).await
         };
         match timeout(limit, admitted).await {
             Ok(ended) => ended,

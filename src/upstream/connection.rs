@@ -144,7 +144,7 @@ impl Connection {
     }
 
     /// Calls a tool. Sent at most once, except where the upstream said that it did not process it.
-    /// Dropping the future gives the connection up.
+    /// Dropping the future gives the connection up; `call.dispatched` says whether the tool may have run then.
     ///
     /// # Errors
     /// Any [`Kind`]; `dispatched` says whether the tool may have run.
@@ -160,7 +160,8 @@ impl Connection {
             progress: call.progress.as_ref(),
             bytes_max: self.limits.response_bytes_max,
         };
-        self.within(call.timeout.min(self.limits.call_timeout), |dispatched| async move {
+        let limit = call.timeout.min(self.limits.call_timeout);
+        self.within(limit, &call.dispatched, |dispatched| async move {
             let began = Instant::now();
             let ended = self.link()?.exchange(&ask, &dispatched).await;
             self.health.called(began, &ended);

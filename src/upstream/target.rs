@@ -1,6 +1,8 @@
 //! What the rest of the program says about an upstream and about a call.
 
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -119,6 +121,8 @@ pub struct ToolCall {
     pub progress: Option<mpsc::Sender<Bytes>>,
     /// Longest time for this call; the upstream's own bound holds too.
     pub timeout: Duration,
+    /// Set while the upstream may have seen the call.
+    pub dispatched: Arc<AtomicBool>,
 }
 
 /// Whether a server's settings cannot set this header.

@@ -232,6 +232,7 @@ pub(super) fn call(name: &str) -> ToolCall {
         param_headers: vec![],
         progress: None,
         timeout: Duration::from_secs(10),
+        dispatched: Arc::default(),
     }
 }
 

@@ -141,6 +141,28 @@ async fn calls_that_nobody_can_tell_apart_go_on() {
 }
 
 #[tokio::test]
+async fn a_call_that_is_taken_back_before_its_turn_was_not_run() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let (tool, gate) = gated();
+    let upstream = Upstream::handshake(vec![tool]).await;
+    tenant.add_with("up", &upstream, json!({"limits": {"concurrency": 1}})).await;
+    let client = Mcp::session(&tenant.agent().await).await;
+    let running = call(&client, "1");
+    dispatched(&upstream, 1).await;
+    let queued = call(&client, "2");
+    // its record is committed: from here on it waits for its turn only
+    tenant.records("type=tool_call&status=pending", 2).await;
+    cancel(&client, "2").await;
+    assert_eq!(queued.await.unwrap().text, "");
+    let record = tenant.records("type=tool_call&status=cancelled", 1).await.remove(0);
+    assert!(record["error_message"].as_str().unwrap().contains("nothing was run"), "{record}");
+    gate.send(true).unwrap();
+    running.await.unwrap().expect(200);
+    assert_eq!(upstream.counts().calls, 1);
+}
+
+#[tokio::test]
 async fn a_lost_connection_cancels_in_the_modern_era_only() {
     let stage = Stage::start().await;
     let tenant = stage.tenant("acme").await;
