@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use super::access::Caller;
 use super::call_tool::{Attempt, record_of, record_unavailable};
+use super::catalog::Tool;
 use super::limits::Shed;
 use super::views::{Away, View};
 use super::{Gateway, RecordUnavailable, clock};
@@ -36,6 +37,8 @@ pub struct SearchRequest {
     pub exclude_destructive: bool,
 }
 
+/// Entries of an answer together, in bytes: what comes after is left out. The best match always has room.
+const ENTRIES_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Servers named as missing, at most.
 const MISSING_NAMED_MAX: usize = 20;
 
@@ -83,7 +86,7 @@ impl Gateway {
 fn search(caller: &Arc<Caller>, request: &SearchRequest) -> (SearchResult, usize) {
     let mut missing = Missing::default();
     let mut out = String::from(r#"{"tools":["#);
-    let mut total = 0;
+    let (mut total, mut left_out) = (0, 0);
     if let Some(tenant) = &caller.tenant {
         let catalogue = tenant.catalogue();
         let view = catalogue.view(&caller.settings);
@@ -96,19 +99,14 @@ fn search(caller: &Arc<Caller>, request: &SearchRequest) -> (SearchResult, usize
         };
         let found = catalogue.index().search(&request.query, request.limit, admit);
         total = found.total;
-        for hit in &found.hits {
+        for (n, hit) in found.hits.iter().enumerate() {
             let tool = catalogue.listed().get(hit.document as usize);
             let (Some(tool), Some(tier)) = (tool, view.tier(hit.document)) else { continue };
-            if !out.ends_with('[') {
-                out.push(',');
+            if n > 0 && out.len() + tool.shape.entry.len() > ENTRIES_BYTES_MAX {
+                left_out = found.hits.len() - n;
+                break;
             }
-            out.push_str(&tool.shape.entry);
-            out.push_str(r#","call_with":""#);
-            out.push_str(tier.call_with().as_str());
-            out.push_str(r#"","score":"#);
-            // four decimals; formatting a float that way takes a slow path
-            let scaled = (f64::from(hit.score) * 10_000.0).round() as u64;
-            out.push_str(&format!("{}.{:04}}}", scaled / 10_000, scaled % 10_000));
+            add_entry(&mut out, tool, tier, hit.score);
         }
     }
     out.push_str(r#"],"total":"#);
@@ -117,12 +115,39 @@ fn search(caller: &Arc<Caller>, request: &SearchRequest) -> (SearchResult, usize
     json::escape_into(&mut out, &request.query);
     out.push_str(r#","usage_instructions":"#);
     let usage = usage(caller.settings.intent_declaration);
-    match missing.sentence() {
-        None => json::escape_into(&mut out, usage),
-        Some(sentence) => json::escape_into(&mut out, &format!("{usage} {sentence}")),
+    match (missing.sentence(), cut(left_out)) {
+        (None, None) => json::escape_into(&mut out, usage),
+        (missing, cut) => {
+            let sentences: Vec<String> =
+                [Some(usage.to_owned()), cut, missing].into_iter().flatten().collect();
+            json::escape_into(&mut out, &sentences.join(" "));
+        }
     }
     out.push('}');
     (SearchResult { json: out, missing: missing.named }, total)
+}
+
+fn add_entry(out: &mut String, tool: &Tool, tier: Tier, score: f32) {
+    if !out.ends_with('[') {
+        out.push(',');
+    }
+    out.push_str(&tool.shape.entry);
+    out.push_str(r#","call_with":""#);
+    out.push_str(tier.call_with().as_str());
+    out.push_str(r#"","score":"#);
+    // four decimals; formatting a float that way takes a slow path
+    let scaled = (f64::from(score) * 10_000.0).round() as u64;
+    out.push_str(&format!("{}.{:04}}}", scaled / 10_000, scaled % 10_000));
+}
+
+/// What is said of matches that would have made the answer too large.
+fn cut(left_out: usize) -> Option<String> {
+    (left_out > 0).then(|| {
+        format!(
+            "{left_out} more matches were left out, because their definitions are very large: search for something \
+             more specific, or for the tools of one server."
+        )
+    })
 }
 
 impl SearchRequest {

@@ -295,3 +295,26 @@ async fn a_search_says_which_servers_are_missing() {
     tenant.platform.post("/api/v1/servers/away/refresh", &json!({})).await.expect(200);
     assert_eq!(Mcp::bare(&agent).search(&query).await, whole, "nothing is left of it");
 }
+
+#[tokio::test]
+async fn an_answer_has_a_bound_in_bytes() {
+    const LARGE_BYTES: usize = 200_000;
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let large = |n: usize| {
+        let text = format!("gadget {}", "x".repeat(LARGE_BYTES));
+        let definition =
+            format!(r#"{{"name":"t{n:02}","description":"{text}","inputSchema":{{"type":"object"}}}}"#);
+        Tool::raw(&format!("t{n:02}"), &definition)
+    };
+    let upstream = Upstream::handshake((0..30).map(large).collect()).await;
+    tenant.add("up", &upstream).await;
+    let client = Mcp::bare(&tenant.agent().await);
+    let answer = client.search(&json!({"query": "gadget", "limit": 100})).await;
+    assert_eq!((answer["total"].as_u64(), names(&answer).len()), (Some(30), 4 * 1024 * 1024 / LARGE_BYTES));
+    let usage = answer["usage_instructions"].as_str().unwrap();
+    assert!(usage.contains("10 more matches were left out"), "{usage}");
+    let answer = client.search(&json!({"query": "gadget", "limit": 15})).await;
+    assert_eq!(names(&answer).len(), 15);
+    assert!(!answer["usage_instructions"].as_str().unwrap().contains("left out"));
+}
