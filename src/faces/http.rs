@@ -20,6 +20,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use super::impatient::Impatient;
 use super::{Faces, auth, mcp, rest, wire};
 use crate::gateway::Readiness;
 
@@ -32,6 +33,8 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const REQUEST_ID_BYTES_MAX: usize = 100;
 /// Bytes buffered of a request head: bounds the size of all headers together.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// How long a client may take none of what waits for it: then its connection is closed, and what waited is freed.
+const WRITE_STALL_MAX: Duration = Duration::from_secs(60);
 /// Pause after the listener could not accept, for example with no file descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -169,6 +172,7 @@ pub async fn serve(
             accepted = accept(&listener, &room) => accepted,
         };
         let Some((stream, permit)) = accepted else { continue };
+        let stream = Impatient::new(stream, WRITE_STALL_MAX);
         let connection = http.serve_connection(TokioIo::new(stream), service.clone());
         let connection = graceful.watch(connection);
         tokio::spawn(async move {

@@ -3,6 +3,7 @@
 
 pub mod auth;
 pub mod http;
+mod impatient;
 pub mod mcp;
 pub mod rest;
 pub mod wire;
