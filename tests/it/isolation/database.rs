@@ -86,6 +86,39 @@ async fn opening_records_is_for_the_log_alone() {
     assert_eq!(durable, "on");
 }
 
+/// A login that may do nothing but make things of its own, among them an operator that the check of
+/// `open_activity` compares with.
+#[tokio::test]
+async fn what_a_stranger_plants_does_not_run_as_the_owner() {
+    let stage = Stage::start().await;
+    let mut connection = stage.database.connect().await;
+    let stranger = format!("stranger_{}", stage.database.name());
+    let plant = format!(
+        "create role {stranger};
+         create schema planted authorization {stranger};
+         set role {stranger};
+         grant usage on schema planted to public;
+         create function planted.differs(a text, b text) returns boolean language plpgsql
+             as $$ begin raise exception 'this runs as %', current_user; end $$;
+         create operator planted.<> (function = planted.differs, leftarg = text, rightarg = text);
+         set search_path = planted, pg_catalog;
+         set session authorization {stranger}"
+    );
+    sqlx::raw_sql(AssertSqlSafe(plant)).execute(&mut connection).await.unwrap();
+    let nulls = vec!["null"; 34].join(", ");
+    let open = format!("select public.open_activity({nulls})");
+    let refused = sqlx::query(AssertSqlSafe(open)).execute(&mut connection).await.unwrap_err();
+    let refused = refused.as_database_error().unwrap();
+    assert_eq!(refused.code().as_deref(), Some("42501"), "{refused}");
+    assert_eq!(refused.message(), "open_activity is for mcpproxy_system");
+    sqlx::raw_sql(AssertSqlSafe(format!(
+        "reset session authorization; drop owned by {stranger}; drop role {stranger}"
+    )))
+    .execute(&mut connection)
+    .await
+    .unwrap();
+}
+
 #[tokio::test]
 async fn a_query_without_a_filter_sees_one_tenant() {
     let stage = Stage::start().await;
