@@ -66,7 +66,7 @@ impl Store {
         .execute(&mut *tx)
         .await
         .map_err(failed)?;
-        tx.commit().await.map_err(failed)
+        tx.commit_change().await.map_err(E::from)
     }
 
     /// Data keys as one of `known` wraps them that the first of `known` does not wrap yet, after `after`.
@@ -111,7 +111,7 @@ impl Store {
         .bind(wrapped.iter().map(|(_, key)| key.wrapped.as_slice()).collect::<Vec<_>>())
         .execute(&mut *tx)
         .await?;
-        Ok(tx.commit().await?)
+        tx.commit_change().await
     }
 
     /// Forgets wrappings by master keys that are not among `known`, where the first of `known` wraps the same
@@ -127,7 +127,7 @@ impl Store {
         .bind(known.first())
         .execute(&mut *tx)
         .await?;
-        tx.commit().await?;
+        tx.commit_change().await?;
         Ok(done.rows_affected())
     }
 }

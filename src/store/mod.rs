@@ -9,6 +9,7 @@ mod activity_write;
 mod api_keys;
 mod backoff;
 mod error;
+mod leftovers;
 mod master_keys;
 mod migrate;
 mod partitions;
@@ -44,6 +45,7 @@ pub use tenants::Tenant;
 pub use tools::{Applied, Discovered, StoredTool};
 pub use tx::Access;
 
+use leftovers::Leftovers;
 use reach::Reach;
 use unit::Statements;
 
@@ -84,6 +86,10 @@ pub struct Store {
     statements: Statements,
     commit_max: Duration,
     reach: Arc<Reach>,
+    /// Connections of the log's writer that were given up.
+    late_records: Leftovers,
+    /// Other changes whose commit is not answered.
+    changes: Leftovers,
 }
 
 /// How long one attempt to get a connection may take: waiting for a free one, or opening one.
@@ -120,6 +126,9 @@ impl Store {
             statements: if options.statement_cache == 0 { Statements::Unnamed } else { Statements::Kept },
             commit_max: options.commit_max,
             reach: Arc::new(Reach::new()),
+            late_records: Leftovers::new(options.commit_connections.max(1)),
+            // the other half is for reading and upkeep, which wait for no standby
+            changes: Leftovers::new((options.control_connections / 2).max(1)),
         })
     }
 

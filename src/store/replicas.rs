@@ -20,7 +20,7 @@ impl Store {
     /// Writes this replica's heartbeat; the first one registers it. A row that somebody removed meanwhile
     /// is written again. Gives how many replicas live, this one included.
     pub async fn heartbeat(&self, replica: ReplicaId) -> Result<u32, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let mut tx = self.begin(Lane::Upkeep, Access::System).await?;
         // a statement does not see what it writes: this replica is counted apart
         let others: i64 = sqlx::query_scalar(
             "with beat as (
@@ -40,7 +40,7 @@ impl Store {
 
     /// Says goodbye: leases move on at once, open records are closed by the next sweep.
     pub async fn replica_stopped(&self, replica: ReplicaId) -> Result<(), StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let mut tx = self.begin(Lane::Upkeep, Access::System).await?;
         sqlx::query("update replicas set stopped_at = now() where replica_id = $1")
             .bind(replica.0)
             .execute(&mut *tx)
@@ -50,7 +50,7 @@ impl Store {
 
     /// Takes or keeps a lease; `None` while another live replica holds it.
     pub async fn take_lease(&self, name: &str, replica: ReplicaId) -> Result<Option<Lease>, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let mut tx = self.begin(Lane::Upkeep, Access::System).await?;
         let lease = sqlx::query_as(
             "insert into leases (name, replica_id) values ($1, $2)
              on conflict (name) do update set
@@ -73,7 +73,7 @@ impl Store {
 
     /// Forgets replicas that have been gone for a day and own no open record.
     pub async fn forget_replicas(&self) -> Result<u64, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let mut tx = self.begin(Lane::Upkeep, Access::System).await?;
         let done = sqlx::query(
             "delete from replicas r where r.heartbeat_at < now() - interval '1 day'
                 and not exists (select from activity_open o where o.replica_id = r.replica_id)",

@@ -45,7 +45,7 @@ impl Store {
 
     /// Deletes a batch of a tenant's oldest records from before `until`; gives whether there may be more.
     pub async fn delete_activity(&self, tenant: TenantId, until: DateTime<Utc>) -> Result<bool, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::Owner).await?;
+        let mut tx = self.begin(Lane::Upkeep, Access::Owner).await?;
         let deleted = sqlx::query(
             "delete from activity where tenant_id = $1 and started_at < $2 and (started_at, id) in (
                  select started_at, id from activity where tenant_id = $1 and started_at < $2
@@ -62,7 +62,7 @@ impl Store {
 
     /// Notes that a deleted tenant has no records any more, once none can come.
     pub async fn tenant_purged(&self, tenant: TenantId) -> Result<(), StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let mut tx = self.begin(Lane::Upkeep, Access::System).await?;
         sqlx::query(
             "update tenants set purged_at = now() where tenant_id = $1 and purged_at is null
                 and deleted_at < now() - make_interval(secs => $2)

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::tx::{Access, Lane};
 use super::unit::Unit;
-use super::{Store, StoreError};
+use super::{Store, StoreError, leftovers};
 use crate::domain::id::{KeyId, TenantId};
 
 const CHANNEL: &str = "mcpproxy_revisions";
@@ -79,10 +79,13 @@ pub enum Notice {
 }
 
 /// Takes the next revision. First in a transaction that changes something: the row lock makes writers of
-/// one tenant and kind take turns, so that rows carry revisions in the order of their commits.
+/// one tenant and kind take turns, so that rows carry revisions in the order of their commits. From here on the
+/// transaction is as durable as the login says: a revision that a replica has seen must not be given again to
+/// another change after a standby took over.
 pub(super) async fn bump(tx: &mut Unit, tenant: TenantId, kind: Kind) -> Result<i64, StoreError> {
     let rev = sqlx::query_scalar(
-        "update revisions set rev = rev + 1 where tenant_id = $1 and kind = $2 returning rev",
+        "update revisions set rev = rev + 1 where tenant_id = $1 and kind = $2
+         returning rev, set_config('synchronous_commit', null, true)",
     )
     .bind(tenant.0)
     .bind(kind.as_str())
@@ -95,7 +98,7 @@ pub(super) async fn bump(tx: &mut Unit, tenant: TenantId, kind: Kind) -> Result<
 pub(super) async fn commit(mut tx: Unit, tenant: TenantId, kind: Kind, rev: i64) -> Result<i64, StoreError> {
     let payload = serde_json::json!({"tenant": tenant, "kind": kind, "rev": rev}).to_string();
     sqlx::query("select pg_notify($1, $2)").bind(CHANNEL).bind(payload).execute(&mut *tx).await?;
-    tx.commit().await?;
+    tx.commit_change().await?;
     Ok(rev)
 }
 
@@ -135,12 +138,16 @@ impl Store {
         Ok(rows.into_iter().filter_map(change).collect())
     }
 
-    /// Tells every replica of a cancellation. Nothing is written, so no commit waits for it.
+    /// Tells every replica of a cancellation. Nothing is written, so the commit waits for no standby; but notices are
+    /// committed one after the other, also behind a change that does wait. Not sent while there are too many of those.
     pub async fn notify_cancel(&self, notice: &CancelNotice) -> Result<(), StoreError> {
+        if !self.changes.has_room() {
+            return Err(leftovers::unconfirmed());
+        }
         let payload = serde_json::json!(notice).to_string();
         let mut tx = self.begin(Lane::Control, Access::Tenant(notice.tenant)).await?;
         sqlx::query("select pg_notify($1, $2)").bind(CANCEL_CHANNEL).bind(payload).execute(&mut *tx).await?;
-        Ok(tx.commit().await?)
+        tx.commit_change().await
     }
 
     /// A listener on a connection of its own.

@@ -101,7 +101,7 @@ impl Store {
             .bind(&key.wrapped)
             .execute(&mut *tx)
             .await?;
-        Ok(tx.commit().await?)
+        tx.commit_change().await
     }
 
     /// The sealed headers of one server.

@@ -279,7 +279,7 @@ impl Store {
         version: i64,
         error: &str,
     ) -> Result<Option<i64>, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
+        let mut tx = self.begin(Lane::Upkeep, Access::Tenant(tenant)).await?;
         lock(&mut tx, tenant, server).await?;
         let quiet = sqlx::query(
             "update servers set last_error = case when version = $4 then $3 else last_error end

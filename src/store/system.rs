@@ -61,7 +61,7 @@ impl Store {
 
     /// Notes when keys were last used; coarse, so one statement for many.
     pub async fn touch_keys(&self, used: &[(TenantId, KeyId, DateTime<Utc>)]) -> Result<(), StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let mut tx = self.begin(Lane::Upkeep, Access::System).await?;
         sqlx::query(
             "update api_keys k set last_used_at = greatest(k.last_used_at, u.at)
              from (select * from unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) as u (tenant_id, key_id, at)

@@ -52,7 +52,7 @@ impl Store {
         .bind(tenant.id)
         .execute(&mut *tx)
         .await?;
-        tx.commit().await?;
+        tx.commit_change().await?;
         Ok(tenant)
     }
 

@@ -119,7 +119,7 @@ impl Store {
         era: &str,
         found: &[Discovered],
     ) -> Result<Applied, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
+        let mut tx = self.begin(Lane::Upkeep, Access::Tenant(tenant)).await?;
         // serialises listings of one server, so that what is compared below stays
         let state: Option<ServerState> = sqlx::query_as(
             "select quarantined, auto_approve, baselined, connection, era from servers
@@ -179,7 +179,7 @@ impl Store {
         server: ServerId,
         version: i64,
     ) -> Result<bool, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
+        let mut tx = self.begin(Lane::Upkeep, Access::Tenant(tenant)).await?;
         let noted = sqlx::query(
             "update servers set last_ok_at = now(), last_error = null
              where tenant_id = $1 and server_id = $2 and version = $3 and connection = 'connected'

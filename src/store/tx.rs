@@ -5,7 +5,8 @@ use std::time::Duration;
 use sqlx::PgPool;
 use tokio::time::Instant;
 
-use super::unit::Unit;
+use super::leftovers::{Fate, Leftovers};
+use super::unit::{Bounds, Unit};
 use super::{Store, StoreError};
 use crate::domain::id::TenantId;
 
@@ -27,6 +28,9 @@ pub enum Access {
 pub(super) enum Lane {
     /// Short work of requests and background tasks.
     Control,
+    /// Work on the same connections that is done again by itself should it be lost with the primary: its commits
+    /// wait for no standby. What makes a revision waits all the same ([`super::revisions::bump`]).
+    Upkeep,
     /// Commits of the activity log.
     Commit,
     /// Reading the activity log.
@@ -35,6 +39,9 @@ pub(super) enum Lane {
 
 /// How long Postgres works on one statement.
 const STATEMENT_MAX: Duration = Duration::from_secs(10);
+/// How long upkeep waits for a row that somebody else changes: a change may wait for a standby, and must not keep the
+/// connections of those who come after it.
+const UPKEEP_LOCK_MAX: Duration = Duration::from_secs(3);
 /// What a bound is longer than the one inside it.
 const SLACK: Duration = Duration::from_secs(2);
 /// How long the log's writer waits for an answer before it tries on another connection, which does no harm: all
@@ -42,8 +49,8 @@ const SLACK: Duration = Duration::from_secs(2);
 /// every call meanwhile its record.
 const COMMIT_ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// How long Postgres works on a statement of the log's writer. A commit that waits for a standby counts as done
-/// when it is broken off: by then no call may wait for it any more.
+/// How long Postgres works on a statement of the log's writer: by then no call may wait for it any more. It does not
+/// bound a commit that waits for a standby ([`super::leftovers`]).
 pub(super) fn commit_statement_max(commit_max: Duration) -> Duration {
     commit_max + SLACK
 }
@@ -52,9 +59,18 @@ impl Lane {
     /// How long a unit of work waits for its turn and a connection before it fails.
     fn acquire_max(self) -> Duration {
         match self {
-            Lane::Control | Lane::Report => Duration::from_secs(5),
+            Lane::Control | Lane::Upkeep | Lane::Report => Duration::from_secs(5),
             // as long as a call waits for its record
             Lane::Commit => Duration::from_secs(10),
+        }
+    }
+
+    /// What becomes of a connection on which an answer did not come in time.
+    fn fate(self) -> Fate {
+        match self {
+            // the server's own timeout ends a statement; a commit that none ends has a place reserved
+            Lane::Control | Lane::Upkeep | Lane::Report => Fate::Closed,
+            Lane::Commit => Fate::Kept,
         }
     }
 }
@@ -114,7 +130,12 @@ impl Store {
 
     async fn try_begin(&self, lane: Lane, begin: Option<String>) -> Result<Unit, sqlx::Error> {
         let connection = self.pool(lane).acquire().await?;
-        let mut unit = Unit::new(connection, self.statements, self.statement_max(lane));
+        let bounds = Bounds {
+            statements: self.statements,
+            statement_max: self.statement_max(lane),
+            leftovers: self.leftovers(lane).clone(),
+        };
+        let mut unit = Unit::new(connection, bounds, lane.fate());
         if let Some(text) = begin {
             unit.begin(text).await?;
         }
@@ -138,16 +159,23 @@ impl Store {
 
     fn pool(&self, lane: Lane) -> &PgPool {
         match lane {
-            Lane::Control => &self.control,
+            Lane::Control | Lane::Upkeep => &self.control,
             Lane::Commit => &self.commit,
             Lane::Report => &self.report,
+        }
+    }
+
+    fn leftovers(&self, lane: Lane) -> &Leftovers {
+        match lane {
+            Lane::Commit => &self.late_records,
+            Lane::Control | Lane::Upkeep | Lane::Report => &self.changes,
         }
     }
 
     /// How long Postgres works on one statement before it gives up by itself.
     fn server_statement_max(&self, lane: Lane) -> Duration {
         match lane {
-            Lane::Control | Lane::Report => STATEMENT_MAX,
+            Lane::Control | Lane::Upkeep | Lane::Report => STATEMENT_MAX,
             Lane::Commit => commit_statement_max(self.commit_max),
         }
     }
@@ -155,7 +183,7 @@ impl Store {
     /// How long an answer is waited for.
     fn statement_max(&self, lane: Lane) -> Duration {
         match lane {
-            Lane::Control | Lane::Report => STATEMENT_MAX + SLACK,
+            Lane::Control | Lane::Upkeep | Lane::Report => STATEMENT_MAX + SLACK,
             Lane::Commit => COMMIT_ANSWER_MAX,
         }
     }
@@ -171,6 +199,10 @@ impl Store {
         );
         match lane {
             Lane::Control | Lane::Report => bound,
+            Lane::Upkeep => format!(
+                "{bound}, set_config('synchronous_commit', 'local', true), set_config('lock_timeout', '{}', true)",
+                UPKEEP_LOCK_MAX.as_millis()
+            ),
             // a record that is said to be committed survives a crash of the database (behaviour, section 9)
             Lane::Commit => format!("{bound}, set_config('synchronous_commit', 'on', true)"),
         }

@@ -14,9 +14,11 @@ use futures_util::stream::{self, BoxStream, StreamExt};
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgArguments, PgQueryResult, PgRow, PgStatement, PgTypeInfo};
 use sqlx::{AssertSqlSafe, Either, Error, Execute, Executor, PgConnection, Postgres, SqlStr};
+use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::StoreError;
+use super::leftovers::{Fate, Leftovers, has_ended};
 
 /// How long giving a connection back may take: a rollback and a ping.
 const RELEASE_MAX: Duration = Duration::from_secs(3);
@@ -39,6 +41,8 @@ enum State {
     Idle,
     /// A statement was sent and not answered to its end.
     Busy,
+    /// A statement was not answered in time.
+    Late,
     /// The transaction is over.
     Done,
     /// Not to be used again.
@@ -55,18 +59,25 @@ pub(super) struct Line {
     /// `None` only while being dropped.
     connection: Option<PoolConnection<Postgres>>,
     state: State,
-    statements: Statements,
-    statement_max: Duration,
+    bounds: Bounds,
+    fate: Fate,
+}
+
+/// What a unit of work is given by its lane.
+#[derive(Debug)]
+pub(super) struct Bounds {
+    /// Whether prepared statements are kept.
+    pub(super) statements: Statements,
+    /// How long an answer is waited for.
+    pub(super) statement_max: Duration,
+    /// Where the connection goes when it is given up.
+    pub(super) leftovers: Leftovers,
 }
 
 impl Unit {
-    /// Takes over a connection; nothing has begun on it.
-    pub(super) fn new(
-        connection: PoolConnection<Postgres>,
-        statements: Statements,
-        statement_max: Duration,
-    ) -> Unit {
-        Unit { line: Line { connection: Some(connection), state: State::Idle, statements, statement_max } }
+    /// Takes over a connection; nothing has begun on it. `fate` is what becomes of it when a statement is given up.
+    pub(super) fn new(connection: PoolConnection<Postgres>, bounds: Bounds, fate: Fate) -> Unit {
+        Unit { line: Line { connection: Some(connection), state: State::Idle, bounds, fate } }
     }
 
     /// Begins a transaction with this text, which may hold further statements.
@@ -79,9 +90,16 @@ impl Unit {
         self.line.state = State::Done;
     }
 
+    /// Makes it so where others than the log's writer change what must last: the commit may wait for a standby
+    /// without an end, so there is a bound on how many do. An error leaves open whether it is.
+    pub(super) async fn commit_change(mut self) -> Result<(), StoreError> {
+        self.line.fate = Fate::Beside(self.line.bounds.leftovers.reserve().await?);
+        Ok(self.commit().await?)
+    }
+
     /// Makes it so. An error leaves open whether it is.
     pub(super) async fn commit(mut self) -> Result<(), Error> {
-        let bound = self.line.statement_max;
+        let bound = self.line.bounds.statement_max;
         self.line.simple("commit".to_owned(), bound).await?;
         self.line.state = State::Done;
         Ok(())
@@ -120,9 +138,7 @@ impl Line {
         let (connection, state) = self.parts()?;
         *state = State::Busy;
         let done = timeout_at(deadline, connection.execute(AssertSqlSafe(text))).await;
-        let done = done.unwrap_or_else(|_| Err(cut_off()));
-        *state = done.as_ref().map_or_else(after, |_| State::Idle);
-        done.map(drop)
+        answered(done, state).map(drop)
     }
 
     fn parts(&mut self) -> Result<(&mut PgConnection, &mut State), Error> {
@@ -142,6 +158,16 @@ fn after(error: &Error) -> State {
     }
 }
 
+/// Notes how a statement ended, or that it did not in time.
+fn answered<T>(done: Result<Result<T, Error>, Elapsed>, state: &mut State) -> Result<T, Error> {
+    let Ok(done) = done else {
+        *state = State::Late;
+        return Err(cut_off());
+    };
+    *state = done.as_ref().map_or_else(after, |_| State::Idle);
+    done
+}
+
 /// The deadline of a statement is over.
 fn cut_off() -> Error {
     let text = "the database did not answer within the bound of a statement";
@@ -151,6 +177,7 @@ fn cut_off() -> Error {
 impl Drop for Line {
     fn drop(&mut self) {
         let Some(mut connection) = self.connection.take() else { return };
+        let fate = std::mem::replace(&mut self.fate, Fate::Closed);
         match self.state {
             // the socket is closed here and now; nothing is said to a server that does not listen
             State::Broken => drop(connection.detach()),
@@ -160,24 +187,26 @@ impl Drop for Line {
                 tokio::spawn(async move { timeout(RELEASE_MAX, back).await });
             }
             State::Idle => {
-                tokio::spawn(timeout(RELEASE_MAX, async move {
-                    match connection.execute("rollback").await {
-                        Ok(_) => connection.return_to_pool().await,
-                        Err(_) => drop(connection.detach()),
+                tokio::spawn(async move {
+                    // the connection stays out here: were it dropped with what did not end in time, sqlx would go on
+                    // to ask it, without an end
+                    match timeout(RELEASE_MAX, connection.execute("rollback")).await {
+                        Ok(Ok(_)) => drop(timeout(RELEASE_MAX, connection.return_to_pool()).await),
+                        _ => drop(connection.detach()),
                     }
-                }));
+                });
             }
+            State::Late => self.bounds.leftovers.take(connection, fate),
             State::Busy => {
                 // whoever asked went away. The place in the pool stays taken until the server has come to the end
                 // of the statement, so that there are never more sessions than the pool may have
-                let bound = self.statement_max;
+                let (bound, leftovers) = (self.bounds.statement_max, self.bounds.leftovers.clone());
                 tokio::spawn(async move {
-                    let ended = timeout(bound, sqlx::Connection::ping(&mut *connection)).await;
-                    tracing::debug!(
-                        ended = ended.is_ok(),
-                        "a statement was abandoned, its connection is closed"
-                    );
-                    drop(connection.detach());
+                    if has_ended(&mut connection, bound).await {
+                        drop(connection.detach());
+                    } else {
+                        leftovers.take(connection, fate);
+                    }
                 });
             }
         }
@@ -200,8 +229,8 @@ impl<'c> Executor<'c> for &'c mut Line {
         'c: 'e,
         E: 'q + Execute<'q, Postgres>,
     {
-        let query = Kept { query, statements: self.statements };
-        let deadline = Instant::now() + self.statement_max;
+        let query = Kept { query, statements: self.bounds.statements };
+        let deadline = Instant::now() + self.bounds.statement_max;
         let (connection, state) = match self.parts() {
             Ok(parts) => parts,
             Err(error) => return stream::once(std::future::ready(Err(error))).boxed(),
@@ -221,7 +250,7 @@ impl<'c> Executor<'c> for &'c mut Line {
                     None
                 }
                 Err(_) => {
-                    *state = State::Broken;
+                    *state = State::Late;
                     Some((Err(cut_off()), None))
                 }
             }
@@ -234,15 +263,13 @@ impl<'c> Executor<'c> for &'c mut Line {
         'c: 'e,
         E: 'q + Execute<'q, Postgres>,
     {
-        let query = Kept { query, statements: self.statements };
-        let deadline = Instant::now() + self.statement_max;
+        let query = Kept { query, statements: self.bounds.statements };
+        let deadline = Instant::now() + self.bounds.statement_max;
         Box::pin(async move {
             let (connection, state) = self.parts()?;
             *state = State::Busy;
             let row = timeout_at(deadline, connection.fetch_optional(query)).await;
-            let row = row.unwrap_or_else(|_| Err(cut_off()));
-            *state = row.as_ref().map_or_else(after, |_| State::Idle);
-            row
+            answered(row, state)
         })
     }
 

@@ -56,6 +56,19 @@ impl OwnPostgres {
         sqlx::raw_sql(AssertSqlSafe(statement.to_owned())).execute(&mut admin).await.unwrap();
     }
 
+    /// From now on commits wait for a standby of this name, or for none. Returns when it is so.
+    pub async fn wait_for_standby(&self, name: &str) {
+        self.admin(&format!("alter system set synchronous_standby_names = '{name}'")).await;
+        self.admin("select pg_reload_conf()").await;
+        // the setting holds a moment later: a commit of ours shows when
+        eventually("the setting to hold", Duration::from_secs(5), || async {
+            let commit = self.admin("comment on database own is 'of one test'");
+            let waits = tokio::time::timeout(Duration::from_millis(200), commit).await.is_err();
+            (waits != name.is_empty()).then_some(())
+        })
+        .await;
+    }
+
     /// kill -9 of the server; its sessions end with it.
     pub fn kill(&mut self) {
         if let Some(mut server) = self.server.take() {
