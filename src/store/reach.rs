@@ -67,6 +67,11 @@ impl Reach {
 }
 
 impl Turn<'_> {
+    /// Whether this is the one that finds out whether the database is back.
+    pub(super) fn is_probe(&self) -> bool {
+        self.probe.is_some()
+    }
+
     /// The database answered.
     pub(super) fn succeeded(self) {
         if let Some(mut probe) = self.probe {

@@ -55,6 +55,14 @@ pub(super) fn commit_statement_max(commit_max: Duration) -> Duration {
     commit_max + SLACK
 }
 
+/// Why a unit of work did not begin.
+enum Failed {
+    /// There was no connection.
+    ToOpen(sqlx::Error),
+    /// There was one, and it is of no use.
+    ToBegin(sqlx::Error),
+}
+
 impl Lane {
     /// How long a unit of work waits for its turn and a connection before it fails.
     fn acquire_max(self) -> Duration {
@@ -99,16 +107,25 @@ impl Store {
     }
 
     async fn acquire(&self, lane: Lane, begin: Option<String>) -> Result<Unit, StoreError> {
-        let deadline = Instant::now() + lane.acquire_max();
+        self.acquire_until(lane, begin, Instant::now() + lane.acquire_max()).await
+    }
+
+    async fn acquire_until(
+        &self,
+        lane: Lane,
+        begin: Option<String>,
+        deadline: Instant,
+    ) -> Result<Unit, StoreError> {
         let mut is_first = true;
         loop {
             let turn = self.reach.turn(deadline).await.map_err(StoreError::Down)?;
-            let error = match self.try_begin(lane, begin.clone()).await {
+            let (error, was_open) = match self.try_begin(lane, begin.clone()).await {
                 Ok(unit) => {
                     turn.succeeded();
                     return Ok(unit);
                 }
-                Err(error) => error,
+                Err(Failed::ToOpen(error)) => (error, false),
+                Err(Failed::ToBegin(error)) => (error, true),
             };
             let is_busy = matches!(error, sqlx::Error::PoolTimedOut) && self.is_exhausted(lane);
             if is_busy {
@@ -116,9 +133,13 @@ impl Store {
             } else if !StoreError::is_broken_line(&error) {
                 return Err(error.into());
             } else {
-                // after a restart of Postgres every idle connection is as stale as this one
-                self.discard_idle();
-                if !std::mem::take(&mut is_first) {
+                // after a restart of Postgres every idle connection is as stale as this one; that no further one can
+                // be opened says nothing about them
+                if was_open {
+                    self.discard_idle();
+                }
+                let is_forgiven = std::mem::take(&mut is_first) && !turn.is_probe();
+                if !is_forgiven {
                     turn.failed(&error);
                 }
             }
@@ -128,8 +149,8 @@ impl Store {
         }
     }
 
-    async fn try_begin(&self, lane: Lane, begin: Option<String>) -> Result<Unit, sqlx::Error> {
-        let connection = self.pool(lane).acquire().await?;
+    async fn try_begin(&self, lane: Lane, begin: Option<String>) -> Result<Unit, Failed> {
+        let connection = self.pool(lane).acquire().await.map_err(Failed::ToOpen)?;
         let bounds = Bounds {
             statements: self.statements,
             statement_max: self.statement_max(lane),
@@ -137,7 +158,7 @@ impl Store {
         };
         let mut unit = Unit::new(connection, bounds, lane.fate());
         if let Some(text) = begin {
-            unit.begin(text).await?;
+            unit.begin(text).await.map_err(Failed::ToBegin)?;
         }
         Ok(unit)
     }
@@ -221,5 +242,52 @@ fn begin_statement(access: Access) -> String {
         ),
         Access::System => "begin; select set_config('role', 'mcpproxy_system', true)".to_owned(),
         Access::Owner => "begin; select set_config('role', 'mcpproxy_owner', true)".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::store::StoreOptions;
+
+    /// However many begin anew, a server that is away is asked by one at a time, with pauses.
+    #[tokio::test]
+    async fn whoever_begins_does_not_skip_the_pause() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("postgres://nobody@{}/none", listener.local_addr().unwrap());
+        let knocks = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&knocks);
+        tokio::spawn(async move {
+            while let Ok((line, _)) = listener.accept().await {
+                counted.fetch_add(1, Ordering::Relaxed);
+                drop(line);
+            }
+        });
+        let options = StoreOptions {
+            direct_url: url.clone(),
+            url,
+            statement_cache: 10,
+            commit_connections: 1,
+            control_connections: 8,
+            report_connections: 1,
+            commit_max: Duration::from_secs(1),
+        };
+        let store = Store::new(&options).unwrap();
+        let within = |bound_ms| Instant::now() + Duration::from_millis(bound_ms);
+        assert!(store.acquire_until(Lane::Control, None, within(100)).await.is_err());
+        let asked = knocks.load(Ordering::Relaxed);
+        let deadline = within(1000);
+        let begun = (0..100).map(|_| store.acquire_until(Lane::Control, None, deadline));
+        for one in futures_util::future::join_all(begun).await {
+            assert!(one.is_err());
+        }
+        // the pauses double from 50 ms on, each at least half as long
+        let knocks = knocks.load(Ordering::Relaxed) - asked;
+        assert!((1..=12).contains(&knocks), "{knocks} connections in a second");
     }
 }

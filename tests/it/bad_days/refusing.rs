@@ -48,6 +48,38 @@ async fn a_read_only_database_is_as_good_as_none() {
     scene.all_is_accounted_for().await;
 }
 
+/// There is no session for one more connection: those that are open are of as much use as before.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_finds_no_further_session_keeps_those_there_are() {
+    let mut postgres = OwnPostgres::start().await;
+    postgres.admin("alter system set max_connections = 30").await;
+    postgres.kill();
+    postgres.start_again().await;
+    let scene = Scene::on(postgres.database(), &[("MCPPROXY__LIMITS__DATABASE_POOL_CONTROL", "20")]).await;
+    let mut admin = scene.stage.database.connect().await;
+    let mut taken = Vec::new();
+    while let Ok(connection) = PgConnection::connect(&scene.stage.database.url()).await {
+        taken.push(connection);
+    }
+    let mut ours = async || -> Vec<i32> {
+        sqlx::query_scalar(
+            "select pid from pg_stat_activity where application_name = 'mcpproxy' order by pid",
+        )
+        .fetch_all(&mut admin)
+        .await
+        .unwrap()
+    };
+    let before = ours().await;
+    // more at a time than there are connections: some of them ask for a further one, in vain
+    let began = Instant::now();
+    let asked = (0..100).map(|_| scene.tenant.platform.get("/api/v1/servers/up"));
+    futures_util::future::join_all(asked).await;
+    assert!(began.elapsed() >= Duration::from_secs(2), "nobody waited for a further one: it proves nothing");
+    assert_eq!(ours().await, before);
+    drop(taken);
+    scene.all_is_accounted_for().await;
+}
+
 /// All of the server's sessions are taken by others.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_session_reads_go_on_and_writes_wait() {
