@@ -78,13 +78,14 @@ impl Store {
         Ok(names.into_iter().collect())
     }
 
-    /// Drops the partitions of all days before `first_kept`, one after the other; gives how many. Whatever was
-    /// interrupted on the way is taken up where it was left.
+    /// Drops the partitions of all days before `first_kept`, one after the other; gives how many. Days with open
+    /// records stay: those go there at their end. Whatever was interrupted on the way is taken up where it was left.
     pub async fn drop_partitions(&self, first_kept: NaiveDate) -> Result<usize, StoreError> {
+        let open = self.open_days(first_kept).await?;
         let mut session = self.owner_session().await?;
         let mut dropped = 0;
         for (name, standing) in session.partitions().await? {
-            let is_expired = day_of(&name).is_some_and(|day| day < first_kept);
+            let is_expired = day_of(&name).is_some_and(|day| day < first_kept && !open.contains(&day));
             match standing {
                 // Postgres detaches no second one while one is half detached
                 Standing::Detaching if !is_expired => session.finish_detaching(&name).await?,
@@ -97,6 +98,19 @@ impl Store {
         }
         session.close().await;
         Ok(dropped)
+    }
+
+    async fn open_days(&self, before: NaiveDate) -> Result<HashSet<NaiveDate>, StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let days: Vec<NaiveDate> = sqlx::query_scalar(
+            "select distinct (started_at at time zone 'UTC')::date from activity_open
+             where started_at < $1::timestamp at time zone 'UTC'",
+        )
+        .bind(before)
+        .fetch_all(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(days.into_iter().collect())
     }
 
     /// A session of the owner, straight to Postgres: detaching cannot be part of a transaction, and a setting of

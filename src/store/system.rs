@@ -1,7 +1,9 @@
 //! The few jobs that look across tenants. Everything here runs as `mcpproxy_system`, whose own policies
 //! allow exactly this; nothing else may.
 
-use chrono::{DateTime, Utc};
+use std::collections::BTreeSet;
+
+use chrono::{DateTime, NaiveDate, Utc};
 use sqlx::FromRow;
 use uuid::Uuid;
 
@@ -41,6 +43,16 @@ struct DueRow {
     name: String,
     version: i64,
     is_connected: bool,
+}
+
+/// Open records that nobody works on, the oldest first.
+macro_rules! dead {
+    () => {
+        "activity_open a left join replicas r using (replica_id)
+         where a.id = any($2) or r.replica_id is null or r.stopped_at is not null
+            or r.heartbeat_at < now() - make_interval(secs => $1)
+         order by a.started_at limit $3"
+    };
 }
 
 impl Store {
@@ -123,11 +135,9 @@ impl Store {
         let closed = sqlx::query(concat!(
             "with dead as (
                  delete from activity_open o where (o.tenant_id, o.started_at, o.id) in (
-                     select a.tenant_id, a.started_at, a.id from activity_open a
-                     left join replicas r using (replica_id)
-                     where a.id = any($2) or r.replica_id is null or r.stopped_at is not null
-                        or r.heartbeat_at < now() - make_interval(secs => $1)
-                     order by a.started_at limit $3)
+                     select a.tenant_id, a.started_at, a.id from ",
+            dead!(),
+            ")
                  returning *)
              insert into activity (",
             activity_columns!(),
@@ -146,6 +156,24 @@ impl Store {
         .await?;
         tx.commit().await?;
         Ok(closed.rows_affected() as usize)
+    }
+
+    /// The days of the records that [`Store::close_dead`] would close.
+    pub async fn dead_days(
+        &self,
+        silent_s: f64,
+        orphans: &[Uuid],
+        limit: i64,
+    ) -> Result<BTreeSet<NaiveDate>, StoreError> {
+        let mut tx = self.begin(Lane::Commit, Access::System).await?;
+        let started: Vec<DateTime<Utc>> = sqlx::query_scalar(concat!("select a.started_at from ", dead!()))
+            .bind(silent_s)
+            .bind(orphans)
+            .bind(limit)
+            .fetch_all(&mut *tx)
+            .await?;
+        tx.commit().await?;
+        Ok(started.into_iter().map(|at| at.date_naive()).collect())
     }
 
     /// Open records of one replica, by id: what it should be working on.

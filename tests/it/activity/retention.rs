@@ -122,6 +122,54 @@ async fn old_days_go_whole_and_a_tenant_may_keep_less() {
     assert_eq!(denied.as_database_error().unwrap().code().as_deref(), Some("42501"));
 }
 
+/// A row whose day has no partition, left open by a replica that is gone: it is closed, and so are all others.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_open_record_of_a_day_without_a_partition_is_closed() {
+    let stage = Stage::start().await;
+    stage.tenant("acme").await;
+    let mut connection = stage.database.connect().await;
+    run(
+        &mut connection,
+        "insert into activity_open (tenant_id, started_at, id, replica_id, type, source, status)
+         select tenant_id, now() - days * interval '1 day', gen_random_uuid(), gen_random_uuid(), 'tool_call', 'mcp',
+             'pending'
+         from tenants, unnest(array[0, 40, 500]) days where name = 'acme'",
+    )
+    .await;
+    settle(0, SOON, || stage.database.count("select count(*) from activity_open")).await;
+    let closed = "select count(*) from activity where status = 'unknown'";
+    assert_eq!(stage.database.count(closed).await, 3);
+}
+
+/// A day that is over stays for as long as one of its records is open.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_day_with_open_records_is_kept() {
+    let stage = Stage::with(&[OFTEN]).await;
+    stage.tenant("acme").await;
+    let mut connection = stage.database.connect().await;
+    run(
+        &mut connection,
+        "insert into activity_open (tenant_id, started_at, id, replica_id, type, source, status)
+         select tenant_id, now() - interval '120 days', gen_random_uuid(), replica_id, 'tool_call', 'mcp', 'pending'
+         from tenants, replicas where name = 'acme'",
+    )
+    .await;
+    // what works on it: somebody who lives and is not this gateway
+    run(
+        &mut connection,
+        "insert into replicas (replica_id, version, heartbeat_at)
+             values ('00000000-0000-0000-0000-000000000001', 'x', now() + interval '1 hour');
+         update activity_open set replica_id = '00000000-0000-0000-0000-000000000001'",
+    )
+    .await;
+    for days in [119, 120] {
+        a_day_of(&mut connection, "acme", days, 1).await;
+    }
+    settle(expected(&[120]), SOON, || tables(&stage.database)).await;
+    run(&mut connection, "update replicas set stopped_at = now() where version = 'x'").await;
+    settle(expected(&[]), SOON, || tables(&stage.database)).await;
+}
+
 /// Killed at any point, the next one goes on; also when a person left a partition half detached.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_interrupted_is_taken_up() {
