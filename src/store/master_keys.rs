@@ -97,12 +97,16 @@ impl Store {
         Ok(rows.into_iter().map(|row| (TenantId(row.tenant_id), row.key)).collect())
     }
 
-    /// Adds further wrappings of known data keys; another replica may have been faster.
+    /// Adds further wrappings of data keys that are still there; another replica may have been faster, and the tenant
+    /// may have been deleted.
     pub async fn add_wrappings(&self, wrapped: &[(TenantId, DataKey)]) -> Result<(), StoreError> {
         let mut tx = self.begin(Lane::Control, Access::System).await?;
         sqlx::query(
             "insert into data_keys (tenant_id, key_id, master_id, wrapped)
              select * from unnest($1::uuid[], $2::uuid[], $3::text[], $4::bytea[])
+                 as w (tenant_id, key_id, master_id, wrapped)
+             where exists (
+                 select from data_keys d where d.tenant_id = w.tenant_id and d.key_id = w.key_id)
              on conflict do nothing",
         )
         .bind(wrapped.iter().map(|(tenant, _)| tenant.0).collect::<Vec<_>>())

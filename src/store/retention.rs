@@ -60,9 +60,11 @@ impl Store {
         Ok(deleted.rows_affected() == BATCH as u64)
     }
 
-    /// Notes that a deleted tenant has no records any more, once none can come.
+    /// Notes that a deleted tenant has no records any more, once none can come. Takes away the credentials that a
+    /// request stored while the tenant was being deleted.
     pub async fn tenant_purged(&self, tenant: TenantId) -> Result<(), StoreError> {
         let mut tx = self.begin(Lane::Upkeep, Access::System).await?;
+        super::secrets::remove_all(&mut tx, tenant).await?;
         sqlx::query(
             "update tenants set purged_at = now() where tenant_id = $1 and purged_at is null
                 and deleted_at < now() - make_interval(secs => $2)

@@ -122,6 +122,31 @@ async fn old_days_go_whole_and_a_tenant_may_keep_less() {
     assert_eq!(denied.as_database_error().unwrap().code().as_deref(), Some("42501"));
 }
 
+/// A deleted tenant's credentials go at once; what a request that was under way stored afterwards, at the next pass.
+#[tokio::test(flavor = "multi_thread")]
+async fn late_credentials_of_a_deleted_tenant_go_too() {
+    let stage = Stage::with(&[OFTEN]).await;
+    let tenant = stage.tenant("gone").await;
+    let upstream = Upstream::handshake(vec![Tool::writes("echo")]).await;
+    tenant.add_with("up", &upstream, json!({"headers": {"X-Key": "one"}})).await;
+    let mut connection = stage.database.connect().await;
+    run(
+        &mut connection,
+        "create table kept_keys as select * from data_keys; create table kept_secrets as select * from server_secrets",
+    )
+    .await;
+    tenant.platform.delete("/api/v1/tenants/gone").await.expect(204);
+    let left = "select (select count(*) from data_keys) + (select count(*) from server_secrets)";
+    assert_eq!(stage.database.count(left).await, 0);
+    run(
+        &mut connection,
+        "insert into data_keys select * from kept_keys; insert into server_secrets select * from kept_secrets",
+    )
+    .await;
+    assert_eq!(stage.database.count("select count(*) from kept_secrets").await, 1);
+    settle(0, SOON, || stage.database.count(left)).await;
+}
+
 /// A row whose day has no partition, left open by a replica that is gone: it is closed, and so are all others.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_open_record_of_a_day_without_a_partition_is_closed() {
