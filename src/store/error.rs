@@ -71,6 +71,15 @@ impl StoreError {
         }
     }
 
+    /// Whether it is the database that is away, so that whatever else is asked of it now fails as well.
+    pub fn is_away(&self) -> bool {
+        match self {
+            StoreError::Down(_) | StoreError::ReadOnly | StoreError::Unreachable { .. } => true,
+            StoreError::Database(error) => StoreError::is_broken_line(error),
+            _ => false,
+        }
+    }
+
     /// Maps a violated constraint to a conflict by its name, everything else through.
     pub(super) fn from_insert(error: sqlx::Error, constraint: &str, what: &'static str) -> StoreError {
         match error.as_database_error().and_then(|e| e.constraint()) {

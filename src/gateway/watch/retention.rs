@@ -52,21 +52,30 @@ impl Gateway {
         Ok(())
     }
 
+    /// One tenant's failure is no reason to keep what others do not; the first is told at the end, or when the
+    /// database is away.
     async fn delete_for_tenants(&self) -> Result<(), StoreError> {
         let deployment = self.options.defaults.activity_retention_days;
+        let mut outcome = Ok(());
         for (tenant, days) in self.store.tenants_retention().await? {
             // a number that no version of ours wrote deletes nothing
             let Some(days) = u32::try_from(days).ok().filter(|days| (1..deployment).contains(days)) else {
                 continue;
             };
-            self.delete_until(tenant, Gateway::kept_since(days)).await?;
+            let deleted = self.delete_until(tenant, Gateway::kept_since(days)).await.map(drop);
+            go_on(&mut outcome, deleted)?;
         }
         for tenant in self.store.tenants_to_purge(PURGES_MAX).await? {
-            // also what a clock ahead of ours wrote
-            let ever = clock::now() + CLOCK_AHEAD_MAX;
-            if self.delete_until(tenant, ever).await? {
-                self.store.tenant_purged(tenant).await?;
-            }
+            go_on(&mut outcome, self.purge(tenant).await)?;
+        }
+        outcome
+    }
+
+    async fn purge(&self, tenant: TenantId) -> Result<(), StoreError> {
+        // also what a clock ahead of ours wrote
+        let ever = clock::now() + CLOCK_AHEAD_MAX;
+        if self.delete_until(tenant, ever).await? {
+            self.store.tenant_purged(tenant).await?;
         }
         Ok(())
     }
@@ -91,6 +100,19 @@ impl Gateway {
         let Some(error) = &text else { return self.upkeep.forget_complaint(job) };
         if self.upkeep.is_new_complaint(job, error) {
             tracing::warn!(job, error, "a background job failed; it is tried again");
+        }
+    }
+}
+
+/// Keeps the first failure for the end, but for one that the next would share.
+fn go_on(outcome: &mut Result<(), StoreError>, done: Result<(), StoreError>) -> Result<(), StoreError> {
+    match done {
+        Err(error) if error.is_away() => Err(error),
+        done => {
+            if outcome.is_ok() {
+                *outcome = done;
+            }
+            Ok(())
         }
     }
 }

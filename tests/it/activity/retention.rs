@@ -147,6 +147,38 @@ async fn late_credentials_of_a_deleted_tenant_go_too() {
     settle(0, SOON, || stage.database.count(left)).await;
 }
 
+/// Records of one tenant cannot be deleted: those of the tenants after it are.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_tenant_does_not_hold_up_the_retention_of_others() {
+    let stage = Stage::with(&[OFTEN]).await;
+    let mut connection = stage.database.connect().await;
+    let names = ["stuck-1", "stuck-2", "fine"];
+    let mut tenants = Vec::new();
+    for name in names {
+        tenants.push(stage.tenant(name).await);
+        a_day_of(&mut connection, name, 10, 10).await;
+    }
+    run(
+        &mut connection,
+        "create function refuse() returns trigger language plpgsql as $$ begin
+             if old.tenant_id in (select tenant_id from public.tenants where name like 'stuck%') then
+                 raise exception 'it is stuck';
+             end if;
+             return old;
+         end $$;
+         alter function refuse() security definer;
+         create trigger refuse before delete on activity for each row execute function refuse()",
+    )
+    .await;
+    for tenant in &tenants {
+        let set = json!({"activity_retention_days": 7});
+        tenant.platform.patch("/api/v1/settings", &set).await.expect(200);
+    }
+    settle(0, SOON, || of_tenant(&stage.database, "fine", 10)).await;
+    assert_eq!(of_tenant(&stage.database, "stuck-1", 10).await, 10);
+    assert_eq!(stage.gateway.log().matches("it is stuck").count(), 1, "{}", stage.gateway.log());
+}
+
 /// A row whose day has no partition, left open by a replica that is gone: it is closed, and so are all others.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_open_record_of_a_day_without_a_partition_is_closed() {
