@@ -30,8 +30,8 @@ struct WrappedRow {
 
 impl Store {
     /// Lets `decide` look at the canaries and say which one to add, while no other replica does the same;
-    /// then forgets those of master keys that are not among `known`, the first of which seals. Nothing
-    /// changes when `decide` fails.
+    /// then forgets those of master keys that are not among `known` and came before the first of them, which
+    /// seals. One that came after it is what others are rotating to. Nothing changes when `decide` fails.
     pub async fn settle_canary<E: From<StoreError>>(
         &self,
         known: &[&str],
@@ -50,7 +50,10 @@ impl Store {
                 .await
                 .map_err(failed)?;
         if let Some(canary) = decide(&found)? {
-            sqlx::query("insert into secret_canary (master_id, sealed) values ($1, $2)")
+            // not the beginning of the transaction: whoever waited for the lock comes later
+            sqlx::query(
+                "insert into secret_canary (master_id, sealed, created_at) values ($1, $2, clock_timestamp())",
+            )
                 .bind(&canary.master_id)
                 .bind(&canary.sealed)
                 .execute(&mut *tx)
@@ -59,7 +62,7 @@ impl Store {
         }
         sqlx::query(
             "delete from secret_canary where master_id <> all($1)
-                and exists (select from secret_canary where master_id = $2)",
+                and created_at < (select created_at from secret_canary where master_id = $2)",
         )
         .bind(known)
         .bind(known.first())
@@ -119,13 +122,17 @@ impl Store {
     }
 
     /// Forgets wrappings by master keys that are not among `known`, where the first of `known` wraps the same
-    /// data key. Gives how many.
+    /// data key. A master key whose canary is younger than that of the first is what others are rotating to: what
+    /// it wraps stays. Gives how many.
     pub async fn forget_wrappings(&self, known: &[&str]) -> Result<u64, StoreError> {
         let mut tx = self.begin(Lane::Control, Access::System).await?;
         let done = sqlx::query(
             "delete from data_keys d where d.master_id <> all($1) and exists (
                  select from data_keys f
-                 where f.tenant_id = d.tenant_id and f.key_id = d.key_id and f.master_id = $2)",
+                 where f.tenant_id = d.tenant_id and f.key_id = d.key_id and f.master_id = $2)
+             and not exists (
+                 select from secret_canary c join secret_canary own on own.master_id = $2
+                 where c.master_id = d.master_id and c.created_at >= own.created_at)",
         )
         .bind(known)
         .bind(known.first())
@@ -133,5 +140,21 @@ impl Store {
         .await?;
         tx.commit_change().await?;
         Ok(done.rows_affected())
+    }
+
+    /// How many data keys no one of `known` wraps, and by which master keys they are wrapped.
+    pub async fn data_keys_out_of_reach(&self, known: &[&str]) -> Result<(i64, Vec<String>), StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let found = sqlx::query_as(
+            "select count(distinct (d.tenant_id, d.key_id)), coalesce(array_agg(distinct d.master_id), '{}')
+             from data_keys d where not exists (
+                 select from data_keys f
+                 where f.tenant_id = d.tenant_id and f.key_id = d.key_id and f.master_id = any($1))",
+        )
+        .bind(known)
+        .fetch_one(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(found)
     }
 }

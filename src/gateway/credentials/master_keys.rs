@@ -46,11 +46,20 @@ impl Gateway {
     pub async fn settle_master_keys(&self) -> Result<(), MasterKeysError> {
         let keyring = &self.options.keyring;
         self.store.settle_canary(&keyring.ids(), |found| next_canary(keyring, found)).await?;
-        Ok(self.rewrap_data_keys().await?)
+        self.rewrap_data_keys().await?;
+        let (keys, wrapped_by) = self.store.data_keys_out_of_reach(&keyring.ids()).await?;
+        if keys > 0 {
+            tracing::warn!(
+                keys,
+                wrapped_by = wrapped_by.join(", "),
+                "no key of secrets.master_key opens some data keys: servers with credentials sealed by them are unavailable"
+            );
+        }
+        Ok(())
     }
 
-    /// Wraps for the first master key what only older ones wrap, and forgets wrappings by keys that are not
-    /// configured any more. Repeated, it changes nothing; replicas may do it at the same time.
+    /// Wraps for the first master key what only older ones wrap, and forgets wrappings by keys that came before it
+    /// and are not configured any more. Repeated, it changes nothing; replicas may do it at the same time.
     pub(in crate::gateway) async fn rewrap_data_keys(&self) -> Result<(), StoreError> {
         let keyring = &self.options.keyring;
         let known = keyring.ids();

@@ -65,6 +65,32 @@ async fn a_rotation_loses_nothing() {
     assert!(!log.contains(MASTER_KEY) && !log.contains(NEXT_KEY), "{log}");
 }
 
+/// A replica that still has the old key only is started again in the middle of a rotation.
+#[tokio::test]
+async fn a_late_start_with_the_old_key_undoes_no_rotation() {
+    let mut stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let agent = tenant.agent().await;
+    let upstream = Upstream::handshake(vec![Tool::writes("t")]).await;
+    tenant.add_with("up", &upstream, json!({"headers": {"X-Key": "one"}})).await;
+    let mut owner = stage.database.connect().await;
+    stage.gateway.kill();
+    let both = format!("{NEXT_KEY},{MASTER_KEY}");
+    let next = Gateway::start(&stage.database, &[(NAME, &both)]).await;
+    let (keys, canaries) = (ids(&mut owner, "data_keys").await, ids(&mut owner, "secret_canary").await);
+    assert_eq!((keys.len(), canaries.len()), (2, 2));
+    stage.gateway = Gateway::start(&stage.database, &[]).await;
+    assert_eq!(call(&stage.gateway, &agent, "up").await, "ok");
+    assert_eq!(ids(&mut owner, "data_keys").await, keys);
+    assert_eq!(ids(&mut owner, "secret_canary").await, canaries);
+    drop(next);
+    stage.gateway.kill();
+    stage.gateway = Gateway::start(&stage.database, &[(NAME, NEXT_KEY)]).await;
+    assert_eq!(call(&stage.gateway, &agent, "up").await, "ok");
+    assert_eq!(ids(&mut owner, "data_keys").await.len(), 1, "what the old key wrapped is gone");
+    assert!(!stage.gateway.log().contains("no key of secrets.master_key opens"), "{}", stage.gateway.log());
+}
+
 #[tokio::test]
 async fn a_key_dropped_too_early_costs_only_what_it_sealed() {
     let mut stage = Stage::start().await;
@@ -89,6 +115,11 @@ async fn a_key_dropped_too_early_costs_only_what_it_sealed() {
     let sent = upstream.counts().requests;
     assert_eq!(call(&stage.gateway, &agent, "up").await, "server_unavailable");
     assert_eq!(upstream.counts().requests, sent);
+    let log = stage.gateway.log();
+    assert!(
+        log.contains("no key of secrets.master_key opens some data keys") && log.contains(&old[0]),
+        "{log}"
+    );
     assert_eq!(call(&stage.gateway, &agent, "plain").await, "ok");
     let api = stage.gateway.ask_as(&tenant.platform);
     let shown = api.post("/api/v1/servers/up/refresh", &json!({})).await.expect(200);
