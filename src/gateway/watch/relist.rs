@@ -10,7 +10,7 @@ use super::schedule::{Ended, Pace, Schedule};
 use super::{Gateway, LEASE, report};
 use crate::domain::id::ServerId;
 use crate::gateway::discovery::ListingError;
-use crate::store::{DueServer, StoreError};
+use crate::store::{DueServer, Lease, StoreError};
 
 pub(super) const RELIST_PAGE: i64 = 500;
 /// How often it is looked whether something is due.
@@ -24,9 +24,18 @@ const STORE_WAIT_MAX: Duration = Duration::from_secs(30);
 #[derive(Default)]
 struct Duty {
     schedule: Schedule,
-    /// When the lease was last asked for, and whether it is held.
-    lease: Option<(Instant, bool)>,
+    /// When the lease was last asked for, and whose it is.
+    lease: Option<(Instant, Holder)>,
     looked: Option<Instant>,
+}
+
+/// Who holds the lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holder {
+    Us,
+    Another,
+    /// The database did not say.
+    Unknown,
 }
 
 /// The end of a listing.
@@ -70,13 +79,10 @@ impl Gateway {
     /// Renews the lease and compares the schedule with the database, when it is time.
     async fn look(&self, duty: &mut Duty) -> Result<(), StoreError> {
         if duty.lease.is_none_or(|(at, _)| at.elapsed() >= LEASE) {
-            duty.lease = Some((Instant::now(), false));
-            let lease = self.store.take_lease("relist", self.replica).await?;
-            duty.lease = Some((Instant::now(), lease.is_some()));
+            let answer = self.store.take_lease("relist", self.replica).await;
+            duty.answered(answer, Instant::now())?;
         }
         if !duty.is_held() {
-            // whoever lists now knows better by the time it is our turn again
-            (duty.schedule, duty.looked) = (Schedule::default(), None);
             return Ok(());
         }
         if duty.looked.is_some_and(|at| at.elapsed() < LOOK.min(self.options.relist_interval)) {
@@ -126,11 +132,81 @@ impl Gateway {
 
 impl Duty {
     fn is_held(&self) -> bool {
-        self.lease.is_some_and(|(_, is_held)| is_held)
+        self.lease.is_some_and(|(_, holder)| holder == Holder::Us)
+    }
+
+    /// What the database said about the lease. While it says nothing, nothing is taken, and nothing is forgotten: what
+    /// is under way has its place, and who failed its pause.
+    fn answered(
+        &mut self,
+        answer: Result<Option<Lease>, StoreError>,
+        now: Instant,
+    ) -> Result<(), StoreError> {
+        let holder = match &answer {
+            Ok(Some(_)) => Holder::Us,
+            Ok(None) => Holder::Another,
+            Err(_) => Holder::Unknown,
+        };
+        self.lease = Some((now, holder));
+        if holder == Holder::Another {
+            // whoever lists now knows better by the time it is our turn again
+            (self.schedule, self.looked) = (Schedule::default(), None);
+        }
+        answer.map(drop)
     }
 }
 
 /// Evenly from 0 to 1; without a source of chance nothing is spread, which is all that is lost.
 fn chance() -> f64 {
     getrandom::u32().map_or(1.0, |random| f64::from(random) / f64::from(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::domain::id::TenantId;
+
+    const PACE: Pace = Pace {
+        interval: Duration::from_secs(30),
+        pause_max: Duration::from_secs(300),
+        places: 16,
+        lost_after: Duration::from_secs(60),
+    };
+
+    fn look(duty: &mut Duty, now: Instant) {
+        let server = DueServer {
+            tenant: TenantId(Uuid::from_u128(1)),
+            server: ServerId(Uuid::from_u128(2)),
+            name: "up".to_owned(),
+            version: 1,
+            is_connected: true,
+        };
+        duty.schedule.look();
+        duty.schedule.see(server, now);
+        duty.schedule.seen();
+    }
+
+    #[test]
+    fn only_another_holder_makes_the_schedule_forgotten() {
+        let (mut duty, now) = (Duty::default(), Instant::now());
+        let lease = || Ok(Some(Lease { epoch: 1 }));
+        duty.answered(lease(), now).unwrap();
+        look(&mut duty, now);
+        assert_eq!(duty.schedule.take(now, &PACE).len(), 1);
+
+        let away = Err(StoreError::Down("cut".to_owned()));
+        assert!(duty.answered(away, now).is_err());
+        assert!(!duty.is_held(), "nothing is taken while nobody knows");
+        duty.answered(lease(), now).unwrap();
+        look(&mut duty, now);
+        assert!(duty.is_held() && duty.schedule.take(now, &PACE).is_empty(), "it is under way");
+
+        duty.answered(Ok(None), now).unwrap();
+        assert!(!duty.is_held());
+        duty.answered(lease(), now).unwrap();
+        look(&mut duty, now);
+        assert_eq!(duty.schedule.take(now, &PACE).len(), 1);
+    }
 }
