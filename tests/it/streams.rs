@@ -181,6 +181,20 @@ async fn a_server_that_is_not_wanted_any_more_is_not_listened_to() {
 }
 
 #[tokio::test]
+async fn servers_that_announce_nothing_hold_no_place() {
+    let stage = Stage::with(&[ONLY_ANNOUNCED, ("MCPPROXY__LIMITS__UPSTREAM_STREAMS_MAX", "1")]).await;
+    let tenant = stage.tenant("acme").await;
+    let mut silent = Vec::new();
+    for n in 0..5 {
+        let upstream = Upstream::handshake(vec![Tool::reads("alpha")]).await;
+        tenant.add(&format!("silent-{n}"), &upstream).await;
+        silent.push(upstream);
+    }
+    let upstream = announcing(&tenant, "up", Era::Modern).await;
+    is_listening(&upstream).await;
+}
+
+#[tokio::test]
 async fn another_replica_takes_over() {
     let mut stage = Stage::with(&[ONLY_ANNOUNCED]).await;
     let tenant = stage.tenant("acme").await;

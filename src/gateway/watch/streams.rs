@@ -1,5 +1,6 @@
 //! Which servers' announcements this replica awaits: on the one that holds the lease for re-listing, all
-//! enabled and connected ones up to a bound; on the others none.
+//! enabled and connected ones up to a bound, of which one tenant has at most a quarter; on the others none. Who has
+//! nothing to be awaited for a while gives its place back until it is tried again.
 
 mod damping;
 mod stream;
@@ -13,10 +14,11 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use self::stream::BackOff;
 use self::watched::Watched;
 use super::relist::RELIST_PAGE;
 use super::{Gateway, LEASE, report};
-use crate::domain::id::ServerId;
+use crate::domain::id::{ServerId, TenantId};
 use crate::store::{Applied, DueServer, HEARTBEAT_TTL_S, Kind, StoreError};
 
 /// Streams that are being opened at the same time.
@@ -38,12 +40,23 @@ struct Held {
     /// When this replica last knew that the lease was its own.
     lease_confirmed: Option<Instant>,
     by_server: HashMap<ServerId, Entry>,
+    /// Servers without a place until it is time to try again.
+    resting: HashMap<ServerId, Rest>,
+    /// Whether a server found no place when it was looked last.
+    is_short: bool,
+}
+
+#[derive(Debug)]
+struct Rest {
+    version: i64,
+    until: Instant,
+    back_off: BackOff,
 }
 
 #[derive(Debug)]
 struct Entry {
+    tenant: TenantId,
     version: i64,
-    is_connected: bool,
     watched: Arc<Watched>,
     _stop: DropGuard,
 }
@@ -77,6 +90,20 @@ impl Streams {
             .map(|entry| Arc::clone(&entry.watched))
     }
 
+    /// A server's task ends: its place is another's until `until`.
+    fn rest(&self, due: &DueServer, watched: &Arc<Watched>, back_off: BackOff, until: Instant) {
+        let mut held = self.held();
+        // nothing if the place is its successor's already
+        if held.by_server.get(&due.server).is_none_or(|entry| !Arc::ptr_eq(&entry.watched, watched)) {
+            return;
+        }
+        held.by_server.remove(&due.server);
+        held.resting.insert(due.server, Rest { version: due.version, until, back_off });
+        if held.is_short {
+            self.changed.notify_one();
+        }
+    }
+
     fn is_holder(&self) -> bool {
         self.held().lease_confirmed.is_some()
     }
@@ -93,9 +120,45 @@ impl Streams {
 }
 
 impl Held {
-    /// Ends the streams of servers that are not wanted any more, or not as they were.
+    /// Ends the streams of servers that are not wanted any more, not as they were, or not connected: those begin
+    /// anew once they are.
     fn keep_only(&mut self, wanted: &HashMap<ServerId, DueServer>) {
-        self.by_server.retain(|id, entry| wanted.get(id).is_some_and(|due| due.version == entry.version));
+        let is_same = |id: &ServerId, version| {
+            wanted.get(id).is_some_and(|due: &DueServer| due.is_connected && due.version == version)
+        };
+        self.by_server.retain(|id, entry| is_same(id, entry.version));
+        self.resting.retain(|id, rest| is_same(id, rest.version));
+    }
+
+    /// Which of the servers get a place, and how they fared before.
+    fn admit(
+        &mut self,
+        wanted: impl Iterator<Item = DueServer>,
+        places: usize,
+        now: Instant,
+    ) -> Vec<(DueServer, BackOff)> {
+        let mut taken = self.by_server.len();
+        let mut by_tenant: HashMap<TenantId, usize> = HashMap::new();
+        for entry in self.by_server.values() {
+            *by_tenant.entry(entry.tenant).or_default() += 1;
+        }
+        self.is_short = false;
+        let mut admitted = Vec::new();
+        for due in wanted.filter(|due| due.is_connected) {
+            let rests = self.resting.get(&due.server).is_some_and(|rest| now < rest.until);
+            if rests || self.by_server.contains_key(&due.server) {
+                continue;
+            }
+            let own = by_tenant.entry(due.tenant).or_default();
+            if taken >= places || *own >= (places / 4).max(1) {
+                self.is_short = true;
+                continue;
+            }
+            (taken, *own) = (taken + 1, *own + 1);
+            let back_off = self.resting.remove(&due.server).map(|rest| rest.back_off).unwrap_or_default();
+            admitted.push((due, back_off));
+        }
+        admitted
     }
 }
 
@@ -131,31 +194,23 @@ impl Gateway {
         let wanted = self.servers_to_watch().await?;
         let mut held = streams.held();
         held.keep_only(&wanted);
-        for (id, due) in wanted {
-            if let Some(entry) = held.by_server.get_mut(&id) {
-                if due.is_connected && !std::mem::replace(&mut entry.is_connected, due.is_connected) {
-                    entry.watched.wake.notify_one();
-                }
-                entry.is_connected = due.is_connected;
-                continue;
-            }
-            if due.is_connected && held.by_server.len() < self.options.upstream_streams_max {
-                held.by_server.insert(id, self.start_stream(due));
-            }
+        let places = self.options.upstream_streams_max;
+        for (due, back_off) in held.admit(wanted.into_values(), places, Instant::now()) {
+            held.by_server.insert(due.server, self.start_stream(due, back_off));
         }
         Ok(())
     }
 
-    fn start_stream(self: &Arc<Self>, due: DueServer) -> Entry {
+    fn start_stream(self: &Arc<Self>, due: DueServer, back_off: BackOff) -> Entry {
         let stop = CancellationToken::new();
         let watched = Arc::new(Watched::default());
         let entry = Entry {
+            tenant: due.tenant,
             version: due.version,
-            is_connected: due.is_connected,
             watched: Arc::clone(&watched),
             _stop: stop.clone().drop_guard(),
         };
-        tokio::spawn(Arc::clone(self).watch_server(due, watched, stop));
+        tokio::spawn(Arc::clone(self).watch_server(due, watched, back_off, stop));
         entry
     }
 
@@ -182,5 +237,65 @@ impl Gateway {
             return false;
         }
         matches!(self.store.server_answered(due.tenant, due.server, due.version).await, Ok(true))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn server(tenant: u128, number: u128) -> DueServer {
+        DueServer {
+            tenant: TenantId(Uuid::from_u128(tenant)),
+            server: ServerId(Uuid::from_u128(tenant * 1000 + number)),
+            name: format!("s{number}"),
+            version: 1,
+            is_connected: true,
+        }
+    }
+
+    fn hold(streams: &Streams, servers: &[DueServer], places: usize, now: Instant) -> Vec<DueServer> {
+        let mut held = streams.held();
+        held.keep_only(&servers.iter().map(|due| (due.server, due.clone())).collect());
+        let admitted = held.admit(servers.iter().cloned(), places, now);
+        for (due, _) in &admitted {
+            let stop = CancellationToken::new().drop_guard();
+            let entry = Entry { tenant: due.tenant, version: 1, watched: Arc::default(), _stop: stop };
+            held.by_server.insert(due.server, entry);
+        }
+        admitted.into_iter().map(|(due, _)| due).collect()
+    }
+
+    #[test]
+    fn a_tenant_has_at_most_a_quarter_of_the_places() {
+        let (streams, now) = (Streams::default(), Instant::now());
+        let mut servers: Vec<DueServer> = (0..20).map(|n| server(1, n)).collect();
+        assert_eq!(hold(&streams, &servers, 8, now).len(), 2);
+        servers.extend([server(2, 1), server(3, 1)]);
+        assert_eq!(hold(&streams, &servers, 8, now), [server(2, 1), server(3, 1)]);
+        assert!(hold(&streams, &servers, 8, now).is_empty());
+    }
+
+    #[test]
+    fn who_rests_or_is_not_connected_has_no_place() {
+        let (streams, now) = (Streams::default(), Instant::now());
+        let mut servers = vec![server(1, 1), server(1, 2)];
+        assert_eq!(hold(&streams, &servers, 1, now), [server(1, 1)]);
+        let rest = |back_off| {
+            let watched = Arc::clone(&streams.held().by_server[&server(1, 1).server].watched);
+            streams.rest(&server(1, 1), &watched, back_off, now + LEASE);
+        };
+        rest(BackOff::default());
+        assert_eq!(hold(&streams, &servers, 1, now), [server(1, 2)]);
+        servers[1].is_connected = false;
+        assert!(hold(&streams, &servers, 1, now).is_empty(), "the first rests");
+        assert_eq!(hold(&streams, &servers, 1, now + LEASE), [server(1, 1)]);
+        rest(BackOff::default());
+        servers[0].is_connected = false;
+        assert!(hold(&streams, &servers, 1, now).is_empty());
+        servers[0].is_connected = true;
+        assert_eq!(hold(&streams, &servers, 1, now), [server(1, 1)], "who comes back is tried at once");
     }
 }

@@ -24,12 +24,14 @@ const GOOD_LIFE: Duration = Duration::from_secs(30);
 const UNSUPPORTED_PAUSE: Duration = Duration::from_secs(600);
 /// How long a server may take to open its stream before it is another's turn as well.
 const TURN_MAX: Duration = Duration::from_millis(500);
+/// Whoever pauses for longer than this gives its place back.
+const PAUSE_IN_PLACE_MAX: Duration = Duration::from_secs(5);
 /// Attempts are spread over this part of a second, and pauses over as much of themselves.
 const JITTER_MS_MAX: u64 = 250;
 
 /// Why a server is not followed now.
 enum Ended {
-    /// It is not connected, or is not what it was: whoever knows better wakes or ends this task.
+    /// It is not connected, or is not what it was: whoever knows better ends this task.
     Away,
     /// Its stream.
     Stream(WatchEnd),
@@ -37,7 +39,7 @@ enum Ended {
 
 /// The pauses between attempts.
 #[derive(Debug, Default)]
-struct BackOff {
+pub(super) struct BackOff {
     failures: u32,
 }
 
@@ -59,20 +61,20 @@ impl BackOff {
 }
 
 impl Gateway {
-    /// Waits for a server's announcements and lists it when there are any, until `stop`.
+    /// Waits for a server's announcements and lists it when there are any, until `stop`, or until there is nothing to
+    /// wait for for a while.
     pub(super) async fn watch_server(
         self: Arc<Self>,
         due: DueServer,
         watched: Arc<Watched>,
+        mut back_off: BackOff,
         stop: CancellationToken,
     ) {
         let jitter = u64::try_from(due.server.0.as_u128() % u128::from(JITTER_MS_MAX)).unwrap_or_default();
-        let mut back_off = BackOff::default();
         let mut pause = Duration::from_millis(jitter);
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = watched.wake.notified() => {}
                 () = sleep(pause) => {}
             }
             let ended = tokio::select! {
@@ -85,6 +87,9 @@ impl Gateway {
             if let Ended::Stream(end) = ended {
                 let (tenant, server) = (due.tenant, &due.name);
                 tracing::debug!(%tenant, server, ?end, ?pause, "a server's announcements are not awaited");
+            }
+            if pause > PAUSE_IN_PLACE_MAX {
+                return self.upkeep.streams.rest(&due, &watched, back_off, Instant::now() + pause);
             }
         }
     }

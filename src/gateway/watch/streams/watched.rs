@@ -3,16 +3,12 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::Notify;
-
 /// How long after a listing that found something new its announcement may still come.
 const ANNOUNCEMENT_LATE_MAX: Duration = Duration::from_secs(10);
 
 /// Shared by the task that holds a server's stream, and the jobs that look after the server.
 #[derive(Debug, Default)]
 pub(super) struct Watched {
-    /// Ends a pause before the next attempt.
-    pub(super) wake: Notify,
     state: Mutex<State>,
 }
 
