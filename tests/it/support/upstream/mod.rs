@@ -55,6 +55,8 @@ impl Call {
 pub struct Counts {
     pub calls: usize,
     pub lists: usize,
+    /// Requests for a stream of announcements, be it in vain, with the discovery before each.
+    pub listens: usize,
     pub initializes: usize,
     pub accepts: usize,
     /// Requests of any kind.
@@ -69,6 +71,7 @@ struct State {
     calls: Mutex<Vec<Call>>,
     heads: Mutex<Vec<HashMap<String, String>>>,
     lists: AtomicUsize,
+    listens: AtomicUsize,
     initializes: AtomicUsize,
     accepts: AtomicUsize,
     requests: AtomicUsize,
@@ -111,6 +114,7 @@ impl Upstream {
             calls: Mutex::default(),
             heads: Mutex::default(),
             lists: AtomicUsize::new(0),
+            listens: AtomicUsize::new(0),
             initializes: AtomicUsize::new(0),
             accepts: AtomicUsize::new(0),
             requests: AtomicUsize::new(0),
@@ -177,6 +181,7 @@ impl Upstream {
         Counts {
             calls: self.state.calls.lock().unwrap().len(),
             lists: of(&self.state.lists),
+            listens: of(&self.state.listens),
             initializes: of(&self.state.initializes),
             accepts: of(&self.state.accepts),
             requests: of(&self.state.requests),

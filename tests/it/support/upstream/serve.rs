@@ -90,6 +90,9 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Answer {
     let Ok(message) = serde_json::from_slice::<Message<'_>>(&body) else {
         return Ok(plain(400, "text/plain", "not JSON"));
     };
+    if matches!(message.method.as_deref(), Some("server/discover" | "subscriptions/listen")) {
+        state.listens.fetch_add(1, Ordering::SeqCst);
+    }
     let Some(id) = message.id.map(RawValue::get) else {
         state.notifications.lock().unwrap().push(String::from_utf8_lossy(&body).into_owned());
         return Ok(plain(202, "", ""));
