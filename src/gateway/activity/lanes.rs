@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use chrono::NaiveDate;
+use tokio::task::yield_now;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -29,6 +30,8 @@ impl ActivityLog {
     pub(in crate::gateway) async fn run_opening(self, stop: CancellationToken) {
         let mut backoff = Backoff::new(RETRY_MIN, RETRY_MAX);
         loop {
+            // whoever is about to ask gets into this batch: a commit costs the same for all
+            yield_now().await;
             let batch = self.take_opening();
             if !batch.is_empty() {
                 match self.commit_opening(batch, &stop).await {
