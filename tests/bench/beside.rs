@@ -29,43 +29,57 @@ const CLIENTS: usize = 2;
 const TURNS: u32 = 8;
 /// Length of a slice.
 const SLICE: Duration = Duration::from_secs(1);
-/// Callers of each bad server.
-const CALLERS: usize = 8;
-/// How long such a caller waits before it calls again.
-const PAUSE: Duration = Duration::from_millis(250);
+/// How others call at the same time: so many callers of each server, each with a pause before it calls again.
+#[derive(Clone, Copy)]
+struct Pace {
+    callers: usize,
+    pause: Duration,
+}
+
+/// Many who do not give up.
+const HAMMERING: Pace = Pace { callers: 8, pause: Duration::from_millis(250) };
+/// As an agent at work.
+const WORKING: Pace = Pace { callers: 1, pause: Duration::from_secs(1) };
+
+/// Bad servers that are measured together.
+struct Group {
+    name: &'static str,
+    pace: Pace,
+    vices: &'static [(&'static str, Vice)],
+}
 
 /// What may go wrong, in groups that are measured apart.
-const GROUPS: [(&str, &[(&str, Vice)]); 3] = [
-    (
-        "slow, silent, dribbling",
-        &[
-            ("slow", Vice::Slow(1)),
-            ("silent", Vice::Silent),
-            ("dribbling", Vice::Dribbling),
-            ("dribbling-body", Vice::DribblingBody),
-        ],
-    ),
-    (
-        "lying",
-        &[
-            ("wrong-id", Vice::WrongId),
-            ("html", Vice::Html),
-            ("garbage", Vice::Garbage),
-            ("short", Vice::Short),
-            ("closing", Vice::Closing),
-        ],
-    ),
-    (
-        "huge, flooding",
-        &[
-            ("huge", Vice::Huge),
-            ("headers", Vice::Headers),
-            ("flooding", Vice::Flooding),
-            ("asking", Vice::Asking),
-            ("deep", Vice::Deep),
-        ],
-    ),
+const GROUPS: [Group; 4] = [
+    Group { name: "slow, silent, dribbling", pace: HAMMERING, vices: &HOLDING },
+    Group { name: "lying", pace: HAMMERING, vices: &LYING },
+    Group { name: "huge, flooding; one call a second each", pace: WORKING, vices: &FLOODING },
+    Group { name: "huge, flooding; 32 calls a second each", pace: HAMMERING, vices: &FLOODING },
 ];
+const HOLDING: [(&str, Vice); 4] = [
+    ("slow", Vice::Slow(1)),
+    ("silent", Vice::Silent),
+    ("dribbling", Vice::Dribbling),
+    ("dribbling-body", Vice::DribblingBody),
+];
+const LYING: [(&str, Vice); 5] = [
+    ("wrong-id", Vice::WrongId),
+    ("html", Vice::Html),
+    ("garbage", Vice::Garbage),
+    ("short", Vice::Short),
+    ("closing", Vice::Closing),
+];
+const FLOODING: [(&str, Vice); 5] = [
+    ("huge", Vice::Huge),
+    ("headers", Vice::Headers),
+    ("flooding", Vice::Flooding),
+    ("asking", Vice::Asking),
+    ("deep", Vice::Deep),
+];
+
+/// Every bad server.
+fn all() -> impl Iterator<Item = &'static (&'static str, Vice)> {
+    HOLDING.iter().chain(&LYING).chain(&FLOODING)
+}
 
 /// The bad servers as a child process.
 pub struct BadServers {
@@ -86,14 +100,14 @@ impl BadServers {
         command.args(["-n", "19"]).arg(program).arg(ROLE).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = Process::start(&mut command)?;
         let output = process.child().stdout.take().context("the bad servers have no output")?;
-        let all: usize = GROUPS.iter().map(|(_, vices)| vices.len()).sum();
-        let mut servers = Vec::with_capacity(all);
-        for line in BufReader::new(output).lines().take(all) {
+        let count = all().count();
+        let mut servers = Vec::with_capacity(count);
+        for line in BufReader::new(output).lines().take(count) {
             let line = line?;
             let (name, url) = line.split_once(' ').context("the bad servers did not start")?;
             servers.push((name.to_owned(), url.to_owned()));
         }
-        ensure!(servers.len() == all, "the bad servers did not start");
+        ensure!(servers.len() == count, "the bad servers did not start");
         Ok(BadServers { _process: process, servers })
     }
 
@@ -116,7 +130,7 @@ impl BadServers {
 /// If nobody listens to that.
 pub async fn serve() -> Result<()> {
     let mut servers = Vec::new();
-    for (name, vice) in GROUPS.iter().flat_map(|(_, vices)| vices.iter()) {
+    for (name, vice) in all() {
         let server = Hostile::start(*vice).await;
         writeln!(std::io::stdout(), "{name} {}", server.url)?;
         servers.push(server);
@@ -155,15 +169,15 @@ impl Beside {
 /// A wrong answer of the healthy server, or none.
 pub async fn run(gateway: &Door) -> Result<Vec<Beside>> {
     let mut groups = Vec::new();
-    for (group, vices) in GROUPS {
+    for Group { name: group, pace, vices } in GROUPS {
         let bad: Vec<String> = vices.iter().map(|(name, _)| format!("{name}:act")).collect();
         // as many who call as often, but a good server
         let good = vec!["up:echo".to_owned(); bad.len()];
         let (mut beside_good, mut beside_bad) = (Slice::default(), Slice::default());
         let answered = Arc::new(AtomicU64::new(0));
         for _ in 0..TURNS {
-            beside_good.add(slice(gateway, &good, &Arc::default()).await?);
-            beside_bad.add(slice(gateway, &bad, &answered).await?);
+            beside_good.add(slice(gateway, &good, pace, &Arc::default()).await?);
+            beside_bad.add(slice(gateway, &bad, pace, &answered).await?);
         }
         groups.push(Beside { group, beside_good, beside_bad, bad_answers: answered.load(Ordering::Relaxed) });
     }
@@ -171,15 +185,15 @@ pub async fn run(gateway: &Door) -> Result<Vec<Beside>> {
 }
 
 /// One slice of the healthy server's load, while others call these tools.
-async fn slice(gateway: &Door, tools: &[String], answered: &Arc<AtomicU64>) -> Result<Slice> {
+async fn slice(gateway: &Door, tools: &[String], pace: Pace, answered: &Arc<AtomicU64>) -> Result<Slice> {
     let mut callers = JoinSet::new();
-    let all = tools.len() * CALLERS;
+    let all = tools.len() * pace.callers;
     for (number, tool) in tools.iter().cycle().take(all).enumerate() {
         let (door, tool, answered) = (gateway.clone(), tool.clone(), Arc::clone(answered));
-        let wait = PAUSE.mul_f64(number as f64 / all as f64);
+        let wait = pace.pause.mul_f64(number as f64 / all as f64);
         callers.spawn(async move {
             tokio::time::sleep(wait).await;
-            load::call_often(&door, &tool, PAUSE, &answered).await
+            load::call_often(&door, &tool, pace.pause, &answered).await
         });
     }
     let slice = load::run(gateway, Work::Read, Era::Handshake, CLIENTS, Until::Elapsed(SLICE)).await?;
