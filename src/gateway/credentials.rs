@@ -151,22 +151,9 @@ mod tests {
     fn server(id: u128, url: &str) -> Server {
         Server {
             server_id: Uuid::from_u128(id),
-            name: "up".into(),
-            kind: "http".into(),
             url: Some(url.into()),
-            enabled: true,
-            quarantined: false,
-            auto_approve: false,
-            baselined: true,
-            limits: Default::default(),
-            era: None,
-            connection: "unknown".into(),
-            last_ok_at: None,
-            last_error: None,
-            added_by: None,
-            created_at: DateTime::UNIX_EPOCH,
-            version: 1,
             header_names: vec!["X-A".into()],
+            ..Server::example()
         }
     }
 

@@ -52,6 +52,32 @@ pub struct Server {
     pub header_names: Vec<String>,
 }
 
+#[cfg(test)]
+impl Server {
+    /// A server of no tenant for tests: enabled, released, never contacted.
+    pub fn example() -> Server {
+        Server {
+            server_id: Uuid::nil(),
+            name: "up".to_owned(),
+            kind: "http".to_owned(),
+            url: Some("http://u/".to_owned()),
+            enabled: true,
+            quarantined: false,
+            auto_approve: false,
+            baselined: true,
+            limits: Json::default(),
+            era: None,
+            connection: "unknown".to_owned(),
+            last_ok_at: None,
+            last_error: None,
+            added_by: None,
+            created_at: DateTime::UNIX_EPOCH,
+            version: 1,
+            header_names: Vec::new(),
+        }
+    }
+}
+
 impl Server {
     /// The typed id.
     pub fn id(&self) -> ServerId {

@@ -180,23 +180,11 @@ mod tests {
 
     fn server(connection: &str, last_ok_s: Option<i64>) -> ServerView {
         ServerView {
-            server_id: Uuid::nil(),
             name: "gh".into(),
-            kind: "http".into(),
-            url: Some("http://u/".into()),
-            enabled: true,
-            quarantined: false,
-            auto_approve: false,
-            baselined: true,
-            limits: Default::default(),
-            era: None,
             connection: connection.into(),
             last_ok_at: last_ok_s.and_then(|s| DateTime::from_timestamp(s, 0)),
-            last_error: None,
-            added_by: None,
-            created_at: DateTime::UNIX_EPOCH,
-            version: 1,
             header_names: vec!["Authorization".into()],
+            ..ServerView::example()
         }
     }
 

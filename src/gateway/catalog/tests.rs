@@ -27,21 +27,8 @@ fn server(id: u128, header_names: &[&str]) -> Server {
     Server {
         server_id: Uuid::from_u128(id),
         name: format!("s{id}"),
-        kind: "http".into(),
-        url: Some("http://u/".into()),
-        enabled: true,
-        quarantined: false,
-        auto_approve: false,
-        baselined: true,
-        limits: Default::default(),
-        era: None,
-        connection: "unknown".into(),
-        last_ok_at: None,
-        last_error: None,
-        added_by: None,
-        created_at: DateTime::UNIX_EPOCH,
-        version: 1,
         header_names: header_names.iter().map(|name| (*name).to_owned()).collect(),
+        ..Server::example()
     }
 }
 

@@ -63,25 +63,8 @@ mod tests {
     use super::*;
 
     fn server(connection: &str, last_ok_s: Option<i64>) -> Server {
-        Server {
-            server_id: uuid::Uuid::nil(),
-            name: "gh".into(),
-            kind: "http".into(),
-            url: None,
-            enabled: true,
-            quarantined: false,
-            auto_approve: false,
-            baselined: true,
-            limits: Default::default(),
-            era: None,
-            connection: connection.into(),
-            last_ok_at: last_ok_s.and_then(|s| DateTime::from_timestamp(s, 0)),
-            last_error: None,
-            added_by: None,
-            created_at: DateTime::UNIX_EPOCH,
-            version: 1,
-            header_names: Vec::new(),
-        }
+        let last_ok_at = last_ok_s.and_then(|s| DateTime::from_timestamp(s, 0));
+        Server { connection: connection.into(), last_ok_at, ..Server::example() }
     }
 
     #[test]
