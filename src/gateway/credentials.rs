@@ -141,7 +141,6 @@ impl Gateway {
 
 #[cfg(test)]
 mod tests {
-    use chrono::DateTime;
     use serde_json::json;
 
     use super::*;

@@ -1,4 +1,3 @@
-use chrono::DateTime;
 use uuid::Uuid;
 
 use super::*;
