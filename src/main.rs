@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use mcpproxy::app::run;
+use mcpproxy::faces::cli;
 
 /// Gives memory back after load; its settings are in `.cargo/config.toml`.
 #[global_allocator]
@@ -32,6 +33,22 @@ enum Command {
         #[arg(long, value_name = "PATH")]
         config: Option<PathBuf>,
     },
+    #[command(flatten)]
+    Client(Box<cli::Command>),
+}
+
+/// How a command can fail.
+enum Ended {
+    /// One that runs a gateway.
+    Gateway(anyhow::Error),
+    /// One that talks to a gateway.
+    Client(cli::Failure),
+}
+
+impl From<anyhow::Error> for Ended {
+    fn from(error: anyhow::Error) -> Ended {
+        Ended::Gateway(error)
+    }
 }
 
 /// An error with its causes, each said once: many repeat what they were caused by.
@@ -61,15 +78,22 @@ fn main() -> ExitCode {
     };
     let outcome = runtime.block_on(async {
         match cli.command {
-            Command::Serve { config } => run::serve(config.as_deref()).await,
-            Command::Migrate { config } => run::migrate(config.as_deref()).await,
+            Command::Serve { config } => run::serve(config.as_deref()).await.map_err(Into::into),
+            Command::Migrate { config } => run::migrate(config.as_deref()).await.map_err(Into::into),
+            Command::Client(command) => cli::run(*command, Cli::command()).await.map_err(Ended::Client),
         }
     });
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
+        Err(Ended::Gateway(error)) => {
             eprintln!("mcpproxy: {}", sentence(&error));
             ExitCode::FAILURE
+        }
+        Err(Ended::Client(failure)) => {
+            if !failure.is_silent() {
+                eprintln!("mcpproxy: {failure}");
+            }
+            failure.exit_code()
         }
     }
 }

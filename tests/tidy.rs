@@ -11,7 +11,7 @@ const FLOORS: [(&str, u8); 6] =
     [("domain", 0), ("store", 1), ("upstream", 1), ("gateway", 2), ("faces", 3), ("app", 4)];
 
 /// Crates with one home.
-const HOMES: [(&str, &[&str]); 8] = [
+const HOMES: [(&str, &[&str]); 13] = [
     ("sqlx", &["src/store/"]),
     ("axum", &["src/faces/", "src/app/"]),
     ("hyper", &["src/upstream/", "src/faces/http.rs"]),
@@ -19,6 +19,11 @@ const HOMES: [(&str, &[&str]); 8] = [
     ("rmcp", &["src/upstream/"]),
     ("sse_stream", &["src/upstream/rmcp/"]),
     ("clap", &["src/main.rs", "src/faces/cli/"]),
+    ("clap_complete", &["src/faces/cli/"]),
+    ("comfy_table", &["src/faces/cli/"]),
+    ("csv", &["src/faces/rest/activity/"]),
+    ("reqwest", &["src/faces/cli/"]),
+    ("serde_saphyr", &["src/faces/cli/"]),
     ("opentelemetry", &["src/app/telemetry"]),
 ];
 

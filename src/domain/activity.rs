@@ -72,6 +72,8 @@ pub enum Source {
     Mcp,
     /// `/api/v1`
     Rest,
+    /// The command line, which comes in by `/api/v1`.
+    Cli,
     /// The gateway itself.
     System,
 }
@@ -82,6 +84,7 @@ impl Source {
         match self {
             Source::Mcp => "mcp",
             Source::Rest => "rest",
+            Source::Cli => "cli",
             Source::System => "system",
         }
     }

@@ -1,7 +1,8 @@
 //! Floor 3: the faces. `mcp` and `rest` share the porch (`http`, `auth`, `wire`) and know nothing of each
-//! other.
+//! other; `cli` is a client of `rest` and meets it on the wire only.
 
 pub mod auth;
+pub mod cli;
 pub mod http;
 mod impatient;
 pub mod mcp;

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use chrono::{DateTime, Utc};
 use ulid::Ulid;
 
 use super::access::Caller;
@@ -14,10 +15,14 @@ use crate::domain::activity::{Kind, Record, Source, Status};
 use crate::domain::id::TenantId;
 use crate::domain::redact;
 use crate::domain::tenant::Action;
-use crate::store::{ActivityFilter, ActivityRow, StoreError};
+use crate::store::{ActivityFilter, ActivityRow, ActivitySummary, StoreError, SummaryScope};
 
 /// Most bytes of one record of an administrator's act.
 const ACT_BYTES_MAX: usize = 2000;
+/// Records of one page of an export.
+const EXPORT_ROWS: i64 = 1000;
+/// Tools and servers that a summary names.
+const SUMMARY_TOP: i64 = 20;
 
 impl Gateway {
     /// A page of the activity log; a key that may only see its own records sees those.
@@ -38,6 +43,36 @@ impl Gateway {
         let _turn = self.report_lane.enter(caller.tenant_id()).await?;
         let page = self.store.list_activity(caller.tenant_id(), &filter, limit).await;
         page.map_err(|error| GatewayError::from_store(error, "activity record"))
+    }
+
+    /// The next records of an export, which ends with none; a key that is not valid any more gets no more.
+    pub async fn export_activity(
+        &self,
+        caller: &Caller,
+        filter: &ActivityFilter,
+    ) -> Result<Vec<ActivityRow>, GatewayError> {
+        if !self.is_valid(caller) {
+            return Err(GatewayError::Forbidden("this key is not valid any more".to_owned()));
+        }
+        self.list_activity(caller, filter.clone(), EXPORT_ROWS).await
+    }
+
+    /// What happened from `start` to `end`; a key that may only see its own records gets those counted.
+    pub async fn summarize_activity(
+        &self,
+        caller: &Caller,
+        start: DateTime<Utc>,
+        end: DateTime<Utc>,
+    ) -> Result<ActivitySummary, GatewayError> {
+        caller.authorise(Action::ReadOwnActivity)?;
+        let key = match caller.authorise(Action::ReadActivity) {
+            Ok(()) => None,
+            Err(error) => Some(caller.key.ok_or(error)?),
+        };
+        let _turn = self.report_lane.enter(caller.tenant_id()).await?;
+        let scope = SummaryScope { key, start, end };
+        let summary = self.store.summarize_activity(caller.tenant_id(), &scope, SUMMARY_TOP).await;
+        summary.map_err(|error| GatewayError::from_store(error, "activity record"))
     }
 
     /// One record.

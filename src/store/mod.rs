@@ -5,6 +5,7 @@
 //! so a forgotten tenant filter finds nothing even when the deployment's URL is a superuser's.
 
 mod activity_read;
+mod activity_summary;
 mod activity_write;
 mod api_keys;
 mod backoff;
@@ -29,6 +30,7 @@ mod unit;
 mod wear_off;
 
 pub use activity_read::{ActivityFilter, ActivityRow};
+pub use activity_summary::{ActivityCount, ActivitySummary, CallSummary, SummaryScope};
 pub use activity_write::Close;
 pub use api_keys::{AccessRows, ApiKey, KeyPatch, NewApiKey};
 pub use backoff::{Backoff, jittered};

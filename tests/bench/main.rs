@@ -104,6 +104,7 @@ async fn run(filter: &[String]) -> Result<()> {
     // a Postgres that runs as another user must get to its data
     std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755))?;
     let data_dir = folder.path().join("data");
+    drop(rustls::crypto::ring::default_provider().install_default());
     let http = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(30)).build()?;
     let mut upstream = Upstream::start()?;
 

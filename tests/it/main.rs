@@ -8,6 +8,8 @@ mod bad_days;
 #[cfg(test)]
 mod bulkheads;
 #[cfg(test)]
+mod cli;
+#[cfg(test)]
 mod clients;
 #[cfg(test)]
 mod counts;

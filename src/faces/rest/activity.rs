@@ -1,5 +1,8 @@
 //! `/activity`: the records a key may see.
 
+pub(super) mod export;
+pub(super) mod summary;
+
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};

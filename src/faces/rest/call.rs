@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::response::Response;
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, StatusCode};
+use http::{HeaderValue, StatusCode};
 
 use super::error::{self, RestError};
 use super::exchange::{Exchange, clip};
@@ -15,10 +15,9 @@ use crate::domain::intent::Variant;
 use crate::domain::json::Member;
 use crate::faces::wire::call::{ARGUMENTS, read};
 use crate::faces::wire::error::json_response;
+use crate::faces::wire::headers::WARNING;
 use crate::gateway::{CallOutcome, CallRequest, CancelBy, GatewayError};
 
-/// Carries the warning that stands in `_meta` over MCP: here the body is the upstream's, untouched.
-const WARNING: HeaderName = HeaderName::from_static("x-mcpproxy-warning");
 /// Longest warning sent, in characters.
 const WARNING_CHARS_MAX: usize = 1000;
 /// The one field that MCP does not have: there it is the tool's own name.
@@ -57,6 +56,7 @@ fn render(outcome: CallOutcome, request_id: Option<&str>) -> Result<Response, Re
         CallOutcome::Result { raw, warning, .. } => {
             let mut response = json_response(StatusCode::OK, raw);
             if let Some(value) = warning.and_then(|text| header_safe(&text)) {
+                // over MCP it stands in `_meta`; here the body is the upstream's, untouched
                 response.headers_mut().insert(WARNING, value);
             }
             Ok(response)

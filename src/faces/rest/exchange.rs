@@ -15,6 +15,7 @@ use crate::domain::activity::Source;
 use crate::domain::id::TenantId;
 use crate::domain::json::{self, JsonFault, Member};
 use crate::faces::http::{BodyError, RequestId, read_body};
+use crate::faces::wire::headers::{CLI, SOURCE};
 use crate::faces::{Faces, wire};
 use crate::gateway::{Attempt, Caller, Gateway, GatewayError};
 
@@ -46,7 +47,7 @@ impl Exchange {
         let Ok(segments) = RawPathParams::from_request_parts(&mut parts, &()).await else {
             return Err(wire::error::not_found(request_id.as_deref()));
         };
-        let mut attempt = Attempt::now(caller, Source::Rest);
+        let mut attempt = Attempt::now(caller, source(&parts.headers));
         attempt.request_id = request_id;
         attempt.trace_id = wire::trace::from_headers(&parts.headers);
         let body = read_body(body, faces.options.request_bytes_max).await;
@@ -155,6 +156,14 @@ fn body_fault(fault: &JsonFault) -> GatewayError {
 }
 
 /// `None` when there is no such header; unreadable bytes stand for a type nobody knows.
+/// By which way it came in, as it says itself.
+fn source(headers: &HeaderMap) -> Source {
+    match headers.get(SOURCE) {
+        Some(value) if value == CLI => Source::Cli,
+        _ => Source::Rest,
+    }
+}
+
 fn content_type(headers: &HeaderMap) -> Option<String> {
     headers.get(header::CONTENT_TYPE).map(|value| value.to_str().unwrap_or("?").to_owned())
 }

@@ -85,6 +85,8 @@ routes! {
     POST "/tools/call" => attempt(Kind::ToolCall, May(UseTools), NONE, call::run);
 
     GET "/activity" => read(May(ReadOwnActivity), activity::PARAMS, activity::list);
+    GET "/activity/export" => read(May(ReadOwnActivity), activity::export::PARAMS, activity::export::get);
+    GET "/activity/summary" => read(May(ReadOwnActivity), activity::summary::PARAMS, activity::summary::get);
     GET "/activity/{id}" => read(May(ReadOwnActivity), NONE, activity::get);
     GET "/status" => read(Anyone, NONE, status::get);
 }

@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
-use http::{HeaderName, HeaderValue, StatusCode};
+use http::{HeaderValue, StatusCode};
 
 use super::exchange::Exchange;
 use super::params::{Names, Params};
 use super::route::Answer;
 use crate::faces::wire::error::json_response;
+use crate::faces::wire::headers::MISSING;
 use crate::gateway::{GatewayError, LIMIT_DEFAULT, LIMIT_MAX, SearchRequest};
 
-/// Names the servers whose tools are missing, which stand in `_meta` over MCP.
-const MISSING: HeaderName = HeaderName::from_static("x-mcpproxy-missing");
 /// The parameters of a search.
 pub(super) const PARAMS: Names = &["exclude_destructive", "limit", "query", "read_only_only", "server"];
 

@@ -2,5 +2,6 @@
 
 pub mod call;
 pub mod error;
+pub mod headers;
 pub mod session;
 pub mod trace;

@@ -1,6 +1,7 @@
 //! The activity log.
 
 mod admin;
+mod export;
 mod filters;
 mod paging;
 mod records;

@@ -22,6 +22,11 @@ impl Api {
         Api { http, base: base.to_owned(), key: None, tenant: None, id: String::new() }
     }
 
+    /// Where it asks.
+    pub fn base_url(&self) -> String {
+        self.base.clone()
+    }
+
     /// The same with this key.
     pub fn with_key(&self, key: &str) -> Api {
         Api { key: Some(key.to_owned()), ..self.clone() }

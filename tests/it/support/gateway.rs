@@ -161,6 +161,8 @@ impl Gateway {
 }
 
 fn client() -> reqwest::Client {
+    // the program's own client brings none with it; a second installation changes nothing
+    drop(rustls::crypto::ring::default_provider().install_default());
     reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(60)).build().unwrap()
 }
 

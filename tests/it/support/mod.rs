@@ -3,6 +3,7 @@
 mod answer;
 mod api;
 mod balancer;
+mod cli;
 mod database;
 mod gateway;
 mod hostile;
@@ -20,6 +21,7 @@ mod wait;
 pub use self::answer::Answer;
 pub use self::api::Api;
 pub use self::balancer::{Balancer, Exchange};
+pub use self::cli::{Run, cli, cli_at_terminal, cli_reading, cli_with};
 pub use self::database::Database;
 pub use self::gateway::{Gateway, MASTER_KEY, run_to_end};
 pub use self::hostile::{Hostile, Vice};

@@ -1,0 +1,331 @@
+//! `mcpproxy activity`: what was attempted, by whom, and how it ended.
+
+use chrono::{DateTime, Local, TimeDelta, Utc};
+use clap::{Args, Subcommand};
+use serde_json::Value;
+
+use super::client::{Client, Query};
+use super::connection::Connection;
+use super::failure::Failure;
+use super::output::{self, Column, Output, text};
+use super::show;
+use crate::domain::json;
+
+/// `mcpproxy activity`
+#[derive(Args)]
+pub struct Activity {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// List records, newest first
+    List(Box<List>),
+    /// Count what happened: outcomes, the tools and servers that were called most, how slow and how often failing
+    Summary {
+        /// 1h, 24h, 7d or 30d
+        #[arg(long, default_value = "24h")]
+        period: String,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Write all records that match to standard output, newest first
+    Export(Box<Export>),
+    /// Show one record whole
+    Show {
+        /// Its id, as `mcpproxy activity list` prints it
+        id: String,
+        #[command(flatten)]
+        output: Output,
+    },
+}
+
+#[derive(Args)]
+struct List {
+    #[command(flatten)]
+    filter: Filter,
+    /// How many at most
+    #[arg(long, default_value_t = 50, value_name = "NUMBER")]
+    limit: usize,
+    /// Words instead of icons; there are none anyway where nobody looks
+    #[arg(long)]
+    no_icons: bool,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Args)]
+struct Export {
+    /// jsonl or csv
+    #[arg(long, default_value = "jsonl")]
+    format: String,
+    #[command(flatten)]
+    filter: Filter,
+}
+
+/// Which records: the filters of the API.
+#[derive(Args)]
+#[command(next_help_heading = "Filters")]
+struct Filter {
+    /// Declared or by the variant: read, write or destructive
+    #[arg(long, value_name = "TYPE")]
+    intent_type: Option<String>,
+    /// How it ended: success, upstream_error, error, blocked, rejected, cancelled, unknown, pending or waiting
+    #[arg(long)]
+    status: Option<String>,
+    /// A server's name
+    #[arg(long)]
+    server: Option<String>,
+    /// A tool, as TOOL or SERVER:TOOL; for --type admin the act, for example servers.create
+    #[arg(long)]
+    tool: Option<String>,
+    /// tool_call, search, admin, auth_failure, late_outcome or system
+    #[arg(long = "type")]
+    kind: Option<String>,
+    /// Where it came in: mcp, rest, cli or system
+    #[arg(long)]
+    source: Option<String>,
+    /// A key's id
+    #[arg(long)]
+    key: Option<String>,
+    /// Who holds the key
+    #[arg(long)]
+    owner: Option<String>,
+    /// A session, as a record names it
+    #[arg(long, value_name = "ID")]
+    session_id: Option<String>,
+    /// A request, as the client named it
+    #[arg(long, value_name = "ID")]
+    request_id: Option<String>,
+    /// From then on: a time such as 2026-01-31T08:00:00Z, or how long ago, such as 90m, 12h, 3d [default: 7d]
+    #[arg(long = "since", alias = "start-time", value_name = "TIME")]
+    start_time: Option<String>,
+    /// Until then, in the same forms [default: now]
+    #[arg(long = "until", alias = "end-time", value_name = "TIME")]
+    end_time: Option<String>,
+}
+
+impl Filter {
+    fn query(self, now: DateTime<Utc>) -> Result<Query, Failure> {
+        let mut query = Query::default();
+        for (name, value) in [
+            ("intent_type", self.intent_type),
+            ("status", self.status),
+            ("server", self.server),
+            ("tool", self.tool),
+            ("type", self.kind),
+            ("source", self.source),
+            ("key", self.key),
+            ("owner", self.owner),
+            ("session_id", self.session_id),
+            ("request_id", self.request_id),
+        ] {
+            query.add(name, value);
+        }
+        for (name, flag, value) in
+            [("start_time", "--since", self.start_time), ("end_time", "--until", self.end_time)]
+        {
+            query.add(name, value.map(|value| time(flag, &value, now)).transpose()?);
+        }
+        Ok(query)
+    }
+}
+
+/// A time as the API takes it. What is no number of minutes, hours or days is left to the API to judge.
+fn time(flag: &str, given: &str, now: DateTime<Utc>) -> Result<String, Failure> {
+    let split = given.char_indices().next_back().map_or(0, |(at, _)| at);
+    let (number, unit) = given.split_at_checked(split).unwrap_or_default();
+    let Ok(number) = number.parse::<i64>() else { return Ok(given.to_owned()) };
+    let ago = match unit {
+        "m" => TimeDelta::try_minutes(number),
+        "h" => TimeDelta::try_hours(number),
+        "d" => TimeDelta::try_days(number),
+        _ => None,
+    };
+    let at = ago.and_then(|ago| now.checked_sub_signed(ago));
+    let at = at.ok_or_else(|| {
+        Failure::Usage(format!("{flag} {given}: it needs a time, or how long ago in m, h or d, such as 12h"))
+    })?;
+    Ok(at.to_rfc3339_opts(chrono::SecondsFormat::Millis, true))
+}
+
+impl Activity {
+    pub(super) async fn run(self) -> Result<(), Failure> {
+        let client = self.connection.client()?;
+        match self.command {
+            Command::List(list) => list.run(&client).await,
+            Command::Summary { period, output } => {
+                let mut query = Query::default();
+                query.add("period", Some(period));
+                let answer = client.get(&["activity", "summary"], &query).await?;
+                output.thing(&answer.text, summary)
+            }
+            Command::Export(export) => {
+                let mut query = export.filter.query(Utc::now())?;
+                query.add("format", Some(export.format));
+                client.copy(&["activity", "export"], &query).await
+            }
+            Command::Show { id, output } => {
+                let answer = client.get(&["activity", &id], &Query::default()).await?;
+                output.thing(&answer.text, record)
+            }
+        }
+    }
+}
+
+impl List {
+    async fn run(self, client: &Client) -> Result<(), Failure> {
+        let query = self.filter.query(Utc::now())?;
+        let items = client.list(&["activity"], &query, self.limit).await?;
+        self.output.items(&items, columns(!self.no_icons && output::is_terminal()))
+    }
+}
+
+fn columns(with_icons: bool) -> &'static [Column] {
+    const WORDS: [Column; 7] = with_intent(operation);
+    const ICONS: [Column; 7] = with_intent(|record| match &*operation(record) {
+        "read" => "📖 read".to_owned(),
+        "write" => "📝 write".to_owned(),
+        "destructive" => "🔥 destructive".to_owned(),
+        other => other.to_owned(),
+    });
+    if with_icons { &ICONS } else { &WORDS }
+}
+
+const fn with_intent(intent: fn(&Value) -> String) -> [Column; 7] {
+    [
+        ("ID", |record| text(record, "id")),
+        ("TIME", |record| local(&text(record, "started_at"))),
+        ("SERVER", |record| text(record, "server")),
+        ("TOOL", |record| text(record, "tool")),
+        ("INTENT", intent),
+        ("STATUS", |record| text(record, "status")),
+        ("DURATION", duration),
+    ]
+}
+
+fn operation(record: &Value) -> String {
+    record.get("intent").map(|intent| text(intent, "operation_type")).unwrap_or_default()
+}
+
+fn local(at: &str) -> String {
+    match DateTime::parse_from_rfc3339(at) {
+        Ok(at) => at.with_timezone(&Local).format("%Y-%m-%d %H:%M:%S").to_string(),
+        Err(_) => at.to_owned(),
+    }
+}
+
+fn duration(record: &Value) -> String {
+    milliseconds(record.get("duration_ms"))
+}
+
+fn milliseconds(value: Option<&Value>) -> String {
+    match value.and_then(Value::as_f64) {
+        None => String::new(),
+        Some(ms) if ms < 10.0 => format!("{ms:.1}ms"),
+        Some(ms) if ms < 10_000.0 => format!("{ms:.0}ms"),
+        Some(ms) => format!("{:.1}s", ms / 1000.0),
+    }
+}
+
+/// A record as people read it: what is absent is left out, the intent has a section of its own.
+fn record(raw: &str) -> String {
+    let Ok(members) = json::members(raw) else { return output::safe(raw) };
+    let value = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
+    let fields: Vec<(String, Value)> =
+        members.iter().map(|member| (member.name.clone().into_owned(), value(member.value))).collect();
+    let there = |(name, value): &&(String, Value)| !value.is_null() && name != "intent";
+    let width = fields.iter().filter(there).map(|(name, _)| name.len()).max().unwrap_or_default();
+    let mut out: String =
+        fields.iter().filter(there).map(|(name, value)| show::field(name, value, width)).collect();
+    if let Some((_, Value::Object(intent))) = fields.iter().find(|(name, _)| name == "intent") {
+        out.push_str("\nIntent\n");
+        for name in ["operation_type", "data_sensitivity", "reason"] {
+            let value = intent.get(name).unwrap_or(&Value::Null);
+            out.push_str(&format!("  {}", show::field(name, value, "data_sensitivity".len())));
+        }
+    }
+    out
+}
+
+/// A summary as people read it.
+fn summary(raw: &str) -> String {
+    let summary: Value = serde_json::from_str(raw).unwrap_or_default();
+    let counts = |name: &str| {
+        let counts = summary.get(name).and_then(Value::as_object);
+        let mut counts: Vec<(&String, i64)> =
+            counts.into_iter().flatten().map(|(what, count)| (what, count.as_i64().unwrap_or(0))).collect();
+        counts.sort_by_key(|(what, count)| (std::cmp::Reverse(*count), *what));
+        let parts: Vec<String> = counts.iter().map(|(what, count)| format!("{what} {count}")).collect();
+        if parts.is_empty() { "-".to_owned() } else { output::safe(&parts.join(", ")) }
+    };
+    let mut out = format!(
+        "{} records from {} to {}\n  type:    {}\n  status:  {}\n  intent:  {}\n",
+        text(&summary, "total"),
+        local(&text(&summary, "start_time")),
+        local(&text(&summary, "end_time")),
+        counts("by_type"),
+        counts("by_status"),
+        counts("by_intent_type"),
+    );
+    for (title, name) in [("TOOL", "top_tools"), ("SERVER", "top_servers")] {
+        let rows: Vec<Vec<String>> =
+            summary.get(name).and_then(Value::as_array).into_iter().flatten().map(calls).collect();
+        if !rows.is_empty() {
+            out.push('\n');
+            let names = [title, "CALLS", "FAILED", "REFUSED", "FAILURE RATE", "P50", "P95"];
+            out.push_str(&output::columns(&names, rows));
+            out.push('\n');
+        }
+    }
+    out
+}
+
+fn calls(of: &Value) -> Vec<String> {
+    let (server, tool) = (text(of, "server"), text(of, "tool"));
+    let rate = of.get("error_rate").and_then(Value::as_f64).unwrap_or(0.0);
+    vec![
+        if tool.is_empty() { server } else { format!("{server}:{tool}") },
+        text(of, "calls"),
+        text(of, "failed"),
+        text(of, "refused"),
+        format!("{:.1}%", rate * 100.0),
+        milliseconds(of.get("p50_ms")),
+        milliseconds(of.get("p95_ms")),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_may_be_how_long_ago() {
+        let now = DateTime::from_timestamp_millis(1_769_860_800_000).unwrap();
+        for (given, want) in [
+            ("90m", "2026-01-31T10:30:00.000Z"),
+            ("12h", "2026-01-31T00:00:00.000Z"),
+            ("3d", "2026-01-28T12:00:00.000Z"),
+            ("2026-01-31T08:00:00Z", "2026-01-31T08:00:00Z"),
+            ("yesterday", "yesterday"),
+        ] {
+            assert_eq!(time("--since", given, now).unwrap(), want);
+        }
+        for bad in ["12", "5y", "9223372036854775807d"] {
+            assert!(matches!(time("--since", bad, now), Err(Failure::Usage(_))), "{bad}");
+        }
+    }
+
+    #[test]
+    fn records_show_their_intent() {
+        let raw = r#"{"id":"01J","status":"success","warning":null,"intent":{"operation_type":"write","data_sensitivity":null,"reason":"why"},"client":{"name":"x"}}"#;
+        let shown = record(raw);
+        assert!(shown.starts_with("id:      01J\nstatus:  success\nclient:\n"), "{shown}");
+        let intent =
+            "\nIntent\n  operation_type:    write\n  data_sensitivity:  -\n  reason:            why\n";
+        assert!(shown.ends_with(intent), "{shown}");
+    }
+}

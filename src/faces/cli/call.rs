@@ -1,0 +1,140 @@
+//! `mcpproxy call`: runs a tool, declaring what it is for.
+
+use clap::{Args, Subcommand, ValueEnum};
+use http::Method;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::connection::Connection;
+use super::failure::Failure;
+use super::{input, output};
+use crate::faces::wire::headers;
+
+/// `mcpproxy call`
+#[derive(Args)]
+pub struct Call {
+    #[command(subcommand)]
+    variant: Variant,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+#[derive(Subcommand)]
+enum Variant {
+    /// Run a tool that only reads
+    #[command(name = "tool-read")]
+    Read(Request),
+    /// Run a tool that creates or updates something
+    #[command(name = "tool-write")]
+    Write(Request),
+    /// Run a tool that deletes or cannot be undone
+    #[command(name = "tool-destructive")]
+    Destructive(Request),
+}
+
+#[derive(Args)]
+struct Request {
+    /// The tool, as `mcpproxy tools search` names it
+    #[arg(value_name = "SERVER:TOOL")]
+    name: String,
+    /// Its arguments, a JSON object; @FILE reads a file, - standard input
+    #[arg(long, value_name = "JSON", default_value = "{}")]
+    args: String,
+    /// Why, for the audit trail (up to 1000 characters)
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// How sensitive the data is: public, internal, private or unknown
+    #[arg(long, value_name = "LEVEL")]
+    sensitivity: Option<String>,
+    /// How to show the result
+    #[arg(short = 'o', long = "output", value_enum, default_value_t = Shape::Pretty, value_name = "FORMAT")]
+    shape: Shape,
+}
+
+/// How a result is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Shape {
+    /// Its texts, for people
+    Pretty,
+    /// What the server said, byte for byte
+    Json,
+}
+
+/// The body of `POST /tools/call`.
+#[derive(Serialize)]
+struct Body<'a> {
+    tool_variant: String,
+    name: &'a str,
+    args: Box<RawValue>,
+    intent_operation_type: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    intent_data_sensitivity: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    intent_reason: Option<&'a str>,
+}
+
+#[derive(Deserialize)]
+struct Outcome {
+    #[serde(default, rename = "isError")]
+    is_error: bool,
+    #[serde(default)]
+    content: Vec<Value>,
+    #[serde(rename = "structuredContent")]
+    structured: Option<Value>,
+}
+
+impl Call {
+    pub(super) async fn run(self) -> Result<(), Failure> {
+        let (operation, request) = match self.variant {
+            Variant::Read(request) => ("read", request),
+            Variant::Write(request) => ("write", request),
+            Variant::Destructive(request) => ("destructive", request),
+        };
+        let body = Body {
+            tool_variant: format!("call_tool_{operation}"),
+            name: &request.name,
+            args: input::object("--args", &request.args)?,
+            intent_operation_type: operation,
+            intent_data_sensitivity: request.sensitivity.as_deref(),
+            intent_reason: request.reason.as_deref(),
+        };
+        let body = serde_json::to_string(&body).map_err(|error| Failure::Usage(error.to_string()))?;
+        let answer = self.connection.client()?.send(Method::POST, &["tools", "call"], body).await?;
+        if let Some(warning) = answer.headers.get(headers::WARNING).and_then(|value| value.to_str().ok()) {
+            output::note(&format!("warning: {warning}"));
+        }
+        let outcome: Outcome = serde_json::from_str(&answer.text).unwrap_or(Outcome {
+            is_error: false,
+            content: Vec::new(),
+            structured: None,
+        });
+        match request.shape {
+            Shape::Json => output::line(&answer.text)?,
+            Shape::Pretty => output::line(&readable(&outcome, &answer.text))?,
+        }
+        match outcome.is_error {
+            true => Err(Failure::Tool(format!("{} reported an error", request.name))),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The texts of a result; what is no text as JSON. To a terminal nothing goes that could command it.
+fn readable(outcome: &Outcome, raw: &str) -> String {
+    let blocks = outcome.content.iter().map(|block| match (block.get("type"), block.get("text")) {
+        (Some(Value::String(kind)), Some(Value::String(text))) if kind == "text" => text.clone(),
+        _ => indented(block),
+    });
+    let blocks: Vec<String> = blocks.collect();
+    let text = match (&outcome.structured, blocks.is_empty()) {
+        (Some(structured), true) => indented(structured),
+        (None, true) => raw.to_owned(),
+        _ => blocks.join("\n"),
+    };
+    if output::is_terminal() { output::safe(&text) } else { text }
+}
+
+fn indented(value: &Value) -> String {
+    serde_json::to_string_pretty(value).unwrap_or_default()
+}

@@ -1,0 +1,263 @@
+//! The REST client behind every command.
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use reqwest::{RequestBuilder, Response, Url};
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tokio::time::timeout;
+
+use super::failure::Failure;
+use super::output;
+use crate::faces::wire::headers::{CLI, SOURCE};
+
+/// How long a connection may take.
+const CONNECT_WAIT_MAX: Duration = Duration::from_secs(10);
+/// How long an answer may take: longer than any call may.
+const ANSWER_WAIT_MAX: Duration = Duration::from_secs(660);
+/// How long the next piece of a streamed answer may take.
+const PIECE_WAIT_MAX: Duration = Duration::from_secs(60);
+/// Items asked for at a time.
+const PAGE: usize = 100;
+
+/// A client of one gateway, as one key.
+pub(super) struct Client {
+    http: reqwest::Client,
+    base: Url,
+}
+
+/// An answer that is no error.
+pub(super) struct Answer {
+    /// Its headers.
+    pub(super) headers: HeaderMap,
+    /// Its body, as it came.
+    pub(super) text: String,
+}
+
+impl Answer {
+    /// The body as a value.
+    pub(super) fn json(&self) -> Result<Value, Failure> {
+        serde_json::from_str(&self.text).map_err(|_| not_ours())
+    }
+}
+
+/// One page of a list.
+#[derive(Deserialize)]
+struct Page {
+    items: Vec<Box<RawValue>>,
+    next_cursor: Option<String>,
+}
+
+/// The body of an error.
+#[derive(Deserialize)]
+struct ErrorBody {
+    error: ErrorDetail,
+}
+
+#[derive(Deserialize)]
+struct ErrorDetail {
+    code: String,
+    message: String,
+    recommended: Option<String>,
+    request_id: Option<String>,
+}
+
+impl Client {
+    /// A client for this URL, key and tenant.
+    ///
+    /// # Errors
+    /// What is no URL, or cannot be sent in a header.
+    pub(super) fn new(url: &str, key: Option<&str>, tenant: Option<&str>) -> Result<Client, Failure> {
+        let base = base(url)?;
+        let mut headers = HeaderMap::new();
+        headers.insert(SOURCE, HeaderValue::from_static(CLI));
+        for (name, value, what) in [("x-api-key", key, "key"), ("x-tenant", tenant, "tenant")] {
+            let Some(value) = value else { continue };
+            let mut value = HeaderValue::from_str(value)
+                .map_err(|_| Failure::Usage(format!("the {what} has characters that cannot be sent")))?;
+            value.set_sensitive(true);
+            headers.insert(name, value);
+        }
+        // the only provider that is built in; a second installation changes nothing
+        drop(rustls::crypto::ring::default_provider().install_default());
+        let built = reqwest::Client::builder()
+            .default_headers(headers)
+            .user_agent(concat!("mcpproxy/", env!("CARGO_PKG_VERSION")))
+            // the key goes where it was told to go, nowhere else
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(CONNECT_WAIT_MAX)
+            .build();
+        let http = built.map_err(|error| Failure::Unreachable(format!("no HTTP client: {error}")))?;
+        Ok(Client { http, base })
+    }
+
+    /// Reads.
+    pub(super) async fn get(&self, path: &[&str], query: &Query) -> Result<Answer, Failure> {
+        self.ask(Method::GET, path, query, None).await
+    }
+
+    /// Does something that needs no body.
+    pub(super) async fn act(&self, method: Method, path: &[&str]) -> Result<Answer, Failure> {
+        self.ask(method, path, &Query::default(), None).await
+    }
+
+    /// Sends a body.
+    pub(super) async fn send(&self, method: Method, path: &[&str], body: String) -> Result<Answer, Failure> {
+        self.ask(method, path, &Query::default(), Some(body)).await
+    }
+
+    /// The items of a list, at most so many, page by page.
+    pub(super) async fn list(
+        &self,
+        path: &[&str],
+        query: &Query,
+        limit: usize,
+    ) -> Result<Vec<Box<RawValue>>, Failure> {
+        let mut items = Vec::new();
+        let mut cursor: Option<String> = None;
+        while items.len() < limit {
+            let mut query = query.clone();
+            query.add("limit", Some((limit - items.len()).min(PAGE).to_string()));
+            query.add("cursor", cursor);
+            let answer = self.get(path, &query).await?;
+            let page: Page = serde_json::from_str(&answer.text).map_err(|_| not_ours())?;
+            items.extend(page.items);
+            cursor = page.next_cursor;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        Ok(items)
+    }
+
+    /// Copies an answer to standard output while it comes.
+    pub(super) async fn copy(&self, path: &[&str], query: &Query) -> Result<(), Failure> {
+        let mut response = self.send_request(self.request(Method::GET, path, query)).await?;
+        let mut copied = 0_u64;
+        loop {
+            match timeout(PIECE_WAIT_MAX, response.chunk()).await {
+                Ok(Ok(Some(piece))) => {
+                    output::bytes(&piece)?;
+                    copied += piece.len() as u64;
+                }
+                Ok(Ok(None)) => return output::flush(),
+                Ok(Err(_)) | Err(_) => {
+                    let sentence =
+                        format!("the answer broke off after {copied} bytes: what was written is not all");
+                    return Err(Failure::Unreachable(sentence));
+                }
+            }
+        }
+    }
+
+    fn request(&self, method: Method, path: &[&str], query: &Query) -> RequestBuilder {
+        let mut url = self.base.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(["api", "v1"]).extend(path);
+        }
+        self.http.request(method, url).query(&query.0)
+    }
+
+    async fn ask(
+        &self,
+        method: Method,
+        path: &[&str],
+        query: &Query,
+        body: Option<String>,
+    ) -> Result<Answer, Failure> {
+        let mut request = self.request(method, path, query).timeout(ANSWER_WAIT_MAX);
+        if let Some(body) = body {
+            request = request.header(http::header::CONTENT_TYPE, "application/json").body(body);
+        }
+        let response = self.send_request(request).await?;
+        let headers = response.headers().clone();
+        let text = response.text().await.map_err(|error| self.unreachable(&error))?;
+        Ok(Answer { headers, text })
+    }
+
+    /// Sends a request; an answer that is an error is a failure.
+    async fn send_request(&self, request: RequestBuilder) -> Result<Response, Failure> {
+        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let text = response.text().await.map_err(|error| self.unreachable(&error))?;
+        Err(failure(status, &text))
+    }
+
+    fn unreachable(&self, error: &reqwest::Error) -> Failure {
+        let url = &self.base;
+        if error.is_timeout() && !error.is_connect() {
+            return Failure::Unreachable(format!(
+                "no answer from {url} in time; what was asked may have been done"
+            ));
+        }
+        // the last cause says it best: refused, no such host, a certificate
+        let mut cause: &dyn std::error::Error = error;
+        while let Some(deeper) = cause.source() {
+            cause = deeper;
+        }
+        if error.is_connect() {
+            let hint = "is the gateway running, and is this its address (--url, MCPPROXY_URL, profile)?";
+            return Failure::Unreachable(format!("no connection to {url}: {cause}; {hint}"));
+        }
+        Failure::Unreachable(format!(
+            "the connection to {url} was lost: {cause}; what was asked may have been done"
+        ))
+    }
+}
+
+/// The parameters of a query.
+#[derive(Clone, Default)]
+pub(super) struct Query(Vec<(&'static str, String)>);
+
+impl Query {
+    /// Adds a parameter, if it has a value.
+    pub(super) fn add(&mut self, name: &'static str, value: Option<String>) {
+        self.0.extend(value.map(|value| (name, value)));
+    }
+}
+
+fn base(url: &str) -> Result<Url, Failure> {
+    let wrong = |why: &str| Failure::Usage(format!("'{url}' is not the URL of a gateway: {why}"));
+    let mut base = Url::parse(url).map_err(|_| wrong("it needs a form such as http://127.0.0.1:8080"))?;
+    if !matches!(base.scheme(), "http" | "https") || base.host().is_none() {
+        return Err(wrong("it must begin with http:// or https://"));
+    }
+    if !base.username().is_empty() || base.password().is_some() {
+        return Err(Failure::Usage(
+            "the URL must not hold a user or password; the key is --api-key".to_owned(),
+        ));
+    }
+    base.set_query(None);
+    base.set_fragment(None);
+    Ok(base)
+}
+
+/// What an error answer says, with what helps.
+fn failure(status: StatusCode, text: &str) -> Failure {
+    let Ok(ErrorBody { error }) = serde_json::from_str::<ErrorBody>(text) else {
+        let sentence = format!("{status} from something that is not this gateway's API; is the URL right?");
+        return Failure::from_answer(status.as_u16(), "", sentence);
+    };
+    let mut sentence = format!("{} ({})", error.message, error.code);
+    if let Some(variant) = error.recommended.as_deref().and_then(|tool| tool.strip_prefix("call_tool_")) {
+        sentence.push_str(&format!("; try: mcpproxy call tool-{variant}"));
+    }
+    if status == StatusCode::UNAUTHORIZED {
+        sentence.push_str("; the key comes from --api-key, MCPPROXY_API_KEY or a profile");
+    }
+    if status.is_server_error()
+        && let Some(id) = &error.request_id
+    {
+        sentence.push_str(&format!(" [request {id}]"));
+    }
+    Failure::from_answer(status.as_u16(), &error.code, sentence)
+}
+
+fn not_ours() -> Failure {
+    Failure::Unreachable("the answer is not one of this gateway's API; is the URL right?".to_owned())
+}

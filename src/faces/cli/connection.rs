@@ -1,0 +1,110 @@
+//! Which gateway to talk to, and as whom: flags, then the environment, then a profile.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::Deserialize;
+
+use super::client::Client;
+use super::failure::Failure;
+
+/// Where the gateway is when nothing else is said.
+const URL: &str = "http://127.0.0.1:8080";
+/// Where profiles are, below the home directory.
+const FILE: &str = ".config/mcpproxy/profiles.toml";
+/// The profile when none is named.
+const PROFILE: &str = "default";
+
+/// Flags of every command that talks to a gateway.
+#[derive(Args, Clone)]
+#[command(next_help_heading = "Connection")]
+pub(super) struct Connection {
+    /// Where the gateway is [default: http://127.0.0.1:8080]
+    #[arg(long, global = true, env = "MCPPROXY_URL", hide_env_values = true, value_name = "URL")]
+    url: Option<String>,
+    /// The key; better in the environment or a profile, since others on the machine can see command lines
+    #[arg(long, global = true, env = "MCPPROXY_API_KEY", hide_env_values = true, value_name = "KEY")]
+    api_key: Option<String>,
+    /// The tenant to act in, for a platform key; other keys have their own
+    #[arg(long, global = true, env = "MCPPROXY_TENANT", hide_env_values = true, value_name = "NAME")]
+    tenant: Option<String>,
+    /// A profile of the profile file [default: default]
+    #[arg(long, global = true, env = "MCPPROXY_PROFILE", hide_env_values = true, value_name = "NAME")]
+    profile: Option<String>,
+    /// The profile file [default: ~/.config/mcpproxy/profiles.toml]
+    #[arg(long, global = true, env = "MCPPROXY_PROFILES", hide_env_values = true, value_name = "PATH")]
+    profiles: Option<PathBuf>,
+}
+
+/// One gateway and how to get in.
+#[derive(Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Profile {
+    url: Option<String>,
+    api_key: Option<String>,
+    tenant: Option<String>,
+}
+
+impl Connection {
+    /// A client for it.
+    ///
+    /// # Errors
+    /// A profile file that cannot be read, a profile that is not in it, a URL that is none.
+    pub(super) fn client(&self) -> Result<Client, Failure> {
+        let profile = self.profile()?;
+        let url = self.url.clone().or(profile.url).unwrap_or_else(|| URL.to_owned());
+        let key = self.api_key.clone().or(profile.api_key).filter(|key| !key.is_empty());
+        Client::new(&url, key.as_deref(), self.tenant.clone().or(profile.tenant).as_deref())
+    }
+
+    fn profile(&self) -> Result<Profile, Failure> {
+        let named = self.profile.as_deref().filter(|name| !name.is_empty());
+        let path = match &self.profiles {
+            Some(path) => Some(path.clone()),
+            None => std::env::home_dir().map(|home| home.join(FILE)),
+        };
+        // nobody has asked for a file that need not be there
+        let must_exist = named.is_some() || self.profiles.is_some();
+        let Some(path) = path.filter(|path| must_exist || path.exists()) else {
+            return Ok(Profile::default());
+        };
+        let mut profiles = read(&path)?;
+        let name = named.unwrap_or(PROFILE);
+        match profiles.remove(name) {
+            Some(profile) => Ok(profile),
+            None if named.is_none() => Ok(Profile::default()),
+            None => {
+                let mut known: Vec<String> = profiles.into_keys().collect();
+                known.sort_unstable();
+                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+                let path = path.display();
+                Err(Failure::Usage(format!("there is no profile '{name}' in {path}; there are: {known}")))
+            }
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<HashMap<String, Profile>, Failure> {
+    let shown = path.display();
+    warn_of_readers(path);
+    let source = config::File::from(path).format(config::FileFormat::Toml);
+    let profiles =
+        config::Config::builder().add_source(source).build().and_then(config::Config::try_deserialize);
+    // the cause may quote the file, which holds keys
+    profiles.map_err(|_| {
+        Failure::Usage(format!(
+            "{shown} cannot be read as profiles: it needs tables such as [default] with url, api_key and tenant"
+        ))
+    })
+}
+
+/// A file that holds keys is its owner's alone.
+fn warn_of_readers(path: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = std::fs::metadata(path).map_or(0, |data| data.permissions().mode());
+    if mode & 0o077 != 0 {
+        let path = path.display();
+        super::output::note(&format!("warning: others on this machine can read {path}; chmod 600 {path}"));
+    }
+}

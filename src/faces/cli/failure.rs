@@ -1,0 +1,96 @@
+//! How a command fails: a sentence for a person, an exit code for a script.
+
+use std::process::ExitCode;
+
+/// A command that failed. The exit codes are those of behaviour, section 12.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The tool ran and reported an error, or its server failed; 1.
+    #[error("{0}")]
+    Tool(String),
+    /// The command makes no sense as it is written; 2.
+    #[error("{0}")]
+    Usage(String),
+    /// A check, a limit or the state of things refuses it; 3.
+    #[error("{0}")]
+    Refused(String),
+    /// A person must approve it first; 4.
+    #[error("{0}")]
+    NeedsApproval(String),
+    /// The key is missing, unknown, or may not do this; 5.
+    #[error("{0}")]
+    NotAuthorised(String),
+    /// The gateway is not there, or cannot serve now; 6.
+    #[error("{0}")]
+    Unreachable(String),
+    /// Whoever read the output went away, as `head` does; not worth a word.
+    #[error("nobody reads the output any more")]
+    OutputClosed,
+}
+
+impl Failure {
+    /// The exit code.
+    pub fn exit_code(&self) -> ExitCode {
+        ExitCode::from(match self {
+            Failure::OutputClosed => 0,
+            Failure::Tool(_) => 1,
+            Failure::Usage(_) => 2,
+            Failure::Refused(_) => 3,
+            Failure::NeedsApproval(_) => 4,
+            Failure::NotAuthorised(_) => 5,
+            Failure::Unreachable(_) => 6,
+        })
+    }
+
+    /// Whether there is anything to say about it.
+    pub fn is_silent(&self) -> bool {
+        matches!(self, Failure::OutputClosed)
+    }
+
+    /// The failure that an error answer of the gateway stands for.
+    pub(super) fn from_answer(status: u16, code: &str, sentence: String) -> Failure {
+        match (status, code) {
+            (_, "approval_required" | "approval_pending") => Failure::NeedsApproval(sentence),
+            // the key may not; a call above its ceiling is refused by a check
+            (403, "operation_not_permitted") => Failure::Refused(sentence),
+            (401 | 403, _) => Failure::NotAuthorised(sentence),
+            (400 | 405 | 413 | 415, _) => Failure::Usage(sentence),
+            (502, code) if code.starts_with("upstream_") => Failure::Tool(sentence),
+            (503, "unavailable") | (500 | 502 | 504, _) => Failure::Unreachable(sentence),
+            _ => Failure::Refused(sentence),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_codes_by_class() {
+        let table: &[(u16, &str, u8)] = &[
+            (400, "invalid_request", 2),
+            (401, "unauthenticated", 5),
+            (403, "forbidden", 5),
+            (403, "operation_not_permitted", 3),
+            (404, "not_found", 3),
+            (409, "conflict", 3),
+            (422, "server_mismatch", 3),
+            (429, "rate_limited", 3),
+            (502, "upstream_timeout", 1),
+            (502, "", 6),
+            (503, "server_unavailable", 3),
+            (503, "record_unavailable", 3),
+            (503, "unavailable", 6),
+            (403, "approval_required", 4),
+        ];
+        for (status, code, exit) in table {
+            let failure = Failure::from_answer(*status, code, String::new());
+            assert_eq!(
+                format!("{:?}", failure.exit_code()),
+                format!("{:?}", ExitCode::from(*exit)),
+                "{code}"
+            );
+        }
+    }
+}

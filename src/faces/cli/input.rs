@@ -1,0 +1,119 @@
+//! Values that people give on a command line.
+
+use std::io::Read;
+
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use super::failure::Failure;
+
+/// Largest text that is read from a file or standard input, in bytes: what the gateway takes by default.
+const INPUT_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// A JSON object, as it is written: a text, `@FILE`, or `-` for standard input.
+///
+/// # Errors
+/// What cannot be read, or is no JSON object.
+pub(super) fn object(flag: &str, given: &str) -> Result<Box<RawValue>, Failure> {
+    let text = text(flag, given)?;
+    let raw = serde_json::from_str::<Box<RawValue>>(&text)
+        .map_err(|error| Failure::Usage(format!("{flag} is not JSON: {error}")))?;
+    if !raw.get().starts_with('{') {
+        return Err(Failure::Usage(format!(
+            "{flag} must be a JSON object, such as '{{\"path\": \"/tmp\"}}'"
+        )));
+    }
+    Ok(raw)
+}
+
+fn text(flag: &str, given: &str) -> Result<String, Failure> {
+    let read: Box<dyn Read> = match given.strip_prefix('@') {
+        None if given != "-" => return Ok(given.to_owned()),
+        None => Box::new(std::io::stdin()),
+        Some(path) => Box::new(
+            std::fs::File::open(path).map_err(|error| Failure::Usage(format!("{flag}: {path}: {error}")))?,
+        ),
+    };
+    let mut text = String::new();
+    let length = read
+        .take(INPUT_BYTES_MAX + 1)
+        .read_to_string(&mut text)
+        .map_err(|error| Failure::Usage(format!("{flag}: {error}")))?;
+    if length as u64 > INPUT_BYTES_MAX {
+        return Err(Failure::Usage(format!("{flag} is larger than {INPUT_BYTES_MAX} bytes")));
+    }
+    Ok(text)
+}
+
+/// Asks a person at a terminal whether to go on; elsewhere `--yes` must say so.
+///
+/// # Errors
+/// The answer is no, or there is nobody to ask.
+pub(super) fn confirm(yes: bool, what: &str) -> Result<(), Failure> {
+    use std::io::IsTerminal;
+    if yes {
+        return Ok(());
+    }
+    if !std::io::stdin().is_terminal() {
+        return Err(Failure::Usage(format!("nobody is here to confirm: --yes says to {what}")));
+    }
+    super::output::note(&format!("About to {what}. Type yes to go on:"));
+    let mut answer = String::new();
+    let read = std::io::stdin().read_line(&mut answer);
+    match read.is_ok() && answer.trim() == "yes" {
+        true => Ok(()),
+        false => Err(Failure::Usage("not confirmed: nothing was done".to_owned())),
+    }
+}
+
+/// Settings given as `NAME=VALUE`. A value that is JSON (a number, `true`, `null`, a list) is taken as that, any
+/// other as a text.
+///
+/// # Errors
+/// What has no `=`, or names one setting twice.
+pub(super) fn settings(given: &[String]) -> Result<Map<String, Value>, Failure> {
+    let mut settings = Map::new();
+    for pair in given {
+        let Some((name, value)) = pair.split_once('=') else {
+            return Err(Failure::Usage(format!("'{pair}' is no setting: it needs the form NAME=VALUE")));
+        };
+        let value = serde_json::from_str(value).unwrap_or_else(|_| value.into());
+        if settings.insert(name.trim().to_owned(), value).is_some() {
+            return Err(Failure::Usage(format!("{} is set twice", name.trim())));
+        }
+    }
+    Ok(settings)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn settings_are_json_or_text() {
+        let given = [
+            "rate_limit=600",
+            "max_operation=read",
+            "allowed_tools=[\"a:*\"]",
+            "strict_server_validation=null",
+        ];
+        let settings = settings(&given.map(str::to_owned)).unwrap();
+        let want = json!({"rate_limit": 600, "max_operation": "read", "allowed_tools": ["a:*"],
+            "strict_server_validation": null});
+        assert_eq!(Value::Object(settings), want);
+        for bad in [vec!["x"], vec!["a=1", "a=2"]] {
+            let bad: Vec<String> = bad.into_iter().map(str::to_owned).collect();
+            assert!(matches!(super::settings(&bad), Err(Failure::Usage(_))));
+        }
+    }
+
+    #[test]
+    fn objects_are_taken_as_they_are_written() {
+        assert_eq!(object("--args", r#"{"a": 1.50}"#).unwrap().get(), r#"{"a": 1.50}"#);
+        for bad in ["", "[1]", "{", "1", "@/no/such/file"] {
+            assert!(matches!(object("--args", bad), Err(Failure::Usage(_))), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! `mcpproxy key`: keys and what they may do.
+
+use clap::{Args, Subcommand};
+use http::Method;
+use serde_json::{Map, Value};
+
+use super::client::{Client, Query};
+use super::connection::Connection;
+use super::failure::Failure;
+use super::output::{self, Column, Output, text};
+use super::{input, show};
+
+/// `mcpproxy key`
+#[derive(Args)]
+pub struct Key {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Make a key; its secret is printed this once
+    Add(Add),
+    /// List keys
+    List {
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Show a key
+    Show {
+        /// Its id
+        id: String,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Revoke a key: it stops working everywhere within a second
+    Revoke {
+        /// Its id
+        id: String,
+    },
+    /// Show the settings of a key or of the tenant, or change them
+    Settings(Settings),
+}
+
+#[derive(Args)]
+struct Add {
+    /// What it may do: agent (for IDEs), operator, approver, auditor or admin
+    #[arg(long)]
+    role: String,
+    /// What it is called
+    #[arg(long)]
+    name: Option<String>,
+    /// Who holds it
+    #[arg(long)]
+    owner: Option<String>,
+    /// When it stops working, for example 2027-01-31T00:00:00Z
+    #[arg(long, value_name = "TIME")]
+    expires_at: Option<String>,
+    /// A setting of its own, for example max_operation=read; may be repeated
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    settings: Vec<String>,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Args)]
+struct Settings {
+    /// A key's id; without, the tenant's settings
+    id: Option<String>,
+    /// Change a setting, for example rate_limit=600; null inherits again; may be repeated
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    set: Vec<String>,
+    /// Change only if nobody else has meanwhile: the version that was shown
+    #[arg(long, value_name = "NUMBER")]
+    version: Option<i64>,
+    #[command(flatten)]
+    output: Output,
+}
+
+const COLUMNS: [Column; 6] = [
+    ("ID", |key| text(key, "id")),
+    ("ROLE", |key| text(key, "role")),
+    ("NAME", |key| text(key, "name")),
+    ("OWNER", |key| text(key, "owner")),
+    ("STATE", state),
+    ("LAST USED", |key| text(key, "last_used_at")),
+];
+
+impl Key {
+    pub(super) async fn run(self) -> Result<(), Failure> {
+        let client = self.connection.client()?;
+        match self.command {
+            Command::Add(add) => add.run(&client).await,
+            Command::List { output } => {
+                output.items(&client.list(&["keys"], &Query::default(), usize::MAX).await?, &COLUMNS)
+            }
+            Command::Show { id, output } => {
+                let answer = client.get(&["keys", &id], &Query::default()).await?;
+                output.thing(&answer.text, show::fields)
+            }
+            Command::Revoke { id } => {
+                client.act(Method::DELETE, &["keys", &id]).await?;
+                output::note(&format!("key {id} is revoked"));
+                Ok(())
+            }
+            Command::Settings(settings) => settings.run(&client).await,
+        }
+    }
+}
+
+impl Add {
+    async fn run(self, client: &Client) -> Result<(), Failure> {
+        let mut body = Map::new();
+        body.insert("role".to_owned(), self.role.into());
+        for (name, value) in [("name", self.name), ("owner", self.owner), ("expires_at", self.expires_at)] {
+            if let Some(value) = value {
+                body.insert(name.to_owned(), value.into());
+            }
+        }
+        if !self.settings.is_empty() {
+            body.insert("settings".to_owned(), Value::Object(input::settings(&self.settings)?));
+        }
+        let answer = client.send(Method::POST, &["keys"], Value::Object(body).to_string()).await?;
+        self.output.thing(&answer.text, show::fields)?;
+        output::note("The secret in `key` is not shown again.");
+        Ok(())
+    }
+}
+
+impl Settings {
+    async fn run(self, client: &Client) -> Result<(), Failure> {
+        let path: Vec<&str> = match &self.id {
+            Some(id) => vec!["keys", id, "settings"],
+            None => vec!["settings"],
+        };
+        let answer = if self.set.is_empty() {
+            client.get(&path, &Query::default()).await?
+        } else {
+            let mut body = input::settings(&self.set)?;
+            if let Some(version) = self.version {
+                body.insert("version".to_owned(), version.into());
+            }
+            client.send(Method::PATCH, &path, Value::Object(body).to_string()).await?
+        };
+        self.output.thing(&answer.text, settings)
+    }
+}
+
+/// Settings with where each comes from.
+fn settings(raw: &str) -> String {
+    let all: Map<String, Value> = serde_json::from_str(raw).unwrap_or_default();
+    let width = all.keys().map(String::len).max().unwrap_or_default();
+    let line = |(name, setting): (&String, &Value)| match (setting.get("value"), setting.get("origin")) {
+        (Some(value), Some(Value::String(origin))) => {
+            output::safe(&format!("{:width$}  {value}  ({origin})\n", format!("{name}:"), width = width + 1))
+        }
+        _ => show::field(name, setting, width),
+    };
+    all.iter().map(line).collect()
+}
+
+fn state(key: &Value) -> String {
+    if !text(key, "revoked_at").is_empty() {
+        return "revoked".to_owned();
+    }
+    match text(key, "expires_at") {
+        never if never.is_empty() => "valid".to_owned(),
+        until => format!("until {until}"),
+    }
+}

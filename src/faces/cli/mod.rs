@@ -1,0 +1,60 @@
+//! The command line: a client of the REST API for people and scripts (behaviour, section 12).
+//!
+//! Results go to standard output, everything else to standard error. One file per group of commands.
+
+mod activity;
+mod call;
+mod client;
+mod completions;
+mod connection;
+mod failure;
+mod input;
+mod key;
+mod output;
+mod show;
+mod status;
+mod tenant;
+mod tools;
+mod upstream;
+
+use clap::Subcommand;
+
+pub use self::failure::Failure;
+
+/// Commands that talk to a gateway.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Run a tool through the gateway, as an agent would
+    Call(call::Call),
+    /// Find tools and look at them
+    Tools(tools::Tools),
+    /// See what was attempted, by whom, and how it ended
+    Activity(activity::Activity),
+    /// Add and look after upstream servers
+    Upstream(upstream::Upstream),
+    /// Make, list and delete tenants (platform keys)
+    Tenant(tenant::Tenant),
+    /// Make, list and revoke keys, and change their settings
+    Key(key::Key),
+    /// Say who you are to the gateway, and which replica answers
+    Status(status::Status),
+    /// Print a script that completes commands in your shell
+    Completions(completions::Completions),
+}
+
+/// Runs a command. `program` is the whole command line, for completions.
+///
+/// # Errors
+/// What went wrong, with the exit code that says of which kind it is.
+pub async fn run(command: Command, program: clap::Command) -> Result<(), Failure> {
+    match command {
+        Command::Call(call) => call.run().await,
+        Command::Tools(tools) => tools.run().await,
+        Command::Activity(activity) => activity.run().await,
+        Command::Upstream(upstream) => upstream.run().await,
+        Command::Tenant(tenant) => tenant.run().await,
+        Command::Key(key) => key.run().await,
+        Command::Status(status) => status.run().await,
+        Command::Completions(completions) => completions.run(program),
+    }
+}

@@ -1,0 +1,165 @@
+//! What people and scripts read.
+
+use std::io::{IsTerminal, Write};
+
+use clap::ValueEnum;
+use comfy_table::{CellAlignment, Table, presets};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::failure::Failure;
+
+/// How lists and things are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// For people
+    Table,
+    /// What the API said
+    Json,
+    /// The same as YAML
+    Yaml,
+}
+
+/// The flag for it.
+#[derive(clap::Args, Clone, Copy)]
+pub(super) struct Output {
+    /// How to show the result
+    #[arg(short = 'o', long = "output", value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
+    pub(super) format: Format,
+}
+
+/// A column: its name, and how its cell is made of an item.
+pub(super) type Column = (&'static str, fn(&Value) -> String);
+
+impl Output {
+    /// Shows a list.
+    pub(super) fn items(self, items: &[Box<RawValue>], columns: &[Column]) -> Result<(), Failure> {
+        match self.format {
+            Format::Json => {
+                let texts: Vec<&str> = items.iter().map(|item| item.get()).collect();
+                let joined = texts.join(",\n ");
+                line(&if joined.is_empty() { "[]".to_owned() } else { format!("[{joined}]") })
+            }
+            Format::Yaml => yaml(&Value::Array(items.iter().map(|item| value(item)).collect())),
+            Format::Table => {
+                let rows = items.iter().map(|item| {
+                    let item = value(item);
+                    columns.iter().map(|(_, cell)| cell(&item)).collect()
+                });
+                let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
+                table(&names, rows.collect())
+            }
+        }
+    }
+
+    /// Shows one thing, for people as this text.
+    pub(super) fn thing(self, raw: &str, text: impl FnOnce(&str) -> String) -> Result<(), Failure> {
+        match self.format {
+            Format::Json => line(raw.trim_end()),
+            Format::Yaml => yaml(&serde_json::from_str(raw).unwrap_or_default()),
+            Format::Table => line(text(raw).trim_end()),
+        }
+    }
+}
+
+/// Shows rows as a table.
+pub(super) fn table(names: &[&str], rows: Vec<Vec<String>>) -> Result<(), Failure> {
+    line(&columns(names, rows))
+}
+
+/// Rows in columns without lines, as wide as they are.
+pub(super) fn columns(names: &[&str], rows: Vec<Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(names);
+    for row in rows {
+        table.add_row(row.iter().map(|cell| safe(cell).replace('\n', " ")));
+    }
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2)).set_cell_alignment(CellAlignment::Left);
+    }
+    let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
+    lines.join("\n")
+}
+
+/// Writes a line to standard output.
+pub(super) fn line(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.write_all(b"\n"))
+        .and_then(|()| out.flush())
+        .map_err(|_| Failure::OutputClosed)
+}
+
+/// Writes bytes to standard output as they are.
+pub(super) fn bytes(bytes: &[u8]) -> Result<(), Failure> {
+    std::io::stdout().lock().write_all(bytes).map_err(|_| Failure::OutputClosed)
+}
+
+/// Makes sure that all of it is out.
+pub(super) fn flush() -> Result<(), Failure> {
+    std::io::stdout().lock().flush().map_err(|_| Failure::OutputClosed)
+}
+
+/// Says something beside the result, to standard error.
+pub(super) fn note(text: &str) {
+    // nobody may be listening
+    drop(writeln!(std::io::stderr(), "{}", safe(text)));
+}
+
+/// Whether a person looks at standard output.
+pub(super) fn is_terminal() -> bool {
+    std::io::stdout().is_terminal()
+}
+
+/// A text of somebody else's, harmless to a terminal: what would move its cursor or change its colours is shown
+/// instead of sent.
+pub(super) fn safe(text: &str) -> String {
+    let is_harmless = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
+    if text.chars().all(is_harmless) {
+        return text.to_owned();
+    }
+    text.chars()
+        .map(|c| if is_harmless(c) { c.to_string() } else { c.escape_default().to_string() })
+        .collect()
+}
+
+/// A field's text; "" where there is none.
+pub(super) fn text(item: &Value, name: &str) -> String {
+    match item.get(name) {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    }
+}
+
+fn yaml(value: &Value) -> Result<(), Failure> {
+    match serde_saphyr::to_string(value) {
+        Ok(text) => line(text.trim_end()),
+        Err(error) => {
+            Err(Failure::Usage(format!("the result cannot be shown as YAML: {error}; use -o json")))
+        }
+    }
+}
+
+fn value(raw: &RawValue) -> Value {
+    serde_json::from_str(raw.get()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_moves_the_cursor() {
+        assert_eq!(safe("a\tb\nc"), "a\tb\nc");
+        assert_eq!(safe("a\u{1b}[2Jb\u{7}\r\u{9b}31m"), "a\\u{1b}[2Jb\\u{7}\\r\\u{9b}31m");
+        assert_eq!(safe("日本 🙂"), "日本 🙂");
+    }
+
+    #[test]
+    fn fields_as_texts() {
+        let item = serde_json::json!({"a": "x", "b": 1, "c": null, "d": [1]});
+        let texts: Vec<String> = ["a", "b", "c", "d", "e"].iter().map(|name| text(&item, name)).collect();
+        assert_eq!(texts, ["x", "1", "", "[1]", ""]);
+    }
+}

@@ -1,0 +1,83 @@
+//! `mcpproxy tenant`: tenants, for platform keys.
+
+use clap::{Args, Subcommand};
+use http::Method;
+use serde_json::json;
+
+use super::client::Query;
+use super::connection::Connection;
+use super::failure::Failure;
+use super::output::{self, Column, Output, text};
+use super::show;
+
+/// `mcpproxy tenant`
+#[derive(Args)]
+pub struct Tenant {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Make a tenant
+    Add {
+        /// 1 to 32 of a-z, 0-9 and single hyphens
+        name: String,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// List tenants
+    List {
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Show a tenant
+    Show {
+        /// Its name
+        name: String,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Delete a tenant with its servers and credentials; its keys stop working at once
+    Remove {
+        /// Its name
+        name: String,
+        /// Do it without asking
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+const COLUMNS: [Column; 3] = [
+    ("NAME", |tenant| text(tenant, "name")),
+    ("ID", |tenant| text(tenant, "id")),
+    ("CREATED", |tenant| text(tenant, "created_at")),
+];
+
+impl Tenant {
+    pub(super) async fn run(self) -> Result<(), Failure> {
+        let client = self.connection.client()?;
+        match self.command {
+            Command::Add { name, output } => {
+                let body = json!({ "name": name }).to_string();
+                let answer = client.send(Method::POST, &["tenants"], body).await?;
+                output.thing(&answer.text, show::fields)
+            }
+            Command::List { output } => {
+                output.items(&client.list(&["tenants"], &Query::default(), usize::MAX).await?, &COLUMNS)
+            }
+            Command::Show { name, output } => {
+                let answer = client.get(&["tenants", &name], &Query::default()).await?;
+                output.thing(&answer.text, show::fields)
+            }
+            Command::Remove { name, yes } => {
+                super::input::confirm(yes, &format!("delete the tenant {name} with all that it has"))?;
+                client.act(Method::DELETE, &["tenants", &name]).await?;
+                output::note(&format!("tenant {name} is deleted"));
+                Ok(())
+            }
+        }
+    }
+}

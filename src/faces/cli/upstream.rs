@@ -1,0 +1,204 @@
+//! `mcpproxy upstream`: the servers behind the gateway.
+
+use std::io::Read;
+
+use clap::{Args, Subcommand};
+use http::Method;
+use serde_json::{Map, Value};
+
+use super::client::{Client, Query};
+use super::connection::Connection;
+use super::failure::Failure;
+use super::output::{self, Column, Output, text};
+use super::{input, show};
+
+/// Longest header value that is read from standard input, in bytes.
+const HEADER_BYTES_MAX: u64 = 8 * 1024;
+
+/// `mcpproxy upstream`
+#[derive(Args)]
+pub struct Upstream {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Add a server and list its tools
+    Add(Add),
+    /// List servers
+    List {
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Show a server
+    Show(One),
+    /// Let agents use a server again
+    Enable(One),
+    /// Keep everybody from a server, without removing it
+    Disable(One),
+    /// Hide a server's tools from agents until somebody has looked at them
+    Quarantine(One),
+    /// Release a server from quarantine
+    Unquarantine(One),
+    /// List a server's tools now
+    Refresh(One),
+    /// The same over new connections
+    Restart(One),
+    /// Remove a server with its credentials and approvals
+    Remove {
+        /// Its name
+        name: String,
+        /// Do it without asking
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+#[derive(Args)]
+struct One {
+    /// Its name
+    name: String,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Args)]
+struct Add {
+    /// What it is called here: 1 to 32 of a-z, 0-9 and single hyphens
+    name: String,
+    /// Its address (streamable HTTP)
+    // a field `url` would be taken for the gateway's, which every command has
+    #[arg(value_name = "URL")]
+    address: String,
+    /// A header sent with every request, as NAME=VALUE; better NAME=- (read from standard input), since others on
+    /// the machine can see command lines; may be repeated
+    #[arg(long = "header", value_name = "NAME=VALUE")]
+    headers: Vec<String>,
+    /// Take new and changed tools without asking
+    #[arg(long)]
+    auto_approve: bool,
+    /// Add it switched off
+    #[arg(long)]
+    disabled: bool,
+    /// A tighter limit, for example call_timeout_s=20; may be repeated
+    #[arg(long = "limit", value_name = "NAME=VALUE")]
+    limits: Vec<String>,
+    #[command(flatten)]
+    output: Output,
+}
+
+const COLUMNS: [Column; 5] = [
+    ("NAME", |server| text(server, "name")),
+    ("STATE", state),
+    ("CONNECTION", |server| text(server, "connection")),
+    ("URL", |server| text(server, "url")),
+    ("LAST ERROR", |server| text(server, "last_error")),
+];
+
+impl Upstream {
+    pub(super) async fn run(self) -> Result<(), Failure> {
+        let client = self.connection.client()?;
+        match self.command {
+            Command::Add(add) => add.run(&client).await,
+            Command::List { output } => {
+                output.items(&client.list(&["servers"], &Query::default(), usize::MAX).await?, &COLUMNS)
+            }
+            Command::Show(One { name, output }) => {
+                let answer = client.get(&["servers", &name], &Query::default()).await?;
+                output.thing(&answer.text, show::fields)
+            }
+            Command::Enable(one) => one.act(&client, "enable").await,
+            Command::Disable(one) => one.act(&client, "disable").await,
+            Command::Quarantine(one) => one.act(&client, "quarantine").await,
+            Command::Unquarantine(one) => one.act(&client, "unquarantine").await,
+            Command::Refresh(one) => one.act(&client, "refresh").await,
+            Command::Restart(one) => one.act(&client, "restart").await,
+            Command::Remove { name, yes } => {
+                input::confirm(yes, &format!("remove the server {name} with its credentials and approvals"))?;
+                client.act(Method::DELETE, &["servers", &name]).await?;
+                output::note(&format!("server {name} is removed"));
+                Ok(())
+            }
+        }
+    }
+}
+
+impl One {
+    async fn act(self, client: &Client, verb: &str) -> Result<(), Failure> {
+        let answer = client.act(Method::POST, &["servers", &self.name, verb]).await?;
+        self.output.thing(&answer.text, show::fields)?;
+        warn(&answer.json()?);
+        Ok(())
+    }
+}
+
+impl Add {
+    async fn run(self, client: &Client) -> Result<(), Failure> {
+        let mut body = Map::new();
+        for (name, value) in [("name", &*self.name), ("kind", "http"), ("url", &*self.address)] {
+            body.insert(name.to_owned(), value.into());
+        }
+        body.insert("enabled".to_owned(), (!self.disabled).into());
+        body.insert("auto_approve".to_owned(), self.auto_approve.into());
+        if !self.headers.is_empty() {
+            body.insert("headers".to_owned(), Value::Object(headers(&self.headers)?));
+        }
+        if !self.limits.is_empty() {
+            body.insert("limits".to_owned(), Value::Object(input::settings(&self.limits)?));
+        }
+        let answer = client.send(Method::POST, &["servers"], Value::Object(body).to_string()).await?;
+        self.output.thing(&answer.text, show::fields)?;
+        warn(&answer.json()?);
+        Ok(())
+    }
+}
+
+/// Says what keeps a server's tools from agents, if anything does.
+fn warn(server: &Value) {
+    let name = text(server, "name");
+    let error = text(server, "last_error");
+    if !error.is_empty() {
+        output::note(&format!("warning: {name} could not be listed: {error}"));
+    }
+    if server.get("quarantined") == Some(&Value::Bool(true)) {
+        output::note(&format!(
+            "{name} is in quarantine: look at its tools (mcpproxy tools list {name}), then an admin releases it \
+             (mcpproxy upstream unquarantine {name})"
+        ));
+    }
+}
+
+fn headers(given: &[String]) -> Result<Map<String, Value>, Failure> {
+    let mut headers = Map::new();
+    for pair in given {
+        // what stands behind the = may be a credential: it is not repeated
+        let Some((name, value)) = pair.split_once('=') else {
+            return Err(Failure::Usage("a --header needs the form NAME=VALUE or NAME=-".to_owned()));
+        };
+        let value = if value == "-" { from_stdin(name)? } else { value.to_owned() };
+        if headers.insert(name.to_owned(), value.into()).is_some() {
+            return Err(Failure::Usage(format!("the header {name} is given twice")));
+        }
+    }
+    Ok(headers)
+}
+
+fn from_stdin(name: &str) -> Result<String, Failure> {
+    let mut value = String::new();
+    let read = std::io::stdin().take(HEADER_BYTES_MAX + 1).read_to_string(&mut value);
+    read.map_err(|error| Failure::Usage(format!("the value of {name} cannot be read: {error}")))?;
+    Ok(value.trim_end_matches(['\r', '\n']).to_owned())
+}
+
+fn state(server: &Value) -> String {
+    let is = |name: &str| server.get(name) == Some(&Value::Bool(true));
+    match (is("enabled"), is("quarantined")) {
+        (false, _) => "disabled",
+        (true, true) => "quarantined",
+        (true, false) => "enabled",
+    }
+    .to_owned()
+}

@@ -1,0 +1,153 @@
+//! `GET /activity/summary`: what happened in the last hour, day, week or month.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::Serialize;
+
+use crate::faces::rest::exchange::Exchange;
+use crate::faces::rest::params::{Names, Params};
+use crate::faces::rest::route::Answer;
+use crate::faces::rest::show;
+use crate::store::{ActivitySummary, CallSummary};
+
+/// The parameters.
+pub(in crate::faces::rest) const PARAMS: Names = &["period"];
+/// The values of `period`, the first by itself.
+const PERIODS: [&str; 4] = ["24h", "1h", "7d", "30d"];
+
+#[derive(Serialize)]
+struct Shown<'a> {
+    period: &'a str,
+    start_time: String,
+    end_time: String,
+    total: i64,
+    by_type: BTreeMap<&'a str, i64>,
+    by_status: BTreeMap<&'a str, i64>,
+    /// Of calls only.
+    by_intent_type: BTreeMap<&'a str, i64>,
+    top_tools: Vec<Calls<'a>>,
+    top_servers: Vec<Calls<'a>>,
+}
+
+#[derive(Serialize)]
+struct Calls<'a> {
+    server: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool: Option<&'a str>,
+    calls: i64,
+    failed: i64,
+    refused: i64,
+    /// Failed of those that ran.
+    error_rate: f64,
+    p50_ms: Option<f64>,
+    p95_ms: Option<f64>,
+}
+
+pub(in crate::faces::rest) async fn get(exchange: Arc<Exchange>, params: Params) -> Answer {
+    let period = params.one_of("period", &PERIODS)?;
+    let period = period.as_deref().unwrap_or(PERIODS[0]);
+    let end = exchange.attempt.started_at;
+    let start = end - length(period);
+    let summary = exchange.gateway().summarize_activity(exchange.caller(), start, end).await?;
+    show::ok(&shown(period, start, end, &summary))
+}
+
+fn length(period: &str) -> TimeDelta {
+    match period {
+        "1h" => TimeDelta::hours(1),
+        "7d" => TimeDelta::days(7),
+        "30d" => TimeDelta::days(30),
+        _ => TimeDelta::hours(24),
+    }
+}
+
+fn shown<'a>(
+    period: &'a str,
+    start: DateTime<Utc>,
+    end: DateTime<Utc>,
+    summary: &'a ActivitySummary,
+) -> Shown<'a> {
+    let mut shown = Shown {
+        period,
+        start_time: show::time(start),
+        end_time: show::time(end),
+        total: 0,
+        by_type: BTreeMap::new(),
+        by_status: BTreeMap::new(),
+        by_intent_type: BTreeMap::new(),
+        top_tools: summary.tools.iter().map(calls).collect(),
+        top_servers: summary.servers.iter().map(calls).collect(),
+    };
+    for counted in &summary.counts {
+        shown.total += counted.count;
+        *shown.by_type.entry(&counted.kind).or_default() += counted.count;
+        *shown.by_status.entry(&counted.status).or_default() += counted.count;
+        if let Some(intent) = &counted.intent_type {
+            *shown.by_intent_type.entry(intent).or_default() += counted.count;
+        }
+    }
+    shown
+}
+
+fn calls(of: &CallSummary) -> Calls<'_> {
+    let ran = of.calls - of.refused;
+    Calls {
+        server: &of.server,
+        tool: of.tool.as_deref(),
+        calls: of.calls,
+        failed: of.failed,
+        refused: of.refused,
+        error_rate: if ran == 0 { 0.0 } else { of.failed as f64 / ran as f64 },
+        p50_ms: of.p50_ms,
+        p95_ms: of.p95_ms,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::store::ActivityCount;
+
+    #[test]
+    fn counts_are_summed_up() {
+        let count = |kind: &str, status: &str, intent: Option<&str>, count| ActivityCount {
+            kind: kind.into(),
+            status: status.into(),
+            intent_type: intent.map(Into::into),
+            count,
+        };
+        let tool = CallSummary {
+            server: "s".into(),
+            tool: Some("t".into()),
+            calls: 10,
+            failed: 2,
+            refused: 5,
+            p50_ms: Some(1.0),
+            p95_ms: None,
+        };
+        let summary = ActivitySummary {
+            counts: vec![
+                count("tool_call", "success", Some("read"), 3),
+                count("tool_call", "error", Some("write"), 2),
+                count("admin", "success", None, 1),
+            ],
+            servers: vec![CallSummary { tool: None, calls: 5, failed: 0, ..tool.clone() }],
+            tools: vec![tool],
+        };
+        let shown =
+            serde_json::to_value(shown("1h", DateTime::UNIX_EPOCH, DateTime::UNIX_EPOCH, &summary)).unwrap();
+        assert_eq!(shown["total"], 6);
+        assert_eq!(shown["by_type"], json!({"tool_call": 5, "admin": 1}));
+        assert_eq!(shown["by_status"], json!({"success": 4, "error": 2}));
+        assert_eq!(shown["by_intent_type"], json!({"read": 3, "write": 2}));
+        assert_eq!(
+            (&shown["top_tools"][0]["error_rate"], &shown["top_servers"][0]["error_rate"]),
+            (&json!(0.4), &json!(0.0))
+        );
+        assert_eq!(shown["top_servers"][0].get("tool"), None);
+    }
+}

@@ -1,0 +1,123 @@
+//! `/activity/export` and `/activity/summary`.
+
+use std::collections::HashSet;
+
+use serde_json::{Value, json};
+
+use crate::support::upstream::{Say, zoo};
+use crate::support::{Api, Mcp, Stage, Tenant, Tool, Upstream, cli};
+
+/// More than one page of an export.
+const READS: usize = 1100;
+
+async fn with_calls(stage: &Stage) -> (Tenant, Upstream, Api) {
+    let tenant = stage.tenant("acme").await;
+    let mut tools = zoo();
+    tools.push(Tool::reads("crashing").says(Say::Close));
+    let upstream = Upstream::handshake(tools).await;
+    tenant.add("up", &upstream).await;
+    let agent = tenant.agent().await;
+    let readers = (0..10).map(|_| {
+        let client = Mcp::bare(&agent);
+        tokio::spawn(async move {
+            for _ in 0..READS / 10 {
+                client.run("read", "up:reader", &json!({})).await.ok();
+            }
+        })
+    });
+    for reader in readers.collect::<Vec<_>>() {
+        reader.await.unwrap();
+    }
+    let other = Mcp::bare(&tenant.agent().await);
+    let intent = json!({"name": "up:writer", "args": {}, "intent_reason": "=HYPERLINK(1)", "intent_data_sensitivity": "private"});
+    other.call("call_tool_write", &intent).await.ok();
+    other.run("read", "up:wiper", &json!({})).await.refused("server_mismatch");
+    other.run("read", "up:crashing", &json!({})).await.refused("upstream_lost");
+    (tenant, upstream, agent)
+}
+
+fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// The records of calls, once all have been written.
+async fn exported(api: &Api, query: &str, count: usize) -> Vec<Value> {
+    crate::support::eventually("all records in the export", std::time::Duration::from_secs(10), || async {
+        let records = lines(&api.get(&format!("/api/v1/activity/export?{query}")).await.text);
+        (records.len() == count).then_some(records)
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_export_is_the_whole_list() {
+    let stage = Stage::start().await;
+    let (tenant, _upstream, agent) = with_calls(&stage).await;
+    let auditor = tenant.auditor().await;
+    let all = exported(&auditor, "type=tool_call", READS + 3).await;
+    let ids: Vec<&str> = all.iter().map(|record| record["id"].as_str().unwrap()).collect();
+    assert_eq!(ids.iter().collect::<HashSet<_>>().len(), READS + 3);
+    let times: Vec<&str> = all.iter().map(|record| record["started_at"].as_str().unwrap()).collect();
+    assert!(times.is_sorted_by(|newer, older| newer >= older));
+    // each line is what the list says
+    let listed = auditor.get("/api/v1/activity?type=tool_call&limit=3").await.expect(200);
+    assert_eq!(json!(all[..3]), listed["items"]);
+    assert_eq!(exported(&agent, "type=tool_call", READS).await.len(), READS);
+    let stranger = stage.tenant("other").await.auditor().await;
+    assert_eq!(stranger.get("/api/v1/activity/export?type=tool_call").await.text, "");
+
+    let csv = auditor.get("/api/v1/activity/export?format=csv&intent_type=write").await;
+    assert!(csv.header("content-type").starts_with("text/csv"), "{csv:?}");
+    let rows: Vec<&str> = csv.text.lines().collect();
+    assert_eq!(rows.len(), 2, "{csv:?}");
+    assert!(rows[0].starts_with(
+        "id,started_at,type,source,server,tool,tool_variant,tier,operation_type,data_sensitivity,reason,"
+    ));
+    assert!(rows[1].contains(",write,private,'=HYPERLINK(1),"), "{csv:?}");
+    for (query, field) in [
+        ("format=xml", "format"),
+        ("limit=5", "limit"),
+        ("status=odd", "status"),
+        ("start_time=x", "start_time"),
+    ] {
+        let refused = auditor.get(&format!("/api/v1/activity/export?{query}")).await;
+        assert_eq!(refused.expect(400)["error"]["field"], field, "{refused:?}");
+    }
+    let cli_csv =
+        cli(&auditor, &["activity", "export", "--format", "csv", "--intent-type", "write"]).await.ok();
+    assert_eq!(cli_csv.out, csv.text);
+    let cli_lines = cli(&auditor, &["activity", "export", "--type", "tool_call"]).await.ok();
+    assert_eq!(lines(&cli_lines.out), all);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_summary_counts_what_happened() {
+    let stage = Stage::start().await;
+    let (tenant, _upstream, agent) = with_calls(&stage).await;
+    let auditor = tenant.auditor().await;
+    exported(&auditor, "type=tool_call", READS + 3).await;
+    let summary = auditor.get("/api/v1/activity/summary?period=1h").await.expect(200);
+    assert_eq!(summary["by_type"]["tool_call"], READS + 3, "{summary}");
+    assert_eq!(summary["by_status"]["blocked"], 1, "{summary}");
+    assert_eq!(summary["by_intent_type"], json!({"read": READS + 2, "write": 1}), "{summary}");
+    let tool = |name: &str| {
+        summary["top_tools"].as_array().unwrap().iter().find(|tool| tool["tool"] == name).unwrap().clone()
+    };
+    assert_eq!((&tool("reader")["calls"], &tool("reader")["error_rate"]), (&json!(READS), &json!(0.0)));
+    assert!(tool("reader")["p95_ms"].as_f64().unwrap() >= tool("reader")["p50_ms"].as_f64().unwrap());
+    assert_eq!((&tool("crashing")["failed"], &tool("crashing")["error_rate"]), (&json!(1), &json!(1.0)));
+    assert_eq!((&tool("wiper")["refused"], &tool("wiper")["error_rate"]), (&json!(1), &json!(0.0)));
+    assert_eq!(summary["top_servers"][0]["calls"], READS + 3);
+    // an agent's is about itself, a stranger's about nothing
+    let own = agent.get("/api/v1/activity/summary").await.expect(200);
+    assert_eq!((&own["total"], &own["period"]), (&json!(READS), &json!("24h")));
+    let stranger = stage.tenant("other").await.agent().await;
+    assert_eq!(stranger.get("/api/v1/activity/summary?period=30d").await.expect(200)["total"], 0);
+    let refused = auditor.get("/api/v1/activity/summary?period=2h").await;
+    assert_eq!(refused.expect(400)["error"]["field"], "period");
+    let shown = cli(&auditor, &["activity", "summary", "--period", "1h"]).await.ok().out;
+    assert!(
+        shown.contains("up:reader") && shown.contains("FAILURE RATE") && shown.contains("100.0%"),
+        "{shown}"
+    );
+}

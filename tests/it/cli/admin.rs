@@ -1,0 +1,77 @@
+//! Tenants, keys and servers at the command line.
+
+use serde_json::json;
+
+use crate::support::{Stage, Tool, Upstream, cli, cli_reading};
+
+#[tokio::test]
+async fn from_nothing_to_a_call() {
+    let stage = Stage::start().await;
+    let upstream = Upstream::handshake(vec![Tool::reads("look")]).await;
+    let platform = stage.platform();
+    cli(&platform, &["tenant", "add", "acme"]).await.ok();
+    cli(&platform, &["tenant", "add", "acme"]).await.failed(3, "conflict");
+    assert_eq!(cli(&platform, &["tenant", "list"]).await.ok().rows().len(), 1);
+
+    let platform = platform.as_tenant("acme");
+    let made = cli(&platform, &["key", "add", "--role", "admin", "--owner", "ana", "-o", "json"]).await.ok();
+    assert!(made.err.contains("not shown again"), "{made:?}");
+    let admin = stage.gateway.anonymous().with_key(made.json()["key"].as_str().unwrap());
+    let added = cli(&admin, &["upstream", "add", "notes", &upstream.url, "-o", "json"]).await.ok().json();
+    assert_eq!((&added["connection"], &added["last_error"]), (&json!("connected"), &json!(null)));
+    let set = ["key", "add", "--role", "agent", "--set", "max_operation=read", "-o", "json"];
+    let agent = cli(&admin, &set).await.ok().json();
+    let caller = stage.gateway.anonymous().with_key(agent["key"].as_str().unwrap());
+    cli(&caller, &["call", "tool-read", "notes:look"]).await.ok();
+    cli(&caller, &["call", "tool-write", "notes:look"]).await.failed(3, "operation_not_permitted");
+    assert!(cli(&caller, &["status"]).await.ok().out.contains("acme"));
+
+    let id = agent["id"].as_str().unwrap();
+    let settings = cli(&admin, &["key", "settings", id, "--set", "max_operation=null"]).await.ok().out;
+    assert!(
+        settings.lines().any(|line| line.starts_with("max_operation:") && line.contains("deployment")),
+        "{settings}"
+    );
+    cli(&admin, &["key", "settings", id, "--set", "max_operation"]).await.failed(2, "NAME=VALUE");
+    cli(&admin, &["key", "settings", id, "--set", "colour=red"]).await.failed(2, "colour");
+    cli(&admin, &["key", "settings", "--set", "rate_limit=5", "--version", "99"]).await.failed(3, "conflict");
+    cli(&admin, &["key", "revoke", id]).await.ok();
+    let states: Vec<String> =
+        cli(&admin, &["key", "list"]).await.ok().rows().iter().map(|row| row[4].clone()).collect();
+    assert_eq!(states.iter().filter(|state| *state == "revoked").count(), 1, "{states:?}");
+
+    cli(&platform, &["tenant", "remove", "acme"]).await.failed(2, "--yes");
+    cli(&platform, &["tenant", "remove", "acme", "--yes"]).await.ok();
+    cli(&admin, &["status"]).await.failed(5, "unauthenticated");
+}
+
+#[tokio::test]
+async fn a_servers_life() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let (admin, operator) = (tenant.admin().await, tenant.operator().await);
+    let upstream = Upstream::handshake(vec![Tool::reads("look")]).await;
+    let headers =
+        ["upstream", "add", "up", &upstream.url, "--header", "X-Up-Key=-", "--limit", "call_timeout_s=5"];
+    let added = cli_reading(&operator, &headers, "s3cret-value\n").await.ok();
+    assert!(added.err.contains("quarantine") && !added.out.contains("s3cret"), "{added:?}");
+    assert!(upstream.sent("x-up-key").contains(&"s3cret-value".to_owned()));
+    cli(&operator, &["upstream", "unquarantine", "up"]).await.failed(5, "forbidden");
+    cli(&admin, &["upstream", "unquarantine", "up"]).await.ok();
+    for (verb, state) in [("disable", "disabled"), ("enable", "enabled"), ("quarantine", "quarantined")] {
+        cli(&admin, &["upstream", verb, "up"]).await.ok();
+        let row = cli(&admin, &["upstream", "list"]).await.ok().rows().remove(0);
+        assert_eq!(row[..2], ["up", state]);
+    }
+    cli(&admin, &["upstream", "restart", "up"]).await.ok();
+    let shown = cli(&admin, &["upstream", "show", "up"]).await.ok().out;
+    assert!(shown.contains("call_timeout_s") && shown.contains("X-Up-Key"), "{shown}");
+    cli(&admin, &["upstream", "show", "other"]).await.failed(3, "not_found");
+    cli(&admin, &["upstream", "add", "bad", "ftp://x"]).await.failed(2, "URL is refused");
+    let refused = cli(&admin, &["upstream", "add", "bad", &upstream.url, "--header", "s3cret"]).await;
+    refused.failed(2, "NAME=VALUE");
+    assert!(!refused.err.contains("s3cret"), "{refused:?}");
+    cli(&admin, &["upstream", "remove", "up"]).await.failed(2, "--yes");
+    cli(&admin, &["upstream", "remove", "up", "--yes"]).await.ok();
+    assert_eq!(cli(&admin, &["upstream", "list", "-o", "json"]).await.ok().json(), json!([]));
+}

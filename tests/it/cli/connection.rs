@@ -1,0 +1,62 @@
+//! Which gateway the command line talks to, and what it says when there is none.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use crate::support::{Stage, cli_with};
+
+#[tokio::test]
+async fn flags_win_over_the_environment_and_that_over_profiles() {
+    let stage = Stage::start().await;
+    let (one, two) = (stage.tenant("one").await.agent().await, stage.tenant("two").await.agent().await);
+    let (url, key_one, key_two) =
+        (&*one.base_url(), one.key.as_deref().unwrap(), two.key.as_deref().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("profiles.toml");
+    fs::write(&path, format!("[default]\nurl = \"{url}\"\napi_key = \"{key_one}\"\n[two]\nurl = \"{url}\"\napi_key = \"{key_two}\"\n"))
+        .unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    let file = path.to_str().unwrap();
+    let at = [("MCPPROXY_PROFILES", file)];
+    let whose = |run: crate::support::Run| run.ok().json()["tenant"].as_str().unwrap().to_owned();
+    let status = ["status", "-o", "json"];
+    assert_eq!(whose(cli_with(&at, &status).await), "one");
+    assert_eq!(whose(cli_with(&at, &["status", "-o", "json", "--profile", "two"]).await), "two");
+    assert_eq!(whose(cli_with(&[at[0], ("MCPPROXY_API_KEY", key_two)], &status).await), "two");
+    let flags = ["status", "-o", "json", "--api-key", key_one];
+    assert_eq!(whose(cli_with(&[at[0], ("MCPPROXY_API_KEY", key_two)], &flags).await), "one");
+    // below the home directory, where nobody has to name it
+    fs::create_dir_all(folder.path().join(".config/mcpproxy")).unwrap();
+    fs::copy(&path, folder.path().join(".config/mcpproxy/profiles.toml")).unwrap();
+    assert_eq!(whose(cli_with(&[("HOME", folder.path().to_str().unwrap())], &status).await), "one");
+
+    cli_with(&at, &["status", "--profile", "three"]).await.failed(2, "there are: default, two");
+    cli_with(&[("MCPPROXY_PROFILES", "/no/such/file")], &["status"]).await.failed(2, "/no/such/file");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    assert!(cli_with(&at, &status).await.ok().err.contains("chmod 600"));
+    fs::write(&path, format!("[default\napi_key = \"{key_one}\"\n")).unwrap();
+    let broken = cli_with(&at, &["status"]).await;
+    broken.failed(2, "cannot be read as profiles");
+    assert!(!broken.err.contains(key_one), "{broken:?}");
+}
+
+#[tokio::test]
+async fn a_gateway_that_is_not_there() {
+    // a port that nobody listens on: one that was just free
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let url = format!("http://127.0.0.1:{port}");
+    cli_with(&[("MCPPROXY_URL", &url)], &["status"]).await.failed(6, "is the gateway running");
+    for (url, says) in [
+        ("nonsense", "http://127.0.0.1:8080"),
+        ("ftp://127.0.0.1", "http:// or https://"),
+        ("http://user:pw@127.0.0.1", "--api-key"),
+    ] {
+        let run = cli_with(&[("MCPPROXY_URL", url)], &["status"]).await;
+        run.failed(2, says);
+        assert!(!run.err.contains("pw@"), "{run:?}");
+    }
+    let completions = cli_with(&[], &["completions", "bash"]).await.ok().out;
+    assert!(completions.contains("tool-destructive") && completions.contains("complete -F"));
+    cli_with(&[], &["completions", "basic"]).await.failed(2, "possible values");
+    assert!(cli_with(&[], &["--help"]).await.ok().out.contains("activity"));
+}

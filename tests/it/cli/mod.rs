@@ -1,0 +1,6 @@
+//! The command line.
+
+mod activity;
+mod admin;
+mod call;
+mod connection;

@@ -1,0 +1,113 @@
+//! The command line, run as people run it.
+
+use std::process::{Output, Stdio};
+
+use serde_json::Value;
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+
+use super::api::Api;
+
+/// A command that has ended.
+#[derive(Debug)]
+pub struct Run {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl Run {
+    /// Checks that it went well.
+    #[track_caller]
+    pub fn ok(self) -> Run {
+        assert_eq!(self.code, 0, "{self:?}");
+        self
+    }
+
+    /// Checks that it failed with this exit code, saying this on standard error and nothing on standard output.
+    #[track_caller]
+    pub fn failed(&self, code: i32, says: &str) {
+        assert_eq!((self.code, &*self.out), (code, ""), "{self:?}");
+        assert!(self.err.contains(says), "{self:?}");
+    }
+
+    /// Standard output as JSON.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The rows of a table, without its head, by columns.
+    pub fn rows(&self) -> Vec<Vec<String>> {
+        let cells = |line: &str| {
+            line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect()
+        };
+        self.out.lines().skip(1).map(cells).collect()
+    }
+}
+
+/// `mcpproxy` with nothing of this machine's settings.
+fn bare() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mcpproxy"));
+    command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", "/nonexistent").env("TZ", "UTC");
+    command.stdin(Stdio::null()).kill_on_drop(true);
+    command
+}
+
+/// The same as this caller.
+fn of(api: &Api) -> Command {
+    let mut command = bare();
+    command.env("MCPPROXY_URL", &api.base);
+    if let Some(key) = &api.key {
+        command.env("MCPPROXY_API_KEY", key);
+    }
+    if let Some(tenant) = &api.tenant {
+        command.env("MCPPROXY_TENANT", tenant);
+    }
+    command
+}
+
+fn run(output: Output) -> Run {
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Run { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
+}
+
+/// Runs a command as this caller.
+pub async fn cli(api: &Api, args: &[&str]) -> Run {
+    run(of(api).args(args).output().await.unwrap())
+}
+
+/// Runs a command with these variables only.
+pub async fn cli_with(env: &[(&str, &str)], args: &[&str]) -> Run {
+    run(bare().envs(env.iter().copied()).args(args).output().await.unwrap())
+}
+
+/// Runs a command as this caller, with this on its standard input.
+pub async fn cli_reading(api: &Api, args: &[&str], input: &str) -> Run {
+    let mut command = of(api);
+    command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(input.as_bytes()).await.unwrap();
+    drop(stdin);
+    run(child.wait_with_output().await.unwrap())
+}
+
+/// Runs a command as this caller at a terminal of its own, which shows what it says on either output.
+pub async fn cli_at_terminal(api: &Api, args: &[&str]) -> Run {
+    let own = of(api);
+    let mut command = Command::new("script");
+    command.env_clear().stdin(Stdio::null()).kill_on_drop(true);
+    for (name, value) in own.as_std().get_envs() {
+        command.env(name, value.unwrap_or_default());
+    }
+    let program = own.as_std().get_program().to_str().unwrap().to_owned();
+    let line: Vec<String> = std::iter::once(&*program).chain(args.iter().copied()).map(quoted).collect();
+    command.args(["--quiet", "--return", "--command", &line.join(" "), "/dev/null"]);
+    let run = run(command.output().await.unwrap());
+    Run { out: run.out.replace("\r\n", "\n"), ..run }
+}
+
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
