@@ -43,6 +43,13 @@ impl Answer {
     }
 }
 
+/// An answer of any status.
+pub(super) struct Probed {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) text: String,
+}
+
 /// One page of a list.
 #[derive(Deserialize)]
 struct Page {
@@ -91,6 +98,24 @@ impl Client {
             .build();
         let http = built.map_err(|error| Failure::Unreachable(format!("no HTTP client: {error}")))?;
         Ok(Client { http, base })
+    }
+
+    /// Where the gateway is.
+    pub(super) fn url(&self) -> &Url {
+        &self.base
+    }
+
+    /// Asks at the root of the port, where no key is needed; any status is an answer.
+    pub(super) async fn probe(&self, path: &str) -> Result<Probed, Failure> {
+        let mut url = self.base.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().push(path);
+        }
+        let request = self.http.get(url).timeout(CONNECT_WAIT_MAX);
+        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
+        let (status, headers) = (response.status(), response.headers().clone());
+        let text = response.text().await.map_err(|error| self.unreachable(&error))?;
+        Ok(Probed { status, headers, text })
     }
 
     /// Reads.

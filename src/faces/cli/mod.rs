@@ -7,6 +7,7 @@ mod call;
 mod client;
 mod completions;
 mod connection;
+mod doctor;
 mod failure;
 mod input;
 mod key;
@@ -38,6 +39,8 @@ pub enum Command {
     Key(key::Key),
     /// Say who you are to the gateway, and which replica answers
     Status(status::Status),
+    /// Look at what is between you and your tools: gateway, clock, key, each server; say what to do
+    Doctor(doctor::Doctor),
     /// Print a script that completes commands in your shell
     Completions(completions::Completions),
 }
@@ -55,6 +58,7 @@ pub async fn run(command: Command, program: clap::Command) -> Result<(), Failure
         Command::Tenant(tenant) => tenant.run().await,
         Command::Key(key) => key.run().await,
         Command::Status(status) => status.run().await,
+        Command::Doctor(doctor) => doctor.run().await,
         Command::Completions(completions) => completions.run(program),
     }
 }

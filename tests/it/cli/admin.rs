@@ -75,3 +75,24 @@ async fn a_servers_life() {
     cli(&admin, &["upstream", "remove", "up", "--yes"]).await.ok();
     assert_eq!(cli(&admin, &["upstream", "list", "-o", "json"]).await.ok().json(), json!([]));
 }
+
+#[tokio::test]
+async fn the_doctor_says_what_to_do() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let admin = tenant.admin().await;
+    let none = cli(&admin, &["doctor"]).await.ok().out;
+    assert!(none.contains("is ready\n") && none.contains("LOOK  servers  there are none"), "{none}");
+    let upstream = Upstream::handshake(vec![Tool::reads("look")]).await;
+    tenant.add("up", &upstream).await;
+    let well = cli(&admin, &["doctor"]).await.ok().out;
+    assert!(!well.contains("LOOK") && well.contains("admin of the tenant acme"), "{well}");
+    upstream.set_tools(vec![Tool::reads("look"), Tool::reads("fresh")]);
+    cli(&admin, &["upstream", "refresh", "up"]).await.ok();
+    let waiting = cli(&admin, &["doctor"]).await.ok().out;
+    assert!(waiting.contains("LOOK  server   up has 1 tools that wait for approval"), "{waiting}");
+    let agent = cli(&tenant.agent().await, &["doctor"]).await.ok().out;
+    assert!(agent.contains("this key may not see them"), "{agent}");
+    let stranger = cli(&admin.with_key("mcpk_wrong"), &["doctor"]).await;
+    assert_eq!(stranger.code, 5, "{stranger:?}");
+}
