@@ -48,8 +48,11 @@ struct List {
     #[command(flatten)]
     filter: Filter,
     /// How many at most
-    #[arg(long, default_value_t = 50, value_name = "NUMBER")]
-    limit: usize,
+    #[arg(long, default_value_t = 50, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    limit: u32,
+    /// With the columns TYPE, OWNER and KEY as well
+    #[arg(long)]
+    wide: bool,
     /// Words instead of icons; there are none anyway where nobody looks
     #[arg(long)]
     no_icons: bool,
@@ -134,12 +137,16 @@ impl Filter {
     }
 }
 
-/// A time as the API takes it. What is no number of minutes, hours or days is left to the API to judge.
+/// A time as the API takes it: one of RFC 3339, or so many minutes, hours or days ago.
 fn time(flag: &str, given: &str, now: DateTime<Utc>) -> Result<String, Failure> {
     let split = given.char_indices().next_back().map_or(0, |(at, _)| at);
     let (number, unit) = given.split_at_checked(split).unwrap_or_default();
-    let Ok(number) = number.parse::<i64>() else { return Ok(given.to_owned()) };
+    if DateTime::parse_from_rfc3339(given).is_ok() {
+        return Ok(given.to_owned());
+    }
+    let number = number.parse::<i64>().unwrap_or(-1);
     let ago = match unit {
+        _ if number < 0 => None,
         "m" => TimeDelta::try_minutes(number),
         "h" => TimeDelta::try_hours(number),
         "d" => TimeDelta::try_days(number),
@@ -147,7 +154,9 @@ fn time(flag: &str, given: &str, now: DateTime<Utc>) -> Result<String, Failure> 
     };
     let at = ago.and_then(|ago| now.checked_sub_signed(ago));
     let at = at.ok_or_else(|| {
-        Failure::Usage(format!("{flag} {given}: it needs a time, or how long ago in m, h or d, such as 12h"))
+        Failure::Usage(format!(
+            "{flag} {given}: it needs a time such as 2026-01-31T08:00:00Z, or how long ago: 90m, 12h, 3d"
+        ))
     })?;
     Ok(at.to_rfc3339_opts(chrono::SecondsFormat::Millis, true))
 }
@@ -179,10 +188,25 @@ impl Activity {
 impl List {
     async fn run(self, client: &Client) -> Result<(), Failure> {
         let query = self.filter.query(Utc::now())?;
-        let items = client.list(&["activity"], &query, self.limit).await?;
-        self.output.items(&items, columns(!self.no_icons && output::is_terminal()))
+        let limit = self.limit as usize;
+        let items = client.list(&["activity"], &query, limit).await?;
+        let mut columns = columns(!self.no_icons && output::is_terminal()).to_vec();
+        if self.wide {
+            columns.extend(WIDE);
+        }
+        self.output.items(&items, &columns)?;
+        if items.len() == limit {
+            output::note(&format!("the newest {limit}; --limit shows more, --since and the filters fewer"));
+        }
+        Ok(())
     }
 }
+
+const WIDE: [Column; 3] = [
+    ("TYPE", |record| text(record, "type")),
+    ("OWNER", |record| text(record, "owner")),
+    ("KEY", |record| text(record, "key_id")),
+];
 
 fn columns(with_icons: bool) -> &'static [Column] {
     const WORDS: [Column; 7] = with_intent(operation);
@@ -310,11 +334,10 @@ mod tests {
             ("12h", "2026-01-31T00:00:00.000Z"),
             ("3d", "2026-01-28T12:00:00.000Z"),
             ("2026-01-31T08:00:00Z", "2026-01-31T08:00:00Z"),
-            ("yesterday", "yesterday"),
         ] {
             assert_eq!(time("--since", given, now).unwrap(), want);
         }
-        for bad in ["12", "5y", "9223372036854775807d"] {
+        for bad in ["12", "5y", "-5h", "yesterday", "2h30m", "", "9223372036854775807d"] {
             assert!(matches!(time("--since", bad, now), Err(Failure::Usage(_))), "{bad}");
         }
     }

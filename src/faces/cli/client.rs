@@ -257,6 +257,10 @@ fn base(url: &str) -> Result<Url, Failure> {
             "the URL must not hold a user or password; the key is --api-key".to_owned(),
         ));
     }
+    // the address for IDEs is the same gateway
+    if base.path().trim_end_matches('/') == "/mcp" {
+        base.set_path("/");
+    }
     base.set_query(None);
     base.set_fragment(None);
     Ok(base)
@@ -271,6 +275,9 @@ fn failure(status: StatusCode, text: &str) -> Failure {
     let mut sentence = format!("{} ({})", error.message, error.code);
     if let Some(variant) = error.recommended.as_deref().and_then(|tool| tool.strip_prefix("call_tool_")) {
         sentence.push_str(&format!("; try: mcpproxy call tool-{variant}"));
+    }
+    if error.message.contains("X-Tenant") {
+        sentence.push_str("; here: --tenant NAME or MCPPROXY_TENANT");
     }
     if status == StatusCode::UNAUTHORIZED {
         sentence.push_str("; the key comes from --api-key, MCPPROXY_API_KEY or a profile");

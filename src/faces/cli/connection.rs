@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::client::Client;
 use super::failure::Failure;
+use super::output;
 
 /// Where the gateway is when nothing else is said.
 const URL: &str = "http://127.0.0.1:8080";
@@ -53,9 +54,20 @@ impl Connection {
     /// A profile file that cannot be read, a profile that is not in it, a URL that is none.
     pub(super) fn client(&self) -> Result<Client, Failure> {
         let profile = self.profile()?;
+        self.say_what_wins(&profile);
         let url = self.url.clone().or(profile.url).unwrap_or_else(|| URL.to_owned());
         let key = self.api_key.clone().or(profile.api_key).filter(|key| !key.is_empty());
         Client::new(&url, key.as_deref(), self.tenant.clone().or(profile.tenant).as_deref())
+    }
+
+    /// A key of the environment wins over that of a profile that somebody named: better said than wondered about.
+    fn say_what_wins(&self, profile: &Profile) {
+        let is_other = profile.api_key.is_some() && self.api_key.is_some() && self.api_key != profile.api_key;
+        if let Some(name) = self.profile.as_deref().filter(|_| is_other) {
+            output::note(&format!(
+                "warning: the key of --api-key or MCPPROXY_API_KEY is used, not that of the profile {name}"
+            ));
+        }
     }
 
     fn profile(&self) -> Result<Profile, Failure> {
@@ -87,6 +99,9 @@ impl Connection {
 
 fn read(path: &Path) -> Result<HashMap<String, Profile>, Failure> {
     let shown = path.display();
+    if let Err(error) = std::fs::metadata(path) {
+        return Err(Failure::Usage(format!("the profile file {shown} cannot be read: {error}")));
+    }
     warn_of_readers(path);
     let source = config::File::from(path).format(config::FileFormat::Toml);
     let profiles =
@@ -94,7 +109,7 @@ fn read(path: &Path) -> Result<HashMap<String, Profile>, Failure> {
     // the cause may quote the file, which holds keys
     profiles.map_err(|_| {
         Failure::Usage(format!(
-            "{shown} cannot be read as profiles: it needs tables such as [default] with url, api_key and tenant"
+            "{shown} cannot be read as profiles: it needs TOML with tables such as [default], which hold url, api_key and tenant, nothing else"
         ))
     })
 }
@@ -105,6 +120,6 @@ fn warn_of_readers(path: &Path) {
     let mode = std::fs::metadata(path).map_or(0, |data| data.permissions().mode());
     if mode & 0o077 != 0 {
         let path = path.display();
-        super::output::note(&format!("warning: others on this machine can read {path}; chmod 600 {path}"));
+        output::note(&format!("warning: others on this machine can read {path}; chmod 600 {path}"));
     }
 }

@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Map, Value};
+use uuid::Uuid;
 
 use super::client::{Client, Query};
 use super::connection::Connection;
@@ -97,10 +98,12 @@ impl Key {
                 output.items(&client.list(&["keys"], &Query::default(), usize::MAX).await?, &COLUMNS)
             }
             Command::Show { id, output } => {
+                check_id(&id)?;
                 let answer = client.get(&["keys", &id], &Query::default()).await?;
                 output.thing(&answer.text, show::fields)
             }
             Command::Revoke { id } => {
+                check_id(&id)?;
                 client.act(Method::DELETE, &["keys", &id]).await?;
                 output::note(&format!("key {id} is revoked"));
                 Ok(())
@@ -132,7 +135,10 @@ impl Add {
 impl Settings {
     async fn run(self, client: &Client) -> Result<(), Failure> {
         let path: Vec<&str> = match &self.id {
-            Some(id) => vec!["keys", id, "settings"],
+            Some(id) => {
+                check_id(id)?;
+                vec!["keys", id, "settings"]
+            }
             None => vec!["settings"],
         };
         let answer = if self.set.is_empty() {
@@ -145,6 +151,14 @@ impl Settings {
             client.send(Method::PATCH, &path, Value::Object(body).to_string()).await?
         };
         self.output.thing(&answer.text, settings)
+    }
+}
+
+/// Names of keys need not be unique; their ids are.
+fn check_id(id: &str) -> Result<(), Failure> {
+    match Uuid::try_parse(id) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Failure::Usage(format!("'{id}' is no key's id: mcpproxy key list shows them"))),
     }
 }
 

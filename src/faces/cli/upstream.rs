@@ -41,7 +41,7 @@ enum Command {
     Disable(One),
     /// Hide a server's tools from agents until somebody has looked at them
     Quarantine(One),
-    /// Release a server from quarantine
+    /// Release a server from quarantine: its tools, as they are now, count as approved
     Unquarantine(One),
     /// List a server's tools now
     Refresh(One),
@@ -165,7 +165,7 @@ fn warn(server: &Value) {
     }
     if server.get("quarantined") == Some(&Value::Bool(true)) {
         output::note(&format!(
-            "{name} is in quarantine: look at its tools (mcpproxy tools list {name}), then an admin releases it \
+            "{name} is in quarantine: look at its tools (mcpproxy tools list {name}), then an admin, or another operator, releases it \
              (mcpproxy upstream unquarantine {name})"
         ));
     }

@@ -49,6 +49,9 @@ async fn the_list_shows_what_was_meant() {
         cli(&auditor, &["activity", "list", "--type", "tool_call", "--limit", "2"]).await.ok().rows().len(),
         2
     );
+    let wide = cli(&auditor, &["activity", "list", "--wide", "--limit", "1"]).await.ok();
+    assert!(wide.out.contains("OWNER") && wide.err.contains("--limit shows more"), "{wide:?}");
+    cli(&auditor, &["activity", "list", "--limit", "0"]).await.failed(2, "--limit");
     cli(&auditor, &["activity", "list", "--status", "odd"]).await.failed(2, "status");
     cli(&auditor, &["activity", "list", "--since", "12y"]).await.failed(2, "--since 12y");
 }

@@ -35,6 +35,8 @@ async fn from_nothing_to_a_call() {
     cli(&admin, &["key", "settings", id, "--set", "max_operation"]).await.failed(2, "NAME=VALUE");
     cli(&admin, &["key", "settings", id, "--set", "colour=red"]).await.failed(2, "colour");
     cli(&admin, &["key", "settings", "--set", "rate_limit=5", "--version", "99"]).await.failed(3, "conflict");
+    cli(&admin, &["key", "revoke", "ana"]).await.failed(2, "key list shows them");
+    cli(&platform.clone().without_tenant(), &["key", "list"]).await.failed(2, "--tenant NAME");
     cli(&admin, &["key", "revoke", id]).await.ok();
     let states: Vec<String> =
         cli(&admin, &["key", "list"]).await.ok().rows().iter().map(|row| row[4].clone()).collect();

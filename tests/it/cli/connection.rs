@@ -31,7 +31,11 @@ async fn flags_win_over_the_environment_and_that_over_profiles() {
     assert_eq!(whose(cli_with(&[("HOME", folder.path().to_str().unwrap())], &status).await), "one");
 
     cli_with(&at, &["status", "--profile", "three"]).await.failed(2, "there are: default, two");
-    cli_with(&[("MCPPROXY_PROFILES", "/no/such/file")], &["status"]).await.failed(2, "/no/such/file");
+    let flag = ["status", "-o", "json", "--profile", "two", "--api-key", key_one];
+    assert!(cli_with(&at, &flag).await.ok().err.contains("not that of the profile two"));
+    let ide = format!("{url}/mcp");
+    assert_eq!(whose(cli_with(&[at[0], ("MCPPROXY_URL", &ide)], &status).await), "one");
+    cli_with(&[("MCPPROXY_PROFILES", "/no/such/file")], &["status"]).await.failed(2, "No such file");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
     assert!(cli_with(&at, &status).await.ok().err.contains("chmod 600"));
     fs::write(&path, format!("[default\napi_key = \"{key_one}\"\n")).unwrap();

@@ -22,6 +22,11 @@ impl Api {
         Api { http, base: base.to_owned(), key: None, tenant: None, id: String::new() }
     }
 
+    /// The same without `X-Tenant`.
+    pub fn without_tenant(&self) -> Api {
+        Api { tenant: None, ..self.clone() }
+    }
+
     /// Where it asks.
     pub fn base_url(&self) -> String {
         self.base.clone()
