@@ -44,6 +44,8 @@ list_commands() {
   # shellcheck disable=SC2016 # the variable is for whoever pastes it
   show 'Everything above is on record, refusals too' 'missing_intent.*server_mismatch|server_mismatch.*missing_intent' \
     'sleep 1; curl -sS "$DEMO_URL/api/v1/activity?limit=10" -H "X-API-Key: $DEMO_AUDITOR_KEY"'
+  show 'The same at the command line' 'TOOL +INTENT +STATUS' \
+    "MCPPROXY_URL=\$DEMO_URL MCPPROXY_API_KEY=\$DEMO_AUDITOR_KEY $gateway activity list --limit 5"
   # shellcheck disable=SC2016
   show 'The official inspector' 'call_tool_destructive' \
     "npx -y $INSPECTOR --cli \"\$DEMO_URL/mcp\" --transport http \\
