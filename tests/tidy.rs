@@ -17,7 +17,7 @@ const HOMES: [(&str, &[&str]); 13] = [
     ("hyper", &["src/upstream/", "src/faces/http.rs"]),
     ("hyper_util", &["src/upstream/", "src/faces/http.rs"]),
     ("rmcp", &["src/upstream/"]),
-    ("sse_stream", &["src/upstream/rmcp/"]),
+    ("sse_stream", &["src/upstream/rmcp/", "src/faces/cli/"]),
     ("clap", &["src/main.rs", "src/faces/cli/"]),
     ("clap_complete", &["src/faces/cli/"]),
     ("comfy_table", &["src/faces/cli/"]),

@@ -14,7 +14,7 @@ use super::config::{self, Config, Database, DatabaseLocation, Host, MigrationCon
 use super::local_postgres::LocalPostgres;
 use super::telemetry;
 use crate::domain::seal::{Key, Keyring};
-use crate::faces::{FaceOptions, Faces, http, mcp};
+use crate::faces::{FaceOptions, Faces, http, mcp, sse};
 use crate::gateway::{ActivityLimits, Gateway, Options};
 use crate::store::{self, Store, StoreOptions};
 use crate::upstream::{BreakerRules, Deny, Egress, Limits, native_tls};
@@ -221,7 +221,7 @@ fn faces(config: &Config, gateway: &Arc<Gateway>) -> Arc<Faces> {
     Arc::new(Faces {
         gateway: Arc::clone(gateway),
         sessions: mcp::Sessions::new(keys),
-        streams: mcp::Streams::default(),
+        streams: sse::Streams::default(),
         options: FaceOptions {
             allowed_hosts: config.server.allowed_hosts.clone(),
             allowed_origins: config.server.allowed_origins.clone(),

@@ -7,6 +7,7 @@ pub mod http;
 mod impatient;
 pub mod mcp;
 pub mod rest;
+pub mod sse;
 pub mod wire;
 
 use std::sync::Arc;
@@ -40,5 +41,5 @@ pub struct Faces {
     /// Session tokens.
     pub sessions: mcp::Sessions,
     /// Open streams by key.
-    pub streams: mcp::Streams,
+    pub streams: sse::Streams,
 }

@@ -18,6 +18,7 @@ mod report_lane;
 mod reports;
 mod retrieve_tools;
 mod servers;
+mod tail;
 mod tenancy;
 mod tenants;
 mod views;
@@ -36,6 +37,7 @@ pub use outlive::{Apart, Outlive};
 pub use reports::{Act, Acting, RefusedAttempt};
 pub use retrieve_tools::{LIMIT_DEFAULT, LIMIT_MAX, SearchRequest, SearchResult};
 pub use servers::{Reconnect, ServerChange, ServerRequest, ServerView, ToolView};
+pub use tail::News;
 pub use views::View;
 pub use watch::Readiness;
 
@@ -117,6 +119,7 @@ pub struct Gateway {
     upkeep: watch::Upkeep,
     limits: limits::Limits,
     report_lane: report_lane::ReportLane,
+    tails: Arc<tail::Tails>,
 }
 
 impl Gateway {
@@ -137,6 +140,7 @@ impl Gateway {
             store,
             report_lane: report_lane::ReportLane::new(options.reports_per_tenant),
             options,
+            tails: Arc::default(),
             tasks: TaskTracker::new(),
             cancellations: cancel::Cancellations::default(),
             stop: CancellationToken::new(),

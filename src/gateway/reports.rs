@@ -24,22 +24,30 @@ const EXPORT_ROWS: i64 = 1000;
 /// Tools and servers that a summary names.
 const SUMMARY_TOP: i64 = 20;
 
+impl Caller {
+    /// What a filter may find for this caller; `None` for nothing.
+    pub(super) fn visible(&self, mut filter: ActivityFilter) -> Result<Option<ActivityFilter>, GatewayError> {
+        self.authorise(Action::ReadOwnActivity)?;
+        if self.authorise(Action::ReadActivity).is_err() {
+            // another key's records do not exist for it: the two filters meet in nothing
+            if filter.key.is_some_and(|key| Some(key) != self.key) {
+                return Ok(None);
+            }
+            filter.key = self.key;
+        }
+        Ok(Some(filter))
+    }
+}
+
 impl Gateway {
     /// A page of the activity log; a key that may only see its own records sees those.
     pub async fn list_activity(
         &self,
         caller: &Caller,
-        mut filter: ActivityFilter,
+        filter: ActivityFilter,
         limit: i64,
     ) -> Result<Vec<ActivityRow>, GatewayError> {
-        caller.authorise(Action::ReadOwnActivity)?;
-        if caller.authorise(Action::ReadActivity).is_err() {
-            // another key's records do not exist for it: the two filters meet in nothing
-            if filter.key.is_some_and(|key| Some(key) != caller.key) {
-                return Ok(Vec::new());
-            }
-            filter.key = caller.key;
-        }
+        let Some(filter) = caller.visible(filter)? else { return Ok(Vec::new()) };
         let _turn = self.report_lane.enter(caller.tenant_id()).await?;
         let page = self.store.list_activity(caller.tenant_id(), &filter, limit).await;
         page.map_err(|error| GatewayError::from_store(error, "activity record"))

@@ -142,12 +142,19 @@ fn select(table: Table, tenant: TenantId, filter: &ActivityFilter, limit: i64) -
     let mut query = QueryBuilder::new("select ");
     query.push(activity_columns!()).push(" from ").push(table.name());
     query.push(" where tenant_id = ").push_bind(tenant.0);
-    query.push(" and started_at >= ").push_bind(filter.start);
-    query.push(" and started_at < ").push_bind(filter.end);
+    push_filter(&mut query, filter);
     if let Some(before) = filter.before {
         query.push(" and (started_at, id) < (").push_bind(time_of(before)).push(", ");
         query.push_bind(Uuid::from(before)).push(")");
     }
+    query.push(" order by started_at desc, id desc limit ").push_bind(limit);
+    query
+}
+
+/// Adds the conditions of a filter, but for its page.
+pub(super) fn push_filter(query: &mut QueryBuilder<Postgres>, filter: &ActivityFilter) {
+    query.push(" and started_at >= ").push_bind(filter.start);
+    query.push(" and started_at < ").push_bind(filter.end);
     let texts = [
         ("type", &filter.kind),
         ("source", &filter.source),
@@ -171,6 +178,4 @@ fn select(table: Table, tenant: TenantId, filter: &ActivityFilter, limit: i64) -
     if let Some(key) = filter.key {
         query.push(" and key_id = ").push_bind(key.0);
     }
-    query.push(" order by started_at desc, id desc limit ").push_bind(limit);
-    query
 }

@@ -6,6 +6,7 @@
 
 mod activity_read;
 mod activity_summary;
+mod activity_tail;
 mod activity_write;
 mod api_keys;
 mod backoff;
@@ -31,6 +32,7 @@ mod wear_off;
 
 pub use activity_read::{ActivityFilter, ActivityRow};
 pub use activity_summary::{ActivityCount, ActivitySummary, CallSummary, SummaryScope};
+pub use activity_tail::{Commit, Tail};
 pub use activity_write::Close;
 pub use api_keys::{AccessRows, ApiKey, KeyPatch, NewApiKey};
 pub use backoff::{Backoff, jittered};

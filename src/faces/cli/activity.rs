@@ -1,5 +1,7 @@
 //! `mcpproxy activity`: what was attempted, by whom, and how it ended.
 
+mod watch;
+
 use chrono::{DateTime, Local, TimeDelta, Utc};
 use clap::{Args, Subcommand};
 use serde_json::Value;
@@ -24,6 +26,8 @@ pub struct Activity {
 enum Command {
     /// List records, newest first
     List(Box<List>),
+    /// Show records as they are written, until Ctrl-C; a gateway that goes away is waited for
+    Watch(Box<watch::Watch>),
     /// Count what happened: outcomes, the tools and servers that were called most, how slow and how often failing
     Summary {
         /// 1h, 24h, 7d or 30d
@@ -47,6 +51,8 @@ enum Command {
 struct List {
     #[command(flatten)]
     filter: Filter,
+    #[command(flatten)]
+    window: Window,
     /// How many at most
     #[arg(long, default_value_t = 50, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
@@ -67,6 +73,8 @@ struct Export {
     format: String,
     #[command(flatten)]
     filter: Filter,
+    #[command(flatten)]
+    window: Window,
 }
 
 /// Which records: the filters of the API.
@@ -103,6 +111,12 @@ struct Filter {
     /// A request, as the client named it
     #[arg(long, value_name = "ID")]
     request_id: Option<String>,
+}
+
+/// Records of which time.
+#[derive(Args)]
+#[command(next_help_heading = "Filters")]
+struct Window {
     /// From then on: a time such as 2026-01-31T08:00:00Z, or how long ago, such as 90m, 12h, 3d [default: 7d]
     #[arg(long = "since", alias = "start-time", value_name = "TIME")]
     start_time: Option<String>,
@@ -112,7 +126,7 @@ struct Filter {
 }
 
 impl Filter {
-    fn query(self, now: DateTime<Utc>) -> Result<Query, Failure> {
+    fn query(self) -> Query {
         let mut query = Query::default();
         for (name, value) in [
             ("intent_type", self.intent_type),
@@ -128,12 +142,18 @@ impl Filter {
         ] {
             query.add(name, value);
         }
+        query
+    }
+}
+
+impl Window {
+    fn add(self, query: &mut Query, now: DateTime<Utc>) -> Result<(), Failure> {
         for (name, flag, value) in
             [("start_time", "--since", self.start_time), ("end_time", "--until", self.end_time)]
         {
             query.add(name, value.map(|value| time(flag, &value, now)).transpose()?);
         }
-        Ok(query)
+        Ok(())
     }
 }
 
@@ -166,6 +186,7 @@ impl Activity {
         let client = self.connection.client()?;
         match self.command {
             Command::List(list) => list.run(&client).await,
+            Command::Watch(watch) => watch.run(&client).await,
             Command::Summary { period, output } => {
                 let mut query = Query::default();
                 query.add("period", Some(period));
@@ -173,7 +194,8 @@ impl Activity {
                 output.thing(&answer.text, summary)
             }
             Command::Export(export) => {
-                let mut query = export.filter.query(Utc::now())?;
+                let mut query = export.filter.query();
+                export.window.add(&mut query, Utc::now())?;
                 query.add("format", Some(export.format));
                 client.copy(&["activity", "export"], &query).await
             }
@@ -187,7 +209,8 @@ impl Activity {
 
 impl List {
     async fn run(self, client: &Client) -> Result<(), Failure> {
-        let query = self.filter.query(Utc::now())?;
+        let mut query = self.filter.query();
+        self.window.add(&mut query, Utc::now())?;
         let limit = self.limit as usize;
         let items = client.list(&["activity"], &query, limit).await?;
         let mut columns = columns(!self.no_icons && output::is_terminal()).to_vec();
@@ -237,7 +260,7 @@ fn operation(record: &Value) -> String {
 
 fn local(at: &str) -> String {
     match DateTime::parse_from_rfc3339(at) {
-        Ok(at) => at.with_timezone(&Local).format("%Y-%m-%d %H:%M:%S").to_string(),
+        Ok(at) => at.with_timezone(&Local).format("%Y-%m-%d %H:%M:%S %:z").to_string(),
         Err(_) => at.to_owned(),
     }
 }

@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use reqwest::{RequestBuilder, Response, Url};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use sse_stream::{ByteStreamBody, SseStream};
 use tokio::time::timeout;
 
 use super::failure::Failure;
@@ -48,6 +52,27 @@ pub(super) struct Probed {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     pub(super) text: String,
+}
+
+/// One event of a stream.
+pub(super) struct Event {
+    /// What it is.
+    pub(super) kind: Option<String>,
+    /// Where a stream goes on after it.
+    pub(super) id: Option<String>,
+    /// What it says.
+    pub(super) data: String,
+}
+
+/// A stream of events that is open.
+pub(super) struct Events(SseStream<ByteStreamBody<BoxStream<'static, reqwest::Result<Bytes>>, Bytes>>);
+
+impl Events {
+    /// The next one; `None` when the connection has ended, or says nothing, not even that it is alive.
+    pub(super) async fn next(&mut self) -> Option<Event> {
+        let event = timeout(PIECE_WAIT_MAX, self.0.next()).await.ok()??.ok()?;
+        Some(Event { kind: event.event, id: event.id, data: event.data.unwrap_or_default() })
+    }
 }
 
 /// One page of a list.
@@ -175,6 +200,23 @@ impl Client {
                 }
             }
         }
+    }
+
+    /// Opens a stream of events, after the one with the id `last`.
+    pub(super) async fn events(
+        &self,
+        path: &[&str],
+        query: &Query,
+        last: Option<&str>,
+    ) -> Result<Events, Failure> {
+        let mut request = self.request(Method::GET, path, query);
+        if let Some(last) = last {
+            request = request.header("last-event-id", last);
+        }
+        let opened = timeout(CONNECT_WAIT_MAX * 2, self.send_request(request)).await;
+        let silent = || Failure::Unreachable(format!("no answer from {} in time", self.base));
+        let pieces = opened.map_err(|_| silent())??.bytes_stream();
+        Ok(Events(SseStream::from_bytes_stream(pieces.boxed())))
     }
 
     fn request(&self, method: Method, path: &[&str], query: &Query) -> RequestBuilder {

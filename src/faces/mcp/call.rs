@@ -12,11 +12,12 @@ use tokio::sync::mpsc;
 use super::jsonrpc::{RpcError, message, notification};
 use super::result::Answered;
 use super::text::Chunks;
-use super::{Era, args, listen, result, tools};
+use super::{Era, args, result, tools};
 use crate::domain::activity::Kind;
 use crate::domain::intent::Variant;
 use crate::domain::json::{self, Member};
 use crate::faces::http::stream_body;
+use crate::faces::sse;
 use crate::faces::wire;
 use crate::faces::wire::error::json_response;
 use crate::gateway::{Apart, Attempt, CallOutcome, CancelBy, Gateway, Outlive, RefusedAttempt};
@@ -155,9 +156,7 @@ pub(super) fn record_refused(
 /// that ends without a message, where the client reads streams.
 fn answer(text: Answered, streams: bool) -> Response {
     match text {
-        Answered::Withdrawn(_) if streams => {
-            listen::event_stream(Bytes::from_static(b": cancelled\n\n").into())
-        }
+        Answered::Withdrawn(_) if streams => sse::event_stream(Bytes::from_static(b": cancelled\n\n").into()),
         Answered::Message(text) | Answered::Withdrawn(text) => json_response(StatusCode::OK, text),
     }
 }
@@ -189,7 +188,7 @@ async fn with_progress(
         None => Ending::Awaited(outcome.apart()),
     };
     let begin = Progressing { era, id: id.to_owned(), token, progress, first: Some(first), ending };
-    listen::event_stream(stream_body(stream::unfold(begin, step)))
+    sse::event_stream(stream_body(stream::unfold(begin, step)))
 }
 
 struct Progressing {
@@ -237,5 +236,5 @@ fn progress_event(params: &Bytes, token: &str) -> Bytes {
     let text = String::from_utf8_lossy(params);
     let params =
         json::with_member_first(&json::without_members(&text, &["progressToken"]), "progressToken", token);
-    listen::event(&notification("notifications/progress", &params))
+    sse::event(&notification("notifications/progress", &params))
 }

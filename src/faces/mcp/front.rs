@@ -18,6 +18,7 @@ use crate::domain::json::{self, Member};
 use crate::domain::tenant::Action;
 use crate::faces::Faces;
 use crate::faces::http::{BodyError, RequestId, read_body};
+use crate::faces::sse;
 use crate::faces::wire::{
     self,
     error::{json_response, render},
@@ -283,7 +284,7 @@ impl Incoming<'_> {
         let params = format!(r#"{{"notifications":{{}},"_meta":{meta}}}"#);
         let first = notification("notifications/subscriptions/acknowledged", &params);
         let last = message(self.id, "result", &format!(r#"{{"resultType":"complete","_meta":{meta}}}"#));
-        let opened = listen::open(self.faces, self.caller, listen::event(&first), Some(last));
+        let opened = listen::open(self.faces, self.caller, sse::event(&first), Some(last));
         opened.ok_or_else(|| too_many_streams(self.faces))
     }
 }

@@ -16,7 +16,6 @@ mod text;
 mod tools;
 
 pub use front::handle;
-pub use listen::Streams;
 pub use session::Sessions;
 
 /// The modern, stateless revision.

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 
 use super::jsonrpc::{MESSAGE_END, message_start};
-use super::listen::{EVENT_END, EVENT_START, event, one_line};
+use crate::faces::sse::{EVENT_END, EVENT_START, event, one_line};
 
 /// Up to this size an answer is copied into one buffer, in bytes: cheaper than several pieces, and less than what an
 /// answer may have without taking from its tenant's share.

@@ -1,6 +1,7 @@
 //! `/activity`: the records a key may see.
 
 pub(super) mod export;
+pub(super) mod stream;
 pub(super) mod summary;
 
 use std::sync::Arc;

@@ -15,6 +15,7 @@ use crate::domain::activity::Source;
 use crate::domain::id::TenantId;
 use crate::domain::json::{self, JsonFault, Member};
 use crate::faces::http::{BodyError, RequestId, read_body};
+use crate::faces::sse::OpenStream;
 use crate::faces::wire::headers::{CLI, SOURCE};
 use crate::faces::{Faces, wire};
 use crate::gateway::{Attempt, Caller, Gateway, GatewayError};
@@ -28,7 +29,7 @@ pub(super) struct Exchange {
     pub(super) path: String,
     segments: Vec<(String, String)>,
     query: Option<String>,
-    content_type: Option<String>,
+    headers: HeaderMap,
     body: Result<Bytes, BodyError>,
 }
 
@@ -57,7 +58,7 @@ impl Exchange {
             path: parts.uri.path().to_owned(),
             segments: segments.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
             query: parts.uri.query().map(str::to_owned),
-            content_type: content_type(&parts.headers),
+            headers: parts.headers,
             body,
         }))
     }
@@ -75,6 +76,16 @@ impl Exchange {
     /// A part of the path, decoded; empty when the route has no such part.
     pub(super) fn segment(&self, name: &str) -> &str {
         self.segments.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
+    }
+
+    /// The headers.
+    pub(super) fn headers(&self) -> &HeaderMap {
+        &self.headers
+    }
+
+    /// A place for a stream of this caller; `None` when its key has too many open.
+    pub(super) fn open_stream(&self) -> Option<OpenStream> {
+        OpenStream::begin(&self.faces, &self.attempt.caller)
     }
 
     /// The raw query.
@@ -98,7 +109,7 @@ impl Exchange {
         if body.is_empty() {
             return Err(invalid("a JSON object is needed as body").into());
         }
-        check_content_type(self.content_type.as_deref())?;
+        check_content_type(content_type(&self.headers).as_deref())?;
         let text = std::str::from_utf8(body).map_err(|_| invalid("the body is not UTF-8"))?;
         let members = json::members(text).map_err(|fault| body_fault(&fault))?;
         Ok((body, members))
@@ -155,7 +166,6 @@ fn body_fault(fault: &JsonFault) -> GatewayError {
     }
 }
 
-/// `None` when there is no such header; unreadable bytes stand for a type nobody knows.
 /// By which way it came in, as it says itself.
 fn source(headers: &HeaderMap) -> Source {
     match headers.get(SOURCE) {
@@ -164,6 +174,7 @@ fn source(headers: &HeaderMap) -> Source {
     }
 }
 
+/// `None` when there is no such header; unreadable bytes stand for a type nobody knows.
 fn content_type(headers: &HeaderMap) -> Option<String> {
     headers.get(header::CONTENT_TYPE).map(|value| value.to_str().unwrap_or("?").to_owned())
 }

@@ -87,6 +87,7 @@ routes! {
     GET "/activity" => read(May(ReadOwnActivity), activity::PARAMS, activity::list);
     GET "/activity/export" => read(May(ReadOwnActivity), activity::export::PARAMS, activity::export::get);
     GET "/activity/summary" => read(May(ReadOwnActivity), activity::summary::PARAMS, activity::summary::get);
+    GET "/activity/stream" => read(May(ReadOwnActivity), activity::stream::PARAMS, activity::stream::get);
     GET "/activity/{id}" => read(May(ReadOwnActivity), NONE, activity::get);
     GET "/status" => read(Anyone, NONE, status::get);
 }

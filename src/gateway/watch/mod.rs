@@ -132,6 +132,8 @@ impl Gateway {
         tokio::spawn(async move { gateway.hold_streams().await });
         let gateway = Arc::clone(self);
         tokio::spawn(async move { gateway.listen_to_changes().await });
+        let gateway = Arc::clone(self);
+        tokio::spawn(async move { gateway.tell_of_activity().await });
         Ok(())
     }
 

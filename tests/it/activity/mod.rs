@@ -9,3 +9,4 @@ mod redaction;
 mod refused;
 mod reports;
 mod retention;
+mod stream;

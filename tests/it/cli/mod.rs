@@ -4,3 +4,4 @@ mod activity;
 mod admin;
 mod call;
 mod connection;
+mod watch;

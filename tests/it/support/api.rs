@@ -32,6 +32,11 @@ impl Api {
         self.base.clone()
     }
 
+    /// The same caller at another address.
+    pub fn at(&self, base: &str) -> Api {
+        Api { base: base.to_owned(), ..self.clone() }
+    }
+
     /// The same with this key.
     pub fn with_key(&self, key: &str) -> Api {
         Api { key: Some(key.to_owned()), ..self.clone() }

@@ -1,12 +1,16 @@
 //! The command line, run as people run it.
 
 use std::process::{Output, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
-use tokio::io::AsyncWriteExt;
-use tokio::process::Command;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 
 use super::api::Api;
+
+/// How long a test waits for the next line of a command.
+const LINE_WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// A command that has ended.
 #[derive(Debug)]
@@ -110,4 +114,39 @@ pub async fn cli_at_terminal(api: &Api, args: &[&str]) -> Run {
 
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// A command under way, which this caller reads line by line.
+pub struct Following {
+    _child: Child,
+    out: Lines<BufReader<ChildStdout>>,
+    err: Lines<BufReader<ChildStderr>>,
+}
+
+impl Following {
+    /// Starts it.
+    pub fn start(api: &Api, args: &[&str]) -> Following {
+        let mut command = of(api);
+        command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap()).lines();
+        let err = BufReader::new(child.stderr.take().unwrap()).lines();
+        Following { _child: child, out, err }
+    }
+
+    /// The next line of its standard output; `None` at its end.
+    pub async fn line(&mut self) -> Option<String> {
+        tokio::time::timeout(LINE_WAIT_MAX, self.out.next_line()).await.expect("a line in time").unwrap()
+    }
+
+    /// Waits until it says this on standard error.
+    pub async fn says(&mut self, what: &str) {
+        loop {
+            let line = tokio::time::timeout(LINE_WAIT_MAX, self.err.next_line()).await;
+            let line = line.expect("a line in time").unwrap().expect("not its end");
+            if line.contains(what) {
+                return;
+            }
+        }
+    }
 }
