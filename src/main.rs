@@ -33,6 +33,8 @@ enum Command {
         #[arg(long, value_name = "PATH")]
         config: Option<PathBuf>,
     },
+    /// See what `serve` would be told, and whether it would start
+    Config(cli::Config),
     #[command(flatten)]
     Client(Box<cli::Command>),
 }
@@ -80,6 +82,10 @@ fn main() -> ExitCode {
         match cli.command {
             Command::Serve { config } => run::serve(config.as_deref()).await.map_err(Into::into),
             Command::Migrate { config } => run::migrate(config.as_deref()).await.map_err(Into::into),
+            Command::Config(config) => {
+                let found = run::find_config(config.file()).map_err(Ended::Gateway)?;
+                config.show(&found).map_err(Ended::Client)
+            }
             Command::Client(command) => cli::run(*command, Cli::command()).await.map_err(Ended::Client),
         }
     });

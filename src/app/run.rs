@@ -14,6 +14,7 @@ use super::config::{self, Config, Database, DatabaseLocation, Host, MigrationCon
 use super::local_postgres::LocalPostgres;
 use super::telemetry;
 use crate::domain::seal::{Key, Keyring};
+use crate::faces::cli::{Found, FoundSetting};
 use crate::faces::{FaceOptions, Faces, http, mcp, sse};
 use crate::gateway::{ActivityLimits, Gateway, Options};
 use crate::store::{self, Store, StoreOptions};
@@ -44,6 +45,27 @@ pub async fn migrate(config_file: Option<&Path>) -> anyhow::Result<()> {
     migrated?;
     tracing::info!("the database is at this version's schema");
     Ok(())
+}
+
+/// The configuration as `serve` would read it, without doing anything with it.
+pub fn find_config(file: Option<&Path>) -> anyhow::Result<Found> {
+    let review = config::Review::load_from_process(file)?;
+    let mut notes = vec![match &review.location {
+        DatabaseLocation::Url { .. } => "The database is the one of database.url.".to_owned(),
+        DatabaseLocation::Private { data_dir } => {
+            format!("The database is a private one in {}.", data_dir.display())
+        }
+    }];
+    if !review.to_generate.is_empty() {
+        notes.push(format!("The first start generates {}.", review.to_generate.join(", ")));
+    }
+    let settings = review.settings.into_iter().map(|setting| FoundSetting {
+        is_default: setting.is_default(),
+        name: setting.name,
+        value: setting.value,
+        origin: setting.origin,
+    });
+    Ok(Found { settings: settings.collect(), notes })
 }
 
 /// Where the database is; starts the private one when no URL is configured.

@@ -65,7 +65,6 @@ pub struct Config {
     pub limits: Limits,
     /// What was found around the program.
     pub host: Host,
-    effective: Vec<EffectiveSetting>,
 }
 
 /// What the program found around itself at its start.
@@ -86,6 +85,54 @@ pub struct EffectiveSetting {
     pub value: String,
     /// Where it was given.
     pub origin: String,
+}
+
+impl EffectiveSetting {
+    /// Whether nobody gave it.
+    pub fn is_default(&self) -> bool {
+        self.origin == layers::Origin::Default.to_string()
+    }
+}
+
+/// A configuration that was read and found usable; nothing was written or generated for it.
+#[derive(Debug)]
+pub struct Review {
+    /// Every setting, in the order of their names.
+    pub settings: Vec<EffectiveSetting>,
+    /// Where the database is.
+    pub location: DatabaseLocation,
+    /// Secrets that the first start generates.
+    pub to_generate: Vec<&'static str>,
+}
+
+impl Review {
+    /// Reads the configuration as [`Config::load_from_process`] does.
+    ///
+    /// # Errors
+    /// As [`Config::load_from_process`].
+    pub fn load_from_process(file: Option<&Path>) -> Result<Review, ConfigError> {
+        Review::load(file, environment::of_process()?.into_iter())
+    }
+
+    /// Reads the configuration as [`Config::load`] does.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub fn load(
+        file: Option<&Path>,
+        environment: impl Iterator<Item = (String, String)>,
+    ) -> Result<Review, ConfigError> {
+        let (settings, ambient) = read(file, environment)?;
+        let sections: Sections = settings.deserialize()?;
+        let location = sections.database.location(&sections.data_dir, &ambient)?;
+        let given = secret_files::Given {
+            bootstrap: sections.auth.bootstrap_key,
+            sessions: sections.sessions.key,
+            master: sections.secrets.master_key,
+        };
+        let to_generate = secret_files::to_generate(given, &location)?;
+        Ok(Review { settings: settings.effective(), location, to_generate })
+    }
 }
 
 impl Config {
@@ -110,11 +157,6 @@ impl Config {
     /// As [`Config::load`]; also when a variable that matters is not valid UTF-8.
     pub fn load_from_process(file: Option<&Path>) -> Result<Config, ConfigError> {
         Config::load(file, environment::of_process()?.into_iter())
-    }
-
-    /// Every setting with its value and where it was given, in the order of their names; secrets are redacted.
-    pub fn effective(&self) -> &[EffectiveSetting] {
-        &self.effective
     }
 }
 
@@ -212,6 +254,5 @@ fn build(settings: &Settings, ambient: Ambient) -> Result<Config, ConfigError> {
         telemetry: sections.telemetry,
         limits: sections.limits,
         host: ambient.host,
-        effective: settings.effective(),
     })
 }

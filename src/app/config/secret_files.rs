@@ -70,18 +70,18 @@ impl Needed {
     }
 }
 
+impl Given {
+    /// Each kind with what is given of it.
+    fn by_kind(self) -> [(Needed, Vec<Secret>); 3] {
+        let bootstrap = [self.bootstrap].into_iter().filter(|key| !key.expose().is_empty()).collect();
+        [(Needed::Bootstrap, bootstrap), (Needed::Sessions, self.sessions), (Needed::Master, self.master)]
+    }
+}
+
 /// The secrets as given; missing ones are generated for a private database, and named otherwise.
 pub(super) fn resolve(given: Given, location: &DatabaseLocation) -> Result<Keys, ConfigError> {
-    let mut bootstrap: Vec<Secret> =
-        [given.bootstrap].into_iter().filter(|key| !key.expose().is_empty()).collect();
-    let mut sessions = given.sessions;
-    let mut master = given.master;
     let mut missing = Vec::new();
-    for (needed, keys) in [
-        (Needed::Bootstrap, &mut bootstrap),
-        (Needed::Sessions, &mut sessions),
-        (Needed::Master, &mut master),
-    ] {
+    let [bootstrap, sessions, master] = given.by_kind().map(|(needed, mut keys)| {
         match location {
             _ if !keys.is_empty() => {}
             DatabaseLocation::Private { data_dir } => {
@@ -89,10 +89,43 @@ pub(super) fn resolve(given: Given, location: &DatabaseLocation) -> Result<Keys,
             }
             DatabaseLocation::Url { .. } => missing.push(needed.names().0),
         }
-    }
+        Ok(keys)
+    });
+    let (mut bootstrap, sessions, master) = (bootstrap?, sessions?, master?);
     match bootstrap.pop() {
         Some(bootstrap) if missing.is_empty() => Ok(Keys { bootstrap, sessions, master: parse(&master)? }),
         _ => Err(ConfigError::MissingSecrets { names: with_variables(&missing) }),
+    }
+}
+
+/// The settings that [`resolve`] would generate; fails as it does, and writes nothing.
+pub(super) fn to_generate(
+    given: Given,
+    location: &DatabaseLocation,
+) -> Result<Vec<&'static str>, ConfigError> {
+    let absent = given.by_kind().into_iter().filter(|(_, keys)| keys.is_empty()).map(|(needed, _)| needed);
+    match location {
+        DatabaseLocation::Url { .. } => {
+            let missing: Vec<&str> = absent.map(|needed| needed.names().0).collect();
+            if missing.is_empty() {
+                return Ok(missing);
+            }
+            Err(ConfigError::MissingSecrets { names: with_variables(&missing) })
+        }
+        DatabaseLocation::Private { data_dir } => {
+            let mut to_generate = Vec::new();
+            for needed in absent {
+                let (name, file) = needed.names();
+                let path = data_dir.join("secrets").join(file);
+                match read(&path)? {
+                    Some(text) => needed
+                        .check(&text)
+                        .map_err(|must| value_error(name, &Origin::Generated(path), must))?,
+                    None => to_generate.push(name),
+                }
+            }
+            Ok(to_generate)
+        }
     }
 }
 

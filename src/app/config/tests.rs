@@ -16,17 +16,24 @@ const URL: &str = "postgres://app:hunter2-hunter2@db/mcpproxy";
 
 type Pairs<'a> = &'a [(&'a str, &'a str)];
 
-/// Loads with a complete set of secrets and a database URL underneath `environment`.
-fn load(file: Option<&Path>, environment: Pairs<'_>) -> Result<Config, ConfigError> {
-    let base = [
+/// A complete set of secrets and a database URL underneath `environment`.
+fn complete(environment: Pairs<'_>) -> impl Iterator<Item = (String, String)> {
+    const BASE: [(&str, &str); 4] = [
         ("DATABASE_URL", URL),
         ("MCPPROXY__AUTH__BOOTSTRAP_KEY", GOOD),
         ("MCPPROXY__SESSIONS__KEY", GOOD),
         ("MCPPROXY__SECRETS__MASTER_KEY", MASTER),
     ];
-    let kept = base.iter().filter(|(name, _)| !environment.iter().any(|(other, _)| other == name));
-    let pairs = kept.chain(environment).map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-    Config::load(file, pairs)
+    let kept = BASE.iter().filter(|(name, _)| !environment.iter().any(|(other, _)| other == name));
+    kept.chain(environment).map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+}
+
+fn load(file: Option<&Path>, environment: Pairs<'_>) -> Result<Config, ConfigError> {
+    Config::load(file, complete(environment))
+}
+
+fn review(file: Option<&Path>, environment: Pairs<'_>) -> Result<Review, ConfigError> {
+    Review::load(file, complete(environment))
 }
 
 fn bare(environment: Pairs<'_>) -> Result<Config, ConfigError> {
@@ -75,7 +82,8 @@ fn the_later_source_wins() {
     assert_eq!(config.server.listen.port(), 2);
     assert_eq!(config.server.admin_listen, None);
     assert_eq!(config.limits.drain, Duration::from_secs(7));
-    let origin = |name: &str| config.effective().iter().find(|s| s.name == name).unwrap().origin.clone();
+    let review = review(Some(&path), &[("MCPPROXY__SERVER__LISTEN", "127.0.0.1:2")]).unwrap();
+    let origin = |name: &str| review.settings.iter().find(|s| s.name == name).unwrap().origin.clone();
     assert_eq!(origin("server.listen"), "environment variable MCPPROXY__SERVER__LISTEN");
     assert_eq!(origin("limits.drain_s"), format!("in {}", path.display()));
     assert_eq!(origin("limits.call_timeout_s"), "the built-in default");
@@ -103,27 +111,25 @@ fn the_database_url_has_two_variables() {
 
 #[test]
 fn values_are_read_as_the_environment_writes_them() {
-    let config = load(
-        None,
-        &[
-            ("MCPPROXY__SESSIONS__KEY", &format!(" {GOOD}\n, {OTHER} ,")),
-            ("MCPPROXY__EGRESS__ALLOW", "127.0.0.0/8, ::1/128"),
-            ("MCPPROXY__ENABLE_DIRECT_ENDPOINT", "true"),
-            ("MCPPROXY__TELEMETRY__SAMPLE_RATIO", "1"),
-            ("MCPPROXY__TELEMETRY__OTLP_PROTOCOL", "grpc"),
-            ("MCPPROXY__DEFAULTS__RATE_LIMIT", "60"),
-            ("MCPPROXY__DEFAULTS__TOOL_NAMES", "safe"),
-            (
-                "MCPPROXY__STDIO__COMMANDS",
-                r#"{"git":{"argv":["/bin/git","mcp"],"env":{"T":"s3cret"},"tenants":["*"]}}"#,
-            ),
-            ("KUBERNETES_SERVICE_HOST", "10.0.0.1"),
-            ("PATH", "/a:.:/b"),
-            ("MCPPROXY_API_KEY", "the CLI's"),
-            ("MCPPROXY_SERVICE_HOST", "10.1.2.3"),
-        ],
-    )
-    .unwrap();
+    let sessions = format!(" {GOOD}\n, {OTHER} ,");
+    let environment = [
+        ("MCPPROXY__SESSIONS__KEY", &*sessions),
+        ("MCPPROXY__EGRESS__ALLOW", "127.0.0.0/8, ::1/128"),
+        ("MCPPROXY__ENABLE_DIRECT_ENDPOINT", "true"),
+        ("MCPPROXY__TELEMETRY__SAMPLE_RATIO", "1"),
+        ("MCPPROXY__TELEMETRY__OTLP_PROTOCOL", "grpc"),
+        ("MCPPROXY__DEFAULTS__RATE_LIMIT", "60"),
+        ("MCPPROXY__DEFAULTS__TOOL_NAMES", "safe"),
+        (
+            "MCPPROXY__STDIO__COMMANDS",
+            r#"{"git":{"argv":["/bin/git","mcp"],"env":{"T":"s3cret"},"tenants":["*"]}}"#,
+        ),
+        ("KUBERNETES_SERVICE_HOST", "10.0.0.1"),
+        ("PATH", "/a:.:/b"),
+        ("MCPPROXY_API_KEY", "the CLI's"),
+        ("MCPPROXY_SERVICE_HOST", "10.1.2.3"),
+    ];
+    let config = load(None, &environment).unwrap();
     assert_eq!(config.session_keys.iter().map(Secret::expose).collect::<Vec<_>>(), [GOOD, OTHER]);
     assert_eq!(config.egress_allow.len(), 2);
     assert!(config.direct.enabled && config.host.in_kubernetes);
@@ -132,7 +138,7 @@ fn values_are_read_as_the_environment_writes_them() {
     assert_eq!(config.stdio_commands["git"].argv, ["/bin/git", "mcp"]);
     assert_eq!(config.stdio_commands["git"].env["T"].expose(), "s3cret");
     assert_eq!(config.host.search_path, [Path::new("/a"), Path::new("/b")]);
-    let shown = format!("{config:#?} {:?}", config.effective());
+    let shown = format!("{config:#?} {:?}", review(None, &environment).unwrap());
     for secret in [GOOD, OTHER, MASTER, "s3cret", "hunter2"] {
         assert!(!shown.contains(secret), "{secret} is shown");
     }
@@ -221,8 +227,8 @@ fn wrong_values_are_refused_without_repeating_them() {
 
 #[test]
 fn every_number_in_limits_is_bounded_on_both_sides() {
-    let config = load(None, &[]).unwrap();
-    let limits: Vec<_> = config.effective().iter().filter(|s| s.name.starts_with("limits.")).collect();
+    let review = review(None, &[]).unwrap();
+    let limits: Vec<_> = review.settings.iter().filter(|s| s.name.starts_with("limits.")).collect();
     assert!(limits.len() >= 27, "{}", limits.len());
     for limit in limits {
         for bad in ["0", "-1", "999999999999", "1.5", ""] {

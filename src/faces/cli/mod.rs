@@ -6,6 +6,7 @@ mod activity;
 mod call;
 mod client;
 mod completions;
+mod config;
 mod connection;
 mod doctor;
 mod failure;
@@ -20,6 +21,7 @@ mod upstream;
 
 use clap::Subcommand;
 
+pub use self::config::{Config, Found, FoundSetting};
 pub use self::failure::Failure;
 
 /// Commands that talk to a gateway.

@@ -47,6 +47,8 @@ enum Command {
     Refresh(One),
     /// The same over new connections
     Restart(One),
+    /// Change a server's address, headers, limits, or whether it takes changed tools
+    Update(Update),
     /// Remove a server with its credentials and approvals
     Remove {
         /// Its name
@@ -90,6 +92,32 @@ struct Add {
     output: Output,
 }
 
+#[derive(Args)]
+struct Update {
+    /// Its name
+    name: String,
+    /// A new address. Another scheme, host or port clears its headers and approvals and puts it into quarantine
+    #[arg(long = "address", value_name = "URL")]
+    address: Option<String>,
+    /// All headers from now on, as NAME=VALUE or NAME=- (read from standard input); may be repeated
+    #[arg(long = "header", value_name = "NAME=VALUE")]
+    headers: Vec<String>,
+    /// No headers from now on
+    #[arg(long, conflicts_with = "headers")]
+    no_headers: bool,
+    /// Whether it takes new and changed tools without asking
+    #[arg(long, value_name = "BOOL")]
+    auto_approve: Option<bool>,
+    /// All limits from now on, for example call_timeout_s=20; may be repeated
+    #[arg(long = "limit", value_name = "NAME=VALUE")]
+    limits: Vec<String>,
+    /// No limits of its own from now on
+    #[arg(long, conflicts_with = "limits")]
+    no_limits: bool,
+    #[command(flatten)]
+    output: Output,
+}
+
 const COLUMNS: [Column; 5] = [
     ("NAME", |server| text(server, "name")),
     ("STATE", state),
@@ -116,6 +144,7 @@ impl Upstream {
             Command::Unquarantine(one) => one.act(&client, "unquarantine").await,
             Command::Refresh(one) => one.act(&client, "refresh").await,
             Command::Restart(one) => one.act(&client, "restart").await,
+            Command::Update(update) => update.run(&client).await,
             Command::Remove { name, yes } => {
                 input::confirm(yes, &format!("remove the server {name} with its credentials and approvals"))?;
                 client.act(Method::DELETE, &["servers", &name]).await?;
@@ -150,6 +179,37 @@ impl Add {
             body.insert("limits".to_owned(), Value::Object(input::settings(&self.limits)?));
         }
         let answer = client.send(Method::POST, &["servers"], Value::Object(body).to_string()).await?;
+        self.output.thing(&answer.text, show::fields)?;
+        warn(&answer.json()?);
+        Ok(())
+    }
+}
+
+impl Update {
+    async fn run(self, client: &Client) -> Result<(), Failure> {
+        let mut body = Map::new();
+        if let Some(address) = self.address {
+            body.insert("url".to_owned(), address.into());
+        }
+        if self.no_headers || !self.headers.is_empty() {
+            body.insert("headers".to_owned(), Value::Object(headers(&self.headers)?));
+        }
+        if let Some(auto_approve) = self.auto_approve {
+            body.insert("auto_approve".to_owned(), auto_approve.into());
+        }
+        if self.no_limits || !self.limits.is_empty() {
+            body.insert("limits".to_owned(), Value::Object(input::settings(&self.limits)?));
+        }
+        if body.is_empty() {
+            return Err(Failure::Usage(
+                "nothing to change: give --address, --header, --limit or --auto-approve".to_owned(),
+            ));
+        }
+        // the version is that of now: whoever else changes the server meanwhile makes this a conflict
+        let current = client.get(&["servers", &self.name], &Query::default()).await?.json()?;
+        body.insert("version".to_owned(), current.get("version").cloned().unwrap_or_default());
+        let body = Value::Object(body).to_string();
+        let answer = client.send(Method::PATCH, &["servers", &self.name], body).await?;
         self.output.thing(&answer.text, show::fields)?;
         warn(&answer.json()?);
         Ok(())

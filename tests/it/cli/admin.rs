@@ -68,6 +68,21 @@ async fn a_servers_life() {
     cli(&admin, &["upstream", "restart", "up"]).await.ok();
     let shown = cli(&admin, &["upstream", "show", "up"]).await.ok().out;
     assert!(shown.contains("call_timeout_s") && shown.contains("X-Up-Key"), "{shown}");
+    let changes = ["--auto-approve", "true", "--limit", "call_timeout_s=7", "--no-headers", "-o", "json"];
+    let update = ["upstream", "update", "up"];
+    let updated = cli(&admin, &[&update[..], &changes[..]].concat()).await.ok().json();
+    assert_eq!(
+        (&updated["auto_approve"], &updated["limits"], &updated["headers"]),
+        (&json!(true), &json!({"call_timeout_s": 7}), &json!([]))
+    );
+    cli(&admin, &update).await.failed(2, "nothing to change");
+    let header = ["--header", "X-Up-Key=-"];
+    cli_reading(&admin, &[&update[..], &header[..]].concat(), "an0ther-value\n").await.ok();
+    assert!(upstream.sent("x-up-key").contains(&"an0ther-value".to_owned()));
+    let elsewhere = upstream.url.replace("127.0.0.1", "localhost");
+    let moved = cli(&admin, &[&update[..], &["--address", &elsewhere, "-o", "json"]].concat()).await.ok();
+    assert_eq!((&moved.json()["quarantined"], &moved.json()["headers"]), (&json!(true), &json!([])));
+    assert!(moved.err.contains("quarantine"), "{moved:?}");
     cli(&admin, &["upstream", "show", "other"]).await.failed(3, "not_found");
     cli(&admin, &["upstream", "add", "bad", "ftp://x"]).await.failed(2, "URL is refused");
     let refused = cli(&admin, &["upstream", "add", "bad", &upstream.url, "--header", "s3cret"]).await;

@@ -3,5 +3,6 @@
 mod activity;
 mod admin;
 mod call;
+mod config;
 mod connection;
 mod watch;
