@@ -17,6 +17,7 @@ mod schema_cost;
 pub mod seal;
 pub mod search;
 pub mod settings;
+pub mod signature;
 pub mod tenant;
 pub mod tool;
 pub mod validation;

@@ -58,6 +58,10 @@ pub struct Definition<'a> {
 
 /// Most parameters of one tool that search looks at.
 const PARAMETERS_MAX: usize = 200;
+/// Levels of parameters within parameters that search looks at, besides the first.
+const PARAMETERS_DEPTH_MAX: u32 = 2;
+/// Most values of one parameter that search looks at.
+const CHOICES_MAX: usize = 50;
 
 impl<'a> Definition<'a> {
     /// Reads a definition. Only broken JSON is an error: odd values count as absent.
@@ -88,15 +92,48 @@ fn member_text(object: &str, name: &str) -> Option<String> {
     json::members(object).ok()?.iter().find(|m| m.name == name).and_then(|m| string(m.value))
 }
 
+/// Each with what is said of it, and the values it may have.
 fn parameters(schema: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    add_parameters(schema, 0, &mut found);
+    found
+}
+
+fn add_parameters(schema: &str, depth: u32, found: &mut Vec<(String, String)>) {
+    let Ok(members) = json::members(schema) else { return };
+    let Some(properties) = members.iter().find(|m| m.name == "properties") else { return };
+    let Ok(properties) = json::members(properties.value) else { return };
+    for property in &properties {
+        if found.len() == PARAMETERS_MAX {
+            return;
+        }
+        let mut text = member_text(property.value, "description").unwrap_or_default();
+        for value in choices(property.value) {
+            text.push(' ');
+            text.push_str(&value);
+        }
+        found.push((property.name.to_string(), text));
+        if depth < PARAMETERS_DEPTH_MAX {
+            add_parameters(property.value, depth + 1, found);
+            let items = json::members(property.value).ok();
+            let items = items.iter().flatten().find(|m| m.name == "items");
+            if let Some(items) = items {
+                add_parameters(items.value, depth + 1, found);
+            }
+        }
+    }
+}
+
+/// The texts among the values that a schema allows.
+fn choices(schema: &str) -> Vec<String> {
     let Ok(members) = json::members(schema) else { return Vec::new() };
-    let Some(properties) = members.iter().find(|m| m.name == "properties") else { return Vec::new() };
-    let Ok(properties) = json::members(properties.value) else { return Vec::new() };
-    properties
-        .iter()
-        .take(PARAMETERS_MAX)
-        .map(|m| (m.name.to_string(), member_text(m.value, "description").unwrap_or_default()))
-        .collect()
+    let allowed = members.iter().find(|m| m.name == "enum").map(|m| m.value).unwrap_or_default();
+    let allowed: Vec<serde_json::Value> = serde_json::from_str(allowed).unwrap_or_default();
+    let texts = allowed.into_iter().take(CHOICES_MAX).filter_map(|value| match value {
+        serde_json::Value::String(text) => Some(text),
+        _ => None,
+    });
+    texts.collect()
 }
 
 /// The schema without `x-mcp-header` in it: how a parameter travels between gateway and upstream is theirs
@@ -184,6 +221,12 @@ mod tests {
         assert_eq!(definition.annotations.read_only, Some(true));
         let expected = vec![("path".to_owned(), "Where".to_owned()), ("n".to_owned(), String::new())];
         assert_eq!(definition.parameters, expected);
+        let nested = r#"{"inputSchema":{"properties":{"filter":{"properties":{"state":{"description":"Which",
+            "enum":["open",1,"closed"]}}},"rows":{"items":{"properties":{"cell":{}}}}}}}"#;
+        let nested = Definition::read(nested).expect("reads").parameters;
+        let nested: Vec<(&str, &str)> =
+            nested.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+        assert_eq!(nested, [("filter", ""), ("state", "Which open closed"), ("rows", ""), ("cell", "")]);
         let odd =
             Definition::read(r#"{"description":7,"annotations":[],"inputSchema":true}"#).expect("reads");
         assert_eq!((odd.description.as_str(), odd.annotations_raw, odd.input_schema), ("", None, None));

@@ -1,6 +1,8 @@
 //! A tenant's catalogue: servers and tools at one revision, with everything a call or a search needs made
 //! once. Lists and searches read this snapshot, never the database.
 
+mod entries;
+
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -11,11 +13,10 @@ use super::credentials::{Opened, Opener};
 use super::views::Views;
 use crate::domain::annotations::{Annotations, Tier, Unannotated};
 use crate::domain::id::{ServerId, TenantId};
-use crate::domain::json;
 use crate::domain::schema::Schema;
 use crate::domain::seal::Keyring;
 use crate::domain::search::{Document, Index, Parameter};
-use crate::domain::tool::{Definition, PinState, published_schema};
+use crate::domain::tool::{Definition, PinState};
 use crate::store::{CatalogueRows, Server, StoredTool};
 use crate::upstream::{Era, Limits, ParamHeader, Target, param_header_rules};
 
@@ -51,6 +52,8 @@ pub struct Shape {
     pub annotations: Annotations,
     /// The start of a `retrieve_tools` entry, up to and with `annotations`, without the closing brace.
     pub entry: Box<str>,
+    /// The same of a compact one.
+    pub compact: Box<str>,
     /// Which arguments a modern upstream wants repeated in headers.
     pub param_headers: Vec<ParamHeader>,
     schema_text: Option<Box<str>>,
@@ -258,7 +261,8 @@ fn shape(server: &str, row: &StoredTool) -> Option<Shape> {
     Some(Shape {
         pin: row.pin.clone(),
         annotations: definition.annotations,
-        entry: entry(server, &row.name, &definition).into(),
+        entry: entries::full(server, &row.name, &definition).into(),
+        compact: entries::compact(server, &row.name, &definition).into(),
         param_headers: definition.input_schema.map(param_header_rules).unwrap_or_default(),
         schema_text: definition.input_schema.map(Into::into),
         schema: OnceLock::new(),
@@ -266,20 +270,6 @@ fn shape(server: &str, row: &StoredTool) -> Option<Shape> {
         description: definition.description,
         parameters: definition.parameters,
     })
-}
-
-fn entry(server: &str, name: &str, definition: &Definition<'_>) -> String {
-    let mut out = String::from(r#"{"name":"#);
-    json::escape_into(&mut out, &format!("{server}:{name}"));
-    out.push_str(r#","server":"#);
-    json::escape_into(&mut out, server);
-    out.push_str(r#","description":"#);
-    out.push_str(definition.description_raw.unwrap_or("\"\""));
-    out.push_str(r#","inputSchema":"#);
-    out.push_str(&published_schema(definition.input_schema.unwrap_or(r#"{"type":"object"}"#)));
-    out.push_str(r#","annotations":"#);
-    out.push_str(definition.annotations_raw.unwrap_or("{}"));
-    out
 }
 
 fn document(tool: &Tool) -> Document<'_> {

@@ -35,7 +35,7 @@ pub use error::GatewayError;
 pub use keys::{KeyCreated, KeyRequest};
 pub use outlive::{Apart, Outlive};
 pub use reports::{Act, Acting, RefusedAttempt};
-pub use retrieve_tools::{LIMIT_DEFAULT, LIMIT_MAX, SearchRequest, SearchResult};
+pub use retrieve_tools::{Detail, LIMIT_DEFAULT, LIMIT_MAX, SearchRequest, SearchResult};
 pub use servers::{Reconnect, ServerChange, ServerRequest, ServerView, ToolView};
 pub use tail::News;
 pub use views::View;

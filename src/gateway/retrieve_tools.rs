@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use super::access::Caller;
 use super::call_tool::{Attempt, record_of, record_unavailable};
-use super::catalog::Tool;
 use super::limits::Shed;
 use super::views::{Away, View};
 use super::{Gateway, RecordUnavailable, clock};
@@ -35,7 +34,36 @@ pub struct SearchRequest {
     pub read_only_only: bool,
     /// No tools of tier destructive.
     pub exclude_destructive: bool,
+    /// How much is said of each tool.
+    pub detail: Detail,
 }
+
+/// How much a search says of each tool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Detail {
+    /// The whole definition.
+    #[default]
+    Full,
+    /// A signature and a sentence.
+    Compact,
+}
+
+impl Detail {
+    /// Its names, as asked for.
+    pub const NAMES: [&str; 2] = ["full", "compact"];
+
+    /// The one of that name.
+    pub fn named(name: &str) -> Option<Detail> {
+        match name {
+            "full" => Some(Detail::Full),
+            "compact" => Some(Detail::Compact),
+            _ => None,
+        }
+    }
+}
+
+/// How the answers are ranked, as they say: in the gateway alone, without an embeddings service.
+const RANKING: &str = "bm25";
 
 /// Entries of an answer together, in bytes: what comes after is left out. The best match always has room.
 const ENTRIES_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -45,7 +73,7 @@ const MISSING_NAMED_MAX: usize = 20;
 /// The answer, as one JSON object.
 #[derive(Clone, Debug, Default)]
 pub struct SearchResult {
-    /// `{tools, total, query, usage_instructions}`
+    /// `{tools, total, ranking, query, usage_instructions}`
     pub json: String,
     /// Servers, by name and up to a bound, whose tools were left out because they are not connected. The
     /// usage instructions say so too.
@@ -102,24 +130,30 @@ fn search(caller: &Arc<Caller>, request: &SearchRequest) -> (SearchResult, usize
         for (n, hit) in found.hits.iter().enumerate() {
             let tool = catalogue.listed().get(hit.document as usize);
             let (Some(tool), Some(tier)) = (tool, view.tier(hit.document)) else { continue };
-            if n > 0 && out.len() + tool.shape.entry.len() > ENTRIES_BYTES_MAX {
+            let entry = match request.detail {
+                Detail::Full => &tool.shape.entry,
+                Detail::Compact => &tool.shape.compact,
+            };
+            if n > 0 && out.len() + entry.len() > ENTRIES_BYTES_MAX {
                 left_out = found.hits.len() - n;
                 break;
             }
-            add_entry(&mut out, tool, tier, hit.score);
+            add_entry(&mut out, entry, tier, hit.score);
         }
     }
     out.push_str(r#"],"total":"#);
     out.push_str(&total.to_string());
-    out.push_str(r#","query":"#);
+    out.push_str(r#","ranking":""#);
+    out.push_str(RANKING);
+    out.push_str(r#"","query":"#);
     json::escape_into(&mut out, &request.query);
     out.push_str(r#","usage_instructions":"#);
     let usage = usage(caller.settings.intent_declaration);
-    match (missing.sentence(), cut(left_out)) {
-        (None, None) => json::escape_into(&mut out, usage),
-        (missing, cut) => {
+    match (compact(request.detail), cut(left_out), missing.sentence()) {
+        (None, None, None) => json::escape_into(&mut out, usage),
+        (compact, cut, missing) => {
             let sentences: Vec<String> =
-                [Some(usage.to_owned()), cut, missing].into_iter().flatten().collect();
+                [Some(usage.to_owned()), compact, cut, missing].into_iter().flatten().collect();
             json::escape_into(&mut out, &sentences.join(" "));
         }
     }
@@ -127,17 +161,25 @@ fn search(caller: &Arc<Caller>, request: &SearchRequest) -> (SearchResult, usize
     (SearchResult { json: out, missing: missing.named }, total)
 }
 
-fn add_entry(out: &mut String, tool: &Tool, tier: Tier, score: f32) {
+fn add_entry(out: &mut String, entry: &str, tier: Tier, score: f32) {
     if !out.ends_with('[') {
         out.push(',');
     }
-    out.push_str(&tool.shape.entry);
+    out.push_str(entry);
     out.push_str(r#","call_with":""#);
     out.push_str(tier.call_with().as_str());
     out.push_str(r#"","score":"#);
     // four decimals; formatting a float that way takes a slow path
     let scaled = (f64::from(score) * 10_000.0).round() as u64;
     out.push_str(&format!("{}.{:04}}}", scaled / 10_000, scaled % 10_000));
+}
+
+/// What is said of what a compact answer leaves out.
+fn compact(detail: Detail) -> Option<String> {
+    (detail == Detail::Compact).then(|| {
+        "A ? marks optional parameters; for a tool's full description and schema, search for its name with detail full."
+            .to_owned()
+    })
 }
 
 /// What is said of matches that would have made the answer too large.

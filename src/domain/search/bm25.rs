@@ -33,8 +33,8 @@ const FIELDS: [Field; 6] = [
     Field { weight: 2.0, length_share: 0.4, bytes_max: 512 },            // title
     Field { weight: 1.5, length_share: 0.0, bytes_max: 128 },            // server name
     Field { weight: 1.0, length_share: 0.5, bytes_max: 8192 },           // description
-    Field { weight: 0.5, length_share: 0.5, bytes_max: 4096 },           // parameter names
-    Field { weight: 0.25, length_share: 0.75, bytes_max: 16384 },        // parameter descriptions
+    Field { weight: 0.75, length_share: 0.5, bytes_max: 4096 },          // parameter names
+    Field { weight: 0.35, length_share: 0.75, bytes_max: 16384 },        // parameter descriptions and values
 ];
 
 /// The texts of a document with the position of their field in [`FIELDS`].
@@ -68,6 +68,7 @@ struct List {
 pub(super) struct Texts {
     terms: HashMap<Box<str>, u32>,
     lists: Vec<List>,
+    documents: usize,
 }
 
 impl Texts {
@@ -79,6 +80,11 @@ impl Texts {
     /// The most a term can add to a score: positive, larger for rarer terms.
     pub(super) fn idf(&self, term: u32) -> f32 {
         self.lists.get(term as usize).map_or(0.0, |list| list.idf)
+    }
+
+    /// What a term would be worth that one document has.
+    pub(super) fn idf_max(&self) -> f32 {
+        rarity(self.documents, 1)
     }
 
     /// Adds a term's worth, times `weight`, to the scores of the documents that have it. `scores` has one
@@ -173,18 +179,22 @@ impl Builder {
                 list.postings.push(Posting { document, score: frequency / (SATURATION + frequency) });
             }
         }
-        let documents = self.lengths.len() as f32;
+        let documents = self.lengths.len();
         for list in &mut lists {
-            let having = list.postings.len() as f32;
-            // The form that stays positive even for a term every document has.
-            list.idf = (1.0 + (documents - having + 0.5) / (having + 0.5)).ln();
+            list.idf = rarity(documents, list.postings.len());
             for posting in &mut list.postings {
                 posting.score *= list.idf;
             }
             list.postings.shrink_to_fit();
         }
-        Texts { terms: self.terms, lists }
+        Texts { terms: self.terms, lists, documents }
     }
+}
+
+/// The worth of a term that `having` of `documents` have, in the form that stays positive even if all have it.
+fn rarity(documents: usize, having: usize) -> f32 {
+    let (documents, having) = (documents as f32, having as f32);
+    (1.0 + (documents - having + 0.5) / (having + 0.5)).ln()
 }
 
 /// The term id of a word, new if need be; none for a stop word.

@@ -5,36 +5,30 @@
 //! How rare a term is follows from the documents of one index: tenants never weigh on each other.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
 
 mod bm25;
+mod meaning;
+mod names;
+mod query;
 mod tokens;
+mod words;
 
-use bm25::{Builder, Texts};
-use tokens::{Piece, Terms, for_each_piece};
-
-/// Bytes of a question that are read.
-const QUERY_BYTES_MAX: usize = 2048;
-
-/// Words of a question that count.
-const QUERY_WORDS_MAX: usize = 64;
+use bm25::Texts;
+use meaning::Meanings;
+use names::Names;
+use query::Query;
 
 /// Bytes of a tool's name that are read.
 const NAME_BYTES_MAX: usize = 256;
 
-/// Words of a tool's name, with its server's, up to which a question is recognised as naming it.
-const NAME_WORDS_MAX: usize = 16;
+/// Share of a score that comes from words in common; the rest comes from the meaning.
+const WORDS_SHARE: f32 = 0.5;
 
-/// Worth of a compound's parts when the compound itself is known: a question about "GitHub" is only
-/// remotely one about "git".
-const PART_WEIGHT: f32 = 0.5;
+/// How near a tool must be to a question by meaning to be found without a word in common.
+const NEARNESS_MIN: f32 = 0.3;
 
-/// What naming a tool within a longer question adds, as a share of the worth of the words that name it.
-const NAMED_SHARE: f32 = 0.5;
-
-/// What a question that is a tool's name and nothing else adds beyond the worth of all its words, so that
-/// a name made of stop words is found too.
-const EXACT_EXTRA: f32 = 1.0;
+/// What a tool gets that the whole question is the name of: more than anything else can add up to.
+const EXACT_BONUS: f32 = 3.0;
 
 /// A tool as the ranking sees it. All texts are untrusted; each field is read up to a fixed length.
 #[derive(Clone, Debug)]
@@ -82,6 +76,7 @@ pub struct Hits {
 #[derive(Debug, Default)]
 pub struct Index {
     texts: Texts,
+    meanings: Meanings,
     names: Names,
     documents: usize,
 }
@@ -89,15 +84,17 @@ pub struct Index {
 impl Index {
     /// Indexes `documents`; their positions are what [`Hit::document`] refers to.
     pub fn build<'a>(documents: impl IntoIterator<Item = Document<'a>>) -> Self {
-        let mut texts = Builder::new();
+        let mut texts = bm25::Builder::new();
+        let mut meanings = meaning::Builder::new();
         let mut names = Names::default();
         let mut count = 0;
         for document in documents {
             let Some(position) = texts.add(&document) else { break };
+            meanings.add(&document);
             names.add(&document, position);
             count += 1;
         }
-        Self { texts: texts.finish(), names, documents: count }
+        Self { texts: texts.finish(), meanings: meanings.finish(), names, documents: count }
     }
 
     /// How many documents there are.
@@ -110,15 +107,22 @@ impl Index {
         self.documents == 0
     }
 
-    /// The best `limit` documents for `query` among those that `admit` lets through. A query without any
-    /// word the index knows has no hits; one that is a tool's name finds that tool first.
+    /// The best `limit` documents for `query` among those that `admit` lets through. A query that is a tool's
+    /// name finds that tool first; one that has neither a word nor a meaning in common with any has no hits.
     pub fn search(&self, query: &str, limit: usize, admit: impl Fn(u32) -> bool) -> Hits {
+        self.search_with(WORDS_SHARE, query, limit, admit)
+    }
+
+    /// The same with another `words_share`, 0 to 1: for comparing designs. 1 is words in common alone.
+    pub fn search_with(
+        &self,
+        words_share: f32,
+        query: &str,
+        limit: usize,
+        admit: impl Fn(u32) -> bool,
+    ) -> Hits {
         let query = Query::read(query, &self.texts);
-        let mut scores = vec![0.0_f32; self.documents];
-        for &(term, weight) in &query.terms {
-            self.texts.add_scores(term, weight, &mut scores);
-        }
-        self.names.add_scores(&query, &self.texts, &mut scores);
+        let scores = self.scores(&query, words_share);
         let mut hits: Vec<Hit> = (0..)
             .zip(scores)
             .filter(|&(document, score)| score > 0.0 && admit(document))
@@ -127,6 +131,29 @@ impl Index {
         let total = hits.len();
         keep_best(&mut hits, limit);
         Hits { hits, total }
+    }
+
+    /// One per document. Words count as a share of what all of the question's words are worth, so that one word
+    /// of many in common does not beat a meaning in common.
+    fn scores(&self, query: &Query, words_share: f32) -> Vec<f32> {
+        let mut scores = vec![0.0_f32; self.documents];
+        for &(term, weight) in &query.terms {
+            self.texts.add_scores(term, weight, &mut scores);
+        }
+        self.names.add_named(query, &mut scores);
+        let per_worth = if query.worth > 0.0 { words_share / query.worth } else { 0.0 };
+        for score in &mut scores {
+            *score *= per_worth;
+        }
+        if words_share < 1.0 && query.direction.is_known() {
+            for (score, nearness) in scores.iter_mut().zip(self.meanings.nearness(&query.direction)) {
+                if *score > 0.0 || nearness >= NEARNESS_MIN {
+                    *score += (1.0 - words_share) * nearness.max(0.0);
+                }
+            }
+        }
+        self.names.add_exact(query, EXACT_BONUS, &mut scores);
+        scores
     }
 }
 
@@ -143,167 +170,11 @@ fn best_first(a: &Hit, b: &Hit) -> Ordering {
     b.score.total_cmp(&a.score).then(a.document.cmp(&b.document))
 }
 
-/// A question, read against an index.
-#[derive(Default)]
-struct Query {
-    /// The known terms, each once, with their weights.
-    terms: Vec<(u32, f32)>,
-    /// Its words, joined by spaces: the spelling in which names are compared.
-    text: String,
-    /// The words' places in `text`.
-    words: Vec<QueryWord>,
-}
-
-struct QueryWord {
-    start: usize,
-    end: usize,
-    /// The worth of its term; 0 for a stop word or an unknown one.
-    idf: f32,
-}
-
-impl Query {
-    fn read(query: &str, texts: &Texts) -> Self {
-        let query = query.get(..query.floor_char_boundary(QUERY_BYTES_MAX)).unwrap_or_default();
-        let reading = Terms::english();
-        let mut read = Self::default();
-        let mut part_weight = 1.0;
-        let mut previous = String::new();
-        for_each_piece(query, |piece, word| {
-            if read.words.len() == QUERY_WORDS_MAX {
-                return;
-            }
-            let term = reading.term(word);
-            let known = term.as_deref().and_then(|term| texts.find(term));
-            if piece == Piece::Compound {
-                part_weight = if known.is_some() { PART_WEIGHT } else { 1.0 };
-                read.want(known, 1.0);
-                return;
-            }
-            read.want(known, if piece == Piece::Part { part_weight } else { 1.0 });
-            read.push_word(word, known.map_or(0.0, |known| texts.idf(known)));
-            // "time zone" also asks for "timezone".
-            if term.is_some() && !previous.is_empty() {
-                previous.push_str(word);
-                read.want(reading.term(&previous).and_then(|joined| texts.find(&joined)), 1.0);
-            }
-            previous.clear();
-            if term.is_some() {
-                previous.push_str(word);
-            }
-        });
-        read
-    }
-
-    fn want(&mut self, term: Option<u32>, weight: f32) {
-        let Some(term) = term else { return };
-        match self.terms.iter_mut().find(|(known, _)| *known == term) {
-            Some((_, known)) => *known = known.max(weight),
-            None => self.terms.push((term, weight)),
-        }
-    }
-
-    fn push_word(&mut self, word: &str, idf: f32) {
-        if !self.text.is_empty() {
-            self.text.push(' ');
-        }
-        let start = self.text.len();
-        self.text.push_str(word);
-        self.words.push(QueryWord { start, end: self.text.len(), idf });
-    }
-}
-
-/// Tools by the words of their name, alone and behind their server's.
-#[derive(Debug, Default)]
-struct Names {
-    documents: HashMap<Box<str>, Vec<u32>>,
-    words_max: usize,
-}
-
-impl Names {
-    fn add(&mut self, document: &Document<'_>, position: u32) {
-        if document.server.len() + document.name.len() > NAME_BYTES_MAX {
-            return;
-        }
-        let mut key = String::new();
-        let server_words = push_words(&mut key, document.server);
-        let name_start = if key.is_empty() { 0 } else { key.len() + 1 };
-        let name_words = push_words(&mut key, document.name);
-        if name_words == 0 || server_words + name_words > NAME_WORDS_MAX {
-            return;
-        }
-        self.words_max = self.words_max.max(server_words + name_words);
-        if let Some(name) = key.get(name_start..) {
-            self.documents.entry(name.into()).or_default().push(position);
-        }
-        if server_words > 0 {
-            self.documents.entry(key.into()).or_default().push(position);
-        }
-    }
-
-    /// Adds to the scores of the documents that `query` names; to those it is the name of, if there are any.
-    fn add_scores(&self, query: &Query, texts: &Texts, scores: &mut [f32]) {
-        if let Some(documents) = self.documents.get(query.text.as_str()) {
-            let bonus = exact_bonus(query, texts);
-            update(documents, scores, |score| *score += bonus);
-            return;
-        }
-        let mut bonuses = vec![0.0_f32; scores.len()];
-        for (first, from) in query.words.iter().enumerate() {
-            let mut worth = 0.0;
-            for (count, to) in (1..=self.words_max).zip(query.words.iter().skip(first)) {
-                worth += to.idf;
-                // A one-word name inside a question is just a word of it: `search` in "search issues".
-                if count == 1 {
-                    continue;
-                }
-                let named = query.text.get(from.start..to.end).and_then(|words| self.documents.get(words));
-                let bonus = NAMED_SHARE * worth;
-                update(named.map_or(&[], Vec::as_slice), &mut bonuses, |best| *best = best.max(bonus));
-            }
-        }
-        for (score, bonus) in scores.iter_mut().zip(bonuses) {
-            *score += bonus;
-        }
-    }
-}
-
-/// Applies `change` to the values of `documents`.
-fn update(documents: &[u32], values: &mut [f32], change: impl Fn(&mut f32)) {
-    for &document in documents {
-        if let Some(value) = values.get_mut(document as usize) {
-            change(value);
-        }
-    }
-}
-
-/// No text can be worth more than the whole question, so this puts the tool it names first.
-fn exact_bonus(query: &Query, texts: &Texts) -> f32 {
-    EXACT_EXTRA + query.terms.iter().map(|&(term, weight)| weight * texts.idf(term)).sum::<f32>()
-}
-
-/// Appends the words of `text` to `key`, separated by spaces, and counts them.
-fn push_words(key: &mut String, text: &str) -> usize {
-    let mut words = 0;
-    for_each_piece(text, |piece, word| {
-        if piece == Piece::Compound {
-            return;
-        }
-        words += 1;
-        if words > NAME_WORDS_MAX {
-            return;
-        }
-        if !key.is_empty() {
-            key.push(' ');
-        }
-        key.push_str(word);
-    });
-    words
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
+    use super::query::{QUERY_BYTES_MAX, QUERY_WORDS_MAX};
     use super::*;
 
     type Tool = (&'static str, &'static str, &'static str, &'static [(&'static str, &'static str)]);
@@ -455,7 +326,7 @@ mod tests {
     #[test]
     fn only_the_beginning_of_a_long_query_counts() {
         let index = index();
-        let words = "unknown ".repeat(QUERY_WORDS_MAX);
+        let words = "été ".repeat(QUERY_WORDS_MAX);
         assert_eq!(index.search(&format!("{words} issue"), 10, |_| true).total, 0);
         let bytes = "é".repeat(QUERY_BYTES_MAX);
         assert_eq!(index.search(&format!("{bytes} issue"), 10, |_| true).total, 0);

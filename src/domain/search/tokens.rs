@@ -65,9 +65,14 @@ impl Terms {
         Self(Stemmer::create(Algorithm::English))
     }
 
+    /// Whether a lower-case word says nothing.
+    pub(super) fn is_stop_word(&self, word: &str) -> bool {
+        STOP_WORDS.binary_search(&word).is_ok()
+    }
+
     /// The term a lower-case `word` stands for; none for a stop word.
     pub(super) fn term<'w>(&self, word: &'w str) -> Option<Cow<'w, str>> {
-        if STOP_WORDS.binary_search(&word).is_ok() {
+        if self.is_stop_word(word) {
             return None;
         }
         // The stemmer knows English; other scripts and numbers are their own terms.

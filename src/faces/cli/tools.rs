@@ -13,6 +13,7 @@ use super::output::{self, Column, Output, text};
 use super::show;
 use crate::domain::id::split_canonical;
 use crate::faces::wire::headers;
+use crate::gateway::Detail;
 
 /// Characters of a description in a table.
 const SENTENCE_CHARS_MAX: usize = 80;
@@ -78,6 +79,9 @@ struct Search {
     /// No destructive tools
     #[arg(long)]
     exclude_destructive: bool,
+    /// What is said of each: the whole definition, or a signature and a sentence
+    #[arg(long, default_value = "full", value_parser = Detail::NAMES)]
+    detail: String,
     #[command(flatten)]
     output: Output,
 }
@@ -92,6 +96,12 @@ const FOUND: [Column; 3] = [
     ("TOOL", |tool| text(tool, "name")),
     ("CALL WITH", |tool| call_with(tool)),
     ("WHAT IT DOES", |tool| sentence(&text(tool, "description"))),
+];
+
+const FOUND_COMPACT: [Column; 3] = [
+    ("SIGNATURE", |tool| signature(tool)),
+    ("CALL WITH", |tool| call_with(tool)),
+    ("WHAT IT DOES", |tool| text(tool, "summary")),
 ];
 
 const LISTED: [Column; 4] = [
@@ -144,10 +154,12 @@ impl Search {
         query.add("server", self.server);
         query.add("read_only_only", self.read_only.then(|| "true".to_owned()));
         query.add("exclude_destructive", self.exclude_destructive.then(|| "true".to_owned()));
+        let is_compact = Detail::named(&self.detail) == Some(Detail::Compact);
+        query.add("detail", is_compact.then_some(self.detail));
         let answer = client.get(&["tools"], &query).await?;
         let found: Found = serde_json::from_str(&answer.text)
             .map_err(|_| Failure::Unreachable("the answer is not one of this gateway's API".to_owned()))?;
-        self.output.items(&found.tools, &FOUND)?;
+        self.output.items(&found.tools, if is_compact { &FOUND_COMPACT } else { &FOUND })?;
         if found.total > found.tools.len() as u64 {
             output::note(&format!("{} of {} matches; --limit shows more", found.tools.len(), found.total));
         }
@@ -169,6 +181,13 @@ fn split(name: &str) -> Result<(&str, &str), Failure> {
 
 fn parsed(raw: &RawValue) -> Value {
     serde_json::from_str(raw.get()).unwrap_or_default()
+}
+
+/// How it is called, with its server.
+fn signature(tool: &Value) -> String {
+    let name = text(tool, "name");
+    let server = name.split_once(':').map_or("", |(server, _)| server);
+    format!("{server}:{}", text(tool, "signature"))
 }
 
 /// The command that runs it.

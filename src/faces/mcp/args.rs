@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use crate::domain::json::{self, Member};
 use crate::domain::refusal::{Code, Refusal};
-use crate::gateway::{LIMIT_DEFAULT, LIMIT_MAX, SearchRequest};
+use crate::gateway::{Detail, LIMIT_DEFAULT, LIMIT_MAX, SearchRequest};
 
 /// Longest query, in bytes.
 const QUERY_BYTES_MAX: usize = 4096;
@@ -13,7 +13,7 @@ const QUERY_BYTES_MAX: usize = 4096;
 pub(super) fn search(arguments: &str) -> Result<SearchRequest, Refusal> {
     let members =
         json::members(arguments).map_err(|fault| refuse(format_args!("Invalid arguments: {fault}")))?;
-    let known = ["query", "limit", "server", "read_only_only", "exclude_destructive"];
+    let known = ["query", "limit", "server", "read_only_only", "exclude_destructive", "detail"];
     if let Some(unknown) = members.iter().find(|member| !known.contains(&&*member.name)) {
         let shown: String = unknown.name.chars().take(100).collect();
         return Err(refuse(format_args!(
@@ -30,6 +30,7 @@ pub(super) fn search(arguments: &str) -> Result<SearchRequest, Refusal> {
         server: text(&members, "server")?,
         read_only_only: flag(&members, "read_only_only")?,
         exclude_destructive: flag(&members, "exclude_destructive")?,
+        detail: detail(&members)?,
     })
 }
 
@@ -57,6 +58,12 @@ fn flag(members: &[Member<'_>], name: &str) -> Result<bool, Refusal> {
     }
 }
 
+fn detail(members: &[Member<'_>]) -> Result<Detail, Refusal> {
+    let Some(name) = text(members, "detail")? else { return Ok(Detail::default()) };
+    Detail::named(&name)
+        .ok_or_else(|| refuse(format_args!("Invalid detail: must be {}", Detail::NAMES.join(" or "))))
+}
+
 fn limit(members: &[Member<'_>]) -> Result<usize, Refusal> {
     let Some(raw) = raw(members, "limit") else { return Ok(LIMIT_DEFAULT) };
     // 5.0 is the integer 5 to a JSON schema
@@ -75,6 +82,7 @@ mod tests {
         let request = search(r#"{"query":"x","limit":100,"read_only_only":true,"server":null}"#).unwrap();
         assert_eq!((request.limit, request.read_only_only, request.server), (100, true, None));
         assert_eq!(search(r#"{"query":"x"}"#).unwrap().limit, 15);
+        assert_eq!(search(r#"{"query":"x","detail":"compact"}"#).unwrap().detail, Detail::Compact);
         for bad in [
             "{}",
             r#"{"query":""}"#,
@@ -85,6 +93,8 @@ mod tests {
             r#"{"query":"x","limit":1.5}"#,
             r#"{"query":"x","read_only_only":"yes"}"#,
             r#"{"query":"x","nope":1}"#,
+            r#"{"query":"x","detail":"short"}"#,
+            r#"{"query":"x","detail":1}"#,
         ] {
             assert!(search(bad).is_err(), "{bad}");
         }

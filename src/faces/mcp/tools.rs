@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Era, methods};
 use crate::domain::intent::{IntentMode, Variant};
 use crate::domain::settings::Effective;
-use crate::gateway::{LIMIT_DEFAULT, LIMIT_MAX, View};
+use crate::gateway::{Detail, LIMIT_DEFAULT, LIMIT_MAX, View};
 
 /// The name of the search tool.
 pub(super) const RETRIEVE_TOOLS: &str = "retrieve_tools";
@@ -46,7 +46,11 @@ fn retrieve_tools(mode: IntentMode, view: &View) -> Value {
                 },
                 "server": {"type": "string", "description": "Only tools of this server"},
                 "read_only_only": {"type": "boolean", "description": "Only tools that read and change nothing"},
-                "exclude_destructive": {"type": "boolean", "description": "No tools that may delete or destroy"}
+                "exclude_destructive": {"type": "boolean", "description": "No tools that may delete or destroy"},
+                "detail": {
+                    "type": "string", "enum": Detail::NAMES, "default": "full",
+                    "description": "compact: a signature and one sentence of each tool, for a quarter of the tokens"
+                }
             },
             "required": ["query"]
         },

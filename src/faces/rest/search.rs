@@ -9,10 +9,11 @@ use super::params::{Names, Params};
 use super::route::Answer;
 use crate::faces::wire::error::json_response;
 use crate::faces::wire::headers::MISSING;
-use crate::gateway::{GatewayError, LIMIT_DEFAULT, LIMIT_MAX, SearchRequest};
+use crate::gateway::{Detail, GatewayError, LIMIT_DEFAULT, LIMIT_MAX, SearchRequest};
 
 /// The parameters of a search.
-pub(super) const PARAMS: Names = &["exclude_destructive", "limit", "query", "read_only_only", "server"];
+pub(super) const PARAMS: Names =
+    &["detail", "exclude_destructive", "limit", "query", "read_only_only", "server"];
 
 pub(super) async fn find(exchange: Arc<Exchange>, params: Params) -> Answer {
     exchange.needs_tenant()?;
@@ -38,6 +39,10 @@ fn request(params: &Params) -> Result<SearchRequest, GatewayError> {
         server: params.text("server").map(str::to_owned),
         read_only_only: params.flag("read_only_only")?,
         exclude_destructive: params.flag("exclude_destructive")?,
+        detail: params
+            .one_of("detail", &Detail::NAMES)?
+            .and_then(|name| Detail::named(&name))
+            .unwrap_or_default(),
     })
 }
 
@@ -57,6 +62,8 @@ mod tests {
         assert!(all.read_only_only && all.exclude_destructive);
         let least = read("query=x").unwrap();
         assert_eq!((least.limit, least.server, least.read_only_only), (15, None, false));
+        assert_eq!(least.detail, Detail::Full);
+        assert_eq!(read("query=x&detail=compact").unwrap().detail, Detail::Compact);
         for bad in [
             "",
             "query=",
@@ -64,6 +71,7 @@ mod tests {
             "query=x&limit=101",
             "query=x&read_only_only=1",
             "query=x&cursor=a",
+            "query=x&detail=short",
         ] {
             assert!(read(bad).is_err(), "{bad}");
         }

@@ -48,7 +48,7 @@ async fn the_shape_of_an_answer() {
         let answer = &result["structuredContent"];
         let text: Value = serde_json::from_str(result["content"][0]["text"].as_str().unwrap()).unwrap();
         assert_eq!(&text, answer, "text and structured content differ");
-        assert_eq!(answer["query"], "text file");
+        assert_eq!((&answer["query"], &answer["ranking"]), (&json!("text file"), &json!("bm25")));
         assert!(answer["usage_instructions"].as_str().is_some_and(|text| text.contains("call_tool_read")));
         let first = &answer["tools"][0];
         assert_eq!(first["name"], "files:readTextFile");
@@ -60,6 +60,38 @@ async fn the_shape_of_an_answer() {
         assert!(first["score"].as_f64().is_some_and(|score| score > 0.0), "{first}");
         assert!(answer["total"].as_u64().is_some_and(|total| total >= 1));
     }
+}
+
+#[tokio::test]
+async fn a_compact_answer_is_a_signature_and_a_sentence() {
+    let (_stage, tenant, _upstreams) = many().await;
+    let agent = tenant.agent().await;
+    let query = json!({"query": "text file", "limit": 1, "detail": "compact"});
+    let answer = Mcp::modern(&agent).search(&query).await;
+    let score = &answer["tools"][0]["score"];
+    assert_eq!(
+        answer["tools"],
+        json!([{
+            "name": "files:readTextFile", "signature": "readTextFile(path?: string)",
+            "summary": "Reads a text file", "annotations": {"readOnlyHint": true},
+            "call_with": "call_tool_read", "score": score
+        }])
+    );
+    assert!(answer["usage_instructions"].as_str().unwrap().contains("detail full"), "{answer}");
+    let rest = agent.get("/api/v1/tools?query=text+file&limit=1&detail=compact").await.expect(200);
+    assert_eq!(rest, answer);
+    let full = agent.get("/api/v1/tools?query=text+file&limit=1&detail=full").await.expect(200);
+    assert_eq!(full["tools"][0]["score"], *score, "what is said does not change the ranking");
+    agent.get("/api/v1/tools?query=x&detail=short").await.refused(400, "invalid_request");
+    let refused = Mcp::modern(&agent).call("retrieve_tools", &json!({"query": "x", "detail": "short"})).await;
+    assert_eq!(refused.answer.json()["result"]["isError"], true, "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_tool_is_found_by_what_it_means() {
+    let (_stage, tenant, _upstreams) = many().await;
+    let answer = Mcp::bare(&tenant.agent().await).search(&json!({"query": "open a document"})).await;
+    assert_eq!(names(&answer).first(), Some(&"files:readTextFile"), "{answer}");
 }
 
 #[tokio::test]

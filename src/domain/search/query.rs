@@ -1,0 +1,104 @@
+//! A question, read against an index.
+
+use super::bm25::Texts;
+use super::meaning::Direction;
+use super::tokens::{Piece, Terms, for_each_piece};
+
+/// Bytes of a question that are read.
+pub(super) const QUERY_BYTES_MAX: usize = 2048;
+
+/// Words of a question that count.
+pub(super) const QUERY_WORDS_MAX: usize = 64;
+
+/// Worth of a compound's parts when the compound itself is known: a question about "GitHub" is only
+/// remotely one about "git".
+const PART_WEIGHT: f32 = 0.5;
+
+/// Worth of a word that no document has, as a share of the rarest word's: a question most of which is unknown
+/// is hardly answered by the rest.
+const UNKNOWN_SHARE: f32 = 0.5;
+
+/// A question.
+#[derive(Default)]
+pub(super) struct Query {
+    /// The known terms, each once, with their weights.
+    pub(super) terms: Vec<(u32, f32)>,
+    /// Its words, joined by spaces: the spelling in which names are compared.
+    pub(super) text: String,
+    /// The words' places in `text`.
+    pub(super) words: Vec<QueryWord>,
+    /// What all of its words are worth, known or not.
+    pub(super) worth: f32,
+    /// What it means.
+    pub(super) direction: Direction,
+}
+
+pub(super) struct QueryWord {
+    pub(super) start: usize,
+    pub(super) end: usize,
+    /// The worth of its term; 0 for a stop word or an unknown one.
+    pub(super) idf: f32,
+    is_stop_word: bool,
+}
+
+impl Query {
+    /// Reads the beginning of `query`.
+    pub(super) fn read(query: &str, texts: &Texts) -> Self {
+        let query = query.get(..query.floor_char_boundary(QUERY_BYTES_MAX)).unwrap_or_default();
+        let reading = Terms::english();
+        let mut read = Self::default();
+        let mut part_weight = 1.0;
+        let mut previous = String::new();
+        for_each_piece(query, |piece, word| {
+            if read.words.len() == QUERY_WORDS_MAX {
+                return;
+            }
+            let term = reading.term(word);
+            let known = term.as_deref().and_then(|term| texts.find(term));
+            if term.is_some() && known.is_none() && piece != Piece::Compound && !read.has(word) {
+                read.worth += UNKNOWN_SHARE * texts.idf_max();
+            }
+            if piece == Piece::Compound {
+                part_weight = if known.is_some() { PART_WEIGHT } else { 1.0 };
+                read.want(known, 1.0);
+                return;
+            }
+            read.want(known, if piece == Piece::Part { part_weight } else { 1.0 });
+            read.push_word(word, known.map_or(0.0, |known| texts.idf(known)), term.is_none());
+            // "time zone" also asks for "timezone".
+            if term.is_some() && !previous.is_empty() {
+                previous.push_str(word);
+                read.want(reading.term(&previous).and_then(|joined| texts.find(&joined)), 1.0);
+            }
+            previous.clear();
+            if term.is_some() {
+                previous.push_str(word);
+            }
+        });
+        read.worth += read.terms.iter().map(|&(term, weight)| weight * texts.idf(term)).sum::<f32>();
+        let saying = read.words.iter().filter(|word| !word.is_stop_word);
+        read.direction = Direction::of_words(saying.filter_map(|word| read.text.get(word.start..word.end)));
+        read
+    }
+
+    fn has(&self, word: &str) -> bool {
+        self.words.iter().any(|known| self.text.get(known.start..known.end) == Some(word))
+    }
+
+    fn want(&mut self, term: Option<u32>, weight: f32) {
+        let Some(term) = term else { return };
+        match self.terms.iter_mut().find(|(known, _)| *known == term) {
+            Some((_, known)) => *known = known.max(weight),
+            None => self.terms.push((term, weight)),
+        }
+    }
+
+    fn push_word(&mut self, word: &str, idf: f32, is_stop_word: bool) {
+        if !self.text.is_empty() {
+            self.text.push(' ');
+        }
+        let start = self.text.len();
+        self.text.push_str(word);
+        self.words.push(QueryWord { start, end: self.text.len(), idf, is_stop_word });
+    }
+}
