@@ -31,7 +31,7 @@ const HOMES: [(&str, &[&str]); 13] = [
 const NOT_IN_DOMAIN: [&str; 6] = ["tokio", "sqlx", "axum", "hyper", "std::fs", "std::net"];
 
 /// Tables whose rows belong to a tenant.
-const TENANT_TABLES: [&str; 10] = [
+const TENANT_TABLES: [&str; 11] = [
     "api_keys",
     "settings",
     "servers",
@@ -41,6 +41,7 @@ const TENANT_TABLES: [&str; 10] = [
     "tool_names",
     "revisions",
     "activity_open",
+    "response_cache",
     "activity",
 ];
 

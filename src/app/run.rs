@@ -17,7 +17,7 @@ use crate::domain::seal::{Key, Keyring};
 use crate::faces::cli::{Found, FoundSetting};
 use crate::faces::{FaceOptions, Faces, http, mcp, sse};
 use crate::gateway::{ActivityLimits, Gateway, Options};
-use crate::store::{self, Store, StoreOptions};
+use crate::store::{self, CacheQuota, Store, StoreOptions};
 use crate::upstream::{BreakerRules, Deny, Egress, Limits, native_tls};
 
 /// Serves until SIGTERM or SIGINT.
@@ -233,6 +233,12 @@ fn gateway_options(config: &Config, keyring: Keyring) -> Options {
         tools_max: limits.tools_per_server_max,
         key_lookups_max: limits.key_lookup_concurrency,
         reports_per_tenant: limits.reports_per_tenant,
+        cache_quota: CacheQuota {
+            bytes: bound(limits.tenant_cache_bytes_max),
+            entries: bound(limits.tenant_cache_entries_max),
+        },
+        // the other half is for reports
+        cache_turns: (limits.database_pool_report / 2) as usize,
         retention_interval: limits.retention_interval,
         reloads_max: limits.reload_concurrency,
     }

@@ -13,6 +13,8 @@ pub enum Kind {
     ToolCall,
     /// A `retrieve_tools`.
     Search,
+    /// A page of what was cut off a result.
+    CacheRead,
     /// A change by an administrator.
     Admin,
     /// Requests without a valid key, counted.
@@ -57,6 +59,7 @@ impl Kind {
         match self {
             Kind::ToolCall => "tool_call",
             Kind::Search => "search",
+            Kind::CacheRead => "cache_read",
             Kind::Admin => "admin",
             Kind::AuthFailure => "auth_failure",
             Kind::LateOutcome => "late_outcome",

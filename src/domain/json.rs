@@ -4,6 +4,7 @@
 //! spelling, and what was checked is byte for byte what is passed on.
 
 pub(super) mod lexer;
+mod literal;
 mod skip;
 mod splice;
 pub(super) mod text;
@@ -14,7 +15,12 @@ use std::ops::Range;
 
 use lexer::{Lexer, RawString};
 
-pub use splice::{Opened, find_members, opened, top_level_members, with_member_first, without_members};
+pub use literal::{literal_characters, literal_split, literal_text};
+pub use splice::{
+    Elements, Opened, elements, find_members, for_each_member, opened, top_level_members, with_member_first,
+    without_members,
+};
+pub(in crate::domain) use text::escape_body_into;
 pub use text::{JsonOut, escape_into};
 
 /// Deepest nesting of arrays and objects that is accepted, in levels; a lone scalar has none.

@@ -3,12 +3,14 @@
 pub mod activity;
 pub mod annotations;
 pub mod canonical;
+pub mod cut;
 pub mod glob;
 pub mod id;
 pub mod intent;
 pub mod json;
 pub mod names;
 pub mod origin;
+pub mod page;
 pub mod pin;
 pub mod redact;
 pub mod refusal;

@@ -43,6 +43,8 @@ pub enum Code {
     ServerUnavailable,
     /// Check 12: the activity record could not be committed.
     RecordUnavailable,
+    /// What was cut off a result cannot be read now.
+    CacheUnavailable,
     /// After dispatch: no answer within the deadline.
     UpstreamTimeout,
     /// After dispatch: the connection ended without an answer.
@@ -55,7 +57,7 @@ pub enum Code {
     UpstreamNeedsInput,
     /// The caller took the call back.
     Cancelled,
-    /// A parameter of `retrieve_tools` is unusable.
+    /// A parameter of `retrieve_tools` or `read_cache` is unusable.
     InvalidQuery,
 }
 
@@ -82,6 +84,7 @@ impl Code {
             Code::Overloaded => "overloaded",
             Code::ServerUnavailable => "server_unavailable",
             Code::RecordUnavailable => "record_unavailable",
+            Code::CacheUnavailable => "unavailable",
             Code::UpstreamTimeout => "upstream_timeout",
             Code::UpstreamLost => "upstream_lost",
             Code::UpstreamInvalid => "upstream_invalid",
@@ -96,7 +99,9 @@ impl Code {
     pub fn class(self) -> Class {
         match self {
             Code::RateLimited => Class::Rate,
-            Code::Overloaded | Code::ServerUnavailable | Code::RecordUnavailable => Class::Limit,
+            Code::Overloaded | Code::ServerUnavailable | Code::RecordUnavailable | Code::CacheUnavailable => {
+                Class::Limit
+            }
             Code::UpstreamTimeout
             | Code::UpstreamLost
             | Code::UpstreamInvalid

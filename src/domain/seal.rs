@@ -6,6 +6,7 @@
 use std::fmt;
 
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use ring::hmac;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 use zeroize::{Zeroize, Zeroizing};
@@ -53,6 +54,20 @@ impl Key {
         digest.iter().take(ID_BYTES).map(|byte| format!("{byte:02x}")).collect()
     }
 
+    /// A key of its own for one thing that has a secret token: it takes both to open it, and however much is sealed,
+    /// no key seals twice.
+    pub fn derive(&self, token: &[u8]) -> Key {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, self.0.as_slice());
+        let mut context = hmac::Context::with_key(&key);
+        context.update(b"mcpproxy token v1\0");
+        context.update(token);
+        let mut bytes = [0; KEY_BYTES];
+        bytes.copy_from_slice(context.sign().as_ref());
+        let derived = Key::new(bytes);
+        bytes.zeroize();
+        derived
+    }
+
     fn cipher(&self) -> Result<LessSafeKey, Unopenable> {
         UnboundKey::new(&AES_256_GCM, self.0.as_slice()).map(LessSafeKey::new).map_err(|_| Unopenable)
     }
@@ -85,6 +100,15 @@ pub enum Place<'a> {
         /// Where it is.
         origin: &'a Origin,
     },
+    /// A text that was cut off a result.
+    CachedText {
+        /// Whose.
+        tenant: TenantId,
+        /// The API key whose call it was; nil for the bootstrap key.
+        principal: Uuid,
+        /// Hash of the key that it is read with.
+        hash: &'a [u8; 32],
+    },
 }
 
 impl Place<'_> {
@@ -103,6 +127,12 @@ impl Place<'_> {
                 out.extend(tenant.0.as_bytes());
                 out.extend(server.0.as_bytes());
                 out.extend(origin.to_string().as_bytes());
+            }
+            Place::CachedText { tenant, principal, hash } => {
+                out.extend(b"cached text\0");
+                out.extend(tenant.0.as_bytes());
+                out.extend(principal.as_bytes());
+                out.extend(hash);
             }
         }
         out
@@ -214,6 +244,10 @@ mod tests {
             Place::ServerSecret { tenant: tenant(2), server: server(1), origin: &a },
             Place::ServerSecret { tenant: tenant(1), server: server(2), origin: &a },
             Place::ServerSecret { tenant: tenant(1), server: server(1), origin: &b },
+            Place::CachedText { tenant: tenant(1), principal: Uuid::from_u128(1), hash: &[1; 32] },
+            Place::CachedText { tenant: tenant(2), principal: Uuid::from_u128(1), hash: &[1; 32] },
+            Place::CachedText { tenant: tenant(1), principal: Uuid::from_u128(2), hash: &[1; 32] },
+            Place::CachedText { tenant: tenant(1), principal: Uuid::from_u128(1), hash: &[2; 32] },
         ];
         for (at, place) in places.iter().enumerate() {
             let sealed = seal(&key, [3; 12], *place, b"secret").unwrap();
@@ -235,6 +269,15 @@ mod tests {
         assert!(ring.find("").is_none());
         assert!(!format!("{ring:?}").contains("1, 1"), "{ring:?}");
         assert_eq!(ring.ids()[0].len(), 2 * ID_BYTES);
+    }
+
+    #[test]
+    fn a_derived_key_takes_both() {
+        let derived = |key: u8, token: &[u8]| *Key::new([key; 32]).derive(token).expose();
+        assert_eq!(derived(1, b"a"), derived(1, b"a"));
+        assert_ne!(derived(1, b"a"), derived(1, b"b"));
+        assert_ne!(derived(1, b"a"), derived(2, b"a"));
+        assert_ne!(derived(1, b"a"), [1; 32]);
     }
 
     proptest! {

@@ -115,6 +115,8 @@ pub enum CallOutcome {
         head: ResultHead,
         /// A warning for the result's `_meta`.
         warning: Option<String>,
+        /// What was cut off it, for its `_meta`: an object, raw.
+        truncated: Option<String>,
     },
     /// The upstream's JSON-RPC error object, raw.
     UpstreamError(Bytes),
@@ -217,6 +219,7 @@ impl Gateway {
             CallOutcome::Refused(_) => None,
         };
         record::response(record, &checked.tool.server.target, response, preview_bytes);
+        let outcome = self.shorten(&attempt, record, outcome).await;
         record.duration_ms = Some(clock::milliseconds(attempt.started.elapsed()));
         pending.close();
         outcome
@@ -306,7 +309,8 @@ fn conclude(
             ),
             Some(head) => {
                 record.status = if head.is_error { Status::UpstreamError } else { Status::Success };
-                return CallOutcome::Result { raw, head, warning: record.warning.clone() };
+                let warning = record.warning.clone();
+                return CallOutcome::Result { raw, head, warning, truncated: None };
             }
             None => after_dispatch(Code::UpstreamInvalid, "the server's answer is no tool result"),
         },

@@ -79,6 +79,16 @@ fn unwrap(keyring: &Keyring, tenant: TenantId, row: &DataKey) -> Option<Key> {
     Key::read(&seal::open(keyring.find(&row.master_id)?, place, &row.wrapped).ok()?)
 }
 
+/// The data key of this id, when a master key at hand opens it.
+pub(super) fn open_data_key(
+    keyring: &Keyring,
+    tenant: TenantId,
+    rows: &[DataKey],
+    key_id: Uuid,
+) -> Option<Key> {
+    rows.iter().filter(|row| row.key_id == key_id).find_map(|row| unwrap(keyring, tenant, row))
+}
+
 /// The data key, wrapped by the first master key.
 fn wrap(keyring: &Keyring, tenant: TenantId, key_id: Uuid, key: &Key) -> Result<DataKey, GatewayError> {
     let (master_id, master) = keyring.first();
@@ -87,7 +97,8 @@ fn wrap(keyring: &Keyring, tenant: TenantId, key_id: Uuid, key: &Key) -> Result<
     Ok(DataKey { key_id, master_id: master_id.to_owned(), wrapped })
 }
 
-fn random<const N: usize>() -> Result<[u8; N], GatewayError> {
+/// Random bytes.
+pub(super) fn random<const N: usize>() -> Result<[u8; N], GatewayError> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|error| {
         tracing::error!(%error, "the system's random source failed");
@@ -124,7 +135,7 @@ impl Gateway {
 
     /// The tenant's newest data key that opens, or a new one: after a master key was lost, credentials can be
     /// given anew, and what was sealed before opens again should the key come back.
-    async fn data_key(&self, tenant: TenantId) -> Result<(Uuid, Key), GatewayError> {
+    pub(super) async fn data_key(&self, tenant: TenantId) -> Result<(Uuid, Key), GatewayError> {
         let failed = |error| GatewayError::from_store(error, "tenant");
         let keyring = &self.options.keyring;
         let rows = self.store.data_keys(tenant).await.map_err(failed)?;

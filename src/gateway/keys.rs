@@ -48,16 +48,6 @@ fn setting_error(error: SettingError) -> GatewayError {
     GatewayError::invalid(error.field, error.message)
 }
 
-/// Limits that nothing enforces yet are not taken: whoever sets one would rely on it.
-fn refuse_later(settings: &Map<String, Value>) -> Result<(), GatewayError> {
-    let name = "response_limit";
-    let off = |value: &Value| value.is_null() || value.as_u64() == Some(0);
-    if settings.get(name).is_none_or(off) {
-        return Ok(());
-    }
-    Err(GatewayError::invalid(name, format!("{name} is not available in this version")))
-}
-
 fn label(field: &str, text: &str) -> Result<String, GatewayError> {
     let good = !text.trim().is_empty() && text.chars().count() <= LABEL_CHARS_MAX && !text.contains('\0');
     if good {
@@ -83,7 +73,6 @@ impl Gateway {
         let role = Role::parse(&request.role).ok_or_else(|| {
             GatewayError::invalid("role", "role must be agent, auditor, operator, admin or approver")
         })?;
-        refuse_later(&request.settings)?;
         let settings = Settings::default().patched(&request.settings, Scope::Key).map_err(setting_error)?;
         if request.expires_at.is_some_and(|at| at <= clock::now()) {
             return Err(GatewayError::invalid("expires_at", "expires_at must be in the future"));
@@ -201,7 +190,6 @@ impl Gateway {
         if let Some(key) = key {
             self.get_key(caller, key).await?;
         }
-        refuse_later(patch)?;
         let store = |error| GatewayError::from_store(error, "key");
         let stored = self.store.get_settings(tenant.id, key).await.map_err(store)?;
         let scope = if key.is_some() { Scope::Key } else { Scope::Tenant };

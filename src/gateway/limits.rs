@@ -90,6 +90,8 @@ pub(super) enum Shed {
     Call,
     /// A search.
     Search,
+    /// A `read_cache`.
+    Read,
     /// A `tools/list`.
     List,
 }
@@ -102,6 +104,7 @@ struct Sheds {
     first: DateTime<Utc>,
     calls: u64,
     searches: u64,
+    reads: u64,
     lists: u64,
 }
 
@@ -166,11 +169,13 @@ impl Limits {
             first: at,
             calls: 0,
             searches: 0,
+            reads: 0,
             lists: 0,
         });
         *match what {
             Shed::Call => &mut counted.calls,
             Shed::Search => &mut counted.searches,
+            Shed::Read => &mut counted.reads,
             Shed::List => &mut counted.lists,
         } += 1;
     }
@@ -200,8 +205,8 @@ impl Gateway {
     /// Writes what was refused since the last time, one record per key.
     pub(super) fn record_sheds(&self) {
         for (key, sheds) in self.limits.take_sheds() {
-            let Sheds { calls, searches, lists, .. } = sheds;
-            let count = calls + searches + lists;
+            let Sheds { calls, searches, reads, lists, .. } = sheds;
+            let count = calls + searches + reads + lists;
             let mut record = Record::start(sheds.tenant, Kind::System, Source::System, sheds.first);
             record.key = Some(key);
             record.owner = Some(sheds.owner);
@@ -209,8 +214,9 @@ impl Gateway {
             record.error_code = Some(Code::RateLimited.as_str().to_owned());
             record.error_message =
                 Some(format!("{count} attempts over the rate limit were refused within a minute"));
-            record.arguments =
-                Some(format!(r#"{{"count":{count},"calls":{calls},"searches":{searches},"lists":{lists}}}"#));
+            record.arguments = Some(format!(
+                r#"{{"count":{count},"calls":{calls},"searches":{searches},"reads":{reads},"lists":{lists}}}"#
+            ));
             self.write(record);
         }
     }

@@ -14,8 +14,10 @@ mod error;
 mod keys;
 mod limits;
 mod outlive;
+mod read_cache;
 mod report_lane;
 mod reports;
+mod response_cache;
 mod retrieve_tools;
 mod servers;
 mod tail;
@@ -34,6 +36,7 @@ pub use credentials::{Headers, MasterKeysError};
 pub use error::GatewayError;
 pub use keys::{KeyCreated, KeyRequest};
 pub use outlive::{Apart, Outlive};
+pub use read_cache::{ReadRequest, ReadResult, TextPage};
 pub use reports::{Act, Acting, RefusedAttempt};
 pub use retrieve_tools::{Detail, LIMIT_DEFAULT, LIMIT_MAX, SearchRequest, SearchResult};
 pub use servers::{Reconnect, ServerChange, ServerRequest, ServerView, ToolView};
@@ -51,7 +54,7 @@ use tokio_util::task::TaskTracker;
 use crate::domain::id::ReplicaId;
 use crate::domain::seal::Keyring;
 use crate::domain::settings::Defaults;
-use crate::store::Store;
+use crate::store::{CacheQuota, Store};
 use crate::upstream::{Egress, Limits, Pool};
 
 /// Bounds and defaults of this deployment, as the gateway needs them.
@@ -97,6 +100,10 @@ pub struct Options {
     pub key_lookups_max: usize,
     /// Reports of one tenant at the same time.
     pub reports_per_tenant: usize,
+    /// What may be kept of a tenant's results that were cut.
+    pub cache_quota: CacheQuota,
+    /// Of those of all tenants, how many are kept or read at the same time.
+    pub cache_turns: usize,
     /// How often partitions and retention are seen to.
     pub retention_interval: Duration,
     /// Tenants reloaded at the same time.
@@ -120,6 +127,7 @@ pub struct Gateway {
     limits: limits::Limits,
     report_lane: report_lane::ReportLane,
     tails: Arc<tail::Tails>,
+    cache_lane: response_cache::CacheLane,
 }
 
 impl Gateway {
@@ -139,6 +147,7 @@ impl Gateway {
             activity: ActivityLog::new(store.clone(), replica, options.activity.clone()),
             store,
             report_lane: report_lane::ReportLane::new(options.reports_per_tenant),
+            cache_lane: response_cache::CacheLane::new(options.cache_turns),
             options,
             tails: Arc::default(),
             tasks: TaskTracker::new(),

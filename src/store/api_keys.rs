@@ -211,7 +211,7 @@ impl Store {
         row.try_into()
     }
 
-    /// Ends a key for good; ending it twice is no error.
+    /// Ends a key for good, and what is kept for it; ending it twice is no error.
     pub async fn revoke_key(&self, tenant: TenantId, key: KeyId) -> Result<(), StoreError> {
         let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
         let rev = revisions::bump(&mut tx, tenant, Kind::Access).await?;
@@ -227,6 +227,7 @@ impl Store {
         if done.rows_affected() == 0 {
             return Err(StoreError::NotFound);
         }
+        super::response_cache::remove_of(&mut tx, tenant, key).await?;
         revisions::commit(tx, tenant, Kind::Access, rev).await.map(drop)
     }
 

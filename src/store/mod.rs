@@ -18,6 +18,7 @@ mod partitions;
 mod pooler;
 mod reach;
 mod replicas;
+mod response_cache;
 mod retention;
 mod revisions;
 mod secrets;
@@ -40,6 +41,7 @@ pub use error::StoreError;
 pub use master_keys::Canary;
 pub use migrate::migrate;
 pub use replicas::{HEARTBEAT_TTL_S, Lease};
+pub use response_cache::{CacheQuota, CachedText, NewCachedTexts};
 pub use revisions::{CancelNotice, Change, Kind, Listener, Notice};
 pub use secrets::{DataKey, HeadersPatch, SealedHeaders, SecretRows, ServerSecret};
 pub use servers::{CatalogueRows, NewServer, Server, ServerPatch};
@@ -72,7 +74,7 @@ pub struct StoreOptions {
     pub commit_connections: u32,
     /// Connections for everything short.
     pub control_connections: u32,
-    /// Connections for reading the activity log.
+    /// Connections for reading the activity log, and for what was cut off results.
     pub report_connections: u32,
     /// How long a call waits for its record to be committed.
     pub commit_max: Duration,

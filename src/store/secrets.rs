@@ -130,7 +130,8 @@ pub(super) async fn load(
     Ok(SecretRows { secrets, keys: keys(tx, tenant).await? })
 }
 
-async fn keys(tx: &mut Unit, tenant: TenantId) -> Result<Vec<DataKey>, StoreError> {
+/// The wrapped data keys, newest first.
+pub(super) async fn keys(tx: &mut Unit, tenant: TenantId) -> Result<Vec<DataKey>, StoreError> {
     let keys = sqlx::query_as(
         "select key_id, master_id, wrapped from data_keys where tenant_id = $1
          order by created_at desc, key_id desc limit $2",
@@ -173,11 +174,14 @@ pub(super) async fn insert(
     Ok(())
 }
 
-/// A deleted tenant's secrets go at once, and the keys with them: no copy of the rows opens again.
+/// A deleted tenant's secrets go at once, what was cut off its results too, and the keys with them: no copy of the
+/// rows opens again.
 pub(super) async fn remove_all(tx: &mut Unit, tenant: TenantId) -> Result<(), StoreError> {
-    for statement in
-        ["delete from server_secrets where tenant_id = $1", "delete from data_keys where tenant_id = $1"]
-    {
+    for statement in [
+        "delete from server_secrets where tenant_id = $1",
+        "delete from response_cache where tenant_id = $1",
+        "delete from data_keys where tenant_id = $1",
+    ] {
         sqlx::query(statement).bind(tenant.0).execute(&mut **tx).await?;
     }
     Ok(())

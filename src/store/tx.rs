@@ -35,6 +35,9 @@ pub(super) enum Lane {
     Commit,
     /// Reading the activity log.
     Report,
+    /// What was cut off results: on the same connections, since a row may be large. Its commits wait for no standby:
+    /// what is lost can be called for again.
+    Cache,
 }
 
 /// How long Postgres works on one statement.
@@ -67,7 +70,7 @@ impl Lane {
     /// How long a unit of work waits for its turn and a connection before it fails.
     fn acquire_max(self) -> Duration {
         match self {
-            Lane::Control | Lane::Upkeep | Lane::Report => Duration::from_secs(5),
+            Lane::Control | Lane::Upkeep | Lane::Report | Lane::Cache => Duration::from_secs(5),
             // as long as a call waits for its record
             Lane::Commit => Duration::from_secs(10),
         }
@@ -77,7 +80,7 @@ impl Lane {
     fn fate(self) -> Fate {
         match self {
             // the server's own timeout ends a statement; a commit that none ends has a place reserved
-            Lane::Control | Lane::Upkeep | Lane::Report => Fate::Closed,
+            Lane::Control | Lane::Upkeep | Lane::Report | Lane::Cache => Fate::Closed,
             Lane::Commit => Fate::Kept,
         }
     }
@@ -182,21 +185,21 @@ impl Store {
         match lane {
             Lane::Control | Lane::Upkeep => &self.control,
             Lane::Commit => &self.commit,
-            Lane::Report => &self.report,
+            Lane::Report | Lane::Cache => &self.report,
         }
     }
 
     fn leftovers(&self, lane: Lane) -> &Leftovers {
         match lane {
             Lane::Commit => &self.late_records,
-            Lane::Control | Lane::Upkeep | Lane::Report => &self.changes,
+            Lane::Control | Lane::Upkeep | Lane::Report | Lane::Cache => &self.changes,
         }
     }
 
     /// How long Postgres works on one statement before it gives up by itself.
     fn server_statement_max(&self, lane: Lane) -> Duration {
         match lane {
-            Lane::Control | Lane::Upkeep | Lane::Report => STATEMENT_MAX,
+            Lane::Control | Lane::Upkeep | Lane::Report | Lane::Cache => STATEMENT_MAX,
             Lane::Commit => commit_statement_max(self.commit_max),
         }
     }
@@ -204,7 +207,7 @@ impl Store {
     /// How long an answer is waited for.
     fn statement_max(&self, lane: Lane) -> Duration {
         match lane {
-            Lane::Control | Lane::Upkeep | Lane::Report => STATEMENT_MAX + SLACK,
+            Lane::Control | Lane::Upkeep | Lane::Report | Lane::Cache => STATEMENT_MAX + SLACK,
             Lane::Commit => COMMIT_ANSWER_MAX,
         }
     }
@@ -220,7 +223,7 @@ impl Store {
         );
         match lane {
             Lane::Control | Lane::Report => bound,
-            Lane::Upkeep => format!(
+            Lane::Upkeep | Lane::Cache => format!(
                 "{bound}, set_config('synchronous_commit', 'local', true), set_config('lock_timeout', '{}', true)",
                 UPKEEP_LOCK_MAX.as_millis()
             ),

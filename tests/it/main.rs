@@ -18,6 +18,8 @@ mod credentials;
 #[cfg(test)]
 mod isolation;
 #[cfg(test)]
+mod large;
+#[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
 mod mcp;

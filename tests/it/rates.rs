@@ -113,7 +113,7 @@ async fn a_keys_minute() {
     let found = ["type", "source", "error_code"].map(|name| shed[name].as_str().unwrap_or("-"));
     assert_eq!(found, ["system", "system", "rate_limited"], "{shed}");
     let counted: Value = serde_json::from_str(shed["arguments"].as_str().unwrap()).unwrap();
-    assert_eq!(counted, json!({"count": 6, "calls": 2, "searches": 2, "lists": 2}), "{shed}");
+    assert_eq!(counted, json!({"count": 6, "calls": 2, "searches": 2, "reads": 0, "lists": 2}), "{shed}");
     assert_eq!(shed["owner"], "agent", "{shed}");
 }
 

@@ -143,6 +143,10 @@ pub struct Limits {
     pub response_bytes_max: usize,
     /// Bytes of one tenant's large answers at the same time.
     pub tenant_answers_bytes_max: usize,
+    /// Sealed bytes that are kept of one tenant's results that were cut.
+    pub tenant_cache_bytes_max: usize,
+    /// Texts that are kept of them.
+    pub tenant_cache_entries_max: usize,
     /// How long one call may take at its upstream.
     #[serde(rename = "call_timeout_s", deserialize_with = "seconds")]
     pub call_timeout: Duration,

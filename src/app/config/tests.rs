@@ -68,7 +68,7 @@ fn the_defaults_are_what_the_contract_says() {
     assert_eq!(config.defaults.intent_declaration, IntentMode::Inferred);
     assert_eq!(config.defaults.max_operation, OperationType::Destructive);
     assert_eq!(config.defaults.allowed_tools, ["*"]);
-    assert_eq!((config.defaults.rate_limit, config.defaults.response_limit), (None, 0));
+    assert_eq!((config.defaults.rate_limit, config.defaults.response_limit), (None, 20_000));
     assert_eq!(config.telemetry.otlp_endpoint, None);
     assert!(config.egress_allow.is_empty() && config.stdio_commands.is_empty());
     assert!(!config.host.in_kubernetes && config.host.search_path.is_empty());

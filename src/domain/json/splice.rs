@@ -142,6 +142,44 @@ pub fn top_level_members(text: &str) -> Result<Vec<Member<'_>>, JsonFault> {
     Ok(found)
 }
 
+/// Shows each member of the object `text`, in their order, up to the first fault.
+pub fn for_each_member<'a>(text: &'a str, mut seen: impl FnMut(Member<'a>)) {
+    let Ok(mut object) = TopLevel::open(text) else { return };
+    while let Ok(Some(member)) = object.next() {
+        seen(member);
+    }
+}
+
+/// The elements of the array `text`, in their order, without surrounding white space; `None` when it is no array.
+pub fn elements(text: &str) -> Option<Elements<'_>> {
+    let mut lexer = Lexer::new(text);
+    lexer.skip_space();
+    lexer.take(b'[').then_some(Elements { lexer, bytes: text.as_bytes() })
+}
+
+/// Walks the elements of one array without looking into them.
+#[derive(Debug)]
+pub struct Elements<'a> {
+    lexer: Lexer<'a>,
+    bytes: &'a [u8],
+}
+
+impl<'a> Iterator for Elements<'a> {
+    type Item = &'a str;
+
+    fn next(&mut self) -> Option<&'a str> {
+        self.lexer.skip_space();
+        if self.lexer.take(b',') {
+            self.lexer.skip_space();
+        }
+        let start = self.lexer.pos();
+        // the bracket at the end is no value's beginning
+        let end = value_end(self.bytes, start)?;
+        self.lexer.move_to(end);
+        Some(self.lexer.slice(start..end))
+    }
+}
+
 /// Walks the members of one object without looking into their values.
 struct TopLevel<'a> {
     lexer: Lexer<'a>,

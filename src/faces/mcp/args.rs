@@ -4,23 +4,18 @@ use std::fmt::Display;
 
 use crate::domain::json::{self, Member};
 use crate::domain::refusal::{Code, Refusal};
-use crate::gateway::{Detail, LIMIT_DEFAULT, LIMIT_MAX, SearchRequest};
+use crate::gateway::{Detail, LIMIT_DEFAULT, LIMIT_MAX, ReadRequest, SearchRequest};
 
 /// Longest query, in bytes.
 const QUERY_BYTES_MAX: usize = 4096;
 
+/// Largest offset or limit of `read_cache`.
+const POSITION_MAX: f64 = 1e9;
+
 /// Reads the arguments of `retrieve_tools`; a refusal names the parameter and what it may be.
 pub(super) fn search(arguments: &str) -> Result<SearchRequest, Refusal> {
     let members =
-        json::members(arguments).map_err(|fault| refuse(format_args!("Invalid arguments: {fault}")))?;
-    let known = ["query", "limit", "server", "read_only_only", "exclude_destructive", "detail"];
-    if let Some(unknown) = members.iter().find(|member| !known.contains(&&*member.name)) {
-        let shown: String = unknown.name.chars().take(100).collect();
-        return Err(refuse(format_args!(
-            "Invalid arguments: unknown parameter '{shown}'; known are {}",
-            known.join(", ")
-        )));
-    }
+        known_members(arguments, &["query", "limit", "server", "read_only_only", "exclude_destructive", "detail"])?;
     let query = text(&members, "query")?
         .filter(|query| !query.trim().is_empty() && query.len() <= QUERY_BYTES_MAX)
         .ok_or_else(|| refuse("Invalid query: it is required, a text of at most 4096 bytes"))?;
@@ -31,6 +26,39 @@ pub(super) fn search(arguments: &str) -> Result<SearchRequest, Refusal> {
         read_only_only: flag(&members, "read_only_only")?,
         exclude_destructive: flag(&members, "exclude_destructive")?,
         detail: detail(&members)?,
+    })
+}
+
+/// Reads the arguments of `read_cache`; a refusal names the parameter and what it may be.
+pub(super) fn read(arguments: &str) -> Result<ReadRequest, Refusal> {
+    let members = known_members(arguments, &["key", "offset", "limit"])?;
+    let key = text(&members, "key")?
+        .ok_or_else(|| refuse("Invalid key: it is required, as the end of a text that was cut names it"))?;
+    let offset = position(&members, "offset", 0)?.unwrap_or_default();
+    Ok(ReadRequest { key, offset, limit: position(&members, "limit", 1)? })
+}
+
+/// The members of the arguments, when there is none but these.
+fn known_members<'a>(arguments: &'a str, known: &[&str]) -> Result<Vec<Member<'a>>, Refusal> {
+    let members =
+        json::members(arguments).map_err(|fault| refuse(format_args!("Invalid arguments: {fault}")))?;
+    if let Some(unknown) = members.iter().find(|member| !known.contains(&&*member.name)) {
+        let shown: String = unknown.name.chars().take(100).collect();
+        return Err(refuse(format_args!(
+            "Invalid arguments: unknown parameter '{shown}'; known are {}",
+            known.join(", ")
+        )));
+    }
+    Ok(members)
+}
+
+/// A whole number from `least` on.
+fn position(members: &[Member<'_>], name: &str, least: u32) -> Result<Option<usize>, Refusal> {
+    let Some(raw) = raw(members, name) else { return Ok(None) };
+    let number = raw.parse::<f64>().ok();
+    let number = number.filter(|n| n.fract() == 0.0 && (f64::from(least)..=POSITION_MAX).contains(n));
+    number.map(|n| Some(n as usize)).ok_or_else(|| {
+        refuse(format_args!("Invalid {name}: must be a whole number from {least} to {POSITION_MAX}"))
     })
 }
 
@@ -76,6 +104,25 @@ fn limit(members: &[Member<'_>]) -> Result<usize, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_read_is_read_or_named() {
+        let request = read(r#"{"key":"k","offset":0,"limit":1.0}"#).unwrap();
+        assert_eq!((request.key.as_str(), request.offset, request.limit), ("k", 0, Some(1)));
+        assert_eq!(read(r#"{"key":"k","limit":null}"#).unwrap().limit, None);
+        for bad in [
+            "{}",
+            r#"{"key":7}"#,
+            r#"{"key":"k","limit":0}"#,
+            r#"{"key":"k","limit":"5"}"#,
+            r#"{"key":"k","offset":-1}"#,
+            r#"{"key":"k","offset":1.5}"#,
+            r#"{"key":"k","offset":1e10}"#,
+            r#"{"key":"k","page":1}"#,
+        ] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn a_search_is_read_or_named() {

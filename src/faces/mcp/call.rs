@@ -52,6 +52,7 @@ impl Call<'_> {
         match Variant::parse(&name) {
             Some(variant) => self.call_tool(variant, arguments).await,
             None if name == tools::RETRIEVE_TOOLS => Ok(self.search(arguments)),
+            None if name == tools::READ_CACHE => Ok(self.read_cache(arguments).await),
             None => {
                 let shown: String = name.chars().take(300).collect();
                 Err(self.refuse(&format!("Unknown tool: {shown}")))
@@ -89,6 +90,27 @@ impl Call<'_> {
             }
             Ok(request) => match self.gateway.retrieve_tools(&self.attempt, &request) {
                 Ok(found) => result::found(self.era, &found),
+                Err(refusal) => result::plain_refusal(self.era, &refusal),
+            },
+        };
+        json_response(StatusCode::OK, message(self.id, "result", &result))
+    }
+
+    async fn read_cache(self, arguments: &str) -> Response {
+        let result = match args::read(arguments) {
+            Err(refusal) => {
+                let refused = RefusedAttempt {
+                    kind: Kind::CacheRead,
+                    tool: None,
+                    body: Some(arguments),
+                    code: refusal.code.as_str(),
+                    message: &refusal.message,
+                };
+                self.gateway.record_refused(&self.attempt, &refused);
+                result::plain_refusal(self.era, &refusal)
+            }
+            Ok(request) => match self.gateway.read_cache(self.attempt, request).await {
+                Ok(page) => result::page(self.era, &page),
                 Err(refusal) => result::plain_refusal(self.era, &refusal),
             },
         };
@@ -147,7 +169,11 @@ pub(super) fn record_refused(
 ) {
     let name = params.and_then(|params| json::find_members(params, ["name"]).ok()).and_then(|[name]| name);
     let name = name.and_then(|raw| serde_json::from_str::<String>(raw).ok());
-    let kind = if name.as_deref() == Some(tools::RETRIEVE_TOOLS) { Kind::Search } else { Kind::ToolCall };
+    let kind = match name.as_deref() {
+        Some(tools::RETRIEVE_TOOLS) => Kind::Search,
+        Some(tools::READ_CACHE) => Kind::CacheRead,
+        _ => Kind::ToolCall,
+    };
     let refused = RefusedAttempt { kind, tool: name.as_deref(), body: params, code, message };
     gateway.record_refused(attempt, &refused);
 }

@@ -8,10 +8,12 @@ use super::text::Text;
 use crate::domain::json::{self, escape_into};
 use crate::domain::refusal::{Code, Refusal};
 use crate::domain::tool::ResultHead;
-use crate::gateway::{CallOutcome, Refused, SearchResult};
+use crate::gateway::{CallOutcome, ReadResult, Refused, SearchResult};
 
 /// Member of a result's `_meta` that carries a warning.
 const WARNING: &str = "mcpproxy/warning";
+/// Member of a result's `_meta` that says what was cut off it.
+const TRUNCATED: &str = "mcpproxy/truncated";
 /// Member of a search's `_meta` that names the servers whose tools are missing.
 const MISSING: &str = "mcpproxy/missing";
 
@@ -26,8 +28,9 @@ pub(super) enum Answered {
 /// The message that answers a call.
 pub(super) fn outcome(era: Era, id: &str, outcome: &CallOutcome) -> Answered {
     match outcome {
-        CallOutcome::Result { raw, head, warning } => {
-            Answered::Message(passed_on(era, id, raw, head, warning.as_deref()))
+        CallOutcome::Result { raw, head, warning, truncated } => {
+            let notes = notes(warning.as_deref(), truncated.as_deref());
+            Answered::Message(passed_on(era, id, raw, head, &notes))
         }
         CallOutcome::UpstreamError(raw) => Answered::Message(whole(id, "error", raw)),
         CallOutcome::Refused(refused) => {
@@ -49,8 +52,20 @@ fn whole(id: &str, member: &str, raw: &Bytes) -> Text {
     }
 }
 
+/// What the gateway has to say about a result: members of its `_meta`, raw.
+fn notes(warning: Option<&str>, truncated: Option<&str>) -> Vec<(&'static str, String)> {
+    let mut notes = Vec::new();
+    if let Some(warning) = warning {
+        let mut value = String::new();
+        escape_into(&mut value, warning);
+        notes.push((WARNING, value));
+    }
+    notes.extend(truncated.map(|truncated| (TRUNCATED, truncated.to_owned())));
+    notes
+}
+
 /// An upstream's result: its bytes, but for what behaviour, section 4 lists.
-fn passed_on(era: Era, id: &str, raw: &Bytes, head: &ResultHead, warning: Option<&str>) -> Text {
+fn passed_on(era: Era, id: &str, raw: &Bytes, head: &ResultHead, notes: &[(&str, String)]) -> Text {
     let text = std::str::from_utf8(raw).unwrap_or_default();
     let mut without: Vec<&str> = Vec::new();
     // only a string is a result type; anything else is not passed on as one
@@ -65,7 +80,7 @@ fn passed_on(era: Era, id: &str, raw: &Bytes, head: &ResultHead, warning: Option
             without.push("structuredContent");
         }
     }
-    let meta = warning.and_then(|warning| with_warning(text, warning));
+    let meta = if notes.is_empty() { None } else { with_notes(text, notes) };
     if meta.is_some() {
         without.push("_meta");
     }
@@ -86,17 +101,15 @@ fn passed_on(era: Era, id: &str, raw: &Bytes, head: &ResultHead, warning: Option
     Text::around(id, "result", &before, raw, &object.rest)
 }
 
-/// The `_meta` of a result with a warning in it; `None` when that is no object, and stays as it is.
-fn with_warning(text: &str, warning: &str) -> Option<String> {
-    let mut value = String::new();
-    escape_into(&mut value, warning);
-    match json::find_members(text, ["_meta"]).ok().and_then(|[meta]| meta) {
-        Some(meta) if meta.starts_with('{') => {
-            Some(json::with_member_first(&json::without_members(meta, &[WARNING]), WARNING, &value))
-        }
-        Some(_) => None,
-        None => Some(format!("{{\"{WARNING}\":{value}}}")),
+/// The `_meta` of a result with our notes in it; `None` when that is no object, and stays as it is.
+fn with_notes(text: &str, notes: &[(&str, String)]) -> Option<String> {
+    let meta = json::find_members(text, ["_meta"]).ok().and_then(|[meta]| meta).unwrap_or("{}");
+    if !meta.starts_with('{') {
+        return None;
     }
+    let names: Vec<&str> = notes.iter().map(|(name, _)| *name).collect();
+    let meta = json::without_members(meta, &names).into_owned();
+    Some(notes.iter().rev().fold(meta, |meta, (name, value)| json::with_member_first(&meta, name, value)))
 }
 
 /// A refusal as a tool result that a model can correct itself by.
@@ -139,6 +152,21 @@ pub(super) fn found(era: Era, found: &SearchResult) -> String {
     structured(opening_with(era, &format!("\"{MISSING}\":{missing}")), &found.json)
 }
 
+/// A page of what was cut off. Characters stand as they are in a text of their own, followed by how to go on.
+pub(super) fn page(era: Era, page: &ReadResult) -> String {
+    let Some(text) = &page.text else { return structured(opening(era), &page.json) };
+    let mut out = opening(era);
+    out.reserve(page.json.len() + text.body.len() + text.note.len() + 128);
+    out.push_str(r#""content":[{"type":"text","text":""#);
+    out.push_str(&text.body);
+    out.push_str(r#""},{"type":"text","text":"#);
+    escape_into(&mut out, &text.note);
+    out.push_str(r#"}],"structuredContent":"#);
+    out.push_str(&page.json);
+    out.push('}');
+    out
+}
+
 /// A built-in tool's answer, as structured content and as text.
 fn structured(opening: String, json: &str) -> String {
     let mut out = opening;
@@ -177,7 +205,8 @@ mod tests {
 
     fn pass(era: Era, raw: &'static str, warning: Option<&str>) -> String {
         let head = ResultHead::read(raw).unwrap();
-        let Text::Whole(text) = passed_on(era, "1", &Bytes::from_static(raw.as_bytes()), &head, warning)
+        let Text::Whole(text) =
+            passed_on(era, "1", &Bytes::from_static(raw.as_bytes()), &head, &notes(warning, None))
         else {
             panic!("in pieces: {raw}")
         };
@@ -226,5 +255,7 @@ mod tests {
             pass(Era::Handshake, r#"{"content":[],"_meta":{"a":1}}"#, Some("w")),
             r#"{"_meta":{"mcpproxy/warning":"w","a":1},"content":[]}"#
         );
+        let meta = with_notes(r#"{"_meta":{"mcpproxy/truncated":1,"a":1}}"#, &notes(Some("w"), Some("{}")));
+        assert_eq!(meta.unwrap(), r#"{"mcpproxy/warning":"w","mcpproxy/truncated":{},"a":1}"#);
     }
 }

@@ -9,6 +9,8 @@ use crate::gateway::{Detail, LIMIT_DEFAULT, LIMIT_MAX, View};
 
 /// The name of the search tool.
 pub(super) const RETRIEVE_TOOLS: &str = "retrieve_tools";
+/// The name of the tool that reads what was cut off.
+pub(super) const READ_CACHE: &str = "read_cache";
 /// Servers named in the description of `retrieve_tools`, at most.
 const SERVERS_NAMED_MAX: usize = 50;
 
@@ -18,6 +20,7 @@ pub(super) fn list_body(era: Era, settings: &Effective, view: &View) -> String {
     let mut tools = vec![retrieve_tools(mode, view)];
     let allowed = |variant: &Variant| variant.operation() <= settings.max_operation;
     tools.extend(Variant::ALL.into_iter().filter(allowed).map(|variant| call_tool(variant, mode)));
+    tools.push(read_cache());
     methods::list_result(era, "tools", &Value::Array(tools).to_string())
 }
 
@@ -110,6 +113,36 @@ fn call_tool(variant: Variant, mode: IntentMode) -> Value {
             "readOnlyHint": variant == Variant::Read,
             "destructiveHint": variant == Variant::Destructive,
             "openWorldHint": true
+        }
+    })
+}
+
+fn read_cache() -> Value {
+    let title = "Read the rest of a long result";
+    json!({
+        "name": READ_CACHE,
+        "title": title,
+        "description": "Read what was cut off a result that was too long. The end of the text that was cut names the \
+                        key and the arguments to go on with. Answers with records when the whole is a JSON list, \
+                        else with text, and with next_offset until there is no more. Kept for 2 hours at most.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "key": {"type": "string", "description": "The key that the end of the text names"},
+                "offset": {
+                    "type": "integer", "minimum": 0, "default": 0,
+                    "description": "Records, or characters, to skip: next_offset of the page before"
+                },
+                "limit": {
+                    "type": "integer", "minimum": 1,
+                    "description": "Records (50 when absent, at most 1000), or characters, to read; as many as fit"
+                }
+            },
+            "required": ["key"]
+        },
+        "annotations": {
+            "title": title, "readOnlyHint": true, "destructiveHint": false, "idempotentHint": true,
+            "openWorldHint": false
         }
     })
 }

@@ -121,7 +121,7 @@ mod tests {
         let head = ResultHead::read(text).unwrap();
         let raw = Bytes::from_static(text.as_bytes());
         let warning = Some("Tool 'é\r\nX: y' is odd".to_owned());
-        let response = render(CallOutcome::Result { raw, head, warning }, None).unwrap();
+        let response = render(CallOutcome::Result { raw, head, warning, truncated: None }, None).unwrap();
         assert_eq!(response.status(), StatusCode::OK);
         assert_eq!(response.headers()["content-type"], "application/json");
         assert_eq!(response.headers()[WARNING], "Tool '???X: y' is odd");

@@ -27,6 +27,7 @@ impl Gateway {
         self.report_once("partition upkeep", made);
         let forgotten = self.store.forget_replicas().await.map(drop);
         self.report_once("replica upkeep", forgotten);
+        self.report_once("expired results", self.delete_expired_texts().await);
         match self.store.take_lease("retention", self.replica).await {
             Ok(None) => {}
             Ok(Some(_)) => {
@@ -35,6 +36,16 @@ impl Gateway {
             }
             Err(error) => self.report_once("retention", Err(error)),
         }
+    }
+
+    /// What was cut off results and cannot be read any more.
+    async fn delete_expired_texts(&self) -> Result<(), StoreError> {
+        for _ in 0..BATCHES_MAX {
+            if !self.store.delete_expired_texts().await? || sleep_or_stop(BATCH_PAUSE, &self.stop).await {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// The first moment that is kept when `days` are.
