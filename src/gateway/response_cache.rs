@@ -82,7 +82,8 @@ impl Gateway {
         if attempt.source != Source::Mcp || limit == 0 || raw.len() <= limit {
             return CallOutcome::Result { raw, head, warning, truncated };
         }
-        match self.cut(&attempt.caller, record, &raw, limit).await {
+        // rare and large: its state is no part of every call's
+        match Box::pin(self.cut(&attempt.caller, record, &raw, limit)).await {
             Ok(None) => CallOutcome::Result { raw, head, warning, truncated },
             Ok(Some(Rendered { result, meta })) => {
                 CallOutcome::Result { raw: remainder(result, raw), head, warning, truncated: Some(meta) }

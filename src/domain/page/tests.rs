@@ -49,7 +49,7 @@ fn what_is_not_mostly_records_is_a_text() {
         assert_eq!(page.content, Content::Text(body(text)), "{text}");
     }
     let lone = r#"[1,2,"\ud800"]"#;
-    let page = read(&lone.replace('"', "\\\""), &request(&[], 0, None, 100)).unwrap();
+    let page = read(&body(lone), &request(&[], 0, None, 100)).unwrap();
     assert_eq!(records(&page).0, r#"1,2,"\ud800""#, "an escape within an escape is the record's own");
     let page = read(r"[1,2]\ud800", &request(&[], 0, None, 100)).unwrap();
     assert_eq!(page.content, Content::Text(r"[1,2]\ud800".to_owned()));

@@ -18,7 +18,11 @@ fn read_of(tool: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_that_is_not_read_keeps_its_share_of_memory() {
-    let stage = Stage::with(&[("MCPPROXY__LIMITS__TENANT_ANSWERS_BYTES_MAX", "4194304")]).await;
+    let stage = Stage::with(&[
+        ("MCPPROXY__LIMITS__TENANT_ANSWERS_BYTES_MAX", "4194304"),
+        ("MCPPROXY__DEFAULTS__RESPONSE_LIMIT", "0"),
+    ])
+    .await;
     let (tenant, other) = (stage.tenant("acme").await, stage.tenant("other").await);
     let result = format!(r#"{{"content":[],"x":"{}"}}"#, "x".repeat(LARGE_BYTES));
     let upstream = Upstream::handshake(vec![

@@ -18,7 +18,19 @@ async fn the_list_shows_each_key_its_own_forms() {
         Mcp::modern(&tenant.agent_with(json!({"intent_declaration": "required"})).await).tools().await;
     for tools in [&inferred, &required] {
         let names: Vec<&Value> = tools.iter().map(|tool| &tool["name"]).collect();
-        for name in ["retrieve_tools", "call_tool_read", "call_tool_write", "call_tool_destructive"] {
+        assert_eq!(
+            json!(names),
+            json!([
+                "retrieve_tools",
+                "call_tool_read",
+                "call_tool_write",
+                "call_tool_destructive",
+                "read_cache"
+            ])
+        );
+        for name in
+            ["retrieve_tools", "call_tool_read", "call_tool_write", "call_tool_destructive", "read_cache"]
+        {
             assert!(names.contains(&&json!(name)), "{names:?}");
             let tool = named(tools, name);
             assert!(tool["annotations"]["title"].is_string() || tool["title"].is_string(), "{tool}");
@@ -33,6 +45,7 @@ async fn the_list_shows_each_key_its_own_forms() {
         };
         assert_eq!(hints("retrieve_tools").0, true);
         assert_eq!(hints("call_tool_read").0, true);
+        assert_eq!(hints("read_cache").0, true);
         assert_eq!(hints("call_tool_write"), (json!(false), json!(false)));
         assert_eq!(hints("call_tool_destructive").1, true);
     }

@@ -96,6 +96,8 @@ async fn roles_without_tools_may_not_use_them() {
         let found = Mcp::bare(&api).call("retrieve_tools", &json!({"query": "anything"})).await;
         assert_eq!(tools > 0, may, "{role}: {listed:?}");
         assert_eq!(found.code() == "ok", may, "{role}: {found:?}");
+        let read = Mcp::bare(&api).call("read_cache", &json!({"key": "x"})).await;
+        assert_eq!(read.code() == "not_found", may, "{role}: {read:?}");
         let searched = api.get("/api/v1/tools?query=x").await;
         assert_eq!(searched.status, if may { 200 } else { 403 }, "{role}: {searched:?}");
     }
