@@ -5,6 +5,7 @@ use sqlx::{FromRow, Postgres, QueryBuilder};
 use ulid::Ulid;
 use uuid::Uuid;
 
+use super::activity_find::find;
 use super::activity_write::activity_columns;
 use super::tx::{Access, Lane};
 use super::{Store, StoreError};
@@ -84,6 +85,16 @@ pub struct ActivityRow {
     pub truncated: bool,
 }
 
+impl ActivityFilter {
+    /// Whether it asks for records with certain values, not only of a certain time.
+    pub(super) fn has_values(&self) -> bool {
+        let ActivityFilter { kind, source, server, tool, status, intent_type, key, owner, .. } = self;
+        let texts =
+            [kind, source, server, tool, status, intent_type, owner, &self.session_id, &self.request_id];
+        key.is_some() || texts.into_iter().any(Option::is_some)
+    }
+}
+
 impl Store {
     /// A page of records, newest first, open ones among them.
     pub async fn list_activity(
@@ -93,11 +104,12 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<ActivityRow>, StoreError> {
         let mut tx = self.begin(Lane::Report, Access::TenantSnapshot(tenant)).await?;
-        let mut rows: Vec<ActivityRow> = Vec::new();
-        for table in [Table::Open, Table::Final] {
-            let mut query = select(table, tenant, filter, limit);
-            rows.extend(query.build_query_as::<ActivityRow>().fetch_all(&mut *tx).await?);
-        }
+        let mut query = select("activity_open", tenant);
+        push_filter(&mut query, filter);
+        push_before(&mut query, filter.before.map(|id| (time_of(id), Uuid::from(id))));
+        query.push(" order by started_at desc, id desc limit ").push_bind(limit);
+        let mut rows: Vec<ActivityRow> = query.build_query_as().fetch_all(&mut *tx).await?;
+        rows.extend(find(&mut tx, tenant, filter, limit).await?);
         tx.commit().await?;
         rows.sort_by_key(|row| std::cmp::Reverse((row.started_at, row.id)));
         rows.truncate(usize::try_from(limit).unwrap_or(0));
@@ -108,11 +120,13 @@ impl Store {
     pub async fn get_activity(&self, tenant: TenantId, id: Ulid) -> Result<ActivityRow, StoreError> {
         let mut tx = self.begin(Lane::Report, Access::TenantSnapshot(tenant)).await?;
         let mut found = None;
-        for table in [Table::Final, Table::Open] {
-            let mut query = QueryBuilder::<Postgres>::new("select ");
-            query.push(activity_columns!()).push(" from ").push(table.name()).push(" where tenant_id = ");
-            query.push_bind(tenant.0).push(" and started_at = ").push_bind(time_of(id));
-            query.push(" and id = ").push_bind(Uuid::from(id));
+        for table in ["activity", "activity_open"] {
+            let mut query = select(table, tenant);
+            query
+                .push(" and started_at = ")
+                .push_bind(time_of(id))
+                .push(" and id = ")
+                .push_bind(Uuid::from(id));
             found = query.build_query_as::<ActivityRow>().fetch_optional(&mut *tx).await?;
             if found.is_some() {
                 break;
@@ -123,57 +137,48 @@ impl Store {
     }
 }
 
-#[derive(Clone, Copy)]
-enum Table {
-    Open,
-    Final,
-}
-
-impl Table {
-    fn name(self) -> &'static str {
-        match self {
-            Table::Open => "activity_open",
-            Table::Final => "activity",
-        }
-    }
-}
-
-fn select(table: Table, tenant: TenantId, filter: &ActivityFilter, limit: i64) -> QueryBuilder<Postgres> {
+/// The columns of a tenant's records; conditions can be added.
+pub(super) fn select(table: &'static str, tenant: TenantId) -> QueryBuilder<Postgres> {
     let mut query = QueryBuilder::new("select ");
-    query.push(activity_columns!()).push(" from ").push(table.name());
+    query.push(activity_columns!()).push(" from ").push(table);
     query.push(" where tenant_id = ").push_bind(tenant.0);
-    push_filter(&mut query, filter);
-    if let Some(before) = filter.before {
-        query.push(" and (started_at, id) < (").push_bind(time_of(before)).push(", ");
-        query.push_bind(Uuid::from(before)).push(")");
-    }
-    query.push(" order by started_at desc, id desc limit ").push_bind(limit);
     query
+}
+
+/// Only what is older than this record.
+pub(super) fn push_before(query: &mut QueryBuilder<Postgres>, before: Option<(DateTime<Utc>, Uuid)>) {
+    if let Some((started_at, id)) = before {
+        query.push(" and (started_at, id) < (").push_bind(started_at).push(", ").push_bind(id).push(")");
+    }
 }
 
 /// Adds the conditions of a filter, but for its page.
 pub(super) fn push_filter(query: &mut QueryBuilder<Postgres>, filter: &ActivityFilter) {
     query.push(" and started_at >= ").push_bind(filter.start);
     query.push(" and started_at < ").push_bind(filter.end);
+    push_values(query, filter);
+}
+
+/// Adds the values that a filter wants.
+pub(super) fn push_values(query: &mut QueryBuilder<Postgres>, filter: &ActivityFilter) {
+    // what nearly every record has is in no index; an index is used only by queries that repeat its condition
     let texts = [
-        ("type", &filter.kind),
-        ("source", &filter.source),
-        ("server", &filter.server),
-        ("tool", &filter.tool),
-        ("status", &filter.status),
-        ("intent_type", &filter.intent_type),
-        ("owner", &filter.owner),
-        ("session_id", &filter.session_id),
-        ("request_id", &filter.request_id),
+        ("type", &filter.kind, "tool_call"),
+        ("source", &filter.source, "mcp"),
+        ("status", &filter.status, "success"),
+        ("intent_type", &filter.intent_type, "read"),
+        ("server", &filter.server, ""),
+        ("tool", &filter.tool, ""),
+        ("owner", &filter.owner, ""),
+        ("session_id", &filter.session_id, ""),
+        ("request_id", &filter.request_id, ""),
     ];
-    for (column, value) in texts {
-        if let Some(value) = value {
-            query.push(" and ").push(column).push(" = ").push_bind(value.clone());
+    for (column, value, common) in texts {
+        let Some(value) = value else { continue };
+        query.push(" and ").push(column).push(" = ").push_bind(value.clone());
+        if !common.is_empty() && value != common {
+            query.push(" and ").push(column).push(" <> '").push(common).push("'");
         }
-    }
-    // the partial index is used only by queries that repeat its condition
-    if filter.status.as_deref().is_some_and(|status| status != "success") {
-        query.push(" and status <> 'success'");
     }
     if let Some(key) = filter.key {
         query.push(" and key_id = ").push_bind(key.0);

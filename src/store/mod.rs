@@ -4,6 +4,7 @@
 //! tenant, [`Access::System`] is for the few cross-tenant jobs. No query runs outside such a transaction,
 //! so a forgotten tenant filter finds nothing even when the deployment's URL is a superuser's.
 
+mod activity_find;
 mod activity_read;
 mod activity_summary;
 mod activity_tail;

@@ -222,7 +222,9 @@ impl Store {
             self.statement_max(lane).as_millis()
         );
         match lane {
-            Lane::Control | Lane::Report => bound,
+            Lane::Control => bound,
+            // which way is short depends on what is looked for
+            Lane::Report => format!("{bound}, set_config('plan_cache_mode', 'force_custom_plan', true)"),
             Lane::Upkeep | Lane::Cache => format!(
                 "{bound}, set_config('synchronous_commit', 'local', true), set_config('lock_timeout', '{}', true)",
                 UPKEEP_LOCK_MAX.as_millis()

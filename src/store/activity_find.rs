@@ -1,0 +1,136 @@
+//! Finding the newest final records that have certain values, among millions.
+//!
+//! Two ways lead there. By time, through the primary key: short for values that many records have. By value, through
+//! the index of each filter, which knows no order: short for values that few have. Nobody can tell beforehand, and
+//! Postgres guesses wrong where a value is common on one day and rare on another, so the newest records are read by
+//! time first, and what is found among them says how to go on.
+
+use chrono::{DateTime, NaiveTime, TimeDelta, Utc};
+use uuid::Uuid;
+
+use super::StoreError;
+use super::activity_read::{ActivityFilter, ActivityRow, push_before, push_values, select};
+use super::unit::Unit;
+use crate::domain::activity::time_of;
+use crate::domain::id::TenantId;
+
+/// Records that are read by time before it is decided how to go on.
+const PROBE_ROWS: i64 = 1000;
+/// Most records that are read by time at once.
+const CHUNK_ROWS_MAX: i64 = 20_000;
+/// With fewer hits than this among [`PROBE_ROWS`], the rest is found by value.
+const HITS_MIN: i64 = 4;
+
+/// The newest records that match; see [`ActivityFilter`].
+pub(super) async fn find(
+    tx: &mut Unit,
+    tenant: TenantId,
+    filter: &ActivityFilter,
+    limit: i64,
+) -> Result<Vec<ActivityRow>, StoreError> {
+    let before = filter.before.map(|id| (time_of(id), Uuid::from(id)));
+    let end = before.map_or(filter.end, |(at, _)| filter.end.min(at + TimeDelta::milliseconds(1)));
+    let mut search = Search { tenant, filter, limit, before, end, found: Vec::new() };
+    if filter.has_values() {
+        search.by_time_while_it_pays(tx).await?;
+        search.by_value(tx).await?;
+    } else {
+        search.by_time(tx, filter.start, None).await?;
+    }
+    Ok(search.found)
+}
+
+/// A search under way: what is not older than `before` and `end` has been looked at.
+struct Search<'a> {
+    tenant: TenantId,
+    filter: &'a ActivityFilter,
+    limit: i64,
+    before: Option<(DateTime<Utc>, Uuid)>,
+    end: DateTime<Utc>,
+    found: Vec<ActivityRow>,
+}
+
+impl Search<'_> {
+    fn missing(&self) -> i64 {
+        self.limit - i64::try_from(self.found.len()).unwrap_or(i64::MAX)
+    }
+
+    fn is_done(&self) -> bool {
+        self.missing() <= 0 || self.end <= self.filter.start
+    }
+
+    /// Reads by time, for as long as enough of what is read is wanted.
+    async fn by_time_while_it_pays(&mut self, tx: &mut Unit) -> Result<(), StoreError> {
+        let mut rows = PROBE_ROWS;
+        while !self.is_done() {
+            let before = self.found.len();
+            let edge = self.edge(tx, rows).await?;
+            self.by_time(tx, self.filter.start, edge).await?;
+            let Some(edge) = edge else {
+                // that was all there is
+                self.end = self.filter.start;
+                return Ok(());
+            };
+            (self.before, self.end) = (Some(edge), edge.0 + TimeDelta::milliseconds(1));
+            let hits = i64::try_from(self.found.len() - before).unwrap_or(i64::MAX);
+            if hits * PROBE_ROWS < HITS_MIN * rows {
+                return Ok(());
+            }
+            // half as many again as would do if it went on like this
+            rows = (rows * self.missing() / hits * 3 / 2).clamp(PROBE_ROWS, CHUNK_ROWS_MAX);
+        }
+        Ok(())
+    }
+
+    /// The record so many further back; `None` when there are fewer.
+    async fn edge(&self, tx: &mut Unit, rows: i64) -> Result<Option<(DateTime<Utc>, Uuid)>, StoreError> {
+        let mut query = sqlx::QueryBuilder::new("select started_at, id from activity where tenant_id = ");
+        query.push_bind(self.tenant.0).push(" and started_at >= ").push_bind(self.filter.start);
+        query.push(" and started_at < ").push_bind(self.end);
+        push_before(&mut query, self.before);
+        query.push(" order by started_at desc, id desc limit 1 offset ").push_bind(rows - 1);
+        Ok(query.build_query_as().fetch_optional(&mut **tx).await?)
+    }
+
+    /// Looks at all records from now on back to `from`, and to `edge` with it.
+    async fn by_time(
+        &mut self,
+        tx: &mut Unit,
+        from: DateTime<Utc>,
+        edge: Option<(DateTime<Utc>, Uuid)>,
+    ) -> Result<(), StoreError> {
+        let mut query = select("activity", self.tenant);
+        query.push(" and started_at >= ").push_bind(edge.map_or(from, |(at, _)| at));
+        query.push(" and started_at < ").push_bind(self.end);
+        push_before(&mut query, self.before);
+        if let Some((at, id)) = edge {
+            query.push(" and (started_at, id) >= (").push_bind(at).push(", ").push_bind(id).push(")");
+        }
+        push_values(&mut query, self.filter);
+        query.push(" order by started_at desc, id desc limit ").push_bind(self.missing());
+        self.found.extend(query.build_query_as::<ActivityRow>().fetch_all(&mut **tx).await?);
+        Ok(())
+    }
+
+    /// Looks at what is left by value: the rest of a day, then one day, two, four and so on, so that what is found
+    /// early costs no more than that.
+    async fn by_value(&mut self, tx: &mut Unit) -> Result<(), StoreError> {
+        let mut days = 0;
+        while !self.is_done() {
+            let midnight =
+                (self.end - TimeDelta::milliseconds(1)).date_naive().and_time(NaiveTime::MIN).and_utc();
+            let from = (midnight - TimeDelta::days(days)).max(self.filter.start);
+            let mut query = select("activity", self.tenant);
+            query.push(" and started_at >= ").push_bind(from);
+            query.push(" and started_at < ").push_bind(self.end);
+            push_before(&mut query, self.before);
+            push_values(&mut query, self.filter);
+            // an order that no index has: the way by time is out of the question here
+            query.push(" order by started_at + interval '0' desc, id desc limit ").push_bind(self.missing());
+            self.found.extend(query.build_query_as::<ActivityRow>().fetch_all(&mut **tx).await?);
+            self.end = from;
+            days = if days == 0 { 1 } else { days * 2 };
+        }
+        Ok(())
+    }
+}
