@@ -14,8 +14,10 @@ const POSITION_MAX: f64 = 1e9;
 
 /// Reads the arguments of `retrieve_tools`; a refusal names the parameter and what it may be.
 pub(super) fn search(arguments: &str) -> Result<SearchRequest, Refusal> {
-    let members =
-        known_members(arguments, &["query", "limit", "server", "read_only_only", "exclude_destructive", "detail"])?;
+    let members = known_members(
+        arguments,
+        &["query", "limit", "server", "read_only_only", "exclude_destructive", "detail"],
+    )?;
     let query = text(&members, "query")?
         .filter(|query| !query.trim().is_empty() && query.len() <= QUERY_BYTES_MAX)
         .ok_or_else(|| refuse("Invalid query: it is required, a text of at most 4096 bytes"))?;
