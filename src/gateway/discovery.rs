@@ -42,6 +42,10 @@ impl Gateway {
         };
         match listed {
             Ok((era, listing)) => {
+                if server.connection != "connected" {
+                    let tools = listing.tools.len();
+                    self.log_server(tenant, server.id(), &format!("connected, {era} era, {tools} tools"));
+                }
                 for problem in &listing.problems {
                     tracing::warn!(%tenant, server = server.name, problem, "part of a listing was left out");
                 }
@@ -55,6 +59,9 @@ impl Gateway {
             }
             Err(text) => {
                 let text = redact::preview(&text, ERROR_BYTES_MAX).text;
+                if server.last_error.as_ref() != Some(&text) {
+                    self.log_server(tenant, server.id(), &format!("could not be listed: {text}"));
+                }
                 if let Some(rev) =
                     self.store.listing_failed(tenant, server.id(), server.version, &text).await?
                 {
@@ -76,7 +83,7 @@ impl Gateway {
             _ => self.store.server_secrets(tenant, server.id()).await?,
         };
         let opened = Opener::new(&self.options.keyring, tenant, &secrets).open(server);
-        Ok(catalog::target(tenant, server, opened, &self.options.upstream))
+        Ok(catalog::target(tenant, server, opened, &self.options.upstream, &self.options.commands))
     }
 
     async fn fetch(&self, target: &Target) -> Result<(&'static str, Listing), UpstreamError> {
