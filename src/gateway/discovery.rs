@@ -37,8 +37,7 @@ impl Gateway {
                 "no complete answer within {} s",
                 self.options.upstream.listing_timeout.as_secs()
             )),
-            Err(error) if error.detail.is_empty() => Err(error.to_string()),
-            Err(error) => Err(format!("{error}: {}", error.detail)),
+            Err(error) => Err(error.whole()),
         };
         match listed {
             Ok((era, listing)) => {

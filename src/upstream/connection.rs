@@ -76,7 +76,7 @@ impl Connection {
     ) -> Self {
         let Some(program) = &target.program else {
             let http = dialer.check_url(&target.url).and_then(|uri| HttpLink::new(dialer, uri, target));
-            return Self::with_link(target, http.map(Link::Http).map(Arc::new));
+            return Self::with_link(target, http.map(Box::new).map(Link::Http).map(Arc::new));
         };
         let kept = before.filter(|before| before.program.as_ref() == Some(&program.name));
         if let Some(link) = kept.and_then(|before| before.link.as_ref().ok()) {

@@ -78,6 +78,16 @@ pub struct UpstreamError {
     pub is_shared: bool,
 }
 
+impl UpstreamError {
+    /// Everything that is known, for the operator.
+    pub fn whole(&self) -> String {
+        match self.kind.is_private() && !self.detail.is_empty() {
+            true => format!("{self}: {}", self.detail),
+            false => self.to_string(),
+        }
+    }
+}
+
 impl fmt::Display for UpstreamError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.kind.sentence())?;

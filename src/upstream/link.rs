@@ -14,7 +14,7 @@ use super::stdio::Keeper;
 /// What a usable address leads to.
 pub(super) enum Link {
     /// A URL.
-    Http(HttpLink),
+    Http(Box<HttpLink>),
     /// A program that this replica runs.
     Stdio(Keeper),
 }

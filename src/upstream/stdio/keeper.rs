@@ -192,7 +192,7 @@ impl Keeper {
         self.shared.state().failures = 0;
         self.shared.set(|phase| {
             if let Phase::Resting { .. } = phase {
-                *phase = Phase::Off
+                *phase = Phase::Off;
             }
         });
     }

@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+/// Longest wait that is due at any time, in seconds.
+const DEBT_S_MAX: f64 = 2.0;
+
 /// A bucket of units that fills by itself.
 pub(super) struct Pace {
     per_s: f64,
@@ -23,7 +26,8 @@ impl Pace {
     /// Takes what has come; gives how long to wait before more is read.
     pub(super) fn take(&mut self, units: usize, now: Instant) -> Duration {
         self.fill(now);
-        self.left -= units as f64;
+        // who said much at once is not slowed down for long
+        self.left = (self.left - units as f64).max(-self.per_s * DEBT_S_MAX);
         if self.left >= 0.0 { Duration::ZERO } else { Duration::from_secs_f64(-self.left / self.per_s) }
     }
 
@@ -55,6 +59,7 @@ mod tests {
         assert_eq!(pace.take(100, now), Duration::ZERO);
         assert_eq!(pace.take(50, now), Duration::from_secs(1));
         assert_eq!(pace.take(0, now + Duration::from_secs(1)), Duration::ZERO);
+        assert_eq!(Pace::new(1, 50).take(1_000_000, now), Duration::from_secs(2), "but not for ever");
         assert!(!pace.try_one(now + Duration::from_secs(1)));
         assert!(pace.try_one(now + Duration::from_secs(60)));
         assert_eq!(pace.take(99, now + Duration::from_secs(60)), Duration::ZERO, "no more than the burst");

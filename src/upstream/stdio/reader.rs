@@ -1,7 +1,6 @@
 //! Reads what a program writes. Everything on it is hostile: lines without end, floods, nonsense.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -22,8 +21,6 @@ const READ_BYTES: usize = 64 * 1024;
 const CHATTER_BYTES: u32 = 256 * 1024;
 /// The same for standard error, of which most is left out.
 const STDERR_BYTES: u32 = 4 * 1024 * 1024;
-/// Longest pause in reading: a program that is slowed down goes on.
-const PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// Reads standard output to its end.
 pub(super) struct Reader {
@@ -54,7 +51,7 @@ impl Reader {
             }
             let pause = pace.take(chatter, Instant::now());
             if !pause.is_zero() {
-                sleep(pause.min(PAUSE_MAX)).await;
+                sleep(pause).await;
             }
         }
     }
@@ -63,10 +60,8 @@ impl Reader {
     fn take(&self, line: Line, room: Room, fault: Kind) -> usize {
         match line {
             Line::Whole(line) => self.message(&line, room),
-            Line::Long(edges) => {
-                self.too_long(&edges, fault);
-                edges.len
-            }
+            Line::Long(edges) if self.too_long(&edges, fault) => 0,
+            Line::Long(edges) => edges.len,
         }
     }
 
@@ -112,12 +107,11 @@ impl Reader {
         }
     }
 
-    /// Somebody may wait for what was not kept: its id is near one of its ends.
-    fn too_long(&self, edges: &Edges, fault: Kind) {
+    /// Somebody may wait for what was not kept: its id is near one of its ends. Gives whether somebody did.
+    fn too_long(&self, edges: &Edges, fault: Kind) -> bool {
         self.log.garbage(&format!("a line of {} bytes, which is too long,", edges.len), b"");
-        if let Some(waiter) = id_of(edges).and_then(|id| self.wire.take(id)) {
-            drop(waiter.answer.send(Err(UpstreamError::sent(fault, ""))));
-        }
+        let waiter = id_of(edges).and_then(|id| self.wire.take(id));
+        waiter.is_some_and(|waiter| waiter.answer.send(Err(UpstreamError::sent(fault, ""))).is_ok())
     }
 }
 
@@ -153,7 +147,7 @@ pub(super) async fn log_errors(mut errors: ChildStderr, log: Arc<ServerLog>) {
         }
         let pause = pace.take(read, Instant::now());
         if !pause.is_zero() {
-            sleep(pause.min(PAUSE_MAX)).await;
+            sleep(pause).await;
         }
     }
     if let Some(line) = lines.rest() {

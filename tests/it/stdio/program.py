@@ -34,7 +34,7 @@ def text(id, value):
 
 def slowly(id, meta):
     token = meta.get("progressToken")
-    for n in range(100):
+    for n in range(40):
         if token is not None:
             params = {"progressToken": token, "progress": n}
             write(json.dumps({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}))
