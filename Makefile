@@ -19,7 +19,6 @@ check:
 	cargo clippy --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --no-deps --document-private-items --quiet
 	shellcheck -x deploy/demo/*.sh tests/it/*.sh tests/it/support/*.sh tests/bench/*.sh .ci/run
-	node --test deploy/demo/
 
 bench:
 	tests/bench/run.sh

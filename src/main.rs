@@ -35,6 +35,9 @@ enum Command {
     },
     /// See what `serve` would be told, and whether it would start
     Config(cli::Config),
+    /// For the gateway itself: ends the programs of stdio servers should it be killed
+    #[command(name = run::STDIO_WARDEN, hide = true)]
+    StdioWarden,
     #[command(flatten)]
     Client(Box<cli::Command>),
 }
@@ -71,6 +74,10 @@ fn sentence(error: &anyhow::Error) -> String {
 #[expect(clippy::print_stderr, reason = "a start that fails says why before there is a log")]
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    if matches!(cli.command, Command::StdioWarden) {
+        run::stdio_warden();
+        return ExitCode::SUCCESS;
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -86,6 +93,7 @@ fn main() -> ExitCode {
                 let found = run::find_config(config.file()).map_err(Ended::Gateway)?;
                 config.show(&found).map_err(Ended::Client)
             }
+            Command::StdioWarden => Ok(()),
             Command::Client(command) => cli::run(*command, Cli::command()).await.map_err(Ended::Client),
         }
     });

@@ -11,13 +11,14 @@ const FLOORS: [(&str, u8); 6] =
     [("domain", 0), ("store", 1), ("upstream", 1), ("gateway", 2), ("faces", 3), ("app", 4)];
 
 /// Crates with one home.
-const HOMES: [(&str, &[&str]); 13] = [
+const HOMES: [(&str, &[&str]); 14] = [
     ("sqlx", &["src/store/"]),
     ("axum", &["src/faces/", "src/app/"]),
     ("hyper", &["src/upstream/", "src/faces/http.rs"]),
     ("hyper_util", &["src/upstream/", "src/faces/http.rs"]),
     ("rmcp", &["src/upstream/"]),
     ("sse_stream", &["src/upstream/rmcp/", "src/faces/cli/"]),
+    ("rustix", &["src/upstream/stdio/"]),
     ("clap", &["src/main.rs", "src/faces/cli/"]),
     ("clap_complete", &["src/faces/cli/"]),
     ("comfy_table", &["src/faces/cli/"]),
@@ -31,7 +32,7 @@ const HOMES: [(&str, &[&str]); 13] = [
 const NOT_IN_DOMAIN: [&str; 6] = ["tokio", "sqlx", "axum", "hyper", "std::fs", "std::net"];
 
 /// Tables whose rows belong to a tenant.
-const TENANT_TABLES: [&str; 11] = [
+const TENANT_TABLES: [&str; 12] = [
     "api_keys",
     "settings",
     "servers",
@@ -43,6 +44,7 @@ const TENANT_TABLES: [&str; 11] = [
     "activity_open",
     "response_cache",
     "activity",
+    "server_logs",
 ];
 
 fn rust_files(dir: &Path, into: &mut Vec<PathBuf>) {

@@ -137,6 +137,20 @@ add_server() {
   expect 200 202 204
 }
 
+# add_program NAME: registers the program of this name; what an earlier demo had at a URL makes room for it.
+add_program() {
+  local name="$1"
+  api "$DEMO_ADMIN_KEY" GET "/servers/$name"
+  expect 200 404
+  if [[ "$api_status" == 200 ]]; then
+    [[ "$(field kind <<<"$api_body")" != stdio ]] || return 0
+    api "$DEMO_ADMIN_KEY" DELETE "/servers/$name"
+    expect 204
+  fi
+  api "$DEMO_ADMIN_KEY" POST /servers "{\"name\":\"$name\",\"kind\":\"stdio\",\"command\":\"$name\"}"
+  expect 201
+}
+
 has_tools() {
   api "$DEMO_ADMIN_KEY" GET "/servers/$1/tools"
   [[ "$api_status" == 200 && -n "$(field items.0.name <<<"$api_body")" ]] || return 1

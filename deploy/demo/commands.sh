@@ -46,6 +46,8 @@ list_commands() {
     'sleep 1; curl -sS "$DEMO_URL/api/v1/activity?limit=10" -H "X-API-Key: $DEMO_AUDITOR_KEY"'
   show 'The same at the command line' 'TOOL +INTENT +STATUS' \
     "MCPPROXY_URL=\$DEMO_URL MCPPROXY_API_KEY=\$DEMO_AUDITOR_KEY $gateway activity list --limit 5"
+  show 'What a server that is a program says on standard error' 'started, process' \
+    "MCPPROXY_URL=\$DEMO_URL MCPPROXY_API_KEY=\$DEMO_ADMIN_KEY $gateway upstream logs filesystem -n 500"
   # shellcheck disable=SC2016
   show 'The official inspector' 'call_tool_destructive' \
     "npx -y $INSPECTOR --cli \"\$DEMO_URL/mcp\" --transport http \\

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Runs mcpproxy with three real MCP servers behind it, sets up a tenant with
+# Runs mcpproxy with three real MCP servers behind it (two of them programs that it
+# runs itself, one over HTTP), sets up a tenant with
 # keys, prints commands to try, and stays until Ctrl-C. Started by `make demo`.
 #
-# DEMO_PORT        the gateway's port (8080); the three after it are the servers'
+# DEMO_PORT        the gateway's port (8080); the one after it is the HTTP server's
 # DEMO_ADMIN_PORT  the port of its metrics, once there are any (9090)
 # DEMO_DIR         where everything is kept (.demo in the repository)
 # DEMO_BINARY      a gateway that is built already
@@ -54,23 +55,24 @@ build_gateway() {
   gateway="$target/release/mcpproxy"
 }
 
-# start_bridged NAME PORT COMMAND...: a stdio server behind the bridge.
-start_bridged() {
-  local name="$1" port="$2"
-  shift 2
-  start_leashed "$name" node "$here/bridge.mjs" --port "$port" --exit-on-stdin-close -- "$@"
+# The programs that the gateway runs itself, as the setting stdio.commands.
+stdio_commands() {
+  local modules="$demo_dir/npm/node_modules/@modelcontextprotocol" tenant="$TENANT"
+  # shellcheck disable=SC2016 # JavaScript
+  node -e '
+    const [tenant, modules, files] = process.argv.slice(1);
+    const entry = (...argv) => ({ argv: [process.execPath, ...argv], tenants: [tenant] });
+    console.log(JSON.stringify({
+      everything: entry(`${modules}/server-everything/dist/index.js`, "stdio"),
+      filesystem: entry(`${modules}/server-filesystem/dist/index.js`, files),
+    }));
+  ' "$tenant" "$modules" "$files_dir"
 }
 
 start_servers() {
-  local modules="$demo_dir/npm/node_modules/@modelcontextprotocol"
-  start_bridged everything "$((port_base + 1))" node "$modules/server-everything/dist/index.js" stdio
-  start_bridged filesystem "$((port_base + 2))" node "$modules/server-filesystem/dist/index.js" "$files_dir"
   start_leashed modern "$demo_dir/venv/bin/python" "$here/modern_server.py" \
-    --port "$((port_base + 3))" --exit-on-stdin-close
-  local name
-  for name in everything filesystem modern; do
-    wait_for 30 "$name" grep -q '^listening ' "$logs_dir/$name.log"
-  done
+    --port "$((port_base + 1))" --exit-on-stdin-close
+  wait_for 30 modern grep -q '^listening ' "$logs_dir/modern.log"
 }
 
 # Settings of the surrounding shell must not leak into the demo: with a
@@ -82,6 +84,8 @@ run_gateway() {
   export MCPPROXY__SERVER__LISTEN="127.0.0.1:$port_base"
   export MCPPROXY__SERVER__ADMIN_LISTEN="127.0.0.1:$admin_port"
   export MCPPROXY__EGRESS__ALLOW=127.0.0.0/8
+  MCPPROXY__STDIO__COMMANDS="$(stdio_commands)"
+  export MCPPROXY__STDIO__COMMANDS
   exec "$gateway" serve
 }
 
@@ -101,9 +105,9 @@ set_up_tenant() {
   create_tenant "$bootstrap"
   if ! keys_are_good; then create_keys "$bootstrap"; fi
   write_keys_file
-  add_server everything "http://127.0.0.1:$((port_base + 1))/mcp"
-  add_server filesystem "http://127.0.0.1:$((port_base + 2))/mcp"
-  add_server modern "http://127.0.0.1:$((port_base + 3))/mcp"
+  add_program everything
+  add_program filesystem
+  add_server modern "http://127.0.0.1:$((port_base + 1))/mcp"
   for name in everything filesystem modern; do
     wait_for 60 "the tools of $name" has_tools "$name"
   done
@@ -119,7 +123,7 @@ stay() {
 main() {
   check_needs
   prepare_folders
-  check_ports_free "$port_base" "$((port_base + 1))" "$((port_base + 2))" "$((port_base + 3))" "$admin_port"
+  check_ports_free "$port_base" "$((port_base + 1))" "$admin_port"
   "$here/setup.sh" "$demo_dir"
   build_gateway
   trap 'stop_all' EXIT

@@ -133,6 +133,6 @@ check_ports_free() {
   local port
   for port in "$@"; do
     ! port_is_taken "$port" || die "port $port is in use; stop what listens there, or choose others:
-  DEMO_PORT (now $port_base, and the three after it) and DEMO_ADMIN_PORT (now $admin_port)"
+  DEMO_PORT (now $port_base, and the one after it) and DEMO_ADMIN_PORT (now $admin_port)"
   done
 }

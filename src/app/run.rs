@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::config::{self, Config, Database, DatabaseLocation, Host, MigrationConfig};
+use super::config::{self, Config, Database, DatabaseLocation, Host, MigrationConfig, StdioCommand};
 use super::local_postgres::LocalPostgres;
 use super::telemetry;
 use crate::domain::seal::{Key, Keyring};
@@ -18,7 +18,10 @@ use crate::faces::cli::{Found, FoundSetting};
 use crate::faces::{FaceOptions, Faces, http, mcp, sse};
 use crate::gateway::{ActivityLimits, Gateway, Options};
 use crate::store::{self, CacheQuota, Store, StoreOptions};
-use crate::upstream::{BreakerRules, Deny, Egress, Limits, native_tls};
+use crate::upstream::{BreakerRules, Command, Commands, Deny, Egress, Limits, StdioRules, native_tls};
+
+/// The argument with which this program ends the programs of a gateway that was killed.
+pub const STDIO_WARDEN: &str = "stdio-warden";
 
 /// Serves until SIGTERM or SIGINT.
 pub async fn serve(config_file: Option<&Path>) -> anyhow::Result<()> {
@@ -31,6 +34,11 @@ pub async fn serve(config_file: Option<&Path>) -> anyhow::Result<()> {
         local.stop().await;
     }
     served
+}
+
+/// Ends the programs of a gateway that was killed; returns when there is nothing to do.
+pub fn stdio_warden() {
+    crate::upstream::run_warden();
 }
 
 /// Brings the configured database to this version's schema.
@@ -194,6 +202,14 @@ fn gateway_options(config: &Config, keyring: Keyring) -> Options {
         keyring: Arc::new(keyring),
         bootstrap_hash: Sha256::digest(config.bootstrap_key.expose().as_bytes()).into(),
         stale_max: config.stale_max,
+        commands: Arc::new(commands(config)),
+        stdio: StdioRules {
+            idle: limits.stdio_idle,
+            start_timeout: limits.stdio_start_timeout,
+            running_max: limits.stdio_running_max,
+            running_per_tenant_max: limits.stdio_running_per_tenant_max,
+            warden: std::env::current_exe().ok().map(|program| (program, STDIO_WARDEN.to_owned())),
+        },
         upstream: Limits {
             concurrency: limits.upstream_concurrency,
             queue: limits.upstream_queue,
@@ -242,6 +258,19 @@ fn gateway_options(config: &Config, keyring: Keyring) -> Options {
         retention_interval: limits.retention_interval,
         reloads_max: limits.reload_concurrency,
     }
+}
+
+/// The programs that tenants may run here.
+fn commands(config: &Config) -> Commands {
+    if !config.stdio_enabled {
+        return Commands::off();
+    }
+    let command = |entry: &StdioCommand| {
+        let env = entry.env.iter().map(|(name, value)| (name.clone(), value.expose().to_owned()));
+        Command::new(entry.argv.clone(), env.collect(), entry.tenants.clone())
+    };
+    let by_name = config.stdio_commands.iter().map(|(name, entry)| (name.clone(), command(entry)));
+    Commands::new(by_name.collect())
 }
 
 fn faces(config: &Config, gateway: &Arc<Gateway>) -> Arc<Faces> {

@@ -8,6 +8,7 @@ pub mod glob;
 pub mod id;
 pub mod intent;
 pub mod json;
+pub mod log_line;
 pub mod names;
 pub mod origin;
 pub mod page;

@@ -366,6 +366,17 @@ fn from_upstream(error: &UpstreamError) -> Refusal {
                 ),
             )
             .retry_after(retry_s.into()),
+            Kind::NotRunning { retry_s } => {
+                let again = match retry_s {
+                    Some(retry_s) => format!("; try again in about {retry_s} s"),
+                    None => String::new(),
+                };
+                let refusal = Refusal::new(
+                    Code::ServerUnavailable,
+                    format!("The server is not running: {}; nothing was run{again}", error.detail),
+                );
+                retry_s.into_iter().fold(refusal, |refusal, retry_s| refusal.retry_after(retry_s.into()))
+            }
             _ => Refusal::new(
                 Code::ServerUnavailable,
                 format!("The server cannot be reached ({error}); nothing was run, a retry may help later"),

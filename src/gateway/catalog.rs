@@ -18,7 +18,7 @@ use crate::domain::seal::Keyring;
 use crate::domain::search::{Document, Index, Parameter};
 use crate::domain::tool::{Definition, PinState};
 use crate::store::{CatalogueRows, Server, StoredTool};
-use crate::upstream::{Era, Limits, ParamHeader, Target, param_header_rules};
+use crate::upstream::{Commands, Era, Limits, ParamHeader, Program, Target, param_header_rules};
 
 /// A server at one revision.
 #[derive(Debug)]
@@ -107,7 +107,8 @@ pub struct Catalog {
     /// Tools that may be listed, by canonical name: positions are the index's documents.
     listed: Vec<Arc<Tool>>,
     index: Index,
-    /// Servers of the snapshot before that are no more, or have another credential: what was connected is dropped.
+    /// Servers of the snapshot before that are no more or have another credential, and programs that are switched
+    /// off: what was connected is dropped.
     pub(super) gone: Vec<ServerId>,
     pub(super) views: Views,
 }
@@ -133,9 +134,11 @@ impl Catalog {
         old: &Catalog,
         limits: &Limits,
         keyring: &Keyring,
+        commands: &Commands,
     ) -> Catalog {
         let opener = Opener::new(keyring, tenant, &rows.secrets);
-        let entry = |row| Arc::new(server_entry(row, target(tenant, row, opener.open(row), limits)));
+        let entry =
+            |row| Arc::new(server_entry(row, target(tenant, row, opener.open(row), limits, commands)));
         let servers: Vec<Arc<ServerEntry>> = rows.servers.iter().map(entry).collect();
         let by_id: HashMap<ServerId, &Arc<ServerEntry>> = servers.iter().map(|s| (s.id, s)).collect();
         let mut tools = HashMap::with_capacity(rows.tools.len());
@@ -163,7 +166,10 @@ impl Catalog {
             .collect();
         listed.sort_by(|a, b| a.canonical.cmp(&b.canonical));
         let is_gone = |old: &&Arc<ServerEntry>| {
-            by_id.get(&old.id).is_none_or(|new| new.target.credential != old.target.credential)
+            by_id.get(&old.id).is_none_or(|new| {
+                let is_off = new.target.program.is_some() && !new.enabled;
+                is_off || new.target.credential != old.target.credential
+            })
         };
         let gone = old.servers.iter().filter(is_gone).map(|server| server.id).collect();
         Catalog {
@@ -206,12 +212,23 @@ impl Catalog {
 }
 
 /// How to reach a server.
-pub(super) fn target(tenant: TenantId, row: &Server, opened: Opened, limits: &Limits) -> Target {
+pub(super) fn target(
+    tenant: TenantId,
+    row: &Server,
+    opened: Opened,
+    limits: &Limits,
+    commands: &Commands,
+) -> Target {
+    let program = row
+        .command
+        .as_ref()
+        .map(|name| Program { name: name.clone(), command: commands.find(name, &row.tenant_name) });
     Target {
         tenant: tenant.0,
         server: row.server_id,
         version: row.version,
         url: row.url.clone().unwrap_or_default(),
+        program,
         credential: opened.credential,
         headers: opened.headers,
         era: match row.era.as_deref() {

@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 
 pub use self::headers::Headers;
 pub use self::master_keys::MasterKeysError;
-pub(super) use self::veil::veil;
+pub(super) use self::veil::{secrets, veil};
 use super::Gateway;
 use super::error::GatewayError;
 use crate::domain::id::{ServerId, TenantId};

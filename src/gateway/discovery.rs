@@ -37,11 +37,14 @@ impl Gateway {
                 "no complete answer within {} s",
                 self.options.upstream.listing_timeout.as_secs()
             )),
-            Err(error) if error.detail.is_empty() => Err(error.to_string()),
-            Err(error) => Err(format!("{error}: {}", error.detail)),
+            Err(error) => Err(error.whole()),
         };
         match listed {
             Ok((era, listing)) => {
+                if server.connection != "connected" {
+                    let tools = listing.tools.len();
+                    self.log_server(tenant, server.id(), &format!("connected, {era} era, {tools} tools"));
+                }
                 for problem in &listing.problems {
                     tracing::warn!(%tenant, server = server.name, problem, "part of a listing was left out");
                 }
@@ -55,6 +58,9 @@ impl Gateway {
             }
             Err(text) => {
                 let text = redact::preview(&text, ERROR_BYTES_MAX).text;
+                if server.last_error.as_ref() != Some(&text) {
+                    self.log_server(tenant, server.id(), &format!("could not be listed: {text}"));
+                }
                 if let Some(rev) =
                     self.store.listing_failed(tenant, server.id(), server.version, &text).await?
                 {
@@ -76,7 +82,7 @@ impl Gateway {
             _ => self.store.server_secrets(tenant, server.id()).await?,
         };
         let opened = Opener::new(&self.options.keyring, tenant, &secrets).open(server);
-        Ok(catalog::target(tenant, server, opened, &self.options.upstream))
+        Ok(catalog::target(tenant, server, opened, &self.options.upstream, &self.options.commands))
     }
 
     async fn fetch(&self, target: &Target) -> Result<(&'static str, Listing), UpstreamError> {

@@ -39,15 +39,16 @@ pub use outlive::{Apart, Outlive};
 pub use read_cache::{ReadRequest, ReadResult, TextPage};
 pub use reports::{Act, Acting, RefusedAttempt};
 pub use retrieve_tools::{Detail, LIMIT_DEFAULT, LIMIT_MAX, SearchRequest, SearchResult};
-pub use servers::{Reconnect, ServerChange, ServerRequest, ServerView, ToolView};
+pub use servers::{LOG_LIMIT_MAX, LogPage, Reconnect, ServerChange, ServerRequest, ServerView, ToolView};
 pub use tail::News;
 pub use views::View;
 pub use watch::Readiness;
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -55,7 +56,7 @@ use crate::domain::id::ReplicaId;
 use crate::domain::seal::Keyring;
 use crate::domain::settings::Defaults;
 use crate::store::{CacheQuota, Store};
-use crate::upstream::{Egress, Limits, Pool};
+use crate::upstream::{Commands, Egress, Journal, Limits, LogLine, Pool, StdioRules};
 
 /// Bounds and defaults of this deployment, as the gateway needs them.
 #[derive(Clone, Debug)]
@@ -68,6 +69,10 @@ pub struct Options {
     pub bootstrap_hash: [u8; 32],
     /// How long keys and revisions may stay unconfirmed before requests are refused.
     pub stale_max: Duration,
+    /// Programs that tenants may run as upstream servers.
+    pub commands: Arc<Commands>,
+    /// How they are run.
+    pub stdio: StdioRules,
     /// Default bounds towards an upstream.
     pub upstream: Limits,
     /// Memory of one tenant's large answers at the same time, in bytes.
@@ -120,6 +125,8 @@ pub struct Gateway {
     tenants: tenancy::Tenancy,
     activity: ActivityLog,
     tasks: TaskTracker,
+    /// What writes servers' logs; it ends after everything that says something.
+    log_tasks: TaskTracker,
     cancellations: cancel::Cancellations,
     stop: CancellationToken,
     draining: AtomicBool,
@@ -128,6 +135,9 @@ pub struct Gateway {
     report_lane: report_lane::ReportLane,
     tails: Arc<tail::Tails>,
     cache_lane: response_cache::CacheLane,
+    /// Lines of servers' logs go in here; the other end is taken by whoever writes them.
+    journal: Journal,
+    journal_lines: Mutex<Option<mpsc::Receiver<LogLine>>>,
 }
 
 impl Gateway {
@@ -139,8 +149,12 @@ impl Gateway {
         options: Options,
     ) -> Arc<Gateway> {
         let replica = ReplicaId(uuid::Uuid::now_v7());
+        let (journal, journal_lines) = mpsc::channel(servers::WAITING_MAX);
+        let programs = options.stdio.clone();
         Arc::new(Gateway {
-            upstreams: Pool::new(Arc::clone(&egress), tls).with_answers_bytes_max(options.answers_bytes_max),
+            upstreams: Pool::new(Arc::clone(&egress), tls)
+                .with_answers_bytes_max(options.answers_bytes_max)
+                .with_programs(programs, journal.clone()),
             egress,
             replica,
             tenants: tenancy::Tenancy::new(options.key_lookups_max, options.reloads_max),
@@ -151,11 +165,14 @@ impl Gateway {
             options,
             tails: Arc::default(),
             tasks: TaskTracker::new(),
+            log_tasks: TaskTracker::new(),
             cancellations: cancel::Cancellations::default(),
             stop: CancellationToken::new(),
             draining: AtomicBool::new(false),
             upkeep: watch::Upkeep::default(),
             limits: limits::Limits::new(Instant::now()),
+            journal,
+            journal_lines: Mutex::new(Some(journal_lines)),
         })
     }
 

@@ -1,5 +1,8 @@
 //! Upstream servers: what administrators do with them.
 
+mod logs;
+mod place;
+
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
@@ -9,7 +12,6 @@ use super::error::GatewayError;
 use super::watch::as_of;
 use super::{Gateway, clock};
 use crate::domain::id::{ServerId, ServerName, TenantId};
-use crate::domain::origin::Origin;
 use crate::domain::pin::Pin;
 use crate::domain::tenant::{Action, Role};
 use crate::store::{HeadersPatch, Kind, NewServer, Server, ServerPatch, StoreError, StoredTool};
@@ -19,10 +21,12 @@ use crate::store::{HeadersPatch, Kind, NewServer, Server, ServerPatch, StoreErro
 pub struct ServerRequest {
     /// Its name.
     pub name: String,
-    /// `http`.
+    /// `http` or `stdio`.
     pub kind: String,
-    /// Where it is.
+    /// Where it is, for `http`.
     pub url: Option<String>,
+    /// Which of the deployment's programs it is, for `stdio`.
+    pub command: Option<String>,
     /// Switched on; true when absent.
     pub enabled: Option<bool>,
     /// Take changes of definitions at once; false when absent.
@@ -38,6 +42,8 @@ pub struct ServerRequest {
 pub struct ServerChange {
     /// A new address.
     pub url: Option<String>,
+    /// Another program.
+    pub command: Option<String>,
     /// Switch.
     pub enabled: Option<bool>,
     /// Automatic approval.
@@ -52,6 +58,9 @@ pub struct ServerChange {
 
 /// A server as shown.
 pub type ServerView = Server;
+pub(super) use self::logs::WAITING_MAX;
+pub use self::logs::{LOG_LIMIT_MAX, LogPage};
+
 /// A tool as shown.
 pub type ToolView = StoredTool;
 
@@ -79,15 +88,7 @@ impl Gateway {
                 "name must be 1 to 32 of a-z, 0-9 and single hyphens, and start and end with a letter or digit",
             )
         })?;
-        if request.kind != "http" {
-            return Err(GatewayError::invalid(
-                "kind",
-                "kind must be http; stdio is not available in this version",
-            ));
-        }
-        let url =
-            request.url.ok_or_else(|| GatewayError::invalid("url", "a server of kind http needs a url"))?;
-        self.check_url(&url)?;
+        let place = self.new_place(caller, &request)?;
         let limits = request.limits.unwrap_or_default();
         check_limits(&limits)?;
         if request.auto_approve == Some(true) && caller.role == Role::Operator {
@@ -95,14 +96,18 @@ impl Gateway {
         }
         let id = ServerId(Uuid::now_v7());
         let headers = match &request.headers {
-            Some(headers) => self.seal_headers(tenant, id, &url, headers).await?,
+            Some(headers) => {
+                let url = place.url.as_deref().unwrap_or_default();
+                self.seal_headers(tenant, id, url, headers).await?
+            }
             None => HeadersPatch::Clear,
         };
         let new = NewServer {
             id,
             name: name.as_str().to_owned(),
-            kind: "http",
-            url: Some(url),
+            kind: place.kind,
+            url: place.url,
+            command: place.command,
             enabled: request.enabled.unwrap_or(true),
             quarantined: caller.role == Role::Operator,
             auto_approve: request.auto_approve.unwrap_or(false),
@@ -163,13 +168,7 @@ impl Gateway {
             by: caller.key,
             ..ServerPatch::default()
         };
-        if let Some(url) = change.url {
-            self.check_url(&url)?;
-            patch.origin_changed = Origin::of(&url) != server.url.as_deref().and_then(Origin::of);
-            // what was compared must be what is changed
-            patch.version = patch.version.or(Some(server.version));
-            patch.url = Some(url);
-        }
+        self.move_to(caller, &server, (change.url, change.command), &mut patch)?;
         if change.auto_approve == Some(true) {
             caller.authorise(Action::Approve)?;
             forbid_own(caller, &server)?;
@@ -185,6 +184,9 @@ impl Gateway {
             patch.limits = Some(limits);
         }
         if let Some(headers) = change.headers {
+            if server.kind == "stdio" && !headers.is_empty() {
+                return Err(GatewayError::invalid("headers", "a server of kind stdio has no headers"));
+            }
             let url = patch.url.as_deref().or(server.url.as_deref()).unwrap_or_default();
             let tenant = caller.tenant()?.id;
             patch.headers = Some(self.seal_headers(tenant, server.id(), url, &headers).await?);
@@ -222,7 +224,7 @@ impl Gateway {
             .await
     }
 
-    /// Removes a server.
+    /// Removes a server, with its log.
     pub async fn remove_server(&self, caller: &Caller, name: &str) -> Result<(), GatewayError> {
         caller.authorise(Action::ChangeServers)?;
         let tenant = caller.tenant()?.id;
@@ -248,7 +250,7 @@ impl Gateway {
             return Err(GatewayError::Conflict("the server is disabled; enable it first".to_owned()));
         }
         if reconnect == Reconnect::Yes {
-            self.upstreams.forget(tenant.0, server.server_id);
+            self.upstreams.restart(tenant.0, server.server_id).await;
         }
         self.upstreams.reset_breaker(tenant.0, server.server_id);
         self.list_if_enabled(tenant, &server).await;
@@ -300,7 +302,7 @@ impl Gateway {
         let updated = self.store.update_server(tenant, server.id(), patch).await;
         let updated = updated.map_err(|e| GatewayError::from_store(e, "server"))?;
         self.refresh(tenant, Kind::Catalogue).await;
-        let reaches_it_anew = patch.url.is_some() || patch.headers.is_some();
+        let reaches_it_anew = patch.url.is_some() || patch.command.is_some() || patch.headers.is_some();
         let lists = patch.enabled == Some(true) || patch.quarantined == Some(false) || reaches_it_anew;
         if lists {
             self.list_if_enabled(tenant, &updated).await;
@@ -322,10 +324,6 @@ impl Gateway {
                 tracing::info!(%tenant, server = server.name, %error, "a server could not be listed");
             }
         }
-    }
-
-    fn check_url(&self, url: &str) -> Result<(), GatewayError> {
-        self.egress.check_url(url).map(drop).map_err(|error| GatewayError::invalid("url", error.to_string()))
     }
 }
 

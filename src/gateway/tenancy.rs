@@ -213,9 +213,9 @@ impl Gateway {
         }
         let old = live.catalogue();
         let (tenant, limits) = (live.id, self.options.upstream);
-        let keyring = Arc::clone(&self.options.keyring);
+        let (keyring, commands) = (Arc::clone(&self.options.keyring), Arc::clone(&self.options.commands));
         // parsing and indexing a large catalogue takes milliseconds: off the threads that serve calls
-        let build = move || Catalog::build(tenant, &rows, &old, &limits, &keyring);
+        let build = move || Catalog::build(tenant, &rows, &old, &limits, &keyring, &commands);
         let built = tokio::task::spawn_blocking(build).await;
         match built {
             Ok(catalogue) => {
@@ -233,7 +233,13 @@ impl Gateway {
 
     /// Follows a change notice, when the tenant is live here.
     pub(super) async fn follow(&self, change: Change) {
-        let Some(live) = self.tenants.get(change.tenant) else { return };
+        let Some(live) = self.tenants.get(change.tenant) else {
+            // whoever only lists for it has no snapshot that says what is switched off: what is not starts again
+            if change.kind == Kind::Catalogue {
+                self.upstreams.forget_programs_of(change.tenant.0);
+            }
+            return;
+        };
         if let Err(error) = self.reload(&live, change.kind, change.rev).await {
             tracing::warn!(%error, tenant = %change.tenant, kind = ?change.kind, "a snapshot could not be reloaded");
         }

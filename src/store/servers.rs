@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::revisions::{self, Kind};
 use super::secrets::{self, HeadersPatch, SealedHeaders, SecretRows};
+use super::server_logs;
 use super::tools::{StoredTool, ToolRow};
 use super::tx::{Access, Lane};
 use super::unit::Unit;
@@ -20,10 +21,14 @@ pub struct Server {
     pub server_id: Uuid,
     /// Its name in the tenant.
     pub name: String,
-    /// `http` (or later `stdio`).
+    /// `http` or `stdio`.
     pub kind: String,
     /// Where it is.
     pub url: Option<String>,
+    /// The program that it is, by the name of its entry in the deployment.
+    pub command: Option<String>,
+    /// The name of its tenant.
+    pub tenant_name: String,
     /// Switched on.
     pub enabled: bool,
     /// Nothing of it is shown to agents.
@@ -61,6 +66,8 @@ impl Server {
             name: "up".to_owned(),
             kind: "http".to_owned(),
             url: Some("http://u/".to_owned()),
+            command: None,
+            tenant_name: "acme".to_owned(),
             enabled: true,
             quarantined: false,
             auto_approve: false,
@@ -87,7 +94,8 @@ impl Server {
 
 macro_rules! server_columns {
     () => {
-        "server_id, name, kind, url, enabled, quarantined, auto_approve, baselined, limits, era, connection, \
+        "server_id, name, kind, url, command,
+         (select t.name from tenants t where t.tenant_id = servers.tenant_id) as tenant_name, enabled, quarantined, auto_approve, baselined, limits, era, connection, \
          last_ok_at, last_error, added_by, created_at, version, header_names"
     };
 }
@@ -103,6 +111,8 @@ pub struct NewServer {
     pub kind: &'static str,
     /// Where it is.
     pub url: Option<String>,
+    /// The program that it is.
+    pub command: Option<String>,
     /// Switched on.
     pub enabled: bool,
     /// Hidden until released.
@@ -124,7 +134,9 @@ pub struct NewServer {
 pub struct ServerPatch {
     /// A new address on the same origin.
     pub url: Option<String>,
-    /// The address is on another origin: credentials, pins, era and baseline go, and it is quarantined.
+    /// Another program.
+    pub command: Option<String>,
+    /// The address is on another origin, or the program another: credentials, pins, era and baseline go, and it is quarantined.
     pub origin_changed: bool,
     /// Switch.
     pub enabled: Option<bool>,
@@ -157,8 +169,8 @@ impl Store {
         }
         let server = sqlx::query_as(concat!(
             "insert into servers (tenant_id, server_id, name, kind, url, enabled, quarantined, auto_approve,
-                 limits, added_by, rev, header_names)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) returning ",
+                 limits, added_by, rev, header_names, command)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) returning ",
             server_columns!()
         ))
         .bind(tenant.0)
@@ -173,6 +185,7 @@ impl Store {
         .bind(new.added_by.map(|key| key.0))
         .bind(rev)
         .bind(new.headers.as_ref().map_or(&[][..], |headers| &headers.names))
+        .bind(&new.command)
         .fetch_one(&mut *tx)
         .await
         .map_err(|error| StoreError::from_insert(error, "servers_name", "a server of this name exists"))?;
@@ -232,7 +245,7 @@ impl Store {
         lock(&mut tx, tenant, server).await?;
         let rev = revisions::bump(&mut tx, tenant, Kind::Catalogue).await?;
         let updated: Option<Server> = sqlx::query_as(concat!(
-            "update servers set url = coalesce($3, url), enabled = coalesce($4, enabled),
+            "update servers set url = coalesce($3, url), command = coalesce($13, command), enabled = coalesce($4, enabled),
                  quarantined = coalesce($5, quarantined) or $6, auto_approve = coalesce($7, auto_approve),
                  limits = coalesce($8, limits), era = case when $6 then null else era end,
                  baselined = baselined and not $6,
@@ -257,6 +270,7 @@ impl Store {
         .bind(patch.version)
         .bind(patch.by.map(|key| key.0))
         .bind(patch.headers.as_ref().map(HeadersPatch::names))
+        .bind(&patch.command)
         .fetch_optional(&mut *tx)
         .await?;
         let updated = updated.ok_or(StoreError::Conflict("the server changed since that version"))?;
@@ -292,6 +306,7 @@ impl Store {
             return Err(StoreError::NotFound);
         }
         secrets::remove(&mut tx, tenant, server).await?;
+        server_logs::remove(&mut tx, tenant, server).await?;
         super::tools::remove_all(&mut tx, tenant, server, rev).await?;
         revisions::commit(tx, tenant, Kind::Catalogue, rev).await.map(drop)
     }

@@ -9,10 +9,11 @@ use tokio::sync::SemaphorePermit;
 use tokio::time::{Instant, timeout};
 
 use super::breaker::Admission;
-use super::connection::{Connection, Link};
+use super::connection::Connection;
 use super::error::{Kind, UpstreamError};
 use super::gate::overloaded;
 use super::health::Probe;
+use super::link::Link;
 
 /// Longest time of a probe, opening a connection and a session included. Callers wait for it.
 const PROBE_WAIT_MAX: Duration = Duration::from_secs(5);

@@ -62,7 +62,7 @@ pub(super) async fn is_modern(
     }
 }
 
-fn offers_modern(result: &[u8]) -> bool {
+pub(super) fn offers_modern(result: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct Discovered<'a> {
         #[serde(borrow, rename = "supportedVersions")]

@@ -19,6 +19,11 @@ pub enum Kind {
         /// Until then, rounded up.
         retry_s: u32,
     },
+    /// It is a program, and does not run now; the detail says why, and is for callers too.
+    NotRunning {
+        /// It may be started again in so many seconds.
+        retry_s: Option<u32>,
+    },
     /// The call itself cannot be put on the wire.
     Unsendable,
     /// The deadline passed.
@@ -44,6 +49,7 @@ impl Kind {
             Self::Resting { .. } => {
                 "the upstream server failed several times in a row and is left alone for now"
             }
+            Self::NotRunning { .. } => "the upstream server's program is not running",
             Self::Unsendable => "the call cannot be sent to the upstream server",
             Self::Timeout => "the upstream server did not answer in time",
             Self::Lost => "the connection to the upstream server was lost",
@@ -70,6 +76,16 @@ pub struct UpstreamError {
     pub detail: Cow<'static, str>,
     /// Another request met it, and this one only waited for the same.
     pub is_shared: bool,
+}
+
+impl UpstreamError {
+    /// Everything that is known, for the operator.
+    pub fn whole(&self) -> String {
+        match self.kind.is_private() && !self.detail.is_empty() {
+            true => format!("{self}: {}", self.detail),
+            false => self.to_string(),
+        }
+    }
 }
 
 impl fmt::Display for UpstreamError {

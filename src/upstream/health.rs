@@ -137,6 +137,8 @@ impl Verdict {
                 | Kind::Crowded
                 | Kind::Overloaded
                 | Kind::Resting { .. }
+                // it has pauses of its own, and somebody else has told of its end
+                | Kind::NotRunning { .. }
                 | Kind::Unsendable
                 | Kind::Locked => Self::Nothing,
             },

@@ -224,14 +224,20 @@ pub(super) fn read_answer(body: &Bytes, id: u64) -> Result<Answer, UpstreamError
 
 /// Whether the `params` of a progress notification carry the token `id`.
 pub(super) fn is_progress_of(params: &RawValue, id: u64) -> bool {
+    progress_token(params) == Some(id)
+}
+
+/// The token of a progress notification's `params`, if it can be one of ours.
+pub(super) fn progress_token(params: &RawValue) -> Option<u64> {
     #[derive(Deserialize)]
     struct Progress<'a> {
         #[serde(borrow, rename = "progressToken")]
         token: &'a RawValue,
     }
-    params.get().starts_with('{')
-        && serde_json::from_str::<Progress<'_>>(params.get())
-            .is_ok_and(|progress| is_number(progress.token, id))
+    if !params.get().starts_with('{') {
+        return None;
+    }
+    number(serde_json::from_str::<Progress<'_>>(params.get()).ok()?.token)
 }
 
 /// The part of `body` that a raw value read from it covers.
@@ -248,8 +254,13 @@ pub(super) fn error_code(error: &[u8]) -> Option<i64> {
     serde_json::from_slice::<Code>(error).ok().map(|error| error.code)
 }
 
-fn is_number(raw: &RawValue, number: u64) -> bool {
-    raw.get().parse::<u64>() == Ok(number)
+fn is_number(raw: &RawValue, wanted: u64) -> bool {
+    number(raw) == Some(wanted)
+}
+
+/// An id or a token of ours.
+pub(super) fn number(raw: &RawValue) -> Option<u64> {
+    raw.get().parse().ok()
 }
 
 fn is_error(raw: &RawValue) -> bool {

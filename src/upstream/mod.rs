@@ -1,4 +1,5 @@
-//! The client side: MCP over streamable HTTP to upstream servers, both eras, raw bytes through.
+//! The client side: MCP to upstream servers over streamable HTTP, and over the pipes of programs that it runs
+//! itself (`stdio`); both eras, raw bytes through.
 //!
 //! A [`Pool`] holds one [`Connection`] per (tenant, server). A connection finds out which [`Era`] its server
 //! speaks, opens a session where one is needed, and sends calls over kept-alive HTTP/1.1 connections.
@@ -14,7 +15,9 @@ mod egress;
 mod error;
 mod gate;
 mod health;
+mod http_link;
 mod jsonrpc;
+mod link;
 mod list;
 mod meter;
 mod param_headers;
@@ -24,6 +27,7 @@ mod rmcp;
 mod session;
 mod shares;
 mod sse;
+mod stdio;
 mod target;
 mod wire;
 mod wires;
@@ -44,4 +48,7 @@ pub use param_headers::{
     ParamHeader, check_param_headers, encode as header_value, param_header_rules, param_headers,
 };
 pub use pool::{CONNECTIONS_MAX, Pool};
-pub use target::{Credential, Limits, Target, ToolCall, is_reserved_header};
+pub use stdio::{
+    Command, Commands, Journal, LINE_BYTES_MAX, LogLine, LogSource, NoCommand, StdioRules, run_warden,
+};
+pub use target::{Credential, Limits, Program, Target, ToolCall, is_reserved_header};

@@ -9,6 +9,7 @@ use super::connect::Dialer;
 use super::connection::Connection;
 use super::egress::Egress;
 use super::rmcp::{WatchEnd, Watcher};
+use super::stdio::{Children, Journal, Keeper, StdioRules};
 use super::target::Target;
 
 /// Most upstreams that are kept; beyond it, unused ones make room.
@@ -20,13 +21,20 @@ type Key = (Uuid, Uuid);
 #[derive(Debug)]
 pub struct Pool {
     pub(super) dialer: Dialer,
+    children: Arc<Children>,
     connections: RwLock<HashMap<Key, Arc<Connection>>>,
 }
 
 impl Pool {
     /// An empty pool. Without `tls` (see [`super::native_tls`]), https upstreams are unreachable.
     pub fn new(egress: Arc<Egress>, tls: Option<Arc<rustls::ClientConfig>>) -> Self {
-        Self { dialer: Dialer::new(egress, tls), connections: RwLock::default() }
+        let children = Children::new(StdioRules::default(), None);
+        Self { dialer: Dialer::new(egress, tls), children, connections: RwLock::default() }
+    }
+
+    /// The same, with programs under these rules, whose logs go to `journal`.
+    pub fn with_programs(self, rules: StdioRules, journal: Journal) -> Self {
+        Self { children: Children::new(rules, Some(journal)), ..self }
     }
 
     /// The same, with this much memory for the large answers of each tenant at the same time.
@@ -58,7 +66,12 @@ impl Pool {
         if let Some(found) = known(&connections) {
             return found;
         }
-        let connection = Arc::new(Connection::new(&self.dialer, target));
+        let connection = Arc::new(Connection::new(
+            &self.dialer,
+            &self.children,
+            target,
+            connections.get(&key).map(|kept| &**kept),
+        ));
         if connections.len() >= CONNECTIONS_MAX {
             connections.retain(|_, kept| Arc::strong_count(kept) > 1);
         }
@@ -81,6 +94,9 @@ impl Pool {
     /// # Errors
     /// [`WatchEnd`]
     pub async fn watch(&self, target: &Target) -> Result<Watcher, WatchEnd> {
+        if target.program.is_some() {
+            return Err(WatchEnd::Unsupported("it is a program, which is listed while it runs"));
+        }
         Watcher::open(&self.dialer, target).await
     }
 
@@ -89,6 +105,40 @@ impl Pool {
         if let Some(connection) = self.read().get(&(tenant, server)) {
             connection.reset_breaker();
         }
+    }
+
+    /// Drops the connection of a server. A program is ended first, and the next request starts it anew.
+    pub async fn restart(&self, tenant: Uuid, server: Uuid) {
+        let connection = self.read().get(&(tenant, server)).cloned();
+        match connection.as_ref().and_then(|connection| connection.keeper()) {
+            Some(keeper) => keeper.restart().await,
+            None => self.forget(tenant, server),
+        }
+    }
+
+    /// Whether a server, as of `version`, is a program that was ended here because nobody called it. The next
+    /// call starts it again; until then it has nothing new to say.
+    pub fn is_asleep(&self, tenant: Uuid, server: Uuid, version: i64) -> bool {
+        let connections = self.read();
+        connections
+            .get(&(tenant, server))
+            .filter(|connection| connection.has_version(version))
+            .and_then(|connection| connection.keeper())
+            .is_some_and(Keeper::is_asleep)
+    }
+
+    /// Drops the programs of a tenant; calls in flight still end.
+    pub fn forget_programs_of(&self, tenant: Uuid) {
+        let mut connections = self.write();
+        let gone: Vec<_> =
+            connections.extract_if(|key, kept| key.0 == tenant && kept.keeper().is_some()).collect();
+        drop(connections);
+        drop(gone);
+    }
+
+    /// Ends all programs, and waits until they have ended.
+    pub async fn close(&self) {
+        self.children.close().await;
     }
 
     /// TCP connections opened since the start.

@@ -242,7 +242,7 @@ pub(super) fn checked_id(mut id: HeaderValue) -> Result<HeaderValue, UpstreamErr
 }
 
 /// The revision an `initialize` result settles on, if we speak it.
-fn version_of(result: &[u8]) -> Result<&'static str, UpstreamError> {
+pub(super) fn version_of(result: &[u8]) -> Result<&'static str, UpstreamError> {
     #[derive(Deserialize)]
     struct Initialized<'a> {
         #[serde(borrow, rename = "protocolVersion")]
@@ -257,7 +257,7 @@ fn version_of(result: &[u8]) -> Result<&'static str, UpstreamError> {
 }
 
 /// Whether an `initialize` result declares that changes of the tools are announced.
-fn announces(result: &[u8]) -> bool {
+pub(super) fn announces(result: &[u8]) -> bool {
     #[derive(Default, Deserialize)]
     #[serde(default)]
     struct Initialized {

@@ -14,6 +14,7 @@ use uuid::Uuid;
 use super::breaker::BreakerRules;
 use super::discover::Era;
 use super::error::{Kind, UpstreamError};
+use super::stdio::{Command, NoCommand};
 
 const USER_AGENT: &str = concat!("mcpproxy/", env!("CARGO_PKG_VERSION"));
 /// What an operator can do about credentials that do not open.
@@ -83,8 +84,10 @@ pub struct Target {
     pub server: Uuid,
     /// The version of its row: another one means another connection.
     pub version: i64,
-    /// Where it is.
+    /// Where it is; empty for a program.
     pub url: String,
+    /// The program, where it is one.
+    pub program: Option<Program>,
     /// Its credential.
     pub credential: Credential,
     /// What it is called with: the headers of the credential.
@@ -93,6 +96,22 @@ pub struct Target {
     pub era: Option<Era>,
     /// Its bounds.
     pub limits: Limits,
+}
+
+/// The program that a server is.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// The name of its entry in the deployment.
+    pub name: String,
+    /// The entry, or why there is none for this tenant.
+    pub command: Result<Arc<Command>, NoCommand>,
+}
+
+impl Target {
+    /// The name of the program, where it is one.
+    pub(super) fn program_name(&self) -> Option<&str> {
+        self.program.as_ref().map(|program| program.name.as_str())
+    }
 }
 
 impl fmt::Debug for Target {

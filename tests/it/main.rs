@@ -32,6 +32,8 @@ mod replicas;
 #[cfg(test)]
 mod rest;
 #[cfg(test)]
+mod stdio;
+#[cfg(test)]
 mod streams;
 #[cfg(test)]
 mod support;

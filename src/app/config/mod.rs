@@ -51,6 +51,8 @@ pub struct Config {
     pub master_keys: Vec<MasterKey>,
     /// Networks that upstreams may live in although they are not public.
     pub egress_allow: Vec<IpNet>,
+    /// Whether programs are run as upstream servers.
+    pub stdio_enabled: bool,
     /// Programs that tenants may run as upstream servers, by name.
     pub stdio_commands: BTreeMap<String, StdioCommand>,
     /// `/mcp/direct`.
@@ -247,6 +249,7 @@ fn build(settings: &Settings, ambient: Ambient) -> Result<Config, ConfigError> {
         session_keys: keys.sessions,
         master_keys: keys.master,
         egress_allow: sections.egress.allow,
+        stdio_enabled: sections.stdio.enabled.holds(ambient.host.in_kubernetes),
         stdio_commands: sections.stdio.commands,
         direct: sections.direct,
         defaults: Defaults { activity_retention_days: sections.activity.retention_days, ..sections.defaults },

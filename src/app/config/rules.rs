@@ -31,6 +31,7 @@ fn words(key: &str) -> Option<&'static [&'static str]> {
         "defaults.unannotated_tools" => &["trust", "distrust"],
         "defaults.max_operation" => &["read", "write", "destructive"],
         "defaults.tool_names" => &["colon", "safe"],
+        "stdio.enabled" => &["auto", "on", "off"],
         "telemetry.log_format" => &["text", "json"],
         "telemetry.otlp_protocol" => &["http/protobuf", "grpc"],
         _ => return None,

@@ -173,6 +173,16 @@ pub struct Limits {
     /// After this, an unused upstream connection is closed.
     #[serde(rename = "upstream_idle_s", deserialize_with = "seconds")]
     pub upstream_idle: Duration,
+    /// After this, a program that nobody calls is ended.
+    #[serde(rename = "stdio_idle_s", deserialize_with = "seconds")]
+    pub stdio_idle: Duration,
+    /// How long a program may take to start.
+    #[serde(rename = "stdio_start_timeout_s", deserialize_with = "seconds")]
+    pub stdio_start_timeout: Duration,
+    /// Programs on one replica.
+    pub stdio_running_max: usize,
+    /// Of them at most for one tenant.
+    pub stdio_running_per_tenant_max: usize,
     /// Client connections at the same time.
     pub connections_max: usize,
     /// How long a client may take to send its headers.

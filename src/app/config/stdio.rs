@@ -28,9 +28,33 @@ pub struct StdioCommand {
     pub tenants: Vec<String>,
 }
 
+/// Whether programs are run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Enabled {
+    /// Except in Kubernetes.
+    Auto,
+    /// Yes.
+    On,
+    /// No.
+    Off,
+}
+
+impl Enabled {
+    /// What it means on this machine.
+    pub(super) fn holds(self, in_kubernetes: bool) -> bool {
+        match self {
+            Enabled::Auto => !in_kubernetes,
+            Enabled::On => true,
+            Enabled::Off => false,
+        }
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StdioSection {
+    pub(super) enabled: Enabled,
     pub(super) commands: BTreeMap<String, StdioCommand>,
 }
 

@@ -18,6 +18,7 @@ mod status;
 mod tenant;
 mod tools;
 mod upstream;
+mod upstream_logs;
 
 use clap::Subcommand;
 

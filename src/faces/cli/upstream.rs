@@ -10,6 +10,7 @@ use super::client::{Client, Query};
 use super::connection::Connection;
 use super::failure::Failure;
 use super::output::{self, Column, Output, text};
+use super::upstream_logs::Logs;
 use super::{input, show};
 
 /// Longest header value that is read from standard input, in bytes.
@@ -49,6 +50,8 @@ enum Command {
     Restart(One),
     /// Change a server's address, headers, limits, or whether it takes changed tools
     Update(Update),
+    /// Show what a server's program writes to standard error, and what became of the server
+    Logs(Logs),
     /// Remove a server with its credentials and approvals
     Remove {
         /// Its name
@@ -73,8 +76,11 @@ struct Add {
     name: String,
     /// Its address (streamable HTTP)
     // a field `url` would be taken for the gateway's, which every command has
-    #[arg(value_name = "URL")]
-    address: String,
+    #[arg(value_name = "URL", required_unless_present = "program")]
+    address: Option<String>,
+    /// Instead of an address: a program of the deployment, by its name in stdio.commands
+    #[arg(long = "command", value_name = "NAME", conflicts_with_all = ["address", "headers"])]
+    program: Option<String>,
     /// A header sent with every request, as NAME=VALUE; better NAME=- (read from standard input), since others on
     /// the machine can see command lines; may be repeated
     #[arg(long = "header", value_name = "NAME=VALUE")]
@@ -122,7 +128,7 @@ const COLUMNS: [Column; 5] = [
     ("NAME", |server| text(server, "name")),
     ("STATE", state),
     ("CONNECTION", |server| text(server, "connection")),
-    ("URL", |server| text(server, "url")),
+    ("URL", place),
     ("LAST ERROR", |server| text(server, "last_error")),
 ];
 
@@ -145,6 +151,7 @@ impl Upstream {
             Command::Refresh(one) => one.act(&client, "refresh").await,
             Command::Restart(one) => one.act(&client, "restart").await,
             Command::Update(update) => update.run(&client).await,
+            Command::Logs(logs) => logs.run(&client).await,
             Command::Remove { name, yes } => {
                 input::confirm(yes, &format!("remove the server {name} with its credentials and approvals"))?;
                 client.act(Method::DELETE, &["servers", &name]).await?;
@@ -167,7 +174,11 @@ impl One {
 impl Add {
     async fn run(self, client: &Client) -> Result<(), Failure> {
         let mut body = Map::new();
-        for (name, value) in [("name", &*self.name), ("kind", "http"), ("url", &*self.address)] {
+        let place = match &self.program {
+            Some(program) => [("kind", "stdio"), ("command", program)],
+            None => [("kind", "http"), ("url", self.address.as_deref().unwrap_or_default())],
+        };
+        for (name, value) in [("name", &*self.name)].into_iter().chain(place) {
             body.insert(name.to_owned(), value.into());
         }
         body.insert("enabled".to_owned(), (!self.disabled).into());
@@ -228,6 +239,14 @@ fn warn(server: &Value) {
             "{name} is in quarantine: look at its tools (mcpproxy tools list {name}), then an admin, or another operator, releases it \
              (mcpproxy upstream unquarantine {name})"
         ));
+    }
+}
+
+/// Its address, or its program.
+fn place(server: &Value) -> String {
+    match text(server, "command") {
+        program if program.is_empty() => text(server, "url"),
+        program => format!("command {program}"),
     }
 }
 

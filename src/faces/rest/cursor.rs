@@ -41,7 +41,7 @@ impl Page {
 }
 
 /// The cursor that stands for a key.
-fn encode(key: &str) -> String {
+pub(super) fn encode(key: &str) -> String {
     URL_SAFE_NO_PAD.encode(key)
 }
 
@@ -58,7 +58,8 @@ pub(super) fn decode(cursor: &str) -> Result<String, GatewayError> {
     Ok(key)
 }
 
-fn malformed() -> GatewayError {
+/// What a cursor is told that no list gave.
+pub(super) fn malformed() -> GatewayError {
     GatewayError::invalid("cursor", "cursor must be a next_cursor that this list gave")
 }
 

@@ -57,11 +57,6 @@ impl Fields {
         Ok(Fields(found))
     }
 
-    /// Whether a field is there.
-    pub(super) fn has(&self, name: &str) -> bool {
-        self.0.contains_key(name)
-    }
-
     fn take<T>(
         &mut self,
         name: &str,

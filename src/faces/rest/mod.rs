@@ -14,6 +14,7 @@ mod params;
 mod record;
 mod route;
 mod search;
+mod server_logs;
 mod server_tools;
 mod servers;
 mod settings;
@@ -78,6 +79,7 @@ routes! {
     POST "/servers/{name}/unquarantine" => act("servers.unquarantine", May(Approve), servers::unquarantine);
     POST "/servers/{name}/refresh" => act("servers.refresh", May(ChangeServers), servers::refresh);
     POST "/servers/{name}/restart" => act("servers.restart", May(ChangeServers), servers::restart);
+    GET "/servers/{name}/logs" => read(May(ChangeServers), server_logs::PARAMS, server_logs::get);
     GET "/servers/{name}/tools" => read(May(SeeServers), PAGE, server_tools::list);
     POST "/servers/{name}/tools/{tool}/approve" => act("tools.approve", May(Approve), server_tools::approve);
 

@@ -15,15 +15,14 @@ use super::show;
 use crate::domain::id::is_name;
 use crate::gateway::{GatewayError, Headers, Reconnect, ServerChange, ServerRequest, ServerView};
 
-/// Fields that the contract knows and this version cannot do yet.
-const LATER: [&str; 1] = ["command"];
-
 #[derive(Serialize)]
 struct Shown<'a> {
     name: &'a str,
     id: Uuid,
     kind: &'a str,
     url: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    command: Option<&'a str>,
     enabled: bool,
     quarantined: bool,
     auto_approve: bool,
@@ -45,6 +44,7 @@ fn shown(server: &ServerView) -> Shown<'_> {
         id: server.server_id,
         kind: &server.kind,
         url: server.url.as_deref(),
+        command: server.command.as_deref(),
         enabled: server.enabled,
         quarantined: server.quarantined,
         auto_approve: server.auto_approve,
@@ -66,13 +66,6 @@ pub(super) fn name(exchange: &Exchange) -> Result<&str, GatewayError> {
     if is_name(name) { Ok(name) } else { Err(GatewayError::NotFound("server")) }
 }
 
-fn refuse_later(fields: &Fields) -> Result<(), GatewayError> {
-    match LATER.into_iter().find(|name| fields.has(name)) {
-        Some(name) => Err(GatewayError::invalid(name, format!("{name} is not available in this version"))),
-        None => Ok(()),
-    }
-}
-
 /// What a server is to be called with; `null` is nothing.
 fn headers(fields: &mut Fields) -> Result<Option<Headers>, GatewayError> {
     fields.nullable_object("headers")?.map(|given| Headers::read(given.unwrap_or_default())).transpose()
@@ -92,11 +85,11 @@ pub(super) async fn list(exchange: Arc<Exchange>, params: Params) -> Answer {
 pub(super) async fn create(exchange: Arc<Exchange>) -> Answer {
     let allowed = ["name", "kind", "url", "enabled", "auto_approve", "limits", "headers", "command"];
     let mut fields = exchange.fields(&allowed, Nulls::Absent)?;
-    refuse_later(&fields)?;
     let request = ServerRequest {
         name: fields.needed_text("name")?,
         kind: fields.needed_text("kind")?,
         url: fields.text("url")?,
+        command: fields.text("command")?,
         enabled: fields.flag("enabled")?,
         auto_approve: fields.flag("auto_approve")?,
         limits: fields.object("limits")?,
@@ -114,9 +107,9 @@ pub(super) async fn get(exchange: Arc<Exchange>, _: Params) -> Answer {
 pub(super) async fn update(exchange: Arc<Exchange>) -> Answer {
     let allowed = ["url", "enabled", "auto_approve", "limits", "version", "headers", "command"];
     let mut fields = exchange.fields(&allowed, Nulls::Kept)?;
-    refuse_later(&fields)?;
     let change = ServerChange {
         url: fields.text("url")?,
+        command: fields.text("command")?,
         enabled: fields.flag("enabled")?,
         auto_approve: fields.flag("auto_approve")?,
         limits: fields.object("limits")?,
@@ -198,18 +191,5 @@ mod tests {
             "created_at": "1970-01-01T00:00:00.000Z", "added_by": null,
         });
         assert_eq!(text, expected);
-    }
-
-    #[test]
-    fn what_comes_later_is_named() {
-        for name in LATER {
-            let body = format!(r#"{{"{name}":null}}"#);
-            let members = crate::domain::json::members(&body).unwrap();
-            let fields = Fields::read(&members, Some(&[name]), Nulls::Kept).unwrap();
-            assert_eq!(
-                refuse_later(&fields).unwrap_err().to_string(),
-                format!("{name} is not available in this version")
-            );
-        }
     }
 }

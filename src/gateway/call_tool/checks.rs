@@ -289,10 +289,12 @@ fn reachable(tool: &Tool) -> Result<(), Refusal> {
     if tool.server.connected {
         return Ok(());
     }
-    let message = format!(
-        "Server '{}' is not connected now; nothing was run, a retry may help later",
-        tool.server.name
-    );
+    let name = &tool.server.name;
+    let message = match tool.server.target.program.as_ref().and_then(|program| program.command.as_ref().err())
+    {
+        Some(why) => format!("Server '{name}' cannot be run: {}; nothing was run", why.sentence()),
+        None => format!("Server '{name}' is not connected now; nothing was run, a retry may help later"),
+    };
     Err(Refusal::new(Code::ServerUnavailable, message))
 }
 

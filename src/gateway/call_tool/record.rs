@@ -7,7 +7,7 @@ use crate::domain::activity::{Kind, Record};
 use crate::domain::intent::Variant;
 use crate::domain::redact;
 use crate::domain::refusal::Refusal;
-use crate::gateway::credentials::veil;
+use crate::gateway::credentials::{secrets, veil};
 use crate::upstream::Target;
 
 /// Longest text of a client about itself that is kept, in characters.
@@ -56,7 +56,7 @@ pub(super) fn arguments(record: &mut Record, arguments: &Bytes, preview_bytes: u
 pub(super) fn response(record: &mut Record, target: &Target, response: Option<&Bytes>, preview_bytes: usize) {
     let Some(raw) = response else { return };
     let text = std::str::from_utf8(raw).unwrap_or_default();
-    let veiled = veil(&target.headers, text, preview_bytes);
+    let veiled = veil(&secrets(target), text, preview_bytes);
     let preview = redact::preview(&veiled, preview_bytes);
     record.response_bytes = i64::try_from(raw.len()).ok();
     record.truncated |= preview.truncated || text.len() > preview_bytes;
@@ -79,7 +79,7 @@ pub(super) fn upstream_error(record: &mut Record, target: &Target, raw: &Bytes) 
     if let Ok(error) = serde_json::from_slice::<RpcError>(raw) {
         record.error_code = error.code.map(|code| code.to_string());
         let shown = |text: String| {
-            redact::preview(&veil(&target.headers, &text, ERROR_BYTES_MAX), ERROR_BYTES_MAX).text
+            redact::preview(&veil(&secrets(target), &text, ERROR_BYTES_MAX), ERROR_BYTES_MAX).text
         };
         record.error_message = error.message.map(shown);
     }

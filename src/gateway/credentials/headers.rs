@@ -57,7 +57,7 @@ impl Headers {
     }
 
     /// Whether there are none.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::gateway) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 

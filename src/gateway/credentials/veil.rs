@@ -2,22 +2,24 @@
 
 use std::borrow::Cow;
 
-use http::header::{HeaderName, HeaderValue};
-
 use super::headers::BYTES_MAX;
 use crate::domain::redact::MASK;
+use crate::upstream::Target;
 
 /// Shortest value that is looked for, in bytes: shorter ones are words, and stand everywhere.
 const VALUE_BYTES_MIN: usize = 8;
 
+/// What a server is called with, or started with, and may repeat.
+pub(in crate::gateway) fn secrets(target: &Target) -> Vec<&str> {
+    let headers = target.headers.iter().filter_map(|(_, value)| value.to_str().ok());
+    let program = target.program.as_ref().and_then(|program| program.command.as_ref().ok());
+    headers.chain(program.into_iter().flat_map(|command| command.secrets())).collect()
+}
+
 /// The beginning of `text`, at least as long as a preview of `preview_bytes` needs where nothing had to be masked,
-/// without the values of `headers`.
-pub(in crate::gateway) fn veil<'a>(
-    headers: &[(HeaderName, HeaderValue)],
-    text: &'a str,
-    preview_bytes: usize,
-) -> Cow<'a, str> {
-    let values = spellings(headers);
+/// without `secrets`.
+pub(in crate::gateway) fn veil<'a>(secrets: &[&str], text: &'a str, preview_bytes: usize) -> Cow<'a, str> {
+    let values = spellings(secrets);
     if values.is_empty() {
         return Cow::Borrowed(text);
     }
@@ -39,9 +41,9 @@ pub(in crate::gateway) fn veil<'a>(
 
 /// Every spelling in which a value may be repeated: whole or without its scheme (`Bearer `), plain or as JSON
 /// writes it, once or within a text of its own. The longest first, so that none leaves a rest.
-fn spellings(headers: &[(HeaderName, HeaderValue)]) -> Vec<String> {
+fn spellings(secrets: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
-    for value in headers.iter().filter_map(|(_, value)| value.to_str().ok()) {
+    for value in secrets.iter().copied() {
         let bare = value.split_once(' ').map(|(_, rest)| rest.trim_start());
         for plain in [Some(value), bare].into_iter().flatten().filter(|part| part.len() >= VALUE_BYTES_MIN) {
             let once = escaped(plain);
@@ -63,13 +65,9 @@ fn escaped(plain: &str) -> String {
 mod tests {
     use super::*;
 
-    fn headers(value: &str) -> Vec<(HeaderName, HeaderValue)> {
-        vec![(HeaderName::from_static("x-a"), HeaderValue::from_str(value).unwrap())]
-    }
-
     #[test]
     fn values_are_masked_in_every_spelling() {
-        let sent = headers(r#"Bearer se"cr\et-value"#);
+        let sent = [r#"Bearer se"cr\et-value"#];
         let bare = r#"se"cr\et-value"#;
         let once = serde_json::to_string(bare).unwrap();
         let twice = serde_json::to_string(&once).unwrap();
@@ -83,13 +81,13 @@ mod tests {
             );
         }
         assert!(matches!(veil(&[], "text", 10), Cow::Borrowed("text")));
-        assert_eq!(veil(&headers("prod"), "on prod", 10), "on prod");
+        assert_eq!(veil(&["prod"], "on prod", 10), "on prod");
     }
 
     #[test]
     fn what_the_window_cuts_off_is_not_shown() {
         let secret = "0123456789".repeat(BYTES_MAX / 10);
-        let sent = headers(&secret);
+        let sent = [secret.as_str()];
         for before in (0..40).map(|n| n * 1000) {
             let text = format!("{}{}", "é".repeat(before / 2), secret.repeat(6));
             let veiled = veil(&sent, &text, 4096);

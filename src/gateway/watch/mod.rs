@@ -124,6 +124,10 @@ impl Gateway {
         self.every(self.options.retention_interval, |gateway| async move { gateway.keep_partitions().await });
         self.every(REWRAP, |gateway| async move { report("master keys", gateway.rewrap_data_keys().await) });
         self.every(KEY_USE, |gateway| async move { gateway.note_uses().await });
+        let lines = self.journal_lines.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(lines) = lines {
+            self.log_tasks.spawn(Arc::clone(self).write_server_logs(lines));
+        }
         let gateway = Arc::clone(self);
         tokio::spawn(async move { gateway.wear_off().await });
         let gateway = Arc::clone(self);
@@ -250,7 +254,9 @@ impl Gateway {
             tracing::warn!("stopping with calls under way; their records will be closed as unknown");
         }
         self.record_counted();
+        self.upstreams.close().await;
         self.stop.cancel();
+        self.log_tasks.close();
         let (written, _) = tokio::join!(
             tokio::time::timeout(FLUSH_GRACE, log),
             // the log must not wait for what can be missing
@@ -259,6 +265,7 @@ impl Gateway {
         if written.is_err() {
             tracing::error!("the activity log could not be written to its end");
         }
+        self.log_tasks.wait().await;
         report("goodbye", self.store.replica_stopped(self.replica).await);
         self.store.close().await;
     }

@@ -108,6 +108,9 @@ impl Gateway {
             if self.announces_and_answers(&due).await {
                 return Ok(());
             }
+            if self.sleeps(&due).await {
+                return Ok(());
+            }
             match self.store.get_server(due.tenant, &due.name).await {
                 Ok(server) if server.id() == due.server => self
                     .list_server(due.tenant, &server)
@@ -127,6 +130,17 @@ impl Gateway {
             Err(_) => Ended::Failed,
         };
         Listed { due, ended }
+    }
+}
+
+impl Gateway {
+    /// Whether a server is a program that was ended because nobody called it: it has nothing new to say, and
+    /// counts as connected, since the next call starts it.
+    async fn sleeps(&self, due: &DueServer) -> bool {
+        if !self.upstreams.is_asleep(due.tenant.0, due.server.0, due.version) {
+            return false;
+        }
+        matches!(self.store.server_answered(due.tenant, due.server, due.version).await, Ok(true))
     }
 }
 

@@ -181,6 +181,7 @@ impl Fake {
 
     pub(super) fn target(&self) -> Target {
         Target {
+            program: None,
             tenant: Uuid::from_u128(1),
             server: Uuid::from_u128(2),
             version: 1,

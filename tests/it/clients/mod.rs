@@ -23,7 +23,9 @@ async fn keys(tenant: &Tenant, settings: Value) -> Vec<Api> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_client_against_every_server() {
-    let stage = Stage::start().await;
+    let commands = servers::commands();
+    let settings = [("MCPPROXY__STDIO__COMMANDS", &*commands)];
+    let stage = Stage::with(&settings).await;
     let tenant = stage.tenant("acme").await;
     let servers = Servers::of(&tenant).await;
     let steps = servers.steps();
@@ -60,8 +62,10 @@ fn on_the_wire(stack: &Stack, messages: &[Value]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_client_through_two_replicas() {
-    let stage = Stage::start().await;
-    let other = Gateway::start(&stage.database, &[]).await;
+    let commands = servers::commands();
+    let settings = [("MCPPROXY__STDIO__COMMANDS", &*commands)];
+    let stage = Stage::with(&settings).await;
+    let other = Gateway::start(&stage.database, &settings).await;
     let tenant = stage.tenant("acme").await;
     let servers = Servers::of(&tenant).await;
     let balancer = Balancer::before(&[&stage.gateway, &other]).await;
@@ -101,7 +105,9 @@ fn without_stickiness(stack: &Stack, passed: &[Exchange]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_client_lives_through_a_rate_limit() {
-    let stage = Stage::start().await;
+    let commands = servers::commands();
+    let settings = [("MCPPROXY__STDIO__COMMANDS", &*commands)];
+    let stage = Stage::with(&settings).await;
     let tenant = stage.tenant("acme").await;
     let search = json!({"call": {"name": "retrieve_tools", "arguments": {"query": "x"}}});
     let steps = json!([{"list": true}, search, {"list": true}, search, search]);
@@ -122,7 +128,9 @@ async fn every_client_lives_through_a_rate_limit() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_inspector() {
-    let stage = Stage::start().await;
+    let commands = servers::commands();
+    let settings = [("MCPPROXY__STDIO__COMMANDS", &*commands)];
+    let stage = Stage::with(&settings).await;
     let tenant = stage.tenant("acme").await;
     let _servers = Servers::of(&tenant).await;
     let agent = tenant.agent().await;
@@ -163,7 +171,9 @@ async fn the_inspector() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_key_is_told_so() {
-    let stage = Stage::start().await;
+    let commands = servers::commands();
+    let settings = [("MCPPROXY__STDIO__COMMANDS", &*commands)];
+    let stage = Stage::with(&settings).await;
     let keys = STACKS.iter().map(|_| stage.gateway.anonymous().with_key("mcpk_wrong")).collect();
     for (stack, _, code, report) in run_all(&stage.gateway.url, keys, &json!([])).await {
         assert_eq!(code, Some(1), "{}: {report}", stack.name);

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::servers::{Real, everything, modern, register};
+use super::servers::{Real, modern, register};
 use super::stacks::Stack;
 use crate::support::upstream::Say;
 use crate::support::{Api, Tenant, Tool, Upstream};
@@ -21,12 +21,12 @@ pub struct Servers {
     /// A tool of the modern server that reads and needs no arguments.
     simple: String,
     own: Upstream,
-    _real: (Real, Real),
+    _real: Real,
 }
 
 impl Servers {
     pub async fn of(tenant: &Tenant) -> Servers {
-        let (old, new) = tokio::join!(everything(), modern());
+        let new = modern().await;
         let own = Upstream::handshake(vec![
             Tool::reads("look"),
             Tool::writes("fails")
@@ -36,9 +36,10 @@ impl Servers {
             )),
         ])
         .await;
-        let old_tools = register(tenant, "everything", &old.url).await;
+        let everything = json!({"name": "everything", "kind": "stdio", "command": "everything"});
+        let old_tools = register(tenant, &everything).await;
         assert!(old_tools.iter().any(|tool| tool["name"] == "echo"), "{old_tools:?}");
-        let new_tools = register(tenant, "modern", &new.url).await;
+        let new_tools = register(tenant, &json!({"name": "modern", "kind": "http", "url": new.url})).await;
         tenant.add("own", &own).await;
         let era = async |name: &str| {
             tenant.platform.get(&format!("/api/v1/servers/{name}")).await.expect(200)["era"].clone()
@@ -49,7 +50,7 @@ impl Servers {
                 && tool["definition"]["inputSchema"]["required"].as_array().is_none_or(Vec::is_empty)
         });
         let simple = simple.unwrap_or_else(|| panic!("{new_tools:?}"))["name"].as_str().unwrap().to_owned();
-        Servers { simple, own, _real: (old, new) }
+        Servers { simple, own, _real: new }
     }
 
     /// The steps; all but the first are attempts.

@@ -57,12 +57,10 @@ async fn run(program: &str, arguments: &[&str]) -> Real {
     Real { url, _child: child }
 }
 
-/// The reference server of the handshake revisions, over stdio behind the demo's bridge.
-pub async fn everything() -> Real {
-    let server =
-        installed(&tools().join("npm/node_modules/@modelcontextprotocol/server-everything/dist/index.js"));
-    let bridge = format!("{ROOT}/deploy/demo/bridge.mjs");
-    run("node", &[&bridge, "--port", "0", "--exit-on-stdin-close", "--", "node", &server, "stdio"]).await
+/// The programs of the deployment: the reference server of the handshake revisions.
+pub fn commands() -> String {
+    let module = tools().join("npm/node_modules/@modelcontextprotocol/server-everything/dist/index.js");
+    json!({"everything": {"argv": ["node", installed(&module), "stdio"], "tenants": ["*"]}}).to_string()
 }
 
 /// A server of revision 2026-07-28, on fastmcp.
@@ -72,10 +70,9 @@ pub async fn modern() -> Real {
     run(&python, &[&server, "--port", "0", "--exit-on-stdin-close"]).await
 }
 
-/// Adds a server; gives its tools.
-pub async fn register(tenant: &Tenant, name: &str, url: &str) -> Vec<Value> {
-    let body = json!({"name": name, "kind": "http", "url": url});
-    let made = tenant.platform.post("/api/v1/servers", &body).await.expect(201);
+/// Adds the server that is described so; gives its tools.
+pub async fn register(tenant: &Tenant, server: &Value) -> Vec<Value> {
+    let made = tenant.platform.post("/api/v1/servers", server).await.expect(201);
     assert_eq!(made["last_error"], Value::Null, "{made}");
-    tenant.platform.items(&format!("/api/v1/servers/{name}/tools")).await
+    tenant.platform.items(&format!("/api/v1/servers/{}/tools", server["name"].as_str().unwrap())).await
 }

@@ -56,6 +56,7 @@ async fn every_route_for_every_role() {
         (&post, "/servers/none/unquarantine", None, CHANGE_SERVERS),
         (&post, "/servers/none/refresh", None, CHANGE_SERVERS),
         (&post, "/servers/none/restart", None, CHANGE_SERVERS),
+        (&get, "/servers/none/logs", None, CHANGE_SERVERS),
         (&get, "/servers/none/tools", None, SEE_SERVERS),
         (
             &post,

@@ -1,0 +1,61 @@
+//! `mcpproxy upstream logs`: what a server's program writes to standard error, and what became of the server.
+
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::Value;
+
+use super::client::{Client, Query};
+use super::failure::Failure;
+use super::output::{self, text};
+
+/// Between two looks for new lines.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
+
+/// `mcpproxy upstream logs`
+#[derive(Args)]
+pub(super) struct Logs {
+    /// Its name
+    name: String,
+    /// How many lines at most, the newest
+    #[arg(short = 'n', long = "lines", default_value_t = 100, value_name = "NUMBER",
+        value_parser = clap::value_parser!(u16).range(1..=500))]
+    lines: u16,
+    /// Go on with what comes, until Ctrl-C
+    #[arg(short, long)]
+    follow: bool,
+}
+
+impl Logs {
+    pub(super) async fn run(self, client: &Client) -> Result<(), Failure> {
+        if !self.follow {
+            return self.show(client, None).await.map(drop);
+        }
+        tokio::select! {
+            ended = self.follow(client) => ended,
+            // asked to end, which is no failure
+            _ = tokio::signal::ctrl_c() => Ok(()),
+        }
+    }
+
+    async fn follow(&self, client: &Client) -> Result<(), Failure> {
+        let mut after = self.show(client, None).await?;
+        loop {
+            tokio::time::sleep(LOOK_PAUSE).await;
+            after = self.show(client, Some(after)).await?;
+        }
+    }
+
+    /// Prints a page; gives where the next one begins.
+    async fn show(&self, client: &Client, after: Option<String>) -> Result<String, Failure> {
+        let mut query = Query::default();
+        query.add("limit", Some(self.lines.to_string()));
+        query.add("cursor", after);
+        let page = client.get(&["servers", &self.name, "logs"], &query).await?.json()?;
+        for line in page.get("items").and_then(Value::as_array).into_iter().flatten() {
+            let shown = format!("{}  {:7}  {}", text(line, "at"), text(line, "source"), text(line, "line"));
+            output::line(&output::safe(&shown))?;
+        }
+        Ok(text(&page, "next_cursor"))
+    }
+}

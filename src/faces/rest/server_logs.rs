@@ -1,0 +1,47 @@
+//! `/servers/{name}/logs`: what is to be known of a server, from its end on.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::cursor;
+use super::exchange::Exchange;
+use super::params::{Names, Params};
+use super::route::Answer;
+use super::servers::name;
+use super::show;
+use crate::gateway::LOG_LIMIT_MAX;
+
+/// What it takes.
+pub(super) const PARAMS: Names = &["cursor", "limit"];
+/// Lines when no number is given.
+const LIMIT_DEFAULT: usize = 100;
+
+#[derive(Serialize)]
+struct Shown<'a> {
+    at: String,
+    source: &'a str,
+    line: &'a str,
+}
+
+#[derive(Serialize)]
+struct Page<'a> {
+    items: Vec<Shown<'a>>,
+    next_cursor: String,
+}
+
+pub(super) async fn get(exchange: Arc<Exchange>, params: Params) -> Answer {
+    let limit = params.count("limit", LIMIT_DEFAULT, LOG_LIMIT_MAX)?;
+    let after = params.text("cursor").map(cursor::decode).transpose()?;
+    let after = match after {
+        Some(key) => Some(key.parse::<i64>().ok().filter(|id| *id >= 0).ok_or_else(cursor::malformed)?),
+        None => None,
+    };
+    let page = exchange.gateway().server_log(exchange.caller(), name(&exchange)?, after, limit).await?;
+    let items = page.lines.iter().map(|line| Shown {
+        at: show::time(line.at),
+        source: &line.source,
+        line: &line.line,
+    });
+    show::ok(&Page { items: items.collect(), next_cursor: cursor::encode(&page.end.to_string()) })
+}

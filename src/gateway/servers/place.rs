@@ -1,0 +1,100 @@
+//! Where a server is: at an address, or a program of the deployment.
+
+use super::ServerRequest;
+use crate::domain::origin::Origin;
+use crate::gateway::access::Caller;
+use crate::gateway::{Gateway, GatewayError};
+use crate::store::{Server, ServerPatch};
+
+/// Where a server that is to be added is.
+pub(super) struct Place {
+    pub(super) kind: &'static str,
+    pub(super) url: Option<String>,
+    pub(super) command: Option<String>,
+}
+
+impl Gateway {
+    /// Checks where a new server is to be.
+    pub(super) fn new_place(&self, caller: &Caller, request: &ServerRequest) -> Result<Place, GatewayError> {
+        match request.kind.as_str() {
+            "http" => {
+                if request.command.is_some() {
+                    return Err(GatewayError::invalid("command", "a server of kind http has no command"));
+                }
+                let url = request.url.clone();
+                let url =
+                    url.ok_or_else(|| GatewayError::invalid("url", "a server of kind http needs a url"))?;
+                self.check_url(&url)?;
+                Ok(Place { kind: "http", url: Some(url), command: None })
+            }
+            "stdio" => {
+                let has_headers = request.headers.as_ref().is_some_and(|headers| !headers.is_empty());
+                for (field, is_there) in [("url", request.url.is_some()), ("headers", has_headers)] {
+                    if is_there {
+                        let message =
+                            format!("a server of kind stdio has no {field}: its command is all it takes");
+                        return Err(GatewayError::invalid(field, message));
+                    }
+                }
+                let command = request.command.clone().ok_or_else(|| self.no_command(caller))?;
+                self.check_command(caller, &command)?;
+                Ok(Place { kind: "stdio", url: None, command: Some(command) })
+            }
+            _ => Err(GatewayError::invalid("kind", "kind must be http or stdio")),
+        }
+    }
+
+    /// Notes where a server is to be from now on. Another origin, or another program, is another server in all
+    /// but its name.
+    pub(super) fn move_to(
+        &self,
+        caller: &Caller,
+        server: &Server,
+        (url, command): (Option<String>, Option<String>),
+        patch: &mut ServerPatch,
+    ) -> Result<(), GatewayError> {
+        if url.is_none() && command.is_none() {
+            return Ok(());
+        }
+        if let Some(url) = url {
+            if server.kind != "http" {
+                return Err(GatewayError::invalid("url", "a server of kind stdio has no url"));
+            }
+            self.check_url(&url)?;
+            patch.origin_changed = Origin::of(&url) != server.url.as_deref().and_then(Origin::of);
+            patch.url = Some(url);
+        }
+        if let Some(command) = command {
+            if server.kind != "stdio" {
+                return Err(GatewayError::invalid("command", "a server of kind http has no command"));
+            }
+            self.check_command(caller, &command)?;
+            patch.origin_changed |= server.command.as_ref() != Some(&command);
+            patch.command = Some(command);
+        }
+        // what was compared must be what is changed
+        patch.version = patch.version.or(Some(server.version));
+        Ok(())
+    }
+
+    fn check_url(&self, url: &str) -> Result<(), GatewayError> {
+        self.egress.check_url(url).map(drop).map_err(|error| GatewayError::invalid("url", error.to_string()))
+    }
+
+    /// One that does not exist and one that is another tenant's get the same answer.
+    fn check_command(&self, caller: &Caller, command: &str) -> Result<(), GatewayError> {
+        let found = self.options.commands.find(command, caller.tenant_name());
+        found.map(drop).map_err(|_| self.no_command(caller))
+    }
+
+    fn no_command(&self, caller: &Caller) -> GatewayError {
+        if self.options.commands.are_off() {
+            return GatewayError::invalid("kind", "this deployment runs no stdio servers (stdio.enabled)");
+        }
+        let message = match self.options.commands.names_for(caller.tenant_name()).as_slice() {
+            [] => "this deployment has no command for this tenant (stdio.commands)".to_owned(),
+            names => format!("command must be one of {}", names.join(", ")),
+        };
+        GatewayError::invalid("command", message)
+    }
+}

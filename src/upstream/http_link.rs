@@ -1,0 +1,182 @@
+//! The way to an upstream over HTTP: sessions, eras, cancellations.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::{StatusCode, Uri};
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use super::connect::Dialer;
+use super::connection::Ask;
+use super::discover::Era;
+use super::error::{Kind, UpstreamError};
+use super::jsonrpc::{self, Answer, Meta};
+use super::param_headers::encode;
+use super::post::{Http, Post, Reply};
+use super::session::{Session, Sessions};
+use super::target::{Target, base_headers};
+use super::wires::{Timeouts, Wires};
+
+/// Cancellations on their way to one upstream at once; more are not sent.
+const CANCELS_MAX: usize = 8;
+/// Longest wait for an upstream to take one.
+const CANCEL_WAIT_MAX: Duration = Duration::from_secs(5);
+/// The code of a modern server that does not speak the version asked for.
+const UNSUPPORTED_VERSION: i64 = -32022;
+
+/// What a usable URL leads to.
+pub(super) struct HttpLink {
+    pub(super) http: Http,
+    pub(super) sessions: Sessions,
+    /// Room for cancellations on their way.
+    farewells: Arc<Semaphore>,
+}
+
+impl HttpLink {
+    pub(super) fn new(dialer: &Dialer, uri: Uri, target: &Target) -> Result<Self, UpstreamError> {
+        let limits = &target.limits;
+        let base = base_headers(&uri, target)?;
+        let path = uri.path_and_query().map_or("/", |path| path.as_str());
+        let path =
+            path.parse().map_err(|_| UpstreamError::unsent(Kind::EgressRefused, "the path is refused"))?;
+        let timeouts = Timeouts { connect: limits.connect_timeout, idle: limits.idle_timeout };
+        let wires =
+            Arc::new(Wires::new(dialer.for_upstream_of(target.tenant), uri, limits.connections, timeouts));
+        let http = Http { wires, target: path };
+        let sessions = Sessions::new(http.clone(), base, target.era, limits.call_timeout);
+        Ok(Self { http, sessions, farewells: Arc::new(Semaphore::new(CANCELS_MAX)) })
+    }
+
+    /// Sends a request in the upstream's era and reads its answer. A session that has ended is opened again
+    /// once.
+    pub(super) async fn exchange(
+        &self,
+        ask: &Ask<'_>,
+        dispatched: &AtomicBool,
+    ) -> Result<Reply, UpstreamError> {
+        let (session, reply) = self.send(ask, dispatched).await?;
+        if !self.may_send_again(&session, &reply).await? {
+            return Ok(reply);
+        }
+        // The upstream refused the request unread: this is its first real sending.
+        dispatched.store(false, Ordering::Relaxed);
+        Ok(self.send(ask, dispatched).await?.1)
+    }
+
+    async fn send(
+        &self,
+        ask: &Ask<'_>,
+        dispatched: &AtomicBool,
+    ) -> Result<(Arc<Session>, Reply), UpstreamError> {
+        let session = self.sessions.get().await?;
+        let id = self.sessions.id();
+        let is_modern = session.era == Era::Modern;
+        let progress_token = ask.progress.is_some().then_some(id);
+        let meta = Meta { modern: is_modern, progress_token, extra: ask.meta };
+        let mut headers = session.headers.clone();
+        if is_modern {
+            mirror(&mut headers, ask)?;
+        }
+        let post = Post {
+            id,
+            headers,
+            body: jsonrpc::request(id, ask.method, ask.members, meta),
+            bytes_max: ask.bytes_max,
+            progress: ask.progress,
+            reply_headers: (!is_modern).then_some(&session.headers),
+            dispatched,
+        };
+        let given_up = GivenUp { link: self, session: &session, id, dispatched, is_answered: false };
+        let reply = given_up.unless_answered(self.http.post(post)).await?;
+        Ok((session, reply))
+    }
+
+    /// Whether the upstream refused a request because of the session or the era it came in, and another
+    /// sending has a chance.
+    async fn may_send_again(&self, session: &Arc<Session>, reply: &Reply) -> Result<bool, UpstreamError> {
+        if session.has_id && reply.status == StatusCode::NOT_FOUND {
+            self.sessions.end(session);
+            return Ok(true);
+        }
+        // Some servers say 400 to an unknown session, but also to much else: only the next call starts anew.
+        if session.has_id && reply.status == StatusCode::BAD_REQUEST && reply.answer.is_none() {
+            self.sessions.end(session);
+            return Ok(false);
+        }
+        if session.era == Era::Modern && is_of_another_era(reply) {
+            // The request has been seen, whatever comes of looking again.
+            let looked = self.sessions.leave_modern(session).await;
+            return looked.map_err(|error| UpstreamError { dispatched: true, ..error });
+        }
+        Ok(false)
+    }
+}
+
+/// A request on its way. Dropped before its answer (a deadline, a caller that does not want it any more), it
+/// tells a handshake upstream, which does not take a closed connection for a cancellation (MCP 2025-11-25,
+/// cancellation); a modern one sees the connection close, which is all it needs.
+struct GivenUp<'a> {
+    link: &'a HttpLink,
+    session: &'a Arc<Session>,
+    id: u64,
+    dispatched: &'a AtomicBool,
+    is_answered: bool,
+}
+
+impl GivenUp<'_> {
+    async fn unless_answered<T>(mut self, answer: impl Future<Output = T>) -> T {
+        let answer = answer.await;
+        self.is_answered = true;
+        answer
+    }
+}
+
+impl Drop for GivenUp<'_> {
+    fn drop(&mut self) {
+        let is_open = !self.is_answered && self.dispatched.load(Ordering::Relaxed);
+        if !is_open || self.session.era == Era::Modern {
+            return;
+        }
+        let (Ok(room), Ok(runtime)) =
+            (Arc::clone(&self.link.farewells).try_acquire_owned(), Handle::try_current())
+        else {
+            return;
+        };
+        let (http, headers, body) =
+            (self.link.http.clone(), self.session.headers.clone(), jsonrpc::cancelled(self.id));
+        runtime.spawn(async move {
+            // best effort: what the upstream does without it is its affair
+            drop(timeout(CANCEL_WAIT_MAX, http.tell(headers, body)).await);
+            drop(room);
+        });
+    }
+}
+
+fn is_of_another_era(reply: &Reply) -> bool {
+    match &reply.answer {
+        Some(Answer::Result(_)) => false,
+        Some(Answer::Error(error)) => jsonrpc::error_code(error) == Some(UNSUPPORTED_VERSION),
+        None => matches!(reply.status.as_u16(), 400 | 404 | 405 | 406 | 415),
+    }
+}
+
+/// Adds the headers that mirror the body of a modern request.
+fn mirror(headers: &mut HeaderMap, ask: &Ask<'_>) -> Result<(), UpstreamError> {
+    let unsendable = || UpstreamError::unsent(Kind::Unsendable, "");
+    headers.insert("mcp-method", HeaderValue::from_static(ask.method));
+    if let Some(name) = ask.name {
+        headers.insert("mcp-name", HeaderValue::from_str(&encode(name)).map_err(|_| unsendable())?);
+    }
+    for (name, value) in ask.param_headers {
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| unsendable())?;
+        if !name.as_str().starts_with("mcp-param-") {
+            return Err(unsendable());
+        }
+        headers.insert(name, HeaderValue::from_str(value).map_err(|_| unsendable())?);
+    }
+    Ok(())
+}

@@ -1,0 +1,70 @@
+//! The way to an upstream: HTTP, or the pipes of a program of our own.
+
+use std::sync::atomic::AtomicBool;
+
+use http::StatusCode;
+
+use super::connection::Ask;
+use super::discover::{Era, HELLO_BYTES_MAX};
+use super::error::UpstreamError;
+use super::http_link::HttpLink;
+use super::post::Reply;
+use super::stdio::Keeper;
+
+/// What a usable address leads to.
+pub(super) enum Link {
+    /// A URL.
+    Http(Box<HttpLink>),
+    /// A program that this replica runs.
+    Stdio(Keeper),
+}
+
+impl Link {
+    /// Sends a request in the upstream's era and reads its answer.
+    pub(super) async fn exchange(
+        &self,
+        ask: &Ask<'_>,
+        dispatched: &AtomicBool,
+    ) -> Result<Reply, UpstreamError> {
+        match self {
+            Self::Http(link) => link.exchange(ask, dispatched).await,
+            Self::Stdio(keeper) => {
+                let answer = keeper.exchange(ask, dispatched).await?;
+                Ok(Reply { status: StatusCode::OK, session_id: None, answer: Some(answer) })
+            }
+        }
+    }
+
+    /// The question that costs an upstream least in its era.
+    pub(super) async fn ping(&self) -> Result<Ask<'static>, UpstreamError> {
+        let era = match self {
+            Self::Http(link) => link.sessions.get().await?.era,
+            Self::Stdio(keeper) => keeper.session().await?.era,
+        };
+        let method = if era == Era::Modern { "server/discover" } else { "ping" };
+        Ok(Ask::plain(method, &[], HELLO_BYTES_MAX))
+    }
+
+    /// Whether the upstream answers: anything but an error of its server will do.
+    pub(super) async fn is_alive(&self) -> Result<bool, UpstreamError> {
+        let reply = self.exchange(&self.ping().await?, &AtomicBool::new(false)).await?;
+        Ok(reply.answer.is_some()
+            || (reply.status.is_client_error() && reply.status != StatusCode::TOO_MANY_REQUESTS))
+    }
+
+    /// The era, once it is known.
+    pub(super) fn era(&self) -> Option<Era> {
+        match self {
+            Self::Http(link) => link.sessions.era(),
+            Self::Stdio(keeper) => keeper.era(),
+        }
+    }
+
+    /// Whether the upstream says that it announces changes of its tools, where it was asked.
+    pub(super) fn announces(&self) -> Option<bool> {
+        match self {
+            Self::Http(link) => link.sessions.current()?.announces,
+            Self::Stdio(keeper) => keeper.announces(),
+        }
+    }
+}

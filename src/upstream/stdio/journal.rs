@@ -1,0 +1,111 @@
+//! What is to be known of a server: what its program writes to standard error, and what becomes of it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::command::Command;
+use super::pace::Pace;
+use crate::domain::log_line;
+
+/// Longest line that is kept, in bytes.
+pub const LINE_BYTES_MAX: usize = 2048;
+/// Lines of one server that are kept at once, and per second; further ones are counted.
+const LINES_BURST: u32 = 200;
+const LINES_PER_S: u32 = 50;
+
+/// Who says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogSource {
+    /// The program, on standard error.
+    Stderr,
+    /// The gateway.
+    Gateway,
+}
+
+/// One line of a server's log, fit to be stored and shown.
+#[derive(Clone, Debug)]
+pub struct LogLine {
+    /// Whose server.
+    pub tenant: Uuid,
+    /// Which one.
+    pub server: Uuid,
+    /// When it came.
+    pub at: SystemTime,
+    /// Who says it.
+    pub source: LogSource,
+    /// At most [`LINE_BYTES_MAX`], without secrets.
+    pub text: String,
+}
+
+/// Where lines go: a bounded queue; what finds no room is counted at its server.
+pub type Journal = mpsc::Sender<LogLine>;
+
+/// The log of one server.
+pub(super) struct ServerLog {
+    tenant: Uuid,
+    server: Uuid,
+    command: Arc<Command>,
+    journal: Option<Journal>,
+    pace: Mutex<Pace>,
+    left_out: AtomicU64,
+}
+
+impl ServerLog {
+    pub(super) fn new(tenant: Uuid, server: Uuid, command: Arc<Command>, journal: Option<Journal>) -> Self {
+        let pace = Mutex::new(Pace::new(LINES_BURST, LINES_PER_S));
+        Self { tenant, server, command, journal, pace, left_out: AtomicU64::new(0) }
+    }
+
+    /// A line of the program's standard error.
+    pub(super) fn stderr(&self, raw: &[u8]) {
+        if self.has_turn() {
+            self.write(LogSource::Stderr, raw);
+        }
+    }
+
+    /// Something that is no message on the program's standard output.
+    pub(super) fn garbage(&self, what: &str, raw: &[u8]) {
+        if self.has_turn() {
+            let shown = log_line::fit(raw, LINE_BYTES_MAX / 4, self.command.secrets()).unwrap_or_default();
+            self.write(LogSource::Gateway, format!("{what} on standard output: {shown}").as_bytes());
+        }
+    }
+
+    /// What became of the program; never left out for want of a turn.
+    pub(super) fn event(&self, text: &str) {
+        self.say_what_is_left_out();
+        self.write(LogSource::Gateway, text.as_bytes());
+    }
+
+    fn has_turn(&self) -> bool {
+        let has_turn = self.pace.lock().unwrap_or_else(PoisonError::into_inner).try_one(Instant::now());
+        if has_turn {
+            self.say_what_is_left_out();
+        } else {
+            self.left_out.fetch_add(1, Ordering::Relaxed);
+        }
+        has_turn
+    }
+
+    fn say_what_is_left_out(&self) {
+        let lines = self.left_out.swap(0, Ordering::Relaxed);
+        if lines > 0 {
+            self.write(LogSource::Gateway, format!("{lines} lines are left out here").as_bytes());
+        }
+    }
+
+    fn write(&self, source: LogSource, raw: &[u8]) {
+        let Some(journal) = &self.journal else { return };
+        let Some(text) = log_line::fit(raw, LINE_BYTES_MAX, self.command.secrets()) else { return };
+        let line = LogLine { tenant: self.tenant, server: self.server, at: SystemTime::now(), source, text };
+        if journal.try_send(line).is_err() {
+            self.left_out.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}

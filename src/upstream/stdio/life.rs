@@ -1,0 +1,164 @@
+//! The life of one program: started, shaken hands with, watched, ended.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::keeper::{Ended, Session, Shared};
+use super::process::{Pipes, Process};
+use super::reader::{Reader, log_errors};
+use super::wire::{self, Request, Wire};
+use crate::upstream::discover::{Era, HELLO_BYTES_MAX, offers_modern};
+use crate::upstream::error::{Kind, UpstreamError};
+use crate::upstream::jsonrpc::{self, Answer, Meta};
+use crate::upstream::session::{VERSIONS, announces, version_of};
+
+/// How long what a program wrote before its end may take to be read.
+const DRAIN_WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// Starts the program and stays with it until it has ended.
+pub(super) async fn run(shared: &Shared) -> Ended {
+    let (mut process, pipes) = match Process::spawn(&shared.command) {
+        Ok(spawned) => spawned,
+        Err(why) => return Ended::Failed(why),
+    };
+    let id = process.id().unwrap_or_default();
+    shared.children.warden.watch(id);
+    shared.log.event(&format!("started, process {id}"));
+    let (wire, mut tasks) = connect(shared, pipes);
+    let ended = tokio::select! {
+        biased;
+        () = shared.stop.cancelled() => Ended::Asked,
+        () = shared.restart.notified() => Ended::Asked,
+        how = process.ended() => Ended::Failed(format!("it ended with {how}")),
+        () = tasks.any_pipe_closed() => match timeout(DRAIN_WAIT_MAX, process.ended()).await {
+            Ok(how) => Ended::Failed(format!("it ended with {how}")),
+            Err(_) => Ended::Failed("it closed its standard input or output".to_owned()),
+        },
+        ended = serve(shared, &wire) => ended,
+    };
+    shared.is_ending();
+    if let Ended::Failed(_) = ended {
+        // what it still said counts; who it left behind could keep its output open
+        process.kill_group();
+        tasks.drained().await;
+    }
+    wire.close();
+    tasks.close_input();
+    process.end().await;
+    tasks.drained().await;
+    shared.children.warden.forget(id);
+    match ended {
+        Ended::Idle => shared.log.event("ended: nobody called it; the next call starts it again"),
+        Ended::Asked => shared.log.event("ended by the gateway"),
+        // said with its pause
+        Ended::Failed(_) => {}
+    }
+    ended
+}
+
+/// Shakes hands, then waits for the end of its use.
+async fn serve(shared: &Shared, wire: &Arc<Wire>) -> Ended {
+    match timeout(shared.children.rules.start_timeout, open(shared, wire)).await {
+        Ok(Ok(session)) => shared.is_up(session),
+        Ok(Err(error)) => {
+            let detail = if error.detail.is_empty() { error.kind.sentence().into() } else { error.detail };
+            return Ended::Failed(detail.into_owned());
+        }
+        Err(_) => {
+            let seconds = shared.children.rules.start_timeout.as_secs();
+            return Ended::Failed(format!("it did not answer within {seconds} s of its start"));
+        }
+    }
+    shared.idle().await;
+    Ended::Idle
+}
+
+/// The tasks of a program's pipes.
+struct Tasks {
+    /// To and from the program.
+    messages: JoinSet<()>,
+    writer: tokio::task::AbortHandle,
+    errors: JoinSet<()>,
+}
+
+fn connect(shared: &Shared, pipes: Pipes) -> (Arc<Wire>, Tasks) {
+    let (wire, outgoing) = Wire::new();
+    let wire = Arc::new(wire);
+    let reader =
+        Reader { wire: Arc::clone(&wire), log: Arc::clone(&shared.log), share: shared.share.clone() };
+    let (mut messages, mut errors) = (JoinSet::new(), JoinSet::new());
+    let writer = messages.spawn(wire::write(pipes.stdin, outgoing));
+    messages.spawn(reader.read(pipes.stdout));
+    errors.spawn(log_errors(pipes.stderr, Arc::clone(&shared.log)));
+    (wire, Tasks { messages, writer, errors })
+}
+
+impl Tasks {
+    /// Waits until the program has closed its input or output.
+    async fn any_pipe_closed(&mut self) {
+        drop(self.messages.join_next().await);
+    }
+
+    /// Closes its standard input.
+    fn close_input(&self) {
+        self.writer.abort();
+    }
+
+    /// Waits until everything that was written is read, for a while.
+    async fn drained(&mut self) {
+        self.close_input();
+        let all = async {
+            while self.messages.join_next().await.is_some() {}
+            while self.errors.join_next().await.is_some() {}
+        };
+        drop(timeout(DRAIN_WAIT_MAX, all).await);
+    }
+}
+
+/// Finds the era and opens the session: the handshake first, which nearly all such programs speak.
+async fn open(shared: &Shared, wire: &Arc<Wire>) -> Result<Session, UpstreamError> {
+    let modern = || Session { era: Era::Modern, announces: None, wire: Arc::clone(wire) };
+    if shared.era() == Some(Era::Modern) && is_modern(wire).await? {
+        return Ok(modern());
+    }
+    let id = wire.id();
+    let [offered, ..] = VERSIONS;
+    let result = match ask(wire, id, jsonrpc::initialize(id, offered)).await? {
+        Answer::Result(result) => result,
+        Answer::Error(_) if is_modern(wire).await? => return Ok(modern()),
+        Answer::Error(error) => {
+            let code = jsonrpc::error_code(&error).unwrap_or_default();
+            return Err(UpstreamError::unsent(
+                Kind::Invalid,
+                format!("initialize was refused with code {code}"),
+            ));
+        }
+    };
+    version_of(&result)?;
+    wire.tell(&jsonrpc::notification("notifications/initialized"));
+    Ok(Session { era: Era::Handshake, announces: Some(announces(&result)), wire: Arc::clone(wire) })
+}
+
+async fn is_modern(wire: &Wire) -> Result<bool, UpstreamError> {
+    let id = wire.id();
+    let meta = Meta { modern: true, ..Meta::default() };
+    let answer = ask(wire, id, jsonrpc::request(id, "server/discover", &[], meta)).await?;
+    Ok(matches!(answer, Answer::Result(result) if offers_modern(&result)))
+}
+
+async fn ask(wire: &Wire, id: u64, body: Bytes) -> Result<Answer, UpstreamError> {
+    let request = Request {
+        id,
+        body,
+        bytes_max: HELLO_BYTES_MAX,
+        progress: None,
+        dispatched: &AtomicBool::new(false),
+        farewell: None,
+    };
+    wire.ask(request).await
+}

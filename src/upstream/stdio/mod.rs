@@ -1,0 +1,25 @@
+//! Programs of the deployment as upstream servers: JSON-RPC, one message a line, over their standard input and
+//! output.
+//!
+//! A [`Keeper`] starts the program of one server when it is needed (`life`), within what this replica may run
+//! (`children`), and ends it when nobody calls it. A [`wire::Wire`] carries many requests at a time over one
+//! program. What it writes to standard error goes to the server's log (`journal`).
+
+mod children;
+mod command;
+mod journal;
+mod keeper;
+mod life;
+mod lines;
+mod pace;
+mod process;
+mod reader;
+mod warden;
+mod wire;
+
+pub(super) use children::Children;
+pub use children::StdioRules;
+pub use command::{Command, Commands, NoCommand};
+pub use journal::{Journal, LINE_BYTES_MAX, LogLine, LogSource};
+pub(super) use keeper::Keeper;
+pub use warden::run_warden;

@@ -1,0 +1,105 @@
+//! Ends the programs of a gateway that was killed: a process beside it that is told which groups there are, and
+//! kills them when the pipe from the gateway closes. The kernel closes it however the gateway ends.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, Write};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+/// Between asking and insisting.
+const TERM_GRACE: Duration = Duration::from_secs(2);
+
+/// The gateway's side.
+pub(super) struct Warden {
+    /// What to run; without, nobody watches.
+    program: Option<(PathBuf, String)>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    groups: BTreeSet<i32>,
+    running: Option<Child>,
+}
+
+impl Warden {
+    /// `program` with this argument is [`run_warden`].
+    pub(super) fn new(program: Option<(PathBuf, String)>) -> Self {
+        Self { program, state: Mutex::default() }
+    }
+
+    /// From now on this group ends with the gateway.
+    pub(super) fn watch(&self, group: i32) {
+        let mut state = self.state();
+        state.groups.insert(group);
+        let told = state.tell(&format!("+{group}\n"));
+        if told || self.program.is_none() {
+            return;
+        }
+        // not there yet, or gone
+        state.running = self.start();
+        let all: String = state.groups.iter().map(|group| format!("+{group}\n")).collect();
+        if !state.tell(&all) {
+            tracing::warn!("nobody will end the programs of stdio servers should this gateway be killed");
+        }
+    }
+
+    /// The group has ended.
+    pub(super) fn forget(&self, group: i32) {
+        let mut state = self.state();
+        state.groups.remove(&group);
+        state.tell(&format!("-{group}\n"));
+    }
+
+    fn start(&self) -> Option<Child> {
+        let (program, argument) = self.program.as_ref()?;
+        Command::new(program)
+            .arg(argument)
+            .env_clear()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            // a Ctrl-C at the terminal is for the gateway, which ends its programs itself
+            .process_group(0)
+            .spawn()
+            .ok()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn tell(&mut self, text: &str) -> bool {
+        let input = self.running.as_mut().and_then(|child| child.stdin.as_mut());
+        input.is_some_and(|input| input.write_all(text.as_bytes()).is_ok())
+    }
+}
+
+/// The other side: follows standard input to its end, then ends what is left.
+pub fn run_warden() {
+    let mut groups = BTreeSet::new();
+    for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+        match line.split_at_checked(1) {
+            Some(("+", group)) => groups.extend(group.parse::<i32>().ok()),
+            Some(("-", group)) => drop(group.parse().map(|group| groups.remove(&group))),
+            _ => {}
+        }
+    }
+    let signal = |signal| {
+        for group in groups.iter().filter(|group| **group > 1).filter_map(|group| Pid::from_raw(*group)) {
+            kill_process_group(group, signal).ok();
+        }
+    };
+    if !groups.is_empty() {
+        signal(Signal::TERM);
+        std::thread::sleep(TERM_GRACE);
+        signal(Signal::KILL);
+    }
+}

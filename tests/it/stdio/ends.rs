@@ -1,0 +1,121 @@
+//! How programs end: idle, switched off, crashed, with the gateway; and what becomes of calls.
+
+use serde_json::json;
+
+use super::{SOON, commands, gone, log, pid, runs, stage, text};
+use crate::support::{Api, Stage, eventually, settle};
+
+fn kill(pid: u32, signal: &str) {
+    let done = std::process::Command::new("sh").args(["-c", &format!("kill -{signal} {pid}")]).status();
+    assert!(done.unwrap().success());
+}
+
+async fn grandchild(client: &crate::support::Mcp) -> [u32; 2] {
+    let own = pid(client).await;
+    let other = text(client, "spawn", json!({})).await.parse().unwrap();
+    assert!(runs(own) && runs(other));
+    [own, other]
+}
+
+#[tokio::test]
+async fn the_whole_group_ends_when_a_server_is_switched_off_or_removed() {
+    let (stage, tenant, client) = stage(&[]).await;
+    let both = grandchild(&client).await;
+    tenant.platform.post("/api/v1/servers/up/disable", &json!({})).await.expect(200);
+    gone(&both).await;
+    tenant.platform.post("/api/v1/servers/up/enable", &json!({})).await.expect(200);
+
+    let both = grandchild(&client).await;
+    tenant.platform.post("/api/v1/servers/up/restart", &json!({})).await.expect(200);
+    gone(&both).await;
+
+    let both = grandchild(&client).await;
+    tenant.platform.delete("/api/v1/servers/up").await.expect(204);
+    gone(&both).await;
+    drop(stage);
+}
+
+#[tokio::test]
+async fn the_whole_group_ends_with_the_gateway() {
+    let (mut stage, _tenant, client) = stage(&[]).await;
+    let both = grandchild(&client).await;
+    stage.gateway.terminate();
+    assert!(stage.gateway.ended().await.success());
+    assert!(!both.into_iter().any(runs), "it waits for its programs");
+}
+
+#[tokio::test]
+async fn the_whole_group_ends_with_a_gateway_that_is_killed() {
+    let (mut stage, _tenant, client) = stage(&[]).await;
+    let both = grandchild(&client).await;
+    stage.gateway.kill();
+    gone(&both).await;
+}
+
+#[tokio::test]
+async fn a_program_that_is_killed_takes_its_calls_with_it_and_comes_again() {
+    let (_stage, _tenant, client) = stage(&[]).await;
+    let first = pid(&client).await;
+    let params = r#"{"name":"call_tool_read","arguments":{"name":"up:slow"},"_meta":{"progressToken":"p"}}"#;
+    let running = client.begin("77", "tools/call", params).await;
+    kill(first, "KILL");
+    let rest = running.text().await.unwrap();
+    assert!(rest.contains("upstream_lost") && rest.contains("may have run"), "{rest}");
+
+    // left alone for a second, then started again
+    let refused = client.run("read", "up:pid", &json!({})).await;
+    let said = refused.refused("server_unavailable");
+    assert!(said["message"].as_str().unwrap().contains("signal 9"), "{said}");
+    let second = eventually("another program", SOON, || async {
+        let outcome = client.run("read", "up:pid", &json!({})).await;
+        (outcome.code() == "ok").then(|| outcome.ok()["content"][0]["text"].as_str().unwrap().to_owned())
+    })
+    .await;
+    assert_ne!(second, first.to_string());
+}
+
+#[tokio::test]
+async fn a_program_that_nobody_calls_is_ended_and_stays_connected() {
+    let (_stage, tenant, client) =
+        stage(&[("MCPPROXY__LIMITS__STDIO_IDLE_S", "1"), ("MCPPROXY__LIMITS__RELIST_INTERVAL_S", "1")]).await;
+    let first = pid(&client).await;
+    // a call under way keeps it
+    assert_eq!(text(&client, "slow", json!({})).await, "slow");
+    assert!(runs(first));
+    gone(&[first]).await;
+    // listings do not start it: it sleeps through several
+    let listed = async |api: &Api| api.get("/api/v1/servers/up").await.expect(200)["last_ok_at"].clone();
+    let before = listed(&tenant.platform).await;
+    eventually("signs of life", SOON, || async { (listed(&tenant.platform).await != before).then_some(()) })
+        .await;
+    let starts = |lines: Vec<String>| lines.iter().filter(|line| line.starts_with("started")).count();
+    assert_eq!(starts(log(&tenant.platform).await), 1);
+    assert_eq!(tenant.platform.get("/api/v1/servers/up").await.expect(200)["connection"], "connected");
+    assert_ne!(pid(&client).await, first);
+    settle(2, SOON, || async { starts(log(&tenant.platform).await) }).await;
+}
+
+#[tokio::test]
+async fn a_program_that_crashes_again_and_again_is_left_alone_for_longer_each_time() {
+    let commands = commands(&[("dies", "dies", &["*"]), ("prog", "none", &["*"])]);
+    let often = ("MCPPROXY__LIMITS__RELIST_INTERVAL_S", "1");
+    let stage = Stage::with(&[("MCPPROXY__STDIO__COMMANDS", &commands), often]).await;
+    let tenant = stage.tenant("acme").await;
+    let added = super::add(&tenant.platform, "up", "dies").await;
+    let error = added["last_error"].as_str().unwrap();
+    assert!(error.contains("exit status 3"), "{added}");
+    super::add(&tenant.platform, "good", "prog").await;
+    let pauses = async || -> Vec<String> {
+        let lines = log(&tenant.platform).await;
+        lines.iter().filter_map(|line| Some(line.split_once("again for ")?.1.to_owned())).collect()
+    };
+    // listings try again, and wait as long as it is left alone
+    settle(vec!["1 s".to_owned(), "2 s".to_owned()], SOON, || async {
+        let mut pauses = pauses().await;
+        pauses.truncate(2);
+        pauses
+    })
+    .await;
+    let good = tenant.platform.get("/api/v1/servers/good").await.expect(200);
+    assert_eq!(good["connection"], "connected", "{good}");
+}

@@ -1,0 +1,114 @@
+"""A stdio MCP server for tests, by hand, so that every byte of it is chosen. Its argument says what it does wrong."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+
+VICE = sys.argv[1] if len(sys.argv) > 1 else "none"
+RESULT = (
+    '{"zebra":{"y":1,"x":[ ]},"content":[{"type":"hologram","data":{"b":2,"a":1}}],"structuredContent":'
+    '{"big":18446744073709551617,"tiny":1e-400,"exact":1.10},"_meta":{"vendor/trace":{"z":[1.0]}}, "isError":false}'
+)
+NAMES = ["raw", "env", "pid", "spawn", "slow", "taken_back", "say", "flood", "huge", "leave", "asks"]
+lock = threading.Lock()
+cancelled = []
+answers = []
+
+
+def write(line):
+    with lock:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+
+def answer(id, result):
+    write('{"jsonrpc":"2.0","id":%s,"result":%s}' % (id, result))
+
+
+def text(id, value):
+    answer(id, json.dumps({"content": [{"type": "text", "text": value}]}))
+
+
+def slowly(id, meta):
+    token = meta.get("progressToken")
+    for n in range(40):
+        if token is not None:
+            params = {"progressToken": token, "progress": n}
+            write(json.dumps({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}))
+        time.sleep(0.05)
+        if id in cancelled:
+            return
+    text(id, "slow")
+
+
+def call(id, name, arguments, meta):
+    if name == "raw":
+        answer(id, RESULT)
+    elif name == "env":
+        text(id, json.dumps({**os.environ, "cwd_is_there": os.getcwd() != ""}))
+    elif name == "pid":
+        text(id, str(os.getpid()))
+    elif name == "spawn":
+        # it holds our standard output open, and ignores what asks it to end
+        child = subprocess.Popen(["sh", "-c", "trap '' TERM HUP; while :; do sleep 60; done"])
+        text(id, str(child.pid))
+    elif name == "slow":
+        threading.Thread(target=slowly, args=(id, meta), daemon=True).start()
+    elif name == "taken_back":
+        text(id, json.dumps(len(cancelled)))
+    elif name == "say":
+        print(arguments["text"], file=sys.stderr, flush=True)
+        text(id, "said")
+    elif name == "flood":
+        for _ in range(arguments["lines"]):
+            sys.stderr.write("x" * 1000 + "\n")
+        sys.stderr.flush()
+        text(id, "flooded")
+    elif name == "huge":
+        text(id, "h" * arguments["bytes"])
+    elif name == "leave":
+        os._exit(7)
+    elif name == "asks":
+        for method in ["ping", "sampling/createMessage"]:
+            write(json.dumps({"jsonrpc": "2.0", "id": method, "method": method, "params": {}}))
+        while len(answers) < 2:
+            handle(json.loads(sys.stdin.readline()))
+        text(id, json.dumps(answers))
+
+
+def handle(message):
+    method, id = message.get("method"), message.get("id")
+    if method is None:
+        answers.append(message)
+    elif method == "initialize":
+        if VICE == "modern":
+            error = {"code": -32601, "message": "Method not found"}
+            return write(json.dumps({"jsonrpc": "2.0", "id": id, "error": error}))
+        result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "p", "version": "1"}}
+        answer(id, json.dumps(result))
+    elif method == "server/discover":
+        answer(id, json.dumps({"supportedVersions": ["2026-07-28"], "capabilities": {}, "resultType": "complete"}))
+    elif method == "ping":
+        answer(id, "{}")
+    elif method == "tools/list":
+        tools = [{"name": name, "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}} for name in NAMES]
+        answer(id, json.dumps({"tools": tools}))
+    elif method == "notifications/cancelled":
+        cancelled.append(message["params"]["requestId"])
+    elif method == "tools/call":
+        params = message["params"]
+        call(id, params["name"], params["arguments"], params.get("_meta", {}))
+
+
+if VICE == "dies":
+    print("cannot start: token=ghp_0123456789abcdefghijABCDEFGHIJ012345", file=sys.stderr)
+    sys.exit(3)
+if VICE == "noise":
+    write("\x1b[32mWelcome!\x1b[0m this is no message")
+    write("[1,2,3]")
+    sys.stdout.buffer.write(b"\xff\xfe\n")
+while line := sys.stdin.readline():
+    handle(json.loads(line))

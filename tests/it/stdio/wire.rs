@@ -1,0 +1,60 @@
+//! Calls over the pipes of a program.
+
+use serde_json::{Value, json};
+
+use super::{SOON, commands, pid, stage, text};
+use crate::support::{Mcp, Stage, settle};
+
+const RESULT: &str = r#"{"zebra":{"y":1,"x":[ ]},"content":[{"type":"hologram","data":{"b":2,"a":1}}],"structuredContent":{"big":18446744073709551617,"tiny":1e-400,"exact":1.10},"_meta":{"vendor/trace":{"z":[1.0]}}, "isError":false}"#;
+
+#[tokio::test]
+async fn results_reach_the_caller_whole_and_calls_run_side_by_side() {
+    let (_stage, tenant, client) = stage(&[]).await;
+    assert_eq!(client.run("read", "up:raw", &json!({})).await.raw(), RESULT);
+    // arguments of several lines, which would be several messages
+    let args = r#"{"name":"up:say","args":{ "text":
+        "one"}}"#;
+    client.call_raw("call_tool_read", args).await.ok();
+
+    let slow = client.again();
+    let slow = tokio::spawn(async move { text(&slow, "slow", json!({})).await });
+    let first = pid(&client).await;
+    let others = futures_util::future::join_all((0..20).map(|_| pid(&client))).await;
+    assert!(others.iter().all(|other| *other == first), "one program: {others:?}");
+    assert!(!slow.is_finished());
+    assert_eq!(slow.await.unwrap(), "slow");
+
+    let asked: Vec<Value> = serde_json::from_str(&text(&client, "asks", json!({})).await).unwrap();
+    assert_eq!(asked[0], json!({"jsonrpc": "2.0", "id": "ping", "result": {}}));
+    assert_eq!(asked[1]["error"]["code"], -32601, "{asked:?}");
+
+    let shown = tenant.platform.get("/api/v1/servers/up").await.expect(200);
+    assert_eq!(
+        [&shown["kind"], &shown["command"], &shown["url"], &shown["era"]],
+        [&json!("stdio"), &json!("prog"), &Value::Null, &json!("handshake")],
+        "{shown}"
+    );
+}
+
+#[tokio::test]
+async fn progress_comes_and_cancellations_go() {
+    let (_stage, _tenant, client) = stage(&[]).await;
+    let params = r#"{"name":"call_tool_read","arguments":{"name":"up:slow"},"_meta":{"progressToken":"p"}}"#;
+    let running = client.begin("77", "tools/call", params).await;
+    let body = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":77}}"#;
+    assert_eq!(client.post(body).await.status, 202);
+    let rest = running.text().await.unwrap();
+    assert!(!rest.contains("\"slow\""), "{rest}");
+    settle("1".to_owned(), SOON, || text(&client, "taken_back", json!({}))).await;
+}
+
+#[tokio::test]
+async fn a_program_of_the_modern_era_is_found_out() {
+    let commands = commands(&[("prog", "modern", &["*"])]);
+    let stage = Stage::with(&[("MCPPROXY__STDIO__COMMANDS", &commands)]).await;
+    let tenant = stage.tenant("acme").await;
+    let added = super::add(&tenant.platform, "up", "prog").await;
+    assert_eq!((&added["era"], &added["last_error"]), (&json!("modern"), &Value::Null), "{added}");
+    let client = Mcp::modern(&tenant.agent().await);
+    assert_ne!(pid(&client).await, 0);
+}
