@@ -8,7 +8,7 @@ select $1, t, (lpad(to_hex((extract(epoch from t) * 1000)::bigint), 12, '0') || 
     case when n % 100003 = 7 then 'late_outcome' when n % 1009 = 3 then 'admin' when n % 11 = 0 then 'search'
         else 'tool_call' end,
     case when n % 100003 = 8 then 'system' when n % 1009 = 4 then 'cli' when n % 37 = 0 then 'rest' else 'mcp' end,
-    case when n % 100003 = 9 then 'few' else 'server' || floor(50 * power(a, 3))::int end,
+    case when n % 100003 = 9 then 'few' else 'server' || floor(50 * power(b, 3))::int end,
     case when n % 100003 = 9 then 'few' else 'tool' || floor(500 * power(b, 3))::int end,
     'call_tool_read', 'read',
     case when n % 53 = 0 then 'destructive' when n % 7 = 0 then 'write' else 'read' end, true,
