@@ -23,8 +23,8 @@ const OTHERS: i64 = 500_000;
 const ASKED: usize = 20;
 /// Records of a page.
 const PAGE: usize = 50;
-/// The stretch that is exported: about a fifth of all.
-const EXPORTED: chrono::TimeDelta = chrono::TimeDelta::hours(34);
+/// The stretch that is exported: about a tenth of all.
+const EXPORTED: chrono::TimeDelta = chrono::TimeDelta::hours(17);
 /// How long calls are measured without an export beside them.
 const ALONE: Duration = Duration::from_secs(8);
 /// Clients that call meanwhile.
