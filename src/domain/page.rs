@@ -59,7 +59,7 @@ pub enum Content {
         joined: String,
         /// Where the array is in the JSON (RFC 6901).
         path: String,
-        /// On the first page: the JSON around the array, which is empty in it. Raw; `None` when there is nothing.
+        /// The JSON around the array, which is empty in it. Raw; `None` when there is nothing.
         around: Option<String>,
         /// A record that fits on no page. It stands between this page and the next.
         large: Option<LargeRecord>,
@@ -113,7 +113,7 @@ fn text_page(body: &str, request: &PageRequest) -> Page {
 
 fn records_page(json: &str, records: &Records<'_>, request: &PageRequest) -> Page {
     let limit = request.limit.unwrap_or(RECORDS_DEFAULT).min(RECORDS_MAX);
-    let around = Some(records.around()).filter(|_| request.offset == 0 && !records.path.is_empty());
+    let around = Some(records.around()).filter(|_| !records.path.is_empty());
     let mut room =
         request.characters_max - around.as_ref().map_or(0, String::len).min(request.characters_max);
     let (mut joined, mut large) = (String::new(), None);

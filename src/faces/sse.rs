@@ -18,6 +18,10 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// How often a stream asks whether its key still is valid.
 pub(super) const CHECK: Duration = Duration::from_secs(1);
 
+/// What a key is told that has no place left.
+pub(super) const TOO_MANY: &str =
+    "this key has too many streams open; close one, or try again in a few seconds";
+
 /// Open streams by key, bounded.
 #[derive(Debug, Default)]
 pub struct Streams(Mutex<HashMap<Option<KeyId>, usize>>);

@@ -40,7 +40,7 @@ pub use read_cache::{ReadRequest, ReadResult, TextPage};
 pub use reports::{Act, Acting, RefusedAttempt};
 pub use retrieve_tools::{Detail, LIMIT_DEFAULT, LIMIT_MAX, SearchRequest, SearchResult};
 pub use servers::{LOG_LIMIT_MAX, LogPage, Reconnect, ServerChange, ServerRequest, ServerView, ToolView};
-pub use tail::News;
+pub use tail::{News, Reach};
 pub use views::View;
 pub use watch::Readiness;
 
@@ -57,6 +57,9 @@ use crate::domain::seal::Keyring;
 use crate::domain::settings::Defaults;
 use crate::store::{CacheQuota, Store};
 use crate::upstream::{Commands, Egress, Journal, Limits, LogLine, Pool, StdioRules};
+
+/// Streams of one tenant that read the activity log at the same time.
+const TAILS_PER_TENANT: usize = 1;
 
 /// Bounds and defaults of this deployment, as the gateway needs them.
 #[derive(Clone, Debug)]
@@ -134,6 +137,8 @@ pub struct Gateway {
     limits: limits::Limits,
     report_lane: report_lane::ReportLane,
     tails: Arc<tail::Tails>,
+    /// Apart from other reports: whoever has many streams open must not keep others from the log.
+    tail_lane: report_lane::ReportLane,
     cache_lane: response_cache::CacheLane,
     /// Lines of servers' logs go in here; the other end is taken by whoever writes them.
     journal: Journal,
@@ -164,6 +169,7 @@ impl Gateway {
             cache_lane: response_cache::CacheLane::new(options.cache_turns),
             options,
             tails: Arc::default(),
+            tail_lane: report_lane::ReportLane::new(TAILS_PER_TENANT),
             tasks: TaskTracker::new(),
             log_tasks: TaskTracker::new(),
             cancellations: cancel::Cancellations::default(),

@@ -21,8 +21,21 @@ use crate::store::{ActivityFilter, ActivityRow, ActivitySummary, StoreError, Sum
 const ACT_BYTES_MAX: usize = 2000;
 /// Records of one page of an export.
 const EXPORT_ROWS: i64 = 1000;
+/// Bytes of texts in one page of an export or a stream: it is in memory until its reader has taken it.
+const PAGE_BYTES_MAX: usize = 256 * 1024;
 /// Tools and servers that a summary names.
 const SUMMARY_TOP: usize = 20;
+
+/// How many of these rows make a page whose texts are no more than [`PAGE_BYTES_MAX`]; at least one.
+pub(super) fn fitting<'a>(rows: impl Iterator<Item = &'a ActivityRow>) -> usize {
+    let mut bytes = 0;
+    let sizes = rows.map(ActivityRow::text_bytes);
+    let fits = sizes.take_while(|size| {
+        bytes += size;
+        bytes <= PAGE_BYTES_MAX
+    });
+    fits.count().max(1)
+}
 
 impl Caller {
     /// What a filter may find for this caller; `None` for nothing.
@@ -62,7 +75,9 @@ impl Gateway {
         if !self.is_valid(caller) {
             return Err(GatewayError::Forbidden("this key is not valid any more".to_owned()));
         }
-        self.list_activity(caller, filter.clone(), EXPORT_ROWS).await
+        let mut rows = self.list_activity(caller, filter.clone(), EXPORT_ROWS).await?;
+        rows.truncate(fitting(rows.iter()));
+        Ok(rows)
     }
 
     /// What happened from `start` to `end`; a key that may only see its own records gets those counted.

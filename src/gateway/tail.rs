@@ -7,11 +7,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta};
 use tokio::sync::{Notify, watch};
 
 use super::access::Caller;
 use super::error::GatewayError;
+use super::reports::fitting;
 use super::watch::sleep_or_stop;
 use super::{Gateway, clock};
 use crate::domain::id::TenantId;
@@ -26,6 +27,15 @@ const PAGE_ROWS: i64 = 500;
 const BEGAN_MAX: TimeDelta = TimeDelta::days(7);
 /// How far ahead a replica's clock may be.
 const SKEW_MAX: TimeDelta = TimeDelta::days(1);
+
+/// How old the records are that a stream may be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// What may still end: they began within [`BEGAN_MAX`].
+    Recent,
+    /// All that are kept: for who comes back after a long time.
+    Whole,
+}
 
 /// Who watches which tenant's log on this replica.
 #[derive(Debug, Default)]
@@ -68,14 +78,18 @@ pub struct News {
     tails: Arc<Tails>,
     tenant: TenantId,
     /// Up to where there is something to read.
-    horizon: watch::Receiver<u64>,
+    horizon: Option<watch::Receiver<u64>>,
 }
 
 impl News {
     /// Waits until something was committed since it was last asked. Forgetting about the answer loses nothing.
     pub async fn wait(&mut self) {
-        // the sender is gone only when the program ends
-        if self.horizon.changed().await.is_err() {
+        // the sender is gone only when the program ends, the receiver when this is dropped
+        let is_news = match &mut self.horizon {
+            Some(horizon) => horizon.changed().await.is_ok(),
+            None => false,
+        };
+        if !is_news {
             std::future::pending::<()>().await;
         }
     }
@@ -84,7 +98,9 @@ impl News {
 impl Drop for News {
     fn drop(&mut self) {
         let mut tenants = self.tails.lock();
-        if tenants.get(&self.tenant).is_some_and(|watched| watched.tell.receiver_count() <= 1) {
+        // given up under the lock: of two that go at once, the second sees that it is the last
+        self.horizon = None;
+        if tenants.get(&self.tenant).is_some_and(|watched| watched.tell.receiver_count() == 0) {
             tenants.remove(&self.tenant);
         }
     }
@@ -103,7 +119,7 @@ impl Gateway {
     fn subscribe(&self, tenant: TenantId) -> News {
         let horizon = self.tails.lock().entry(tenant).or_default().tell.subscribe();
         self.tails.came.notify_one();
-        News { tails: Arc::clone(&self.tails), tenant, horizon }
+        News { tails: Arc::clone(&self.tails), tenant, horizon: Some(horizon) }
     }
 
     /// The next records after a place, in the order of their commits; a key that may only see its own sees those.
@@ -112,15 +128,27 @@ impl Gateway {
         caller: &Caller,
         filter: &ActivityFilter,
         after: Commit,
+        reach: Reach,
     ) -> Result<Tail, GatewayError> {
         let now = clock::now();
-        let filter = ActivityFilter { start: now - BEGAN_MAX, end: now + SKEW_MAX, ..filter.clone() };
+        let start = match reach {
+            Reach::Recent => now - BEGAN_MAX,
+            Reach::Whole => DateTime::UNIX_EPOCH,
+        };
+        let filter = ActivityFilter { start, end: now + SKEW_MAX, ..filter.clone() };
         let Some(filter) = caller.visible(filter)? else {
             return Ok(Tail { rows: Vec::new(), end: after, is_cut: false });
         };
-        let _turn = self.report_lane.enter(caller.tenant_id()).await?;
+        let _turn = self.tail_lane.enter(caller.tenant_id()).await?;
         let tail = self.store.tail_activity(caller.tenant_id(), &filter, after, PAGE_ROWS).await;
-        tail.map_err(|error| GatewayError::from_store(error, "activity record"))
+        let mut tail = tail.map_err(|error| GatewayError::from_store(error, "activity record"))?;
+        let kept = fitting(tail.rows.iter().map(|(_, row)| row));
+        if kept < tail.rows.len() {
+            tail.rows.truncate(kept);
+            tail.is_cut = true;
+            tail.end = tail.rows.last().map_or(after, |(at, _)| *at);
+        }
+        Ok(tail)
     }
 
     /// Looks for news for as long as somebody watches.

@@ -85,6 +85,16 @@ pub struct ActivityRow {
     pub truncated: bool,
 }
 
+impl ActivityRow {
+    /// Bytes of the texts that callers and servers fill, about what the record takes.
+    pub fn text_bytes(&self) -> usize {
+        let texts = [&self.arguments, &self.response, &self.error_message, &self.intent_reason, &self.tool];
+        /// What the rest of a record takes.
+        const REST_BYTES: usize = 300;
+        REST_BYTES + texts.into_iter().flatten().map(String::len).sum::<usize>()
+    }
+}
+
 impl ActivityFilter {
     /// Whether it asks for records with certain values, not only of a certain time.
     pub(super) fn has_values(&self) -> bool {

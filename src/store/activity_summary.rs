@@ -4,6 +4,7 @@
 //! are. Durations are counted in classes, which can be added up, instead of sorted.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 
 use chrono::{DateTime, NaiveTime, TimeDelta, Utc};
 use sqlx::FromRow;
@@ -71,6 +72,8 @@ pub struct SummaryScope {
 const CLASSES_PER_OCTAVE: f64 = 8.0;
 /// Most rows of one pass: counts first, then the cells of tools with the most calls.
 const ROWS_MAX: i64 = 100_000;
+/// Most tools, and servers, that are remembered from one day to the next.
+const TALLIES_MAX: usize = 5000;
 
 /// Two groupings of one pass: all records by what they are, calls by tool, outcome and class of duration.
 const PASS: &str = "
@@ -80,7 +83,7 @@ const PASS: &str = "
             case when type in ('tool_call', 'direct_call') then tool end as tool,
             case when status in ('upstream_error', 'error', 'unknown') then 'failed'
                 when status in ('blocked', 'rejected') then 'refused' else 'other' end as outcome,
-            floor(ln(greatest(duration_ms, 0.001)) * $4)::int as class
+            case when duration_ms is not null then floor(ln(greatest(duration_ms, 0.001)) * $4)::int end as class
         from activity
         where tenant_id = $1 and started_at >= $2 and started_at < $3 and ($5::uuid is null or key_id = $5)
     ) as record
@@ -184,6 +187,12 @@ impl Sums {
         }
     }
 
+    /// Callers can invent names without end: what is hardly called on any day is not among the most called.
+    fn forget_the_rarest(&mut self) {
+        keep_most_called(&mut self.tools);
+        keep_most_called(&mut self.servers);
+    }
+
     fn summary(self, top: usize) -> ActivitySummary {
         let count = |((kind, status, intent_type), count)| ActivityCount { kind, status, intent_type, count };
         let mut tools: Vec<_> = self.tools.iter().collect();
@@ -197,6 +206,16 @@ impl Sums {
             counts: self.counts.into_iter().map(count).collect(),
         }
     }
+}
+
+fn keep_most_called<K: Clone + Eq + Hash>(tallies: &mut HashMap<K, Tally>) {
+    if tallies.len() <= TALLIES_MAX {
+        return;
+    }
+    let mut calls: Vec<i64> = tallies.values().map(|tally| tally.calls).collect();
+    let (_, least, _) = calls.select_nth_unstable_by(TALLIES_MAX, |a, b| b.cmp(a));
+    let least = *least;
+    tallies.retain(|_, tally| tally.calls > least);
 }
 
 impl Store {
@@ -215,6 +234,7 @@ impl Store {
             for cell in self.summarize_pass(tenant, scope.key, start, end).await? {
                 sums.add(cell);
             }
+            sums.forget_the_rarest();
             start = end;
         }
         Ok(sums.summary(top))
@@ -263,6 +283,18 @@ mod tests {
             assert!(off < 0.05, "{got:?} instead of {want}");
         }
         assert_eq!(Tally::default().quantile_ms(0.5), None);
+    }
+
+    #[test]
+    fn invented_names_do_not_pile_up() {
+        let mut sums = Sums::default();
+        sums.add(cell("real", "other", 1.0, 3));
+        for number in 0..2 * TALLIES_MAX {
+            sums.add(cell(&format!("invented{number}"), "refused", 1.0, 1));
+        }
+        sums.forget_the_rarest();
+        assert_eq!(sums.tools.len(), 1);
+        assert_eq!(sums.summary(5).tools.first().and_then(|tool| tool.tool.clone()).as_deref(), Some("real"));
     }
 
     #[test]

@@ -94,11 +94,11 @@ impl StoreError {
         error.code().as_deref() == Some("23514")
     }
 
-    /// Whether the data itself was refused (SQLSTATE classes 21, 22, 23, 42804…): repeating cannot help.
+    /// Whether the data itself was refused (SQLSTATE classes 21, 22, 23, 54): repeating cannot help.
     pub fn is_bad_data(&self) -> bool {
         let StoreError::Database(sqlx::Error::Database(error)) = self else { return false };
         error
             .code()
-            .is_some_and(|code| code.starts_with("22") || code.starts_with("23") || code.starts_with("21"))
+            .is_some_and(|code| ["21", "22", "23", "54"].into_iter().any(|class| code.starts_with(class)))
     }
 }

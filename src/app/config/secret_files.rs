@@ -113,10 +113,14 @@ pub(super) fn to_generate(
             Err(ConfigError::MissingSecrets { names: with_variables(&missing) })
         }
         DatabaseLocation::Private { data_dir } => {
+            let dir = data_dir.join("secrets");
+            if std::fs::symlink_metadata(&dir).is_ok() {
+                check_folder(&dir)?;
+            }
             let mut to_generate = Vec::new();
             for needed in absent {
                 let (name, file) = needed.names();
-                let path = data_dir.join("secrets").join(file);
+                let path = dir.join(file);
                 match read(&path)? {
                     Some(text) => needed
                         .check(&text)
@@ -182,6 +186,11 @@ fn prepare(dir: &Path) -> Result<(), ConfigError> {
             ),
         )
     })?;
+    check_folder(dir)
+}
+
+/// Whether a folder that is there can hold secrets.
+fn check_folder(dir: &Path) -> Result<(), ConfigError> {
     let found =
         std::fs::symlink_metadata(dir).map_err(|error| failed(dir, format!("cannot be read ({error})")))?;
     if !found.is_dir() {

@@ -19,14 +19,14 @@ fn records(page: &Page) -> (&str, &str, Option<&str>, Option<&LargeRecord>) {
 }
 
 #[test]
-fn records_are_raw_and_what_is_around_them_comes_first() {
+fn records_are_raw_and_what_is_around_them_comes_with_them() {
     let text = r#" {"n":3, "data":{"it/ems":[ {"a":1.50} ,[1e400],"é\u00e9" ]},"small":[1]}"#;
     let page = read(&body(text), &request(&[], 0, None, 200)).unwrap();
     let around = r#" {"n":3, "data":{"it/ems":[]},"small":[1]}"#;
     assert_eq!(records(&page), (r#"{"a":1.50},[1e400],"é\u00e9""#, "/data/it~1ems", Some(around), None));
     assert_eq!((page.total, page.limit, page.next_offset), (3, RECORDS_DEFAULT, None));
     let page = read(&body(text), &request(&[], 1, Some(1), 200)).unwrap();
-    assert_eq!(records(&page), ("[1e400]", "/data/it~1ems", None, None));
+    assert_eq!(records(&page), ("[1e400]", "/data/it~1ems", Some(around), None));
     assert_eq!((page.offset, page.next_offset), (1, Some(2)));
     let page = read(&body(text), &request(&[], 7, Some(5000), 200)).unwrap();
     assert_eq!((records(&page).0, page.limit, page.next_offset), ("", RECORDS_MAX, None));

@@ -56,7 +56,7 @@ impl Failure {
             (401 | 403, _) => Failure::NotAuthorised(sentence),
             (400 | 405 | 413 | 415, _) => Failure::Usage(sentence),
             (502, code) if code.starts_with("upstream_") => Failure::Tool(sentence),
-            (503, "unavailable") | (500 | 502 | 504, _) => Failure::Unreachable(sentence),
+            (503, "" | "unavailable") | (500 | 502 | 504, _) => Failure::Unreachable(sentence),
             _ => Failure::Refused(sentence),
         }
     }
@@ -82,6 +82,7 @@ mod tests {
             (503, "server_unavailable", 3),
             (503, "record_unavailable", 3),
             (503, "unavailable", 6),
+            (503, "", 6),
             (403, "approval_required", 4),
         ];
         for (status, code, exit) in table {

@@ -71,6 +71,8 @@ async fn looking_generates_nothing() {
     assert!(!data_dir.exists());
     // a secret that is there and unusable
     fs::create_dir_all(data_dir.join("secrets")).unwrap();
+    cli_with(&env, &["config", "check"]).await.failed(1, "chmod 700");
+    fs::set_permissions(data_dir.join("secrets"), fs::Permissions::from_mode(0o700)).unwrap();
     let key = data_dir.join("secrets/sessions_key");
     fs::write(&key, "short").unwrap();
     fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();

@@ -77,7 +77,8 @@ async fn records_as_they_are() {
             (&said["total"], &said["meta"]["path"], &said["meta"]["tool"]),
             (&json!(121), &json!("/items"), &json!("get"))
         );
-        assert_eq!(said["meta"]["around"] == json!({"more": false, "items": []}), offset == 0, "{said}");
+        // on every page: whoever goes on where the cut text ended has not seen all of it
+        assert_eq!(said["meta"]["around"], json!({"more": false, "items": []}), "{said}");
         let page = page(&outcome);
         assert!(page.records.len() <= 50 && page.total == 121);
         let characters: usize = page.records.iter().map(|record| record.get().chars().count()).sum();

@@ -18,6 +18,8 @@ use crate::faces::rest::error::RestError;
 use crate::faces::rest::exchange::Exchange;
 use crate::faces::rest::params::{Names, Params};
 use crate::faces::rest::route::Answer;
+use crate::faces::sse::{OpenStream, TOO_MANY};
+use crate::gateway::GatewayError;
 use crate::store::{ActivityFilter, ActivityRow};
 
 /// The parameters: those of a list without its pages.
@@ -89,12 +91,13 @@ pub(in crate::faces::rest) async fn get(exchange: Arc<Exchange>, params: Params)
         _ => Format::Lines,
     };
     let filter = filter(&params, exchange.attempt.started_at)?;
+    let place = exchange.open_stream().ok_or(GatewayError::Busy(TOO_MANY))?;
     let first = exchange.gateway().export_activity(exchange.caller(), &filter).await?;
     let start = match format {
         Format::Lines => Vec::new(),
         Format::Csv => written(|csv| csv.write_record(COLUMNS.map(|(name, _)| name)))?,
     };
-    let state = Export { exchange, filter, format, next: Some(first), start };
+    let state = Export { _place: place, exchange, filter, format, next: Some(first), start };
     // whoever reads learns that it broke off by the missing end, the log why
     let broken = |_| std::io::Error::other("the export broke off");
     let pieces = stream::try_unfold(state, Export::piece).map_err(broken);
@@ -110,6 +113,8 @@ pub(in crate::faces::rest) async fn get(exchange: Arc<Exchange>, params: Params)
 
 /// An export under way.
 struct Export {
+    /// Among the streams of its key.
+    _place: OpenStream,
     exchange: Arc<Exchange>,
     filter: ActivityFilter,
     format: Format,

@@ -18,8 +18,8 @@ use crate::faces::rest::error::RestError;
 use crate::faces::rest::exchange::Exchange;
 use crate::faces::rest::params::{Names, Params};
 use crate::faces::rest::route::Answer;
-use crate::faces::sse::{CHECK, OpenStream, event_stream};
-use crate::gateway::{GatewayError, News};
+use crate::faces::sse::{CHECK, OpenStream, TOO_MANY, event_stream};
+use crate::gateway::{GatewayError, News, Reach};
 use crate::store::{ActivityFilter, ActivityRow, Commit};
 
 /// The parameters: those of a list without its pages and times.
@@ -37,7 +37,6 @@ pub(in crate::faces::rest) const PARAMS: Names = &[
 ];
 /// The header with which a client says where it was.
 const LAST_EVENT_ID: &str = "last-event-id";
-const TOO_MANY: &str = "this key has too many streams open; close one, or try again in a few seconds";
 
 pub(in crate::faces::rest) async fn get(exchange: Arc<Exchange>, params: Params) -> Answer {
     let filter = filter(&params, exchange.attempt.started_at)?;
@@ -46,7 +45,8 @@ pub(in crate::faces::rest) async fn get(exchange: Arc<Exchange>, params: Params)
     let (now, news) = exchange.gateway().follow_activity(exchange.caller()).await?;
     // a place that is still to come is one of another database: nothing is known of what was missed
     let at = seen.map_or(now, |seen| seen.min(now));
-    let state = Following { open, filter, news, at, next: Next::Place };
+    let reach = if seen.is_some() { Reach::Whole } else { Reach::Recent };
+    let state = Following { open, filter, news, at, reach, next: Next::Place };
     Ok(event_stream(stream_body(stream::unfold(state, Following::step))))
 }
 
@@ -75,6 +75,7 @@ struct Following {
     filter: ActivityFilter,
     news: News,
     at: Commit,
+    reach: Reach,
     next: Next,
 }
 
@@ -91,8 +92,8 @@ impl Following {
                     return Some((Ok(place), self));
                 }
                 Next::Read => {
-                    let tail =
-                        self.open.gateway().tail_activity(self.open.caller(), &self.filter, self.at).await;
+                    let (gateway, caller) = (self.open.gateway(), self.open.caller());
+                    let tail = gateway.tail_activity(caller, &self.filter, self.at, self.reach).await;
                     let Ok(tail) = tail else {
                         // the database is away or busy: nothing is missed, it comes later
                         tokio::time::sleep(CHECK).await;
@@ -101,7 +102,14 @@ impl Following {
                         }
                         continue;
                     };
+                    // the key may have ended while its records were read
+                    if self.open.must_end() {
+                        return None;
+                    }
                     self.at = tail.end;
+                    if !tail.is_cut {
+                        self.reach = Reach::Recent;
+                    }
                     self.next = if tail.is_cut { Next::Read } else { Next::Wait };
                     if !tail.rows.is_empty() {
                         return Some((Ok(events(&tail.rows).ok()?), self));
