@@ -2,6 +2,7 @@
 
 mod calls;
 mod content_types;
+mod document;
 mod duties;
 mod keys;
 mod pins;
