@@ -358,6 +358,28 @@ mod tests {
     }
 
     #[test]
+    fn every_text_is_documented() {
+        let page = include_str!("../../docs/intent.md");
+        let long = format!(r#"{{"reason":"{}"}}"#, "a".repeat(1001));
+        let both =
+            RawIntent { nested: Some(r#"{"reason":"a"}"#), reason: Some(r#""b""#), ..RawIntent::default() };
+        for raw in [
+            RawIntent::default(),
+            both,
+            nested("7"),
+            nested(&long),
+            nested(r#"{"reason":7}"#),
+            nested(r#"{"operation_type":"x"}"#),
+            nested(r#"{"operation_type":"write"}"#),
+            nested(r#"{"operation_type":"read","data_sensitivity":"secret"}"#),
+        ] {
+            let mode = if raw.nested == Some(&long) { IntentMode::Inferred } else { IntentMode::Required };
+            let (_, said) = run(raw, Variant::Read, mode).unwrap_err();
+            assert!(page.contains(&format!("`{said}`")), "docs/intent.md has not: {said}");
+        }
+    }
+
+    #[test]
     fn the_reason_is_counted_in_characters() {
         let fits = format!("\"{}\"", "é".repeat(1000));
         let over = format!("\"{}\"", "é".repeat(1001));

@@ -62,6 +62,37 @@ pub enum Code {
 }
 
 impl Code {
+    /// All of them, in order.
+    pub const ALL: [Code; 27] = [
+        Code::InvalidName,
+        Code::InvalidArguments,
+        Code::InvalidIntent,
+        Code::MissingIntent,
+        Code::IntentMismatch,
+        Code::InvalidSensitivity,
+        Code::ReasonTooLong,
+        Code::OperationNotPermitted,
+        Code::NotFound,
+        Code::ServerDisabled,
+        Code::ServerQuarantined,
+        Code::ToolPending,
+        Code::ToolChanged,
+        Code::ToolBlocked,
+        Code::ServerMismatch,
+        Code::RateLimited,
+        Code::Overloaded,
+        Code::ServerUnavailable,
+        Code::RecordUnavailable,
+        Code::CacheUnavailable,
+        Code::UpstreamTimeout,
+        Code::UpstreamLost,
+        Code::UpstreamInvalid,
+        Code::UpstreamTooLarge,
+        Code::UpstreamNeedsInput,
+        Code::Cancelled,
+        Code::InvalidQuery,
+    ];
+
     /// The code as callers see it.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -181,5 +212,17 @@ impl Refusal {
     /// Adds the variant that would do.
     pub fn recommending(self, variant: Variant) -> Refusal {
         Refusal { recommended: Some(variant), ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_codes_are_all() {
+        assert!(Code::ALL.into_iter().enumerate().all(|(place, code)| place == code as usize));
+        // the last of the enum: one that comes after it belongs into the list, and here
+        assert_eq!(Code::ALL.last(), Some(&Code::InvalidQuery));
     }
 }

@@ -93,6 +93,30 @@ impl Settings {
     }
 }
 
+/// Settings that keys and tenants have.
+const NAMES: [&str; 8] = [
+    "strict_server_validation",
+    "intent_declaration",
+    "unannotated_tools",
+    "max_operation",
+    "allowed_tools",
+    "direct_endpoint",
+    "tool_names",
+    "rate_limit",
+];
+/// Longest unknown name that is repeated, in characters.
+const NAME_SHOWN_CHARS_MAX: usize = 64;
+/// Settings that only tenants have.
+const NAMES_OF_TENANTS: [&str; 2] = ["response_limit", "activity_retention_days"];
+
+fn unknown(name: &str, scope: Scope) -> SettingError {
+    let of_tenants: &[&str] = if scope == Scope::Tenant { &NAMES_OF_TENANTS } else { &[] };
+    let known = [&NAMES, of_tenants].concat().join(", ");
+    let field: String = name.chars().take(NAME_SHOWN_CHARS_MAX).collect();
+    let message = format!("unknown setting '{field}'; known: {known}");
+    SettingError { field, message }
+}
+
 fn check_value(name: &str, value: &Value, scope: Scope) -> Result<(), SettingError> {
     let expected = match name {
         "strict_server_validation" | "direct_endpoint" => "true, false or null",
@@ -106,12 +130,7 @@ fn check_value(name: &str, value: &Value, scope: Scope) -> Result<(), SettingErr
         "activity_retention_days" if scope == Scope::Tenant => {
             "a whole number of days from 1 to 3650, or null"
         }
-        _ => {
-            return Err(SettingError {
-                field: name.to_owned(),
-                message: format!("unknown setting '{name}'"),
-            });
-        }
+        _ => return Err(unknown(name, scope)),
     };
     let text = value.as_str();
     let good = match name {

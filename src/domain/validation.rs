@@ -89,6 +89,23 @@ mod tests {
         }
     }
 
+    /// People look messages up there: each stands in the page as agents get it.
+    #[test]
+    fn every_text_is_documented() {
+        let page = include_str!("../../docs/intent.md");
+        for variant in Variant::ALL {
+            for annotations in [READ, WRITE, DESTRUCTIVE, NONE, HALF] {
+                for trust in [Unannotated::Trust, Unannotated::Distrust] {
+                    let said = text(validate("x:y", variant, annotations, trust, Strictness::Strict));
+                    let said = said
+                        .trim_start_matches("warn: ")
+                        .replace("'x:y' is marked destr", "'github:delete_repo' is marked destr");
+                    assert!(said == "allow" || page.contains(&said), "docs/intent.md has not: {said}");
+                }
+            }
+        }
+    }
+
     #[test]
     fn every_cell_of_the_table() {
         use Unannotated::{Distrust, Trust};

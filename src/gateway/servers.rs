@@ -72,6 +72,8 @@ const OWN_LIMITS: [(&str, u64); 5] = [
     ("call_timeout_s", 3600),
     ("response_bytes_max", 256 << 20),
 ];
+/// Longest unknown name of a bound that is repeated, in characters.
+const LIMIT_SHOWN_CHARS_MAX: usize = 64;
 
 impl Gateway {
     /// Adds a server and lists it at once. An operator's starts quarantined, an admin's released.
@@ -349,7 +351,10 @@ fn own_approval() -> GatewayError {
 fn check_limits(limits: &Map<String, Value>) -> Result<(), GatewayError> {
     for (name, value) in limits {
         let Some((_, max)) = OWN_LIMITS.iter().find(|(known, _)| known == name) else {
-            return Err(GatewayError::invalid(format!("limits.{name}"), format!("unknown limit '{name}'")));
+            let shown: String = name.chars().take(LIMIT_SHOWN_CHARS_MAX).collect();
+            let known = OWN_LIMITS.map(|(known, _)| known).join(", ");
+            let message = format!("unknown limit '{shown}'; known: {known}");
+            return Err(GatewayError::invalid(format!("limits.{shown}"), message));
         };
         if !value.as_u64().is_some_and(|n| (1..=*max).contains(&n)) {
             let message = format!("limits.{name} must be a whole number from 1 to {max}");

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the tests with real MCP clients and servers need, pinned. Does nothing where that is up to date.
 # The clients for JavaScript go into tests/clients, all else below $MCPPROXY_TEST_TOOLS, or else tmp/demo in cargo's
-# target folder: the servers, and the Python clients (mcp 2.x comes with the servers, mcp 1.x in a venv of its own).
+# target folder: the servers, and the Python clients (mcp 2.x comes with the servers, mcp 1.x and schemathesis in venvs of their
+# own).
 #
 #   tests/it/setup.sh
 set -euo pipefail
@@ -10,14 +11,19 @@ root="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
 clients="$root/tests/clients"
 tools="${MCPPROXY_TEST_TOOLS:-${CARGO_TARGET_DIR:-$root/target}/tmp/demo}"
 
-installed="$tools/py1/.installed"
-if ! cmp -s "$clients/py1.txt" "$installed"; then
-  echo "installing the official Python client of the handshake revisions into $tools/py1" >&2
+# venv NAME PINS WHAT: a Python environment of its own.
+venv() {
+  local folder="$tools/$1" installed="$tools/$1/.installed"
+  if cmp -s "$2" "$installed"; then return; fi
+  echo "installing $3 into $folder" >&2
   # a half-made environment, or one whose folder was moved, is not repaired but made anew
-  python3 -m venv --clear "$tools/py1"
-  "$tools/py1/bin/python" -m pip install --quiet --disable-pip-version-check --requirement "$clients/py1.txt" >&2
-  cp "$clients/py1.txt" "$installed"
-fi
+  python3 -m venv --clear "$folder"
+  "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --requirement "$2" >&2
+  cp "$2" "$installed"
+}
+
+venv py1 "$clients/py1.txt" "the official Python client of the handshake revisions"
+venv fuzz "$root/tests/fuzz/requirements.txt" "the fuzzing client"
 
 stamp="$clients/node_modules/.installed"
 if ! cmp -s "$clients/package-lock.json" "$stamp"; then

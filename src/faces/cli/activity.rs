@@ -84,7 +84,7 @@ struct Filter {
     /// Declared or by the variant: read, write or destructive
     #[arg(long, value_name = "TYPE")]
     intent_type: Option<String>,
-    /// How it ended: success, upstream_error, error, blocked, rejected, cancelled, unknown, pending or waiting
+    /// How it ended: success, upstream_error, error, blocked, rejected, cancelled, unknown or pending
     #[arg(long)]
     status: Option<String>,
     /// A server's name
@@ -93,7 +93,7 @@ struct Filter {
     /// A tool, as TOOL or SERVER:TOOL; for --type admin the act, for example servers.create
     #[arg(long)]
     tool: Option<String>,
-    /// tool_call, search, admin, auth_failure, late_outcome or system
+    /// tool_call, search, cache_read, admin, auth_failure, late_outcome or system
     #[arg(long = "type")]
     kind: Option<String>,
     /// Where it came in: mcp, rest, cli or system

@@ -1,5 +1,24 @@
 //! `/activity`: the records a key may see.
 
+/// What every route takes that finds records, with what one takes besides.
+macro_rules! filters {
+    [$($more:literal),*] => {
+        &[
+            "type",
+            "source",
+            "server",
+            "tool",
+            "status",
+            "intent_type",
+            "key",
+            "owner",
+            "session_id",
+            "request_id",
+            $($more),*
+        ]
+    };
+}
+
 pub(super) mod export;
 pub(super) mod stream;
 pub(super) mod summary;
@@ -23,22 +42,7 @@ use crate::gateway::GatewayError;
 use crate::store::{ActivityFilter, ActivityRow};
 
 /// The parameters of a list.
-pub(super) const PARAMS: Names = &[
-    "cursor",
-    "end_time",
-    "intent_type",
-    "key",
-    "limit",
-    "owner",
-    "request_id",
-    "server",
-    "session_id",
-    "source",
-    "start_time",
-    "status",
-    "tool",
-    "type",
-];
+pub(super) const PARAMS: Names = filters!["start_time", "end_time", "limit", "cursor"];
 /// How far back a list goes by itself.
 const WINDOW: TimeDelta = TimeDelta::days(7);
 /// How far past now it goes: clocks of replicas differ.

@@ -43,9 +43,10 @@ impl Fields {
             if let Some(allowed) = allowed.filter(|allowed| !allowed.contains(&member.name.as_ref())) {
                 return Err(unknown("field", &name, allowed));
             }
-            let value: Value = serde_json::from_str(member.value).map_err(|_| {
+            let mut value: Value = serde_json::from_str(member.value).map_err(|_| {
                 GatewayError::invalid(name.clone(), format!("the value of {name} cannot be read"))
             })?;
+            spell_whole(&mut value);
             // the database cannot keep it, and nothing that people type has it
             if has_nul(&value) {
                 return Err(GatewayError::invalid(name.clone(), format!("{name} must not contain U+0000")));
@@ -128,6 +129,23 @@ impl Fields {
     }
 }
 
+/// `5.0` is the whole number 5, to JSON schemas and to some programs that write it so.
+fn spell_whole(value: &mut Value) {
+    /// From here on not every whole number has a double of its own.
+    const EXACT_BELOW: f64 = 9_007_199_254_740_992.0;
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            let whole = number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() < EXACT_BELOW);
+            if let Some(float) = whole {
+                *value = Value::from(float as i64);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(spell_whole),
+        Value::Object(members) => members.values_mut().for_each(spell_whole),
+        _ => {}
+    }
+}
+
 /// Bodies are nested at most [`crate::domain::json::DEPTH_MAX`] deep, so this recursion is bounded.
 fn has_nul(value: &Value) -> bool {
     match value {
@@ -179,6 +197,15 @@ mod tests {
         assert_eq!(field(fields.version()), "version");
         assert_eq!(field(fields.time("at")), "at");
         assert_eq!(field(read("{}", Nulls::Kept).unwrap().needed_text("name")), "name");
+    }
+
+    #[test]
+    fn whole_numbers_may_have_a_point() {
+        let mut fields =
+            read(r#"{"version":7.0,"limits":{"queue":[2033.0,1e3,0.5,1e300]}}"#, Nulls::Kept).unwrap();
+        assert_eq!(fields.version().unwrap(), Some(7));
+        let limits = fields.object("limits").unwrap().unwrap();
+        assert_eq!(limits["queue"], serde_json::json!([2033, 1000, 0.5, 1e300]));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 mod activity;
 mod call;
 mod cursor;
+mod document;
 mod error;
 mod exchange;
 mod fields;
@@ -92,6 +93,7 @@ routes! {
     GET "/activity/stream" => read(May(ReadOwnActivity), activity::stream::PARAMS, activity::stream::get);
     GET "/activity/{id}" => read(May(ReadOwnActivity), NONE, activity::get);
     GET "/status" => read(Anyone, NONE, status::get);
+    GET "/openapi.json" => read(Anyone, NONE, document::get);
 }
 
 /// The routes of [`ROUTES`], with JSON answers for every other path and method.

@@ -2,7 +2,9 @@
 
 mod calls;
 mod content_types;
+mod document;
 mod duties;
+mod fuzz;
 mod keys;
 mod pins;
 mod roles;

@@ -4,6 +4,7 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::Value;
 
 use super::answer::Answer;
+use super::document::Document;
 
 /// A caller: where, with which key, as which tenant.
 #[derive(Clone)]
@@ -59,10 +60,20 @@ impl Api {
         request
     }
 
-    /// Sends a request made by hand. Not being answered is status 0, the error its text.
+    /// Sends a request made by hand. Not being answered is status 0, the error its text. What REST answers must be
+    /// what the document says.
     pub async fn send(&self, request: RequestBuilder) -> Answer {
-        match request.send().await {
-            Ok(response) => Answer::read(response).await,
+        let (http, request) = request.build_split();
+        let request = request.unwrap();
+        let (method, path) = (request.method().clone(), request.url().path().to_owned());
+        match http.execute(request).await {
+            Ok(response) => {
+                let answer = Answer::read(response).await;
+                if let Some(path) = path.strip_prefix("/api/v1") {
+                    Document::get().check(method.as_str(), path, &answer);
+                }
+                answer
+            }
             Err(error) => {
                 Answer { status: 0, headers: Default::default(), text: error.to_string(), events: Vec::new() }
             }

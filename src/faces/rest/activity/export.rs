@@ -23,21 +23,7 @@ use crate::gateway::GatewayError;
 use crate::store::{ActivityFilter, ActivityRow};
 
 /// The parameters: those of a list without its pages.
-pub(in crate::faces::rest) const PARAMS: Names = &[
-    "end_time",
-    "format",
-    "intent_type",
-    "key",
-    "owner",
-    "request_id",
-    "server",
-    "session_id",
-    "source",
-    "start_time",
-    "status",
-    "tool",
-    "type",
-];
+pub(in crate::faces::rest) const PARAMS: Names = filters!["start_time", "end_time", "format"];
 /// The values of `format`, the first by itself.
 const FORMATS: [&str; 2] = ["jsonl", "csv"];
 /// The columns of CSV, and where in a record each is.

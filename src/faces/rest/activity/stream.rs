@@ -23,18 +23,7 @@ use crate::gateway::{GatewayError, News, Reach};
 use crate::store::{ActivityFilter, ActivityRow, Commit};
 
 /// The parameters: those of a list without its pages and times.
-pub(in crate::faces::rest) const PARAMS: Names = &[
-    "intent_type",
-    "key",
-    "owner",
-    "request_id",
-    "server",
-    "session_id",
-    "source",
-    "status",
-    "tool",
-    "type",
-];
+pub(in crate::faces::rest) const PARAMS: Names = filters![];
 /// The header with which a client says where it was.
 const LAST_EVENT_ID: &str = "last-event-id";
 

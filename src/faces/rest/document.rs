@@ -1,0 +1,123 @@
+//! `/openapi.json`: what is said of this API for programs. Written by hand, kept true by the tests beside it and by
+//! `tests/it`, which checks every answer it gets.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+
+use super::exchange::Exchange;
+use super::params::Params;
+use super::route::Answer;
+use crate::faces::wire::error::json_response;
+
+/// OpenAPI 3.1, as committed.
+const DOCUMENT: &str = include_str!("../../../docs/openapi.json");
+
+pub(super) async fn get(_: Arc<Exchange>, _: Params) -> Answer {
+    Ok(json_response(StatusCode::OK, DOCUMENT))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
+    use super::DOCUMENT;
+    use crate::domain::activity::{KINDS, SOURCES, STATUSES};
+    use crate::domain::refusal::Code;
+    use crate::faces::rest::ROUTES;
+
+    const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
+
+    fn document() -> Value {
+        serde_json::from_str(DOCUMENT).unwrap()
+    }
+
+    /// Every operation: method, path, what is said of it.
+    fn operations(document: &Value) -> Vec<(String, String, &Value)> {
+        let mut found = Vec::new();
+        for (path, item) in document["paths"].as_object().unwrap() {
+            for method in METHODS {
+                if let Some(operation) = item.get(method) {
+                    found.push((method.to_uppercase(), path.clone(), operation));
+                }
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn every_route_is_documented_and_nothing_else() {
+        let document = document();
+        let documented: BTreeSet<(String, String)> =
+            operations(&document).into_iter().map(|(method, path, _)| (method, path)).collect();
+        let served: BTreeSet<(String, String)> =
+            ROUTES.iter().map(|(method, path)| ((*method).to_owned(), (*path).to_owned())).collect();
+        if let Some((method, path)) = served.difference(&documented).next() {
+            panic!(
+                "docs/openapi.json: add \"{}\" under paths.\"{path}\": operationId, summary, tags, x-roles, parameters or \
+                 requestBody where it takes any, responses. GET /servers/{{name}} is an example of a route that reads, \
+                 PATCH /servers/{{name}} of one that acts.",
+                method.to_lowercase()
+            );
+        }
+        if let Some((method, path)) = documented.difference(&served).next() {
+            panic!("docs/openapi.json: take out {method} {path}: faces/rest/mod.rs has no such route");
+        }
+    }
+
+    #[test]
+    fn operations_are_named_once() {
+        let document = document();
+        let operations = operations(&document);
+        let names: BTreeSet<&str> =
+            operations.iter().map(|(.., operation)| operation["operationId"].as_str().unwrap()).collect();
+        assert_eq!(names.len(), operations.len());
+    }
+
+    #[test]
+    fn closed_lists_are_the_codes() {
+        let document = document();
+        let codes = Code::ALL.map(Code::as_str);
+        let lists: [(&str, &[&str]); 4] = [
+            ("ActivityType", &KINDS),
+            ("ActivitySource", &SOURCES),
+            ("ActivityStatus", &STATUSES),
+            ("CallErrorCode", &codes),
+        ];
+        for (name, known) in lists {
+            let said = document["components"]["schemas"][name]["enum"].as_array().unwrap();
+            let said: Vec<&str> = said.iter().filter_map(Value::as_str).collect();
+            assert_eq!(said, known, "docs/openapi.json: components.schemas.{name}.enum");
+        }
+        assert_eq!(document["info"]["version"], env!("CARGO_PKG_VERSION"));
+    }
+
+    #[test]
+    fn every_part_is_there_and_used() {
+        let document = document();
+        let mut used = BTreeSet::new();
+        collect(&document, &mut used);
+        let mut there = BTreeSet::new();
+        for kind in ["parameters", "responses", "schemas"] {
+            for name in document["components"][kind].as_object().unwrap().keys() {
+                there.insert(format!("#/components/{kind}/{name}"));
+            }
+        }
+        assert_eq!(used, there);
+    }
+
+    fn collect(value: &Value, into: &mut BTreeSet<String>) {
+        match value {
+            Value::Object(members) => {
+                if let Some(place) = members.get("$ref").and_then(Value::as_str) {
+                    into.insert(place.to_owned());
+                }
+                members.values().for_each(|member| collect(member, into));
+            }
+            Value::Array(items) => items.iter().for_each(|item| collect(item, into)),
+            _ => {}
+        }
+    }
+}
