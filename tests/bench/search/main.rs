@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use mcpproxy::domain::search::Index;
+use mcpproxy::domain::search::{Design, Index};
 
 use self::baseline::{Baseline, Reading};
 use self::data::{Catalogue, Question};
@@ -68,7 +68,8 @@ fn compare(folder: &Path, out: &mut impl Write) -> Result<()> {
 }
 
 fn best(index: &Index, words_share: f32, query: &str) -> Vec<u32> {
-    index.search_with(words_share, query, RANKS, |_| true).hits.iter().map(|hit| hit.document).collect()
+    let design = Design { words_share, ..Design::default() };
+    index.search_with(design, query, RANKS, |_| true).hits.iter().map(|hit| hit.document).collect()
 }
 
 /// The fastest build of an index of 1000 tools: the catalogue's, again and again.
