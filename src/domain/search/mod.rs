@@ -31,7 +31,7 @@ const WORDS_SHARE: f32 = 0.5;
 const NEARNESS_MIN: f32 = 0.3;
 
 /// Share of a score that an embeddings service has, where it has said something.
-const EMBEDDING_SHARE: f32 = 0.6;
+const EMBEDDING_SHARE: f32 = 0.5;
 
 /// How near a tool must be as such a service sees it to be found without anything else.
 const EMBEDDING_MIN: f32 = 0.3;

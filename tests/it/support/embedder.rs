@@ -27,8 +27,6 @@ pub enum Mood {
     OneMore,
     /// A vector less.
     OneLess,
-    /// The last vector is shorter than the others.
-    Uneven,
     /// Another model's: vectors that are as long as no others.
     Stranger,
     /// A number that is none.
@@ -145,7 +143,6 @@ async fn answer(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Byt
         }
         Mood::OneMore => vectors.push(vec![1.0; DIMS]),
         Mood::OneLess => drop(vectors.pop()),
-        Mood::Uneven => vectors.last_mut().unwrap().truncate(DIMS - 1),
         Mood::Stranger => vectors.iter_mut().for_each(|vector| vector.push(0.0)),
         Mood::NotANumber => {
             return r#"{"data":[{"index":0,"embedding":[NaN,1]}]}"#.into_response();
