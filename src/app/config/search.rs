@@ -87,16 +87,15 @@ pub(super) fn check_key(key: &str) -> Result<(), String> {
 
 /// A service without a model is half a setting.
 pub(super) fn check_together(settings: &Settings) -> Result<(), ConfigError> {
-    let is_empty = |key: &str| {
+    let given = |key: &str| {
         let setting = settings.known().get(key);
-        setting.is_none_or(|setting| matches!(&setting.value, ValueKind::String(text) if text.is_empty()))
+        setting.filter(|setting| !matches!(&setting.value, ValueKind::String(text) if text.is_empty()))
     };
-    if !is_empty("search.embeddings_url")
-        && is_empty("search.embeddings_model")
-        && let Some(setting) = settings.known().get("search.embeddings_model")
+    if let Some(url) = given("search.embeddings_url")
+        && given("search.embeddings_model").is_none()
     {
-        let must = "must name a model when search.embeddings_url is set".to_owned();
-        return Err(value_error("search.embeddings_model", &setting.origin, must));
+        let must = "must come with search.embeddings_model, which is not set".to_owned();
+        return Err(value_error("search.embeddings_url", &url.origin, must));
     }
     Ok(())
 }

@@ -22,6 +22,7 @@ pub(super) struct Vectors {
 impl Vectors {
     /// Asks the service, if there is one.
     pub(super) fn ask(catalogue: &Catalogue) -> Result<Option<Vectors>> {
+        #[expect(clippy::disallowed_methods, reason = "a comparison has no configuration")]
         let given = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let Some(url) = given("EMBEDDINGS_URL") else { return Ok(None) };
         let options = EmbedderOptions {
