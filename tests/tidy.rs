@@ -32,7 +32,7 @@ const HOMES: [(&str, &[&str]); 14] = [
 const NOT_IN_DOMAIN: [&str; 6] = ["tokio", "sqlx", "axum", "hyper", "std::fs", "std::net"];
 
 /// Tables whose rows belong to a tenant.
-const TENANT_TABLES: [&str; 12] = [
+const TENANT_TABLES: [&str; 13] = [
     "api_keys",
     "settings",
     "servers",
@@ -40,6 +40,7 @@ const TENANT_TABLES: [&str; 12] = [
     "data_keys",
     "tools",
     "tool_names",
+    "tool_embeddings",
     "revisions",
     "activity_open",
     "response_cache",

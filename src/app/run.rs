@@ -16,9 +16,11 @@ use super::telemetry;
 use crate::domain::seal::{Key, Keyring};
 use crate::faces::cli::{Found, FoundSetting};
 use crate::faces::{FaceOptions, Faces, http, mcp, sse};
-use crate::gateway::{ActivityLimits, Gateway, Options};
+use crate::gateway::{ActivityLimits, EmbeddingsOptions, Gateway, Options};
 use crate::store::{self, CacheQuota, Store, StoreOptions};
-use crate::upstream::{BreakerRules, Command, Commands, Deny, Egress, Limits, StdioRules, native_tls};
+use crate::upstream::{
+    BreakerRules, Command, Commands, Deny, Egress, EmbedderOptions, Limits, StdioRules, native_tls,
+};
 
 /// The argument with which this program ends the programs of a gateway that was killed.
 pub const STDIO_WARDEN: &str = "stdio-warden";
@@ -125,6 +127,7 @@ async fn serve_on(
     let keys = config.master_keys.iter().map(|key| Key::new(*key.expose()));
     let keyring = Keyring::new(keys).context("secrets.master_key is empty")?;
     let gateway = Gateway::new(store, egress, tls, gateway_options(config, keyring));
+    let gateway = gateway.context("search.embeddings_url cannot be used")?;
     gateway.settle_master_keys().await?;
     let listener = TcpListener::bind(config.server.listen)
         .await
@@ -257,6 +260,21 @@ fn gateway_options(config: &Config, keyring: Keyring) -> Options {
         cache_turns: (limits.database_pool_report / 2) as usize,
         retention_interval: limits.retention_interval,
         reloads_max: limits.reload_concurrency,
+        embeddings: config.embeddings.as_ref().map(|service| embeddings(service, limits)),
+    }
+}
+
+fn embeddings(service: &config::Embeddings, limits: &config::Limits) -> EmbeddingsOptions {
+    EmbeddingsOptions {
+        embedder: EmbedderOptions {
+            url: service.url.clone(),
+            model: service.model.clone(),
+            api_key: service.api_key.as_ref().map(|key| key.expose().to_owned()),
+            connect_timeout: limits.connect_timeout,
+            timeout: service.timeout,
+        },
+        wait: service.wait,
+        batch: service.batch,
     }
 }
 

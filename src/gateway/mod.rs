@@ -10,6 +10,7 @@ mod catalog;
 mod clock;
 mod credentials;
 mod discovery;
+mod embeddings;
 mod error;
 mod keys;
 mod limits;
@@ -33,6 +34,7 @@ pub use caller::AuthError;
 pub use cancel::CancelBy;
 pub use catalog::{Catalog, ServerEntry, Tool};
 pub use credentials::{Headers, MasterKeysError};
+pub use embeddings::EmbeddingsOptions;
 pub use error::GatewayError;
 pub use keys::{KeyCreated, KeyRequest};
 pub use outlive::{Apart, Outlive};
@@ -56,7 +58,7 @@ use crate::domain::id::ReplicaId;
 use crate::domain::seal::Keyring;
 use crate::domain::settings::Defaults;
 use crate::store::{CacheQuota, Store};
-use crate::upstream::{Commands, Egress, Journal, Limits, LogLine, Pool, StdioRules};
+use crate::upstream::{Commands, Egress, Journal, Limits, LogLine, Pool, StdioRules, UpstreamError};
 
 /// Streams of one tenant that read the activity log at the same time.
 const TAILS_PER_TENANT: usize = 1;
@@ -116,6 +118,8 @@ pub struct Options {
     pub retention_interval: Duration,
     /// Tenants reloaded at the same time.
     pub reloads_max: usize,
+    /// An embeddings service that helps with searches.
+    pub embeddings: Option<EmbeddingsOptions>,
 }
 
 /// Everything the faces use.
@@ -140,6 +144,7 @@ pub struct Gateway {
     /// Apart from other reports: whoever has many streams open must not keep others from the log.
     tail_lane: report_lane::ReportLane,
     cache_lane: response_cache::CacheLane,
+    embeddings: Option<Arc<embeddings::Embeddings>>,
     /// Lines of servers' logs go in here; the other end is taken by whoever writes them.
     journal: Journal,
     journal_lines: Mutex<Option<mpsc::Receiver<LogLine>>>,
@@ -147,16 +152,22 @@ pub struct Gateway {
 
 impl Gateway {
     /// Puts the gateway together; nothing runs until [`Gateway::start`].
+    ///
+    /// # Errors
+    /// An embeddings service that nothing can be sent to.
     pub fn new(
         store: Store,
         egress: Arc<Egress>,
         tls: Option<Arc<rustls::ClientConfig>>,
         options: Options,
-    ) -> Arc<Gateway> {
+    ) -> Result<Arc<Gateway>, UpstreamError> {
         let replica = ReplicaId(uuid::Uuid::now_v7());
         let (journal, journal_lines) = mpsc::channel(servers::WAITING_MAX);
         let programs = options.stdio.clone();
-        Arc::new(Gateway {
+        let embeddings = options.embeddings.as_ref();
+        let embeddings =
+            embeddings.map(|options| embeddings::Embeddings::new(options, tls.clone())).transpose()?;
+        Ok(Arc::new(Gateway {
             upstreams: Pool::new(Arc::clone(&egress), tls)
                 .with_answers_bytes_max(options.answers_bytes_max)
                 .with_programs(programs, journal.clone()),
@@ -179,7 +190,8 @@ impl Gateway {
             limits: limits::Limits::new(Instant::now()),
             journal,
             journal_lines: Mutex::new(Some(journal_lines)),
-        })
+            embeddings: embeddings.map(Arc::new),
+        }))
     }
 
     /// The activity log.

@@ -1,13 +1,12 @@
 //! `retrieve_tools`: search over the snapshot (behaviour, section 5). No query, no upstream.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use super::access::Caller;
 use super::call_tool::{Attempt, record_of, record_unavailable};
 use super::limits::Shed;
 use super::views::{Away, View};
-use super::{Gateway, RecordUnavailable, clock};
+use super::{Gateway, RecordUnavailable, clock, embeddings};
 use crate::domain::activity::{Kind, Status};
 use crate::domain::annotations::Tier;
 use crate::domain::id::is_name;
@@ -15,6 +14,7 @@ use crate::domain::intent::IntentMode;
 use crate::domain::json;
 use crate::domain::redact;
 use crate::domain::refusal::Refusal;
+use crate::domain::search::{Design, Embedding};
 
 /// Default of `limit`.
 pub const LIMIT_DEFAULT: usize = 15;
@@ -62,8 +62,9 @@ impl Detail {
     }
 }
 
-/// How the answers are ranked, as they say: in the gateway alone, without an embeddings service.
+/// How an answer is ranked, as it says: in the gateway alone, or with what an embeddings service says as well.
 const RANKING: &str = "bm25";
+const RANKING_WITH_EMBEDDINGS: &str = "bm25+embeddings";
 
 /// Entries of an answer together, in bytes: what comes after is left out. The best match always has room.
 const ENTRIES_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -81,8 +82,9 @@ pub struct SearchResult {
 }
 
 impl Gateway {
-    /// Searches what the caller can see. Filters come before the limit; `total` counts all matches.
-    pub fn retrieve_tools(
+    /// Searches what the caller can see. Filters come before the limit; `total` counts all matches. Waits for
+    /// nothing, or shortly for the question's vector.
+    pub async fn retrieve_tools(
         &self,
         attempt: &Attempt,
         request: &SearchRequest,
@@ -93,8 +95,9 @@ impl Gateway {
         }
         let begun = self.activity.begin(record_of(attempt, Kind::Search));
         let mut pending = begun.map_err(|RecordUnavailable| record_unavailable())?;
+        let vector = self.vector_of(&attempt.caller, &request.query).await;
         let record = &mut pending.record;
-        let (found, total) = search(&attempt.caller, request);
+        let (found, total) = search(&attempt.caller, request, vector.as_deref());
         let preview = redact::preview(&request.query, self.options.preview_bytes);
         record.status = Status::Success;
         // what cannot be a name is no server's, and a text of any size does not belong in the log
@@ -111,10 +114,11 @@ impl Gateway {
     }
 }
 
-fn search(caller: &Arc<Caller>, request: &SearchRequest) -> (SearchResult, usize) {
+fn search(caller: &Caller, request: &SearchRequest, question: Option<&Embedding>) -> (SearchResult, usize) {
     let mut missing = Missing::default();
     let mut out = String::from(r#"{"tools":["#);
     let (mut total, mut left_out) = (0, 0);
+    let mut ranking = RANKING;
     if let Some(tenant) = &caller.tenant {
         let catalogue = tenant.catalogue();
         let view = catalogue.view(&caller.settings);
@@ -125,7 +129,12 @@ fn search(caller: &Arc<Caller>, request: &SearchRequest) -> (SearchResult, usize
             let server = request.server.as_deref();
             request.wants(tier) && server.is_none_or(|name| tool.is_some_and(|tool| tool.server.name == name))
         };
-        let found = catalogue.index().search(&request.query, request.limit, admit);
+        let nearness = question.and_then(|question| embeddings::nearness(tenant, &catalogue, question));
+        if nearness.is_some() {
+            ranking = RANKING_WITH_EMBEDDINGS;
+        }
+        let design = Design { nearness: nearness.as_ref(), ..Design::default() };
+        let found = catalogue.index().search_with(design, &request.query, request.limit, admit);
         total = found.total;
         for (n, hit) in found.hits.iter().enumerate() {
             let tool = catalogue.listed().get(hit.document as usize);
@@ -144,7 +153,7 @@ fn search(caller: &Arc<Caller>, request: &SearchRequest) -> (SearchResult, usize
     out.push_str(r#"],"total":"#);
     out.push_str(&total.to_string());
     out.push_str(r#","ranking":""#);
-    out.push_str(RANKING);
+    out.push_str(ranking);
     out.push_str(r#"","query":"#);
     json::escape_into(&mut out, &request.query);
     out.push_str(r#","usage_instructions":"#);

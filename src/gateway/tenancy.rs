@@ -13,6 +13,7 @@ use tokio::sync::{Mutex, Semaphore};
 use super::Gateway;
 use super::access::{Access, Caller};
 use super::catalog::Catalog;
+use super::embeddings::Vectors;
 use super::limits::Bucket;
 use crate::domain::id::TenantId;
 use crate::store::{Change, Kind, StoreError};
@@ -28,6 +29,8 @@ pub struct LiveTenant {
     catalogue: ArcSwap<Catalog>,
     /// What is left of the rate of all its keys together.
     pub(super) bucket: Bucket,
+    /// What an embeddings service made of its definitions and questions.
+    pub(super) vectors: Vectors,
     reloading_access: Mutex<()>,
     reloading_catalogue: Mutex<()>,
 }
@@ -47,6 +50,7 @@ impl LiveTenant {
         match kind {
             Kind::Access => self.access.load().as_ref().as_ref().map_or(0, |access| access.rev),
             Kind::Catalogue => self.catalogue.load().rev,
+            Kind::Vectors => self.vectors.rev(),
         }
     }
 }
@@ -147,6 +151,7 @@ impl Gateway {
                 access: ArcSwap::from_pointee(None),
                 catalogue: ArcSwap::from_pointee(Catalog::empty()),
                 bucket: Bucket::default(),
+                vectors: Vectors::default(),
                 reloading_access: Mutex::new(()),
                 reloading_catalogue: Mutex::new(()),
             })
@@ -167,10 +172,12 @@ impl Gateway {
         }
         match kind {
             Kind::Catalogue => self.reload_catalogue(live, rev).await,
+            Kind::Vectors => self.reload_vectors(live, rev).await,
             Kind::Access => {
                 // a key that works must find its tools: the first catalogue comes before the first keys
                 if live.rev(Kind::Catalogue) == 0 {
                     self.reload_catalogue(live, 1).await?;
+                    self.reload_vectors(live, 1).await?;
                 }
                 let _one_at_a_time = live.reloading_access.lock().await;
                 if live.rev(kind) >= rev { Ok(()) } else { self.load_access(live).await }
@@ -233,6 +240,9 @@ impl Gateway {
 
     /// Follows a change notice, when the tenant is live here.
     pub(super) async fn follow(&self, change: Change) {
+        if let (Kind::Catalogue, Some(embeddings)) = (change.kind, &self.embeddings) {
+            embeddings.note(change.tenant);
+        }
         let Some(live) = self.tenants.get(change.tenant) else {
             // whoever only lists for it has no snapshot that says what is switched off: what is not starts again
             if change.kind == Kind::Catalogue {

@@ -28,6 +28,7 @@ mod servers;
 mod settings;
 mod system;
 mod tenants;
+mod tool_embeddings;
 mod tools;
 mod tx;
 mod unit;
@@ -51,6 +52,7 @@ pub use servers::{CatalogueRows, NewServer, Server, ServerPatch};
 pub use settings::StoredSettings;
 pub use system::{DueServer, FoundKey};
 pub use tenants::Tenant;
+pub use tool_embeddings::{EMBEDDED_PER_TENANT_MAX, EmbeddingRows, Unembedded};
 pub use tools::{Applied, Discovered, StoredTool};
 pub use tx::Access;
 

@@ -65,6 +65,7 @@ impl Store {
     pub async fn tenant_purged(&self, tenant: TenantId) -> Result<(), StoreError> {
         let mut tx = self.begin(Lane::Upkeep, Access::System).await?;
         super::secrets::remove_all(&mut tx, tenant).await?;
+        super::tool_embeddings::remove_all(&mut tx, tenant).await?;
         sqlx::query(
             "update tenants set purged_at = now() where tenant_id = $1 and purged_at is null
                 and deleted_at < now() - make_interval(secs => $2)

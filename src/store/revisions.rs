@@ -29,6 +29,8 @@ pub enum Kind {
     Catalogue,
     /// Keys and settings.
     Access,
+    /// What an embeddings service made of definitions; no list changes for it.
+    Vectors,
 }
 
 impl Kind {
@@ -36,11 +38,12 @@ impl Kind {
         match self {
             Kind::Catalogue => "catalogue",
             Kind::Access => "access",
+            Kind::Vectors => "vectors",
         }
     }
 
     fn parse(text: &str) -> Option<Kind> {
-        [Kind::Catalogue, Kind::Access].into_iter().find(|kind| kind.as_str() == text)
+        [Kind::Catalogue, Kind::Access, Kind::Vectors].into_iter().find(|kind| kind.as_str() == text)
     }
 }
 
@@ -92,6 +95,16 @@ pub(super) async fn bump(tx: &mut Unit, tenant: TenantId, kind: Kind) -> Result<
     .fetch_optional(&mut **tx)
     .await?;
     rev.ok_or(StoreError::NotFound)
+}
+
+/// The same for a kind whose row is made when it is first needed.
+pub(super) async fn bump_or_begin(tx: &mut Unit, tenant: TenantId, kind: Kind) -> Result<i64, StoreError> {
+    sqlx::query("insert into revisions (tenant_id, kind, rev) values ($1, $2, 0) on conflict do nothing")
+        .bind(tenant.0)
+        .bind(kind.as_str())
+        .execute(&mut **tx)
+        .await?;
+    bump(tx, tenant, kind).await
 }
 
 /// Commits a change and tells every replica.

@@ -100,6 +100,7 @@ impl Store {
             return Err(StoreError::NotFound);
         }
         super::secrets::remove_all(&mut tx, tenant).await?;
+        super::tool_embeddings::remove_all(&mut tx, tenant).await?;
         revisions::commit(tx, tenant, Kind::Access, rev).await.map(drop)
     }
 }

@@ -16,7 +16,7 @@ use super::discover::Era;
 use super::error::{Kind, UpstreamError};
 use super::stdio::{Command, NoCommand};
 
-const USER_AGENT: &str = concat!("mcpproxy/", env!("CARGO_PKG_VERSION"));
+pub(super) const USER_AGENT: &str = concat!("mcpproxy/", env!("CARGO_PKG_VERSION"));
 /// What an operator can do about credentials that do not open.
 const LOCKED: &str =
     "set its headers again, or put the master key that sealed them back into secrets.master_key";

@@ -8,6 +8,7 @@ mod error;
 mod layers;
 mod names;
 mod rules;
+mod search;
 mod secret;
 mod secret_files;
 mod sections;
@@ -28,6 +29,7 @@ use environment::Ambient;
 use layers::Settings;
 
 pub use error::ConfigError;
+pub use search::Embeddings;
 pub use secret::{MasterKey, Secret};
 pub use sections::{
     Activity, Database, DatabaseLocation, Direct, Limits, LogFormat, OtlpProtocol, Server, Telemetry,
@@ -55,6 +57,8 @@ pub struct Config {
     pub stdio_enabled: bool,
     /// Programs that tenants may run as upstream servers, by name.
     pub stdio_commands: BTreeMap<String, StdioCommand>,
+    /// An embeddings service that helps with searches.
+    pub embeddings: Option<Embeddings>,
     /// `/mcp/direct`.
     pub direct: Direct,
     /// The activity log.
@@ -224,6 +228,7 @@ struct Sections {
     secrets: sections::SecretsSection,
     egress: sections::EgressSection,
     stdio: stdio::StdioSection,
+    search: search::SearchSection,
     direct: Direct,
     activity: Activity,
     #[serde(with = "sections::DefaultsSection")]
@@ -251,6 +256,7 @@ fn build(settings: &Settings, ambient: Ambient) -> Result<Config, ConfigError> {
         egress_allow: sections.egress.allow,
         stdio_enabled: sections.stdio.enabled.holds(ambient.host.in_kubernetes),
         stdio_commands: sections.stdio.commands,
+        embeddings: sections.search.embeddings(),
         direct: sections.direct,
         defaults: Defaults { activity_retention_days: sections.activity.retention_days, ..sections.defaults },
         activity: sections.activity,

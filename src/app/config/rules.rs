@@ -7,7 +7,7 @@ use ipnet::IpNet;
 
 use super::error::ConfigError;
 use super::layers::{self, Origin, Settings, value_error};
-use super::{secret, stdio};
+use super::{search, secret, stdio};
 use crate::domain::glob;
 
 /// Most entries of a list.
@@ -15,10 +15,11 @@ const LIST_ENTRIES_MAX: usize = 1000;
 /// Longest wait that can be set, in seconds: a day.
 const SECONDS_MAX: i64 = 86_400;
 /// Settings that are never shown.
-const SECRET: [&str; 6] = [
+const SECRET: [&str; 7] = [
     "auth.bootstrap_key",
     "database.direct_url",
     "database.url",
+    "search.embeddings_api_key",
     "secrets.master_key",
     "sessions.key",
     "stdio.commands",
@@ -46,6 +47,9 @@ fn range(key: &str) -> (i64, i64) {
         "database.statement_cache" => (0, 10_000),
         "defaults.rate_limit" => (0, 10_000_000),
         "defaults.response_limit" => (0, 100_000_000),
+        "search.embeddings_batch" => (1, 256),
+        "search.embeddings_wait_ms" => (1, 10_000),
+        "search.embeddings_timeout_s" => (1, 600),
         "limits.activity_queue_bytes" => (1 << 16, 1 << 36),
         _ if key.starts_with("limits.database_pool_") => (1, 1000),
         _ if key.ends_with("_bytes_max") => (1, 1 << 30),
@@ -141,7 +145,7 @@ fn check_together(settings: &Settings) -> Result<(), ConfigError> {
             ));
         }
     }
-    Ok(())
+    search::check_together(settings)
 }
 
 fn check_number(key: &str, value: i64) -> Result<(), String> {
@@ -174,6 +178,9 @@ fn check_text(key: &str, text: &str) -> Result<(), String> {
                 || ((text.starts_with("http://") || text.starts_with("https://")) && !text.contains('@')),
             "must be an http:// or https:// URL without a user name",
         ),
+        "search.embeddings_url" if !text.is_empty() => search::check_url(text),
+        "search.embeddings_model" => search::check_model(text),
+        "search.embeddings_api_key" => search::check_key(text),
         "telemetry.log_filter" | "telemetry.service_name" => must(!text.is_empty(), "must not be empty"),
         _ => Ok(()),
     }

@@ -316,11 +316,11 @@ pub(super) struct EgressSection {
     pub(super) allow: Vec<IpNet>,
 }
 
-fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+pub(super) fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     u32::deserialize(deserializer).map(|seconds| Duration::from_secs(seconds.into()))
 }
 
-fn milliseconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+pub(super) fn milliseconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     u32::deserialize(deserializer).map(|milliseconds| Duration::from_millis(milliseconds.into()))
 }
 

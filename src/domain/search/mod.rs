@@ -7,11 +7,14 @@
 use std::cmp::Ordering;
 
 mod bm25;
+mod embedding;
 mod meaning;
 mod names;
 mod query;
 mod tokens;
 mod words;
+
+pub use embedding::{DIMS_MAX, Embedding, Nearness, TEXT_VERSION, text_of};
 
 use bm25::Texts;
 use meaning::Meanings;
@@ -26,6 +29,12 @@ const WORDS_SHARE: f32 = 0.5;
 
 /// How near a tool must be to a question by meaning to be found without a word in common.
 const NEARNESS_MIN: f32 = 0.3;
+
+/// Share of a score that an embeddings service has, where it has said something.
+const EMBEDDING_SHARE: f32 = 0.5;
+
+/// How near a tool must be as such a service sees it to be found without anything else.
+const EMBEDDING_MIN: f32 = 0.3;
 
 /// What a tool gets that the whole question is the name of: more than anything else can add up to.
 const EXACT_BONUS: f32 = 3.0;
@@ -110,19 +119,23 @@ impl Index {
     /// The best `limit` documents for `query` among those that `admit` lets through. A query that is a tool's
     /// name finds that tool first; one that has neither a word nor a meaning in common with any has no hits.
     pub fn search(&self, query: &str, limit: usize, admit: impl Fn(u32) -> bool) -> Hits {
-        self.search_with(WORDS_SHARE, query, limit, admit)
+        self.search_with(Design::default(), query, limit, admit)
     }
 
-    /// The same with another `words_share`, 0 to 1: for comparing designs. 1 is words in common alone.
+    /// The same as another design does it.
     pub fn search_with(
         &self,
-        words_share: f32,
+        design: Design<'_>,
         query: &str,
         limit: usize,
         admit: impl Fn(u32) -> bool,
     ) -> Hits {
         let query = Query::read(query, &self.texts);
-        let scores = self.scores(&query, words_share);
+        let mut scores = self.scores(&query, design.words_share);
+        if let Some(nearness) = design.nearness {
+            mix(nearness, design.embedding_share, &mut scores);
+        }
+        self.names.add_exact(&query, EXACT_BONUS, &mut scores);
         let mut hits: Vec<Hit> = (0..)
             .zip(scores)
             .filter(|&(document, score)| score > 0.0 && admit(document))
@@ -152,8 +165,34 @@ impl Index {
                 }
             }
         }
-        self.names.add_exact(query, EXACT_BONUS, &mut scores);
         scores
+    }
+}
+
+/// What counts how much.
+#[derive(Clone, Copy, Debug)]
+pub struct Design<'a> {
+    /// Share of words in common, 0 to 1, beside the table's meaning.
+    pub words_share: f32,
+    /// What an embeddings service says.
+    pub nearness: Option<&'a Nearness>,
+    /// Its share, 0 to 1, beside all else.
+    pub embedding_share: f32,
+}
+
+impl Default for Design<'_> {
+    fn default() -> Self {
+        Design { words_share: WORDS_SHARE, nearness: None, embedding_share: EMBEDDING_SHARE }
+    }
+}
+
+/// Where the service has said nothing yet, what is there is taken for what it would say.
+fn mix(nearness: &Nearness, share: f32, scores: &mut [f32]) {
+    for (score, near) in scores.iter_mut().zip(&nearness.0) {
+        let Some(near) = *near else { continue };
+        if *score > 0.0 || near >= EMBEDDING_MIN {
+            *score = (1.0 - share) * *score + share * near;
+        }
     }
 }
 

@@ -51,7 +51,7 @@ impl Call<'_> {
         };
         match Variant::parse(&name) {
             Some(variant) => self.call_tool(variant, arguments).await,
-            None if name == tools::RETRIEVE_TOOLS => Ok(self.search(arguments)),
+            None if name == tools::RETRIEVE_TOOLS => Ok(self.search(arguments).await),
             None if name == tools::READ_CACHE => Ok(self.read_cache(arguments).await),
             None => {
                 let shown: String = name.chars().take(300).collect();
@@ -75,7 +75,7 @@ impl Call<'_> {
         RpcError::invalid_params(message)
     }
 
-    fn search(self, arguments: &str) -> Response {
+    async fn search(self, arguments: &str) -> Response {
         let result = match args::search(arguments) {
             Err(refusal) => {
                 let refused = RefusedAttempt {
@@ -88,7 +88,7 @@ impl Call<'_> {
                 self.gateway.record_refused(&self.attempt, &refused);
                 result::plain_refusal(self.era, &refusal)
             }
-            Ok(request) => match self.gateway.retrieve_tools(&self.attempt, &request) {
+            Ok(request) => match self.gateway.retrieve_tools(&self.attempt, &request).await {
                 Ok(found) => result::found(self.era, &found),
                 Err(refusal) => result::plain_refusal(self.era, &refusal),
             },

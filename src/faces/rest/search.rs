@@ -19,7 +19,7 @@ pub(super) async fn find(exchange: Arc<Exchange>, params: Params) -> Answer {
     exchange.needs_tenant()?;
     exchange.no_body()?;
     let request = request(&params)?;
-    let found = exchange.gateway().retrieve_tools(&exchange.attempt, &request);
+    let found = exchange.gateway().retrieve_tools(&exchange.attempt, &request).await;
     let found = found.map_err(|refusal| GatewayError::Refused(Box::new(refusal)))?;
     let mut response = json_response(StatusCode::OK, found.json);
     // names of servers are plain ASCII

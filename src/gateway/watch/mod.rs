@@ -2,6 +2,7 @@
 //! the dead, partitions, and the log's writer.
 
 mod changes;
+mod embed;
 mod relist;
 mod retention;
 mod schedule;
@@ -138,6 +139,8 @@ impl Gateway {
         tokio::spawn(async move { gateway.listen_to_changes().await });
         let gateway = Arc::clone(self);
         tokio::spawn(async move { gateway.tell_of_activity().await });
+        let gateway = Arc::clone(self);
+        tokio::spawn(async move { gateway.embed_definitions().await });
         Ok(())
     }
 

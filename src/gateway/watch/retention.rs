@@ -33,6 +33,7 @@ impl Gateway {
             Ok(Some(_)) => {
                 self.report_once("retention of days", self.drop_old_days().await);
                 self.report_once("retention of tenants", self.delete_for_tenants().await);
+                self.report_once("old embeddings", self.delete_old_embeddings().await);
             }
             Err(error) => self.report_once("retention", Err(error)),
         }
@@ -42,6 +43,18 @@ impl Gateway {
     async fn delete_expired_texts(&self) -> Result<(), StoreError> {
         for _ in 0..BATCHES_MAX {
             if !self.store.delete_expired_texts().await? || sleep_or_stop(BATCH_PAUSE, &self.stop).await {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Vectors of definitions that are no more.
+    async fn delete_old_embeddings(&self) -> Result<(), StoreError> {
+        let Some(embeddings) = &self.embeddings else { return Ok(()) };
+        for _ in 0..BATCHES_MAX {
+            let has_more = self.store.delete_old_embeddings(&embeddings.space).await?;
+            if !has_more || sleep_or_stop(BATCH_PAUSE, &self.stop).await {
                 break;
             }
         }

@@ -1,10 +1,12 @@
 //! The comparison of rankings: catalogues with questions whose answer is known, one table per catalogue.
 //!
 //! `cargo bench --bench search [FOLDER…]`: each folder has `tools.json` and `queries.jsonl`, as those under
-//! `tests/bench/data` do, which are compared when none is named. Nothing is started and nothing is sent anywhere.
+//! `tests/bench/data` do, which are compared when none is named. Nothing is started, and nothing is sent anywhere
+//! unless the environment names an embeddings service (`embeddings.rs`).
 
 mod baseline;
 mod data;
+mod embeddings;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -12,10 +14,11 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use mcpproxy::domain::search::Index;
+use mcpproxy::domain::search::{Design, Index};
 
 use self::baseline::{Baseline, Reading};
 use self::data::{Catalogue, Question};
+use self::embeddings::Vectors;
 
 /// Ranks that are looked at.
 const RANKS: usize = 50;
@@ -58,7 +61,19 @@ fn compare(folder: &Path, out: &mut impl Write) -> Result<()> {
         ("words 0.3, meaning 0.7", 0.3),
         ("**what ships**: words 0.5, meaning 0.5", 0.5),
     ] {
-        row(out, name, &catalogue, &|query| best(&index, share, query))?;
+        row(out, name, &catalogue, &|query| {
+            best(&index, Design { words_share: share, ..Design::default() }, query)
+        })?;
+    }
+    if let Some(vectors) = Vectors::ask(&catalogue)? {
+        for embedding_share in [0.4, 0.5, 0.6, 0.7, 1.0] {
+            let name = format!("what ships {:.1}, the service {embedding_share:.1}", 1.0 - embedding_share);
+            row(out, &name, &catalogue, &|query| {
+                let nearness = vectors.nearness(query);
+                let design = Design { nearness: nearness.as_ref(), embedding_share, ..Design::default() };
+                best(&index, design, query)
+            })?;
+        }
     }
     let (tools, took) = thousand(&catalogue);
     writeln!(out, "\nAn index of {tools} tools takes {:.1} ms to build.", took.as_secs_f64() * 1e3)?;
@@ -67,8 +82,8 @@ fn compare(folder: &Path, out: &mut impl Write) -> Result<()> {
     Ok(())
 }
 
-fn best(index: &Index, words_share: f32, query: &str) -> Vec<u32> {
-    index.search_with(words_share, query, RANKS, |_| true).hits.iter().map(|hit| hit.document).collect()
+fn best(index: &Index, design: Design<'_>, query: &str) -> Vec<u32> {
+    index.search_with(design, query, RANKS, |_| true).hits.iter().map(|hit| hit.document).collect()
 }
 
 /// The fastest build of an index of 1000 tools: the catalogue's, again and again.

@@ -1,0 +1,101 @@
+//! `search`: the embeddings service that the operator may name.
+
+use std::time::Duration;
+
+use config::ValueKind;
+use serde::Deserialize;
+
+use super::error::ConfigError;
+use super::layers::{Settings, value_error};
+use super::secret::Secret;
+use super::sections::{milliseconds, seconds};
+use crate::upstream::{Egress, EgressError};
+
+/// Longest name of a model, in bytes.
+const MODEL_BYTES_MAX: usize = 200;
+/// Longest key, in bytes: it must fit into a header.
+const KEY_BYTES_MAX: usize = 4096;
+
+/// An embeddings service.
+#[derive(Clone, Debug)]
+pub struct Embeddings {
+    /// The whole URL of its endpoint.
+    pub url: String,
+    /// The model it is asked for; never empty.
+    pub model: String,
+    /// Its bearer token.
+    pub api_key: Option<Secret>,
+    /// How long a search waits.
+    pub wait: Duration,
+    /// How long one request may take.
+    pub timeout: Duration,
+    /// Tools in one request.
+    pub batch: usize,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SearchSection {
+    embeddings_url: String,
+    embeddings_model: String,
+    embeddings_api_key: Secret,
+    #[serde(rename = "embeddings_wait_ms", deserialize_with = "milliseconds")]
+    embeddings_wait: Duration,
+    #[serde(rename = "embeddings_timeout_s", deserialize_with = "seconds")]
+    embeddings_timeout: Duration,
+    embeddings_batch: usize,
+}
+
+impl SearchSection {
+    /// The service, if one is named.
+    pub(super) fn embeddings(self) -> Option<Embeddings> {
+        (!self.embeddings_url.is_empty()).then(|| Embeddings {
+            url: self.embeddings_url,
+            model: self.embeddings_model,
+            api_key: Some(self.embeddings_api_key).filter(|key| !key.expose().is_empty()),
+            wait: self.embeddings_wait,
+            timeout: self.embeddings_timeout,
+            batch: self.embeddings_batch,
+        })
+    }
+}
+
+/// Checks a URL that is given. Its address is the operator's to choose, so none is refused.
+pub(super) fn check_url(url: &str) -> Result<(), String> {
+    match Egress::new(Vec::new(), Vec::new()).check_url(url) {
+        Ok(_) | Err(EgressError::Address { .. }) => Ok(()),
+        Err(_) => Err("must be an http:// or https:// URL without a user name or fragment, for example \
+                       http://ollama:11434/v1/embeddings"
+            .to_owned()),
+    }
+}
+
+pub(super) fn check_model(model: &str) -> Result<(), String> {
+    if model.len() <= MODEL_BYTES_MAX && !model.contains(char::is_control) {
+        return Ok(());
+    }
+    Err(format!("must have at most {MODEL_BYTES_MAX} bytes and no control characters"))
+}
+
+/// Another service's key: how strong it is, is not ours to judge.
+pub(super) fn check_key(key: &str) -> Result<(), String> {
+    if key.len() <= KEY_BYTES_MAX && key.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Ok(());
+    }
+    Err("must be of visible ASCII characters without spaces, at most 4096".to_owned())
+}
+
+/// A service without a model is half a setting.
+pub(super) fn check_together(settings: &Settings) -> Result<(), ConfigError> {
+    let given = |key: &str| {
+        let setting = settings.known().get(key);
+        setting.filter(|setting| !matches!(&setting.value, ValueKind::String(text) if text.is_empty()))
+    };
+    if let Some(url) = given("search.embeddings_url")
+        && given("search.embeddings_model").is_none()
+    {
+        let must = "must come with search.embeddings_model, which is not set".to_owned();
+        return Err(value_error("search.embeddings_url", &url.origin, must));
+    }
+    Ok(())
+}

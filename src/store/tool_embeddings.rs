@@ -1,0 +1,172 @@
+//! What an embeddings service made of definitions.
+
+use sqlx::FromRow;
+use uuid::Uuid;
+
+use super::revisions::{self, Kind};
+use super::tx::{Access, Lane};
+use super::unit::Unit;
+use super::{Store, StoreError};
+use crate::domain::id::TenantId;
+
+/// Definitions of a tenant that have a vector, at most.
+pub const EMBEDDED_PER_TENANT_MAX: i64 = 20_000;
+/// Rows deleted in one transaction.
+const DELETED_BATCH: i64 = 500;
+/// Vectors of another space are kept for so long, in seconds: for replicas that still use it, and for a way back.
+const OTHER_SPACE_S: f64 = 86_400.0;
+
+/// A definition without a vector.
+#[derive(Clone, Debug, FromRow)]
+pub struct Unembedded {
+    /// Its digest.
+    pub pin: String,
+    /// The tool's own name.
+    pub name: String,
+    /// As discovered.
+    pub definition: String,
+}
+
+/// A tenant's vectors above some revision.
+#[derive(Clone, Debug)]
+pub struct EmbeddingRows {
+    /// The revision this picture belongs to.
+    pub rev: i64,
+    /// By pin, in no order.
+    pub vectors: Vec<(String, Vec<u8>)>,
+}
+
+impl Store {
+    /// Tenants with a definition that searches can find and that has no vector in `space`.
+    pub async fn tenants_to_embed(&self, space: &str, limit: i64) -> Result<Vec<TenantId>, StoreError> {
+        let mut tx = self.begin(Lane::Upkeep, Access::System).await?;
+        let tenants: Vec<Uuid> = sqlx::query_scalar(
+            "select distinct t.tenant_id from tools t
+             join servers s on s.tenant_id = t.tenant_id and s.server_id = t.server_id
+             join tenants a on a.tenant_id = t.tenant_id
+             where t.removed_at is null and t.state = 'approved' and s.enabled and not s.quarantined
+               and s.removed_at is null and a.deleted_at is null
+               and not exists (select from tool_embeddings e
+                   where e.tenant_id = t.tenant_id and e.space = $1 and e.pin = t.pin)
+             limit $2",
+        )
+        .bind(space)
+        .bind(limit)
+        .fetch_all(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(tenants.into_iter().map(TenantId).collect())
+    }
+
+    /// Some of a tenant's definitions that searches can find and that have no vector in `space`, but for those in
+    /// `except`; none once it has as many as it may have.
+    pub async fn definitions_to_embed(
+        &self,
+        tenant: TenantId,
+        space: &str,
+        except: &[String],
+        limit: i64,
+    ) -> Result<Vec<Unembedded>, StoreError> {
+        let mut tx = self.begin(Lane::Upkeep, Access::Tenant(tenant)).await?;
+        let rows = sqlx::query_as(
+            "select distinct on (t.pin) t.pin, t.name, t.definition from tools t
+             join servers s on s.tenant_id = t.tenant_id and s.server_id = t.server_id
+             where t.tenant_id = $1 and t.removed_at is null and t.state = 'approved' and s.enabled
+               and not s.quarantined and s.removed_at is null and t.pin <> all($3)
+               and not exists (select from tool_embeddings e
+                   where e.tenant_id = $1 and e.space = $2 and e.pin = t.pin)
+             order by t.pin
+             limit least($4, greatest(0, $5 - (
+                 select count(*) from tool_embeddings e where e.tenant_id = $1 and e.space = $2)))",
+        )
+        .bind(tenant.0)
+        .bind(space)
+        .bind(except)
+        .bind(limit)
+        .bind(EMBEDDED_PER_TENANT_MAX)
+        .fetch_all(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(rows)
+    }
+
+    /// Keeps vectors, by pin, and tells every replica. `None` when another replica had kept all of them.
+    pub async fn keep_embeddings(
+        &self,
+        tenant: TenantId,
+        space: &str,
+        vectors: &[(String, Vec<u8>)],
+    ) -> Result<Option<i64>, StoreError> {
+        let mut tx = self.begin(Lane::Upkeep, Access::Tenant(tenant)).await?;
+        let rev = revisions::bump_or_begin(&mut tx, tenant, Kind::Vectors).await?;
+        let kept = sqlx::query(
+            "insert into tool_embeddings (tenant_id, space, pin, vector, rev)
+             select $1, $2, pin, vector, $5 from unnest($3::text[], $4::bytea[]) as f (pin, vector)
+             on conflict do nothing",
+        )
+        .bind(tenant.0)
+        .bind(space)
+        .bind(vectors.iter().map(|(pin, _)| pin.as_str()).collect::<Vec<_>>())
+        .bind(vectors.iter().map(|(_, vector)| vector.as_slice()).collect::<Vec<_>>())
+        .bind(rev)
+        .execute(&mut *tx)
+        .await?;
+        if kept.rows_affected() == 0 {
+            return Ok(None);
+        }
+        revisions::commit(tx, tenant, Kind::Vectors, rev).await.map(Some)
+    }
+
+    /// A tenant's vectors in `space` that were kept after revision `after`.
+    pub async fn load_embeddings(
+        &self,
+        tenant: TenantId,
+        space: &str,
+        after: i64,
+    ) -> Result<EmbeddingRows, StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::TenantSnapshot(tenant)).await?;
+        let rev = match revisions::current(&mut tx, tenant, Kind::Vectors).await {
+            Err(StoreError::NotFound) => 0,
+            rev => rev?,
+        };
+        let vectors = sqlx::query_as(
+            "select pin, vector from tool_embeddings
+             where tenant_id = $1 and space = $2 and rev > $3 order by rev desc limit $4",
+        )
+        .bind(tenant.0)
+        .bind(space)
+        .bind(after)
+        .bind(EMBEDDED_PER_TENANT_MAX)
+        .fetch_all(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(EmbeddingRows { rev, vectors })
+    }
+
+    /// Deletes a batch of vectors of definitions that no tool has any more, and of other spaces than `space` that
+    /// are old; gives whether there may be more.
+    pub async fn delete_old_embeddings(&self, space: &str) -> Result<bool, StoreError> {
+        let mut tx = self.begin(Lane::Upkeep, Access::System).await?;
+        let deleted = sqlx::query(
+            "delete from tool_embeddings where (tenant_id, space, pin) in (
+                 select e.tenant_id, e.space, e.pin from tool_embeddings e
+                 where e.space <> $1 and e.created_at < now() - make_interval(secs => $2)
+                    or not exists (select from tools t
+                        where t.tenant_id = e.tenant_id and t.pin = e.pin and t.removed_at is null)
+                 limit $3)",
+        )
+        .bind(space)
+        .bind(OTHER_SPACE_S)
+        .bind(DELETED_BATCH)
+        .execute(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(deleted.rows_affected() == DELETED_BATCH as u64)
+    }
+}
+
+/// A deleted tenant's go with it.
+pub(super) async fn remove_all(tx: &mut Unit, tenant: TenantId) -> Result<(), StoreError> {
+    sqlx::query("delete from tool_embeddings where tenant_id = $1").bind(tenant.0).execute(&mut **tx).await?;
+    Ok(())
+}

@@ -1,0 +1,322 @@
+//! A client of an embeddings service: any endpoint that speaks OpenAI's form (`POST {model, input}`).
+//!
+//! The operator names the endpoint, so its address needs no entry in `egress.allow` and opens nothing to tenants:
+//! the connections are of their own, under a guard of their own. What it answers is as hostile as any upstream.
+
+use std::fmt;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, USER_AGENT};
+use http::{Method, StatusCode, Uri};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use serde::{Deserialize, Serialize};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout};
+
+use super::breaker::{Admission, Breaker, BreakerRules};
+use super::connect::Dialer;
+use super::egress::Egress;
+use super::error::{Kind, UpstreamError};
+use super::post::{Http, read_all};
+use super::wires::{Timeouts, Wires};
+use crate::domain::search::{DIMS_MAX, Embedding};
+
+/// Connections at the same time: for questions that are waited for, for late ones, and for definitions.
+const CONNECTIONS_MAX: usize = 16;
+/// Questions whose answer is read although nobody waits for it any more.
+const LATE_MAX: usize = 4;
+/// Seconds after which an unused one is closed.
+const IDLE: Duration = Duration::from_secs(30);
+/// Bytes that one number of an answer may take, the comma included.
+const NUMBER_BYTES_MAX: usize = 32;
+/// Bytes of an answer besides its numbers.
+const REST_BYTES_MAX: usize = 64 * 1024;
+/// Longer answers are read on a thread for it, in bytes.
+const INLINE_BYTES_MAX: usize = 256 * 1024;
+/// Questions in a row that were not answered in time after which nobody waits for a while.
+const RULES: BreakerRules =
+    BreakerRules { failures_max: 3, rest_min: Duration::from_secs(1), rest_max: Duration::from_secs(30) };
+
+/// Where the service is and what it is asked for.
+#[derive(Clone)]
+pub struct EmbedderOptions {
+    /// The endpoint.
+    pub url: String,
+    /// Its name for the model.
+    pub model: String,
+    /// Sent as `Authorization: Bearer`.
+    pub api_key: Option<String>,
+    /// How long connecting may take.
+    pub connect_timeout: Duration,
+    /// How long one request may take in all.
+    pub timeout: Duration,
+}
+
+impl fmt::Debug for EmbedderOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EmbedderOptions")
+            .field("url", &self.url)
+            .field("model", &self.model)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why there are no vectors. The text names no key and repeats nothing that was sent or answered.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum EmbedError {
+    /// There was no answer.
+    #[error("the embeddings endpoint gave no answer: {}", .0.whole())]
+    NoAnswer(UpstreamError),
+    /// An answer without vectors.
+    #[error("the embeddings endpoint answered HTTP {}", .0.as_u16())]
+    Status(StatusCode),
+    /// An answer that is not one vector for each text.
+    #[error("the embeddings endpoint's answer {0}")]
+    Answer(&'static str),
+}
+
+impl EmbedError {
+    /// Whether it is about these texts, and others may well get vectors.
+    pub fn is_about_the_texts(&self) -> bool {
+        matches!(self, EmbedError::Status(status) if matches!(status.as_u16(), 400 | 413 | 422))
+    }
+}
+
+/// The client.
+pub struct Embedder {
+    http: Http,
+    headers: HeaderMap,
+    model: String,
+    timeout: Duration,
+    breaker: Mutex<Breaker>,
+    late: Semaphore,
+}
+
+impl fmt::Debug for Embedder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Embedder").field("model", &self.model).finish_non_exhaustive()
+    }
+}
+
+#[derive(Serialize)]
+struct Request<'a> {
+    model: &'a str,
+    input: &'a [String],
+    encoding_format: &'static str,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    data: Vec<Item>,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    index: Option<usize>,
+    embedding: Vec<f32>,
+}
+
+impl Embedder {
+    /// Prepares the client; connects when it is first asked.
+    ///
+    /// # Errors
+    /// A URL or key that cannot be sent to.
+    pub fn new(
+        options: &EmbedderOptions,
+        tls: Option<Arc<rustls::ClientConfig>>,
+    ) -> Result<Embedder, UpstreamError> {
+        let everywhere = vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())];
+        let dialer = Dialer::new(Arc::new(Egress::new(everywhere, Vec::new())), tls);
+        let uri = dialer.check_url(&options.url)?;
+        let headers = headers(&uri, options.api_key.as_deref())?;
+        let target = uri.path_and_query().map_or("/", |path| path.as_str()).parse();
+        let target = target.map_err(|_| unsendable("the path is no path"))?;
+        let timeouts = Timeouts { connect: options.connect_timeout, idle: IDLE };
+        Ok(Embedder {
+            http: Http { wires: Arc::new(Wires::new(dialer, uri, CONNECTIONS_MAX, timeouts)), target },
+            headers,
+            model: options.model.clone(),
+            timeout: options.timeout,
+            breaker: Mutex::new(Breaker::new(RULES)),
+            late: Semaphore::new(LATE_MAX),
+        })
+    }
+
+    /// The vectors of texts, in their order.
+    ///
+    /// # Errors
+    /// Anything else than one vector for each, all with as many numbers.
+    pub async fn embed(&self, texts: &[String]) -> Result<Vec<Embedding>, EmbedError> {
+        let request = Request { model: &self.model, input: texts, encoding_format: "float" };
+        let body = serde_json::to_vec(&request).map_err(|_| EmbedError::Answer("was not asked for"))?;
+        let count = texts.len();
+        let exchange = self.exchange(body.into(), count);
+        let bytes = timeout(self.timeout, exchange)
+            .await
+            .unwrap_or_else(|_| Err(EmbedError::NoAnswer(UpstreamError::timeout(true))))?;
+        if bytes.len() <= INLINE_BYTES_MAX {
+            return read_answer(&bytes, count);
+        }
+        tokio::task::spawn_blocking(move || read_answer(&bytes, count))
+            .await
+            .unwrap_or(Err(EmbedError::Answer("could not be read")))
+    }
+
+    /// A question's vector; `None` at once while questions are not answered. When `wait` is over, that counts as a
+    /// failure and `turn` is another's; the answer is still read if it is one of few, for whoever asks the same again.
+    pub async fn embed_question<T: Send>(&self, text: String, wait: Duration, turn: T) -> Option<Embedding> {
+        if matches!(self.breaker().admit(Instant::now()), Admission::Rest(_) | Admission::Wait) {
+            return None;
+        }
+        let began = Instant::now();
+        let texts = [text];
+        let mut asking = std::pin::pin!(self.embed(&texts));
+        let ended = match timeout(wait, &mut asking).await {
+            Ok(ended) => {
+                match &ended {
+                    Ok(_) => self.breaker().answered(),
+                    // it answers; this question was not to its taste
+                    Err(error) if error.is_about_the_texts() => self.breaker().answered(),
+                    Err(error) => self.failed(began, &error.to_string()),
+                }
+                ended
+            }
+            Err(_) => {
+                self.failed(began, "the embeddings endpoint was too slow");
+                let _late = self.late.try_acquire().ok()?;
+                drop(turn);
+                asking.await
+            }
+        };
+        ended.ok()?.pop()
+    }
+
+    fn failed(&self, began: Instant, why: &str) {
+        let now = Instant::now();
+        let chance = getrandom::u32().map_or(1.0, |random| f64::from(random) / f64::from(u32::MAX));
+        let mut breaker = self.breaker();
+        let has_opened = breaker.failed(began, now, chance);
+        // a question that was let through to try it
+        breaker.probe_failed(now, chance);
+        drop(breaker);
+        if has_opened {
+            tracing::warn!(why, "searches go on without embeddings until the endpoint answers in time");
+        }
+    }
+
+    fn breaker(&self) -> MutexGuard<'_, Breaker> {
+        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn exchange(&self, body: Bytes, count: usize) -> Result<Bytes, EmbedError> {
+        match self.post(body.clone(), count).await {
+            // an idle connection that it closed at that moment; to ask twice does no harm
+            Err(EmbedError::NoAnswer(error)) if error.kind == Kind::Lost => self.post(body, count).await,
+            ended => ended,
+        }
+    }
+
+    async fn post(&self, body: Bytes, count: usize) -> Result<Bytes, EmbedError> {
+        let sent = AtomicBool::new(false);
+        let exchanged = self.http.exchange(Method::POST, self.headers.clone(), body, &sent).await;
+        let (mut lease, response) = exchanged.map_err(EmbedError::NoAnswer)?;
+        let status = response.status();
+        if status != StatusCode::OK {
+            // the connection ends with the unread body
+            return Err(EmbedError::Status(status));
+        }
+        let mut body = response.into_body();
+        let bytes_max = count.saturating_mul(DIMS_MAX * NUMBER_BYTES_MAX) + REST_BYTES_MAX;
+        let bytes = read_all(&mut lease, &mut body, bytes_max).await.map_err(EmbedError::NoAnswer)?;
+        lease.give_back();
+        Ok(bytes)
+    }
+}
+
+fn headers(uri: &Uri, api_key: Option<&str>) -> Result<HeaderMap, UpstreamError> {
+    let host = uri.authority().map_or("", |authority| authority.as_str());
+    let mut headers = HeaderMap::new();
+    headers.insert(HOST, HeaderValue::from_str(host).map_err(|_| unsendable("the host is no host"))?);
+    headers.insert(USER_AGENT, HeaderValue::from_static(super::target::USER_AGENT));
+    headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if let Some(key) = api_key {
+        let value = HeaderValue::from_str(&format!("Bearer {key}"));
+        let mut value = value.map_err(|_| unsendable("the key cannot be sent"))?;
+        value.set_sensitive(true);
+        headers.insert(AUTHORIZATION, value);
+    }
+    Ok(headers)
+}
+
+fn unsendable(why: &'static str) -> UpstreamError {
+    UpstreamError::unsent(Kind::Unsendable, why)
+}
+
+fn read_answer(bytes: &[u8], count: usize) -> Result<Vec<Embedding>, EmbedError> {
+    let answer: Answer =
+        serde_json::from_slice(bytes).map_err(|_| EmbedError::Answer("is not of OpenAI's form"))?;
+    if answer.data.len() != count {
+        return Err(EmbedError::Answer("has not one vector for each text"));
+    }
+    let mut places: Vec<Option<Embedding>> = vec![None; count];
+    for (at, item) in answer.data.into_iter().enumerate() {
+        let vector = Embedding::of(&item.embedding)
+            .ok_or(EmbedError::Answer("has a vector without a direction, or with too many numbers"))?;
+        let place = places.get_mut(item.index.unwrap_or(at)).filter(|place| place.is_none());
+        *place.ok_or(EmbedError::Answer("has not one vector for each text"))? = Some(vector);
+    }
+    let vectors: Vec<Embedding> = places.into_iter().flatten().collect();
+    let dims = vectors.first().map(Embedding::dims);
+    if vectors.iter().any(|vector| Some(vector.dims()) != dims) {
+        return Err(EmbedError::Answer("has vectors of different length"));
+    }
+    Ok(vectors)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_one_vector_for_each_text() {
+        let vectors = |text: &str, count| read_answer(text.as_bytes(), count);
+        let two = r#"{"object":"list","data":[{"index":1,"embedding":[0,1]},{"index":0,"embedding":[1,0]}],"usage":{}}"#;
+        let expected = [Embedding::of(&[1.0, 0.0]).unwrap(), Embedding::of(&[0.0, 1.0]).unwrap()];
+        assert_eq!(vectors(two, 2).unwrap(), expected);
+        let unnumbered = r#"{"data":[{"embedding":[1,0]},{"embedding":[0,1]}]}"#;
+        assert_eq!(vectors(unnumbered, 2).unwrap(), expected);
+        for (bad, count) in [
+            (two, 1),
+            (two, 3),
+            ("", 1),
+            ("[]", 0),
+            (r#"{"data":[{"index":0,"embedding":[1]},{"index":0,"embedding":[1]}]}"#, 2),
+            (r#"{"data":[{"index":2,"embedding":[1]},{"index":0,"embedding":[1]}]}"#, 2),
+            (r#"{"data":[{"embedding":[1,2]},{"embedding":[1]}]}"#, 2),
+            (r#"{"data":[{"embedding":[0,0]}]}"#, 1),
+            (r#"{"data":[{"embedding":[]}]}"#, 1),
+            (r#"{"data":[{"embedding":[1e999]}]}"#, 1),
+            (r#"{"data":[{"embedding":[NaN]}]}"#, 1),
+            (r#"{"data":[{"embedding":"AAAA"}]}"#, 1),
+        ] {
+            assert!(vectors(bad, count).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn nothing_shows_the_key() {
+        let options = EmbedderOptions {
+            url: "https://embeddings.example/v1/embeddings".to_owned(),
+            model: "m".to_owned(),
+            api_key: Some("hunter2".to_owned()),
+            connect_timeout: Duration::from_secs(1),
+            timeout: Duration::from_secs(1),
+        };
+        let embedder = Embedder::new(&options, None).unwrap();
+        assert!(!format!("{options:?} {embedder:?} {:?}", embedder.headers).contains("hunter2"));
+    }
+}

@@ -1,0 +1,43 @@
+//! Vectors are made once, by one replica, and kept per tenant for as long as their definitions.
+
+use super::{SOON, helped, stage};
+use crate::support::{Gateway, settle};
+
+const ROWS: &str = "select count(*) from tool_embeddings";
+
+#[tokio::test]
+async fn each_tenants_definitions_are_sent_once() {
+    let (embedder, mut stage, tenant, upstream) = stage().await;
+    let mut settings = embedder.settings().to_vec();
+    settings.push(("MCPPROXY__LIMITS__RETENTION_INTERVAL_S", "1"));
+    let other = Gateway::start(&stage.database, &settings).await;
+    let second = stage.tenant("umbrella").await;
+    second.add("theirs", &upstream).await;
+    let (agent, hers) = (tenant.agent().await, second.agent().await);
+    for agent in [&agent, &hers] {
+        helped(agent, "qqxy").await;
+        helped(&other.ask_as(agent), "qqxy").await;
+    }
+    assert_eq!(stage.database.count(ROWS).await, 4, "rows of their own");
+    let sent = || {
+        let of = |text| embedder.texts().get(text).copied();
+        (
+            of("widget one. The tool widget_one of the test server"),
+            of("widget two. The tool widget_two of the test server"),
+        )
+    };
+    assert_eq!(sent(), (Some(2), Some(2)), "once for each tenant");
+
+    // a replica that starts has them, and makes none anew
+    stage.gateway.kill();
+    stage.gateway = Gateway::start(&stage.database, &settings).await;
+    helped(&stage.gateway.ask_as(&agent), "qqxy").await;
+    assert_eq!(sent(), (Some(2), Some(2)));
+
+    // nothing stays of what is gone
+    let platform = stage.gateway.ask_as(&tenant.platform);
+    platform.delete("/api/v1/servers/up").await.expect(204);
+    settle(2, SOON, || stage.database.count(ROWS)).await;
+    stage.gateway.platform().delete("/api/v1/tenants/umbrella").await.expect(204);
+    settle(0, SOON, || stage.database.count(ROWS)).await;
+}
