@@ -41,6 +41,7 @@ pub use reports::{Act, Acting, RefusedAttempt};
 pub use retrieve_tools::{Detail, LIMIT_DEFAULT, LIMIT_MAX, SearchRequest, SearchResult};
 pub use servers::{LOG_LIMIT_MAX, LogPage, Reconnect, ServerChange, ServerRequest, ServerView, ToolView};
 pub use tail::News;
+pub use tenants::QuotaView;
 pub use views::View;
 pub use watch::Readiness;
 
@@ -53,6 +54,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::domain::id::ReplicaId;
+use crate::domain::quota::Quotas;
 use crate::domain::seal::Keyring;
 use crate::domain::settings::Defaults;
 use crate::store::{CacheQuota, Store};
@@ -95,10 +97,8 @@ pub struct Options {
     pub activity: ActivityLimits,
     /// Tenants of the deployment.
     pub tenants_max: i64,
-    /// Servers of a tenant.
-    pub servers_max: i64,
-    /// Keys of a tenant.
-    pub keys_max: i64,
+    /// What each tenant may have of which nothing else is said.
+    pub quotas: Quotas,
     /// Tools of a server.
     pub tools_max: usize,
     /// Look-ups of unknown keys at the same time.

@@ -6,8 +6,9 @@ use uuid::Uuid;
 
 use super::revisions::{self, Kind};
 use super::tx::{Access, Lane};
-use super::{Store, StoreError};
+use super::{Store, StoreError, quotas};
 use crate::domain::id::{KeyId, TenantId};
+use crate::domain::quota::{OwnQuotas, Quotas};
 use crate::domain::settings::Settings;
 use crate::domain::tenant::Role;
 
@@ -57,8 +58,8 @@ pub struct NewApiKey {
     pub expires_at: Option<DateTime<Utc>>,
     /// The key that makes it; `None` for the bootstrap key.
     pub created_by: Option<KeyId>,
-    /// Most live keys of one tenant.
-    pub keys_max: i64,
+    /// What tenants may have of which nothing else is said.
+    pub quotas: Quotas,
 }
 
 #[derive(FromRow)]
@@ -109,9 +110,8 @@ impl Store {
                 .bind(tenant.0)
                 .fetch_one(&mut *tx)
                 .await?;
-        if count >= new.keys_max {
-            return Err(StoreError::Limit("keys of this tenant"));
-        }
+        let quotas = quotas::of(&mut tx, tenant, &new.quotas).await?;
+        quotas::check(count, quotas.keys, "keys")?;
         let row: KeyRow = sqlx::query_as(
             "insert into api_keys
                  (tenant_id, key_id, role, name, owner, prefix, hash, expires_at, created_by, rev)
@@ -241,6 +241,7 @@ impl Store {
                 .fetch_optional(&mut *tx)
                 .await?;
         let name = name.ok_or(StoreError::NotFound)?;
+        let quotas = quotas::own(&mut tx, tenant).await?;
         let rev = revisions::current(&mut tx, tenant, Kind::Access).await?;
         let keys: Vec<KeyRow> = sqlx::query_as(
             "select key_id, role, name, owner, prefix, hash, created_at, expires_at, revoked_at,
@@ -252,7 +253,7 @@ impl Store {
         .await?;
         let settings = super::settings::all(&mut tx, tenant).await?;
         tx.commit().await?;
-        Ok(AccessRows { tenant_name: name, rev, keys: readable(keys), settings })
+        Ok(AccessRows { tenant_name: name, rev, quotas, keys: readable(keys), settings })
     }
 }
 
@@ -288,6 +289,8 @@ pub struct AccessRows {
     pub tenant_name: String,
     /// The revision this picture belongs to.
     pub rev: i64,
+    /// What the platform says of its quotas.
+    pub quotas: OwnQuotas,
     /// Keys that are not revoked; expiry is the reader's to check.
     pub keys: Vec<ApiKey>,
     /// Settings by scope: a key's id, or nil for the tenant.

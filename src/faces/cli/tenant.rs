@@ -40,6 +40,16 @@ enum Command {
         #[command(flatten)]
         output: Output,
     },
+    /// Change what a tenant may have
+    Update {
+        /// Its name
+        name: String,
+        /// servers, tools, definition_bytes, keys or streams; `null` is what the deployment says again
+        #[arg(long, value_name = "NAME=NUMBER", required = true)]
+        quota: Vec<String>,
+        #[command(flatten)]
+        output: Output,
+    },
     /// Delete a tenant with its servers and credentials; its keys stop working at once
     Remove {
         /// Its name
@@ -70,6 +80,11 @@ impl Tenant {
             }
             Command::Show { name, output } => {
                 let answer = client.get(&["tenants", &name], &Query::default()).await?;
+                output.thing(&answer.text, show::fields)
+            }
+            Command::Update { name, quota, output } => {
+                let body = json!({ "quotas": super::input::settings(&quota)? }).to_string();
+                let answer = client.send(Method::PATCH, &["tenants", &name], body).await?;
                 output.thing(&answer.text, show::fields)
             }
             Command::Remove { name, yes } => {

@@ -15,7 +15,7 @@ use crate::domain::activity::Source;
 use crate::domain::id::TenantId;
 use crate::domain::json::{self, JsonFault, Member};
 use crate::faces::http::{BodyError, RequestId, read_body};
-use crate::faces::sse::OpenStream;
+use crate::faces::sse::{OpenStream, TooMany};
 use crate::faces::wire::headers::{CLI, SOURCE};
 use crate::faces::{Faces, wire};
 use crate::gateway::{Attempt, Caller, Gateway, GatewayError};
@@ -83,9 +83,17 @@ impl Exchange {
         &self.headers
     }
 
-    /// A place for a stream of this caller; `None` when its key has too many open.
-    pub(super) fn open_stream(&self) -> Option<OpenStream> {
+    /// A place for a stream of this caller.
+    ///
+    /// # Errors
+    /// [`TooMany`]
+    pub(super) fn open_stream(&self) -> Result<OpenStream, TooMany> {
         OpenStream::begin(&self.faces, &self.attempt.caller)
+    }
+
+    /// Streams that a tenant's keys hold open on this replica.
+    pub(super) fn streams_of(&self, tenant: TenantId) -> usize {
+        self.faces.streams.of_tenant(tenant)
     }
 
     /// The raw query.

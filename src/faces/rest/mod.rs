@@ -56,6 +56,7 @@ routes! {
     GET "/tenants" => read(May(ManageTenants), PAGE, tenants::list);
     POST "/tenants" => act("tenants.create", May(ManageTenants), tenants::create);
     GET "/tenants/{name}" => read(May(ManageTenants), NONE, tenants::get);
+    PATCH "/tenants/{name}" => act("tenants.update", May(ManageTenants), tenants::update);
     DELETE "/tenants/{name}" => act("tenants.delete", May(ManageTenants), tenants::delete);
 
     GET "/keys" => read(May(ManageKeys), PAGE, keys::list);

@@ -30,6 +30,7 @@ async fn every_route_for_every_role() {
         (&get, "/tenants", None, NOBODY),
         (&post, "/tenants", Some(json!({"name": "new"})), NOBODY),
         (&get, "/tenants/acme", None, NOBODY),
+        (&patch, "/tenants/acme", Some(json!({"quotas": {"keys": 100}})), NOBODY),
         (&delete, "/tenants/none", None, NOBODY),
         (&get, "/keys", None, MANAGE),
         (&post, "/keys", Some(json!({"role": "agent"})), MANAGE),

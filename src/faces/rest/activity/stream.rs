@@ -18,7 +18,7 @@ use crate::faces::rest::error::RestError;
 use crate::faces::rest::exchange::Exchange;
 use crate::faces::rest::params::{Names, Params};
 use crate::faces::rest::route::Answer;
-use crate::faces::sse::{CHECK, OpenStream, event_stream};
+use crate::faces::sse::{CHECK, OpenStream, TooMany, event_stream};
 use crate::gateway::{GatewayError, News};
 use crate::store::{ActivityFilter, ActivityRow, Commit};
 
@@ -38,11 +38,15 @@ pub(in crate::faces::rest) const PARAMS: Names = &[
 /// The header with which a client says where it was.
 const LAST_EVENT_ID: &str = "last-event-id";
 const TOO_MANY: &str = "this key has too many streams open; close one, or try again in a few seconds";
+const QUOTA_USED_UP: &str = "the keys of this tenant have as many streams open as its quota allows; close one, or try again in a few seconds";
 
 pub(in crate::faces::rest) async fn get(exchange: Arc<Exchange>, params: Params) -> Answer {
     let filter = filter(&params, exchange.attempt.started_at)?;
     let seen = last_event(exchange.headers())?;
-    let open = exchange.open_stream().ok_or(GatewayError::Busy(TOO_MANY))?;
+    let open = exchange.open_stream().map_err(|too_many| match too_many {
+        TooMany::Key(_) => GatewayError::Busy(TOO_MANY),
+        TooMany::Tenant(_) => GatewayError::Busy(QUOTA_USED_UP),
+    })?;
     let (now, news) = exchange.gateway().follow_activity(exchange.caller()).await?;
     // a place that is still to come is one of another database: nothing is known of what was missed
     let at = seen.map_or(now, |seen| seen.min(now));
