@@ -10,6 +10,7 @@ use super::Options;
 use super::catalog::Catalog;
 use super::error::GatewayError;
 use super::limits::Bucket;
+use super::suspension::SUSPENDED;
 use super::tenancy::LiveTenant;
 use crate::domain::id::{KeyId, PLATFORM_TENANT, TenantId};
 use crate::domain::quota::Quotas;
@@ -72,9 +73,18 @@ impl Caller {
     /// The one authorisation function (behaviour, section 3).
     pub fn authorise(&self, action: Action) -> Result<(), GatewayError> {
         if self.role.may(action) {
-            return Ok(());
+            let is_open = action.is_open_while_suspended() || !self.is_suspended();
+            return if is_open { Ok(()) } else { Err(GatewayError::Forbidden(SUSPENDED.to_owned())) };
         }
         Err(GatewayError::Forbidden(format!("a key of role {} may not do this", self.role.as_str())))
+    }
+
+    /// Whether its tenant is served nothing.
+    pub(super) fn is_suspended(&self) -> bool {
+        let is_suspended = |tenant: &Arc<LiveTenant>| {
+            tenant.access_now().as_ref().as_ref().is_some_and(|access| access.is_suspended)
+        };
+        self.tenant.as_ref().is_some_and(is_suspended)
     }
 
     /// Whether the key still is within its own time.
@@ -88,6 +98,8 @@ impl Caller {
 pub struct Access {
     /// The revision.
     pub rev: i64,
+    /// The tenant is served nothing.
+    pub is_suspended: bool,
     /// What the tenant may have.
     pub quotas: Quotas,
     /// The tenant's own settings.
@@ -135,6 +147,6 @@ impl Access {
             rows.keys.iter().map(|key| (key.hash, Arc::new(caller(key)))).collect();
         let by_id = keys.iter().filter_map(|(_, caller)| Some((caller.key?, Arc::clone(caller)))).collect();
         let quotas = rows.quotas.resolve(&options.quotas);
-        Access { rev: rows.rev, quotas, tenant_settings, keys, by_id }
+        Access { rev: rows.rev, is_suspended: rows.is_suspended, quotas, tenant_settings, keys, by_id }
     }
 }

@@ -20,6 +20,7 @@ mod reports;
 mod response_cache;
 mod retrieve_tools;
 mod servers;
+mod suspension;
 mod tail;
 mod tenancy;
 mod tenants;
@@ -132,6 +133,7 @@ pub struct Gateway {
     draining: AtomicBool,
     upkeep: watch::Upkeep,
     limits: limits::Limits,
+    suspensions: suspension::Suspensions,
     report_lane: report_lane::ReportLane,
     tails: Arc<tail::Tails>,
     cache_lane: response_cache::CacheLane,
@@ -171,6 +173,7 @@ impl Gateway {
             draining: AtomicBool::new(false),
             upkeep: watch::Upkeep::default(),
             limits: limits::Limits::new(Instant::now()),
+            suspensions: suspension::Suspensions::default(),
             journal,
             journal_lines: Mutex::new(Some(journal_lines)),
         })

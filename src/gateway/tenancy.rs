@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use tokio::sync::{Mutex, Semaphore};
 
 use super::Gateway;
@@ -41,6 +41,11 @@ impl LiveTenant {
     /// Keys and settings as of now.
     pub(super) fn access(&self) -> Arc<Option<Access>> {
         self.access.load_full()
+    }
+
+    /// The same for a look.
+    pub(super) fn access_now(&self) -> Guard<Arc<Option<Access>>> {
+        self.access.load()
     }
 
     fn rev(&self, kind: Kind) -> i64 {
@@ -197,10 +202,13 @@ impl Gateway {
         };
         if rows.rev > live.rev(Kind::Access) {
             let access = Access::build(live, &rows, &self.options);
-            let keys = access.keys.clone();
+            let (keys, is_suspended) = (access.keys.clone(), access.is_suspended);
             // first what a key is checked against, then the key
             live.access.store(Arc::new(Some(access)));
             self.tenants.swap_keys(live.id, &keys);
+            if is_suspended {
+                self.upstreams.forget_tenant(live.id.0);
+            }
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use sqlx::FromRow;
+use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::revisions::{self, Kind};
@@ -235,13 +236,14 @@ impl Store {
     /// scope, and the revision. [`StoreError::NotFound`] when the tenant is deleted.
     pub async fn load_access(&self, tenant: TenantId) -> Result<AccessRows, StoreError> {
         let mut tx = self.begin(Lane::Control, Access::TenantSnapshot(tenant)).await?;
-        let name: Option<String> =
-            sqlx::query_scalar("select name from tenants where tenant_id = $1 and deleted_at is null")
-                .bind(tenant.0)
-                .fetch_optional(&mut *tx)
-                .await?;
-        let name = name.ok_or(StoreError::NotFound)?;
-        let quotas = quotas::own(&mut tx, tenant).await?;
+        let row: Option<(String, Json<OwnQuotas>, bool)> = sqlx::query_as(
+            "select name, quotas, suspended_at is not null from tenants
+             where tenant_id = $1 and deleted_at is null",
+        )
+        .bind(tenant.0)
+        .fetch_optional(&mut *tx)
+        .await?;
+        let (tenant_name, Json(quotas), is_suspended) = row.ok_or(StoreError::NotFound)?;
         let rev = revisions::current(&mut tx, tenant, Kind::Access).await?;
         let keys: Vec<KeyRow> = sqlx::query_as(
             "select key_id, role, name, owner, prefix, hash, created_at, expires_at, revoked_at,
@@ -253,7 +255,7 @@ impl Store {
         .await?;
         let settings = super::settings::all(&mut tx, tenant).await?;
         tx.commit().await?;
-        Ok(AccessRows { tenant_name: name, rev, quotas, keys: readable(keys), settings })
+        Ok(AccessRows { tenant_name, rev, is_suspended, quotas, keys: readable(keys), settings })
     }
 }
 
@@ -289,6 +291,8 @@ pub struct AccessRows {
     pub tenant_name: String,
     /// The revision this picture belongs to.
     pub rev: i64,
+    /// It is served nothing.
+    pub is_suspended: bool,
     /// What the platform says of its quotas.
     pub quotas: OwnQuotas,
     /// Keys that are not revoked; expiry is the reader's to check.

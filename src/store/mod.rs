@@ -56,7 +56,7 @@ pub use server_logs::{NewLogLine, StoredLogLine};
 pub use servers::{CatalogueRows, NewServer, Server, ServerPatch};
 pub use settings::StoredSettings;
 pub use system::{DueServer, FoundKey};
-pub use tenants::Tenant;
+pub use tenants::{Suspend, Tenant};
 pub use tools::StoredTool;
 pub use tx::Access;
 

@@ -219,7 +219,8 @@ impl Store {
             "select ",
             server_columns!(),
             " from servers where tenant_id = $1 and name = $2 and removed_at is null
-                 and exists (select from tenants t where t.tenant_id = $1 and t.deleted_at is null)"
+                 and exists (select from tenants t where t.tenant_id = $1 and t.deleted_at is null
+                     and t.suspended_at is null)"
         ))
         .bind(tenant.0)
         .bind(name)

@@ -21,13 +21,24 @@ pub struct Tenant {
     pub name: String,
     /// When it was made.
     pub created_at: DateTime<Utc>,
+    /// Since when it is served nothing.
+    pub suspended_at: Option<DateTime<Utc>>,
     /// What the platform says of its quotas.
     pub quotas: Json<OwnQuotas>,
 }
 
+/// What becomes of a tenant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Suspend {
+    /// It is served nothing.
+    Yes,
+    /// It is served again.
+    No,
+}
+
 macro_rules! tenant_columns {
     () => {
-        "tenant_id, name, created_at, quotas"
+        "tenant_id, name, created_at, suspended_at, quotas"
     };
 }
 
@@ -104,13 +115,34 @@ impl Store {
     pub async fn is_served(&self, tenant: TenantId) -> Result<bool, StoreError> {
         let mut tx = self.begin(Lane::Control, Access::System).await?;
         let is_served = sqlx::query_scalar(
-            "select exists (select from tenants where tenant_id = $1 and deleted_at is null)",
+            "select exists (select from tenants where tenant_id = $1 and deleted_at is null and suspended_at is null)",
         )
         .bind(tenant.0)
         .fetch_one(&mut *tx)
         .await?;
         tx.commit().await?;
         Ok(is_served)
+    }
+
+    /// Serves a tenant nothing from now on, or serves it again; to say so twice changes nothing.
+    pub async fn suspend_tenant(&self, tenant: TenantId, suspend: Suspend) -> Result<(), StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let access = revisions::bump(&mut tx, tenant, Kind::Access).await?;
+        // whoever only lists its servers is to stop, or begin, as well
+        let catalogue = revisions::bump(&mut tx, tenant, Kind::Catalogue).await?;
+        let changed = sqlx::query(
+            "update tenants set suspended_at = case when $2 then now() end
+             where tenant_id = $1 and (suspended_at is null) = $2",
+        )
+        .bind(tenant.0)
+        .bind(suspend == Suspend::Yes)
+        .execute(&mut *tx)
+        .await?;
+        if changed.rows_affected() == 0 {
+            return Ok(());
+        }
+        revisions::notify(&mut tx, Change { tenant, kind: Kind::Access, rev: access }).await?;
+        revisions::commit(tx, tenant, Kind::Catalogue, catalogue).await.map(drop)
     }
 
     /// Marks a tenant deleted: its keys stop working on every replica. Its credentials are gone for good; what else it

@@ -50,6 +50,16 @@ enum Command {
         #[command(flatten)]
         output: Output,
     },
+    /// Serve a tenant nothing until it is resumed; it keeps everything
+    Suspend {
+        /// Its name
+        name: String,
+    },
+    /// Serve a suspended tenant again
+    Resume {
+        /// Its name
+        name: String,
+    },
     /// Delete a tenant with its servers and credentials; its keys stop working at once
     Remove {
         /// Its name
@@ -60,8 +70,9 @@ enum Command {
     },
 }
 
-const COLUMNS: [Column; 3] = [
+const COLUMNS: [Column; 4] = [
     ("NAME", |tenant| text(tenant, "name")),
+    ("STATE", |tenant| if tenant["suspended_at"].is_null() { "active" } else { "suspended" }.to_owned()),
     ("ID", |tenant| text(tenant, "id")),
     ("CREATED", |tenant| text(tenant, "created_at")),
 ];
@@ -86,6 +97,16 @@ impl Tenant {
                 let body = json!({ "quotas": super::input::settings(&quota)? }).to_string();
                 let answer = client.send(Method::PATCH, &["tenants", &name], body).await?;
                 output.thing(&answer.text, show::fields)
+            }
+            Command::Suspend { name } => {
+                client.act(Method::POST, &["tenants", &name, "suspend"]).await?;
+                output::note(&format!("tenant {name} is suspended: its keys are refused, its streams end"));
+                Ok(())
+            }
+            Command::Resume { name } => {
+                client.act(Method::POST, &["tenants", &name, "resume"]).await?;
+                output::note(&format!("tenant {name} is served again"));
+                Ok(())
             }
             Command::Remove { name, yes } => {
                 super::input::confirm(yes, &format!("delete the tenant {name} with all that it has"))?;

@@ -13,20 +13,27 @@ use super::route::Answer;
 use super::show;
 use crate::domain::id::is_name;
 use crate::gateway::{GatewayError, QuotaView};
-use crate::store::Tenant;
+use crate::store::{Suspend, Tenant};
 
 #[derive(Serialize)]
 struct Shown<'a> {
     name: &'a str,
     id: Uuid,
     created_at: String,
+    suspended_at: Option<String>,
     /// On the tenant's own page.
     #[serde(skip_serializing_if = "Option::is_none")]
     quotas: Option<ShownQuotas>,
 }
 
 fn shown(tenant: &Tenant) -> Shown<'_> {
-    Shown { name: &tenant.name, id: tenant.id, created_at: show::time(tenant.created_at), quotas: None }
+    Shown {
+        name: &tenant.name,
+        id: tenant.id,
+        created_at: show::time(tenant.created_at),
+        suspended_at: tenant.suspended_at.map(show::time),
+        quotas: None,
+    }
 }
 
 #[derive(Serialize)]
@@ -98,6 +105,20 @@ pub(super) async fn update(exchange: Arc<Exchange>) -> Answer {
     let quotas = exchange.fields(&["quotas"], Nulls::Kept)?.object("quotas")?.unwrap_or_default();
     let tenant = exchange.gateway().patch_quotas(exchange.caller(), name(&exchange)?, &quotas).await?;
     show::ok(&whole(&exchange, &tenant).await?)
+}
+
+pub(super) async fn suspend(exchange: Arc<Exchange>) -> Answer {
+    set_suspended(&exchange, Suspend::Yes).await
+}
+
+pub(super) async fn resume(exchange: Arc<Exchange>) -> Answer {
+    set_suspended(&exchange, Suspend::No).await
+}
+
+async fn set_suspended(exchange: &Exchange, suspend: Suspend) -> Answer {
+    exchange.no_body()?;
+    let tenant = exchange.gateway().suspend_tenant(exchange.caller(), name(exchange)?, suspend).await?;
+    show::ok(&whole(exchange, &tenant).await?)
 }
 
 pub(super) async fn delete(exchange: Arc<Exchange>) -> Answer {

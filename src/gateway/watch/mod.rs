@@ -208,6 +208,7 @@ impl Gateway {
             self.record_auth_failures(&key, count);
         }
         self.record_sheds();
+        self.record_suspended();
     }
 
     /// Counts a request whose key is missing or not valid; recorded once per key and minute. Keys are told

@@ -31,6 +31,8 @@ async fn every_route_for_every_role() {
         (&post, "/tenants", Some(json!({"name": "new"})), NOBODY),
         (&get, "/tenants/acme", None, NOBODY),
         (&patch, "/tenants/acme", Some(json!({"quotas": {"keys": 100}})), NOBODY),
+        (&post, "/tenants/none/suspend", None, NOBODY),
+        (&post, "/tenants/none/resume", None, NOBODY),
         (&delete, "/tenants/none", None, NOBODY),
         (&get, "/keys", None, MANAGE),
         (&post, "/keys", Some(json!({"role": "agent"})), MANAGE),

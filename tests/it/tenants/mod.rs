@@ -2,3 +2,4 @@
 
 mod deleting;
 mod quotas;
+mod suspending;
