@@ -22,7 +22,7 @@ const ACT_BYTES_MAX: usize = 2000;
 /// Records of one page of an export.
 const EXPORT_ROWS: i64 = 1000;
 /// Tools and servers that a summary names.
-const SUMMARY_TOP: i64 = 20;
+const SUMMARY_TOP: usize = 20;
 
 impl Caller {
     /// What a filter may find for this caller; `None` for nothing.

@@ -1,17 +1,22 @@
 //! What happened in a stretch of time, counted in the database.
+//!
+//! Day by day, each in one pass and a transaction of its own, so that no statement is long however many days there
+//! are. Durations are counted in classes, which can be added up, instead of sorted.
 
-use chrono::{DateTime, Utc};
+use std::collections::HashMap;
+
+use chrono::{DateTime, NaiveTime, TimeDelta, Utc};
 use sqlx::FromRow;
+use uuid::Uuid;
 
 use super::tx::{Access, Lane};
 use super::{Store, StoreError};
 use crate::domain::id::{KeyId, TenantId};
 
 /// Records of one kind, outcome and intent.
-#[derive(Clone, Debug, FromRow)]
+#[derive(Clone, Debug)]
 pub struct ActivityCount {
     /// `type`
-    #[sqlx(rename = "type")]
     pub kind: String,
     /// `status`
     pub status: String,
@@ -22,7 +27,7 @@ pub struct ActivityCount {
 }
 
 /// The calls of one tool, or of all tools of a server.
-#[derive(Clone, Debug, FromRow)]
+#[derive(Clone, Debug)]
 pub struct CallSummary {
     /// The server's name.
     pub server: String,
@@ -34,9 +39,9 @@ pub struct CallSummary {
     pub failed: i64,
     /// Calls that were not run: `blocked`, `rejected`.
     pub refused: i64,
-    /// The median of their durations, milliseconds.
+    /// The median of their durations, milliseconds, within 5 %.
     pub p50_ms: Option<f64>,
-    /// Their 95th percentile, milliseconds.
+    /// Their 95th percentile, milliseconds, within 5 %.
     pub p95_ms: Option<f64>,
 }
 
@@ -62,40 +67,137 @@ pub struct SummaryScope {
     pub end: DateTime<Utc>,
 }
 
+/// Classes of durations in which each is twice as long as the eighth before it, so that a class's middle is within 5 %.
+const CLASSES_PER_OCTAVE: f64 = 8.0;
+/// Most rows of one pass: counts first, then the cells of tools with the most calls.
+const ROWS_MAX: i64 = 100_000;
+
+/// Two groupings of one pass: all records by what they are, calls by tool, outcome and class of duration.
+const PASS: &str = "
+    select type, status, intent_type, server, tool, outcome, class, count(*) as count from (
+        select type, status, intent_type,
+            case when type in ('tool_call', 'direct_call') then server end as server,
+            case when type in ('tool_call', 'direct_call') then tool end as tool,
+            case when status in ('upstream_error', 'error', 'unknown') then 'failed'
+                when status in ('blocked', 'rejected') then 'refused' else 'other' end as outcome,
+            floor(ln(greatest(duration_ms, 0.001)) * $4)::int as class
+        from activity
+        where tenant_id = $1 and started_at >= $2 and started_at < $3 and ($5::uuid is null or key_id = $5)
+    ) as record
+    group by grouping sets ((type, status, intent_type), (server, tool, outcome, class))
+    having grouping(server) = 1 or server is not null
+    order by grouping(server) desc, count(*) desc limit $6";
+
 /// What is under way is counted as well; only what has ended has a duration.
-const COUNTS: &str = "
-    select type, status, intent_type, sum(n)::bigint as count from (
-        select type, status, intent_type, count(*) as n from activity
-        where tenant_id = $1 and started_at >= $2 and started_at < $3 and ($4::uuid is null or key_id = $4)
-        group by 1, 2, 3
-        union all
-        select type, status, intent_type, count(*) as n from activity_open
-        where tenant_id = $1 and started_at >= $2 and started_at < $3 and ($4::uuid is null or key_id = $4)
-        group by 1, 2, 3
-    ) as both_tables
-    group by 1, 2, 3 order by 4 desc, 1, 2, 3";
-
-const TOOLS: &str = "
-    select server, tool, count(*) as calls,
-        count(*) filter (where status in ('upstream_error', 'error', 'unknown')) as failed,
-        count(*) filter (where status in ('blocked', 'rejected')) as refused,
-        percentile_disc(0.5) within group (order by duration_ms) as p50_ms,
-        percentile_disc(0.95) within group (order by duration_ms) as p95_ms
-    from activity
+const OPEN: &str = "
+    select type, status, intent_type, null::text as server, null::text as tool, null::text as outcome,
+        null::int as class, count(*) as count
+    from activity_open
     where tenant_id = $1 and started_at >= $2 and started_at < $3 and ($4::uuid is null or key_id = $4)
-        and type in ('tool_call', 'direct_call') and server is not null and tool is not null
-    group by 1, 2 order by 3 desc, 1, 2 limit $5";
+    group by 1, 2, 3";
 
-const SERVERS: &str = "
-    select server, null::text as tool, count(*) as calls,
-        count(*) filter (where status in ('upstream_error', 'error', 'unknown')) as failed,
-        count(*) filter (where status in ('blocked', 'rejected')) as refused,
-        percentile_disc(0.5) within group (order by duration_ms) as p50_ms,
-        percentile_disc(0.95) within group (order by duration_ms) as p95_ms
-    from activity
-    where tenant_id = $1 and started_at >= $2 and started_at < $3 and ($4::uuid is null or key_id = $4)
-        and type in ('tool_call', 'direct_call') and server is not null
-    group by 1 order by 3 desc, 1 limit $5";
+/// A row of either grouping: the first has a type, the second an outcome.
+#[derive(FromRow)]
+struct Cell {
+    #[sqlx(rename = "type")]
+    kind: Option<String>,
+    status: Option<String>,
+    intent_type: Option<String>,
+    server: Option<String>,
+    tool: Option<String>,
+    outcome: Option<String>,
+    class: Option<i32>,
+    count: i64,
+}
+
+/// Calls added up.
+#[derive(Default)]
+struct Tally {
+    calls: i64,
+    failed: i64,
+    refused: i64,
+    classes: HashMap<i32, i64>,
+}
+
+impl Tally {
+    fn add(&mut self, outcome: &str, class: Option<i32>, count: i64) {
+        self.calls += count;
+        match outcome {
+            "failed" => self.failed += count,
+            "refused" => self.refused += count,
+            _ => {}
+        }
+        if let Some(class) = class {
+            *self.classes.entry(class).or_default() += count;
+        }
+    }
+
+    /// The middle of the class in which this share of the durations ends.
+    fn quantile_ms(&self, share: f64) -> Option<f64> {
+        let mut classes: Vec<(i32, i64)> =
+            self.classes.iter().map(|(class, count)| (*class, *count)).collect();
+        classes.sort_unstable();
+        let total: i64 = classes.iter().map(|(_, count)| count).sum();
+        let wanted = (total as f64 * share).ceil();
+        let mut passed = 0;
+        let found = classes.into_iter().find(|(_, count)| {
+            passed += count;
+            passed as f64 >= wanted
+        });
+        found.map(|(class, _)| ((f64::from(class) + 0.5) / CLASSES_PER_OCTAVE).exp2())
+    }
+
+    fn summary(&self, server: &str, tool: Option<&str>) -> CallSummary {
+        CallSummary {
+            server: server.to_owned(),
+            tool: tool.map(str::to_owned),
+            calls: self.calls,
+            failed: self.failed,
+            refused: self.refused,
+            p50_ms: self.quantile_ms(0.5),
+            p95_ms: self.quantile_ms(0.95),
+        }
+    }
+}
+
+/// Everything added up.
+#[derive(Default)]
+struct Sums {
+    counts: HashMap<(String, String, Option<String>), i64>,
+    tools: HashMap<(String, String), Tally>,
+    servers: HashMap<String, Tally>,
+}
+
+impl Sums {
+    fn add(&mut self, cell: Cell) {
+        match (cell.kind, cell.status, cell.server, cell.outcome) {
+            (Some(kind), Some(status), ..) => {
+                *self.counts.entry((kind, status, cell.intent_type)).or_default() += cell.count;
+            }
+            (_, _, Some(server), Some(outcome)) => {
+                self.servers.entry(server.clone()).or_default().add(&outcome, cell.class, cell.count);
+                if let Some(tool) = cell.tool {
+                    self.tools.entry((server, tool)).or_default().add(&outcome, cell.class, cell.count);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn summary(self, top: usize) -> ActivitySummary {
+        let count = |((kind, status, intent_type), count)| ActivityCount { kind, status, intent_type, count };
+        let mut tools: Vec<_> = self.tools.iter().collect();
+        tools.sort_unstable_by_key(|(name, tally)| (std::cmp::Reverse(tally.calls), *name));
+        let mut servers: Vec<_> = self.servers.iter().collect();
+        servers.sort_unstable_by_key(|(name, tally)| (std::cmp::Reverse(tally.calls), *name));
+        let tool = |((server, tool), tally): &(&(String, String), &Tally)| tally.summary(server, Some(tool));
+        ActivitySummary {
+            tools: tools.iter().take(top).map(tool).collect(),
+            servers: servers.iter().take(top).map(|(name, tally)| tally.summary(name, None)).collect(),
+            counts: self.counts.into_iter().map(count).collect(),
+        }
+    }
+}
 
 impl Store {
     /// Counts a tenant's records; of tools and servers the `top` most called.
@@ -103,32 +205,82 @@ impl Store {
         &self,
         tenant: TenantId,
         scope: &SummaryScope,
-        top: i64,
+        top: usize,
     ) -> Result<ActivitySummary, StoreError> {
-        let mut tx = self.begin(Lane::Report, Access::TenantSnapshot(tenant)).await?;
-        let key = scope.key.map(|key| key.0);
-        let counts = sqlx::query_as(COUNTS)
-            .bind(tenant.0)
-            .bind(scope.start)
-            .bind(scope.end)
-            .bind(key)
-            .fetch_all(&mut *tx)
-            .await?;
-        let mut tops = Vec::with_capacity(2);
-        for query in [TOOLS, SERVERS] {
-            let rows: Vec<CallSummary> = sqlx::query_as(query)
-                .bind(tenant.0)
-                .bind(scope.start)
-                .bind(scope.end)
-                .bind(key)
-                .bind(top)
-                .fetch_all(&mut *tx)
-                .await?;
-            tops.push(rows);
+        let mut sums = Sums::default();
+        let mut start = scope.start;
+        while start < scope.end {
+            let midnight = start.date_naive().and_time(NaiveTime::MIN).and_utc();
+            let end = (midnight + TimeDelta::days(1)).min(scope.end);
+            for cell in self.summarize_pass(tenant, scope.key, start, end).await? {
+                sums.add(cell);
+            }
+            start = end;
         }
+        Ok(sums.summary(top))
+    }
+
+    /// One pass; what ends while it runs is in one of the two tables.
+    async fn summarize_pass(
+        &self,
+        tenant: TenantId,
+        key: Option<KeyId>,
+        start: DateTime<Utc>,
+        end: DateTime<Utc>,
+    ) -> Result<Vec<Cell>, StoreError> {
+        let key: Option<Uuid> = key.map(|key| key.0);
+        let mut tx = self.begin(Lane::Report, Access::TenantSnapshot(tenant)).await?;
+        let open = sqlx::query_as(OPEN).bind(tenant.0).bind(start).bind(end).bind(key);
+        let mut cells: Vec<Cell> = open.fetch_all(&mut *tx).await?;
+        let pass = sqlx::query_as(PASS).bind(tenant.0).bind(start).bind(end);
+        let pass = pass.bind(CLASSES_PER_OCTAVE / std::f64::consts::LN_2).bind(key).bind(ROWS_MAX);
+        cells.extend(pass.fetch_all(&mut *tx).await?);
         tx.commit().await?;
-        let servers = tops.pop().unwrap_or_default();
-        let tools = tops.pop().unwrap_or_default();
-        Ok(ActivitySummary { counts, tools, servers })
+        Ok(cells)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(tool: &str, outcome: &str, ms: f64, count: i64) -> Cell {
+        let class = Some((ms.log2() * CLASSES_PER_OCTAVE).floor() as i32);
+        let (server, tool, outcome) = (Some("up".into()), Some(tool.into()), Some(outcome.into()));
+        Cell { kind: None, status: None, intent_type: None, server, tool, outcome, class, count }
+    }
+
+    #[test]
+    fn quantiles_are_within_a_twentieth() {
+        let mut sums = Sums::default();
+        for ms in 1..=1000 {
+            sums.add(cell("slow", "other", f64::from(ms), 1));
+        }
+        let summary = sums.summary(5);
+        let tool = summary.tools.first().unwrap();
+        for (got, want) in [(tool.p50_ms, 500.0), (tool.p95_ms, 950.0)] {
+            let off = (got.unwrap() / want - 1.0).abs();
+            assert!(off < 0.05, "{got:?} instead of {want}");
+        }
+        assert_eq!(Tally::default().quantile_ms(0.5), None);
+    }
+
+    #[test]
+    fn days_add_up_and_the_most_called_come_first() {
+        let mut sums = Sums::default();
+        for (tool, outcome, count) in
+            [("a", "other", 3), ("b", "failed", 2), ("a", "refused", 1), ("b", "other", 4)]
+        {
+            sums.add(cell(tool, outcome, 10.0, count));
+        }
+        for _day in 0..2 {
+            let (kind, status) = (Some("search".to_owned()), Some("success".to_owned()));
+            sums.add(Cell { kind, status, server: None, outcome: None, ..cell("", "", 1.0, 5) });
+        }
+        let summary = sums.summary(1);
+        assert_eq!(summary.counts.iter().map(|count| count.count).collect::<Vec<_>>(), [10]);
+        let shown = |of: &CallSummary| (of.tool.clone(), of.calls, of.failed, of.refused);
+        assert_eq!(summary.tools.iter().map(shown).collect::<Vec<_>>(), [(Some("b".to_owned()), 6, 2, 0)]);
+        assert_eq!(summary.servers.iter().map(shown).collect::<Vec<_>>(), [(None, 10, 2, 1)]);
     }
 }

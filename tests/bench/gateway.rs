@@ -193,6 +193,35 @@ impl<'a> Api<'a> {
         Ok(())
     }
 
+    /// A tenant's id.
+    ///
+    /// # Errors
+    /// If there is no such tenant.
+    pub async fn tenant_id(&self, name: &str) -> Result<uuid::Uuid> {
+        let tenant = self.get(name, &format!("/tenants/{name}")).await?;
+        tenant.get("id").and_then(Value::as_str).and_then(|id| id.parse().ok()).context("no id in the answer")
+    }
+
+    /// Reads, as an administrator of a tenant.
+    ///
+    /// # Errors
+    /// If the gateway refuses.
+    pub async fn get(&self, tenant: &str, path: &str) -> Result<Value> {
+        let text = self.open(tenant, path).await?.text().await?;
+        serde_json::from_str(&text).with_context(|| format!("GET {path}: {text}"))
+    }
+
+    /// The same, of which the body can be read as it comes.
+    ///
+    /// # Errors
+    /// If the gateway refuses.
+    pub async fn open(&self, tenant: &str, path: &str) -> Result<reqwest::Response> {
+        let request = self.http.get(format!("{}{path}", self.base)).header("X-API-Key", &self.key);
+        let answer = request.header("X-Tenant", tenant).send().await?;
+        ensure!(answer.status().is_success(), "GET {path}: {}", answer.status());
+        Ok(answer)
+    }
+
     async fn post(&self, tenant: Option<&str>, path: &str, body: &Value) -> Result<Value> {
         let mut request = self.http.post(format!("{}{path}", self.base)).header("X-API-Key", &self.key);
         if let Some(tenant) = tenant {

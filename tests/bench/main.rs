@@ -2,7 +2,8 @@
 //! nginx and agentgateway; loads them in turns, so that ratios survive a noisy machine; and prints tables.
 //!
 //! Everything stays on the loopback. Every answer is checked, a wrong one ends the run. With words as arguments
-//! only the rows whose name contains one of them are run; `soak` is the long run that looks at memory.
+//! only the rows whose name contains one of them are run; `soak` is the long run that looks at memory, `log` the one that
+//! reads millions of activity records.
 
 mod agentgateway;
 mod beside;
@@ -17,6 +18,7 @@ mod gateway;
 )]
 mod hostile;
 mod load;
+mod log;
 mod nginx;
 mod postgres;
 mod process;
@@ -46,10 +48,11 @@ use self::upstream::Upstream;
 
 /// Longest run, with its starts and its stops.
 const RUN_MAX: Duration = Duration::from_secs(400);
-/// The same of the long run.
+/// The same of the runs of their own.
 const SOAK_MAX: Duration = Duration::from_secs(1200);
-/// The word that asks for the long run instead of the rows.
+/// The words that ask for a run of its own instead of the rows.
 const SOAK: &str = "soak";
+const LOG: &str = "log";
 /// How long a gateway is left alone before its memory is read.
 const IDLE: Duration = Duration::from_secs(1);
 /// Starts on a running database.
@@ -87,7 +90,7 @@ fn say(text: &str) {
 async fn until_stopped(filter: &[String]) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let limit = if is_soak(filter) { SOAK_MAX } else { RUN_MAX };
+    let limit = if asks_for(filter, SOAK) || asks_for(filter, LOG) { SOAK_MAX } else { RUN_MAX };
     tokio::select! {
         done = tokio::time::timeout(limit, Box::pin(run(filter))) => done.context("the run took too long")?,
         _ = terminate.recv() => bail!("terminated"),
@@ -95,8 +98,8 @@ async fn until_stopped(filter: &[String]) -> Result<()> {
     }
 }
 
-fn is_soak(words: &[String]) -> bool {
-    words.iter().any(|word| word == SOAK)
+fn asks_for(words: &[String], what: &str) -> bool {
+    words.iter().any(|word| word == what)
 }
 
 async fn run(filter: &[String]) -> Result<()> {
@@ -116,7 +119,14 @@ async fn run(filter: &[String]) -> Result<()> {
     tokio::time::sleep(IDLE).await;
     let mut once = Once { idle_mib: cpu::memory_mib(gateway.pid()), start_private, ..Once::default() };
 
-    if is_soak(filter) {
+    if asks_for(filter, LOG) {
+        // an export takes longer than an answer may
+        let patient = reqwest::Client::builder().no_proxy().timeout(RUN_MAX).build()?;
+        let api = Api::new(&patient, &gateway, &data_dir)?;
+        let tables = log::run(&api, &gateway, &keys.calls, &Postgres::find(&data_dir)?).await;
+        return Ok(write!(std::io::stdout(), "{}", tables.with_context(|| gateway.log())?)?);
+    }
+    if asks_for(filter, SOAK) {
         let table = soak::run(&gateway.door(&keys.calls), gateway.pid()).await;
         return Ok(write!(std::io::stdout(), "{}", table.with_context(|| gateway.log())?)?);
     }

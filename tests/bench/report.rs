@@ -211,7 +211,8 @@ fn each_us(measured: &Measured, ns: u64) -> f64 {
 }
 
 /// A table without the columns in which nothing stands; none at all without rows.
-fn table(out: &mut String, title: &str, columns: &[&str], rows: &[Vec<String>]) {
+/// Adds a table; columns without a single value are left out.
+pub fn table(out: &mut String, title: &str, columns: &[&str], rows: &[Vec<String>]) {
     if rows.is_empty() {
         return;
     }

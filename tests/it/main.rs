@@ -34,6 +34,8 @@ mod rest;
 #[cfg(test)]
 mod stdio;
 #[cfg(test)]
+mod stories;
+#[cfg(test)]
 mod streams;
 #[cfg(test)]
 mod support;

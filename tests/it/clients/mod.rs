@@ -155,7 +155,7 @@ async fn the_inspector() {
         (Some(0), &json!("retrieve_tools")),
         "{listed:?}"
     );
-    assert_eq!(listed.1["result"]["tools"].as_array().map(Vec::len), Some(4), "{listed:?}");
+    assert_eq!(listed.1["result"]["tools"].as_array().map(Vec::len), Some(5), "{listed:?}");
     assert_eq!(found.1["result"]["structuredContent"]["tools"][0]["name"], "everything:echo", "{found:?}");
     assert_eq!(ran.1["result"]["content"][0]["text"], "Echo: grüße 🦀", "{ran:?}");
     assert_eq!(refused.1["result"]["structuredContent"]["code"], "server_mismatch", "{refused:?}");

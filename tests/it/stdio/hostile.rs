@@ -23,7 +23,11 @@ async fn noise_on_standard_output_is_passed_over_and_noted() {
 
 #[tokio::test]
 async fn an_answer_that_is_too_large_costs_its_own_call_only() {
-    let (stage, _tenant, client) = stage(&[("MCPPROXY__LIMITS__RESPONSE_BYTES_MAX", "2000000")]).await;
+    let (stage, _tenant, client) = stage(&[
+        ("MCPPROXY__LIMITS__RESPONSE_BYTES_MAX", "2000000"),
+        ("MCPPROXY__DEFAULTS__RESPONSE_LIMIT", "0"),
+    ])
+    .await;
     let before = pid(&client).await;
     assert_eq!(text(&client, "huge", json!({"bytes": 1_900_000})).await.len(), 1_900_000);
     for bytes in [2_000_000, 30_000_000] {
