@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::config::{self, Config, Database, DatabaseLocation, Host, MigrationConfig, StdioCommand};
 use super::local_postgres::LocalPostgres;
 use super::telemetry;
+use crate::domain::quota::Quotas;
 use crate::domain::seal::{Key, Keyring};
 use crate::faces::cli::{Found, FoundSetting};
 use crate::faces::{FaceOptions, Faces, http, mcp, sse};
@@ -247,8 +248,13 @@ fn gateway_options(config: &Config, keyring: Keyring) -> Options {
             commit_timeout: limits.record_commit_timeout,
         },
         tenants_max: bound(limits.tenants_max),
-        servers_max: bound(limits.servers_per_tenant_max),
-        keys_max: bound(limits.keys_per_tenant_max),
+        quotas: Quotas {
+            servers: bound(limits.servers_per_tenant_max),
+            tools: bound(limits.tools_per_tenant_max),
+            definition_bytes: bound(limits.definition_bytes_per_tenant_max),
+            keys: bound(limits.keys_per_tenant_max),
+            streams: bound(limits.streams_per_tenant_max),
+        },
         tools_max: limits.tools_per_server_max,
         key_lookups_max: limits.key_lookup_concurrency,
         reports_per_tenant: limits.reports_per_tenant,

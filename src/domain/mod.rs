@@ -13,6 +13,7 @@ pub mod names;
 pub mod origin;
 pub mod page;
 pub mod pin;
+pub mod quota;
 pub mod redact;
 pub mod refusal;
 pub mod schema;

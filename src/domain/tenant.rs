@@ -41,6 +41,13 @@ pub enum Action {
     ManageTenants,
 }
 
+impl Action {
+    /// Whether the platform may do it in a suspended tenant: look, and see to its keys. Nothing is called or listed.
+    pub fn is_open_while_suspended(self) -> bool {
+        !matches!(self, Action::UseTools | Action::ChangeServers | Action::Approve)
+    }
+}
+
 impl Role {
     /// The role's name on the wire.
     pub fn as_str(self) -> &'static str {

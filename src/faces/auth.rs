@@ -6,7 +6,7 @@ use axum::response::Response;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use super::{Faces, wire};
-use crate::gateway::{AuthError, Caller};
+use crate::gateway::{AuthError, Caller, Gateway};
 
 /// The caller of a request. Every failure looks the same to whoever has no valid key.
 pub async fn caller(faces: &Faces, headers: &HeaderMap) -> Result<Arc<Caller>, AuthError> {
@@ -49,6 +49,9 @@ pub fn refuse(error: AuthError, request_id: &str) -> Response {
                 wire::error::render(StatusCode::UNAUTHORIZED, "unauthenticated", message, None, id);
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             response
+        }
+        AuthError::Suspended => {
+            wire::error::render(StatusCode::FORBIDDEN, "forbidden", Gateway::suspended_text(), None, id)
         }
         AuthError::NoSuchTenant => {
             wire::error::render(StatusCode::NOT_FOUND, "not_found", "tenant not found", Some("X-Tenant"), id)

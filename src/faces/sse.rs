@@ -1,7 +1,9 @@
 //! Server-sent events, for all faces: what a stream looks like, how many a key may hold open, when one must end.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::hash_map::Entry;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::response::Response;
@@ -10,7 +12,7 @@ use http::{HeaderValue, StatusCode, header};
 use tokio::time::Instant;
 
 use super::Faces;
-use crate::domain::id::KeyId;
+use crate::domain::id::{KeyId, TenantId};
 use crate::gateway::{Caller, Gateway};
 
 /// How often a silent stream says that it is alive.
@@ -18,23 +20,70 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// How often a stream asks whether its key still is valid.
 pub(super) const CHECK: Duration = Duration::from_secs(1);
 
-/// What a key is told that has no place left.
-pub(super) const TOO_MANY: &str =
-    "this key has too many streams open; close one, or try again in a few seconds";
-
-/// Open streams by key, bounded.
+/// Open streams by key and by tenant, both bounded.
 #[derive(Debug, Default)]
-pub struct Streams(Mutex<HashMap<Option<KeyId>, usize>>);
+pub struct Streams(Mutex<Open>);
+
+#[derive(Debug, Default)]
+struct Open {
+    by_key: HashMap<Option<KeyId>, usize>,
+    /// Those of the tenants' own keys.
+    by_tenant: HashMap<TenantId, usize>,
+}
+
+/// Why there is no place for another stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TooMany {
+    /// This key has this many open.
+    Key(usize),
+    /// The keys of this tenant have this many open together.
+    Tenant(usize),
+}
 
 impl Streams {
-    fn take(&self, key: Option<KeyId>, max: usize) -> bool {
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = open.entry(key).or_insert(0);
-        if *count >= max {
-            return false;
+    fn take(&self, caller: &Caller, key_max: usize) -> Result<(), TooMany> {
+        let mut open = self.open();
+        let of_key = open.by_key.get(&caller.key).copied().unwrap_or_default();
+        if of_key >= key_max {
+            return Err(TooMany::Key(key_max));
         }
-        *count += 1;
-        true
+        let tenant = caller.tenant_id();
+        let of_tenant = open.by_tenant.get(&tenant).copied().unwrap_or_default();
+        if let Some(max) = caller.tenant_streams_max().filter(|max| of_tenant >= *max) {
+            return Err(TooMany::Tenant(max));
+        }
+        open.by_key.insert(caller.key, of_key + 1);
+        if caller.key.is_some() {
+            open.by_tenant.insert(tenant, of_tenant + 1);
+        }
+        Ok(())
+    }
+
+    fn give_back(&self, caller: &Caller) {
+        let mut open = self.open();
+        less(&mut open.by_key, caller.key);
+        if caller.key.is_some() {
+            less(&mut open.by_tenant, caller.tenant_id());
+        }
+    }
+
+    /// Streams that a tenant's keys hold open here.
+    pub(super) fn of_tenant(&self, tenant: TenantId) -> usize {
+        self.open().by_tenant.get(&tenant).copied().unwrap_or_default()
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One less; nothing is remembered of whoever has none.
+fn less<K: Eq + Hash>(counts: &mut HashMap<K, usize>, of: K) {
+    if let Entry::Occupied(mut count) = counts.entry(of) {
+        *count.get_mut() -= 1;
+        if *count.get() == 0 {
+            count.remove();
+        }
     }
 }
 
@@ -46,14 +95,13 @@ pub(super) struct OpenStream {
 }
 
 impl OpenStream {
-    /// Takes a place; `None` when this key has too many open.
-    pub(super) fn begin(faces: &Arc<Faces>, caller: &Arc<Caller>) -> Option<OpenStream> {
-        let is_free = faces.streams.take(caller.key, faces.options.streams_per_key_max);
-        is_free.then(|| OpenStream {
-            faces: Arc::clone(faces),
-            caller: Arc::clone(caller),
-            alive: Instant::now(),
-        })
+    /// Takes a place among those of its key and its tenant.
+    ///
+    /// # Errors
+    /// [`TooMany`]
+    pub(super) fn begin(faces: &Arc<Faces>, caller: &Arc<Caller>) -> Result<OpenStream, TooMany> {
+        faces.streams.take(caller, faces.options.streams_per_key_max)?;
+        Ok(OpenStream { faces: Arc::clone(faces), caller: Arc::clone(caller), alive: Instant::now() })
     }
 
     /// The use cases.
@@ -83,13 +131,7 @@ impl OpenStream {
 
 impl Drop for OpenStream {
     fn drop(&mut self) {
-        let mut open = self.faces.streams.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = open.get_mut(&self.caller.key) {
-            *count -= 1;
-            if *count == 0 {
-                open.remove(&self.caller.key);
-            }
-        }
+        self.faces.streams.give_back(&self.caller);
     }
 }
 

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
+use super::Options;
 use super::catalog::Catalog;
 use super::error::GatewayError;
 use super::limits::Bucket;
+use super::suspension::SUSPENDED;
 use super::tenancy::LiveTenant;
 use crate::domain::id::{KeyId, PLATFORM_TENANT, TenantId};
-use crate::domain::settings::{Defaults, Effective, Rates, Settings};
+use crate::domain::quota::Quotas;
+use crate::domain::settings::{Effective, Rates, Settings};
 use crate::domain::tenant::{Action, Role};
 use crate::store::{AccessRows, ApiKey};
 
@@ -47,6 +50,14 @@ impl Caller {
         self.tenant.as_ref().map(|tenant| tenant.catalogue())
     }
 
+    /// How many streams the keys of its tenant may hold open together on this replica; the platform's own key is
+    /// none of the tenant's.
+    pub fn tenant_streams_max(&self) -> Option<usize> {
+        let tenant = self.tenant.as_ref().filter(|_| self.key.is_some())?;
+        let max = tenant.access().as_ref().as_ref()?.quotas.streams;
+        Some(usize::try_from(max).unwrap_or(usize::MAX))
+    }
+
     /// The name of the tenant it acts in.
     pub fn tenant_name(&self) -> &str {
         self.tenant.as_ref().map_or(PLATFORM_TENANT, |tenant| tenant.name.as_str())
@@ -62,9 +73,18 @@ impl Caller {
     /// The one authorisation function (behaviour, section 3).
     pub fn authorise(&self, action: Action) -> Result<(), GatewayError> {
         if self.role.may(action) {
-            return Ok(());
+            let is_open = action.is_open_while_suspended() || !self.is_suspended();
+            return if is_open { Ok(()) } else { Err(GatewayError::Forbidden(SUSPENDED.to_owned())) };
         }
         Err(GatewayError::Forbidden(format!("a key of role {} may not do this", self.role.as_str())))
+    }
+
+    /// Whether its tenant is served nothing.
+    pub(super) fn is_suspended(&self) -> bool {
+        let is_suspended = |tenant: &Arc<LiveTenant>| {
+            tenant.access_now().as_ref().as_ref().is_some_and(|access| access.is_suspended)
+        };
+        self.tenant.as_ref().is_some_and(is_suspended)
     }
 
     /// Whether the key still is within its own time.
@@ -78,6 +98,10 @@ impl Caller {
 pub struct Access {
     /// The revision.
     pub rev: i64,
+    /// The tenant is served nothing.
+    pub is_suspended: bool,
+    /// What the tenant may have.
+    pub quotas: Quotas,
     /// The tenant's own settings.
     pub tenant_settings: Settings,
     /// Hash and caller of every live key.
@@ -88,7 +112,8 @@ pub struct Access {
 
 impl Access {
     /// Combines what was loaded with the deployment's defaults.
-    pub(super) fn build(tenant: &Arc<LiveTenant>, rows: &AccessRows, defaults: &Defaults) -> Access {
+    pub(super) fn build(tenant: &Arc<LiveTenant>, rows: &AccessRows, options: &Options) -> Access {
+        let defaults = &options.defaults;
         let scope = |id: Uuid| {
             rows.settings
                 .iter()
@@ -121,6 +146,7 @@ impl Access {
         let keys: Vec<([u8; 32], Arc<Caller>)> =
             rows.keys.iter().map(|key| (key.hash, Arc::new(caller(key)))).collect();
         let by_id = keys.iter().filter_map(|(_, caller)| Some((caller.key?, Arc::clone(caller)))).collect();
-        Access { rev: rows.rev, tenant_settings, keys, by_id }
+        let quotas = rows.quotas.resolve(&options.quotas);
+        Access { rev: rows.rev, is_suspended: rows.is_suspended, quotas, tenant_settings, keys, by_id }
     }
 }

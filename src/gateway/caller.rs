@@ -20,6 +20,8 @@ pub enum AuthError {
     Unauthenticated,
     /// Nobody can tell now: the database has been out of reach for too long, or look-ups are all busy.
     Unavailable,
+    /// The key is good, and its tenant is served nothing.
+    Suspended,
     /// The tenant that a platform key named does not exist.
     NoSuchTenant,
 }
@@ -55,6 +57,10 @@ impl Gateway {
         if caller.is_expired(now) {
             return Err(AuthError::Unauthenticated);
         }
+        if caller.is_suspended() {
+            self.suspensions.count(&caller, now);
+            return Err(AuthError::Suspended);
+        }
         self.upkeep.key_used(&caller, now);
         Ok(caller)
     }
@@ -69,6 +75,7 @@ impl Gateway {
         let now = clock::now();
         let known = |access: &super::access::Access| match caller.key {
             None => true,
+            Some(_) if access.is_suspended => false,
             Some(key) => access.by_id.get(&key).is_some_and(|current| !current.is_expired(now)),
         };
         access.as_ref().as_ref().is_some_and(known)

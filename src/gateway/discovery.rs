@@ -6,7 +6,7 @@ use super::credentials::Opener;
 use crate::domain::id::TenantId;
 use crate::domain::pin::Pin;
 use crate::domain::redact;
-use crate::store::{Applied, Discovered, Kind, SecretRows, Server, StoreError};
+use crate::store::{Applied, Discovered, Kind, NewListing, SecretRows, Server, StoreError};
 use crate::upstream::{Era, Kind as UpstreamKind, Listing, Target, UpstreamError};
 
 /// Longest text about a failed listing that is kept, in bytes.
@@ -49,8 +49,14 @@ impl Gateway {
                     tracing::warn!(%tenant, server = server.name, problem, "part of a listing was left out");
                 }
                 let found = discovered(&listing, self.options.tools_max);
-                let applied =
-                    self.store.apply_listing(tenant, server.id(), server.version, era, &found).await?;
+                let new = NewListing { version: server.version, era, found: &found };
+                let quotas = &self.options.quotas;
+                let applied = self.store.apply_listing(tenant, server.id(), &new, quotas).await?;
+                if let Some(left_out) =
+                    applied.left_out.as_ref().filter(|now| server.last_error.as_ref() != Some(now))
+                {
+                    self.log_server(tenant, server.id(), left_out);
+                }
                 if let Some(rev) = applied.rev {
                     self.applied(tenant, Kind::Catalogue, rev).await;
                 }

@@ -26,7 +26,7 @@ pub enum GatewayError {
     /// A name is taken or a version moved.
     #[error("{0}")]
     Conflict(String),
-    /// A bound of this deployment is reached.
+    /// A bound of this deployment, or of this tenant, is reached.
     #[error("{0}")]
     Limit(String),
     /// Too much of this is under way; the text says what to do.
@@ -54,6 +54,9 @@ impl GatewayError {
             StoreError::Limit(bound) => {
                 GatewayError::Limit(format!("the limit of this deployment is reached: {bound}"))
             }
+            StoreError::Quota { what, max } => GatewayError::Limit(format!(
+                "this tenant's quota of {what} ({max}) is used up; ask the platform operator"
+            )),
             other => {
                 tracing::error!(error = %other, "the store failed");
                 GatewayError::Unavailable

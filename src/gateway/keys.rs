@@ -89,7 +89,7 @@ impl Gateway {
             settings,
             expires_at: request.expires_at,
             created_by: caller.key,
-            keys_max: self.options.keys_max,
+            quotas: self.options.quotas,
         };
         let key = self
             .store

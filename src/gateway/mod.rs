@@ -21,6 +21,7 @@ mod reports;
 mod response_cache;
 mod retrieve_tools;
 mod servers;
+mod suspension;
 mod tail;
 mod tenancy;
 mod tenants;
@@ -43,6 +44,7 @@ pub use reports::{Act, Acting, RefusedAttempt};
 pub use retrieve_tools::{Detail, LIMIT_DEFAULT, LIMIT_MAX, SearchRequest, SearchResult};
 pub use servers::{LOG_LIMIT_MAX, LogPage, Reconnect, ServerChange, ServerRequest, ServerView, ToolView};
 pub use tail::{News, Reach};
+pub use tenants::QuotaView;
 pub use views::View;
 pub use watch::Readiness;
 
@@ -55,6 +57,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::domain::id::ReplicaId;
+use crate::domain::quota::Quotas;
 use crate::domain::seal::Keyring;
 use crate::domain::settings::Defaults;
 use crate::store::{CacheQuota, Store};
@@ -100,10 +103,8 @@ pub struct Options {
     pub activity: ActivityLimits,
     /// Tenants of the deployment.
     pub tenants_max: i64,
-    /// Servers of a tenant.
-    pub servers_max: i64,
-    /// Keys of a tenant.
-    pub keys_max: i64,
+    /// What each tenant may have of which nothing else is said.
+    pub quotas: Quotas,
     /// Tools of a server.
     pub tools_max: usize,
     /// Look-ups of unknown keys at the same time.
@@ -139,6 +140,7 @@ pub struct Gateway {
     draining: AtomicBool,
     upkeep: watch::Upkeep,
     limits: limits::Limits,
+    suspensions: suspension::Suspensions,
     report_lane: report_lane::ReportLane,
     tails: Arc<tail::Tails>,
     /// Apart from other reports: whoever has many streams open must not keep others from the log.
@@ -188,6 +190,7 @@ impl Gateway {
             draining: AtomicBool::new(false),
             upkeep: watch::Upkeep::default(),
             limits: limits::Limits::new(Instant::now()),
+            suspensions: suspension::Suspensions::default(),
             journal,
             journal_lines: Mutex::new(Some(journal_lines)),
             embeddings: embeddings.map(Arc::new),

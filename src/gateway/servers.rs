@@ -116,7 +116,7 @@ impl Gateway {
             limits,
             headers: headers.into_headers(),
             added_by: caller.key,
-            servers_max: self.options.servers_max,
+            quotas: self.options.quotas,
         };
         let server = self
             .store

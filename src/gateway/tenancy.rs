@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use tokio::sync::{Mutex, Semaphore};
 
 use super::Gateway;
@@ -44,6 +44,11 @@ impl LiveTenant {
     /// Keys and settings as of now.
     pub(super) fn access(&self) -> Arc<Option<Access>> {
         self.access.load_full()
+    }
+
+    /// The same for a look.
+    pub(super) fn access_now(&self) -> Guard<Arc<Option<Access>>> {
+        self.access.load()
     }
 
     fn rev(&self, kind: Kind) -> i64 {
@@ -197,24 +202,40 @@ impl Gateway {
     async fn load_access(&self, live: &Arc<LiveTenant>) -> Result<(), StoreError> {
         let rows = match self.store.load_access(live.id).await {
             Err(StoreError::NotFound) => {
-                self.tenants.forget(live.id);
-                live.access.store(Arc::new(None));
+                self.end(live);
                 return Ok(());
             }
             other => other?,
         };
         if rows.rev > live.rev(Kind::Access) {
-            let access = Access::build(live, &rows, &self.options.defaults);
-            let keys = access.keys.clone();
+            let access = Access::build(live, &rows, &self.options);
+            let (keys, is_suspended) = (access.keys.clone(), access.is_suspended);
             // first what a key is checked against, then the key
             live.access.store(Arc::new(Some(access)));
             self.tenants.swap_keys(live.id, &keys);
+            if is_suspended {
+                self.upstreams.forget_tenant(live.id.0);
+            }
         }
         Ok(())
     }
 
+    /// A tenant that was deleted: no key leads to it, its streams end, what was connected for it is closed. With it go
+    /// its snapshots, and what was left of its rate limits.
+    pub(super) fn end(&self, live: &LiveTenant) {
+        self.tenants.forget(live.id);
+        live.access.store(Arc::new(None));
+        self.upstreams.forget_tenant(live.id.0);
+    }
+
     async fn load_catalogue(&self, live: &Arc<LiveTenant>) -> Result<(), StoreError> {
-        let rows = self.store.load_catalogue(live.id).await?;
+        let rows = match self.store.load_catalogue(live.id).await {
+            Err(StoreError::NotFound) => {
+                self.end(live);
+                return Ok(());
+            }
+            other => other?,
+        };
         if rows.rev <= live.rev(Kind::Catalogue) {
             return Ok(());
         }
@@ -245,13 +266,27 @@ impl Gateway {
         }
         let Some(live) = self.tenants.get(change.tenant) else {
             // whoever only lists for it has no snapshot that says what is switched off: what is not starts again
-            if change.kind == Kind::Catalogue {
-                self.upstreams.forget_programs_of(change.tenant.0);
+            match change.kind {
+                Kind::Catalogue => self.upstreams.forget_programs_of(change.tenant.0),
+                Kind::Access => self.forget_unless_served(change.tenant).await,
+                Kind::Vectors => {}
             }
             return;
         };
         if let Err(error) = self.reload(&live, change.kind, change.rev).await {
             tracing::warn!(%error, tenant = %change.tenant, kind = ?change.kind, "a snapshot could not be reloaded");
+        }
+    }
+
+    /// Closes what is connected for a tenant that is not live here, if it is not served any more.
+    async fn forget_unless_served(&self, tenant: TenantId) {
+        if !self.upstreams.knows(tenant.0) {
+            return;
+        }
+        match self.store.is_served(tenant).await {
+            Ok(true) => {}
+            Ok(false) => self.upstreams.forget_tenant(tenant.0),
+            Err(error) => tracing::warn!(%error, %tenant, "nobody says whether a tenant is still served"),
         }
     }
 

@@ -1,11 +1,25 @@
 //! Tenants, for the platform.
 
+use serde_json::{Map, Value};
+
 use super::Gateway;
 use super::access::Caller;
 use super::error::GatewayError;
 use crate::domain::id::{PLATFORM_TENANT, TenantId, is_name};
+use crate::domain::quota::{OwnQuotas, Quotas};
 use crate::domain::tenant::Action;
-use crate::store::{Kind, Tenant};
+use crate::store::{Kind, Tenant, Usage};
+
+/// What a tenant may have, and what it has.
+#[derive(Clone, Copy, Debug)]
+pub struct QuotaView {
+    /// What the platform says of it.
+    pub own: OwnQuotas,
+    /// What holds.
+    pub quotas: Quotas,
+    /// What it has.
+    pub usage: Usage,
+}
 
 impl Gateway {
     /// Makes a tenant.
@@ -41,7 +55,33 @@ impl Gateway {
         self.store.find_tenant(name).await.map_err(|error| GatewayError::from_store(error, "tenant"))
     }
 
-    /// Deletes a tenant: its keys stop working within a second on every replica.
+    /// What a tenant may have, and what it has.
+    pub async fn tenant_quotas(&self, caller: &Caller, tenant: &Tenant) -> Result<QuotaView, GatewayError> {
+        caller.authorise(Action::ManageTenants)?;
+        let usage = self.store.usage(tenant.tenant_id()).await;
+        let usage = usage.map_err(|error| GatewayError::from_store(error, "tenant"))?;
+        let own = tenant.quotas.0;
+        Ok(QuotaView { own, quotas: own.resolve(&self.options.quotas), usage })
+    }
+
+    /// Changes what a tenant may have; `null` is what the deployment says again. What it has already stays.
+    pub async fn patch_quotas(
+        &self,
+        caller: &Caller,
+        name: &str,
+        patch: &Map<String, Value>,
+    ) -> Result<Tenant, GatewayError> {
+        let tenant = self.get_tenant(caller, name).await?.tenant_id();
+        let changed = self.store.update_quotas(tenant, |own| own.patched(patch)).await;
+        changed
+            .map_err(|error| GatewayError::from_store(error, "tenant"))?
+            .map_err(|error| GatewayError::invalid(error.field, error.message))?;
+        self.refresh(tenant, Kind::Access).await;
+        self.get_tenant(caller, name).await
+    }
+
+    /// Deletes a tenant: its keys stop working within a second on every replica, its streams and connections end. Calls
+    /// under way end by themselves.
     pub async fn delete_tenant(&self, caller: &Caller, name: &str) -> Result<(), GatewayError> {
         let tenant = self.get_tenant(caller, name).await?;
         let deleted = self.store.delete_tenant(tenant.tenant_id()).await;

@@ -2,12 +2,14 @@
 
 use chrono::{DateTime, Utc};
 use sqlx::FromRow;
+use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::revisions::{self, Kind};
 use super::tx::{Access, Lane};
-use super::{Store, StoreError};
+use super::{Store, StoreError, quotas};
 use crate::domain::id::{KeyId, TenantId};
+use crate::domain::quota::{OwnQuotas, Quotas};
 use crate::domain::settings::Settings;
 use crate::domain::tenant::Role;
 
@@ -57,8 +59,8 @@ pub struct NewApiKey {
     pub expires_at: Option<DateTime<Utc>>,
     /// The key that makes it; `None` for the bootstrap key.
     pub created_by: Option<KeyId>,
-    /// Most live keys of one tenant.
-    pub keys_max: i64,
+    /// What tenants may have of which nothing else is said.
+    pub quotas: Quotas,
 }
 
 #[derive(FromRow)]
@@ -109,9 +111,8 @@ impl Store {
                 .bind(tenant.0)
                 .fetch_one(&mut *tx)
                 .await?;
-        if count >= new.keys_max {
-            return Err(StoreError::Limit("keys of this tenant"));
-        }
+        let quotas = quotas::of(&mut tx, tenant, &new.quotas).await?;
+        quotas::check(count, quotas.keys, "keys")?;
         let row: KeyRow = sqlx::query_as(
             "insert into api_keys
                  (tenant_id, key_id, role, name, owner, prefix, hash, expires_at, created_by, rev)
@@ -235,12 +236,14 @@ impl Store {
     /// scope, and the revision. [`StoreError::NotFound`] when the tenant is deleted.
     pub async fn load_access(&self, tenant: TenantId) -> Result<AccessRows, StoreError> {
         let mut tx = self.begin(Lane::Control, Access::TenantSnapshot(tenant)).await?;
-        let name: Option<String> =
-            sqlx::query_scalar("select name from tenants where tenant_id = $1 and deleted_at is null")
-                .bind(tenant.0)
-                .fetch_optional(&mut *tx)
-                .await?;
-        let name = name.ok_or(StoreError::NotFound)?;
+        let row: Option<(String, Json<OwnQuotas>, bool)> = sqlx::query_as(
+            "select name, quotas, suspended_at is not null from tenants
+             where tenant_id = $1 and deleted_at is null",
+        )
+        .bind(tenant.0)
+        .fetch_optional(&mut *tx)
+        .await?;
+        let (tenant_name, Json(quotas), is_suspended) = row.ok_or(StoreError::NotFound)?;
         let rev = revisions::current(&mut tx, tenant, Kind::Access).await?;
         let keys: Vec<KeyRow> = sqlx::query_as(
             "select key_id, role, name, owner, prefix, hash, created_at, expires_at, revoked_at,
@@ -252,7 +255,7 @@ impl Store {
         .await?;
         let settings = super::settings::all(&mut tx, tenant).await?;
         tx.commit().await?;
-        Ok(AccessRows { tenant_name: name, rev, keys: readable(keys), settings })
+        Ok(AccessRows { tenant_name, rev, is_suspended, quotas, keys: readable(keys), settings })
     }
 }
 
@@ -288,6 +291,10 @@ pub struct AccessRows {
     pub tenant_name: String,
     /// The revision this picture belongs to.
     pub rev: i64,
+    /// It is served nothing.
+    pub is_suspended: bool,
+    /// What the platform says of its quotas.
+    pub quotas: OwnQuotas,
     /// Keys that are not revoked; expiry is the reader's to check.
     pub keys: Vec<ApiKey>,
     /// Settings by scope: a key's id, or nil for the tenant.

@@ -14,6 +14,14 @@ pub enum StoreError {
     /// A named bound of this deployment is reached.
     #[error("limit reached: {0}")]
     Limit(&'static str),
+    /// A quota of this tenant is used up.
+    #[error("quota of {what} ({max}) used up")]
+    Quota {
+        /// Of what.
+        what: &'static str,
+        /// The bound.
+        max: i64,
+    },
     /// A row holds what the program never writes.
     #[error("table {table}, column {column}: {value:?} is not a value of this version")]
     Inconsistent {

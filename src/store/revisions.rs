@@ -84,10 +84,11 @@ pub enum Notice {
 /// Takes the next revision. First in a transaction that changes something: the row lock makes writers of
 /// one tenant and kind take turns, so that rows carry revisions in the order of their commits. From here on the
 /// transaction is as durable as the login says: a revision that a replica has seen must not be given again to
-/// another change after a standby took over.
+/// another change after a standby took over. Nothing of a deleted tenant changes: [`StoreError::NotFound`].
 pub(super) async fn bump(tx: &mut Unit, tenant: TenantId, kind: Kind) -> Result<i64, StoreError> {
     let rev = sqlx::query_scalar(
         "update revisions set rev = rev + 1 where tenant_id = $1 and kind = $2
+             and exists (select from tenants t where t.tenant_id = $1 and t.deleted_at is null)
          returning rev, set_config('synchronous_commit', null, true)",
     )
     .bind(tenant.0)
@@ -107,12 +108,28 @@ pub(super) async fn bump_or_begin(tx: &mut Unit, tenant: TenantId, kind: Kind) -
     bump(tx, tenant, kind).await
 }
 
+/// Waits for whoever has the next revision in hand, and keeps others from taking it: for a look before a change.
+pub(super) async fn lock(tx: &mut Unit, tenant: TenantId, kind: Kind) -> Result<(), StoreError> {
+    sqlx::query("select from revisions where tenant_id = $1 and kind = $2 for update")
+        .bind(tenant.0)
+        .bind(kind.as_str())
+        .execute(&mut **tx)
+        .await?;
+    Ok(())
+}
+
 /// Commits a change and tells every replica.
 pub(super) async fn commit(mut tx: Unit, tenant: TenantId, kind: Kind, rev: i64) -> Result<i64, StoreError> {
-    let payload = serde_json::json!({"tenant": tenant, "kind": kind, "rev": rev}).to_string();
-    sqlx::query("select pg_notify($1, $2)").bind(CHANNEL).bind(payload).execute(&mut *tx).await?;
+    notify(&mut tx, Change { tenant, kind, rev }).await?;
     tx.commit_change().await?;
     Ok(rev)
+}
+
+/// Tells every replica of a change once it is committed.
+pub(super) async fn notify(tx: &mut Unit, change: Change) -> Result<(), StoreError> {
+    let payload = serde_json::json!(change).to_string();
+    sqlx::query("select pg_notify($1, $2)").bind(CHANNEL).bind(payload).execute(&mut **tx).await?;
+    Ok(())
 }
 
 /// Reads a revision within a snapshot.

@@ -11,8 +11,9 @@ use super::server_logs;
 use super::tools::{StoredTool, ToolRow};
 use super::tx::{Access, Lane};
 use super::unit::Unit;
-use super::{Store, StoreError};
+use super::{Store, StoreError, quotas};
 use crate::domain::id::{KeyId, ServerId, TenantId};
+use crate::domain::quota::Quotas;
 
 /// An upstream server as stored.
 #[derive(Clone, Debug, FromRow)]
@@ -125,8 +126,8 @@ pub struct NewServer {
     pub headers: Option<SealedHeaders>,
     /// Who adds it; `None` for the bootstrap key.
     pub added_by: Option<KeyId>,
-    /// Most servers of one tenant.
-    pub servers_max: i64,
+    /// What tenants may have of which nothing else is said.
+    pub quotas: Quotas,
 }
 
 /// A change to a server; `None` leaves a field.
@@ -164,9 +165,8 @@ impl Store {
                 .bind(tenant.0)
                 .fetch_one(&mut *tx)
                 .await?;
-        if count >= new.servers_max {
-            return Err(StoreError::Limit("servers of this tenant"));
-        }
+        let quotas = quotas::of(&mut tx, tenant, &new.quotas).await?;
+        quotas::check(count, quotas.servers, "servers")?;
         let server = sqlx::query_as(concat!(
             "insert into servers (tenant_id, server_id, name, kind, url, enabled, quarantined, auto_approve,
                  limits, added_by, rev, header_names, command)
@@ -203,6 +203,24 @@ impl Store {
             "select ",
             server_columns!(),
             " from servers where tenant_id = $1 and name = $2 and removed_at is null"
+        ))
+        .bind(tenant.0)
+        .bind(name)
+        .fetch_optional(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        server.ok_or(StoreError::NotFound)
+    }
+
+    /// A server as the gateway itself asks it: [`StoreError::NotFound`] also when its tenant is not served any more.
+    pub async fn served_server(&self, tenant: TenantId, name: &str) -> Result<Server, StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
+        let server = sqlx::query_as(concat!(
+            "select ",
+            server_columns!(),
+            " from servers where tenant_id = $1 and name = $2 and removed_at is null
+                 and exists (select from tenants t where t.tenant_id = $1 and t.deleted_at is null
+                     and t.suspended_at is null)"
         ))
         .bind(tenant.0)
         .bind(name)
@@ -352,8 +370,11 @@ impl Store {
     }
 
     /// The catalogue of a tenant in one consistent picture: servers, present tools, revision.
+    /// [`StoreError::NotFound`] when the tenant is deleted.
     pub async fn load_catalogue(&self, tenant: TenantId) -> Result<CatalogueRows, StoreError> {
         let mut tx = self.begin(Lane::Control, Access::TenantSnapshot(tenant)).await?;
+        // a deleted tenant has none
+        quotas::own(&mut tx, tenant).await?;
         let rev = revisions::current(&mut tx, tenant, Kind::Catalogue).await?;
         let servers: Vec<Server> = sqlx::query_as(concat!(
             "select ",

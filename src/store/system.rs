@@ -88,13 +88,14 @@ impl Store {
         Ok(tx.commit().await?)
     }
 
-    /// All enabled servers of live tenants, for the one replica that re-lists; pages by id.
+    /// All enabled servers of tenants that are served, for the one replica that re-lists; pages by id.
     pub async fn enabled_servers(&self, after: ServerId, limit: i64) -> Result<Vec<DueServer>, StoreError> {
         let mut tx = self.begin(Lane::Control, Access::System).await?;
         let rows: Vec<DueRow> = sqlx::query_as(
             "select s.tenant_id, s.server_id, s.name, s.version, s.connection = 'connected' as is_connected
              from servers s join tenants t using (tenant_id)
-             where s.enabled and s.removed_at is null and t.deleted_at is null and s.server_id > $1
+             where s.enabled and s.removed_at is null and t.deleted_at is null and t.suspended_at is null
+               and s.server_id > $1
              order by s.server_id limit $2",
         )
         .bind(after.0)
@@ -118,6 +119,7 @@ impl Store {
         let tenants: Vec<Uuid> = sqlx::query_scalar(
             "select distinct s.tenant_id from servers s join tenants t using (tenant_id)
              where s.connection = 'connected' and s.enabled and s.removed_at is null and t.deleted_at is null
+               and t.suspended_at is null
                and s.last_ok_at < now() - make_interval(secs => $1) limit $2",
         )
         .bind(silent_s)

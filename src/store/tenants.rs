@@ -2,12 +2,14 @@
 
 use chrono::{DateTime, Utc};
 use sqlx::FromRow;
+use sqlx::types::Json;
 use uuid::Uuid;
 
-use super::revisions::{self, Kind};
+use super::revisions::{self, Change, Kind};
 use super::tx::{Access, Lane};
 use super::{Store, StoreError};
 use crate::domain::id::TenantId;
+use crate::domain::quota::OwnQuotas;
 
 /// A tenant.
 #[derive(Clone, Debug, FromRow)]
@@ -19,6 +21,25 @@ pub struct Tenant {
     pub name: String,
     /// When it was made.
     pub created_at: DateTime<Utc>,
+    /// Since when it is served nothing.
+    pub suspended_at: Option<DateTime<Utc>>,
+    /// What the platform says of its quotas.
+    pub quotas: Json<OwnQuotas>,
+}
+
+/// What becomes of a tenant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Suspend {
+    /// It is served nothing.
+    Yes,
+    /// It is served again.
+    No,
+}
+
+macro_rules! tenant_columns {
+    () => {
+        "tenant_id, name, created_at, suspended_at, quotas"
+    };
 }
 
 impl Tenant {
@@ -38,9 +59,10 @@ impl Store {
         if count >= tenants_max {
             return Err(StoreError::Limit("tenants"));
         }
-        let tenant: Tenant = sqlx::query_as(
-            "insert into tenants (tenant_id, name) values ($1, $2) returning tenant_id, name, created_at",
-        )
+        let tenant: Tenant = sqlx::query_as(concat!(
+            "insert into tenants (tenant_id, name) values ($1, $2) returning ",
+            tenant_columns!()
+        ))
         .bind(Uuid::now_v7())
         .bind(name)
         .fetch_one(&mut *tx)
@@ -59,10 +81,11 @@ impl Store {
     /// Live tenants by name, after `after`, at most `limit`. The reserved tenant is not one of them.
     pub async fn list_tenants(&self, after: &str, limit: i64) -> Result<Vec<Tenant>, StoreError> {
         let mut tx = self.begin(Lane::Control, Access::System).await?;
-        let rows = sqlx::query_as(
-            "select tenant_id, name, created_at from tenants
-             where deleted_at is null and tenant_id <> $3 and name > $1 order by name limit $2",
-        )
+        let rows = sqlx::query_as(concat!(
+            "select ",
+            tenant_columns!(),
+            " from tenants where deleted_at is null and tenant_id <> $3 and name > $1 order by name limit $2"
+        ))
         .bind(after)
         .bind(limit)
         .bind(TenantId::PLATFORM.0)
@@ -75,10 +98,11 @@ impl Store {
     /// A live tenant by name.
     pub async fn find_tenant(&self, name: &str) -> Result<Tenant, StoreError> {
         let mut tx = self.begin(Lane::Control, Access::System).await?;
-        let row = sqlx::query_as(
-            "select tenant_id, name, created_at from tenants
-             where deleted_at is null and tenant_id <> $2 and name = $1",
-        )
+        let row = sqlx::query_as(concat!(
+            "select ",
+            tenant_columns!(),
+            " from tenants where deleted_at is null and tenant_id <> $2 and name = $1"
+        ))
         .bind(name)
         .bind(TenantId::PLATFORM.0)
         .fetch_optional(&mut *tx)
@@ -87,10 +111,47 @@ impl Store {
         row.ok_or(StoreError::NotFound)
     }
 
-    /// Marks a tenant deleted: its keys stop working on every replica. Its credentials are gone for good.
+    /// Whether anything may be done for a tenant.
+    pub async fn is_served(&self, tenant: TenantId) -> Result<bool, StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let is_served = sqlx::query_scalar(
+            "select exists (select from tenants where tenant_id = $1 and deleted_at is null and suspended_at is null)",
+        )
+        .bind(tenant.0)
+        .fetch_one(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(is_served)
+    }
+
+    /// Serves a tenant nothing from now on, or serves it again; to say so twice changes nothing.
+    pub async fn suspend_tenant(&self, tenant: TenantId, suspend: Suspend) -> Result<(), StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let access = revisions::bump(&mut tx, tenant, Kind::Access).await?;
+        // whoever only lists its servers is to stop, or begin, as well
+        let catalogue = revisions::bump(&mut tx, tenant, Kind::Catalogue).await?;
+        let changed = sqlx::query(
+            "update tenants set suspended_at = case when $2 then now() end
+             where tenant_id = $1 and (suspended_at is null) = $2",
+        )
+        .bind(tenant.0)
+        .bind(suspend == Suspend::Yes)
+        .execute(&mut *tx)
+        .await?;
+        if changed.rows_affected() == 0 {
+            return Ok(());
+        }
+        revisions::notify(&mut tx, Change { tenant, kind: Kind::Access, rev: access }).await?;
+        revisions::commit(tx, tenant, Kind::Catalogue, catalogue).await.map(drop)
+    }
+
+    /// Marks a tenant deleted: its keys stop working on every replica. Its credentials are gone for good; what else it
+    /// leaves behind is taken away in the background ([`super::purge`]).
     pub async fn delete_tenant(&self, tenant: TenantId) -> Result<(), StoreError> {
         let mut tx = self.begin(Lane::Control, Access::System).await?;
-        let rev = revisions::bump(&mut tx, tenant, Kind::Access).await?;
+        let access = revisions::bump(&mut tx, tenant, Kind::Access).await?;
+        // whoever only lists its servers is to stop as well
+        let catalogue = revisions::bump(&mut tx, tenant, Kind::Catalogue).await?;
         let done =
             sqlx::query("update tenants set deleted_at = now() where tenant_id = $1 and deleted_at is null")
                 .bind(tenant.0)
@@ -101,6 +162,7 @@ impl Store {
         }
         super::secrets::remove_all(&mut tx, tenant).await?;
         super::tool_embeddings::remove_all(&mut tx, tenant).await?;
-        revisions::commit(tx, tenant, Kind::Access, rev).await.map(drop)
+        revisions::notify(&mut tx, Change { tenant, kind: Kind::Access, rev: access }).await?;
+        revisions::commit(tx, tenant, Kind::Catalogue, catalogue).await.map(drop)
     }
 }

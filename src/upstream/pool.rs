@@ -100,6 +100,19 @@ impl Pool {
         Watcher::open(&self.dialer, target).await
     }
 
+    /// Drops all connections of a tenant, with its breakers; calls in flight still end.
+    pub fn forget_tenant(&self, tenant: Uuid) {
+        let mut connections = self.write();
+        let gone: Vec<_> = connections.extract_if(|key, _| key.0 == tenant).collect();
+        drop(connections);
+        drop(gone);
+    }
+
+    /// Whether a connection of a tenant is kept here.
+    pub fn knows(&self, tenant: Uuid) -> bool {
+        self.read().keys().any(|key| key.0 == tenant)
+    }
+
     /// Lets the next call to a server through, however often others have failed.
     pub fn reset_breaker(&self, tenant: Uuid, server: Uuid) {
         if let Some(connection) = self.read().get(&(tenant, server)) {

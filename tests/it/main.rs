@@ -42,4 +42,6 @@ mod streams;
 #[cfg(test)]
 mod support;
 #[cfg(test)]
+mod tenants;
+#[cfg(test)]
 mod write_ahead;

@@ -223,12 +223,18 @@ pub struct Limits {
     pub tools_per_server_max: usize,
     /// Upstream servers of one tenant.
     pub servers_per_tenant_max: usize,
+    /// Tools of all servers of one tenant.
+    pub tools_per_tenant_max: usize,
+    /// Bytes of their definitions.
+    pub definition_bytes_per_tenant_max: usize,
     /// API keys of one tenant.
     pub keys_per_tenant_max: usize,
     /// Tenants.
     pub tenants_max: usize,
     /// Open streams of one key, on one replica.
     pub streams_per_key_max: usize,
+    /// Open streams of all keys of one tenant, on one replica.
+    pub streams_per_tenant_max: usize,
     /// How long running calls are given when the program is told to stop.
     #[serde(rename = "drain_s", deserialize_with = "seconds")]
     pub drain: Duration,

@@ -40,6 +40,26 @@ enum Command {
         #[command(flatten)]
         output: Output,
     },
+    /// Change what a tenant may have
+    Update {
+        /// Its name
+        name: String,
+        /// servers, tools, definition_bytes, keys or streams; `null` is what the deployment says again
+        #[arg(long, value_name = "NAME=NUMBER", required = true)]
+        quota: Vec<String>,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Serve a tenant nothing until it is resumed; it keeps everything
+    Suspend {
+        /// Its name
+        name: String,
+    },
+    /// Serve a suspended tenant again
+    Resume {
+        /// Its name
+        name: String,
+    },
     /// Delete a tenant with its servers and credentials; its keys stop working at once
     Remove {
         /// Its name
@@ -50,8 +70,9 @@ enum Command {
     },
 }
 
-const COLUMNS: [Column; 3] = [
+const COLUMNS: [Column; 4] = [
     ("NAME", |tenant| text(tenant, "name")),
+    ("STATE", |tenant| if tenant["suspended_at"].is_null() { "active" } else { "suspended" }.to_owned()),
     ("ID", |tenant| text(tenant, "id")),
     ("CREATED", |tenant| text(tenant, "created_at")),
 ];
@@ -71,6 +92,21 @@ impl Tenant {
             Command::Show { name, output } => {
                 let answer = client.get(&["tenants", &name], &Query::default()).await?;
                 output.thing(&answer.text, show::fields)
+            }
+            Command::Update { name, quota, output } => {
+                let body = json!({ "quotas": super::input::settings(&quota)? }).to_string();
+                let answer = client.send(Method::PATCH, &["tenants", &name], body).await?;
+                output.thing(&answer.text, show::fields)
+            }
+            Command::Suspend { name } => {
+                client.act(Method::POST, &["tenants", &name, "suspend"]).await?;
+                output::note(&format!("tenant {name} is suspended: its keys are refused, its streams end"));
+                Ok(())
+            }
+            Command::Resume { name } => {
+                client.act(Method::POST, &["tenants", &name, "resume"]).await?;
+                output::note(&format!("tenant {name} is served again"));
+                Ok(())
             }
             Command::Remove { name, yes } => {
                 super::input::confirm(yes, &format!("delete the tenant {name} with all that it has"))?;

@@ -18,7 +18,7 @@ use crate::domain::json::{self, Member};
 use crate::domain::tenant::Action;
 use crate::faces::Faces;
 use crate::faces::http::{BodyError, RequestId, read_body};
-use crate::faces::sse;
+use crate::faces::sse::{self, TooMany};
 use crate::faces::wire::{
     self,
     error::{json_response, render},
@@ -285,16 +285,18 @@ impl Incoming<'_> {
         let first = notification("notifications/subscriptions/acknowledged", &params);
         let last = message(self.id, "result", &format!(r#"{{"resultType":"complete","_meta":{meta}}}"#));
         let opened = listen::open(self.faces, self.caller, sse::event(&first), Some(last));
-        opened.ok_or_else(|| too_many_streams(self.faces))
+        opened.map_err(too_many_streams)
     }
 }
 
-fn too_many_streams(faces: &Faces) -> RpcError {
-    let max = faces.options.streams_per_key_max;
-    RpcError::refused(
-        StatusCode::TOO_MANY_REQUESTS,
-        format!("This key has {max} streams open; close one first"),
-    )
+fn too_many_streams(too_many: TooMany) -> RpcError {
+    let text = match too_many {
+        TooMany::Key(max) => format!("This key has {max} streams open; close one first"),
+        TooMany::Tenant(max) => {
+            format!("The keys of this tenant have {max} streams open, which is its quota; close one first")
+        }
+    };
+    RpcError::refused(StatusCode::TOO_MANY_REQUESTS, text)
 }
 
 /// The session of a handshake request: none is fine, one that is not this caller's is 404.
@@ -317,7 +319,7 @@ fn get(faces: &Arc<Faces>, caller: &Arc<Caller>, headers: &HeaderMap) -> Respons
         return error.response(None);
     }
     let opened = listen::open(faces, caller, Bytes::from_static(b": open\n\n"), None);
-    opened.unwrap_or_else(|| too_many_streams(faces).response(None))
+    opened.unwrap_or_else(|too_many| too_many_streams(too_many).response(None))
 }
 
 /// Sessions are not kept, so there is nothing to end.

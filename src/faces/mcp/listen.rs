@@ -12,19 +12,21 @@ use futures_util::stream;
 
 use crate::faces::Faces;
 use crate::faces::http::stream_body;
-use crate::faces::sse::{CHECK, OpenStream, event, event_stream};
+use crate::faces::sse::{CHECK, OpenStream, TooMany, event, event_stream};
 use crate::gateway::Caller;
 
-/// Opens a stream that begins with `first` and ends with `last` when the gateway ends it. `None` when this
-/// key has too many open.
+/// Opens a stream that begins with `first` and ends with `last` when the gateway ends it.
+///
+/// # Errors
+/// [`TooMany`]
 pub(super) fn open(
     faces: &Arc<Faces>,
     caller: &Arc<Caller>,
     first: Bytes,
     last: Option<String>,
-) -> Option<Response> {
+) -> Result<Response, TooMany> {
     let state = State { open: OpenStream::begin(faces, caller)?, next: Next::First(first), last };
-    Some(event_stream(stream_body(stream::unfold(state, step))))
+    Ok(event_stream(stream_body(stream::unfold(state, step))))
 }
 
 enum Next {

@@ -15,7 +15,7 @@ use crate::domain::activity::Source;
 use crate::domain::id::TenantId;
 use crate::domain::json::{self, JsonFault, Member};
 use crate::faces::http::{BodyError, RequestId, read_body};
-use crate::faces::sse::OpenStream;
+use crate::faces::sse::{OpenStream, TooMany};
 use crate::faces::wire::headers::{CLI, SOURCE};
 use crate::faces::{Faces, wire};
 use crate::gateway::{Attempt, Caller, Gateway, GatewayError};
@@ -83,9 +83,23 @@ impl Exchange {
         &self.headers
     }
 
-    /// A place for a stream of this caller; `None` when its key has too many open.
-    pub(super) fn open_stream(&self) -> Option<OpenStream> {
-        OpenStream::begin(&self.faces, &self.attempt.caller)
+    /// A place for a stream of this caller.
+    ///
+    /// # Errors
+    /// Its key, or the keys of its tenant together, have too many open.
+    pub(super) fn open_stream(&self) -> Result<OpenStream, GatewayError> {
+        const OF_KEY: &str = "this key has too many streams open; close one, or try again in a few seconds";
+        const OF_TENANT: &str = "the keys of this tenant have as many streams open as its quota allows; close one, \
+                                 or try again in a few seconds";
+        OpenStream::begin(&self.faces, &self.attempt.caller).map_err(|too_many| match too_many {
+            TooMany::Key(_) => GatewayError::Busy(OF_KEY),
+            TooMany::Tenant(_) => GatewayError::Busy(OF_TENANT),
+        })
+    }
+
+    /// Streams that a tenant's keys hold open on this replica.
+    pub(super) fn streams_of(&self, tenant: TenantId) -> usize {
+        self.faces.streams.of_tenant(tenant)
     }
 
     /// The raw query.

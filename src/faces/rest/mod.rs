@@ -57,6 +57,9 @@ routes! {
     GET "/tenants" => read(May(ManageTenants), PAGE, tenants::list);
     POST "/tenants" => act("tenants.create", May(ManageTenants), tenants::create);
     GET "/tenants/{name}" => read(May(ManageTenants), NONE, tenants::get);
+    PATCH "/tenants/{name}" => act("tenants.update", May(ManageTenants), tenants::update);
+    POST "/tenants/{name}/suspend" => act("tenants.suspend", May(ManageTenants), tenants::suspend);
+    POST "/tenants/{name}/resume" => act("tenants.resume", May(ManageTenants), tenants::resume);
     DELETE "/tenants/{name}" => act("tenants.delete", May(ManageTenants), tenants::delete);
 
     GET "/keys" => read(May(ManageKeys), PAGE, keys::list);

@@ -12,18 +12,69 @@ use super::params::Params;
 use super::route::Answer;
 use super::show;
 use crate::domain::id::is_name;
-use crate::gateway::GatewayError;
-use crate::store::Tenant;
+use crate::gateway::{GatewayError, QuotaView};
+use crate::store::{Suspend, Tenant};
 
 #[derive(Serialize)]
 struct Shown<'a> {
     name: &'a str,
     id: Uuid,
     created_at: String,
+    suspended_at: Option<String>,
+    /// On the tenant's own page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quotas: Option<ShownQuotas>,
 }
 
 fn shown(tenant: &Tenant) -> Shown<'_> {
-    Shown { name: &tenant.name, id: tenant.id, created_at: show::time(tenant.created_at) }
+    Shown {
+        name: &tenant.name,
+        id: tenant.id,
+        created_at: show::time(tenant.created_at),
+        suspended_at: tenant.suspended_at.map(show::time),
+        quotas: None,
+    }
+}
+
+#[derive(Serialize)]
+struct ShownQuotas {
+    servers: Quota,
+    tools: Quota,
+    definition_bytes: Quota,
+    keys: Quota,
+    streams: Quota,
+}
+
+/// A bound, who says so, and how much of it is used.
+#[derive(Serialize)]
+struct Quota {
+    value: i64,
+    origin: &'static str,
+    used: i64,
+}
+
+impl ShownQuotas {
+    fn of(view: &QuotaView, streams: usize) -> ShownQuotas {
+        let QuotaView { own, quotas, usage } = view;
+        let quota = |own: Option<i64>, value, used| {
+            let origin = if own.is_some() { "tenant" } else { "deployment" };
+            Quota { value, origin, used }
+        };
+        ShownQuotas {
+            servers: quota(own.servers, quotas.servers, usage.servers),
+            tools: quota(own.tools, quotas.tools, usage.tools),
+            definition_bytes: quota(own.definition_bytes, quotas.definition_bytes, usage.definition_bytes),
+            keys: quota(own.keys, quotas.keys, usage.keys),
+            streams: quota(own.streams, quotas.streams, i64::try_from(streams).unwrap_or(i64::MAX)),
+        }
+    }
+}
+
+/// A tenant's own page.
+async fn whole<'a>(exchange: &Exchange, tenant: &'a Tenant) -> Result<Shown<'a>, GatewayError> {
+    let view = exchange.gateway().tenant_quotas(exchange.caller(), tenant).await?;
+    let quotas = ShownQuotas::of(&view, exchange.streams_of(tenant.tenant_id()));
+    Ok(Shown { quotas: Some(quotas), ..shown(tenant) })
 }
 
 /// What cannot be a name is no tenant's.
@@ -42,12 +93,32 @@ pub(super) async fn list(exchange: Arc<Exchange>, params: Params) -> Answer {
 pub(super) async fn create(exchange: Arc<Exchange>) -> Answer {
     let name = exchange.fields(&["name"], Nulls::Absent)?.needed_text("name")?;
     let tenant = exchange.gateway().create_tenant(exchange.caller(), &name).await?;
-    show::created(&shown(&tenant))
+    show::created(&whole(&exchange, &tenant).await?)
 }
 
 pub(super) async fn get(exchange: Arc<Exchange>, _: Params) -> Answer {
     let tenant = exchange.gateway().get_tenant(exchange.caller(), name(&exchange)?).await?;
-    show::ok(&shown(&tenant))
+    show::ok(&whole(&exchange, &tenant).await?)
+}
+
+pub(super) async fn update(exchange: Arc<Exchange>) -> Answer {
+    let quotas = exchange.fields(&["quotas"], Nulls::Kept)?.object("quotas")?.unwrap_or_default();
+    let tenant = exchange.gateway().patch_quotas(exchange.caller(), name(&exchange)?, &quotas).await?;
+    show::ok(&whole(&exchange, &tenant).await?)
+}
+
+pub(super) async fn suspend(exchange: Arc<Exchange>) -> Answer {
+    set_suspended(&exchange, Suspend::Yes).await
+}
+
+pub(super) async fn resume(exchange: Arc<Exchange>) -> Answer {
+    set_suspended(&exchange, Suspend::No).await
+}
+
+async fn set_suspended(exchange: &Exchange, suspend: Suspend) -> Answer {
+    exchange.no_body()?;
+    let tenant = exchange.gateway().suspend_tenant(exchange.caller(), name(exchange)?, suspend).await?;
+    show::ok(&whole(exchange, &tenant).await?)
 }
 
 pub(super) async fn delete(exchange: Arc<Exchange>) -> Answer {

@@ -1,11 +1,13 @@
 //! Following the database: a listener for changes, and a poll of revisions that finds what it missed.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 
 use super::{Gateway, report, sleep_or_stop};
+use crate::domain::id::TenantId;
 use crate::store::{Backoff, Change, Kind, Notice, StoreError};
 
 /// Tenants whose keys are reloaded at the same time by the poll.
@@ -51,7 +53,13 @@ impl Gateway {
     /// Compares the revisions of all live tenants with the database's and reloads those that moved.
     pub(super) async fn poll(self: &Arc<Self>) -> Result<(), StoreError> {
         let began = Instant::now();
-        let changes = self.store.revisions(&self.tenants.ids()).await?;
+        let live = self.tenants.ids();
+        let changes = self.store.revisions(&live).await?;
+        // a tenant that has none is long deleted: nobody told, and nobody asked for an hour
+        let known: HashSet<TenantId> = changes.iter().map(|change| change.tenant).collect();
+        for gone in live.iter().filter(|id| !known.contains(id)).filter_map(|id| self.tenants.get(*id)) {
+            self.end(&gone);
+        }
         let (access, catalogues): (Vec<Change>, Vec<Change>) =
             changes.into_iter().partition(|change| change.kind == Kind::Access);
         let unconfirmed = futures_util::stream::iter(access)

@@ -3,6 +3,7 @@
 
 mod changes;
 mod embed;
+mod purge;
 mod relist;
 mod retention;
 mod schedule;
@@ -123,6 +124,8 @@ impl Gateway {
         self.every(POLL, |gateway| async move { report("revision poll", gateway.poll().await) });
         self.every(SWEEP, |gateway| async move { report("sweep", gateway.sweep().await) });
         self.every(self.options.retention_interval, |gateway| async move { gateway.keep_partitions().await });
+        let purges = purge::PURGE.min(self.options.retention_interval);
+        self.every(purges, |gateway| async move { gateway.purge_deleted().await });
         self.every(REWRAP, |gateway| async move { report("master keys", gateway.rewrap_data_keys().await) });
         self.every(KEY_USE, |gateway| async move { gateway.note_uses().await });
         let lines = self.journal_lines.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -208,6 +211,7 @@ impl Gateway {
             self.record_auth_failures(&key, count);
         }
         self.record_sheds();
+        self.record_suspended();
     }
 
     /// Counts a request whose key is missing or not valid; recorded once per key and minute. Keys are told

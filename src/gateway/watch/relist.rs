@@ -111,7 +111,7 @@ impl Gateway {
             if self.sleeps(&due).await {
                 return Ok(());
             }
-            match self.store.get_server(due.tenant, &due.name).await {
+            match self.store.served_server(due.tenant, &due.name).await {
                 Ok(server) if server.id() == due.server => self
                     .list_server(due.tenant, &server)
                     .await

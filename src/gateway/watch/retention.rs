@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, Days, TimeDelta, Utc};
+use chrono::{DateTime, Days, Utc};
 
 use super::{Gateway, sleep_or_stop};
 use crate::domain::id::TenantId;
@@ -11,13 +11,9 @@ use crate::gateway::clock;
 use crate::store::StoreError;
 
 /// Between two batches, so that the log's own commits are not held up by ours.
-const BATCH_PAUSE: Duration = Duration::from_millis(20);
+pub(super) const BATCH_PAUSE: Duration = Duration::from_millis(20);
 /// Batches of one tenant in one pass; the rest is left to the next.
-const BATCHES_MAX: u32 = 1000;
-/// Records of a clock that is further ahead than this stay.
-const CLOCK_AHEAD_MAX: TimeDelta = TimeDelta::days(3650);
-/// Deleted tenants looked at in one pass.
-const PURGES_MAX: i64 = 1000;
+pub(super) const BATCHES_MAX: u32 = 1000;
 
 impl Gateway {
     /// Partitions ahead (any replica), then what is too old (the one with the lease). What fails is said once and
@@ -89,23 +85,15 @@ impl Gateway {
             let deleted = self.delete_until(tenant, Gateway::kept_since(days)).await.map(drop);
             go_on(&mut outcome, deleted)?;
         }
-        for tenant in self.store.tenants_to_purge(PURGES_MAX).await? {
-            go_on(&mut outcome, self.purge(tenant).await)?;
-        }
         outcome
     }
 
-    async fn purge(&self, tenant: TenantId) -> Result<(), StoreError> {
-        // also what a clock ahead of ours wrote
-        let ever = clock::now() + CLOCK_AHEAD_MAX;
-        if self.delete_until(tenant, ever).await? {
-            self.store.tenant_purged(tenant).await?;
-        }
-        Ok(())
-    }
-
     /// Deletes a tenant's records from before a moment; `true` when none is left.
-    async fn delete_until(&self, tenant: TenantId, until: DateTime<Utc>) -> Result<bool, StoreError> {
+    pub(super) async fn delete_until(
+        &self,
+        tenant: TenantId,
+        until: DateTime<Utc>,
+    ) -> Result<bool, StoreError> {
         for _ in 0..BATCHES_MAX {
             if !self.store.delete_activity(tenant, until).await? {
                 return Ok(true);
@@ -119,7 +107,7 @@ impl Gateway {
 
     /// Logs a failure when it is another than the last time: what cannot work, for want of a right for example,
     /// does not fill the log.
-    fn report_once(&self, job: &'static str, outcome: Result<(), StoreError>) {
+    pub(super) fn report_once(&self, job: &'static str, outcome: Result<(), StoreError>) {
         let text = outcome.err().map(|error| error.to_string());
         let Some(error) = &text else { return self.upkeep.forget_complaint(job) };
         if self.upkeep.is_new_complaint(job, error) {
@@ -129,7 +117,10 @@ impl Gateway {
 }
 
 /// Keeps the first failure for the end, but for one that the next would share.
-fn go_on(outcome: &mut Result<(), StoreError>, done: Result<(), StoreError>) -> Result<(), StoreError> {
+pub(super) fn go_on(
+    outcome: &mut Result<(), StoreError>,
+    done: Result<(), StoreError>,
+) -> Result<(), StoreError> {
     match done {
         Err(error) if error.is_away() => Err(error),
         done => {

@@ -18,8 +18,7 @@ use crate::faces::rest::error::RestError;
 use crate::faces::rest::exchange::Exchange;
 use crate::faces::rest::params::{Names, Params};
 use crate::faces::rest::route::Answer;
-use crate::faces::sse::{OpenStream, TOO_MANY};
-use crate::gateway::GatewayError;
+use crate::faces::sse::OpenStream;
 use crate::store::{ActivityFilter, ActivityRow};
 
 /// The parameters: those of a list without its pages.
@@ -77,7 +76,7 @@ pub(in crate::faces::rest) async fn get(exchange: Arc<Exchange>, params: Params)
         _ => Format::Lines,
     };
     let filter = filter(&params, exchange.attempt.started_at)?;
-    let place = exchange.open_stream().ok_or(GatewayError::Busy(TOO_MANY))?;
+    let place = exchange.open_stream()?;
     let first = exchange.gateway().export_activity(exchange.caller(), &filter).await?;
     let start = match format {
         Format::Lines => Vec::new(),

@@ -18,7 +18,7 @@ use crate::faces::rest::error::RestError;
 use crate::faces::rest::exchange::Exchange;
 use crate::faces::rest::params::{Names, Params};
 use crate::faces::rest::route::Answer;
-use crate::faces::sse::{CHECK, OpenStream, TOO_MANY, event_stream};
+use crate::faces::sse::{CHECK, OpenStream, event_stream};
 use crate::gateway::{GatewayError, News, Reach};
 use crate::store::{ActivityFilter, ActivityRow, Commit};
 
@@ -30,7 +30,7 @@ const LAST_EVENT_ID: &str = "last-event-id";
 pub(in crate::faces::rest) async fn get(exchange: Arc<Exchange>, params: Params) -> Answer {
     let filter = filter(&params, exchange.attempt.started_at)?;
     let seen = last_event(exchange.headers())?;
-    let open = exchange.open_stream().ok_or(GatewayError::Busy(TOO_MANY))?;
+    let open = exchange.open_stream()?;
     let (now, news) = exchange.gateway().follow_activity(exchange.caller()).await?;
     // a place that is still to come is one of another database: nothing is known of what was missed
     let at = seen.map_or(now, |seen| seen.min(now));

@@ -179,7 +179,7 @@ impl Gateway {
 
     /// The server's row, if it is still the one that is to be watched, and connected.
     pub(super) async fn server_as_due(&self, due: &DueServer) -> Result<Option<Server>, StoreError> {
-        let server = match self.store.get_server(due.tenant, &due.name).await {
+        let server = match self.store.served_server(due.tenant, &due.name).await {
             Err(StoreError::NotFound) => return Ok(None),
             other => other?,
         };

@@ -74,6 +74,8 @@ struct State {
     listens: AtomicUsize,
     initializes: AtomicUsize,
     accepts: AtomicUsize,
+    /// Connections that are open now.
+    open: AtomicUsize,
     requests: AtomicUsize,
     /// Sessions opened before this many are unknown.
     oldest_session: AtomicUsize,
@@ -117,6 +119,7 @@ impl Upstream {
             listens: AtomicUsize::new(0),
             initializes: AtomicUsize::new(0),
             accepts: AtomicUsize::new(0),
+            open: AtomicUsize::new(0),
             requests: AtomicUsize::new(0),
             oldest_session: AtomicUsize::new(0),
             notifications: Mutex::default(),
@@ -142,6 +145,11 @@ impl Upstream {
     /// Streams that are open for its announcements now.
     pub fn listeners(&self) -> usize {
         self.state.announcer.listeners()
+    }
+
+    /// Connections that are open now.
+    pub fn connections(&self) -> usize {
+        self.state.open.load(Ordering::SeqCst)
     }
 
     /// Its tools from now on.

@@ -69,11 +69,28 @@ pub(super) async fn run(listener: TcpListener, state: Arc<State>) {
         drop(tcp.set_nodelay(true));
         let state = Arc::clone(&state);
         connections.spawn(async move {
+            let _open = Open::new(Arc::clone(&state));
             let service = service_fn(move |request| answer(Arc::clone(&state), request));
             drop(
                 hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(tcp), service).await,
             );
         });
+    }
+}
+
+/// A connection that is open.
+struct Open(Arc<State>);
+
+impl Open {
+    fn new(state: Arc<State>) -> Open {
+        state.open.fetch_add(1, Ordering::SeqCst);
+        Open(state)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

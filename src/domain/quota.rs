@@ -1,0 +1,206 @@
+//! How much of the deployment one tenant may take up: what the deployment says of all, and the platform of one.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::redact;
+
+/// The largest number that a quota can be.
+pub const QUOTA_MAX: i64 = 1 << 50;
+
+/// The names, in the order in which they are shown.
+pub const QUOTA_NAMES: [&str; 5] = ["servers", "tools", "definition_bytes", "keys", "streams"];
+
+/// The bounds that hold for a tenant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quotas {
+    /// Upstream servers.
+    pub servers: i64,
+    /// Tools of all its servers together.
+    pub tools: i64,
+    /// Bytes of their definitions.
+    pub definition_bytes: i64,
+    /// API keys that are not revoked.
+    pub keys: i64,
+    /// Streams that its keys hold open, on each replica.
+    pub streams: i64,
+}
+
+/// What the platform says of one tenant; `None` is what the deployment says of all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OwnQuotas {
+    /// See [`Quotas`]; the same for all fields.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub servers: Option<i64>,
+    /// Tools.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<i64>,
+    /// Bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub definition_bytes: Option<i64>,
+    /// Keys.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keys: Option<i64>,
+    /// Streams.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub streams: Option<i64>,
+}
+
+/// A quota that cannot be taken, and the sentence for the caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuotaError {
+    /// Which one.
+    pub field: String,
+    /// What is wrong with it.
+    pub message: String,
+}
+
+impl OwnQuotas {
+    /// Applies a patch: a name that is absent stays, `null` is the deployment's again.
+    ///
+    /// # Errors
+    /// [`QuotaError`] for a name that is none, or a value that is no bound.
+    pub fn patched(mut self, patch: &Map<String, Value>) -> Result<OwnQuotas, QuotaError> {
+        for (name, value) in patch {
+            let fault = |message| QuotaError { field: format!("quotas.{name}"), message };
+            let known = || format!("unknown quota '{name}'; known: {}", QUOTA_NAMES.join(", "));
+            let own = self.by_name(name).ok_or_else(|| fault(known()))?;
+            *own = match value {
+                Value::Null => None,
+                value => {
+                    let bound = value.as_i64().filter(|bound| (0..=QUOTA_MAX).contains(bound));
+                    let text =
+                        || format!("quotas.{name} must be a whole number from 0 to {QUOTA_MAX}, or null");
+                    Some(bound.ok_or_else(|| fault(text()))?)
+                }
+            };
+        }
+        Ok(self)
+    }
+
+    /// What holds.
+    pub fn resolve(&self, deployment: &Quotas) -> Quotas {
+        Quotas {
+            servers: self.servers.unwrap_or(deployment.servers),
+            tools: self.tools.unwrap_or(deployment.tools),
+            definition_bytes: self.definition_bytes.unwrap_or(deployment.definition_bytes),
+            keys: self.keys.unwrap_or(deployment.keys),
+            streams: self.streams.unwrap_or(deployment.streams),
+        }
+    }
+
+    fn by_name(&mut self, name: &str) -> Option<&mut Option<i64>> {
+        match name {
+            "servers" => Some(&mut self.servers),
+            "tools" => Some(&mut self.tools),
+            "definition_bytes" => Some(&mut self.definition_bytes),
+            "keys" => Some(&mut self.keys),
+            "streams" => Some(&mut self.streams),
+            _ => None,
+        }
+    }
+}
+
+/// What is left of the quotas of tools for one server's listing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Tools.
+    pub tools: i64,
+    /// Bytes of their definitions.
+    pub bytes: i64,
+}
+
+impl Room {
+    /// What is left once this many tools of so many bytes are there; below zero when a quota was lowered.
+    pub fn beside(quotas: &Quotas, tools: i64, bytes: i64) -> Room {
+        Room {
+            tools: quotas.tools.saturating_sub(tools),
+            bytes: quotas.definition_bytes.saturating_sub(bytes),
+        }
+    }
+
+    /// Takes a definition's place whatever is left: it has been there before.
+    pub fn keep(&mut self, bytes: usize) {
+        self.tools -= 1;
+        self.bytes = self.bytes.saturating_sub(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
+    /// Takes a definition's place if there is one; otherwise gives the name of the quota that is used up.
+    pub fn take(&mut self, bytes: usize) -> Result<(), &'static str> {
+        if self.tools < 1 {
+            return Err("tools");
+        }
+        if i64::try_from(bytes).unwrap_or(i64::MAX) > self.bytes {
+            return Err("definition_bytes");
+        }
+        self.keep(bytes);
+        Ok(())
+    }
+}
+
+/// Longest text about what was left out, in bytes.
+const NOTE_BYTES_MAX: usize = 500;
+
+/// What is said of tools that were left out, each with the quota that is used up; nothing if there are none.
+pub fn left_out(tools: &[(&str, &'static str)], quotas: &Quotas) -> Option<String> {
+    let (_, first) = tools.first()?;
+    let bound = if *first == "tools" { quotas.tools } else { quotas.definition_bytes };
+    let which = if tools.len() == 1 { "1 tool is".to_owned() } else { format!("{} tools are", tools.len()) };
+    let names: Vec<&str> = tools.iter().map(|(name, _)| *name).collect();
+    let text = format!(
+        "{which} left out: the tenant's quota of {first} ({bound}) is used up; ask the platform operator. Left out: {}",
+        names.join(", ")
+    );
+    Some(redact::preview(&text, NOTE_BYTES_MAX).text)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const DEPLOYMENT: Quotas = Quotas { servers: 1, tools: 2, definition_bytes: 3, keys: 4, streams: 5 };
+
+    fn patched(own: OwnQuotas, patch: &Value) -> Result<OwnQuotas, String> {
+        own.patched(patch.as_object().unwrap()).map_err(|error| error.field)
+    }
+
+    #[test]
+    fn a_patch_says_what_is_other_than_the_deployments() {
+        let own = patched(OwnQuotas::default(), &json!({"tools": 0, "keys": 7})).unwrap();
+        assert_eq!(own.resolve(&DEPLOYMENT), Quotas { tools: 0, keys: 7, ..DEPLOYMENT });
+        let own = patched(own, &json!({"tools": null})).unwrap();
+        assert_eq!(own.resolve(&DEPLOYMENT), Quotas { keys: 7, ..DEPLOYMENT });
+        for name in QUOTA_NAMES {
+            assert!(patched(own, &json!({ name: 9 })).is_ok(), "{name}");
+            for bad in [json!(-1), json!(1.5), json!("7"), json!(QUOTA_MAX + 1), json!({})] {
+                assert_eq!(patched(own, &json!({ name: bad })), Err(format!("quotas.{name}")));
+            }
+        }
+        assert_eq!(patched(own, &json!({"tool": 1})), Err("quotas.tool".to_owned()));
+    }
+
+    #[test]
+    fn what_was_left_out_is_named() {
+        assert_eq!(left_out(&[], &DEPLOYMENT), None);
+        let one = left_out(&[("a", "tools")], &DEPLOYMENT).unwrap();
+        assert!(one.starts_with("1 tool is left out: the tenant's quota of tools (2) is used up"), "{one}");
+        let two = left_out(&[("a", "definition_bytes"), ("b", "tools")], &DEPLOYMENT).unwrap();
+        assert!(two.contains("of definition_bytes (3)") && two.ends_with(": a, b"), "{two}");
+        let long = "x".repeat(10_000);
+        assert!(left_out(&[(&long, "tools")], &DEPLOYMENT).unwrap().len() <= 2 * NOTE_BYTES_MAX);
+    }
+
+    #[test]
+    fn room_ends_at_either_quota() {
+        let mut room = Room::beside(&Quotas { tools: 5, definition_bytes: 100, ..DEPLOYMENT }, 2, 40);
+        assert_eq!(room.take(61), Err("definition_bytes"));
+        assert_eq!(room.take(60), Ok(()));
+        assert_eq!((room.take(1), room.take(0), room.take(0)), (Err("definition_bytes"), Ok(()), Ok(())));
+        assert_eq!(room.take(0), Err("tools"));
+        room.keep(10);
+        assert_eq!(room, Room { tools: -1, bytes: -10 });
+    }
+}

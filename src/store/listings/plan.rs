@@ -1,0 +1,175 @@
+//! What a listing writes: next states of definitions, within the tenant's quotas.
+
+use std::collections::{HashMap, HashSet};
+
+use sqlx::FromRow;
+
+use super::Discovered;
+use crate::domain::quota::Room;
+use crate::domain::tool::PinState;
+
+/// The stored side of one tool, as far as a listing needs it.
+#[derive(FromRow)]
+pub(super) struct Known {
+    name: String,
+    pin: String,
+    state: String,
+    approved_pin: Option<String>,
+    removed: bool,
+}
+
+/// A server's row, as far as a listing needs it.
+#[derive(FromRow)]
+pub(super) struct ServerState {
+    quarantined: bool,
+    auto_approve: bool,
+    baselined: bool,
+    pub(super) connection: String,
+    pub(super) era: Option<String>,
+}
+
+/// Most tool names ever remembered of one server, disappeared ones included.
+const NAMES_MAX: usize = 50_000;
+
+/// What a listing writes.
+pub(super) struct Plan<'a> {
+    pub(super) write: Vec<(&'a Discovered, PinState)>,
+    pub(super) remove: Vec<&'a str>,
+    pub(super) sets_baseline: bool,
+    /// Tools for which there is no room, and the quota that is used up.
+    pub(super) left_out: Vec<(&'a str, &'static str)>,
+}
+
+impl<'a> Plan<'a> {
+    pub(super) fn make(server: &ServerState, known: &'a [Known], found: &'a [Discovered]) -> Plan<'a> {
+        let by_name: HashMap<&str, &Known> = known.iter().map(|tool| (tool.name.as_str(), tool)).collect();
+        let sets_baseline = !server.quarantined && !server.baselined;
+        let take = sets_baseline || (server.auto_approve && !server.quarantined);
+        let mut room = NAMES_MAX.saturating_sub(known.len());
+        let write = found
+            .iter()
+            .filter_map(|tool| {
+                let known = by_name.get(tool.name.as_str()).copied();
+                if known.is_none() {
+                    // a server that invents names for ever fills its own room only
+                    room = room.checked_sub(1)?;
+                }
+                let state = next_state(known, tool, take);
+                let same =
+                    known.is_some_and(|k| !k.removed && k.pin == tool.pin && k.state == state.as_str());
+                (!same).then_some((tool, state))
+            })
+            .collect();
+        let names: HashSet<&str> = found.iter().map(|tool| tool.name.as_str()).collect();
+        let remove = known
+            .iter()
+            .filter(|tool| !tool.removed && !names.contains(tool.name.as_str()))
+            .map(|tool| tool.name.as_str())
+            .collect();
+        Plan { write, remove, sets_baseline, left_out: Vec::new() }
+    }
+
+    /// Leaves out what there is no room for. What is stored already has its place, then what of it is other than it
+    /// was, then what is new. A definition that was replaced by one that does not fit disappears: the old one is not
+    /// what the server offers any more.
+    pub(super) fn fit(&mut self, known: &'a [Known], found: &[Discovered], mut room: Room) {
+        let present: HashSet<&str> =
+            known.iter().filter(|tool| !tool.removed).map(|tool| tool.name.as_str()).collect();
+        let written: HashSet<&str> = self.write.iter().map(|(tool, _)| tool.name.as_str()).collect();
+        for tool in found {
+            let name = tool.name.as_str();
+            if present.contains(name) && !written.contains(name) {
+                room.keep(tool.definition.len());
+            }
+        }
+        let write = std::mem::take(&mut self.write);
+        let (changed, new): (Vec<_>, Vec<_>) =
+            write.into_iter().partition(|(tool, _)| present.contains(tool.name.as_str()));
+        for (tool, state) in changed.into_iter().chain(new) {
+            match room.take(tool.definition.len()) {
+                Ok(()) => self.write.push((tool, state)),
+                Err(quota) => self.left_out.push((&tool.name, quota)),
+            }
+        }
+        self.remove.extend(self.left_out.iter().map(|(name, _)| *name).filter(|name| present.contains(name)));
+    }
+}
+
+/// The state of a discovered definition. A block stays; what equals the approved pin is approved; a
+/// baseline or automatic approval takes the rest; otherwise it is changed, or pending when nothing ever was
+/// approved under that name.
+fn next_state(known: Option<&Known>, tool: &Discovered, take: bool) -> PinState {
+    let approved = known.and_then(|k| k.approved_pin.as_deref());
+    match known.and_then(|k| PinState::parse(&k.state)) {
+        Some(PinState::Blocked) => PinState::Blocked,
+        _ if approved == Some(tool.pin.as_str()) || take => PinState::Approved,
+        _ if approved.is_some() => PinState::Changed,
+        _ => PinState::Pending,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(pin: &str, state: &str, approved: Option<&str>) -> Known {
+        Known {
+            name: "t".into(),
+            pin: pin.into(),
+            state: state.into(),
+            approved_pin: approved.map(str::to_owned),
+            removed: false,
+        }
+    }
+
+    #[test]
+    fn states_of_discovered_definitions() {
+        let found = |pin: &str| Discovered { name: "t".into(), definition: "{}".into(), pin: pin.into() };
+        let cases = [
+            (None, "a", true, PinState::Approved),
+            (None, "a", false, PinState::Pending),
+            (Some(known("a", "approved", Some("a"))), "a", false, PinState::Approved),
+            (Some(known("a", "approved", Some("a"))), "b", false, PinState::Changed),
+            (Some(known("a", "approved", Some("a"))), "b", true, PinState::Approved),
+            (Some(known("b", "changed", Some("a"))), "a", false, PinState::Approved),
+            (Some(known("a", "pending", None)), "b", false, PinState::Pending),
+            (Some(known("a", "blocked", Some("a"))), "a", true, PinState::Blocked),
+        ];
+        for (at, (known, pin, take, expected)) in cases.into_iter().enumerate() {
+            assert_eq!(next_state(known.as_ref(), &found(pin), take), expected, "case {at}");
+        }
+    }
+
+    #[test]
+    fn what_is_there_has_its_place_before_what_is_new() {
+        let named =
+            |name: &str, removed| Known { name: name.into(), removed, ..known("p", "approved", None) };
+        let found = |name: &str, pin: &str, bytes: usize| Discovered {
+            name: name.into(),
+            definition: "x".repeat(bytes),
+            pin: pin.into(),
+        };
+        let known = [named("same", false), named("grown", false), named("gone", true)];
+        let server = ServerState {
+            quarantined: false,
+            auto_approve: true,
+            baselined: true,
+            connection: "connected".into(),
+            era: None,
+        };
+        let listing =
+            [found("new", "n", 10), found("gone", "p", 10), found("grown", "q", 50), found("same", "p", 10)];
+        for (tools, bytes, writes, removes, left_out) in [
+            (4, 80, vec!["grown", "new", "gone"], vec![], vec![]),
+            (3, 80, vec!["grown", "new"], vec![], vec![("gone", "tools")]),
+            (4, 60, vec!["grown"], vec![], vec![("new", "definition_bytes"), ("gone", "definition_bytes")]),
+            (4, 59, vec!["new", "gone"], vec!["grown"], vec![("grown", "definition_bytes")]),
+            (0, 0, vec![], vec!["grown"], vec![("grown", "tools"), ("new", "tools"), ("gone", "tools")]),
+        ] {
+            let mut plan = Plan::make(&server, &known, &listing);
+            plan.fit(&known, &listing, Room { tools, bytes });
+            let written: Vec<&str> = plan.write.iter().map(|(tool, _)| tool.name.as_str()).collect();
+            assert_eq!((written, plan.remove, plan.left_out), (writes, removes, left_out), "{tools} {bytes}");
+        }
+    }
+}

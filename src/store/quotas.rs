@@ -1,0 +1,83 @@
+//! What a tenant may take up of the deployment, and what it does.
+
+use sqlx::types::Json;
+
+use super::revisions::{self, Kind};
+use super::tx::{Access, Lane};
+use super::unit::Unit;
+use super::{Store, StoreError};
+use crate::domain::id::TenantId;
+use crate::domain::quota::{OwnQuotas, Quotas};
+
+/// What a tenant takes up; streams are each replica's own to count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct Usage {
+    /// Servers.
+    pub servers: i64,
+    /// Tools of all servers.
+    pub tools: i64,
+    /// Bytes of their definitions.
+    pub definition_bytes: i64,
+    /// Keys that are not revoked.
+    pub keys: i64,
+}
+
+impl Store {
+    /// What the platform says of a tenant, from now on `change`d: a change that another makes at the same time is not
+    /// lost.
+    pub async fn update_quotas<E>(
+        &self,
+        tenant: TenantId,
+        change: impl FnOnce(OwnQuotas) -> Result<OwnQuotas, E>,
+    ) -> Result<Result<(), E>, StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let rev = revisions::bump(&mut tx, tenant, Kind::Access).await?;
+        let changed = match change(own(&mut tx, tenant).await?) {
+            Ok(changed) => changed,
+            Err(error) => return Ok(Err(error)),
+        };
+        sqlx::query("update tenants set quotas = $2 where tenant_id = $1")
+            .bind(tenant.0)
+            .bind(Json(changed))
+            .execute(&mut *tx)
+            .await?;
+        revisions::commit(tx, tenant, Kind::Access, rev).await?;
+        Ok(Ok(()))
+    }
+
+    /// What a tenant takes up.
+    pub async fn usage(&self, tenant: TenantId) -> Result<Usage, StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::TenantSnapshot(tenant)).await?;
+        let usage = sqlx::query_as(
+            "select (select count(*) from servers where tenant_id = $1 and removed_at is null) as servers,
+                 (select count(*) from api_keys where tenant_id = $1 and revoked_at is null) as keys,
+                 count(*) as tools, coalesce(sum(octet_length(definition)), 0)::bigint as definition_bytes
+             from tools where tenant_id = $1 and removed_at is null",
+        )
+        .bind(tenant.0)
+        .fetch_one(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(usage)
+    }
+}
+
+/// What the platform says of a tenant.
+pub(super) async fn own(tx: &mut Unit, tenant: TenantId) -> Result<OwnQuotas, StoreError> {
+    let row: Option<Json<OwnQuotas>> =
+        sqlx::query_scalar("select quotas from tenants where tenant_id = $1 and deleted_at is null")
+            .bind(tenant.0)
+            .fetch_optional(&mut **tx)
+            .await?;
+    row.map(|Json(own)| own).ok_or(StoreError::NotFound)
+}
+
+/// The quotas that hold for a tenant.
+pub(super) async fn of(tx: &mut Unit, tenant: TenantId, deployment: &Quotas) -> Result<Quotas, StoreError> {
+    Ok(own(tx, tenant).await?.resolve(deployment))
+}
+
+/// Refuses one more of something of which there are `count` already.
+pub(super) fn check(count: i64, max: i64, what: &'static str) -> Result<(), StoreError> {
+    if count < max { Ok(()) } else { Err(StoreError::Quota { what, max }) }
+}

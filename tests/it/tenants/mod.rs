@@ -1,0 +1,5 @@
+//! Tenants from the platform's side: what they may have, and that nothing of them stays.
+
+mod deleting;
+mod quotas;
+mod suspending;
