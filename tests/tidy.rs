@@ -11,7 +11,7 @@ const FLOORS: [(&str, u8); 6] =
     [("domain", 0), ("store", 1), ("upstream", 1), ("gateway", 2), ("faces", 3), ("app", 4)];
 
 /// Crates with one home.
-const HOMES: [(&str, &[&str]); 14] = [
+const HOMES: [(&str, &[&str]); 15] = [
     ("sqlx", &["src/store/"]),
     ("axum", &["src/faces/", "src/app/"]),
     ("hyper", &["src/upstream/", "src/faces/http.rs"]),
@@ -25,6 +25,7 @@ const HOMES: [(&str, &[&str]); 14] = [
     ("csv", &["src/faces/rest/activity/"]),
     ("reqwest", &["src/faces/cli/"]),
     ("serde_saphyr", &["src/faces/cli/"]),
+    ("serde_path_to_error", &["src/faces/cli/"]),
     ("opentelemetry", &["src/app/telemetry"]),
 ];
 

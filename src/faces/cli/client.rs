@@ -27,9 +27,12 @@ const PIECE_WAIT_MAX: Duration = Duration::from_secs(60);
 const PAGE: usize = 100;
 
 /// A client of one gateway, as one key.
+#[derive(Clone)]
 pub(super) struct Client {
     http: reqwest::Client,
     base: Url,
+    /// The tenant that a platform key acts in.
+    tenant: Option<HeaderValue>,
 }
 
 /// An answer that is no error.
@@ -105,13 +108,12 @@ impl Client {
         let base = base(url)?;
         let mut headers = HeaderMap::new();
         headers.insert(SOURCE, HeaderValue::from_static(CLI));
-        for (name, value, what) in [("x-api-key", key, "key"), ("x-tenant", tenant, "tenant")] {
-            let Some(value) = value else { continue };
-            let mut value = HeaderValue::from_str(value)
-                .map_err(|_| Failure::Usage(format!("the {what} has characters that cannot be sent")))?;
+        if let Some(key) = key {
+            let mut value = header("key", key)?;
             value.set_sensitive(true);
-            headers.insert(name, value);
+            headers.insert("x-api-key", value);
         }
+        let tenant = tenant.map(|tenant| header("tenant", tenant)).transpose()?;
         // the only provider that is built in; a second installation changes nothing
         drop(rustls::crypto::ring::default_provider().install_default());
         let built = reqwest::Client::builder()
@@ -122,7 +124,16 @@ impl Client {
             .connect_timeout(CONNECT_WAIT_MAX)
             .build();
         let http = built.map_err(|error| Failure::Unreachable(format!("no HTTP client: {error}")))?;
-        Ok(Client { http, base })
+        Ok(Client { http, base, tenant })
+    }
+
+    /// The same in this tenant, or in none.
+    ///
+    /// # Errors
+    /// A name that cannot be sent in a header.
+    pub(super) fn in_tenant(&self, tenant: Option<&str>) -> Result<Client, Failure> {
+        let tenant = tenant.map(|tenant| header("tenant", tenant)).transpose()?;
+        Ok(Client { tenant, ..self.clone() })
     }
 
     /// Where the gateway is.
@@ -224,7 +235,11 @@ impl Client {
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop_if_empty().extend(["api", "v1"]).extend(path);
         }
-        self.http.request(method, url).query(&query.0)
+        let request = self.http.request(method, url).query(&query.0);
+        match &self.tenant {
+            Some(tenant) => request.header("x-tenant", tenant),
+            None => request,
+        }
     }
 
     async fn ask(
@@ -286,6 +301,11 @@ impl Query {
     pub(super) fn add(&mut self, name: &'static str, value: Option<String>) {
         self.0.extend(value.map(|value| (name, value)));
     }
+}
+
+fn header(what: &str, value: &str) -> Result<HeaderValue, Failure> {
+    let sent = HeaderValue::from_str(value);
+    sent.map_err(|_| Failure::Usage(format!("the {what} has characters that cannot be sent")))
 }
 
 fn base(url: &str) -> Result<Url, Failure> {

@@ -31,7 +31,12 @@ pub enum Failure {
 impl Failure {
     /// The exit code.
     pub fn exit_code(&self) -> ExitCode {
-        ExitCode::from(match self {
+        ExitCode::from(self.code())
+    }
+
+    /// The exit code as a number: the higher, the worse.
+    pub(super) fn code(&self) -> u8 {
+        match self {
             Failure::OutputClosed => 0,
             Failure::Tool(_) => 1,
             Failure::Usage(_) => 2,
@@ -39,7 +44,20 @@ impl Failure {
             Failure::NeedsApproval(_) => 4,
             Failure::NotAuthorised(_) => 5,
             Failure::Unreachable(_) => 6,
-        })
+        }
+    }
+
+    /// The same failure in other words.
+    pub(super) fn saying(&self, sentence: String) -> Failure {
+        match self {
+            Failure::OutputClosed => Failure::OutputClosed,
+            Failure::Tool(_) => Failure::Tool(sentence),
+            Failure::Usage(_) => Failure::Usage(sentence),
+            Failure::Refused(_) => Failure::Refused(sentence),
+            Failure::NeedsApproval(_) => Failure::NeedsApproval(sentence),
+            Failure::NotAuthorised(_) => Failure::NotAuthorised(sentence),
+            Failure::Unreachable(_) => Failure::Unreachable(sentence),
+        }
     }
 
     /// Whether there is anything to say about it.

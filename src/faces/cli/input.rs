@@ -26,7 +26,11 @@ pub(super) fn object(flag: &str, given: &str) -> Result<Box<RawValue>, Failure> 
     Ok(raw)
 }
 
-fn text(flag: &str, given: &str) -> Result<String, Failure> {
+/// A text as it is written: itself, `@FILE`, or `-` for standard input.
+///
+/// # Errors
+/// What cannot be read, or is too large.
+pub(super) fn text(flag: &str, given: &str) -> Result<String, Failure> {
     let read: Box<dyn Read> = match given.strip_prefix('@') {
         None if given != "-" => return Ok(given.to_owned()),
         None => Box::new(std::io::stdin()),

@@ -3,6 +3,7 @@
 //! Results go to standard output, everything else to standard error. One file per group of commands.
 
 mod activity;
+mod apply;
 mod call;
 mod client;
 mod completions;
@@ -38,6 +39,8 @@ pub enum Command {
     Upstream(upstream::Upstream),
     /// Make, list and delete tenants (platform keys)
     Tenant(tenant::Tenant),
+    /// Make tenants what a file says they are: quotas, settings, servers, keys (platform keys)
+    Apply(apply::Apply),
     /// Make, list and revoke keys, and change their settings
     Key(key::Key),
     /// Say who you are to the gateway, and which replica answers
@@ -59,6 +62,7 @@ pub async fn run(command: Command, program: clap::Command) -> Result<(), Failure
         Command::Activity(activity) => activity.run().await,
         Command::Upstream(upstream) => upstream.run().await,
         Command::Tenant(tenant) => tenant.run().await,
+        Command::Apply(apply) => apply.run().await,
         Command::Key(key) => key.run().await,
         Command::Status(status) => status.run().await,
         Command::Doctor(doctor) => doctor.run().await,

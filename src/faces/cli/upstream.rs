@@ -228,7 +228,7 @@ impl Update {
 }
 
 /// Says what keeps a server's tools from agents, if anything does.
-fn warn(server: &Value) {
+pub(super) fn warn(server: &Value) {
     let name = text(server, "name");
     let error = text(server, "last_error");
     if !error.is_empty() {

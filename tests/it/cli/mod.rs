@@ -2,6 +2,7 @@
 
 mod activity;
 mod admin;
+mod apply;
 mod call;
 mod config;
 mod connection;

@@ -1,0 +1,220 @@
+//! `mcpproxy apply`: makes tenants what a file says they are.
+//!
+//! Everything is read and compared first, and shown; then it is done, unless it is a rehearsal. Nothing is deleted.
+
+mod compare;
+mod file;
+mod plan;
+mod step;
+
+use std::collections::{HashMap, HashSet};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use self::plan::{Headers, Plan, Planner};
+use self::step::{Mark, Step};
+use super::client::{Client, Query};
+use super::connection::Connection;
+use super::failure::Failure;
+use super::output::{self, text};
+use super::upstream;
+
+/// After this, every replica knows that a tenant is resumed.
+const RESUMED_WAIT: Duration = Duration::from_secs(1);
+/// So many tenants that are not in the file are named.
+const OTHERS_NAMED_MAX: usize = 20;
+
+/// `mcpproxy apply`
+#[derive(Args)]
+pub struct Apply {
+    /// The file; `-` is standard input
+    #[arg(short = 'f', long = "file", value_name = "FILE")]
+    file: PathBuf,
+    /// Show what would be done, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Set the servers' headers also where their names have not changed: values cannot be compared
+    #[arg(long)]
+    set_headers: bool,
+    /// Write the secrets of new keys to this new file, which is yours alone, instead of standard output
+    #[arg(long, value_name = "FILE")]
+    keys_out: Option<PathBuf>,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// What became of the tenants so far.
+#[derive(Default)]
+struct Outcome {
+    failed: HashSet<String>,
+    worst: Option<Failure>,
+}
+
+impl Outcome {
+    /// Says what went wrong with a tenant.
+    fn fail(&mut self, tenant: &str, place: Option<&str>, failure: Failure) {
+        output::note(&format!("mcpproxy: {}: {failure}", place.unwrap_or(tenant)));
+        self.failed.insert(tenant.to_owned());
+        if self.worst.as_ref().is_none_or(|worst| worst.code() < failure.code()) {
+            self.worst = Some(failure);
+        }
+    }
+
+    fn end(self, tenants: usize) -> Result<(), Failure> {
+        let failed = self.failed.len();
+        match self.worst {
+            None => Ok(()),
+            Some(worst) => {
+                Err(worst.saying(format!("{failed} of {tenants} tenants are not what the file says")))
+            }
+        }
+    }
+}
+
+impl Apply {
+    pub(super) async fn run(self) -> Result<(), Failure> {
+        let wanted = file::read(&self.file)?;
+        // each tenant is named by the file
+        let platform = self.connection.client()?.in_tenant(None)?;
+        let mut outcome = Outcome::default();
+        let plans = self.plan(&platform, &wanted, &mut outcome).await?;
+        let steps = || plans.iter().flat_map(|plan| plan.steps.iter().chain(&plan.suspend));
+        for line in steps().flat_map(Step::shown) {
+            output::line(&output::safe(&line))?;
+        }
+        if outcome.worst.is_none() && steps().next().is_none() {
+            return output::line("nothing to change");
+        }
+        output::line(&counts(&plans))?;
+        if !self.dry_run {
+            let mut keys = match &self.keys_out {
+                Some(path) if steps().any(Step::makes_key) => Some(create(path)?),
+                _ => None,
+            };
+            for plan in &plans {
+                apply(&platform, plan, keys.as_mut(), &mut outcome).await?;
+            }
+        }
+        outcome.end(wanted.tenants.len())
+    }
+
+    /// A plan for each tenant that can be made what the file says.
+    async fn plan(
+        &self,
+        platform: &Client,
+        wanted: &file::File,
+        outcome: &mut Outcome,
+    ) -> Result<Vec<Plan>, Failure> {
+        let there = platform.list(&["tenants"], &Query::default(), usize::MAX).await?;
+        let there: Vec<Value> =
+            there.iter().map(|item| serde_json::from_str(item.get()).unwrap_or_default()).collect();
+        let there: HashSet<String> = there.iter().map(|tenant| text(tenant, "name")).collect();
+        let headers = if self.set_headers { Headers::Again } else { Headers::WhenNamesDiffer };
+        let mut plans = Vec::new();
+        for tenant in &wanted.tenants {
+            let client = platform.in_tenant(Some(&tenant.name))?;
+            let planner = Planner { platform, client: &client, tenant, headers };
+            match planner.plan(there.contains(&tenant.name)).await {
+                Ok(plan) => plans.push(plan),
+                Err(failure) => outcome.fail(&tenant.name, None, failure),
+            }
+        }
+        note_others(there, wanted, &plans);
+        Ok(plans)
+    }
+}
+
+/// Says what is there and not in the file: nothing of it is touched.
+fn note_others(there: HashSet<String>, wanted: &file::File, plans: &[Plan]) {
+    let named: HashSet<&str> = wanted.tenants.iter().map(|tenant| tenant.name.as_str()).collect();
+    let mut others: Vec<String> = there.into_iter().filter(|name| !named.contains(&**name)).collect();
+    others.sort_unstable();
+    let more = others.len().saturating_sub(OTHERS_NAMED_MAX);
+    others.truncate(OTHERS_NAMED_MAX);
+    if more > 0 {
+        others.push(format!("{more} more tenants"));
+    }
+    for other in others.iter().chain(plans.iter().flat_map(|plan| &plan.others)) {
+        output::note(&format!("not in the file: {other}"));
+    }
+}
+
+/// How many things are made, changed and left alone.
+fn counts(plans: &[Plan]) -> String {
+    let mut places: HashMap<&str, Mark> = HashMap::new();
+    for plan in plans {
+        for step in plan.steps.iter().chain(&plan.suspend) {
+            // a new tenant that is given quotas counts once, as a new one
+            let place = step.place.strip_prefix("tenant ").unwrap_or(&step.place);
+            places.entry(place).or_insert(step.mark);
+        }
+    }
+    let things: usize = plans.iter().map(|plan| plan.things).sum();
+    let made = places.values().filter(|mark| **mark == Mark::Make).count();
+    let changed = places.len() - made;
+    format!("{made} to create, {changed} to change, {} unchanged", things - places.len())
+}
+
+/// A new file that nobody else can read.
+fn create(path: &Path) -> Result<File, Failure> {
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    made.map_err(|error| Failure::Usage(format!("--keys-out {}: {error}; nothing was done", path.display())))
+}
+
+/// Does what is planned in one tenant.
+///
+/// # Errors
+/// A new key's secret cannot be given to anybody: going on would make more of them.
+async fn apply(
+    platform: &Client,
+    plan: &Plan,
+    mut keys: Option<&mut File>,
+    outcome: &mut Outcome,
+) -> Result<(), Failure> {
+    let client = platform.in_tenant(Some(&plan.tenant))?;
+    for step in &plan.steps {
+        let answer = match step.run(platform, &client).await.and_then(|answer| answer.json()) {
+            Ok(answer) => answer,
+            Err(failure) => {
+                outcome.fail(&plan.tenant, Some(&step.place), failure);
+                break;
+            }
+        };
+        if step.makes_key() {
+            hand_over(&plan.tenant, &answer, keys.as_deref_mut())?;
+        }
+        if step.path.first().is_some_and(|first| first == "servers") {
+            upstream::warn(&answer);
+        }
+        if step.path.last().is_some_and(|last| last == "resume") {
+            tokio::time::sleep(RESUMED_WAIT).await;
+        }
+    }
+    // a tenant that is to be served nothing is not served because of a server that cannot be added
+    if let Some(step) = &plan.suspend
+        && let Err(failure) = step.run(platform, &client).await
+    {
+        outcome.fail(&plan.tenant, Some(&step.place), failure);
+    }
+    Ok(())
+}
+
+/// Gives a new key's secret to whoever asked for it, at once: it is not shown again.
+fn hand_over(tenant: &str, made: &Value, keys: Option<&mut File>) -> Result<(), Failure> {
+    let line = json!({"tenant": tenant, "name": made["name"], "id": made["id"], "key": made["key"]});
+    let given = match keys {
+        Some(file) => writeln!(file, "{line}").and_then(|()| file.sync_data()).is_ok(),
+        None => output::line(&line.to_string()).is_ok(),
+    };
+    if given {
+        return Ok(());
+    }
+    let sentence = format!("the secret of the key {} could not be written: revoke the key", text(made, "id"));
+    Err(Failure::Refused(sentence))
+}

@@ -1,0 +1,102 @@
+//! What differs between the file and what the gateway says.
+
+use serde_json::{Map, Value};
+
+/// A field; `null` where there is none.
+pub(super) fn at<'a>(thing: &'a Value, name: &str) -> &'a Value {
+    thing.get(name).unwrap_or(&Value::Null)
+}
+
+/// What is to be sent, and how it is shown.
+#[derive(Default)]
+pub(super) struct Changes {
+    pub(super) lines: Vec<String>,
+    pub(super) body: Map<String, Value>,
+}
+
+impl Changes {
+    /// Adds a field that changes.
+    pub(super) fn add(&mut self, name: &str, from: &Value, to: &Value) {
+        self.lines.push(format!("{name}: {} → {}", shown(from), shown(to)));
+        self.body.insert(name.to_owned(), to.clone());
+    }
+
+    /// Adds a field if it is wanted, and other than it is.
+    pub(super) fn compare(&mut self, name: &str, is: &Value, wanted: Option<Value>) {
+        if let Some(wanted) = wanted.filter(|wanted| wanted != is) {
+            self.add(name, is, &wanted);
+        }
+    }
+
+    /// Whether nothing differs.
+    pub(super) fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+}
+
+/// Values of their own that differ, of all that the gateway shows as `{value, origin}`; `own` is the origin that
+/// says that the value is of the thing itself.
+pub(super) fn own_values(wanted: &Map<String, Value>, shown: &Value, own: &str) -> Changes {
+    let mut changes = Changes::default();
+    for (name, wanted) in wanted {
+        let shown = at(shown, name);
+        let (value, origin) = (at(shown, "value"), at(shown, "origin").as_str());
+        let is_same = match (origin == Some(own), wanted.is_null()) {
+            (true, _) => value == wanted,
+            (false, true) => true,
+            // somebody else's tighter one hides its own: it holds, whether its own is there or not
+            (false, false) => value != wanted && is_tighter(name, value, wanted),
+        };
+        if !is_same {
+            let inherited = origin != Some(own);
+            changes.add(name, if inherited { &Value::Null } else { value }, wanted);
+        }
+    }
+    changes
+}
+
+/// Whether a setting of which the tightest wins is tighter here than there.
+fn is_tighter(name: &str, here: &Value, there: &Value) -> bool {
+    let rank = |value: &Value| match value.as_str() {
+        Some("read") => Some(0),
+        Some("write") => Some(1),
+        Some("destructive") => Some(2),
+        _ => value.as_u64(),
+    };
+    let combines = matches!(name, "max_operation" | "rate_limit" | "activity_retention_days");
+    combines && matches!((rank(here), rank(there)), (Some(here), Some(there)) if here < there)
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "none".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_own_values_are_compared() {
+        let shown = json!({"max_operation": {"value": "read", "origin": "deployment"},
+            "rate_limit": {"value": 5, "origin": "tenant"}, "tool_names": {"value": "safe", "origin": "deployment"}});
+        for (wanted, changed) in [
+            (json!({"max_operation": "write"}), false),
+            (json!({"max_operation": "read"}), true),
+            (json!({"max_operation": null}), false),
+            (json!({"rate_limit": 5}), false),
+            (json!({"rate_limit": 6}), true),
+            (json!({"rate_limit": null}), true),
+            (json!({"tool_names": "safe"}), true),
+            (json!({"tool_names": "colon"}), true),
+        ] {
+            let changes = own_values(wanted.as_object().unwrap(), &shown, "tenant");
+            assert_eq!(!changes.is_empty(), changed, "{wanted}");
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! The file that says which tenants there are to be: what it may hold, and what is wrong with it by path.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
+
+use chrono::{DateTime, FixedOffset};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
+
+use super::super::failure::Failure;
+use super::super::input;
+use crate::domain::id::is_name;
+use crate::domain::quota::OwnQuotas;
+use crate::domain::settings::{Scope, Settings};
+use crate::domain::tenant::Role;
+
+/// The whole file. What it does not mention stays as it is.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    pub(super) tenants: Vec<Tenant>,
+}
+
+/// A tenant as it is to be.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Tenant {
+    pub(super) name: String,
+    pub(super) suspended: Option<bool>,
+    #[serde(default)]
+    pub(super) quotas: Map<String, Value>,
+    #[serde(default)]
+    pub(super) settings: Map<String, Value>,
+    pub(super) servers: Option<Vec<Server>>,
+    pub(super) keys: Option<Vec<Key>>,
+}
+
+/// A server as it is to be.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Server {
+    pub(super) name: String,
+    kind: Option<String>,
+    pub(super) url: Option<String>,
+    pub(super) command: Option<String>,
+    pub(super) headers: Option<BTreeMap<String, Secret>>,
+    pub(super) enabled: Option<bool>,
+    pub(super) auto_approve: Option<bool>,
+    pub(super) limits: Option<Map<String, Value>>,
+}
+
+/// A header's value: as it is, or in a variable of the environment. It has no `Debug`, so that nothing prints it.
+pub(super) enum Secret {
+    Literal(String),
+    /// The name of a variable.
+    Env(String),
+}
+
+impl<'de> Deserialize<'de> for Secret {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Secret, D::Error> {
+        let value = Value::deserialize(from)?;
+        let fields = value.as_object().filter(|fields| fields.len() == 1);
+        match (&value, fields.and_then(|fields| fields.get("env"))) {
+            (Value::String(text), _) => Ok(Secret::Literal(text.clone())),
+            (_, Some(Value::String(name))) => Ok(Secret::Env(name.clone())),
+            _ => Err(D::Error::custom("must be a text, or {env: NAME}")),
+        }
+    }
+}
+
+/// A key as it is to be; its name says which one it is.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Key {
+    pub(super) name: String,
+    pub(super) role: String,
+    pub(super) owner: Option<String>,
+    /// `Some(None)`: never.
+    #[serde(default, deserialize_with = "said")]
+    pub(super) expires_at: Option<Option<DateTime<FixedOffset>>>,
+    #[serde(default)]
+    pub(super) settings: Map<String, Value>,
+}
+
+/// A field that is there says something, also when it is `null`.
+fn said<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(from).map(Some)
+}
+
+impl Server {
+    /// What kind it is: said, or told by what it has.
+    pub(super) fn kind(&self) -> &str {
+        let guess = if self.command.is_some() { "stdio" } else { "http" };
+        self.kind.as_deref().unwrap_or(guess)
+    }
+
+    /// Where it is: the field, and what stands there.
+    pub(super) fn place(&self) -> (&'static str, &str) {
+        match (&self.url, &self.command) {
+            (_, Some(command)) => ("command", command),
+            (url, None) => ("url", url.as_deref().unwrap_or_default()),
+        }
+    }
+
+    /// Its headers with their values.
+    pub(super) fn header_values(&self) -> Option<Map<String, Value>> {
+        let value = |secret: &Secret| match secret {
+            Secret::Literal(text) => text.clone().into(),
+            // that of the environment was put in its place when the file was read
+            Secret::Env(_) => Value::Null,
+        };
+        let headers = self.headers.as_ref()?;
+        Some(headers.iter().map(|(name, secret)| (name.clone(), value(secret))).collect())
+    }
+}
+
+/// Reads the file, `-` being standard input. Nothing has been asked of the gateway when this fails.
+///
+/// # Errors
+/// What is no YAML, or cannot be taken; a variable that is not set. The sentence names the path in the file.
+pub(super) fn read(path: &Path) -> Result<File, Failure> {
+    let shown = path.display().to_string();
+    let from = if shown == "-" { shown.clone() } else { format!("@{shown}") };
+    let text = input::text("-f", &from)?;
+    let parsed = parse(&text).and_then(|mut file| {
+        check(&mut file, &variable)?;
+        Ok(file)
+    });
+    parsed.map_err(|fault| Failure::Usage(format!("{shown}: {fault}")))
+}
+
+#[expect(clippy::disallowed_methods, reason = "a credential that the file refers to is no setting")]
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+fn parse(text: &str) -> Result<File, String> {
+    let options = serde_saphyr::options! { with_snippet: false, strict_booleans: true };
+    // the parser's own sentence may quote the file, which may hold credentials
+    let tree: Value = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+        let at = error.location().map(|at| format!("line {}, column {}: ", at.line(), at.column()));
+        format!("{}this cannot be read as YAML, or says a name twice", at.unwrap_or_default())
+    })?;
+    serde_path_to_error::deserialize(tree).map_err(|error| {
+        let path = error.path().to_string();
+        let fault = error.into_inner().to_string();
+        // "invalid type: string "…", expected a map": what stands there may be a credential
+        let fault = match fault.rsplit_once(", expected ") {
+            Some((found, expected)) if found.starts_with("invalid") => format!("expected {expected}"),
+            _ => fault,
+        };
+        format!("{path}: {fault}")
+    })
+}
+
+/// Checks what the types do not say, and puts the environment's values in.
+fn check(file: &mut File, env: &dyn Fn(&str) -> Option<String>) -> Result<(), String> {
+    let mut names = HashSet::new();
+    for (at, tenant) in file.tenants.iter_mut().enumerate() {
+        let path = format!("tenants[{at}]");
+        check_name(&path, &tenant.name)?;
+        once(&mut names, &path, &tenant.name)?;
+        OwnQuotas::default()
+            .patched(&tenant.quotas)
+            .map_err(|error| format!("{path}.{}: {}", error.field, error.message))?;
+        check_settings(&path, &tenant.settings, Scope::Tenant)?;
+        let mut names = HashSet::new();
+        for (at, server) in tenant.servers.iter_mut().flatten().enumerate() {
+            let path = format!("{path}.servers[{at}]");
+            once(&mut names, &path, &server.name)?;
+            check_server(&path, server, env)?;
+        }
+        let mut names = HashSet::new();
+        for (at, key) in tenant.keys.iter().flatten().enumerate() {
+            let path = format!("{path}.keys[{at}]");
+            once(&mut names, &path, &key.name)?;
+            check_key(&path, key)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_name(path: &str, name: &str) -> Result<(), String> {
+    if is_name(name) {
+        return Ok(());
+    }
+    Err(format!("{path}.name: must be 1 to 32 of a-z, 0-9 and single hyphens"))
+}
+
+fn once(seen: &mut HashSet<String>, path: &str, name: &str) -> Result<(), String> {
+    if seen.insert(name.to_owned()) {
+        return Ok(());
+    }
+    Err(format!("{path}.name: '{name}' is there twice"))
+}
+
+fn check_settings(path: &str, settings: &Map<String, Value>, scope: Scope) -> Result<(), String> {
+    let checked = Settings::default().patched(settings, scope);
+    checked.map(drop).map_err(|error| format!("{path}.settings.{}: {}", error.field, error.message))
+}
+
+fn check_server(path: &str, server: &mut Server, env: &dyn Fn(&str) -> Option<String>) -> Result<(), String> {
+    check_name(path, &server.name)?;
+    match (server.kind(), &server.url, &server.command) {
+        ("http", Some(_), None) | ("stdio", None, Some(_)) => {}
+        _ => return Err(format!("{path}: needs a url (kind http) or a command (kind stdio)")),
+    }
+    for (name, secret) in server.headers.iter_mut().flatten() {
+        let variable = match secret {
+            Secret::Literal(text) if text.contains("${") => {
+                return Err(format!("{path}.headers.{name}: a variable is written {{env: NAME}}"));
+            }
+            Secret::Literal(_) => continue,
+            Secret::Env(variable) => &*variable,
+        };
+        // what is no name may be the credential itself, in the wrong place
+        if !variable.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+            return Err(format!("{path}.headers.{name}: env must be the name of a variable"));
+        }
+        let value = env(variable).ok_or_else(|| {
+            format!("{path}.headers.{name}: the environment variable {variable} is not set, or empty")
+        })?;
+        *secret = Secret::Literal(value);
+    }
+    Ok(())
+}
+
+fn check_key(path: &str, key: &Key) -> Result<(), String> {
+    if key.name.trim().is_empty() {
+        return Err(format!("{path}.name: must not be empty"));
+    }
+    if Role::parse(&key.role).is_none() {
+        return Err(format!("{path}.role: must be agent, operator, approver, auditor or admin"));
+    }
+    check_settings(path, &key.settings, Scope::Key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fault(text: &str) -> String {
+        let read = parse(text).and_then(|mut file| check(&mut file, &|_| None));
+        read.expect_err(text)
+    }
+
+    #[test]
+    fn faults_name_the_path_and_no_credential() {
+        let server = |more: &str| format!("tenants: [{{name: a, servers: [{{name: s, {more}}}]}}]");
+        let table = [
+            (
+                "tenants: [{name: a, servers: [{name: s, urll: x}]}]".to_owned(),
+                "tenants[0].servers[0].urll: ",
+            ),
+            (server("url: x, headers: s3cret"), "tenants[0].servers[0].headers: expected a map"),
+            (server("url: x, headers: {A: [s3cret]}"), "tenants[0].servers[0].headers.A: must be a text"),
+            (server("url: x, headers: {A: {env: 's3cret!'}}"), "tenants[0].servers[0].headers.A: env must"),
+            (server("url: x, headers: {A: {env: TOKEN}}"), "variable TOKEN is not set"),
+            (server("url: x, headers: {A: '${TOKEN}'}"), "is written {env: NAME}"),
+            (server("url: x, headers: {A: *s3cret}"), "line 1, column "),
+            (server("url: x, command: y"), "tenants[0].servers[0]: needs a url"),
+            (server("url: x, enabled: yes"), "tenants[0].servers[0].enabled: expected a boolean"),
+            ("tenants: [{name: a}, {name: a}]".to_owned(), "tenants[1].name: 'a' is there twice"),
+            ("tenants: [{name: a, name: b}]".to_owned(), "says a name twice"),
+            ("tenants: [{name: A}]".to_owned(), "tenants[0].name: must be"),
+            ("tenants: [{name: a, quotas: {cars: 1}}]".to_owned(), "tenants[0].quotas.cars: unknown quota"),
+            (
+                "tenants: [{name: a, settings: {rate_limit: 0}}]".to_owned(),
+                "tenants[0].settings.rate_limit: ",
+            ),
+            ("tenants: [{name: a, keys: [{name: k, role: king}]}]".to_owned(), "tenants[0].keys[0].role: "),
+            (
+                "tenants: [{name: a, keys: [{name: k, role: agent, expires_at: soon}]}]".to_owned(),
+                "tenants[0].keys[0].expires_at: ",
+            ),
+            (
+                "tenants: [{name: a, keys: [{name: k, role: agent, settings: {response_limit: 1}}]}]"
+                    .to_owned(),
+                "tenants[0].keys[0].settings.response_limit: ",
+            ),
+        ];
+        for (text, says) in table {
+            let fault = fault(&text);
+            assert!(fault.contains(says) && !fault.contains("s3cret"), "{text}: {fault}");
+        }
+    }
+
+    #[test]
+    fn null_and_absent_differ_for_the_end_of_a_key() {
+        let end = |more: &str| {
+            let file = parse(&format!("tenants: [{{name: a, keys: [{{name: k, role: agent{more}}}]}}]"));
+            file.unwrap_or_else(|fault| panic!("{fault}")).tenants[0].keys.as_ref().unwrap()[0].expires_at
+        };
+        assert_eq!((end(""), end(", expires_at: null")), (None, Some(None)));
+        assert!(end(", expires_at: 2030-01-01T00:00:00Z").flatten().is_some());
+    }
+}

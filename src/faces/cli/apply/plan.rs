@@ -1,0 +1,348 @@
+//! What has to be done to make one tenant what the file says. Everything is read first; nothing is written here.
+
+use std::collections::HashSet;
+
+use chrono::{DateTime, FixedOffset, SecondsFormat};
+use http::Method;
+use serde_json::{Map, Value, json};
+
+use super::super::client::{Client, Query};
+use super::super::failure::Failure;
+use super::super::output::text;
+use super::compare::{Changes, at, own_values};
+use super::file::{Key, Server, Tenant};
+use super::step::{Mark, Room, Step};
+
+/// Whether headers are set again although their names are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Headers {
+    WhenNamesDiffer,
+    Again,
+}
+
+/// What is to be done in one tenant.
+pub(super) struct Plan {
+    pub(super) tenant: String,
+    /// In this order; the first that fails is the last.
+    pub(super) steps: Vec<Step>,
+    /// Done at the end, whatever became of the others.
+    pub(super) suspend: Option<Step>,
+    /// How many things the file names.
+    pub(super) things: usize,
+    /// What is there and not in the file.
+    pub(super) others: Vec<String>,
+}
+
+/// What a plan is made with.
+pub(super) struct Planner<'a> {
+    pub(super) platform: &'a Client,
+    pub(super) client: &'a Client,
+    pub(super) tenant: &'a Tenant,
+    pub(super) headers: Headers,
+}
+
+impl Planner<'_> {
+    /// Reads what is there, if the tenant is, and says what differs.
+    ///
+    /// # Errors
+    /// What cannot be read, and what cannot be made what the file says.
+    pub(super) async fn plan(&self, exists: bool) -> Result<Plan, Failure> {
+        let wanted = self.tenant;
+        let name = wanted.name.clone();
+        let things = 1 + wanted.servers.iter().flatten().count() + wanted.keys.iter().flatten().count();
+        let mut plan = Plan { tenant: name, steps: Vec::new(), suspend: None, things, others: Vec::new() };
+        if exists {
+            self.existing(&mut plan).await?;
+        } else {
+            self.new_tenant(&mut plan);
+        }
+        Ok(plan)
+    }
+
+    fn new_tenant(&self, plan: &mut Plan) {
+        let wanted = self.tenant;
+        let body = json!({ "name": wanted.name });
+        let mut step = self.tenant_step(Mark::Make, Method::POST, &[]);
+        step.body = body.as_object().cloned();
+        step.lines = vec![String::new()];
+        plan.steps.push(step);
+        let none = Value::Null;
+        self.push_quotas(plan, own_values(&wanted.quotas, &none, "tenant"));
+        self.push_settings(plan, own_values(&wanted.settings, &none, "tenant"), None);
+        plan.steps.extend(wanted.servers.iter().flatten().map(|server| self.new_server(server)));
+        plan.steps.extend(wanted.keys.iter().flatten().map(|key| self.new_key(key)));
+        if wanted.suspended == Some(true) {
+            plan.suspend = Some(self.act("suspend", "suspended: false → true"));
+        }
+    }
+
+    async fn existing(&self, plan: &mut Plan) -> Result<(), Failure> {
+        let wanted = self.tenant;
+        let page = self.platform.get(&["tenants", &wanted.name], &Query::default()).await?.json()?;
+        let is_suspended = !at(&page, "suspended_at").is_null();
+        match (is_suspended, wanted.suspended) {
+            (true, Some(false)) => plan.steps.push(self.act("resume", "suspended: true → false")),
+            (false, Some(true)) => plan.suspend = Some(self.act("suspend", "suspended: false → true")),
+            _ => {}
+        }
+        self.push_quotas(plan, own_values(&wanted.quotas, at(&page, "quotas"), "tenant"));
+        if !wanted.settings.is_empty() {
+            let shown = self.client.get(&["settings"], &Query::default()).await?.json()?;
+            let changes = own_values(&wanted.settings, &shown, "tenant");
+            self.push_settings(plan, changes, shown.get("version"));
+        }
+        let before = plan.steps.len();
+        self.servers(plan).await?;
+        let stays_suspended = is_suspended && wanted.suspended != Some(false);
+        if stays_suspended && plan.steps.len() > before {
+            let sentence = "it is suspended, so its servers cannot be changed; resume it first \
+                            (suspended: false), or leave its servers as they are";
+            return Err(Failure::Refused(sentence.to_owned()));
+        }
+        self.keys(plan).await
+    }
+
+    async fn servers(&self, plan: &mut Plan) -> Result<(), Failure> {
+        let Some(wanted) = &self.tenant.servers else { return Ok(()) };
+        let there = self.list("servers").await?;
+        for server in wanted {
+            match there.iter().find(|is| text(is, "name") == server.name) {
+                Some(is) => plan.steps.extend(self.changed_server(server, is)?),
+                None => plan.steps.push(self.new_server(server)),
+            }
+        }
+        let named: HashSet<&str> = wanted.iter().map(|server| server.name.as_str()).collect();
+        self.note_others(plan, "servers", &there, &named);
+        Ok(())
+    }
+
+    fn new_server(&self, server: &Server) -> Step {
+        let (field, place) = server.place();
+        let mut body = Map::new();
+        for (name, value) in [("name", &*server.name), ("kind", server.kind()), (field, place)] {
+            body.insert(name.to_owned(), value.into());
+        }
+        let mut line = format!("({} {place}", server.kind());
+        if let Some(headers) = server.header_values().filter(|headers| !headers.is_empty()) {
+            let names: Vec<&str> = headers.keys().map(String::as_str).collect();
+            line.push_str(&format!(", headers {}", names.join(", ")));
+            body.insert("headers".to_owned(), headers.into());
+        }
+        for (name, flag) in [("enabled", server.enabled), ("auto_approve", server.auto_approve)] {
+            if let Some(flag) = flag {
+                line.push_str(&format!(", {name}: {flag}"));
+                body.insert(name.to_owned(), flag.into());
+            }
+        }
+        if let Some(limits) = &server.limits {
+            line.push_str(&format!(", limits {}", Value::Object(limits.clone())));
+            body.insert("limits".to_owned(), limits.clone().into());
+        }
+        line.push(')');
+        self.step(Mark::Make, &["servers"], &server.name, Changes { lines: vec![line], body })
+    }
+
+    fn changed_server(&self, server: &Server, is: &Value) -> Result<Option<Step>, Failure> {
+        if text(is, "kind") != server.kind() {
+            return Err(Failure::Refused(format!(
+                "servers/{} is of kind {}, which cannot change to {}: remove it first (mcpproxy upstream remove)",
+                server.name,
+                text(is, "kind"),
+                server.kind()
+            )));
+        }
+        let mut changes = Changes::default();
+        let (field, place) = server.place();
+        changes.compare(field, at(is, field), Some(place.into()));
+        let moves = !changes.is_empty();
+        changes.compare("enabled", at(is, "enabled"), server.enabled.map(Value::Bool));
+        changes.compare("auto_approve", at(is, "auto_approve"), server.auto_approve.map(Value::Bool));
+        changes.compare("limits", at(is, "limits"), server.limits.clone().map(Value::Object));
+        self.compare_headers(&mut changes, server, is, moves);
+        if moves && let Some(flag) = server.auto_approve {
+            // another origin takes it away, unless it is said again
+            changes.body.insert("auto_approve".to_owned(), flag.into());
+        }
+        if changes.is_empty() {
+            return Ok(None);
+        }
+        changes.body.insert("version".to_owned(), at(is, "version").clone());
+        Ok(Some(self.step(Mark::Change, &["servers", &server.name], &server.name, changes)))
+    }
+
+    /// Values cannot be read back: names are compared. Another origin takes headers away, so they are sent with it.
+    fn compare_headers(&self, changes: &mut Changes, server: &Server, is: &Value, moves: bool) {
+        let Some(headers) = server.header_values() else { return };
+        let mut there = names(at(is, "headers").as_array().into_iter().flatten().filter_map(Value::as_str));
+        let wanted = names(headers.keys().map(String::as_str));
+        there.sort_unstable();
+        if there != wanted {
+            changes.lines.push(format!("headers: {} → {}", listed(&there), listed(&wanted)));
+        } else if self.headers == Headers::Again && !wanted.is_empty() {
+            changes.lines.push(format!("headers: {} set again", listed(&wanted)));
+        } else if !moves {
+            return;
+        }
+        changes.body.insert("headers".to_owned(), headers.into());
+    }
+
+    async fn keys(&self, plan: &mut Plan) -> Result<(), Failure> {
+        let Some(wanted) = &self.tenant.keys else { return Ok(()) };
+        let mut there = self.list("keys").await?;
+        there.retain(|key| at(key, "revoked_at").is_null());
+        for key in wanted {
+            let mut named = there.iter().filter(|is| text(is, "name") == key.name);
+            match (named.next(), named.next()) {
+                (None, _) => plan.steps.push(self.new_key(key)),
+                (Some(is), None) => self.changed_key(plan, key, is).await?,
+                (Some(one), Some(other)) => {
+                    return Err(Failure::Refused(format!(
+                        "keys/{} is the name of several keys ({}, {}): revoke all but one (mcpproxy key revoke ID)",
+                        key.name,
+                        text(one, "id"),
+                        text(other, "id")
+                    )));
+                }
+            }
+        }
+        let named: HashSet<&str> = wanted.iter().map(|key| key.name.as_str()).collect();
+        self.note_others(plan, "keys", &there, &named);
+        Ok(())
+    }
+
+    fn new_key(&self, key: &Key) -> Step {
+        let mut body = Map::new();
+        let mut line = format!("({}", key.role);
+        for (name, value) in
+            [("name", Some(&key.name)), ("role", Some(&key.role)), ("owner", key.owner.as_ref())]
+        {
+            body.extend(value.map(|value| (name.to_owned(), Value::from(value.as_str()))));
+        }
+        line.extend(key.owner.iter().map(|owner| format!(", owner {owner}")));
+        if let Some(at) = key.expires_at.flatten() {
+            line.push_str(&format!(", until {}", time(at)));
+            body.insert("expires_at".to_owned(), time(at).into());
+        }
+        if !key.settings.is_empty() {
+            line.push_str(&format!(", settings {}", Value::Object(key.settings.clone())));
+            body.insert("settings".to_owned(), key.settings.clone().into());
+        }
+        line.push(')');
+        self.step(Mark::Make, &["keys"], &key.name, Changes { lines: vec![line], body })
+    }
+
+    async fn changed_key(&self, plan: &mut Plan, key: &Key, is: &Value) -> Result<(), Failure> {
+        let (id, role) = (text(is, "id"), text(is, "role"));
+        if role != key.role {
+            return Err(Failure::Refused(format!(
+                "keys/{} has the role {role}, which cannot change to {}: give the new key another name, or revoke \
+                 this one first (mcpproxy key revoke {id})",
+                key.name, key.role
+            )));
+        }
+        let mut changes = Changes::default();
+        changes.compare("owner", at(is, "owner"), key.owner.as_deref().map(Value::from));
+        if let Some(end) = key.expires_at {
+            let there = DateTime::parse_from_rfc3339(&text(is, "expires_at")).ok();
+            if there.map(|at| at.timestamp_millis()) != end.map(|at| at.timestamp_millis()) {
+                changes.add(
+                    "expires_at",
+                    at(is, "expires_at"),
+                    &end.map_or(Value::Null, |at| time(at).into()),
+                );
+            }
+        }
+        if !changes.is_empty() {
+            changes.body.insert("version".to_owned(), at(is, "version").clone());
+            plan.steps.push(self.step(Mark::Change, &["keys", &id], &key.name, changes));
+        }
+        if key.settings.is_empty() {
+            return Ok(());
+        }
+        let shown = self.client.get(&["keys", &id, "settings"], &Query::default()).await?.json()?;
+        let mut changes = own_values(&key.settings, &shown, "key");
+        if !changes.is_empty() {
+            prefix(&mut changes.lines, "settings");
+            changes.body.insert("version".to_owned(), at(&shown, "version").clone());
+            plan.steps.push(self.step(Mark::Change, &["keys", &id, "settings"], &key.name, changes));
+        }
+        Ok(())
+    }
+
+    fn push_quotas(&self, plan: &mut Plan, mut changes: Changes) {
+        if changes.is_empty() {
+            return;
+        }
+        prefix(&mut changes.lines, "quotas");
+        let mut step = self.tenant_step(Mark::Change, Method::PATCH, &[&self.tenant.name]);
+        step.lines = changes.lines;
+        step.body = Some(Map::from_iter([("quotas".to_owned(), changes.body.into())]));
+        plan.steps.push(step);
+    }
+
+    fn push_settings(&self, plan: &mut Plan, mut changes: Changes, version: Option<&Value>) {
+        if changes.is_empty() {
+            return;
+        }
+        prefix(&mut changes.lines, "settings");
+        changes.body.extend(version.map(|version| ("version".to_owned(), version.clone())));
+        let step =
+            Step { place: self.tenant.name.clone(), ..self.step(Mark::Change, &["settings"], "", changes) };
+        plan.steps.push(step);
+    }
+
+    /// Suspends or resumes.
+    fn act(&self, verb: &str, line: &str) -> Step {
+        let mut step = self.tenant_step(Mark::Change, Method::POST, &[&self.tenant.name, verb]);
+        step.lines = vec![line.to_owned()];
+        step
+    }
+
+    fn tenant_step(&self, mark: Mark, method: Method, path: &[&str]) -> Step {
+        let place = match mark {
+            Mark::Make => format!("tenant {}", self.tenant.name),
+            Mark::Change => self.tenant.name.clone(),
+        };
+        let path = ["tenants"].iter().chain(path).map(|part| (*part).to_owned()).collect();
+        Step { mark, place, lines: Vec::new(), room: Room::Platform, method, path, body: None }
+    }
+
+    fn step(&self, mark: Mark, path: &[&str], name: &str, changes: Changes) -> Step {
+        let place = format!("{}/{}/{name}", self.tenant.name, path.first().copied().unwrap_or_default());
+        let method = if mark == Mark::Make { Method::POST } else { Method::PATCH };
+        let path = path.iter().map(|part| (*part).to_owned()).collect();
+        let Changes { lines, body } = changes;
+        Step { mark, place, lines, room: Room::Tenant, method, path, body: Some(body) }
+    }
+
+    async fn list(&self, what: &str) -> Result<Vec<Value>, Failure> {
+        let items = self.client.list(&[what], &Query::default(), usize::MAX).await?;
+        Ok(items.iter().map(|item| serde_json::from_str(item.get()).unwrap_or_default()).collect())
+    }
+
+    fn note_others(&self, plan: &mut Plan, what: &str, there: &[Value], named: &HashSet<&str>) {
+        let others = there.iter().map(|item| text(item, "name")).filter(|name| !named.contains(&**name));
+        plan.others.extend(others.map(|name| format!("{}/{what}/{name}", self.tenant.name)));
+    }
+}
+
+/// Names of headers, which are the same in any case of letters.
+fn names<'a>(of: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut names: Vec<String> = of.map(str::to_ascii_lowercase).collect();
+    names.sort_unstable();
+    names
+}
+
+fn listed(names: &[String]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+fn prefix(lines: &mut [String], with: &str) {
+    for line in lines {
+        line.insert_str(0, &format!("{with}."));
+    }
+}
+
+fn time(at: DateTime<FixedOffset>) -> String {
+    at.to_utc().to_rfc3339_opts(SecondsFormat::Millis, true)
+}

@@ -1,0 +1,230 @@
+//! `mcpproxy apply`: tenants become what a file says, and what they are already is left alone.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::{Api, Run, Stage, Tool, Upstream, cli_with};
+
+const EXAMPLE: &str = include_str!("../../../docs/tenants.yaml");
+const CREDENTIAL: &str = "Bearer s3cret-value";
+
+/// A file, and whoever applies it.
+struct Desk {
+    folder: TempDir,
+    platform: Api,
+}
+
+impl Desk {
+    fn new(platform: Api) -> Desk {
+        Desk { folder: tempfile::tempdir().unwrap(), platform }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Applies this text with the credential in the environment.
+    async fn apply(&self, yaml: &str, more: &[&str]) -> Run {
+        self.apply_with(&[("GITHUB_AUTHORIZATION", CREDENTIAL)], yaml, more).await
+    }
+
+    async fn apply_with(&self, env: &[(&str, &str)], yaml: &str, more: &[&str]) -> Run {
+        let file = self.path("tenants.yaml");
+        fs::write(&file, yaml).unwrap();
+        let url = self.platform.base_url();
+        let key = self.platform.key.clone().unwrap();
+        // the tenants are those of the file, whatever the environment says
+        let own = [("MCPPROXY_URL", &*url), ("MCPPROXY_API_KEY", &*key), ("MCPPROXY_TENANT", "nowhere")];
+        let args = [&["apply", "-f", file.to_str().unwrap()], more].concat();
+        let run = cli_with(&[&own[..], env].concat(), &args).await;
+        assert!(!format!("{run:?}").contains("s3cret"), "{run:?}");
+        run
+    }
+
+    /// How many acts are recorded, for the platform and in acme.
+    async fn acts(&self) -> usize {
+        let path = "/api/v1/activity?type=admin";
+        self.platform.items(path).await.len() + self.platform.as_tenant("acme").items(path).await.len()
+    }
+}
+
+/// The last line of what it says.
+fn counts(run: &Run) -> &str {
+    run.out.lines().rfind(|line| !line.starts_with('{')).unwrap()
+}
+
+#[tokio::test]
+async fn what_is_there_already_is_left_alone() {
+    let stage = Stage::start().await;
+    let upstream = Upstream::handshake(vec![Tool::reads("look")]).await;
+    let desk = Desk::new(stage.platform());
+    let file = EXAMPLE.replace("https://mcp.example.com/mcp", &upstream.url);
+
+    let rehearsed = desk.apply(&file, &["--dry-run"]).await.ok();
+    assert_eq!(desk.platform.items("/api/v1/tenants").await, Vec::<Value>::new());
+    let out = desk.path("keys.jsonl");
+    let keys_out = ["--keys-out", out.to_str().unwrap()];
+    let applied = desk.apply(&file, &keys_out).await.ok();
+    assert_eq!(applied.out, rehearsed.out);
+    assert_eq!(counts(&applied), "5 to create, 0 to change, 0 unchanged");
+    for line in ["+ tenant acme", "+ tenant zeta", "~ acme quotas.keys: none → 50"] {
+        assert!(applied.out.lines().any(|shown| shown == line), "{line}: {applied:?}");
+    }
+
+    let acme = desk.platform.as_tenant("acme");
+    assert!(upstream.sent("authorization").contains(&CREDENTIAL.to_owned()));
+    let server = acme.get("/api/v1/servers/github").await.expect(200);
+    assert_eq!(
+        (&server["connection"], &server["limits"]["call_timeout_s"]),
+        (&json!("connected"), &json!(30))
+    );
+    let quotas = desk.platform.get("/api/v1/tenants/acme").await.expect(200)["quotas"].clone();
+    assert_eq!((&quotas["keys"]["value"], &quotas["keys"]["origin"]), (&json!(50), &json!("tenant")));
+    assert!(desk.platform.get("/api/v1/tenants/zeta").await.expect(200)["suspended_at"].is_string());
+    assert_eq!(fs::metadata(&out).unwrap().permissions().mode() & 0o777, 0o600);
+    let keys = fs::read_to_string(&out).unwrap();
+    let keys: Vec<Value> = keys.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let named = |name: &str| keys.iter().find(|key| key["name"] == name).unwrap().clone();
+    let agent = stage.gateway.anonymous().with_key(named("ana-ide")["key"].as_str().unwrap());
+    let status = agent.get("/api/v1/status").await.expect(200);
+    assert_eq!(
+        (&status["role"], &status["owner"], &status["tenant"]),
+        (&json!("agent"), &json!("ana"), &json!("acme"))
+    );
+    assert!(!applied.out.contains("mcpk_"), "{applied:?}");
+
+    let acts = desk.acts().await;
+    // the file of keys is there, and is not needed
+    assert_eq!(desk.apply(&file, &keys_out).await.ok().out, "nothing to change\n");
+    assert_eq!(desk.acts().await, acts);
+
+    // no key is made when its secret cannot be kept
+    let more = file.replace("{ name: ops,", "{ name: ops-2,");
+    let refused = desk.apply(&more, &keys_out).await;
+    assert!(refused.code == 2 && refused.err.contains("nothing was done"), "{refused:?}");
+    assert_eq!(desk.acts().await, acts);
+    let shown = desk.apply(&more, &[]).await.ok();
+    let made: Value = serde_json::from_str(shown.out.lines().last().unwrap()).unwrap();
+    assert_eq!((&made["tenant"], &made["name"]), (&json!("acme"), &json!("ops-2")));
+    assert!(made["key"].as_str().unwrap().starts_with("mcpk_"));
+    let again = desk.apply(&more, &[]).await.ok();
+    assert_eq!((&*again.out, &*again.err), ("nothing to change\n", "not in the file: acme/keys/ops\n"));
+}
+
+#[tokio::test]
+async fn what_differs_is_changed() {
+    let stage = Stage::start().await;
+    let upstream = Upstream::handshake(vec![Tool::reads("look")]).await;
+    let desk = Desk::new(stage.platform());
+    let file = EXAMPLE.replace("https://mcp.example.com/mcp", &upstream.url);
+    desk.apply(&file, &[]).await.ok();
+
+    let elsewhere = upstream.url.replace("127.0.0.1", "localhost");
+    let table = [
+        ("servers: 20", "servers: null", "~ acme quotas.servers: 20 → none".to_owned()),
+        ("rate_limit: 6000", "rate_limit: 7000", "~ acme settings.rate_limit: 6000 → 7000".to_owned()),
+        ("enabled: true", "enabled: false", "~ acme/servers/github enabled: true → false".to_owned()),
+        ("enabled: false", "enabled: true", "~ acme/servers/github enabled: false → true".to_owned()),
+        (
+            "auto_approve: false",
+            "auto_approve: true",
+            "~ acme/servers/github auto_approve: false → true".to_owned(),
+        ),
+        (
+            "call_timeout_s: 30",
+            "call_timeout_s: 20",
+            r#"~ acme/servers/github limits: {"call_timeout_s":30} → {"call_timeout_s":20}"#.to_owned(),
+        ),
+        (
+            "headers:",
+            "headers:\n          X-More: more",
+            "~ acme/servers/github headers: authorization → authorization, x-more".to_owned(),
+        ),
+        // another origin takes headers and trust away: the file gives them back
+        (&upstream.url, &elsewhere, format!("~ acme/servers/github url: {} → {elsewhere}", upstream.url)),
+        (
+            "role: agent\n        owner: ana",
+            "role: agent\n        owner: eva",
+            "~ acme/keys/ana-ide owner: ana → eva".to_owned(),
+        ),
+        (
+            "2040-01-31T00:00:00Z",
+            "null",
+            "~ acme/keys/ana-ide expires_at: 2040-01-31T00:00:00.000Z → none".to_owned(),
+        ),
+        (
+            "max_operation: write",
+            "max_operation: read",
+            "~ acme/keys/ana-ide settings.max_operation: write → read".to_owned(),
+        ),
+        ("suspended: true", "suspended: false", "~ zeta suspended: true → false".to_owned()),
+    ];
+    let mut file = file;
+    for (from, to, line) in table {
+        assert!(file.contains(from), "{from}");
+        file = file.replacen(from, to, 1);
+        let run = desk.apply(&file, &[]).await.ok();
+        assert_eq!(run.out, format!("{line}\n0 to create, 1 to change, 4 unchanged\n"));
+        assert_eq!(desk.apply(&file, &[]).await.ok().out, "nothing to change\n");
+    }
+    let acts = desk.acts().await;
+    let run = desk.apply(&file, &["--set-headers"]).await.ok();
+    assert!(
+        run.out.starts_with("~ acme/servers/github headers: authorization, x-more set again\n"),
+        "{run:?}"
+    );
+    assert_eq!(desk.acts().await, acts + 1);
+}
+
+#[tokio::test]
+async fn a_file_that_makes_no_sense_changes_nothing() {
+    let stage = Stage::start().await;
+    let desk = Desk::new(stage.platform());
+    let server = |more: &str| format!("tenants: [{{name: a}}, {{name: b, servers: [{{name: s, {more}}}]}}]");
+    let table = [
+        (server("urll: http://127.0.0.1:9"), "tenants[1].servers[0].urll"),
+        (server("url: x, headers: {A: {env: NOT_THERE}}"), "tenants[1].servers[0].headers.A"),
+        (server("url: x, headers: [s3cret]"), "tenants[1].servers[0].headers"),
+        (server("url: x, headers: {A: *s3cret}"), "line 1"),
+        ("tenants: [{name: a}, {name: a}]".to_owned(), "tenants[1].name"),
+        ("tenants: [{name: a, settings: {colour: red}}]".to_owned(), "tenants[0].settings.colour"),
+    ];
+    for (file, says) in table {
+        desk.apply(&file, &[]).await.failed(2, says);
+    }
+    desk.apply_with(&[], EXAMPLE, &[]).await.failed(2, "GITHUB_AUTHORIZATION is not set");
+    assert_eq!(desk.platform.items("/api/v1/tenants").await, Vec::<Value>::new());
+}
+
+#[tokio::test]
+async fn one_tenant_that_fails_stops_no_other() {
+    let stage = Stage::start().await;
+    let desk = Desk::new(stage.platform());
+    let first = "tenants: [{name: a, suspended: true}, {name: b, keys: [{name: k, role: agent}]}]";
+    desk.apply(first, &[]).await.ok();
+    let file = "tenants:
+      - {name: a, settings: {rate_limit: 5}, servers: [{name: s, url: 'http://127.0.0.1:9/mcp'}]}
+      - {name: b, settings: {rate_limit: 5}, keys: [{name: k, role: auditor}]}
+      - {name: c, suspended: true, servers: [{name: s, url: 'ftp://127.0.0.1/'}]}
+      - {name: d}";
+    let run = desk.apply(file, &[]).await;
+    // a URL that the gateway does not take, keys that cannot change, a suspended tenant: the last two are worse
+    assert_eq!(run.code, 3, "{run:?}");
+    for says in ["a: it is suspended", "b: keys/k has the role agent", "c/servers/s: ", "3 of 4 tenants"] {
+        assert!(run.err.contains(says), "{says}: {run:?}");
+    }
+    let tenants = desk.platform.items("/api/v1/tenants").await;
+    let names: Vec<&str> = tenants.iter().map(|tenant| tenant["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["a", "b", "c", "d"]);
+    // what is to be served nothing is suspended all the same
+    assert!(tenants[2]["suspended_at"].is_string(), "{tenants:?}");
+    let settings = desk.platform.as_tenant("b").get("/api/v1/settings").await.expect(200);
+    assert_eq!(settings["rate_limit"]["value"], Value::Null);
+
+    let stranger = Desk::new(desk.platform.with_key("mcpk_wrong"));
+    stranger.apply(file, &[]).await.failed(5, "unauthenticated");
+}
