@@ -50,6 +50,8 @@ pub(super) struct Share {
     all_lookups: Arc<Semaphore>,
     own_lookups: Arc<Semaphore>,
     tenant: Arc<TenantShare>,
+    /// Longest wait of an answer for memory.
+    pub(super) room_wait_max: Duration,
 }
 
 impl Shares {
@@ -80,6 +82,7 @@ impl Shares {
             all_lookups: Arc::clone(&self.lookups),
             own_lookups: Arc::new(Semaphore::new(UPSTREAM_LOOKUPS_MAX)),
             tenant,
+            room_wait_max: ROOM_WAIT_MAX,
         }
     }
 }
@@ -100,7 +103,7 @@ impl Share {
             parts: 0,
             held: None,
             overdraft: None,
-            wait_max: ROOM_WAIT_MAX,
+            wait_max: self.room_wait_max,
         }
     }
 }

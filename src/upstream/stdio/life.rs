@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::keeper::{Ended, Session, Shared};
 use super::process::{Pipes, Process};
-use super::reader::{Reader, log_errors};
+use super::reader::{Reader, STALL_WAIT_MAX, log_errors};
 use super::wire::{self, Request, Wire};
 use crate::upstream::discover::{Era, HELLO_BYTES_MAX, offers_modern};
 use crate::upstream::error::{Kind, UpstreamError};
@@ -89,8 +89,12 @@ struct Tasks {
 fn connect(shared: &Shared, pipes: Pipes) -> (Arc<Wire>, Tasks) {
     let (wire, outgoing) = Wire::new();
     let wire = Arc::new(wire);
-    let reader =
-        Reader { wire: Arc::clone(&wire), log: Arc::clone(&shared.log), share: shared.share.clone() };
+    let reader = Reader {
+        wire: Arc::clone(&wire),
+        log: Arc::clone(&shared.log),
+        share: shared.share.clone(),
+        stall_max: STALL_WAIT_MAX,
+    };
     let (mut messages, mut errors) = (JoinSet::new(), JoinSet::new());
     let writer = messages.spawn(wire::write(pipes.stdin, outgoing));
     messages.spawn(reader.read(pipes.stdout));
