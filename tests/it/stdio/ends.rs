@@ -45,6 +45,23 @@ async fn the_whole_group_ends_with_the_gateway() {
 }
 
 #[tokio::test]
+async fn a_replica_that_leaves_says_nothing_about_its_servers() {
+    let often = ("MCPPROXY__LIMITS__RELIST_INTERVAL_S", "1");
+    let (mut stage, tenant, client) = stage(&[often]).await;
+    // programs that take their time to end: meanwhile there are listings
+    grandchild(&client).await;
+    for name in ["second", "third", "fourth"] {
+        super::add(&tenant.platform, name, "prog").await;
+    }
+    stage.gateway.terminate();
+    assert!(stage.gateway.ended().await.success());
+    let again = crate::support::Gateway::start(&stage.database, &[]).await;
+    let servers = again.ask_as(&tenant.platform).items("/api/v1/servers").await;
+    let told: Vec<_> = servers.iter().map(|server| [&server["connection"], &server["last_error"]]).collect();
+    assert_eq!(told, [[&json!("connected"), &json!(null)]; 4], "{servers:?}");
+}
+
+#[tokio::test]
 async fn the_whole_group_ends_with_a_gateway_that_is_killed() {
     let (mut stage, _tenant, client) = stage(&[]).await;
     let both = grandchild(&client).await;
