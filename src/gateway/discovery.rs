@@ -36,6 +36,9 @@ impl Gateway {
         let target = self.listing_target(tenant, server).await?;
         let listed = match self.fetch(&target).await {
             Ok(found) => Ok(found),
+            Err(error) if error.kind == UpstreamKind::NoPlace => {
+                return Err(ListingError::Here(error.to_string()));
+            }
             Err(error) if error.kind == UpstreamKind::Timeout => Err(format!(
                 "no complete answer within {} s",
                 self.options.upstream.listing_timeout.as_secs()

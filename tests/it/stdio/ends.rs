@@ -36,6 +36,21 @@ async fn the_whole_group_ends_when_a_server_is_switched_off_or_removed() {
 }
 
 #[tokio::test]
+async fn a_restart_ends_what_it_found_and_not_what_comes_after() {
+    let (_stage, tenant, client) = stage(&[]).await;
+    for _ in 0..6 {
+        pid(&client).await;
+        // calls wait for the next program while the last one ends
+        let calls = (0..16).map(|_| async { client.run("read", "up:pid", &json!({})).await });
+        let restarted = async { tenant.platform.post("/api/v1/servers/up/restart", &json!({})).await };
+        let (answer, _) = tokio::join!(restarted, futures_util::future::join_all(calls));
+        assert_eq!(answer.expect(200)["connection"], "connected");
+    }
+    let ended = |lines: Vec<String>| lines.iter().filter(|line| *line == "ended by the gateway").count();
+    settle(6, SOON, || async { ended(log(&tenant.platform).await) }).await;
+}
+
+#[tokio::test]
 async fn the_whole_group_ends_with_the_gateway() {
     let (mut stage, _tenant, client) = stage(&[]).await;
     let both = grandchild(&client).await;
