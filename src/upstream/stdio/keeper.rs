@@ -124,7 +124,8 @@ impl Keeper {
         let command = program.command.clone();
         let command = command.map_err(|error| UpstreamError::unsent(not_running, error.sentence()))?;
         let journal = children.journal.clone();
-        let log = ServerLog::new(target.tenant, target.server, Arc::clone(&command), journal);
+        let turns = share.log_turns();
+        let log = ServerLog::new((target.tenant, target.server), Arc::clone(&command), journal, turns);
         let state = State {
             phase: Phase::Off,
             failures: 0,

@@ -12,6 +12,7 @@ use super::journal::{LINE_BYTES_MAX, ServerLog};
 use super::lines::{Edges, Line, Lines};
 use super::pace::Pace;
 use super::wire::Wire;
+use crate::domain::log_line::Raw;
 use crate::upstream::error::{Kind, UpstreamError};
 use crate::upstream::jsonrpc::{self, Message};
 use crate::upstream::shares::{Room, Share};
@@ -193,10 +194,10 @@ pub(super) async fn log_errors(mut errors: ChildStderr, log: Arc<ServerLog>) {
     }
 }
 
-fn shown(line: &Line) -> &[u8] {
+fn shown(line: &Line) -> Raw<'_> {
     match line {
-        Line::Whole(line) => line,
-        Line::Long(edges) => &edges.head,
+        Line::Whole(line) => Raw::Whole(line),
+        Line::Long(edges) => Raw::Beginning(&edges.head),
     }
 }
 
@@ -250,7 +251,7 @@ mod tests {
         let (wire, mut share) = (Arc::new(wire), Shares::new(MIB).of(Uuid::nil()));
         share.room_wait_max = Duration::from_millis(20);
         let command = Arc::new(Command::new(vec![], [].into(), vec![]));
-        let log = Arc::new(ServerLog::new(Uuid::nil(), Uuid::nil(), command, None));
+        let log = Arc::new(ServerLog::new((Uuid::nil(), Uuid::nil()), command, None, share.log_turns()));
         let reader = Reader {
             wire: Arc::clone(&wire),
             log,
