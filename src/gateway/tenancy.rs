@@ -17,6 +17,9 @@ use super::limits::Bucket;
 use crate::domain::id::TenantId;
 use crate::store::{Change, Kind, StoreError};
 
+/// Servers that are read at once to see which are switched off.
+const PROGRAMS_PAGE: i64 = 500;
+
 /// A tenant that this replica serves.
 #[derive(Debug)]
 pub struct LiveTenant {
@@ -234,15 +237,34 @@ impl Gateway {
     /// Follows a change notice, when the tenant is live here.
     pub(super) async fn follow(&self, change: Change) {
         let Some(live) = self.tenants.get(change.tenant) else {
-            // whoever only lists for it has no snapshot that says what is switched off: what is not starts again
-            if change.kind == Kind::Catalogue {
-                self.upstreams.forget_programs_of(change.tenant.0);
+            // whoever only lists for it has no snapshot that says what is switched off
+            if change.kind == Kind::Catalogue
+                && let Err(error) = self.end_programs(change.tenant).await
+            {
+                tracing::warn!(%error, tenant = %change.tenant, "programs that may be switched off go on");
             }
             return;
         };
         if let Err(error) = self.reload(&live, change.kind, change.rev).await {
             tracing::warn!(%error, tenant = %change.tenant, kind = ?change.kind, "a snapshot could not be reloaded");
         }
+    }
+
+    /// Ends the programs of servers that are gone, switched off or other ones now.
+    async fn end_programs(&self, tenant: TenantId) -> Result<(), StoreError> {
+        if !self.upstreams.has_programs_of(tenant.0) {
+            return Ok(());
+        }
+        let (mut stay, mut after) = (HashMap::new(), String::new());
+        loop {
+            let page = self.store.list_servers(tenant, &after, PROGRAMS_PAGE).await?;
+            let Some(last) = page.last() else { break };
+            after.clone_from(&last.name);
+            let on = page.iter().filter(|server| server.enabled);
+            stay.extend(on.map(|server| (server.id().0, server.version)));
+        }
+        self.upstreams.keep_programs_of(tenant.0, &stay);
+        Ok(())
     }
 
     /// Applies a change that was made here, so that the replica that answers it has it.
