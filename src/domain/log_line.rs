@@ -5,18 +5,60 @@ use super::redact;
 /// The longest piece of a line that is looked at, in bytes, for each byte that is kept.
 const LOOK_FACTOR: usize = 4;
 
+/// Shortest line of a secret of several lines that is looked for, in bytes.
+const SECRET_LINE_BYTES_MIN: usize = 6;
+
+/// What there is of a line.
+#[derive(Clone, Copy, Debug)]
+pub enum Raw<'a> {
+    /// All of it.
+    Whole(&'a [u8]),
+    /// Its beginning: it goes on, perhaps in the middle of a secret.
+    Beginning(&'a [u8]),
+}
+
 /// A line as it may be kept: UTF-8 without terminal sequences and control characters, secrets masked, at most
-/// `bytes_max`. Nothing if nothing is left. `secrets` are masked wherever they stand.
-pub fn fit<'a>(raw: &[u8], bytes_max: usize, secrets: impl Iterator<Item = &'a str>) -> Option<String> {
-    let looked_at = raw.get(..bytes_max.saturating_mul(LOOK_FACTOR)).unwrap_or(raw);
-    let mut text = plain(&String::from_utf8_lossy(looked_at));
-    for secret in secrets.filter(|secret| !secret.is_empty()) {
-        if text.contains(secret) {
-            text = text.replace(secret, redact::MASK);
+/// `bytes_max`. Nothing if nothing is left. `secrets` are masked wherever they stand, those of several lines
+/// line by line.
+pub fn fit<'a>(raw: Raw<'_>, bytes_max: usize, secrets: impl Iterator<Item = &'a str>) -> Option<String> {
+    let (Raw::Whole(bytes) | Raw::Beginning(bytes)) = raw;
+    let looked_at = bytes.get(..bytes_max.saturating_mul(LOOK_FACTOR));
+    let is_cut = looked_at.is_some_and(|part| part.len() < bytes.len()) || matches!(raw, Raw::Beginning(_));
+    let mut text = plain(&String::from_utf8_lossy(looked_at.unwrap_or(bytes)));
+    let values = values(secrets);
+    if is_cut {
+        drop_beginning(&mut text, &values);
+    }
+    for value in &values {
+        if text.contains(value.as_str()) {
+            text = text.replace(value.as_str(), redact::MASK);
         }
     }
     let text = redact::preview(text.trim_end(), bytes_max).text;
     (!text.trim().is_empty()).then_some(text)
+}
+
+/// What is looked for: the longest first, so that none leaves a rest of another.
+fn values<'a>(secrets: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let lines = secrets.flat_map(|secret| {
+        let least = if secret.contains(['\n', '\r']) { SECRET_LINE_BYTES_MIN } else { 1 };
+        secret.split(['\n', '\r']).map(plain).filter(move |line| line.trim().len() >= least)
+    });
+    let mut values: Vec<String> = lines.collect();
+    values.sort_unstable_by_key(|value| std::cmp::Reverse(value.len()));
+    values
+}
+
+/// Takes away the beginning of a value that `text` ends with.
+fn drop_beginning(text: &mut String, values: &[String]) {
+    // half a character, where it was cut
+    text.truncate(text.trim_end_matches(char::REPLACEMENT_CHARACTER).len());
+    let begun = |value: &String| {
+        let ends = value.char_indices().map(|(at, _)| at).rev();
+        ends.filter(|at| *at > 0).find(|at| value.get(..*at).is_some_and(|part| text.ends_with(part)))
+    };
+    let longest = values.iter().filter_map(begun).max().unwrap_or_default();
+    text.truncate(text.len() - longest);
 }
 
 /// Without what terminals would act on, and without what changes the direction of text.
@@ -68,7 +110,7 @@ mod tests {
     use super::*;
 
     fn fitted(raw: &[u8]) -> Option<String> {
-        fit(raw, 60, ["hunter2-plain"].into_iter())
+        fit(Raw::Whole(raw), 60, ["hunter2-plain"].into_iter())
     }
 
     #[test]
@@ -91,6 +133,27 @@ mod tests {
         for (raw, want) in table {
             assert_eq!(fitted(raw).as_deref(), *want, "{:?}", String::from_utf8_lossy(raw));
         }
+    }
+
+    #[test]
+    fn secrets_leave_no_rest() {
+        let secrets = ["hunter2", "hunter2-and-more", "-----BEGIN\nMIIEvQIBADAN\n}\nabcdef\r\n"];
+        let masked = |raw: Raw<'_>| fit(raw, 200, secrets.into_iter()).unwrap_or_default();
+        let table = [
+            ("it is hunter2-and-more.", "it is [redacted]."),
+            ("MIIEvQIBADAN", "[redacted]"),
+            ("at } abcdef", "at } [redacted]"),
+        ];
+        for (raw, want) in table {
+            assert_eq!(masked(Raw::Whole(raw.as_bytes())), want, "{raw}");
+        }
+        for cut in ["", "h", "hunter", "hunter2-a", "hunter2-and-mor", "MIIEvQ"] {
+            let raw = format!("it is {cut}");
+            assert_eq!(masked(Raw::Beginning(raw.as_bytes())), "it is", "{cut}");
+        }
+        let long = format!("{}hunter2-and-more", " ".repeat(800 - 7));
+        assert_eq!(masked(Raw::Whole(long.as_bytes())), "");
+        assert_eq!(fit(Raw::Beginning(b"it is \xc3"), 60, ["\u{e9}secret"].into_iter()).unwrap(), "it is");
     }
 
     proptest! {

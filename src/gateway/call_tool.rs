@@ -31,6 +31,9 @@ use crate::domain::refusal::{Class, Code, Refusal};
 use crate::domain::tool::ResultHead;
 use crate::upstream::{self, Answer, ToolCall, UpstreamError, param_headers};
 
+/// After which a program may find a place to run, in seconds.
+const NO_PLACE_RETRY_S: u64 = 5;
+
 /// The client program's own name and version, for the record; never for a decision.
 #[derive(Clone, Debug, Default)]
 pub struct Client {
@@ -377,6 +380,11 @@ fn from_upstream(error: &UpstreamError) -> Refusal {
                 );
                 retry_s.into_iter().fold(refusal, |refusal, retry_s| refusal.retry_after(retry_s.into()))
             }
+            Kind::NoPlace => Refusal::new(
+                Code::ServerUnavailable,
+                format!("The server is not running: {}; nothing was run, try again in a few seconds", error.detail),
+            )
+            .retry_after(NO_PLACE_RETRY_S),
             _ => Refusal::new(
                 Code::ServerUnavailable,
                 format!("The server cannot be reached ({error}); nothing was run, a retry may help later"),

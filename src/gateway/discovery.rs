@@ -18,6 +18,9 @@ pub(super) enum ListingError {
     /// The upstream; noted at the server.
     #[error("{0}")]
     Upstream(String),
+    /// This replica: it says nothing about the server, and nothing is noted there.
+    #[error("{0}")]
+    Here(String),
     /// The database, or the server changed meanwhile.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -33,6 +36,9 @@ impl Gateway {
         let target = self.listing_target(tenant, server).await?;
         let listed = match self.fetch(&target).await {
             Ok(found) => Ok(found),
+            Err(error) if error.kind == UpstreamKind::NoPlace => {
+                return Err(ListingError::Here(error.to_string()));
+            }
             Err(error) if error.kind == UpstreamKind::Timeout => Err(format!(
                 "no complete answer within {} s",
                 self.options.upstream.listing_timeout.as_secs()
@@ -62,6 +68,8 @@ impl Gateway {
                 }
                 Ok(applied)
             }
+            // its programs and connections end with this replica; the others go on
+            Err(text) if self.is_draining() => Err(ListingError::Here(text)),
             Err(text) => {
                 let text = redact::preview(&text, ERROR_BYTES_MAX).text;
                 if server.last_error.as_ref() != Some(&text) {

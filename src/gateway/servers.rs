@@ -323,6 +323,14 @@ impl Gateway {
                 // somebody changed it meanwhile, and lists it too
             }
             Err(error) => {
+                if let super::discovery::ListingError::Here(why) = &error {
+                    // it stands nowhere else
+                    self.log_server(
+                        tenant,
+                        server.id(),
+                        &format!("could not be listed by this replica: {why}"),
+                    );
+                }
                 tracing::info!(%tenant, server = server.name, %error, "a server could not be listed");
             }
         }

@@ -18,6 +18,9 @@ use super::limits::Bucket;
 use crate::domain::id::TenantId;
 use crate::store::{Change, Kind, StoreError};
 
+/// Servers that are read at once to see which are switched off.
+const PROGRAMS_PAGE: i64 = 500;
+
 /// A tenant that this replica serves.
 #[derive(Debug)]
 pub struct LiveTenant {
@@ -265,9 +268,13 @@ impl Gateway {
             embeddings.note(change.tenant);
         }
         let Some(live) = self.tenants.get(change.tenant) else {
-            // whoever only lists for it has no snapshot that says what is switched off: what is not starts again
+            // whoever only lists for it has no snapshot that says what is switched off
             match change.kind {
-                Kind::Catalogue => self.upstreams.forget_programs_of(change.tenant.0),
+                Kind::Catalogue => {
+                    if let Err(error) = self.end_programs(change.tenant).await {
+                        tracing::warn!(%error, tenant = %change.tenant, "programs that may be switched off go on");
+                    }
+                }
                 Kind::Access => self.forget_unless_served(change.tenant).await,
                 Kind::Vectors => {}
             }
@@ -288,6 +295,23 @@ impl Gateway {
             Ok(false) => self.upstreams.forget_tenant(tenant.0),
             Err(error) => tracing::warn!(%error, %tenant, "nobody says whether a tenant is still served"),
         }
+    }
+
+    /// Ends the programs of servers that are gone, switched off or other ones now.
+    async fn end_programs(&self, tenant: TenantId) -> Result<(), StoreError> {
+        if !self.upstreams.has_programs_of(tenant.0) {
+            return Ok(());
+        }
+        let (mut stay, mut after) = (HashMap::new(), String::new());
+        loop {
+            let page = self.store.list_servers(tenant, &after, PROGRAMS_PAGE).await?;
+            let Some(last) = page.last() else { break };
+            after.clone_from(&last.name);
+            let on = page.iter().filter(|server| server.enabled);
+            stay.extend(on.map(|server| (server.id().0, server.version)));
+        }
+        self.upstreams.keep_programs_of(tenant.0, &stay);
+        Ok(())
     }
 
     /// Applies a change that was made here, so that the replica that answers it has it.

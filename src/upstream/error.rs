@@ -24,6 +24,8 @@ pub enum Kind {
         /// It may be started again in so many seconds.
         retry_s: Option<u32>,
     },
+    /// It is a program, and this replica has no place to run it now; the detail is for callers too.
+    NoPlace,
     /// The call itself cannot be put on the wire.
     Unsendable,
     /// The deadline passed.
@@ -50,6 +52,7 @@ impl Kind {
                 "the upstream server failed several times in a row and is left alone for now"
             }
             Self::NotRunning { .. } => "the upstream server's program is not running",
+            Self::NoPlace => "the upstream server's program is not running",
             Self::Unsendable => "the call cannot be sent to the upstream server",
             Self::Timeout => "the upstream server did not answer in time",
             Self::Lost => "the connection to the upstream server was lost",

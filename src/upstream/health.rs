@@ -139,6 +139,7 @@ impl Verdict {
                 | Kind::Resting { .. }
                 // it has pauses of its own, and somebody else has told of its end
                 | Kind::NotRunning { .. }
+                | Kind::NoPlace
                 | Kind::Unsendable
                 | Kind::Locked => Self::Nothing,
             },

@@ -140,11 +140,19 @@ impl Pool {
             .is_some_and(Keeper::is_asleep)
     }
 
-    /// Drops the programs of a tenant; calls in flight still end.
-    pub fn forget_programs_of(&self, tenant: Uuid) {
+    /// Whether a tenant has programs here.
+    pub fn has_programs_of(&self, tenant: Uuid) -> bool {
+        self.read().iter().any(|(key, kept)| key.0 == tenant && kept.keeper().is_some())
+    }
+
+    /// Drops the programs of a tenant's servers but those of these versions of them; calls in flight still end.
+    pub fn keep_programs_of(&self, tenant: Uuid, servers: &HashMap<Uuid, i64>) {
         let mut connections = self.write();
-        let gone: Vec<_> =
-            connections.extract_if(|key, kept| key.0 == tenant && kept.keeper().is_some()).collect();
+        let is_gone = |key: &Key, kept: &mut Arc<Connection>| {
+            let stays = servers.get(&key.1).is_some_and(|version| kept.has_version(*version));
+            key.0 == tenant && kept.keeper().is_some() && !stays
+        };
+        let gone: Vec<_> = connections.extract_if(is_gone).collect();
         drop(connections);
         drop(gone);
     }

@@ -1,4 +1,5 @@
-//! What one tenant may have of what all tenants share: threads for name look-ups, and memory for large answers.
+//! What one tenant may have of what all tenants share: threads for name look-ups, memory for large answers, places
+//! for lines of logs.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -19,6 +20,8 @@ const TENANT_LOOKUPS_MAX: usize = 32;
 const UPSTREAM_LOOKUPS_MAX: usize = 2;
 /// Memory of one tenant's large answers where nothing else is said, in bytes.
 pub(super) const ANSWERS_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Lines of one tenant's programs that wait to be written: a quarter of all that may.
+const TENANT_LOG_LINES_MAX: usize = 1024;
 /// The unit in which memory is shared out, in bytes.
 const PART_BYTES: usize = 1024 * 1024;
 /// What an answer may have without asking, in bytes.
@@ -39,6 +42,7 @@ struct TenantShare {
     lookups: Arc<Semaphore>,
     answers: Arc<Semaphore>,
     parts: usize,
+    log_turns: Arc<Semaphore>,
     /// One answer may grow beyond the share: without it, answers that each hold a part and wait for more could
     /// wait for each other.
     overdraft: Arc<Semaphore>,
@@ -50,6 +54,8 @@ pub(super) struct Share {
     all_lookups: Arc<Semaphore>,
     own_lookups: Arc<Semaphore>,
     tenant: Arc<TenantShare>,
+    /// Longest wait of an answer for memory.
+    pub(super) room_wait_max: Duration,
 }
 
 impl Shares {
@@ -70,6 +76,7 @@ impl Shares {
                     lookups: Arc::new(Semaphore::new(TENANT_LOOKUPS_MAX)),
                     answers: Arc::new(Semaphore::new(parts)),
                     parts,
+                    log_turns: Arc::new(Semaphore::new(TENANT_LOG_LINES_MAX)),
                     overdraft: Arc::new(Semaphore::new(1)),
                 });
                 tenants.insert(tenant, Arc::downgrade(&share));
@@ -80,6 +87,7 @@ impl Shares {
             all_lookups: Arc::clone(&self.lookups),
             own_lookups: Arc::new(Semaphore::new(UPSTREAM_LOOKUPS_MAX)),
             tenant,
+            room_wait_max: ROOM_WAIT_MAX,
         }
     }
 }
@@ -93,6 +101,11 @@ impl Share {
         Some([own, tenant, all])
     }
 
+    /// Places for lines of logs that wait to be written.
+    pub(super) fn log_turns(&self) -> Arc<Semaphore> {
+        Arc::clone(&self.tenant.log_turns)
+    }
+
     /// Memory for an answer that is about to be read.
     pub(super) fn room(&self) -> Room {
         Room {
@@ -100,7 +113,7 @@ impl Share {
             parts: 0,
             held: None,
             overdraft: None,
-            wait_max: ROOM_WAIT_MAX,
+            wait_max: self.room_wait_max,
         }
     }
 }

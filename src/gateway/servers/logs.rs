@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use super::Gateway;
 use crate::domain::id::{ServerId, TenantId};
-use crate::domain::log_line;
+use crate::domain::log_line::{self, Raw};
 use crate::domain::tenant::Action;
 use crate::gateway::GatewayError;
 use crate::gateway::access::Caller;
@@ -20,7 +20,7 @@ use crate::upstream::{LINE_BYTES_MAX, LogLine, LogSource};
 pub const LOG_LIMIT_MAX: usize = 500;
 /// Lines that wait to be written; further ones are left out.
 pub(in crate::gateway) const WAITING_MAX: usize = 4096;
-/// Between two writes.
+/// Between two writes, unless a whole batch waits already.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Lines written at once.
 const BATCH: usize = 1000;
@@ -57,9 +57,13 @@ impl Gateway {
 
     /// Notes what became of a server; left out if too much waits to be written.
     pub(in crate::gateway) fn log_server(&self, tenant: TenantId, server: ServerId, text: &str) {
-        let Some(text) = log_line::fit(text.as_bytes(), LINE_BYTES_MAX, std::iter::empty()) else { return };
+        let Some(text) = log_line::fit(Raw::Whole(text.as_bytes()), LINE_BYTES_MAX, std::iter::empty())
+        else {
+            return;
+        };
         let source = LogSource::Gateway;
-        let line = LogLine { tenant: tenant.0, server: server.0, at: SystemTime::now(), source, text };
+        let line =
+            LogLine { tenant: tenant.0, server: server.0, at: SystemTime::now(), source, text, turn: None };
         drop(self.journal.try_send(line));
     }
 
@@ -72,6 +76,11 @@ impl Gateway {
                 () = self.stop.cancelled() => break,
             }
             self.write_log_batch(&batch).await;
+            drop(batch);
+            if lines.len() >= BATCH {
+                // what waits is more than goes at once
+                continue;
+            }
             tokio::select! {
                 () = tokio::time::sleep(PAUSE) => {}
                 () = self.stop.cancelled() => break,

@@ -122,7 +122,7 @@ impl Gateway {
         };
         let ended = match timeout(limit, listed).await {
             Ok(Ok(())) => Ended::Worked,
-            Ok(Err(ListingError::Store(_))) => Ended::Untold,
+            Ok(Err(ListingError::Store(_) | ListingError::Here(_))) => Ended::Untold,
             Ok(Err(ListingError::Upstream(error))) => {
                 tracing::debug!(tenant = %due.tenant, server = due.name, error, "a server could not be listed again");
                 Ended::Failed

@@ -2,15 +2,17 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use super::journal::Journal;
+use super::keeper::Shared;
 use super::warden::Warden;
 
 /// How long the end of all programs may take: longer than that of one.
@@ -50,13 +52,35 @@ pub(in crate::upstream) struct Children {
     pub(super) journal: Option<Journal>,
     pub(super) tasks: TaskTracker,
     pub(super) stop: CancellationToken,
-    running: Mutex<Running>,
+    /// A place is free again.
+    pub(super) freed: Notify,
+    running: Mutex<Places>,
 }
 
+/// The places that are taken.
 #[derive(Default)]
-struct Running {
-    all: usize,
-    by_tenant: HashMap<Uuid, usize>,
+struct Places {
+    next: u64,
+    by_number: HashMap<u64, (Uuid, Weak<Shared>)>,
+}
+
+/// Why there is no place for a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Full {
+    /// Its tenant runs this many already.
+    Tenant(usize),
+    /// The replica runs as many as it may.
+    Replica,
+}
+
+impl Full {
+    /// A sentence for callers; nothing about other tenants.
+    pub(super) fn sentence(self) -> String {
+        match self {
+            Self::Tenant(own) => format!("{own} programs of this tenant are in use on this replica already"),
+            Self::Replica => "there is no place for it on this replica now".to_owned(),
+        }
+    }
 }
 
 impl std::fmt::Debug for Children {
@@ -73,26 +97,57 @@ impl Children {
             journal,
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
+            freed: Notify::new(),
             running: Mutex::default(),
         })
     }
 
-    /// A place for one more program of this tenant.
+    /// A place for one more program.
     ///
     /// # Errors
-    /// A sentence for callers.
-    pub(super) fn admit(self: &Arc<Self>, tenant: Uuid) -> Result<Place, String> {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = running.by_tenant.get(&tenant).copied().unwrap_or_default();
+    /// [`Full`]
+    pub(super) fn admit(self: &Arc<Self>, program: &Arc<Shared>) -> Result<Place, Full> {
+        let mut places = self.places();
+        let own = places.by_number.values().filter(|(tenant, _)| *tenant == program.tenant).count();
         if own >= self.rules.running_per_tenant_max {
-            return Err(format!("{own} programs of this tenant are running on this replica already"));
+            return Err(Full::Tenant(own));
         }
-        if running.all >= self.rules.running_max {
-            return Err("this replica runs as many programs as it may".to_owned());
+        if places.by_number.len() >= self.rules.running_max {
+            return Err(Full::Replica);
         }
-        running.all += 1;
-        running.by_tenant.insert(tenant, own + 1);
-        Ok(Place { children: Arc::clone(self), tenant })
+        let number = places.next;
+        places.next += 1;
+        places.by_number.insert(number, (program.tenant, Arc::downgrade(program)));
+        Ok(Place { children: Arc::clone(self), number })
+    }
+
+    /// Ends the program that nobody has used for longest, the tenant's own ones first. Gives whether a place will
+    /// be free: not if all of them are in use.
+    pub(super) fn make_room(&self, tenant: Uuid, full: Full) -> bool {
+        // outside the lock: whoever asks for a place holds the state of a program
+        let running: Vec<(Uuid, Arc<Shared>)> = {
+            let places = self.places();
+            let all = places.by_number.values();
+            all.filter_map(|(of, program)| Some((*of, program.upgrade()?))).collect()
+        };
+        let (own, others): (Vec<_>, Vec<_>) = running.into_iter().partition(|(of, _)| *of == tenant);
+        let others = if full == Full::Replica { others } else { Vec::new() };
+        // one at a time: whoever waits for the same place ends no further ones
+        if own.iter().chain(&others).any(|(_, program)| program.is_leaving()) {
+            return true;
+        }
+        [own, others].into_iter().any(|programs| {
+            let mut unused: Vec<_> = programs
+                .into_iter()
+                .filter_map(|(_, program)| Some((program.unused_since()?, program)))
+                .collect();
+            unused.sort_unstable_by_key(|(since, _)| *since);
+            unused.iter().any(|(_, program)| program.leaves())
+        })
+    }
+
+    fn places(&self) -> MutexGuard<'_, Places> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends all programs, and waits until they have ended. None is started any more.
@@ -108,18 +163,12 @@ impl Children {
 /// The place of a program that runs.
 pub(super) struct Place {
     children: Arc<Children>,
-    tenant: Uuid,
+    number: u64,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut running = self.children.running.lock().unwrap_or_else(PoisonError::into_inner);
-        running.all = running.all.saturating_sub(1);
-        if let Some(own) = running.by_tenant.get_mut(&self.tenant) {
-            *own = own.saturating_sub(1);
-            if *own == 0 {
-                running.by_tenant.remove(&self.tenant);
-            }
-        }
+        self.children.places().by_number.remove(&self.number);
+        self.children.freed.notify_waiters();
     }
 }

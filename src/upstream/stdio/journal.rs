@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::command::Command;
 use super::pace::Pace;
-use crate::domain::log_line;
+use crate::domain::log_line::{self, Raw};
 
 /// Longest line that is kept, in bytes.
 pub const LINE_BYTES_MAX: usize = 2048;
@@ -29,7 +29,7 @@ pub enum LogSource {
 }
 
 /// One line of a server's log, fit to be stored and shown.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct LogLine {
     /// Whose server.
     pub tenant: Uuid,
@@ -41,6 +41,8 @@ pub struct LogLine {
     pub source: LogSource,
     /// At most [`LINE_BYTES_MAX`], without secrets.
     pub text: String,
+    /// Its place among what its tenant's programs may have waiting.
+    pub turn: Option<OwnedSemaphorePermit>,
 }
 
 /// Where lines go: a bounded queue; what finds no room is counted at its server.
@@ -52,18 +54,25 @@ pub(super) struct ServerLog {
     server: Uuid,
     command: Arc<Command>,
     journal: Option<Journal>,
+    turns: Arc<Semaphore>,
     pace: Mutex<Pace>,
     left_out: AtomicU64,
 }
 
 impl ServerLog {
-    pub(super) fn new(tenant: Uuid, server: Uuid, command: Arc<Command>, journal: Option<Journal>) -> Self {
+    /// `turns` are those of its tenant.
+    pub(super) fn new(
+        (tenant, server): (Uuid, Uuid),
+        command: Arc<Command>,
+        journal: Option<Journal>,
+        turns: Arc<Semaphore>,
+    ) -> Self {
         let pace = Mutex::new(Pace::new(LINES_BURST, LINES_PER_S));
-        Self { tenant, server, command, journal, pace, left_out: AtomicU64::new(0) }
+        Self { tenant, server, command, journal, turns, pace, left_out: AtomicU64::new(0) }
     }
 
     /// A line of the program's standard error.
-    pub(super) fn stderr(&self, raw: &[u8]) {
+    pub(super) fn stderr(&self, raw: Raw<'_>) {
         if self.has_turn() {
             self.write(LogSource::Stderr, raw);
         }
@@ -72,15 +81,17 @@ impl ServerLog {
     /// Something that is no message on the program's standard output.
     pub(super) fn garbage(&self, what: &str, raw: &[u8]) {
         if self.has_turn() {
-            let shown = log_line::fit(raw, LINE_BYTES_MAX / 4, self.command.secrets()).unwrap_or_default();
-            self.write(LogSource::Gateway, format!("{what} on standard output: {shown}").as_bytes());
+            let shown = log_line::fit(Raw::Whole(raw), LINE_BYTES_MAX / 4, self.command.secrets())
+                .unwrap_or_default();
+            let text = format!("{what} on standard output: {shown}");
+            self.write(LogSource::Gateway, Raw::Whole(text.as_bytes()));
         }
     }
 
     /// What became of the program; never left out for want of a turn.
     pub(super) fn event(&self, text: &str) {
         self.say_what_is_left_out();
-        self.write(LogSource::Gateway, text.as_bytes());
+        self.write(LogSource::Gateway, Raw::Whole(text.as_bytes()));
     }
 
     fn has_turn(&self) -> bool {
@@ -96,16 +107,48 @@ impl ServerLog {
     fn say_what_is_left_out(&self) {
         let lines = self.left_out.swap(0, Ordering::Relaxed);
         if lines > 0 {
-            self.write(LogSource::Gateway, format!("{lines} lines are left out here").as_bytes());
+            let text = format!("{lines} lines are left out here");
+            self.write(LogSource::Gateway, Raw::Whole(text.as_bytes()));
         }
     }
 
-    fn write(&self, source: LogSource, raw: &[u8]) {
+    fn write(&self, source: LogSource, raw: Raw<'_>) {
         let Some(journal) = &self.journal else { return };
         let Some(text) = log_line::fit(raw, LINE_BYTES_MAX, self.command.secrets()) else { return };
-        let line = LogLine { tenant: self.tenant, server: self.server, at: SystemTime::now(), source, text };
-        if journal.try_send(line).is_err() {
+        let turn = Arc::clone(&self.turns).try_acquire_owned();
+        let sent = turn.is_ok_and(|turn| {
+            let (tenant, server, at) = (self.tenant, self.server, SystemTime::now());
+            journal.try_send(LogLine { tenant, server, at, source, text, turn: Some(turn) }).is_ok()
+        });
+        if !sent {
             self.left_out.fetch_add(1, Ordering::Relaxed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_tenant_has_a_share_of_what_waits() {
+        let (journal, mut lines) = mpsc::channel(100);
+        let command = || Arc::new(Command::new(vec![], [].into(), vec![]));
+        let of = |turns| ServerLog::new((Uuid::nil(), Uuid::nil()), command(), Some(journal.clone()), turns);
+        let turns = Arc::new(Semaphore::new(25));
+        let (one, same, other) =
+            (of(Arc::clone(&turns)), of(Arc::clone(&turns)), of(Arc::new(Semaphore::new(25))));
+        for _ in 0..40 {
+            one.stderr(Raw::Whole(b"x"));
+            same.stderr(Raw::Whole(b"x"));
+        }
+        assert_eq!(lines.len(), 25);
+        other.stderr(Raw::Whole(b"y"));
+        assert_eq!(lines.len(), 26);
+        let mut written = Vec::new();
+        lines.recv_many(&mut written, 25).await;
+        drop(written);
+        one.event("goes on");
+        assert_eq!(lines.len(), 3, "what was left out is said too");
     }
 }

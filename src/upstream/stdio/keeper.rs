@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::children::{Children, Place};
+use super::children::{Children, Full, Place};
 use super::command::Command;
 use super::journal::ServerLog;
 use super::life;
@@ -44,8 +44,8 @@ pub(super) struct Shared {
     pub(super) log: Arc<ServerLog>,
     /// It is never started again.
     pub(super) stop: CancellationToken,
-    /// It is to end now.
-    pub(super) restart: Notify,
+    /// Its place is for another.
+    leaves: Notify,
     state: Mutex<State>,
     /// The phase is another.
     moved: Notify,
@@ -56,9 +56,15 @@ struct State {
     failures: u32,
     era: Option<Era>,
     announces: Option<bool>,
-    /// Calls under way.
+    /// How often it was started.
+    start: u64,
+    /// Ends the program of that start, and none that is started later.
+    end: CancellationToken,
+    /// Requests under way.
+    asked: usize,
+    /// Of them calls.
     open: usize,
-    /// When the last one ended.
+    /// When the last call ended.
     used: Instant,
 }
 
@@ -75,6 +81,15 @@ enum Phase {
     Up(Arc<Session>),
     /// It failed, and is left alone until then.
     Resting { until: Instant, why: String },
+}
+
+/// What whoever wants the program finds.
+enum Now {
+    Up(Arc<Session>),
+    /// It is on its way.
+    Coming,
+    /// There is no place for it.
+    Full(Full),
 }
 
 /// A program that has shaken hands.
@@ -109,12 +124,16 @@ impl Keeper {
         let command = program.command.clone();
         let command = command.map_err(|error| UpstreamError::unsent(not_running, error.sentence()))?;
         let journal = children.journal.clone();
-        let log = ServerLog::new(target.tenant, target.server, Arc::clone(&command), journal);
+        let turns = share.log_turns();
+        let log = ServerLog::new((target.tenant, target.server), Arc::clone(&command), journal, turns);
         let state = State {
             phase: Phase::Off,
             failures: 0,
             era: target.era,
             announces: None,
+            start: 0,
+            end: CancellationToken::new(),
+            asked: 0,
             open: 0,
             used: Instant::now(),
         };
@@ -125,7 +144,7 @@ impl Keeper {
             share,
             log: Arc::new(log),
             stop: children.stop.child_token(),
-            restart: Notify::new(),
+            leaves: Notify::new(),
             state: Mutex::new(state),
             moved: Notify::new(),
         };
@@ -139,7 +158,10 @@ impl Keeper {
         dispatched: &AtomicBool,
     ) -> Result<Answer, UpstreamError> {
         // the gateway's own questions keep no program awake
-        let _open = (ask.method == "tools/call").then(|| Open::new(&self.shared));
+        let _open = match ask.method {
+            "tools/call" => Open::new(&self.shared, 1),
+            _ => Open::new(&self.shared, 0),
+        };
         let session = self.session().await?;
         let id = session.wire.id();
         let meta = Meta {
@@ -165,10 +187,19 @@ impl Keeper {
             tokio::pin!(moved);
             // from here on no change is missed
             moved.as_mut().enable();
-            if let Some(session) = self.shared.session_now()? {
-                return Ok(session);
+            let children = &self.shared.children;
+            let freed = children.freed.notified();
+            tokio::pin!(freed);
+            freed.as_mut().enable();
+            match self.shared.session_now()? {
+                Now::Up(session) => return Ok(session),
+                Now::Coming => moved.await,
+                Now::Full(full) if children.make_room(self.shared.tenant, full) => tokio::select! {
+                    () = moved => {}
+                    () = freed => {}
+                },
+                Now::Full(full) => return Err(UpstreamError::unsent(Kind::NoPlace, full.sentence())),
             }
-            moved.await;
         }
     }
 
@@ -199,15 +230,18 @@ impl Keeper {
 
     /// Ends the program, with whatever it is at; the next request starts it anew.
     pub(in crate::upstream) async fn restart(&self) {
+        let found = {
+            let state = self.shared.state();
+            state.end.cancel();
+            state.start
+        };
         let ended = async {
             loop {
                 let moved = self.shared.moved.notified();
                 tokio::pin!(moved);
                 moved.as_mut().enable();
-                match self.shared.state().phase {
-                    Phase::Off | Phase::Asleep | Phase::Resting { .. } => return,
-                    Phase::Ending => {}
-                    Phase::Starting | Phase::Up(_) => self.shared.restart.notify_one(),
+                if self.shared.has_ended(found) {
+                    return;
                 }
                 moved.await;
             }
@@ -224,12 +258,12 @@ impl Drop for Keeper {
 }
 
 impl Shared {
-    /// The running program; `None` while it is on its way.
-    fn session_now(self: &Arc<Self>) -> Result<Option<Arc<Session>>, UpstreamError> {
+    /// The running program, or what is to be waited for.
+    fn session_now(self: &Arc<Self>) -> Result<Now, UpstreamError> {
         let mut state = self.state();
         match &state.phase {
-            Phase::Up(session) => return Ok(Some(Arc::clone(session))),
-            Phase::Starting | Phase::Ending => return Ok(None),
+            Phase::Up(session) => return Ok(Now::Up(Arc::clone(session))),
+            Phase::Starting | Phase::Ending => return Ok(Now::Coming),
             Phase::Resting { until, why } if Instant::now() < *until => {
                 let rest = *until - Instant::now();
                 let retry_s = u32::try_from(rest.as_millis().div_ceil(1000)).unwrap_or(u32::MAX);
@@ -244,22 +278,26 @@ impl Shared {
                 "it is being switched off",
             ));
         }
-        let admitted = self.children.admit(self.tenant);
-        let place =
-            admitted.map_err(|why| UpstreamError::unsent(Kind::NotRunning { retry_s: Some(5) }, why))?;
+        let place = match self.children.admit(self) {
+            Ok(place) => place,
+            Err(full) => return Ok(Now::Full(full)),
+        };
         // a request that is still on its way must not end it again
         state.used = Instant::now();
         state.phase = Phase::Starting;
+        state.start += 1;
+        state.end = self.stop.child_token();
+        let end = state.end.clone();
         drop(state);
-        self.start(place);
-        Ok(None)
+        self.start(place, end);
+        Ok(Now::Coming)
     }
 
-    fn start(self: &Arc<Self>, place: Place) {
+    fn start(self: &Arc<Self>, place: Place, end: CancellationToken) {
         let shared = Arc::clone(self);
         self.children.tasks.spawn(async move {
             let began = Instant::now();
-            let ended = life::run(&shared).await;
+            let ended = life::run(&shared, &end).await;
             drop(place);
             shared.ended(ended, began.elapsed());
         });
@@ -291,6 +329,9 @@ impl Shared {
         loop {
             let until = {
                 let mut state = self.state();
+                if let Phase::Ending = state.phase {
+                    return;
+                }
                 let until = state.used + idle;
                 if state.open == 0 && Instant::now() >= until {
                     state.phase = Phase::Ending;
@@ -298,8 +339,39 @@ impl Shared {
                 }
                 if state.open == 0 { until } else { Instant::now() + idle }
             };
-            tokio::time::sleep_until(until).await;
+            tokio::select! {
+                () = tokio::time::sleep_until(until) => {}
+                () = self.leaves.notified() => {}
+            }
         }
+    }
+
+    /// Whether the program of this start, or an earlier one, has ended.
+    fn has_ended(&self, start: u64) -> bool {
+        let state = self.state();
+        state.start != start || matches!(state.phase, Phase::Off | Phase::Asleep | Phase::Resting { .. })
+    }
+
+    /// Whether it is being ended.
+    pub(super) fn is_leaving(&self) -> bool {
+        matches!(self.state().phase, Phase::Ending)
+    }
+
+    /// Since when nobody has called it; nothing if it is in use.
+    pub(super) fn unused_since(&self) -> Option<Instant> {
+        let state = self.state();
+        (state.asked == 0 && matches!(state.phase, Phase::Up(_))).then_some(state.used)
+    }
+
+    /// Puts it to sleep, unless it has come into use.
+    pub(super) fn leaves(&self) -> bool {
+        let mut state = self.state();
+        let leaves = state.asked == 0 && matches!(state.phase, Phase::Up(_));
+        if leaves {
+            state.phase = Phase::Ending;
+            self.leaves.notify_one();
+        }
+        leaves
     }
 
     fn ended(&self, ended: Ended, lived: Duration) {
@@ -335,21 +407,29 @@ fn rest(failures: u32) -> Duration {
     REST_MIN.saturating_mul(doubled).min(REST_MAX)
 }
 
-/// A call under way: it keeps the program from being ended.
-struct Open<'a>(&'a Shared);
+/// A request under way: it keeps the program from making room for another; a call also from being idle.
+struct Open<'a> {
+    shared: &'a Shared,
+    calls: usize,
+}
 
 impl<'a> Open<'a> {
-    fn new(shared: &'a Shared) -> Self {
-        shared.state().open += 1;
-        Self(shared)
+    fn new(shared: &'a Shared, calls: usize) -> Self {
+        let mut state = shared.state();
+        state.asked += 1;
+        state.open += calls;
+        Self { shared, calls }
     }
 }
 
 impl Drop for Open<'_> {
     fn drop(&mut self) {
-        let mut state = self.0.state();
-        state.open = state.open.saturating_sub(1);
-        state.used = Instant::now();
+        let mut state = self.shared.state();
+        state.asked = state.asked.saturating_sub(1);
+        state.open = state.open.saturating_sub(self.calls);
+        if self.calls > 0 {
+            state.used = Instant::now();
+        }
     }
 }
 

@@ -7,10 +7,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use super::keeper::{Ended, Session, Shared};
 use super::process::{Pipes, Process};
-use super::reader::{Reader, log_errors};
+use super::reader::{Reader, STALL_WAIT_MAX, log_errors};
 use super::wire::{self, Request, Wire};
 use crate::upstream::discover::{Era, HELLO_BYTES_MAX, offers_modern};
 use crate::upstream::error::{Kind, UpstreamError};
@@ -21,7 +22,7 @@ use crate::upstream::session::{VERSIONS, announces, version_of};
 const DRAIN_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Starts the program and stays with it until it has ended.
-pub(super) async fn run(shared: &Shared) -> Ended {
+pub(super) async fn run(shared: &Shared, end: &CancellationToken) -> Ended {
     let (mut process, pipes) = match Process::spawn(&shared.command) {
         Ok(spawned) => spawned,
         Err(why) => return Ended::Failed(why),
@@ -32,8 +33,7 @@ pub(super) async fn run(shared: &Shared) -> Ended {
     let (wire, mut tasks) = connect(shared, pipes);
     let ended = tokio::select! {
         biased;
-        () = shared.stop.cancelled() => Ended::Asked,
-        () = shared.restart.notified() => Ended::Asked,
+        () = end.cancelled() => Ended::Asked,
         how = process.ended() => Ended::Failed(format!("it ended with {how}")),
         () = tasks.any_pipe_closed() => match timeout(DRAIN_WAIT_MAX, process.ended()).await {
             Ok(how) => Ended::Failed(format!("it ended with {how}")),
@@ -89,8 +89,12 @@ struct Tasks {
 fn connect(shared: &Shared, pipes: Pipes) -> (Arc<Wire>, Tasks) {
     let (wire, outgoing) = Wire::new();
     let wire = Arc::new(wire);
-    let reader =
-        Reader { wire: Arc::clone(&wire), log: Arc::clone(&shared.log), share: shared.share.clone() };
+    let reader = Reader {
+        wire: Arc::clone(&wire),
+        log: Arc::clone(&shared.log),
+        share: shared.share.clone(),
+        stall_max: STALL_WAIT_MAX,
+    };
     let (mut messages, mut errors) = (JoinSet::new(), JoinSet::new());
     let writer = messages.spawn(wire::write(pipes.stdin, outgoing));
     messages.spawn(reader.read(pipes.stdout));

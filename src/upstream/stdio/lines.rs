@@ -23,6 +23,13 @@ pub(super) struct Edges {
 }
 
 impl Edges {
+    /// Both ends of a line.
+    pub(super) fn of(line: &[u8]) -> Self {
+        let mut edges = Self::default();
+        edges.add(line);
+        edges
+    }
+
     fn add(&mut self, bytes: &[u8]) {
         self.len = self.len.saturating_add(bytes.len());
         let room = EDGE_BYTES.saturating_sub(self.head.len()).min(bytes.len());
@@ -67,9 +74,7 @@ impl Lines {
             line.truncate(line.len() - 1);
         }
         if line.len() > bytes_max {
-            let mut long = Edges::default();
-            long.add(&line);
-            return Some(Line::Long(long));
+            return Some(Line::Long(Edges::of(&line)));
         }
         Some(Line::Whole(line.freeze()))
     }

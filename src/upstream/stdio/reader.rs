@@ -1,16 +1,18 @@
 //! Reads what a program writes. Everything on it is hostile: lines without end, floods, nonsense.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::{ChildStderr, ChildStdout};
-use tokio::time::{Instant, sleep};
+use tokio::process::ChildStderr;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::journal::{LINE_BYTES_MAX, ServerLog};
 use super::lines::{Edges, Line, Lines};
 use super::pace::Pace;
 use super::wire::Wire;
+use crate::domain::log_line::Raw;
 use crate::upstream::error::{Kind, UpstreamError};
 use crate::upstream::jsonrpc::{self, Message};
 use crate::upstream::shares::{Room, Share};
@@ -22,30 +24,45 @@ const CHATTER_BYTES: u32 = 256 * 1024;
 /// The same for standard error, of which most is left out.
 const STDERR_BYTES: u32 = 4 * 1024 * 1024;
 
+/// Longest wait for more of a line that holds memory of its tenant's.
+pub(super) const STALL_WAIT_MAX: Duration = Duration::from_secs(10);
+/// Longest id of a program's own request that is repeated in the reply, in bytes as it is written.
+const ID_BYTES_MAX: usize = 256;
+
 /// Reads standard output to its end.
 pub(super) struct Reader {
     pub(super) wire: Arc<Wire>,
     pub(super) log: Arc<ServerLog>,
     pub(super) share: Share,
+    /// [`STALL_WAIT_MAX`], but for tests.
+    pub(super) stall_max: Duration,
 }
 
 impl Reader {
-    pub(super) async fn read(self, mut output: ChildStdout) {
+    pub(super) async fn read(self, mut output: impl AsyncRead + Unpin) {
         let mut lines = Lines::default();
         let mut pace = Pace::new(CHATTER_BYTES, CHATTER_BYTES);
         let mut room = self.share.room();
-        let mut is_crowded = false;
-        while more(&mut output, &mut lines.input).await {
-            if !is_crowded && room.grow(lines.input.len()).await.is_err() {
-                is_crowded = true;
+        // why the line that is being read is not kept
+        let mut given_up = None;
+        loop {
+            let wait_max = room.is_held().then_some(self.stall_max);
+            match more_within(wait_max, &mut output, &mut lines.input).await {
+                Some(true) => {}
+                Some(false) => return,
+                None => {
+                    lines.give_up();
+                    (room, given_up) = (self.share.room(), Some(Kind::Invalid));
+                    continue;
+                }
             }
-            if is_crowded {
-                lines.give_up();
+            if given_up.is_none() && room.grow(lines.input.len()).await.is_err() {
+                (room, given_up) = (self.share.room(), Some(Kind::Crowded));
             }
             let mut chatter = 0;
-            while let Some(line) = lines.next(self.wire.bytes_max()) {
-                let fault = if is_crowded { Kind::Crowded } else { Kind::TooLarge };
-                is_crowded = false;
+            // what is given up still ends at its line end
+            while let Some(line) = lines.next(given_up.map_or_else(|| self.wire.bytes_max(), |_| 0)) {
+                let fault = given_up.take().unwrap_or(Kind::TooLarge);
                 let room = std::mem::replace(&mut room, self.share.room());
                 chatter += self.take(line, room, fault);
             }
@@ -71,7 +88,7 @@ impl Reader {
         }
         let Ok(message) = Message::read(line) else {
             self.log.garbage("something that is no message", line);
-            return line.len();
+            return if self.is_broken_answer(line) { 0 } else { line.len() };
         };
         match (message.method.as_deref(), message.id) {
             (None, id) => {
@@ -86,6 +103,10 @@ impl Reader {
                 };
                 drop(waiter.answer.send(answer));
                 0
+            }
+            (Some(_), Some(id)) if id.get().len() > ID_BYTES_MAX => {
+                self.log.garbage("a request with an id that is too long,", b"");
+                line.len()
             }
             (Some("ping"), Some(id)) => {
                 self.wire.tell(&jsonrpc::pong(id));
@@ -110,9 +131,27 @@ impl Reader {
     /// Somebody may wait for what was not kept: its id is near one of its ends. Gives whether somebody did.
     fn too_long(&self, edges: &Edges, fault: Kind) -> bool {
         self.log.garbage(&format!("a line of {} bytes, which is too long,", edges.len), b"");
-        let waiter = id_of(edges).and_then(|id| self.wire.take(id));
-        waiter.is_some_and(|waiter| waiter.answer.send(Err(UpstreamError::sent(fault, ""))).is_ok())
+        self.fail(edges, UpstreamError::sent(fault, ""))
     }
+
+    /// Somebody may wait for what cannot be read. Gives whether somebody did.
+    fn is_broken_answer(&self, line: &[u8]) -> bool {
+        let edges = Edges::of(line);
+        // programs also write lines of their own logs, with ids of their own
+        let is_meant = [&edges.head, &edges.tail].iter().any(|edge| holds(edge, b"\"jsonrpc\""));
+        is_meant && self.fail(&edges, UpstreamError::invalid("its answer cannot be read"))
+    }
+
+    /// Ends the call that a line answers, by the id near one of its ends. Gives whether somebody waited.
+    fn fail(&self, edges: &Edges, error: UpstreamError) -> bool {
+        let waiter = id_of(edges).and_then(|id| self.wire.take(id));
+        waiter.is_some_and(|waiter| waiter.answer.send(Err(error)).is_ok())
+    }
+}
+
+/// Whether a short text holds another.
+fn holds(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
 }
 
 /// The id of an answer, by its beginning or its end as the common libraries write them.
@@ -155,10 +194,22 @@ pub(super) async fn log_errors(mut errors: ChildStderr, log: Arc<ServerLog>) {
     }
 }
 
-fn shown(line: &Line) -> &[u8] {
+fn shown(line: &Line) -> Raw<'_> {
     match line {
-        Line::Whole(line) => line,
-        Line::Long(edges) => &edges.head,
+        Line::Whole(line) => Raw::Whole(line),
+        Line::Long(edges) => Raw::Beginning(&edges.head),
+    }
+}
+
+/// Reads some more; `false` at the end, nothing if it does not come in time.
+async fn more_within(
+    wait_max: Option<Duration>,
+    from: &mut (impl AsyncRead + Unpin),
+    into: &mut BytesMut,
+) -> Option<bool> {
+    match wait_max {
+        Some(wait_max) => timeout(wait_max, more(from, into)).await.ok(),
+        None => Some(more(from, into).await),
     }
 }
 
@@ -173,7 +224,131 @@ async fn more(from: &mut (impl AsyncRead + Unpin), into: &mut BytesMut) -> bool 
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
+    use uuid::Uuid;
+
     use super::*;
+    use crate::upstream::jsonrpc::Answer;
+    use crate::upstream::shares::Shares;
+    use crate::upstream::stdio::Command;
+    use crate::upstream::stdio::wire::{Outgoing, Request};
+
+    const MIB: usize = 1024 * 1024;
+
+    /// A program's end of the pipe, what is written to it, and its tenant's share of 1 MiB.
+    struct Rig {
+        program: DuplexStream,
+        wire: Arc<Wire>,
+        outgoing: Outgoing,
+        share: Share,
+    }
+
+    fn rig() -> Rig {
+        let (program, output) = duplex(READ_BYTES);
+        let (wire, outgoing) = Wire::new();
+        let (wire, mut share) = (Arc::new(wire), Shares::new(MIB).of(Uuid::nil()));
+        share.room_wait_max = Duration::from_millis(20);
+        let command = Arc::new(Command::new(vec![], [].into(), vec![]));
+        let log = Arc::new(ServerLog::new((Uuid::nil(), Uuid::nil()), command, None, share.log_turns()));
+        let reader = Reader {
+            wire: Arc::clone(&wire),
+            log,
+            share: share.clone(),
+            stall_max: Duration::from_millis(20),
+        };
+        tokio::spawn(reader.read(output));
+        Rig { program, wire, outgoing, share }
+    }
+
+    impl Rig {
+        /// Asks, and lets the program write this as soon as it has the request.
+        async fn answered(&mut self, id: u64, pieces: &[&[u8]]) -> Result<Answer, UpstreamError> {
+            let dispatched = AtomicBool::new(false);
+            let body = Bytes::from_static(b"{}");
+            let bytes_max = 2 * MIB;
+            let request =
+                Request { id, body, bytes_max, progress: None, dispatched: &dispatched, farewell: None };
+            let (outgoing, program) = (&mut self.outgoing, &mut self.program);
+            let writes = async {
+                outgoing.recv().await.unwrap();
+                for piece in pieces {
+                    program.write_all(piece).await.unwrap();
+                }
+            };
+            tokio::join!(self.wire.ask(request), writes).0
+        }
+    }
+
+    #[tokio::test]
+    async fn after_an_answer_without_room_the_next_ones_are_heard() {
+        let mut rig = rig();
+        let mut other = rig.share.room();
+        other.grow(MIB).await.unwrap();
+        let large = vec![b'x'; MIB];
+        let head = &br#"{"jsonrpc":"2.0","id":1,"result":{"a":""#[..];
+        let refused = rig.answered(1, &[head, &large, b"\"}}\n"]).await.unwrap_err();
+        assert_eq!(refused.kind, Kind::Crowded);
+        for id in 2..4 {
+            let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}\n");
+            assert!(matches!(rig.answered(id, &[line.as_bytes()]).await, Ok(Answer::Result(_))), "{id}");
+        }
+        drop(other);
+        assert!(
+            rig.answered(4, &[br#"{"jsonrpc":"2.0","id":4,"result":{"a":""#, &large, b"\"}}\n"])
+                .await
+                .is_ok()
+        );
+    }
+
+    #[tokio::test]
+    async fn a_line_that_stops_in_its_middle_keeps_no_memory() {
+        let mut rig = rig();
+        rig.program.write_all(&vec![b'x'; MIB / 2]).await.unwrap();
+        rig.share.room_wait_max = STALL_WAIT_MAX;
+        rig.share.room().grow(MIB).await.unwrap();
+        rig.program.write_all(b"and on\n").await.unwrap();
+        let line = br#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
+        assert!(rig.answered(1, &[line, b"\n"]).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn long_ids_of_its_own_requests_are_not_repeated() {
+        let mut rig = rig();
+        for length in [ID_BYTES_MAX, 10, ID_BYTES_MAX + 1, ID_BYTES_MAX - 2] {
+            let id = "i".repeat(length);
+            let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":\"{id}\",\"method\":\"ping\"}}\n");
+            rig.program.write_all(line.as_bytes()).await.unwrap();
+        }
+        for length in [10, ID_BYTES_MAX - 2] {
+            let pong = rig.outgoing.recv().await.unwrap();
+            assert!(pong.len() < length + 100 && pong.len() > length, "{pong:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_cannot_be_read_ends_its_call_at_once() {
+        let mut rig = rig();
+        let answers: [&[u8]; 4] = [
+            br#"{"jsonrpc":"2.0","id":1,"result":{"a":NaN}}"#,
+            br#"{"jsonrpc":"2.0","id":1,"result":{"a":"#,
+            b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"a\":\"\xff\"}}",
+            br#"{"result":{"a":tru},"jsonrpc":"2.0","id":1}"#,
+        ];
+        for answer in answers {
+            let pieces = [answer, b"\n"];
+            let asked = timeout(STALL_WAIT_MAX, rig.answered(1, &pieces));
+            assert_eq!(asked.await.unwrap().unwrap_err().kind, Kind::Invalid);
+        }
+        // what only looks like it is none
+        let said: [&[u8]; 3] = [
+            b"{\"id\":2,\"level\":\"info\"\n",
+            b"jsonrpc \"id\":2\n",
+            b"{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{}}\n",
+        ];
+        assert!(rig.answered(2, &said).await.is_ok());
+    }
 
     #[test]
     fn the_id_of_an_answer_that_was_not_kept() {

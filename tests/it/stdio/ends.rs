@@ -36,12 +36,81 @@ async fn the_whole_group_ends_when_a_server_is_switched_off_or_removed() {
 }
 
 #[tokio::test]
+async fn a_restart_ends_what_it_found_and_not_what_comes_after() {
+    let commands = commands(&[("prog", "lingers-0.3", &["*"])]);
+    let stage = Stage::with(&[("MCPPROXY__STDIO__COMMANDS", &commands)]).await;
+    let tenant = stage.tenant("acme").await;
+    super::add(&tenant.platform, "up", "prog").await;
+    let client = crate::support::Mcp::session(&tenant.agent().await).await;
+    for _ in 0..6 {
+        pid(&client).await;
+        // calls wait for the next program while the last one ends
+        let calls = (0..8).map(|_| async {
+            for _ in 0..3 {
+                client.run("read", "up:pid", &json!({})).await;
+            }
+        });
+        let restarted = async { tenant.platform.post("/api/v1/servers/up/restart", &json!({})).await };
+        let (answer, _) = tokio::join!(restarted, futures_util::future::join_all(calls));
+        assert_eq!(answer.expect(200)["connection"], "connected");
+    }
+    let ended = |lines: Vec<String>| lines.iter().filter(|line| *line == "ended by the gateway").count();
+    settle(6, SOON, || async { ended(log(&tenant.platform).await) }).await;
+}
+
+#[tokio::test]
 async fn the_whole_group_ends_with_the_gateway() {
     let (mut stage, _tenant, client) = stage(&[]).await;
     let both = grandchild(&client).await;
     stage.gateway.terminate();
     assert!(stage.gateway.ended().await.success());
     assert!(!both.into_iter().any(runs), "it waits for its programs");
+}
+
+#[tokio::test]
+async fn a_replica_that_leaves_says_nothing_about_its_servers() {
+    let commands = commands(&[("prog", "none", &["*"]), ("lingers", "lingers-60", &["*"])]);
+    let often = ("MCPPROXY__LIMITS__RELIST_INTERVAL_S", "1");
+    let mut stage = Stage::with(&[("MCPPROXY__STDIO__COMMANDS", &commands), often]).await;
+    let tenant = stage.tenant("acme").await;
+    // while one takes its time to end, the others are listed
+    for (name, command) in [("up", "lingers"), ("second", "prog"), ("third", "prog"), ("fourth", "prog")] {
+        super::add(&tenant.platform, name, command).await;
+    }
+    stage.gateway.terminate();
+    assert!(stage.gateway.ended().await.success());
+    let mut connection = stage.database.connect().await;
+    let told: Vec<(String, Option<String>)> = sqlx::query_as("select connection, last_error from servers")
+        .fetch_all(&mut connection)
+        .await
+        .unwrap();
+    assert_eq!(told, vec![("connected".to_owned(), None); 4]);
+}
+
+#[tokio::test]
+async fn whoever_only_lists_ends_programs_of_what_is_switched_off_alone() {
+    let (mut stage, tenant, _client) = stage(&[]).await;
+    super::add(&tenant.platform, "second", "prog").await;
+    stage.gateway.terminate();
+    assert!(stage.gateway.ended().await.success());
+    let events = async |name: &str, event: &str| -> i64 {
+        let count = "select count(*) from server_logs join servers using (server_id) where name = $1 and line like $2 || '%'";
+        let mut connection = stage.database.connect().await;
+        sqlx::query_scalar(count).bind(name).bind(event).fetch_one(&mut connection).await.unwrap()
+    };
+    let commands = commands(&[("prog", "none", &["*"])]);
+    let settings = [("MCPPROXY__STDIO__COMMANDS", &*commands), ("MCPPROXY__LIMITS__RELIST_INTERVAL_S", "1")];
+    let _lists = crate::support::Gateway::start(&stage.database, &settings).await;
+    for name in ["up", "second"] {
+        settle(2, SOON * 3, || events(name, "started")).await;
+    }
+    let ended = events("up", "ended").await;
+    let other = crate::support::Gateway::start(&stage.database, &[]).await;
+    let there = other.ask_as(&tenant.platform);
+    let before = events("second", "ended by the gateway").await;
+    there.post("/api/v1/servers/second/disable", &json!({})).await.expect(200);
+    settle(before + 1, SOON, || events("second", "ended by the gateway")).await;
+    assert_eq!([events("up", "ended").await, events("up", "started").await], [ended, 2]);
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -110,5 +111,9 @@ if VICE == "noise":
     write("\x1b[32mWelcome!\x1b[0m this is no message")
     write("[1,2,3]")
     sys.stdout.buffer.write(b"\xff\xfe\n")
+if VICE.startswith("lingers-"):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 while line := sys.stdin.readline():
     handle(json.loads(line))
+if VICE.startswith("lingers-"):
+    time.sleep(float(VICE.removeprefix("lingers-")))

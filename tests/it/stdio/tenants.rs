@@ -105,15 +105,32 @@ async fn an_entry_that_the_deployment_has_no_longer_makes_its_server_unavailable
 #[tokio::test]
 async fn a_tenant_runs_only_so_many() {
     let (stage, tenant, client) = stage(&[("MCPPROXY__LIMITS__STDIO_RUNNING_PER_TENANT_MAX", "1")]).await;
-    pid(&client).await;
+    let first = pid(&client).await;
+    let slow = client.again();
+    let slow = tokio::spawn(async move { text(&slow, "slow", json!({})).await });
+    // what is in use stays, and that there is no place says nothing about the server
+    let taken = async || text(&client, "taken_back", json!({})).await;
+    taken().await;
     let second = add(&tenant.platform, "second", "prog").await;
-    assert!(second["last_error"].as_str().unwrap().contains("1 programs of this tenant"), "{second}");
-    let other = stage.tenant("globex").await;
-    assert_eq!(add(&other.platform, "up", "prog").await["last_error"], Value::Null);
-    tenant.platform.post("/api/v1/servers/up/disable", &json!({})).await.expect(200);
-    crate::support::settle(Value::Null, super::SOON, || async {
-        tenant.platform.post("/api/v1/servers/second/refresh", &json!({})).await.expect(200)["last_error"]
-            .clone()
+    assert!(!slow.is_finished());
+    assert_ne!(second["connection"], "disconnected", "{second}");
+    assert_eq!(second["last_error"], Value::Null, "{second}");
+    crate::support::eventually("the reason", super::SOON, || async {
+        let page = tenant.platform.get("/api/v1/servers/second/logs").await.text;
+        page.contains("1 programs of this tenant are in use").then_some(())
     })
     .await;
+    let other = stage.tenant("globex").await;
+    assert_eq!(add(&other.platform, "up", "prog").await["connection"], "connected");
+
+    // what is not makes room
+    assert_eq!(slow.await.unwrap(), "slow");
+    let refreshed = async |name: &str| {
+        let path = format!("/api/v1/servers/{name}/refresh");
+        tenant.platform.post(&path, &json!({})).await.expect(200)["connection"].clone()
+    };
+    assert_eq!(refreshed("second").await, "connected");
+    gone(&[first]).await;
+    assert_ne!(pid(&client).await, first);
+    assert_eq!(refreshed("up").await, "connected");
 }
