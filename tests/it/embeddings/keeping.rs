@@ -30,6 +30,11 @@ async fn each_tenants_definitions_are_sent_once() {
 
     // a replica that starts has them, and makes none anew
     stage.gateway.kill();
+    // its leases are free at once, not in 10 s
+    sqlx::raw_sql("update replicas set stopped_at = now()")
+        .execute(&mut stage.database.connect().await)
+        .await
+        .unwrap();
     stage.gateway = Gateway::start(&stage.database, &settings).await;
     helped(&stage.gateway.ask_as(&agent), "qqxy").await;
     assert_eq!(sent(), (Some(2), Some(2)));
