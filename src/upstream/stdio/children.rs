@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use super::journal::Journal;
-use super::keeper::Shared;
+use super::state::Shared;
 use super::warden::Warden;
 
 /// How long the end of all programs may take: longer than that of one.

@@ -9,9 +9,9 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::keeper::{Ended, Session, Shared};
 use super::process::{Pipes, Process};
 use super::reader::{Reader, STALL_WAIT_MAX, log_errors};
+use super::state::{Ended, Session, Shared};
 use super::wire::{self, Request, Wire};
 use crate::upstream::discover::{Era, HELLO_BYTES_MAX, offers_modern};
 use crate::upstream::error::{Kind, UpstreamError};

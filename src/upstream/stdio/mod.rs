@@ -14,6 +14,7 @@ mod lines;
 mod pace;
 mod process;
 mod reader;
+mod state;
 mod warden;
 mod wire;
 

@@ -1,9 +1,9 @@
-//! How programs end: idle, switched off, crashed, with the gateway; and what becomes of calls.
+//! How programs end: switched off, crashed, with the gateway; and what becomes of calls.
 
 use serde_json::json;
 
 use super::{SOON, commands, gone, log, pid, runs, stage, text};
-use crate::support::{Api, Stage, eventually, settle};
+use crate::support::{Stage, eventually, settle};
 
 fn kill(pid: u32, signal: &str) {
     let done = std::process::Command::new("sh").args(["-c", &format!("kill -{signal} {pid}")]).status();
@@ -141,27 +141,6 @@ async fn a_program_that_is_killed_takes_its_calls_with_it_and_comes_again() {
     })
     .await;
     assert_ne!(second, first.to_string());
-}
-
-#[tokio::test]
-async fn a_program_that_nobody_calls_is_ended_and_stays_connected() {
-    let (_stage, tenant, client) =
-        stage(&[("MCPPROXY__LIMITS__STDIO_IDLE_S", "1"), ("MCPPROXY__LIMITS__RELIST_INTERVAL_S", "1")]).await;
-    let first = pid(&client).await;
-    // a call under way keeps it
-    assert_eq!(text(&client, "slow", json!({})).await, "slow");
-    assert!(runs(first));
-    gone(&[first]).await;
-    // listings do not start it: it sleeps through several
-    let listed = async |api: &Api| api.get("/api/v1/servers/up").await.expect(200)["last_ok_at"].clone();
-    let before = listed(&tenant.platform).await;
-    eventually("signs of life", SOON, || async { (listed(&tenant.platform).await != before).then_some(()) })
-        .await;
-    let starts = |lines: Vec<String>| lines.iter().filter(|line| line.starts_with("started")).count();
-    assert_eq!(starts(log(&tenant.platform).await), 1);
-    assert_eq!(tenant.platform.get("/api/v1/servers/up").await.expect(200)["connection"], "connected");
-    assert_ne!(pid(&client).await, first);
-    settle(2, SOON, || async { starts(log(&tenant.platform).await) }).await;
 }
 
 #[tokio::test]

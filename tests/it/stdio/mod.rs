@@ -2,6 +2,7 @@
 
 mod ends;
 mod hostile;
+mod idle;
 mod logs;
 mod real;
 mod tenants;

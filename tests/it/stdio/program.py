@@ -15,6 +15,12 @@ RESULT = (
 )
 NAMES = ["raw", "env", "pid", "spawn", "slow", "taken_back", "say", "flood", "huge", "leave", "asks"]
 lock = threading.Lock()
+
+
+def vice(name):
+    return float(VICE.removeprefix(name)) if VICE.startswith(name) else 0
+
+
 cancelled = []
 answers = []
 
@@ -95,6 +101,7 @@ def handle(message):
     elif method == "ping":
         answer(id, "{}")
     elif method == "tools/list":
+        time.sleep(vice("lists-"))
         tools = [{"name": name, "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}} for name in NAMES]
         answer(id, json.dumps({"tools": tools}))
     elif method == "notifications/cancelled":
@@ -113,7 +120,7 @@ if VICE == "noise":
     sys.stdout.buffer.write(b"\xff\xfe\n")
 if VICE.startswith("lingers-"):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+time.sleep(vice("starts-"))
 while line := sys.stdin.readline():
     handle(json.loads(line))
-if VICE.startswith("lingers-"):
-    time.sleep(float(VICE.removeprefix("lingers-")))
+time.sleep(vice("lingers-"))

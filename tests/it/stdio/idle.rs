@@ -1,0 +1,60 @@
+//! Programs that nobody calls, and listings of those that run.
+
+use serde_json::{Value, json};
+
+use super::{SOON, add, commands, gone, log, pid, runs, stage, text};
+use crate::support::{Api, Stage, eventually, settle};
+
+#[tokio::test]
+async fn a_program_that_nobody_calls_is_ended_and_stays_connected() {
+    let (_stage, tenant, client) =
+        stage(&[("MCPPROXY__LIMITS__STDIO_IDLE_S", "1"), ("MCPPROXY__LIMITS__RELIST_INTERVAL_S", "1")]).await;
+    let first = pid(&client).await;
+    // a call under way keeps it
+    assert_eq!(text(&client, "slow", json!({})).await, "slow");
+    assert!(runs(first));
+    gone(&[first]).await;
+    // listings do not start it: it sleeps through several
+    let listed = async |api: &Api| api.get("/api/v1/servers/up").await.expect(200)["last_ok_at"].clone();
+    let before = listed(&tenant.platform).await;
+    eventually("signs of life", SOON, || async { (listed(&tenant.platform).await != before).then_some(()) })
+        .await;
+    let starts = |lines: Vec<String>| lines.iter().filter(|line| line.starts_with("started")).count();
+    assert_eq!(starts(log(&tenant.platform).await), 1);
+    assert_eq!(tenant.platform.get("/api/v1/servers/up").await.expect(200)["connection"], "connected");
+    assert_ne!(pid(&client).await, first);
+    settle(2, SOON, || async { starts(log(&tenant.platform).await) }).await;
+}
+
+#[tokio::test]
+async fn a_listing_is_not_cut_short_for_want_of_calls() {
+    let commands = commands(&[("prog", "lists-1.2", &["*"])]);
+    let (idle, often) =
+        (("MCPPROXY__LIMITS__STDIO_IDLE_S", "2"), ("MCPPROXY__LIMITS__RELIST_INTERVAL_S", "1"));
+    let stage = Stage::with(&[("MCPPROXY__STDIO__COMMANDS", &commands), idle, often]).await;
+    let tenant = stage.tenant("acme").await;
+    add(&tenant.platform, "up", "prog").await;
+    let ends =
+        |lines: &[String]| lines.iter().filter(|line| line.starts_with("ended: nobody called it")).count();
+    // between two listings it ends, since listings keep no program awake
+    let lines = eventually("its end", SOON, || async {
+        let lines = log(&tenant.platform).await;
+        (ends(&lines) > 0).then_some(lines)
+    })
+    .await;
+    assert!(!lines.iter().any(|line| line.contains("could not be listed")), "{lines:?}");
+    assert_eq!(tenant.platform.get("/api/v1/servers/up").await.expect(200)["connection"], "connected");
+}
+
+#[tokio::test]
+async fn a_program_may_take_longer_to_start_than_it_may_be_idle() {
+    let commands = commands(&[("prog", "starts-1.5", &["*"])]);
+    let settings = [("MCPPROXY__STDIO__COMMANDS", &*commands), ("MCPPROXY__LIMITS__STDIO_IDLE_S", "1")];
+    let stage = Stage::with(&settings).await;
+    let tenant = stage.tenant("acme").await;
+    let added = add(&tenant.platform, "up", "prog").await;
+    assert_eq!((&added["connection"], &added["last_error"]), (&json!("connected"), &Value::Null), "{added}");
+    let starts =
+        async || log(&tenant.platform).await.iter().filter(|line| line.starts_with("started")).count();
+    settle(1, SOON, starts).await;
+}
