@@ -26,6 +26,9 @@ pub(super) enum ListingError {
     Store(#[from] StoreError),
 }
 
+/// The era of a server and its tools, or why there are none.
+type Answered = Result<(&'static str, Listing), String>;
+
 impl Gateway {
     /// Lists one server and stores what it found; a failure is noted at the server.
     pub(super) async fn list_server(
@@ -33,41 +36,8 @@ impl Gateway {
         tenant: TenantId,
         server: &Server,
     ) -> Result<Applied, ListingError> {
-        let target = self.listing_target(tenant, server).await?;
-        let listed = match self.fetch(&target).await {
-            Ok(found) => Ok(found),
-            Err(error) if error.kind == UpstreamKind::NoPlace => {
-                return Err(ListingError::Here(error.to_string()));
-            }
-            Err(error) if error.kind == UpstreamKind::Timeout => Err(format!(
-                "no complete answer within {} s",
-                self.options.upstream.listing_timeout.as_secs()
-            )),
-            Err(error) => Err(error.whole()),
-        };
-        match listed {
-            Ok((era, listing)) => {
-                if server.connection != "connected" {
-                    let tools = listing.tools.len();
-                    self.log_server(tenant, server.id(), &format!("connected, {era} era, {tools} tools"));
-                }
-                for problem in &listing.problems {
-                    tracing::warn!(%tenant, server = server.name, problem, "part of a listing was left out");
-                }
-                let found = discovered(&listing, self.options.tools_max);
-                let new = NewListing { version: server.version, era, found: &found };
-                let quotas = &self.options.quotas;
-                let applied = self.store.apply_listing(tenant, server.id(), &new, quotas).await?;
-                if let Some(left_out) =
-                    applied.left_out.as_ref().filter(|now| server.last_error.as_ref() != Some(now))
-                {
-                    self.log_server(tenant, server.id(), left_out);
-                }
-                if let Some(rev) = applied.rev {
-                    self.applied(tenant, Kind::Catalogue, rev).await;
-                }
-                Ok(applied)
-            }
+        match self.ask_for_tools(tenant, server).await? {
+            Ok(found) => self.store_listing(tenant, server, &found).await,
             // its programs and connections end with this replica; the others go on
             Err(text) if self.is_draining() => Err(ListingError::Here(text)),
             Err(text) => {
@@ -83,6 +53,59 @@ impl Gateway {
                 Err(ListingError::Upstream(text))
             }
         }
+    }
+
+    /// Lists a server whose program runs here, and stores what it found. A failure says nothing about the programs
+    /// of other replicas: it is noted nowhere.
+    pub(super) async fn list_own_program(
+        &self,
+        tenant: TenantId,
+        server: &Server,
+    ) -> Result<Applied, ListingError> {
+        let found = self.ask_for_tools(tenant, server).await?.map_err(ListingError::Here)?;
+        self.store_listing(tenant, server, &found).await
+    }
+
+    /// What a server offers, or why it does not say.
+    async fn ask_for_tools(&self, tenant: TenantId, server: &Server) -> Result<Answered, ListingError> {
+        let target = self.listing_target(tenant, server).await?;
+        match self.fetch(&target).await {
+            Ok(found) => Ok(Ok(found)),
+            Err(error) if error.kind == UpstreamKind::NoPlace => Err(ListingError::Here(error.to_string())),
+            Err(error) if error.kind == UpstreamKind::Timeout => {
+                let seconds = self.options.upstream.listing_timeout.as_secs();
+                Ok(Err(format!("no complete answer within {seconds} s")))
+            }
+            Err(error) => Ok(Err(error.whole())),
+        }
+    }
+
+    async fn store_listing(
+        &self,
+        tenant: TenantId,
+        server: &Server,
+        (era, listing): &(&'static str, Listing),
+    ) -> Result<Applied, ListingError> {
+        if server.connection != "connected" {
+            let tools = listing.tools.len();
+            self.log_server(tenant, server.id(), &format!("connected, {era} era, {tools} tools"));
+        }
+        for problem in &listing.problems {
+            tracing::warn!(%tenant, server = server.name, problem, "part of a listing was left out");
+        }
+        let found = discovered(listing, self.options.tools_max);
+        let new = NewListing { version: server.version, era, found: &found };
+        let quotas = &self.options.quotas;
+        let applied = self.store.apply_listing(tenant, server.id(), &new, quotas).await?;
+        if let Some(left_out) =
+            applied.left_out.as_ref().filter(|now| server.last_error.as_ref() != Some(now))
+        {
+            self.log_server(tenant, server.id(), left_out);
+        }
+        if let Some(rev) = applied.rev {
+            self.applied(tenant, Kind::Catalogue, rev).await;
+        }
+        Ok(applied)
     }
 
     /// Whoever lists a server may not have its tenant's snapshot: its credentials are read for this.

@@ -213,17 +213,17 @@ impl Store {
     }
 
     /// A server as the gateway itself asks it: [`StoreError::NotFound`] also when its tenant is not served any more.
-    pub async fn served_server(&self, tenant: TenantId, name: &str) -> Result<Server, StoreError> {
+    pub async fn served_server(&self, tenant: TenantId, server: ServerId) -> Result<Server, StoreError> {
         let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
         let server = sqlx::query_as(concat!(
             "select ",
             server_columns!(),
-            " from servers where tenant_id = $1 and name = $2 and removed_at is null
+            " from servers where tenant_id = $1 and server_id = $2 and removed_at is null
                  and exists (select from tenants t where t.tenant_id = $1 and t.deleted_at is null
                      and t.suspended_at is null)"
         ))
         .bind(tenant.0)
-        .bind(name)
+        .bind(server.0)
         .fetch_optional(&mut *tx)
         .await?;
         tx.commit().await?;

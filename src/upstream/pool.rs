@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
 
 use uuid::Uuid;
 
@@ -130,7 +131,7 @@ impl Pool {
     }
 
     /// Whether a server, as of `version`, is a program that was ended here because nobody called it. The next
-    /// call starts it again; until then it has nothing new to say.
+    /// call starts it again.
     pub fn is_asleep(&self, tenant: Uuid, server: Uuid, version: i64) -> bool {
         let connections = self.read();
         connections
@@ -138,6 +139,12 @@ impl Pool {
             .filter(|connection| connection.has_version(version))
             .and_then(|connection| connection.keeper())
             .is_some_and(Keeper::is_asleep)
+    }
+
+    /// The programs that run here and were not listed since they came up, or not for `interval`: tenant and server
+    /// of each. From now on they count as listed.
+    pub fn take_unlisted_programs(&self, interval: Duration) -> Vec<(Uuid, Uuid)> {
+        self.children.take_unlisted(interval)
     }
 
     /// Whether a tenant has programs here.

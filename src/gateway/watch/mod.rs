@@ -3,6 +3,7 @@
 
 mod changes;
 mod embed;
+mod programs;
 mod purge;
 mod relist;
 mod retention;
@@ -136,6 +137,8 @@ impl Gateway {
         tokio::spawn(async move { gateway.wear_off().await });
         let gateway = Arc::clone(self);
         tokio::spawn(async move { gateway.relist().await });
+        let gateway = Arc::clone(self);
+        tokio::spawn(async move { gateway.list_programs().await });
         let gateway = Arc::clone(self);
         tokio::spawn(async move { gateway.hold_streams().await });
         let gateway = Arc::clone(self);

@@ -14,11 +14,11 @@ use crate::store::{DueServer, Lease, StoreError};
 
 pub(super) const RELIST_PAGE: i64 = 500;
 /// How often it is looked whether something is due.
-const TICK: Duration = Duration::from_millis(500);
+pub(super) const TICK: Duration = Duration::from_millis(500);
 /// How often the schedule is compared with the database, at most; sooner if servers are listed more often.
 const LOOK: Duration = Duration::from_secs(10);
 /// How long storing what a listing found may take.
-const STORE_WAIT_MAX: Duration = Duration::from_secs(30);
+pub(super) const STORE_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// What this replica knows about being the one that lists.
 #[derive(Default)]
@@ -111,8 +111,8 @@ impl Gateway {
             if self.sleeps(&due).await {
                 return Ok(());
             }
-            match self.store.served_server(due.tenant, &due.name).await {
-                Ok(server) if server.id() == due.server => self
+            match self.store.served_server(due.tenant, due.server).await {
+                Ok(server) if server.enabled => self
                     .list_server(due.tenant, &server)
                     .await
                     .map(|found| self.upkeep.streams.relisted(&due, &found)),
@@ -134,8 +134,8 @@ impl Gateway {
 }
 
 impl Gateway {
-    /// Whether a server is a program that was ended because nobody called it: it has nothing new to say, and
-    /// counts as connected, since the next call starts it.
+    /// Whether a server is a program that was ended here because nobody called it. It counts as connected, since
+    /// the next call starts it; replicas where it runs list it themselves.
     async fn sleeps(&self, due: &DueServer) -> bool {
         if !self.upstreams.is_asleep(due.tenant.0, due.server.0, due.version) {
             return false;

@@ -124,26 +124,31 @@ impl Children {
     /// Ends the program that nobody has used for longest, the tenant's own ones first. Gives whether a place will
     /// be free: not if all of them are in use.
     pub(super) fn make_room(&self, tenant: Uuid, full: Full) -> bool {
-        // outside the lock: whoever asks for a place holds the state of a program
-        let running: Vec<(Uuid, Arc<Shared>)> = {
-            let places = self.places();
-            let all = places.by_number.values();
-            all.filter_map(|(of, program)| Some((*of, program.upgrade()?))).collect()
-        };
-        let (own, others): (Vec<_>, Vec<_>) = running.into_iter().partition(|(of, _)| *of == tenant);
+        let (own, others): (Vec<_>, Vec<_>) =
+            self.running().into_iter().partition(|program| program.tenant == tenant);
         let others = if full == Full::Replica { others } else { Vec::new() };
         // one at a time: whoever waits for the same place ends no further ones
-        if own.iter().chain(&others).any(|(_, program)| program.is_leaving()) {
+        if own.iter().chain(&others).any(|program| program.is_leaving()) {
             return true;
         }
         [own, others].into_iter().any(|programs| {
-            let mut unused: Vec<_> = programs
-                .into_iter()
-                .filter_map(|(_, program)| Some((program.unused_since()?, program)))
-                .collect();
+            let mut unused: Vec<_> =
+                programs.into_iter().filter_map(|program| Some((program.unused_since()?, program))).collect();
             unused.sort_unstable_by_key(|(since, _)| *since);
             unused.iter().any(|(_, program)| program.leaves())
         })
+    }
+
+    /// Tenant and server of each program that was not listed for `interval`, which counts as listed from now on.
+    pub(in crate::upstream) fn take_unlisted(&self, interval: Duration) -> Vec<(Uuid, Uuid)> {
+        let running = self.running().into_iter();
+        let unlisted = running.filter(|program| program.take_unlisted(interval));
+        unlisted.map(|program| (program.tenant, program.server)).collect()
+    }
+
+    /// Those that have a place. Their state is looked at without the places: whoever asks for a place holds it.
+    fn running(&self) -> Vec<Arc<Shared>> {
+        self.places().by_number.values().filter_map(|(_, program)| program.upgrade()).collect()
     }
 
     fn places(&self) -> MutexGuard<'_, Places> {

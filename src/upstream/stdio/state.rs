@@ -27,6 +27,7 @@ const GOOD_LIFE: Duration = Duration::from_secs(60);
 pub(super) struct Shared {
     pub(super) children: Arc<Children>,
     pub(super) tenant: Uuid,
+    pub(super) server: Uuid,
     pub(super) command: Arc<Command>,
     pub(super) share: Share,
     pub(super) log: Arc<ServerLog>,
@@ -50,6 +51,10 @@ struct State {
     end: CancellationToken,
     /// Requests under way.
     asked: usize,
+    /// Of them listings.
+    listings: usize,
+    /// When it was listed last since it came up.
+    listed: Option<Instant>,
     /// When the last call ended, or it came up.
     used: Instant,
 }
@@ -117,11 +122,14 @@ impl Shared {
             start: 0,
             end: CancellationToken::new(),
             asked: 0,
+            listings: 0,
+            listed: None,
             used: Instant::now(),
         };
         Self {
             children: Arc::clone(children),
             tenant: target.tenant,
+            server: target.server,
             command,
             share,
             log: Arc::new(log),
@@ -192,6 +200,7 @@ impl Shared {
         state.announces = session.announces;
         // however long it took to start
         state.used = Instant::now();
+        state.listed = None;
         state.phase = Phase::Up(Arc::new(session));
         drop(state);
         self.moved.notify_waiters();
@@ -273,6 +282,19 @@ impl Shared {
         (state.asked == 0 && matches!(state.phase, Phase::Up(_))).then_some(state.used)
     }
 
+    /// Whether it can be asked, and was not listed since it came up, or not for `interval`. If so, it counts as
+    /// listed from now on.
+    pub(super) fn take_unlisted(&self, interval: Duration) -> bool {
+        let mut state = self.state();
+        let is_due = state.listings == 0
+            && matches!(state.phase, Phase::Up(_))
+            && state.listed.is_none_or(|at| at.elapsed() >= interval);
+        if is_due {
+            state.listed = Some(Instant::now());
+        }
+        is_due
+    }
+
     /// Puts it to sleep, unless it has come into use.
     pub(super) fn leaves(&self) -> bool {
         let mut state = self.state();
@@ -317,12 +339,16 @@ fn rest(failures: u32) -> Duration {
 pub(super) struct Open<'a> {
     shared: &'a Shared,
     is_call: bool,
+    is_listing: bool,
 }
 
 impl<'a> Open<'a> {
     pub(super) fn new(shared: &'a Shared, method: &str) -> Self {
-        shared.state().asked += 1;
-        Self { shared, is_call: method == "tools/call" }
+        let (is_call, is_listing) = (method == "tools/call", method == "tools/list");
+        let mut state = shared.state();
+        state.asked += 1;
+        state.listings += usize::from(is_listing);
+        Self { shared, is_call, is_listing }
     }
 }
 
@@ -332,6 +358,10 @@ impl Drop for Open<'_> {
         state.asked = state.asked.saturating_sub(1);
         if self.is_call {
             state.used = Instant::now();
+        }
+        if self.is_listing {
+            state.listings = state.listings.saturating_sub(1);
+            state.listed = Some(Instant::now());
         }
         if state.asked == 0 && self.shared.is_overdue(&state) {
             self.shared.looked_at.notify_one();

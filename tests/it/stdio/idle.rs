@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{SOON, add, commands, gone, log, pid, runs, stage, text};
-use crate::support::{Api, Stage, eventually, settle};
+use crate::support::{Api, Gateway, Mcp, Stage, eventually, settle};
 
 #[tokio::test]
 async fn a_program_that_nobody_calls_is_ended_and_stays_connected() {
@@ -57,4 +57,49 @@ async fn a_program_may_take_longer_to_start_than_it_may_be_idle() {
     let starts =
         async || log(&tenant.platform).await.iter().filter(|line| line.starts_with("started")).count();
     settle(1, SOON, starts).await;
+}
+
+#[tokio::test]
+async fn a_changed_definition_is_noticed_wherever_the_program_runs() {
+    let files = tempfile::tempdir().unwrap();
+    let description = files.path().join("description");
+    std::fs::write(&description, "as approved").unwrap();
+    let commands = commands(&[("prog", &format!("described-{}", description.display()), &["*"])]);
+    let idle = ("MCPPROXY__LIMITS__STDIO_IDLE_S", "1");
+    let settings = [("MCPPROXY__STDIO__COMMANDS", &*commands), ("MCPPROXY__LIMITS__RELIST_INTERVAL_S", "1")];
+    // this one lists, and nobody calls its program
+    let stage = Stage::with(&[settings[0], settings[1], idle]).await;
+    let tenant = stage.tenant("acme").await;
+    let added = add(&tenant.platform, "up", "prog").await;
+    assert_eq!(added["last_error"], Value::Null, "{added}");
+    eventually("its end", SOON, || async {
+        log(&tenant.platform)
+            .await
+            .iter()
+            .any(|line| line.starts_with("ended: nobody called it"))
+            .then_some(())
+    })
+    .await;
+
+    let other = Gateway::start(&stage.database, &settings).await;
+    let there = Mcp::bare(&other.ask_as(&tenant.agent().await));
+    let shown = async || {
+        let tool =
+            tenant.platform.get("/api/v1/servers/up/tools?limit=1").await.expect(200)["items"][0].clone();
+        (tool["state"].clone(), tool["definition"].to_string())
+    };
+    assert_eq!(shown().await.0, "approved");
+    pid(&there).await;
+    for text in ["changed once", "changed twice"] {
+        std::fs::write(&description, text).unwrap();
+        eventually(text, SOON, || async {
+            let (state, definition) = shown().await;
+            (state == "changed" && definition.contains(text)).then_some(())
+        })
+        .await;
+    }
+    there.run("read", "up:pid", &json!({})).await.refused("tool_changed");
+    let starts =
+        async || log(&tenant.platform).await.iter().filter(|line| line.starts_with("started")).count();
+    settle(2, SOON, starts).await;
 }

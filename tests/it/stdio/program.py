@@ -102,7 +102,8 @@ def handle(message):
         answer(id, "{}")
     elif method == "tools/list":
         time.sleep(vice("lists-"))
-        tools = [{"name": name, "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}} for name in NAMES]
+        description = "" if not VICE.startswith("described-") else open(VICE.removeprefix("described-")).read()
+        tools = [{"name": name, "description": description, "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}} for name in NAMES]
         answer(id, json.dumps({"tools": tools}))
     elif method == "notifications/cancelled":
         cancelled.append(message["params"]["requestId"])

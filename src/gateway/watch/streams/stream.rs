@@ -179,12 +179,12 @@ impl Gateway {
 
     /// The server's row, if it is still the one that is to be watched, and connected.
     pub(super) async fn server_as_due(&self, due: &DueServer) -> Result<Option<Server>, StoreError> {
-        let server = match self.store.served_server(due.tenant, &due.name).await {
+        let server = match self.store.served_server(due.tenant, due.server).await {
             Err(StoreError::NotFound) => return Ok(None),
             other => other?,
         };
-        let is_it = server.id() == due.server && server.version == due.version;
-        Ok(Some(server).filter(|server| is_it && server.enabled && server.connection == "connected"))
+        let is_it = server.version == due.version && server.enabled && server.connection == "connected";
+        Ok(Some(server).filter(|_| is_it))
     }
 }
 

@@ -1,0 +1,51 @@
+//! Listing the programs that run on this replica: each of its own accord, whoever lists the other servers. What a
+//! program offers is known to the replica that runs it, and to no other.
+
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use super::Gateway;
+use super::relist::{STORE_WAIT_MAX, TICK};
+use crate::domain::id::{ServerId, TenantId};
+use crate::gateway::discovery::ListingError;
+use crate::store::StoreError;
+
+impl Gateway {
+    /// Lists each program soon after it came up, and then as often as all servers are listed, for as long as the
+    /// gateway runs.
+    pub(super) async fn list_programs(self: Arc<Self>) {
+        // no more than there may be programs: each is listed once at a time
+        let mut listings = JoinSet::new();
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let limit = self.options.upstream.listing_timeout + STORE_WAIT_MAX;
+        loop {
+            tokio::select! {
+                () = self.stop.cancelled() => return,
+                Some(_) = listings.join_next() => continue,
+                _ = ticks.tick() => {}
+            }
+            for (tenant, server) in self.upstreams.take_unlisted_programs(self.options.relist_interval) {
+                let gateway = Arc::clone(&self);
+                let listed = async move { gateway.list_program(TenantId(tenant), ServerId(server)).await };
+                listings.spawn(timeout(limit, listed));
+            }
+        }
+    }
+
+    async fn list_program(&self, tenant: TenantId, server: ServerId) {
+        let listed = match self.store.served_server(tenant, server).await {
+            // of others it is not shown what they offer, and whoever lists all servers says when that changes
+            Ok(row) if row.enabled && row.connection == "connected" => {
+                self.list_own_program(tenant, &row).await
+            }
+            Ok(_) | Err(StoreError::NotFound) => return,
+            Err(error) => Err(ListingError::Store(error)),
+        };
+        if let Err(error) = listed {
+            tracing::info!(%tenant, %server, %error, "a program that runs here could not be listed");
+        }
+    }
+}
