@@ -18,7 +18,7 @@ const HOMES: [(&str, &[&str]); 15] = [
     ("hyper_util", &["src/upstream/", "src/faces/http.rs"]),
     ("rmcp", &["src/upstream/"]),
     ("sse_stream", &["src/upstream/rmcp/", "src/faces/cli/"]),
-    ("rustix", &["src/upstream/stdio/"]),
+    ("rustix", &["src/app/own_memory.rs", "src/upstream/stdio/"]),
     ("clap", &["src/main.rs", "src/faces/cli/"]),
     ("clap_complete", &["src/faces/cli/"]),
     ("comfy_table", &["src/faces/cli/"]),

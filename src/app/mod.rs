@@ -2,5 +2,6 @@
 
 pub mod config;
 pub mod local_postgres;
+mod own_memory;
 pub mod run;
 mod telemetry;

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::config::{self, Config, Database, DatabaseLocation, Host, MigrationConfig, StdioCommand};
 use super::local_postgres::LocalPostgres;
-use super::telemetry;
+use super::{own_memory, telemetry};
 use crate::domain::quota::Quotas;
 use crate::domain::seal::{Key, Keyring};
 use crate::faces::cli::{Found, FoundSetting};
@@ -28,6 +28,7 @@ pub const STDIO_WARDEN: &str = "stdio-warden";
 
 /// Serves until SIGTERM or SIGINT.
 pub async fn serve(config_file: Option<&Path>) -> anyhow::Result<()> {
+    own_memory::close().context("the environment of this process cannot be closed to others")?;
     let config = Config::load_from_process(config_file)?;
     telemetry::start(&config.telemetry);
     let stop = stop_on_signals()?;

@@ -17,13 +17,14 @@ use crate::support::{Api, Mcp, Stage, Tenant, settle};
 
 /// Within this something is done that takes its time: a program's grace to end is 4 s.
 const SOON: Duration = Duration::from_secs(10);
+/// The test program.
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/stdio/program.py");
 /// What nobody but the program may see.
 const SECRET: &str = "only-the-program-knows-this";
 
 /// `stdio.commands` with the test program as `NAME`, doing `VICE` wrong, for these tenants.
 fn commands(entries: &[(&str, &str, &[&str])]) -> String {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/stdio/program.py");
-    let entry = |vice: &str, tenants: &[&str]| json!({"argv": ["python3", script, vice], "env": {"PROGRAM_OWN": SECRET}, "tenants": tenants});
+    let entry = |vice: &str, tenants: &[&str]| json!({"argv": ["python3", SCRIPT, vice], "env": {"PROGRAM_OWN": SECRET}, "tenants": tenants});
     let all = entries.iter().map(|(name, vice, tenants)| ((*name).to_owned(), entry(vice, tenants)));
     Value::Object(all.collect()).to_string()
 }

@@ -13,7 +13,7 @@ RESULT = (
     '{"zebra":{"y":1,"x":[ ]},"content":[{"type":"hologram","data":{"b":2,"a":1}}],"structuredContent":'
     '{"big":18446744073709551617,"tiny":1e-400,"exact":1.10},"_meta":{"vendor/trace":{"z":[1.0]}}, "isError":false}'
 )
-NAMES = ["raw", "env", "pid", "spawn", "slow", "taken_back", "say", "flood", "huge", "leave", "asks"]
+NAMES = ["raw", "env", "pid", "spawn", "slow", "taken_back", "say", "flood", "huge", "leave", "asks", "peek"]
 lock = threading.Lock()
 
 
@@ -51,6 +51,14 @@ def slowly(id, meta):
     text(id, "slow")
 
 
+def peeked(path):
+    try:
+        with open(path, "rb") as file:
+            return "read" if path.endswith("mem") else file.read().decode()
+    except PermissionError:
+        return "refused"
+
+
 def call(id, name, arguments, meta):
     if name == "raw":
         answer(id, RESULT)
@@ -76,6 +84,8 @@ def call(id, name, arguments, meta):
         text(id, "flooded")
     elif name == "huge":
         text(id, "h" * arguments["bytes"])
+    elif name == "peek":
+        text(id, json.dumps({what: peeked("/proc/%d/%s" % (os.getppid(), what)) for what in ["environ", "mem"]}))
     elif name == "leave":
         os._exit(7)
     elif name == "asks":

@@ -1,5 +1,7 @@
 //! Whose program it is: entries, environments, children.
 
+use std::os::unix::fs::PermissionsExt;
+
 use serde_json::{Value, json};
 
 use super::{SECRET, add, commands, gone, pid, stage, text};
@@ -31,6 +33,24 @@ async fn only_the_entrys_environment_and_nothing_of_it_elsewhere() {
             assert!(!shown.contains(secret), "{secret} in the {what}: {shown}");
         }
     }
+}
+
+#[tokio::test]
+async fn nothing_of_the_gateways_own_environment_and_memory() {
+    let files = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(files.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let script = files.path().join("program.py");
+    std::fs::copy(super::SCRIPT, &script).unwrap();
+    let commands = json!({"prog": {"argv": ["python3", script], "env": {}, "tenants": ["*"]}}).to_string();
+    let stage = Stage::start().await;
+    let settings = [("MCPPROXY__STDIO__COMMANDS", &*commands)];
+    // root may read everything
+    let gateway = Gateway::start_unprivileged(&stage.database, &settings, files.path()).await;
+    let tenant = stage.tenant("acme").await;
+    add(&gateway.ask_as(&tenant.platform), "up", "prog").await;
+    let client = Mcp::bare(&gateway.ask_as(&tenant.agent().await));
+    let seen: Value = serde_json::from_str(&text(&client, "peek", json!({})).await).unwrap();
+    assert_eq!(seen, json!({"environ": "refused", "mem": "refused"}));
 }
 
 #[tokio::test]

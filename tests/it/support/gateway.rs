@@ -2,6 +2,9 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
@@ -11,6 +14,9 @@ use super::database::Database;
 use super::postgres::Cluster;
 use super::wait::eventually;
 
+const BINARY: &str = env!("CARGO_BIN_EXE_mcpproxy");
+/// Anybody but root.
+const NOBODY: u32 = 65534;
 /// The platform operator's key.
 const BOOTSTRAP_KEY: &str = "bootstrap-key-of-the-integration-tests";
 const SESSIONS_KEY: &str = "sessions-key-of-the-integration-tests!";
@@ -32,7 +38,11 @@ pub struct Gateway {
 
 /// The program with the settings of all tests, and nothing else in its environment.
 fn program(database: &str, arguments: &[&str], settings: &[(&str, &str)]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_mcpproxy"));
+    program_at(Path::new(BINARY), database, arguments, settings)
+}
+
+fn program_at(binary: &Path, database: &str, arguments: &[&str], settings: &[(&str, &str)]) -> Command {
+    let mut command = Command::new(binary);
     command.args(arguments).env_clear().stdin(Stdio::null());
     for name in ["PATH", "HOME"] {
         command.env(name, std::env::var_os(name).unwrap_or_default());
@@ -73,7 +83,28 @@ impl Gateway {
 
     /// Starts on a migrated database; returns when it is ready.
     pub async fn start(database: &Database, settings: &[(&str, &str)]) -> Gateway {
-        let mut command = program(&database.url(), &["serve"], settings);
+        Gateway::run(program(&database.url(), &["serve"], settings)).await
+    }
+
+    /// Starts as an ordinary user, even where tests run as root. Its binary is put into `folder`, which everybody
+    /// may read.
+    pub async fn start_unprivileged(
+        database: &Database,
+        settings: &[(&str, &str)],
+        folder: &Path,
+    ) -> Gateway {
+        let binary = folder.join("mcpproxy");
+        if fs::hard_link(BINARY, &binary).is_err() {
+            fs::copy(BINARY, &binary).unwrap();
+        }
+        let mut command = program_at(&binary, &database.url(), &["serve"], settings);
+        if fs::metadata("/proc/self").unwrap().uid() == 0 {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        Gateway::run(command).await
+    }
+
+    async fn run(mut command: Command) -> Gateway {
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         drop(fs::write(Cluster::of_this_run().note_of(child.id()), ""));
         let log = Arc::new(Mutex::new(Vec::new()));
