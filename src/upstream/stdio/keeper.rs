@@ -6,7 +6,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::children::Children;
-use super::state::{Now, Open, Session, Shared};
+use super::state::{Now, Session, Shared};
+use super::usage::Open;
 use super::wire::Request;
 use crate::upstream::connection::Ask;
 use crate::upstream::discover::Era;

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::process::{Pipes, Process};
 use super::reader::{Reader, STALL_WAIT_MAX, log_errors};
-use super::state::{Ended, Session, Shared};
+use super::state::{Session, Shared};
 use super::wire::{self, Request, Wire};
 use crate::upstream::discover::{Era, HELLO_BYTES_MAX, offers_modern};
 use crate::upstream::error::{Kind, UpstreamError};
@@ -20,6 +20,16 @@ use crate::upstream::session::{VERSIONS, announces, version_of};
 
 /// How long what a program wrote before its end may take to be read.
 const DRAIN_WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// How a program ended.
+pub(super) enum Ended {
+    /// Nobody called it.
+    Idle,
+    /// Somebody wanted it.
+    Asked,
+    /// By itself, or it never came up: a sentence for callers.
+    Failed(String),
+}
 
 /// Starts the program and stays with it until it has ended.
 pub(super) async fn run(shared: &Shared, end: &CancellationToken) -> Ended {
@@ -42,7 +52,7 @@ pub(super) async fn run(shared: &Shared, end: &CancellationToken) -> Ended {
         ended = serve(shared, &wire) => ended,
     };
     shared.is_ending();
-    if let Ended::Failed(_) = ended {
+    if process.has_ended() {
         // what it still said counts; who it left behind could keep its output open
         process.kill_group();
         tasks.drained().await;

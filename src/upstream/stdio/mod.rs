@@ -7,6 +7,7 @@
 
 mod children;
 mod command;
+mod failures;
 mod journal;
 mod keeper;
 mod life;
@@ -15,6 +16,7 @@ mod pace;
 mod process;
 mod reader;
 mod state;
+mod usage;
 mod warden;
 mod wire;
 

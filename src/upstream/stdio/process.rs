@@ -67,6 +67,11 @@ impl Process {
         }
     }
 
+    /// Whether the program has ended; others of its group may live on.
+    pub(super) fn has_ended(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(Some(_)))
+    }
+
     /// Ends the group of a program whose standard input has been closed: waits, asks, insists.
     pub(super) async fn end(mut self) {
         if timeout(INPUT_GRACE, self.child.wait()).await.is_err() {

@@ -10,19 +10,16 @@ use uuid::Uuid;
 
 use super::children::{Children, Full, Place};
 use super::command::Command;
+use super::failures::Failures;
 use super::journal::ServerLog;
-use super::life;
+use super::life::{self, Ended};
+use super::usage::Usage;
 use super::wire::Wire;
 use crate::upstream::discover::Era;
 use crate::upstream::error::{Kind, UpstreamError};
 use crate::upstream::shares::Share;
 use crate::upstream::target::Target;
 
-/// The pause after a program failed; each is twice the one before.
-const REST_MIN: Duration = Duration::from_secs(1);
-const REST_MAX: Duration = Duration::from_secs(60);
-/// A program that ran this long was a good one: its failure is the first.
-const GOOD_LIFE: Duration = Duration::from_secs(60);
 /// What the keeper and the task of its program share.
 pub(super) struct Shared {
     pub(super) children: Arc<Children>,
@@ -42,21 +39,16 @@ pub(super) struct Shared {
 
 struct State {
     phase: Phase,
-    failures: u32,
+    failures: Failures,
     era: Option<Era>,
     announces: Option<bool>,
     /// How often it was started.
     start: u64,
+    /// Whether it has shaken hands since.
+    came_up: bool,
     /// Ends the program of that start, and none that is started later.
     end: CancellationToken,
-    /// Requests under way.
-    asked: usize,
-    /// Of them listings.
-    listings: usize,
-    /// When it was listed last since it came up.
-    listed: Option<Instant>,
-    /// When the last call ended, or it came up.
-    used: Instant,
+    usage: Usage,
 }
 
 enum Phase {
@@ -90,16 +82,6 @@ pub(in crate::upstream) struct Session {
     pub(super) wire: Arc<Wire>,
 }
 
-/// How a program ended.
-pub(super) enum Ended {
-    /// Nobody called it.
-    Idle,
-    /// Somebody wanted it.
-    Asked,
-    /// By itself, or it never came up: a sentence for callers.
-    Failed(String),
-}
-
 impl Shared {
     /// Starts nothing.
     pub(super) fn new(
@@ -116,15 +98,13 @@ impl Shared {
         );
         let state = State {
             phase: Phase::Off,
-            failures: 0,
+            failures: Failures::default(),
             era: target.era,
             announces: None,
             start: 0,
+            came_up: false,
             end: CancellationToken::new(),
-            asked: 0,
-            listings: 0,
-            listed: None,
-            used: Instant::now(),
+            usage: Usage::new(),
         };
         Self {
             children: Arc::clone(children),
@@ -166,6 +146,7 @@ impl Shared {
         };
         state.phase = Phase::Starting;
         state.start += 1;
+        state.came_up = false;
         state.end = self.stop.child_token();
         let end = state.end.clone();
         drop(state);
@@ -197,10 +178,9 @@ impl Shared {
     pub(super) fn is_up(&self, session: Session) {
         let mut state = self.state();
         state.era = Some(session.era);
+        state.came_up = true;
         state.announces = session.announces;
-        // however long it took to start
-        state.used = Instant::now();
-        state.listed = None;
+        state.usage.came_up();
         state.phase = Phase::Up(Arc::new(session));
         drop(state);
         self.moved.notify_waiters();
@@ -215,21 +195,21 @@ impl Shared {
     /// Waits until the program has not been called for long enough, and nobody waits for an answer; from then on
     /// nobody gets to ask it.
     pub(super) async fn idle(&self) {
+        let idle = self.children.rules.idle;
         loop {
             let until = {
                 let mut state = self.state();
                 if let Phase::Ending = state.phase {
                     return;
                 }
-                if state.asked > 0 {
-                    // whoever is the last to ask says so
-                    Instant::now() + self.children.rules.idle
-                } else if self.is_overdue(&state) {
+                let now = Instant::now();
+                // whoever asks last is heard below
+                let until = state.usage.unused_since().unwrap_or(now) + idle;
+                if until <= now {
                     state.phase = Phase::Ending;
                     return;
-                } else {
-                    state.used + self.children.rules.idle
                 }
+                until
             };
             tokio::select! {
                 () = tokio::time::sleep_until(until) => {}
@@ -238,8 +218,14 @@ impl Shared {
         }
     }
 
-    fn is_overdue(&self, state: &State) -> bool {
-        Instant::now() >= state.used + self.children.rules.idle
+    /// Notes a change of what it is asked.
+    pub(super) fn with_usage(&self, change: impl FnOnce(&mut Usage)) {
+        let mut state = self.state();
+        change(&mut state.usage);
+        let is_overdue = |since: Instant| since.elapsed() >= self.children.rules.idle;
+        if state.usage.unused_since().is_some_and(is_overdue) {
+            self.looked_at.notify_one();
+        }
     }
 
     /// Whether it was ended because nobody called it.
@@ -250,7 +236,7 @@ impl Shared {
     /// Forgets failures: the next request starts it.
     pub(super) fn end_rest(&self) {
         let mut state = self.state();
-        state.failures = 0;
+        state.failures.forget();
         if let Phase::Resting { .. } = state.phase {
             state.phase = Phase::Off;
         }
@@ -279,26 +265,20 @@ impl Shared {
     /// Since when nobody has called it; nothing if it is in use.
     pub(super) fn unused_since(&self) -> Option<Instant> {
         let state = self.state();
-        (state.asked == 0 && matches!(state.phase, Phase::Up(_))).then_some(state.used)
+        state.usage.unused_since().filter(|_| matches!(state.phase, Phase::Up(_)))
     }
 
     /// Whether it can be asked, and was not listed since it came up, or not for `interval`. If so, it counts as
     /// listed from now on.
     pub(super) fn take_unlisted(&self, interval: Duration) -> bool {
         let mut state = self.state();
-        let is_due = state.listings == 0
-            && matches!(state.phase, Phase::Up(_))
-            && state.listed.is_none_or(|at| at.elapsed() >= interval);
-        if is_due {
-            state.listed = Some(Instant::now());
-        }
-        is_due
+        matches!(state.phase, Phase::Up(_)) && state.usage.take_unlisted(interval)
     }
 
     /// Puts it to sleep, unless it has come into use.
     pub(super) fn leaves(&self) -> bool {
         let mut state = self.state();
-        let leaves = state.asked == 0 && matches!(state.phase, Phase::Up(_));
+        let leaves = state.usage.unused_since().is_some() && matches!(state.phase, Phase::Up(_));
         if leaves {
             state.phase = Phase::Ending;
             self.looked_at.notify_one();
@@ -308,12 +288,16 @@ impl Shared {
 
     fn ended(&self, ended: Ended, lived: Duration) {
         let mut state = self.state();
+        state.failures.lived(lived);
         match ended {
             Ended::Idle => state.phase = Phase::Asleep,
             Ended::Asked => state.phase = Phase::Off,
             Ended::Failed(why) => {
-                state.failures = if lived >= GOOD_LIFE { 1 } else { state.failures.saturating_add(1) };
-                let rest = rest(state.failures);
+                if !state.came_up {
+                    // it may have been another program then
+                    state.era = None;
+                }
+                let rest = state.failures.one_more();
                 let seconds = rest.as_secs();
                 self.log.event(&format!("{why}; it is not started again for {seconds} s"));
                 state.phase = Phase::Resting { until: Instant::now() + rest, why };
@@ -325,58 +309,5 @@ impl Shared {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// How long a program is left alone after so many failures.
-fn rest(failures: u32) -> Duration {
-    let doubled = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
-    REST_MIN.saturating_mul(doubled).min(REST_MAX)
-}
-
-/// A request under way: it keeps the program. A call also begins the time anew in which nobody calls it; the
-/// gateway's own questions keep no program awake.
-pub(super) struct Open<'a> {
-    shared: &'a Shared,
-    is_call: bool,
-    is_listing: bool,
-}
-
-impl<'a> Open<'a> {
-    pub(super) fn new(shared: &'a Shared, method: &str) -> Self {
-        let (is_call, is_listing) = (method == "tools/call", method == "tools/list");
-        let mut state = shared.state();
-        state.asked += 1;
-        state.listings += usize::from(is_listing);
-        Self { shared, is_call, is_listing }
-    }
-}
-
-impl Drop for Open<'_> {
-    fn drop(&mut self) {
-        let mut state = self.shared.state();
-        state.asked = state.asked.saturating_sub(1);
-        if self.is_call {
-            state.used = Instant::now();
-        }
-        if self.is_listing {
-            state.listings = state.listings.saturating_sub(1);
-            state.listed = Some(Instant::now());
-        }
-        if state.asked == 0 && self.shared.is_overdue(&state) {
-            self.shared.looked_at.notify_one();
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rests_double_to_a_bound() {
-        let rests: Vec<u64> = (1..=9).map(|failures| rest(failures).as_secs()).collect();
-        assert_eq!(rests, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
-        assert_eq!(rest(u32::MAX), REST_MAX);
     }
 }

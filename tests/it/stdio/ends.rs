@@ -144,6 +144,39 @@ async fn a_program_that_is_killed_takes_its_calls_with_it_and_comes_again() {
 }
 
 #[tokio::test]
+async fn a_program_that_does_not_come_up_is_asked_to_end_before_it_is_made_to() {
+    let files = tempfile::tempdir().unwrap();
+    let said = files.path().join("asked");
+    let commands = commands(&[("prog", &format!("silent-{}", said.display()), &["*"])]);
+    let soon = ("MCPPROXY__LIMITS__STDIO_START_TIMEOUT_S", "1");
+    let stage = Stage::with(&[("MCPPROXY__STDIO__COMMANDS", &commands), soon]).await;
+    let tenant = stage.tenant("acme").await;
+    let added = super::add(&tenant.platform, "up", "prog").await;
+    assert!(added["last_error"].as_str().unwrap().contains("did not answer within 1 s"), "{added}");
+    assert!(said.exists(), "it was killed");
+}
+
+#[tokio::test]
+async fn an_era_that_a_program_spoke_once_is_given_up_when_it_does_not_start() {
+    let commands = commands(&[("prog", "old", &["*"])]);
+    let settings = [("MCPPROXY__STDIO__COMMANDS", &*commands), ("MCPPROXY__LIMITS__RELIST_INTERVAL_S", "1")];
+    let mut stage = Stage::with(&settings).await;
+    let tenant = stage.tenant("acme").await;
+    super::add(&tenant.platform, "up", "prog").await;
+    stage.gateway.terminate();
+    assert!(stage.gateway.ended().await.success());
+    let mut connection = stage.database.connect().await;
+    sqlx::query("update servers set era = 'modern'").execute(&mut connection).await.unwrap();
+    let again = crate::support::Gateway::start(&stage.database, &settings).await;
+    let platform = again.ask_as(&tenant.platform);
+    settle(json!(["connected", "handshake"]), SOON, || async {
+        let server = platform.get("/api/v1/servers/up").await.expect(200);
+        json!([server["connection"], server["era"]])
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_program_that_crashes_again_and_again_is_left_alone_for_longer_each_time() {
     let commands = commands(&[("dies", "dies", &["*"]), ("prog", "none", &["*"])]);
     let often = ("MCPPROXY__LIMITS__RELIST_INTERVAL_S", "1");

@@ -98,6 +98,8 @@ def call(id, name, arguments, meta):
 
 def handle(message):
     method, id = message.get("method"), message.get("id")
+    if VICE == "old" and method == "server/discover":
+        os._exit(4)
     if method is None:
         answers.append(message)
     elif method == "initialize":
@@ -129,6 +131,15 @@ if VICE == "noise":
     write("\x1b[32mWelcome!\x1b[0m this is no message")
     write("[1,2,3]")
     sys.stdout.buffer.write(b"\xff\xfe\n")
+if VICE.startswith("silent-"):
+    # it is at something, and says when it is asked to end
+    def asked(*_):
+        open(VICE.removeprefix("silent-"), "w").close()
+        os._exit(0)
+
+    signal.signal(signal.SIGTERM, asked)
+    while True:
+        signal.pause()
 if VICE.startswith("lingers-"):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 time.sleep(vice("starts-"))
