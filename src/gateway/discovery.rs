@@ -3,7 +3,7 @@
 use super::Gateway;
 use super::catalog;
 use super::credentials::Opener;
-use crate::domain::id::TenantId;
+use crate::domain::id::{ServerId, TenantId};
 use crate::domain::pin::Pin;
 use crate::domain::redact;
 use crate::store::{Applied, Discovered, Kind, NewListing, SecretRows, Server, StoreError};
@@ -36,6 +36,26 @@ impl Gateway {
         tenant: TenantId,
         server: &Server,
     ) -> Result<Applied, ListingError> {
+        let listed = self.list_and_note(tenant, server).await;
+        if let Err(ListingError::Store(StoreError::Conflict(_) | StoreError::NotFound)) = &listed {
+            self.end_unless_on(tenant, server.id()).await;
+        }
+        listed
+    }
+
+    /// Drops the connection of a server that was switched off or removed, or whose tenant is served no more, while
+    /// somebody began to ask it: nobody else knows of that connection.
+    pub(super) async fn end_unless_on(&self, tenant: TenantId, server: ServerId) {
+        match self.store.served_server(tenant, server).await {
+            Ok(row) if row.enabled => {}
+            Ok(_) | Err(StoreError::NotFound) => self.upstreams.forget(tenant.0, server.0),
+            Err(error) => {
+                tracing::warn!(%tenant, %server, %error, "nobody says whether a server is switched on");
+            }
+        }
+    }
+
+    async fn list_and_note(&self, tenant: TenantId, server: &Server) -> Result<Applied, ListingError> {
         match self.ask_for_tools(tenant, server).await? {
             Ok(found) => self.store_listing(tenant, server, &found).await,
             // its programs and connections end with this replica; the others go on

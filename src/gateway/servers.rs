@@ -247,12 +247,12 @@ impl Gateway {
     ) -> Result<ServerView, GatewayError> {
         caller.authorise(Action::ChangeServers)?;
         let tenant = caller.tenant()?.id;
-        let server = self.get_server(caller, name).await?;
-        if !server.enabled {
-            return Err(GatewayError::Conflict("the server is disabled; enable it first".to_owned()));
-        }
+        let mut server = is_enabled(self.get_server(caller, name).await?)?;
         if reconnect == Reconnect::Yes {
             self.upstreams.restart(tenant.0, server.server_id).await;
+            // that takes its time
+            let now = self.store.served_server(tenant, server.id()).await;
+            server = is_enabled(now.map_err(|e| GatewayError::from_store(e, "server"))?)?;
         }
         self.upstreams.reset_breaker(tenant.0, server.server_id);
         self.list_if_enabled(tenant, &server).await;
@@ -344,6 +344,13 @@ pub enum Reconnect {
     Yes,
     /// `refresh`
     No,
+}
+
+fn is_enabled(server: Server) -> Result<Server, GatewayError> {
+    if server.enabled {
+        return Ok(server);
+    }
+    Err(GatewayError::Conflict("the server is disabled; enable it first".to_owned()))
 }
 
 /// An operator does not approve or release what it added itself (behaviour, section 3).

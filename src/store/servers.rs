@@ -330,7 +330,10 @@ impl Store {
     }
 
     /// Notes a failed listing of the server as of `version`; a new revision only when the connection's state
-    /// changes. A server that changed meanwhile keeps its state.
+    /// changes.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] if the server has changed meanwhile: it keeps its state.
     pub async fn listing_failed(
         &self,
         tenant: TenantId,
@@ -339,26 +342,24 @@ impl Store {
         error: &str,
     ) -> Result<Option<i64>, StoreError> {
         let mut tx = self.begin(Lane::Upkeep, Access::Tenant(tenant)).await?;
-        lock(&mut tx, tenant, server).await?;
-        let quiet = sqlx::query(
-            "update servers set last_error = case when version = $4 then $3 else last_error end
-             where tenant_id = $1 and server_id = $2 and removed_at is null
-               and (connection = 'disconnected' or version <> $4)",
+        let connection: Option<String> = sqlx::query_scalar(
+            "select connection from servers
+             where tenant_id = $1 and server_id = $2 and removed_at is null and version = $3 for update",
         )
         .bind(tenant.0)
         .bind(server.0)
-        .bind(error)
         .bind(version)
-        .execute(&mut *tx)
+        .fetch_optional(&mut *tx)
         .await?;
-        if quiet.rows_affected() > 0 {
-            tx.commit().await?;
-            return Ok(None);
-        }
-        let rev = revisions::bump(&mut tx, tenant, Kind::Catalogue).await?;
+        let connection =
+            connection.ok_or(StoreError::Conflict("the server changed while it was being listed"))?;
+        let rev = match connection.as_str() {
+            "disconnected" => None,
+            _ => Some(revisions::bump(&mut tx, tenant, Kind::Catalogue).await?),
+        };
         sqlx::query(
-            "update servers set connection = 'disconnected', last_error = $3, rev = $4
-             where tenant_id = $1 and server_id = $2 and removed_at is null",
+            "update servers set connection = 'disconnected', last_error = $3, rev = coalesce($4, rev)
+             where tenant_id = $1 and server_id = $2",
         )
         .bind(tenant.0)
         .bind(server.0)
@@ -366,7 +367,10 @@ impl Store {
         .bind(rev)
         .execute(&mut *tx)
         .await?;
-        revisions::commit(tx, tenant, Kind::Catalogue, rev).await.map(Some)
+        match rev {
+            Some(rev) => revisions::commit(tx, tenant, Kind::Catalogue, rev).await.map(Some),
+            None => Ok(tx.commit().await.map(|()| None)?),
+        }
     }
 
     /// The catalogue of a tenant in one consistent picture: servers, present tools, revision.

@@ -41,7 +41,9 @@ impl Gateway {
             Ok(row) if row.enabled && row.connection == "connected" => {
                 self.list_own_program(tenant, &row).await
             }
-            Ok(_) | Err(StoreError::NotFound) => return,
+            Ok(row) if row.enabled => return,
+            // a call or a listing that knew it as it was before has started it
+            Ok(_) | Err(StoreError::NotFound) => return self.upstreams.forget(tenant.0, server.0),
             Err(error) => Err(ListingError::Store(error)),
         };
         if let Err(error) = listed {

@@ -20,6 +20,9 @@ use crate::upstream::error::{Kind, UpstreamError};
 use crate::upstream::shares::Share;
 use crate::upstream::target::Target;
 
+/// How long a program that is being asked is left without another look, at least.
+const LOOK_MIN: Duration = Duration::from_secs(1);
+
 /// What the keeper and the task of its program share.
 pub(super) struct Shared {
     pub(super) children: Arc<Children>,
@@ -204,7 +207,7 @@ impl Shared {
                 }
                 let now = Instant::now();
                 // whoever asks last is heard below
-                let until = state.usage.unused_since().unwrap_or(now) + idle;
+                let until = state.usage.unused_since().map_or(now + idle.max(LOOK_MIN), |since| since + idle);
                 if until <= now {
                     state.phase = Phase::Ending;
                     return;

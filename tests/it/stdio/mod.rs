@@ -4,6 +4,7 @@ mod ends;
 mod hostile;
 mod idle;
 mod logs;
+mod one;
 mod real;
 mod tenants;
 mod wire;

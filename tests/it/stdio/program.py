@@ -145,4 +145,6 @@ if VICE.startswith("lingers-"):
 time.sleep(vice("starts-"))
 while line := sys.stdin.readline():
     handle(json.loads(line))
-time.sleep(vice("lingers-"))
+if VICE.startswith("lingers-"):
+    print("lingers", file=sys.stderr, flush=True)
+    time.sleep(vice("lingers-"))
