@@ -61,12 +61,21 @@ pub(in crate::upstream) struct Children {
 #[derive(Default)]
 struct Places {
     next: u64,
-    by_number: HashMap<u64, (Uuid, Weak<Shared>)>,
+    by_number: HashMap<u64, Taken>,
+}
+
+/// A place, whose program may be nobody's any more and still ends.
+struct Taken {
+    tenant: Uuid,
+    server: Uuid,
+    program: Weak<Shared>,
 }
 
 /// Why there is no place for a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Full {
+    /// Its server's program of before has not ended yet.
+    Before,
     /// Its tenant runs this many already.
     Tenant(usize),
     /// The replica runs as many as it may.
@@ -77,6 +86,7 @@ impl Full {
     /// A sentence for callers; nothing about other tenants.
     pub(super) fn sentence(self) -> String {
         match self {
+            Self::Before => "its program of before still has calls under way, or is slow to end".to_owned(),
             Self::Tenant(own) => format!("{own} programs of this tenant are in use on this replica already"),
             Self::Replica => "there is no place for it on this replica now".to_owned(),
         }
@@ -108,7 +118,11 @@ impl Children {
     /// [`Full`]
     pub(super) fn admit(self: &Arc<Self>, program: &Arc<Shared>) -> Result<Place, Full> {
         let mut places = self.places();
-        let own = places.by_number.values().filter(|(tenant, _)| *tenant == program.tenant).count();
+        let own = places.by_number.values().filter(|taken| taken.tenant == program.tenant);
+        if own.clone().any(|taken| taken.server == program.server) {
+            return Err(Full::Before);
+        }
+        let own = own.count();
         if own >= self.rules.running_per_tenant_max {
             return Err(Full::Tenant(own));
         }
@@ -117,7 +131,8 @@ impl Children {
         }
         let number = places.next;
         places.next += 1;
-        places.by_number.insert(number, (program.tenant, Arc::downgrade(program)));
+        let (tenant, server) = (program.tenant, program.server);
+        places.by_number.insert(number, Taken { tenant, server, program: Arc::downgrade(program) });
         Ok(Place { children: Arc::clone(self), number })
     }
 
@@ -148,7 +163,17 @@ impl Children {
 
     /// Those that have a place. Their state is looked at without the places: whoever asks for a place holds it.
     fn running(&self) -> Vec<Arc<Shared>> {
-        self.places().by_number.values().filter_map(|(_, program)| program.upgrade()).collect()
+        self.places().by_number.values().filter_map(|taken| taken.program.upgrade()).collect()
+    }
+
+    /// Ends what still runs of the same server from before, with whatever it is at.
+    pub(super) fn end_before(&self, program: &Shared) {
+        for other in self.running() {
+            let is_same = (other.tenant, other.server) == (program.tenant, program.server);
+            if is_same && !std::ptr::eq(&*other, program) {
+                other.end_now();
+            }
+        }
     }
 
     fn places(&self) -> MutexGuard<'_, Places> {

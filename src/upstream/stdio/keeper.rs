@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use super::children::Children;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::children::{Children, Full};
 use super::state::{Now, Session, Shared};
 use super::usage::Open;
 use super::wire::Request;
@@ -69,6 +71,7 @@ impl Keeper {
 
     /// The running program; whoever comes first starts it, the others wait for the same.
     pub(in crate::upstream) async fn session(&self) -> Result<Arc<Session>, UpstreamError> {
+        let patience = Instant::now() + self.shared.children.rules.start_timeout;
         loop {
             let moved = self.shared.moved.notified();
             tokio::pin!(moved);
@@ -81,10 +84,17 @@ impl Keeper {
             match self.shared.session_now()? {
                 Now::Up(session) => return Ok(session),
                 Now::Coming => moved.await,
-                Now::Full(full) if children.make_room(self.shared.tenant, full) => tokio::select! {
+                Now::Full(Full::Before) if Instant::now() < patience => tokio::select! {
                     () = moved => {}
                     () = freed => {}
+                    () = sleep_until(patience) => {}
                 },
+                Now::Full(full) if full != Full::Before && children.make_room(self.shared.tenant, full) => {
+                    tokio::select! {
+                        () = moved => {}
+                        () = freed => {}
+                    }
+                }
                 Now::Full(full) => return Err(UpstreamError::unsent(Kind::NoPlace, full.sentence())),
             }
         }
@@ -113,6 +123,7 @@ impl Keeper {
     /// Ends the program, with whatever it is at; the next request starts it anew.
     pub(in crate::upstream) async fn restart(&self) {
         let found = self.shared.end_now();
+        self.shared.children.end_before(&self.shared);
         let ended = async {
             loop {
                 let moved = self.shared.moved.notified();
@@ -124,7 +135,7 @@ impl Keeper {
                 moved.await;
             }
         };
-        drop(tokio::time::timeout(RESTART_WAIT_MAX, ended).await);
+        drop(timeout(RESTART_WAIT_MAX, ended).await);
         self.end_rest();
     }
 }

@@ -57,3 +57,42 @@ async fn a_program_that_was_started_for_a_server_that_is_off_is_ended() {
     sqlx::query("update servers set enabled = false").execute(&mut connection).await.unwrap();
     gone(&[there]).await;
 }
+
+/// How the programs of `up` came and went.
+async fn lives(api: &Api) -> Vec<String> {
+    let lines = log(api).await.into_iter();
+    let lives = lines.filter_map(|line| Some(line.split([' ', ',']).next()?.to_owned()));
+    lives.filter(|word| word == "started" || word == "ended").collect()
+}
+
+#[tokio::test]
+async fn a_program_starts_when_that_of_before_has_ended() {
+    let (_stage, tenant, _client) = slow_to_end("lingers-62").await;
+    for act in ["disable", "enable"] {
+        tenant.platform.post(&format!("/api/v1/servers/up/{act}"), &json!({})).await.expect(200);
+    }
+    assert_eq!(tenant.platform.get("/api/v1/servers/up").await.expect(200)["connection"], "connected");
+    let expected = ["started", "ended", "started"].map(str::to_owned);
+    settle(expected.to_vec(), SOON, || lives(&tenant.platform)).await;
+}
+
+#[tokio::test]
+async fn a_call_under_way_keeps_the_next_program_from_starting_until_a_restart_ends_it() {
+    let (_stage, tenant, client) = stage(&[("MCPPROXY__LIMITS__STDIO_START_TIMEOUT_S", "1")]).await;
+    let first = pid(&client).await;
+    let params = r#"{"name":"call_tool_read","arguments":{"name":"up:slow"},"_meta":{"progressToken":"p"}}"#;
+    let running = client.begin("77", "tools/call", params).await;
+    for act in ["disable", "enable"] {
+        tenant.platform.post(&format!("/api/v1/servers/up/{act}"), &json!({})).await.expect(200);
+    }
+    eventually("the reason", SOON, || async {
+        log(&tenant.platform).await.iter().any(|line| line.contains("its program of before")).then_some(())
+    })
+    .await;
+    tenant.platform.post("/api/v1/servers/up/restart", &json!({})).await.expect(200);
+    drop(running);
+    gone(&[first]).await;
+    assert_ne!(pid(&client).await, first);
+    let expected = ["started", "ended", "started"].map(str::to_owned);
+    settle(expected.to_vec(), SOON, || lives(&tenant.platform)).await;
+}
