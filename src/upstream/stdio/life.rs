@@ -54,7 +54,7 @@ pub(super) async fn run(shared: &Shared, end: &CancellationToken) -> Ended {
     shared.is_ending();
     if process.has_ended() {
         // what it still said counts; who it left behind could keep its output open
-        process.kill_group();
+        process.kill_group().await;
         tasks.drained().await;
     }
     wire.close();

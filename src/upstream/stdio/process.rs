@@ -3,9 +3,9 @@
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, waitpgid};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::command::Command;
 
@@ -13,6 +13,9 @@ use super::command::Command;
 const INPUT_GRACE: Duration = Duration::from_secs(1);
 /// How long it may take after SIGTERM.
 const TERM_GRACE: Duration = Duration::from_secs(3);
+/// Between looks whether killed processes have ended, and how many of them.
+const COLLECT_PAUSE: Duration = Duration::from_millis(10);
+const COLLECT_PAUSES_MAX: u32 = 50;
 
 /// A running program. Dropped, its whole group is killed.
 pub(super) struct Process {
@@ -81,13 +84,16 @@ impl Process {
                 drop(timeout(TERM_GRACE, self.child.wait()).await);
             }
         }
-        self.kill_group();
+        self.kill_group().await;
     }
 
     /// Kills whatever is left of the group. Its number is not another's while one of it lives.
-    pub(super) fn kill_group(&mut self) {
+    pub(super) async fn kill_group(&mut self) {
         self.signal(Signal::KILL);
-        self.group = None;
+        let group = self.group.take();
+        if let Some(group) = group.filter(|_| self.has_ended()) {
+            collect(group).await;
+        }
     }
 
     fn signal(&self, signal: Signal) {
@@ -100,7 +106,23 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        self.kill_group();
+        self.signal(Signal::KILL);
+    }
+}
+
+/// Waits for those of a killed group whose parents have ended: they are this process' children where it is process 1,
+/// and nobody else takes note of their end. Elsewhere there are none.
+async fn collect(group: Pid) {
+    let mut pauses = 0;
+    loop {
+        match waitpgid(group, WaitOptions::NOHANG) {
+            Ok(Some(_)) => {}
+            Ok(None) if pauses < COLLECT_PAUSES_MAX => {
+                pauses += 1;
+                sleep(COLLECT_PAUSE).await;
+            }
+            Ok(None) | Err(_) => return,
+        }
     }
 }
 
@@ -110,5 +132,23 @@ fn described(status: ExitStatus) -> String {
         (Some(code), _) => format!("exit status {code}"),
         (None, Some(signal)) => format!("signal {signal}"),
         (None, None) => "an unknown status".to_owned(),
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn orphans_of_a_group_are_collected_where_they_fall_to_us() {
+        // as for process 1
+        rustix::process::set_child_subreaper(Pid::from_raw(1)).unwrap();
+        let script = "sleep 60 & (sleep 60 & sleep 60) & read line";
+        let argv = ["sh", "-c", script].map(str::to_owned);
+        let (process, pipes) = Process::spawn(&Command::new(argv.to_vec(), [].into(), vec![])).unwrap();
+        let group = process.group.unwrap();
+        drop(pipes);
+        process.end().await;
+        assert_eq!(waitpgid(group, WaitOptions::NOHANG).unwrap_err(), rustix::io::Errno::CHILD);
     }
 }

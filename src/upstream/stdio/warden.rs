@@ -42,6 +42,10 @@ impl Warden {
             return;
         }
         // not there yet, or gone
+        if let Some(mut gone) = state.running.take() {
+            drop(gone.kill());
+            drop(gone.wait());
+        }
         state.running = self.start();
         let all: String = state.groups.iter().map(|group| format!("+{group}\n")).collect();
         if !state.tell(&all) {
@@ -101,5 +105,26 @@ pub fn run_warden() {
         signal(Signal::TERM);
         std::thread::sleep(TERM_GRACE);
         signal(Signal::KILL);
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_died_is_replaced_and_collected() {
+        let warden = Warden::new(Some((PathBuf::from("true"), String::new())));
+        let id = || warden.state().running.as_ref().map(Child::id);
+        warden.watch(1);
+        let first = id();
+        // what is written before its end is not refused
+        let replaced = (2..10_000).any(|group| {
+            std::thread::sleep(Duration::from_millis(1));
+            warden.watch(group);
+            id() != first
+        });
+        let folder = format!("/proc/{}", first.unwrap());
+        assert!(replaced && !std::path::Path::new(&folder).exists());
     }
 }
