@@ -51,7 +51,7 @@ impl Store {
         let tenants: Vec<Uuid> = lines.iter().map(|line| line.tenant.0).collect();
         let servers: Vec<Uuid> = lines.iter().map(|line| line.server.0).collect();
         let mut tx = self.begin(Lane::Upkeep, Access::System).await?;
-        sqlx::query("select pg_advisory_xact_lock($1)").bind(TURN).execute(&mut *tx).await?;
+        take_turn(&mut tx).await?;
         sqlx::query(
             "insert into server_logs (tenant_id, server_id, at, source, line)
              select l.tenant_id, l.server_id, l.at, l.source, l.line
@@ -119,7 +119,13 @@ impl Store {
     }
 }
 
-/// Takes the log of a server that is being removed.
+/// Waits until nobody writes lines; until the end of this transaction nobody begins to.
+pub(super) async fn take_turn(tx: &mut Unit) -> Result<(), StoreError> {
+    sqlx::query("select pg_advisory_xact_lock($1)").bind(TURN).execute(&mut **tx).await?;
+    Ok(())
+}
+
+/// Takes the log of a server that is being removed, by whoever has taken the turn of the writers.
 pub(super) async fn remove(tx: &mut Unit, tenant: TenantId, server: ServerId) -> Result<(), StoreError> {
     sqlx::query("delete from server_logs where tenant_id = $1 and server_id = $2")
         .bind(tenant.0)

@@ -308,6 +308,8 @@ impl Store {
     /// Removes a server; its name is free again, its id never used again.
     pub async fn remove_server(&self, tenant: TenantId, server: ServerId) -> Result<(), StoreError> {
         let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
+        // whoever writes a line meanwhile would not see the removal, and the line would stay
+        server_logs::take_turn(&mut tx).await?;
         lock(&mut tx, tenant, server).await?;
         let rev = revisions::bump(&mut tx, tenant, Kind::Catalogue).await?;
         let done = sqlx::query(

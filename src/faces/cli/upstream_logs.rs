@@ -12,6 +12,9 @@ use super::output::{self, text};
 /// Between two looks for new lines.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
+/// Lines asked for at a time while following.
+const PAGE: u16 = 500;
+
 /// `mcpproxy upstream logs`
 #[derive(Args)]
 pub(super) struct Logs {
@@ -39,23 +42,28 @@ impl Logs {
     }
 
     async fn follow(&self, client: &Client) -> Result<(), Failure> {
-        let mut after = self.show(client, None).await?;
+        let (mut after, mut lines) = self.show(client, None).await?;
         loop {
-            tokio::time::sleep(LOOK_PAUSE).await;
-            after = self.show(client, Some(after)).await?;
+            // after a full page there is more
+            if lines < usize::from(PAGE) {
+                tokio::time::sleep(LOOK_PAUSE).await;
+            }
+            (after, lines) = self.show(client, Some(after)).await?;
         }
     }
 
-    /// Prints a page; gives where the next one begins.
-    async fn show(&self, client: &Client, after: Option<String>) -> Result<String, Failure> {
+    /// Prints a page; gives where the next one begins, and how many lines it had.
+    async fn show(&self, client: &Client, after: Option<String>) -> Result<(String, usize), Failure> {
         let mut query = Query::default();
-        query.add("limit", Some(self.lines.to_string()));
+        let limit = if after.is_some() { PAGE } else { self.lines };
+        query.add("limit", Some(limit.to_string()));
         query.add("cursor", after);
         let page = client.get(&["servers", &self.name, "logs"], &query).await?.json()?;
-        for line in page.get("items").and_then(Value::as_array).into_iter().flatten() {
+        let lines = page.get("items").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        for line in lines {
             let shown = format!("{}  {:7}  {}", text(line, "at"), text(line, "source"), text(line, "line"));
             output::line(&output::safe(&shown))?;
         }
-        Ok(text(&page, "next_cursor"))
+        Ok((text(&page, "next_cursor"), lines.len()))
     }
 }

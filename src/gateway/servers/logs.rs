@@ -100,7 +100,12 @@ impl Gateway {
             return;
         }
         let lines: Vec<NewLogLine> = batch.iter().map(new_line).collect();
-        if let Err(error) = self.store.write_logs(&lines).await {
+        let mut written = self.store.write_logs(&lines).await;
+        if written.is_err() {
+            // a server may have gone under its lines, or another writer was slow
+            written = self.store.write_logs(&lines).await;
+        }
+        if let Err(error) = written {
             tracing::warn!(%error, lines = lines.len(), "lines of servers' logs are lost");
         }
     }

@@ -5,6 +5,9 @@ use serde_json::json;
 use super::{SOON, log, stage, text};
 use crate::support::{Gateway, Stage, cli, eventually};
 
+/// The advisory lock under which lines are written.
+const TURN: i64 = 0x6c6f_6773;
+
 #[tokio::test]
 async fn another_replica_shows_it_without_secrets_and_control_characters() {
     let (stage, tenant, client) = stage(&[]).await;
@@ -60,6 +63,51 @@ async fn assert_bounded(stage: &Stage) {
             .await
             .unwrap();
     assert!(lines <= 500 && bytes <= 128 * 1024, "{lines} lines, {bytes} bytes");
+}
+
+/// The transactions that wait for the turn of writers.
+async fn waiting(stage: &Stage) -> Vec<String> {
+    let query = "select virtualtransaction from pg_locks where locktype = 'advisory' and not granted
+                 and database = (select oid from pg_database where datname = current_database())";
+    sqlx::query_scalar(query).fetch_all(&mut stage.database.connect().await).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_removal_takes_lines_along_that_are_being_written() {
+    let (stage, tenant, _client) = stage(&[]).await;
+    let mut writer = stage.database.connect().await;
+    sqlx::query("begin").execute(&mut writer).await.unwrap();
+    sqlx::query("select pg_advisory_xact_lock($1)").bind(TURN).execute(&mut writer).await.unwrap();
+    let line = "insert into server_logs (tenant_id, server_id, at, source, line)
+                select tenant_id, server_id, now(), 'gateway', 'late' from servers";
+    sqlx::query(line).execute(&mut writer).await.unwrap();
+    let platform = tenant.platform.clone();
+    let removed = tokio::spawn(async move { platform.delete("/api/v1/servers/up").await });
+    eventually("the removal to wait, or to be done", SOON, || async {
+        (removed.is_finished() || !waiting(&stage).await.is_empty()).then_some(())
+    })
+    .await;
+    sqlx::query("commit").execute(&mut writer).await.unwrap();
+    removed.await.unwrap().expect(204);
+    assert_eq!(stage.database.count("select count(*) from server_logs").await, 0);
+}
+
+#[tokio::test]
+async fn lines_that_cannot_be_written_are_tried_once_more() {
+    let (stage, tenant, client) = stage(&[]).await;
+    let mut other = stage.database.connect().await;
+    sqlx::query("select pg_advisory_lock($1)").bind(TURN).execute(&mut other).await.unwrap();
+    text(&client, "say", json!({"text": "patient"})).await;
+    let first = eventually("a writer", SOON, || async { waiting(&stage).await.pop() }).await;
+    eventually("its second try", SOON, || async {
+        waiting(&stage).await.pop().filter(|second| *second != first)
+    })
+    .await;
+    sqlx::query("select pg_advisory_unlock($1)").bind(TURN).execute(&mut other).await.unwrap();
+    eventually("the line", SOON, || async {
+        log(&tenant.platform).await.iter().any(|line| line == "patient").then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]
