@@ -1,9 +1,11 @@
 //! The log of a server: on every replica, without secrets, bounded.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use super::{SOON, log, stage, text};
-use crate::support::{Gateway, Stage, cli, eventually};
+use crate::support::{Following, Gateway, Stage, cli, eventually};
 
 /// The advisory lock under which lines are written.
 const TURN: i64 = 0x6c6f_6773;
@@ -123,4 +125,16 @@ async fn a_flood_hurts_nobody() {
     assert!(lines.await.len() <= 500);
     assert_bounded(&stage).await;
     assert!(stage.gateway.memory_peak_mib() < 200, "{} MiB", stage.gateway.memory_peak_mib());
+}
+
+#[tokio::test]
+async fn following_shows_more_than_the_lines_it_began_with() {
+    let (_stage, tenant, client) = stage(&[]).await;
+    let mut following =
+        Following::start(&tenant.platform, &["upstream", "logs", "up", "-n", "1", "--follow"]);
+    for number in 1..=30 {
+        text(&client, "say", json!({ "text": format!("line {number}") })).await;
+    }
+    let last = async { while !following.line().await.unwrap().ends_with("line 30") {} };
+    tokio::time::timeout(SOON, last).await.expect("all of them at once");
 }
