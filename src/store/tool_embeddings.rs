@@ -13,8 +13,6 @@ use crate::domain::id::TenantId;
 pub const EMBEDDED_PER_TENANT_MAX: i64 = 20_000;
 /// Rows deleted in one transaction.
 const DELETED_BATCH: i64 = 500;
-/// Vectors of another space are kept for so long, in seconds: for replicas that still use it, and for a way back.
-const OTHER_SPACE_S: f64 = 86_400.0;
 
 /// A definition without a vector.
 #[derive(Clone, Debug, FromRow)]
@@ -143,20 +141,18 @@ impl Store {
         Ok(EmbeddingRows { rev, vectors })
     }
 
-    /// Deletes a batch of vectors of definitions that no tool has any more, and of other spaces than `space` that
-    /// are old; gives whether there may be more.
-    pub async fn delete_old_embeddings(&self, space: &str) -> Result<bool, StoreError> {
+    /// Deletes a batch of vectors of definitions that no tool has any more, and of spaces that no replica uses or has
+    /// used for as long as replicas are remembered ([`Store::forget_replicas`]); gives whether there may be more.
+    pub async fn delete_old_embeddings(&self) -> Result<bool, StoreError> {
         let mut tx = self.begin(Lane::Upkeep, Access::System).await?;
         let deleted = sqlx::query(
             "delete from tool_embeddings where (tenant_id, space, pin) in (
                  select e.tenant_id, e.space, e.pin from tool_embeddings e
-                 where e.space <> $1 and e.created_at < now() - make_interval(secs => $2)
+                 where not exists (select from replicas r where r.embedding_space = e.space)
                     or not exists (select from tools t
                         where t.tenant_id = e.tenant_id and t.pin = e.pin and t.removed_at is null)
-                 limit $3)",
+                 limit $1)",
         )
-        .bind(space)
-        .bind(OTHER_SPACE_S)
         .bind(DELETED_BATCH)
         .execute(&mut *tx)
         .await?;

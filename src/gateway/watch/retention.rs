@@ -45,11 +45,10 @@ impl Gateway {
         Ok(())
     }
 
-    /// Vectors of definitions that are no more.
+    /// Vectors that nobody uses, whether or not this replica does.
     async fn delete_old_embeddings(&self) -> Result<(), StoreError> {
-        let Some(embeddings) = &self.embeddings else { return Ok(()) };
         for _ in 0..BATCHES_MAX {
-            let has_more = self.store.delete_old_embeddings(&embeddings.space).await?;
+            let has_more = self.store.delete_old_embeddings().await?;
             if !has_more || sleep_or_stop(BATCH_PAUSE, &self.stop).await {
                 break;
             }
