@@ -99,6 +99,11 @@ impl Tenancy {
         read(&self.live).values().find(|tenant| tenant.name == name).cloned()
     }
 
+    /// Whether a live tenant has not seen a change yet.
+    pub(super) fn is_behind(&self, change: &Change) -> bool {
+        self.get(change.tenant).is_some_and(|live| live.rev(change.kind) < change.rev)
+    }
+
     pub(super) fn ids(&self) -> Vec<TenantId> {
         read(&self.live).keys().copied().collect()
     }

@@ -35,52 +35,63 @@ pub struct EmbeddingRows {
 }
 
 impl Store {
-    /// Tenants with a definition that searches can find and that has no vector in `space`.
-    pub async fn tenants_to_embed(&self, space: &str, limit: i64) -> Result<Vec<TenantId>, StoreError> {
+    /// Served tenants behind `after`, by id, with a definition that searches can find and that has no vector in `space`.
+    pub async fn tenants_to_embed(
+        &self,
+        space: &str,
+        after: TenantId,
+        limit: usize,
+    ) -> Result<Vec<TenantId>, StoreError> {
         let mut tx = self.begin(Lane::Upkeep, Access::System).await?;
         let tenants: Vec<Uuid> = sqlx::query_scalar(
-            "select distinct t.tenant_id from tools t
-             join servers s on s.tenant_id = t.tenant_id and s.server_id = t.server_id
-             join tenants a on a.tenant_id = t.tenant_id
-             where t.removed_at is null and t.state = 'approved' and s.enabled and not s.quarantined
-               and s.removed_at is null and a.deleted_at is null
-               and not exists (select from tool_embeddings e
-                   where e.tenant_id = t.tenant_id and e.space = $1 and e.pin = t.pin)
-             limit $2",
+            "select a.tenant_id from tenants a
+             where a.tenant_id > $2 and a.deleted_at is null and a.suspended_at is null and exists (
+                 select from tools t
+                 join servers s on s.tenant_id = t.tenant_id and s.server_id = t.server_id
+                 where t.tenant_id = a.tenant_id and t.removed_at is null and t.state = 'approved' and s.enabled
+                   and not s.quarantined and s.removed_at is null
+                   and not exists (select from tool_embeddings e
+                       where e.tenant_id = t.tenant_id and e.space = $1 and e.pin = t.pin))
+             order by a.tenant_id limit $3",
         )
         .bind(space)
-        .bind(limit)
+        .bind(after.0)
+        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
         .fetch_all(&mut *tx)
         .await?;
         tx.commit().await?;
         Ok(tenants.into_iter().map(TenantId).collect())
     }
 
-    /// Some of a tenant's definitions that searches can find and that have no vector in `space`, but for those in
-    /// `except`; none once it has as many as it may have.
+    /// Some of a served tenant's definitions behind `after`, by pin, that searches can find and that have no vector in
+    /// `space`, but for those in `except`; none once it has as many as it may have.
     pub async fn definitions_to_embed(
         &self,
         tenant: TenantId,
         space: &str,
+        after: &str,
         except: &[String],
-        limit: i64,
+        limit: usize,
     ) -> Result<Vec<Unembedded>, StoreError> {
         let mut tx = self.begin(Lane::Upkeep, Access::Tenant(tenant)).await?;
         let rows = sqlx::query_as(
             "select distinct on (t.pin) t.pin, t.name, t.definition from tools t
              join servers s on s.tenant_id = t.tenant_id and s.server_id = t.server_id
-             where t.tenant_id = $1 and t.removed_at is null and t.state = 'approved' and s.enabled
-               and not s.quarantined and s.removed_at is null and t.pin <> all($3)
+             join tenants a on a.tenant_id = t.tenant_id
+             where t.tenant_id = $1 and a.deleted_at is null and a.suspended_at is null
+               and t.removed_at is null and t.state = 'approved' and s.enabled
+               and not s.quarantined and s.removed_at is null and t.pin > $3 and t.pin <> all($4)
                and not exists (select from tool_embeddings e
                    where e.tenant_id = $1 and e.space = $2 and e.pin = t.pin)
              order by t.pin
-             limit least($4, greatest(0, $5 - (
+             limit least($5, greatest(0, $6 - (
                  select count(*) from tool_embeddings e where e.tenant_id = $1 and e.space = $2)))",
         )
         .bind(tenant.0)
         .bind(space)
+        .bind(after)
         .bind(except)
-        .bind(limit)
+        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
         .bind(EMBEDDED_PER_TENANT_MAX)
         .fetch_all(&mut *tx)
         .await?;

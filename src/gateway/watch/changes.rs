@@ -72,7 +72,7 @@ impl Gateway {
             self.tenants.confirm(began);
         }
         // large catalogues must not hold up the confirmation of keys
-        for change in catalogues {
+        for change in catalogues.into_iter().filter(|change| self.tenants.is_behind(change)) {
             let gateway = Arc::clone(self);
             tokio::spawn(async move { gateway.follow(change).await });
         }
