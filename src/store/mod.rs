@@ -17,6 +17,7 @@ mod listings;
 mod master_keys;
 mod migrate;
 mod partitions;
+mod patches;
 mod pooler;
 mod purge;
 mod quotas;

@@ -2,7 +2,6 @@
 
 use chrono::{DateTime, Utc};
 use sqlx::FromRow;
-use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::revisions::{self, Change, Kind};
@@ -24,7 +23,8 @@ pub struct Tenant {
     /// Since when it is served nothing.
     pub suspended_at: Option<DateTime<Utc>>,
     /// What the platform says of its quotas.
-    pub quotas: Json<OwnQuotas>,
+    #[sqlx(try_from = "String")]
+    pub quotas: OwnQuotas,
 }
 
 /// What becomes of a tenant.
@@ -38,7 +38,7 @@ pub enum Suspend {
 
 macro_rules! tenant_columns {
     () => {
-        "tenant_id, name, created_at, suspended_at, quotas"
+        "tenant_id, name, created_at, suspended_at, quotas::text as quotas"
     };
 }
 

@@ -3,3 +3,4 @@
 mod deleting;
 mod quotas;
 mod suspending;
+mod unreadable;
