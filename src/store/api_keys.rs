@@ -228,6 +228,7 @@ impl Store {
         if done.rows_affected() == 0 {
             return Err(StoreError::NotFound);
         }
+        super::settings::remove_of(&mut tx, tenant, key).await?;
         super::response_cache::remove_of(&mut tx, tenant, key).await?;
         revisions::commit(tx, tenant, Kind::Access, rev).await.map(drop)
     }

@@ -22,6 +22,7 @@ mod pooler;
 mod purge;
 mod quotas;
 mod reach;
+mod removed;
 mod replicas;
 mod response_cache;
 mod retention;

@@ -97,13 +97,29 @@ pub(super) async fn put(
     Ok(())
 }
 
-/// All scopes of a tenant, within a snapshot.
+/// What a key that is revoked said is of no use any more.
+pub(super) async fn remove_of(tx: &mut Unit, tenant: TenantId, key: KeyId) -> Result<(), StoreError> {
+    sqlx::query("delete from settings where tenant_id = $1 and scope_id = $2")
+        .bind(tenant.0)
+        .bind(scope_id(Some(key)))
+        .execute(&mut **tx)
+        .await?;
+    Ok(())
+}
+
+/// The scopes of a tenant and its live keys, within a snapshot.
 pub(super) async fn all(tx: &mut Unit, tenant: TenantId) -> Result<Vec<(Uuid, Settings)>, StoreError> {
-    let rows: Vec<(Uuid, String)> =
-        sqlx::query_as("select scope_id, value::text from settings where tenant_id = $1")
-            .bind(tenant.0)
-            .fetch_all(&mut **tx)
-            .await?;
+    let rows: Vec<(Uuid, String)> = sqlx::query_as(
+        "select s.scope_id, s.value::text from settings s where s.tenant_id = $1 and s.scope_id = $2
+             union all
+             select s.scope_id, s.value::text from api_keys k
+             join settings s on s.tenant_id = k.tenant_id and s.scope_id = k.key_id
+             where k.tenant_id = $1 and k.revoked_at is null",
+    )
+    .bind(tenant.0)
+    .bind(scope_id(None))
+    .fetch_all(&mut **tx)
+    .await?;
     let read = |(scope, stored): (Uuid, String)| {
         let (settings, unknown) = Settings::read(&stored);
         if !unknown.is_empty() {

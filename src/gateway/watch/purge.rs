@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use super::retention::{BATCH_PAUSE, BATCHES_MAX, go_on};
-use super::{Gateway, sleep_or_stop};
+use super::Gateway;
+use super::retention::go_on;
 use crate::domain::id::TenantId;
 use crate::gateway::clock;
 use crate::store::{PURGED_TABLES, StoreError};
@@ -37,7 +37,7 @@ impl Gateway {
 
     async fn purge(&self, tenant: TenantId) -> Result<(), StoreError> {
         for table in PURGED_TABLES {
-            if !self.purge_table(tenant, table).await? {
+            if !self.batches(|| self.store.purge_rows(tenant, table)).await? {
                 return Ok(());
             }
         }
@@ -46,18 +46,5 @@ impl Gateway {
             self.store.tenant_purged(tenant).await?;
         }
         Ok(())
-    }
-
-    /// Empties a table of a tenant's rows; `true` when none is left.
-    async fn purge_table(&self, tenant: TenantId, table: &'static str) -> Result<bool, StoreError> {
-        for _ in 0..BATCHES_MAX {
-            if !self.store.purge_rows(tenant, table).await? {
-                return Ok(true);
-            }
-            if sleep_or_stop(BATCH_PAUSE, &self.stop).await {
-                return Ok(false);
-            }
-        }
-        Ok(false)
     }
 }

@@ -1,0 +1,33 @@
+//! Deleting what tenants have done away with, on the one replica that holds the lease for retention.
+
+use super::retention::{BATCH_PAUSE, BATCHES_MAX, go_on};
+use super::{Gateway, sleep_or_stop};
+use crate::store::StoreError;
+
+impl Gateway {
+    /// Revoked keys that nobody may look at any more.
+    pub(super) async fn delete_old_keys(&self) -> Result<(), StoreError> {
+        let mut outcome = Ok(());
+        for tenant in self.store.tenants_with_old_keys().await? {
+            let deleted = self.batches(|| self.store.delete_old_keys(tenant)).await;
+            go_on(&mut outcome, deleted.map(drop))?;
+        }
+        outcome
+    }
+
+    /// Batch after batch, with pauses, as long as there may be more; `true` when none is left.
+    pub(super) async fn batches<F>(&self, batch: impl Fn() -> F) -> Result<bool, StoreError>
+    where
+        F: Future<Output = Result<bool, StoreError>>,
+    {
+        for _ in 0..BATCHES_MAX {
+            if !batch().await? {
+                return Ok(true);
+            }
+            if sleep_or_stop(BATCH_PAUSE, &self.stop).await {
+                return Ok(false);
+            }
+        }
+        Ok(false)
+    }
+}
