@@ -51,6 +51,7 @@ pub use master_keys::Canary;
 pub use migrate::migrate;
 pub use purge::PURGED_TABLES;
 pub use quotas::Usage;
+pub use removed::TABLES_OF_SERVERS;
 pub use replicas::{HEARTBEAT_TTL_S, Lease};
 pub use response_cache::{CacheQuota, CachedText, NewCachedTexts};
 pub use revisions::{CancelNotice, Change, Kind, Listener, Notice};

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::revisions::{self, Kind};
+use super::tools::stored_bytes;
 use super::tx::{Access, Lane};
 use super::unit::Unit;
 use super::{Store, StoreError};
@@ -45,12 +46,13 @@ impl Store {
     /// What a tenant takes up.
     pub async fn usage(&self, tenant: TenantId) -> Result<Usage, StoreError> {
         let mut tx = self.begin(Lane::Control, Access::TenantSnapshot(tenant)).await?;
-        let usage = sqlx::query_as(
+        let usage = sqlx::query_as(concat!(
             "select (select count(*) from servers where tenant_id = $1 and removed_at is null) as servers,
                  (select count(*) from api_keys where tenant_id = $1 and revoked_at is null) as keys,
-                 count(*) as tools, coalesce(sum(octet_length(definition)), 0)::bigint as definition_bytes
-             from tools where tenant_id = $1 and removed_at is null",
-        )
+                 count(*) as tools, ",
+            stored_bytes!(),
+            " as definition_bytes from tools where tenant_id = $1 and removed_at is null"
+        ))
         .bind(tenant.0)
         .fetch_one(&mut *tx)
         .await?;

@@ -2,7 +2,8 @@
 
 use super::retention::{BATCH_PAUSE, BATCHES_MAX, go_on};
 use super::{Gateway, sleep_or_stop};
-use crate::store::StoreError;
+use crate::domain::id::{ServerId, TenantId};
+use crate::store::{StoreError, TABLES_OF_SERVERS};
 
 impl Gateway {
     /// Revoked keys that nobody may look at any more.
@@ -13,6 +14,24 @@ impl Gateway {
             go_on(&mut outcome, deleted.map(drop))?;
         }
         outcome
+    }
+
+    /// Servers that were removed, with all that they had.
+    pub(super) async fn delete_removed_servers(&self) -> Result<(), StoreError> {
+        let mut outcome = Ok(());
+        for server in self.store.removed_servers().await? {
+            go_on(&mut outcome, self.delete_server(server).await)?;
+        }
+        outcome
+    }
+
+    async fn delete_server(&self, server: (TenantId, ServerId)) -> Result<(), StoreError> {
+        for table in TABLES_OF_SERVERS {
+            if !self.batches(|| self.store.delete_of_server(server, table)).await? {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Batch after batch, with pauses, as long as there may be more; `true` when none is left.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 
-use crate::support::{Stage, settle};
+use crate::support::{Stage, Tenant, Tool, Upstream, settle};
 
 const OFTEN: [(&str, &str); 1] = [("MCPPROXY__LIMITS__RETENTION_INTERVAL_S", "1")];
 /// A few passes.
@@ -65,4 +65,81 @@ async fn revoked_keys_are_kept_for_a_while_and_what_they_said_is_not() {
     run(&stage, "set role mcpproxy_owner; delete from settings; delete from api_keys").await;
     assert_eq!(stage.database.count("select count(*) from api_keys").await, 1);
     assert_eq!(stage.database.count("select count(*) from settings").await, 1);
+}
+
+/// Tools with long definitions.
+fn long(names: &[&str], bytes: usize) -> Vec<Tool> {
+    let title = "t".repeat(bytes);
+    let long =
+        |name: &&str| Tool::annotated(name, &json!({"readOnlyHint": true, "title": title}).to_string());
+    names.iter().map(long).collect()
+}
+
+async fn refresh(tenant: &Tenant) {
+    let refreshed = tenant.platform.post("/api/v1/servers/up/refresh", &json!({})).await.expect(200);
+    assert_eq!(refreshed["last_error"], Value::Null, "{refreshed}");
+}
+
+const BYTES: &str =
+    "select coalesce(sum(octet_length(definition) + coalesce(octet_length(approved_definition), 0)), 0)
+    from tools where removed_at is not null";
+
+#[tokio::test]
+async fn a_server_that_is_removed_takes_everything_with_it() {
+    let stage = Stage::with(&OFTEN).await;
+    let (tenant, neighbour) = (stage.tenant("acme").await, stage.tenant("zeta").await);
+    let upstream = Upstream::handshake(long(&["a.b", "a-b", "c"], 2000)).await;
+    neighbour.add("up", &upstream).await;
+    let spelled = "select count(distinct safe_name) from tool_names";
+    for round in 0..5 {
+        tenant.add_with("up", &upstream, json!({"headers": {"X-Key": "one"}})).await;
+        assert_eq!(tenant.platform.items("/api/v1/servers/up/tools").await.len(), 3);
+        assert!(stage.database.count(spelled).await >= 3, "{round}");
+        tenant.platform.delete("/api/v1/servers/up").await.expect(204);
+        assert_eq!(stage.database.count(BYTES).await, 0, "{round}");
+    }
+    for count in [
+        "select count(*) from servers",
+        "select count(*) from tools where name = 'c'",
+        "select count(*) from tool_names where tool = 'c'",
+    ] {
+        settle(1, DELETED, || stage.database.count(count)).await;
+    }
+    // the owner deletes what is of removed servers, and nothing else
+    run(&stage, "set role mcpproxy_owner; delete from tool_names; delete from tools; delete from servers")
+        .await;
+    assert_eq!(neighbour.platform.items("/api/v1/servers/up/tools").await.len(), 3);
+}
+
+#[tokio::test]
+async fn tools_that_come_and_go_leave_their_pins_and_little_else() {
+    let stage = Stage::with(&[("MCPPROXY__LIMITS__RELIST_INTERVAL_S", "3600")]).await;
+    let tenant = stage.tenant("acme").await;
+    let upstream = Upstream::handshake(long(&["a"], 2000)).await;
+    tenant.add_with("up", &upstream, json!({"auto_approve": true})).await;
+    for round in 0..8 {
+        upstream.set_tools(long(&[&format!("x{round}"), &format!("y{round}")], 120_000));
+        refresh(&tenant).await;
+    }
+    // what was approved last is kept to be compared with, and less than all of it
+    let bytes = stage.database.count(BYTES).await;
+    assert!((900_000..1 << 20).contains(&bytes), "{bytes}");
+    assert_eq!(stage.database.count("select count(*) from tools").await, 17);
+    tenant.platform.patch("/api/v1/servers/up", &json!({"auto_approve": false})).await.expect(200);
+    upstream.set_tools([long(&["a"], 2000), long(&["x6", "y0"], 7)].concat());
+    refresh(&tenant).await;
+    let tools = tenant.platform.items("/api/v1/servers/up/tools").await;
+    let shown = |at: usize| {
+        let tool: &Value = &tools[at];
+        let was = tool["approved_definition"].to_string().len();
+        (tool["name"].as_str().unwrap(), tool["state"].as_str().unwrap(), was > 100_000)
+    };
+    assert_eq!(
+        [shown(0), shown(1), shown(2)],
+        [("a", "approved", false), ("x6", "changed", true), ("y0", "changed", false)]
+    );
+    // what was approved counts as long as it is kept
+    let used = &tenant.platform.without_tenant().get("/api/v1/tenants/acme").await.expect(200)["quotas"];
+    let used = used["definition_bytes"]["used"].as_i64().unwrap();
+    assert!((120_000..130_000).contains(&used), "{used}");
 }
