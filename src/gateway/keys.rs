@@ -49,11 +49,16 @@ fn setting_error(error: SettingError) -> GatewayError {
 }
 
 fn label(field: &str, text: &str) -> Result<String, GatewayError> {
-    let good = !text.trim().is_empty() && text.chars().count() <= LABEL_CHARS_MAX && !text.contains('\0');
+    let good = !text.trim().is_empty()
+        && text.chars().count() <= LABEL_CHARS_MAX
+        && !text.chars().any(char::is_control);
     if good {
         return Ok(text.to_owned());
     }
-    Err(GatewayError::invalid(field, format!("{field} must be 1 to {LABEL_CHARS_MAX} characters")))
+    Err(GatewayError::invalid(
+        field,
+        format!("{field} must be 1 to {LABEL_CHARS_MAX} characters, none of them a control character"),
+    ))
 }
 
 fn new_secret() -> Result<String, GatewayError> {
