@@ -10,6 +10,29 @@ use crate::store::StoreError;
 const PROGRAMS_PAGE: i64 = 500;
 
 impl Gateway {
+    /// Closes what is connected for tenants that are not served any more, whatever was heard of it: a notice is lost, or
+    /// a listing was under way when it came.
+    pub(in crate::gateway) async fn forget_unserved(&self) -> Result<(), StoreError> {
+        let connected: Vec<TenantId> = self.upstreams.tenants().into_iter().map(TenantId).collect();
+        if connected.is_empty() {
+            return Ok(());
+        }
+        for tenant in self.store.unserved(&connected).await? {
+            self.upstreams.forget_tenant(tenant.0);
+        }
+        Ok(())
+    }
+
+    /// Ends programs of which nobody may have heard that they are switched off.
+    pub(in crate::gateway) async fn end_unheard_programs(&self) -> Result<(), StoreError> {
+        for tenant in self.upstreams.tenants().into_iter().map(TenantId) {
+            if self.tenants.get(tenant).is_none() {
+                self.end_programs(tenant).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Closes what is connected for a tenant that is not live here, if it is not served any more.
     pub(super) async fn forget_unless_served(&self, tenant: TenantId) {
         if !self.upstreams.knows(tenant.0) {

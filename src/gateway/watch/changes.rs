@@ -23,6 +23,7 @@ impl Gateway {
                     backoff.reset();
                     // notices sent while nobody listened are lost: compare first
                     report("revision poll", self.poll().await);
+                    report("programs", self.end_unheard_programs().await);
                     loop {
                         let notice = tokio::select! {
                             () = self.stop.cancelled() => return,
@@ -63,7 +64,7 @@ impl Gateway {
         }
         // who could not be reloaded is behind by itself, which its own keys see
         self.tenants.confirm(began);
-        Ok(())
+        self.forget_unserved().await
     }
 
     /// Reloads what has moved, without waiting for it: neither a large catalogue nor a tenant that cannot be read may
