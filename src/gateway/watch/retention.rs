@@ -43,10 +43,9 @@ impl Gateway {
         self.batches(|| self.store.delete_expired_texts()).await.map(drop)
     }
 
-    /// Vectors of definitions that are no more.
+    /// Vectors that nobody uses, whether or not this replica does.
     async fn delete_old_embeddings(&self) -> Result<(), StoreError> {
-        let Some(embeddings) = &self.embeddings else { return Ok(()) };
-        self.batches(|| self.store.delete_old_embeddings(&embeddings.space)).await.map(drop)
+        self.batches(|| self.store.delete_old_embeddings()).await.map(drop)
     }
 
     /// The first moment that is kept when `days` are.
