@@ -40,7 +40,7 @@ pub struct CallSummary {
     pub failed: i64,
     /// Calls that were not run: `blocked`, `rejected`.
     pub refused: i64,
-    /// The median of their durations, milliseconds, within 5 %.
+    /// The median of how long those that were not refused took, milliseconds, within 5 %.
     pub p50_ms: Option<f64>,
     /// Their 95th percentile, milliseconds, within 5 %.
     pub p95_ms: Option<f64>,
@@ -130,7 +130,8 @@ impl Tally {
             "refused" => self.refused += count,
             _ => {}
         }
-        if let Some(class) = class {
+        // what was refused took no time, and would hide how long the others took
+        if let Some(class) = class.filter(|_| outcome != "refused") {
             *self.classes.entry(class).or_default() += count;
         }
     }

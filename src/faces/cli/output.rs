@@ -14,7 +14,7 @@ use super::failure::Failure;
 pub(super) enum Format {
     /// For people
     Table,
-    /// What the API said
+    /// What the API said; of a list its items
     Json,
     /// The same as YAML
     Yaml,
