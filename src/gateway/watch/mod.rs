@@ -5,6 +5,7 @@ mod changes;
 mod embed;
 mod purge;
 mod relist;
+mod removed;
 mod retention;
 mod schedule;
 mod streams;
