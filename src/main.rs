@@ -11,9 +11,25 @@ use mcpproxy::faces::cli;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
+const AFTER_HELP: &str = "\
+Commands that talk to a gateway take --url, --api-key and --tenant after the command, or the variables MCPPROXY_URL,
+MCPPROXY_API_KEY and MCPPROXY_TENANT, or a profile.
+
+First steps:
+  mcpproxy tenant add acme                                    with the platform's key, which `serve` tells of
+  mcpproxy upstream add github https://… --tenant acme
+  mcpproxy key add --role agent --owner ana --tenant acme     the key that ana's IDE sends to http://…/mcp
+  mcpproxy tools search 'read a file'                         with that key
+  mcpproxy call tool-read github:get_file --args '{\"path\": \"README.md\"}'
+  mcpproxy activity watch --tenant acme                       everybody's calls, live
+  mcpproxy activity list --tool delete_file --wide            who deleted that?
+
+Exit codes: 0 done; 1 the tool failed; 2 makes no sense as written; 3 refused; 4 needs approval; 5 not authorised;
+6 gateway not reachable.";
+
 /// A multi-tenant MCP gateway: one URL, one key, every call checked and recorded.
 #[derive(Parser)]
-#[command(name = "mcpproxy", version)]
+#[command(name = "mcpproxy", version, after_help = AFTER_HELP)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -80,8 +80,11 @@ keys_are_good() {
 }
 
 create_key() {
-  local bootstrap="$1" name="$2" role="$3" settings="$4" key
-  api "$bootstrap" POST /keys "{\"role\":\"$role\",\"name\":\"demo $name\",\"owner\":\"demo\",\"settings\":$settings}"
+  local bootstrap="$1" name="$2" role="$3" settings="$4" key owner
+  owner="${name#DEMO_}"
+  owner="${owner%_KEY}"
+  owner="demo-${owner,,}"
+  api "$bootstrap" POST /keys "{\"role\":\"$role\",\"name\":\"demo $name\",\"owner\":\"$owner\",\"settings\":$settings}"
   expect 200 201
   key="$(field key <<<"$api_body")"
   [[ -n "$key" ]] || die "the gateway made a key without showing it"

@@ -63,6 +63,13 @@ Its keys, one per role, are in $keys_file
 Paste these into another terminal:
 
 source $keys_file
+
+# The command line, as the admin of the tenant (source it again for another key)
+export MCPPROXY_URL=\$DEMO_URL MCPPROXY_API_KEY=\$DEMO_ADMIN_KEY
+$gateway doctor
+
+# The same as the platform, whose key makes tenants
+MCPPROXY_API_KEY=\$(cat $demo_dir/data/secrets/bootstrap_key) $gateway tenant list
 END
   for ((i = 0; i < ${#commands[@]}; i++)); do
     printf '\n# %s\n%s\n' "${titles[i]}" "${commands[i]}"

@@ -16,7 +16,7 @@ use super::{own_memory, telemetry};
 use crate::domain::quota::Quotas;
 use crate::domain::seal::{Key, Keyring};
 use crate::faces::cli::{Found, FoundSetting};
-use crate::faces::{FaceOptions, Faces, http, mcp, sse};
+use crate::faces::{FaceOptions, Faces, http, mcp, rest, sse};
 use crate::gateway::{ActivityLimits, EmbeddingsOptions, Gateway, Options};
 use crate::store::{self, CacheQuota, Store, StoreOptions};
 use crate::upstream::{
@@ -302,6 +302,7 @@ fn faces(config: &Config, gateway: &Arc<Gateway>) -> Arc<Faces> {
     let keys: Vec<Vec<u8>> = config.session_keys.iter().map(|key| key.expose().as_bytes().to_vec()).collect();
     Arc::new(Faces {
         gateway: Arc::clone(gateway),
+        places: rest::Places::new(keys.iter().map(Vec::as_slice)),
         sessions: mcp::Sessions::new(keys),
         streams: sse::Streams::default(),
         options: FaceOptions {

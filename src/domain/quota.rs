@@ -1,6 +1,5 @@
 //! How much of the deployment one tenant may take up: what the deployment says of all, and the platform of one.
 
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::redact;
@@ -27,23 +26,17 @@ pub struct Quotas {
 }
 
 /// What the platform says of one tenant; `None` is what the deployment says of all.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OwnQuotas {
     /// See [`Quotas`]; the same for all fields.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub servers: Option<i64>,
     /// Tools.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<i64>,
     /// Bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub definition_bytes: Option<i64>,
     /// Keys.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub keys: Option<i64>,
     /// Streams.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub streams: Option<i64>,
 }
 
@@ -54,6 +47,27 @@ pub struct QuotaError {
     pub field: String,
     /// What is wrong with it.
     pub message: String,
+}
+
+/// What stands in the database. A bound that this version does not understand is 0: nothing more is let in than is there.
+/// A name that only a newer release knows is passed over.
+impl From<String> for OwnQuotas {
+    fn from(stored: String) -> OwnQuotas {
+        let stored: Value = serde_json::from_str(&stored).unwrap_or_default();
+        let mut own = OwnQuotas::default();
+        for name in QUOTA_NAMES {
+            let bound = match stored.get(name) {
+                None if stored.is_object() => None,
+                Some(Value::Null) => None,
+                Some(value) => value.as_i64().filter(|bound| (0..=QUOTA_MAX).contains(bound)).or(Some(0)),
+                None => Some(0),
+            };
+            if let Some(own) = own.by_name(name) {
+                *own = bound;
+            }
+        }
+        own
+    }
 }
 
 impl OwnQuotas {
@@ -180,6 +194,18 @@ mod tests {
             }
         }
         assert_eq!(patched(own, &json!({"tool": 1})), Err("quotas.tool".to_owned()));
+    }
+
+    #[test]
+    fn what_is_stored_and_not_understood_is_nothing_more() {
+        let read = |stored: &str| OwnQuotas::from(stored.to_owned());
+        assert_eq!(read("{}"), OwnQuotas::default());
+        let own = OwnQuotas { keys: Some(7), tools: Some(0), ..OwnQuotas::default() };
+        assert_eq!(read(r#"{"keys": 7, "tools": "many", "streams": null, "later": 1}"#), own);
+        let none = Quotas { servers: 0, tools: 0, definition_bytes: 0, keys: 0, streams: 0 };
+        for stored in ["[]", "1", "{\"keys\": 1e999}"] {
+            assert_eq!(read(stored).resolve(&DEPLOYMENT), none, "{stored}");
+        }
     }
 
     #[test]

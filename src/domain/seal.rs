@@ -54,23 +54,31 @@ impl Key {
         digest.iter().take(ID_BYTES).map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// A key of its own for one thing that has a secret token: it takes both to open it, and however much is sealed,
-    /// no key seals twice.
+    /// A key for one purpose of a secret that has others: what is made for one says nothing about another.
+    pub fn of_secret(secret: &[u8], purpose: &[u8]) -> Key {
+        mixed(secret, &[purpose])
+    }
+
+    /// A key of its own for one thing, named by `token`. Where the token is secret, it takes both to open what is
+    /// sealed; where each seals one thing, no key seals twice.
     pub fn derive(&self, token: &[u8]) -> Key {
-        let key = hmac::Key::new(hmac::HMAC_SHA256, self.0.as_slice());
-        let mut context = hmac::Context::with_key(&key);
-        context.update(b"mcpproxy token v1\0");
-        context.update(token);
-        let mut bytes = [0; KEY_BYTES];
-        bytes.copy_from_slice(context.sign().as_ref());
-        let derived = Key::new(bytes);
-        bytes.zeroize();
-        derived
+        mixed(self.0.as_slice(), &[b"mcpproxy token v1\0", token])
     }
 
     fn cipher(&self) -> Result<LessSafeKey, Unopenable> {
         UnboundKey::new(&AES_256_GCM, self.0.as_slice()).map(LessSafeKey::new).map_err(|_| Unopenable)
     }
+}
+
+/// A key made of a secret and what is public about it.
+fn mixed(secret: &[u8], parts: &[&[u8]]) -> Key {
+    let mut context = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, secret));
+    parts.iter().for_each(|part| context.update(part));
+    let mut bytes = [0; KEY_BYTES];
+    bytes.copy_from_slice(context.sign().as_ref());
+    let key = Key::new(bytes);
+    bytes.zeroize();
+    key
 }
 
 impl fmt::Debug for Key {
@@ -109,6 +117,11 @@ pub enum Place<'a> {
         /// Hash of the key that it is read with.
         hash: &'a [u8; 32],
     },
+    /// Where a stream of the activity log is.
+    OfStream {
+        /// Whose log.
+        tenant: TenantId,
+    },
 }
 
 impl Place<'_> {
@@ -133,6 +146,10 @@ impl Place<'_> {
                 out.extend(tenant.0.as_bytes());
                 out.extend(principal.as_bytes());
                 out.extend(hash);
+            }
+            Place::OfStream { tenant } => {
+                out.extend(b"place of a stream\0");
+                out.extend(tenant.0.as_bytes());
             }
         }
         out
@@ -248,6 +265,8 @@ mod tests {
             Place::CachedText { tenant: tenant(2), principal: Uuid::from_u128(1), hash: &[1; 32] },
             Place::CachedText { tenant: tenant(1), principal: Uuid::from_u128(2), hash: &[1; 32] },
             Place::CachedText { tenant: tenant(1), principal: Uuid::from_u128(1), hash: &[2; 32] },
+            Place::OfStream { tenant: tenant(1) },
+            Place::OfStream { tenant: tenant(2) },
         ];
         for (at, place) in places.iter().enumerate() {
             let sealed = seal(&key, [3; 12], *place, b"secret").unwrap();

@@ -1,5 +1,7 @@
 //! Settings per key, tenant and deployment, and how they combine (behaviour, section 3).
 
+mod stored;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -18,8 +20,7 @@ pub enum ToolNames {
     Safe,
 }
 
-/// What one scope (a key or a tenant) says; `None` inherits. A name that only a newer release knows is passed
-/// over when read from the database; [`Settings::patched`] refuses it from a caller.
+/// What one scope (a key or a tenant) says; `None` inherits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Settings {

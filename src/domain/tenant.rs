@@ -49,6 +49,10 @@ impl Action {
 }
 
 impl Role {
+    /// Every role, those that a key can be given first.
+    pub const ALL: [Role; 6] =
+        [Role::Agent, Role::Auditor, Role::Operator, Role::Admin, Role::Approver, Role::Platform];
+
     /// The role's name on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -63,9 +67,7 @@ impl Role {
 
     /// Reads a role that a key can be given; `platform` is not one of them.
     pub fn parse(text: &str) -> Option<Role> {
-        [Role::Agent, Role::Auditor, Role::Operator, Role::Admin, Role::Approver]
-            .into_iter()
-            .find(|role| role.as_str() == text)
+        Role::ALL.into_iter().find(|role| *role != Role::Platform && role.as_str() == text)
     }
 
     /// The authorisation table. A platform key acts as admin of the tenant it names.

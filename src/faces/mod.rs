@@ -40,6 +40,8 @@ pub struct Faces {
     pub options: FaceOptions,
     /// Session tokens.
     pub sessions: mcp::Sessions,
+    /// Places in the activity log.
+    pub places: rest::Places,
     /// Open streams by key.
     pub streams: sse::Streams,
 }

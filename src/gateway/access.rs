@@ -76,7 +76,13 @@ impl Caller {
             let is_open = action.is_open_while_suspended() || !self.is_suspended();
             return if is_open { Ok(()) } else { Err(GatewayError::Forbidden(SUSPENDED.to_owned())) };
         }
-        Err(GatewayError::Forbidden(format!("a key of role {} may not do this", self.role.as_str())))
+        let may: Vec<&str> =
+            Role::ALL.into_iter().filter(|role| role.may(action)).map(Role::as_str).collect();
+        Err(GatewayError::Forbidden(format!(
+            "a key of role {} may not do this; it takes one of {}",
+            self.role.as_str(),
+            may.join(", ")
+        )))
     }
 
     /// Whether its tenant is served nothing.

@@ -47,12 +47,16 @@ impl Gateway {
         }
         let hash = hash_key(secret);
         if bool::from(hash.ct_eq(&self.options.bootstrap_hash)) {
-            return self.platform_caller(tenant).await;
+            let caller = self.platform_caller(tenant).await?;
+            return if self.is_behind(&caller) { Err(AuthError::Unavailable) } else { Ok(caller) };
         }
         let caller = match self.tenants.caller(&hash) {
             Some(caller) => caller,
             None => self.look_up(secret, &hash).await?,
         };
+        if self.is_behind(&caller) {
+            return Err(AuthError::Unavailable);
+        }
         let now = clock::now();
         if caller.is_expired(now) {
             return Err(AuthError::Unauthenticated);
@@ -67,7 +71,7 @@ impl Gateway {
 
     /// Whether a caller that was accepted earlier still would be; for streams that stay open.
     pub fn is_valid(&self, caller: &Caller) -> bool {
-        if self.is_stale() || caller.is_expired(clock::now()) {
+        if self.is_stale() || self.is_behind(caller) || caller.is_expired(clock::now()) {
             return false;
         }
         let Some(tenant) = &caller.tenant else { return true };
@@ -84,6 +88,11 @@ impl Gateway {
     /// Whether keys and revisions have been unconfirmed for too long: the bound on a revoked key.
     pub(super) fn is_stale(&self) -> bool {
         self.tenants.confirmed_ago().is_none_or(|ago| ago > self.options.stale_max)
+    }
+
+    /// Whether the keys of its tenant have been other ones in the database for too long, and could not be loaded.
+    fn is_behind(&self, caller: &Caller) -> bool {
+        caller.tenant.as_ref().is_some_and(|live| live.lag.is_over(self.options.stale_max))
     }
 
     async fn look_up(&self, secret: &str, hash: &[u8; 32]) -> Result<Arc<Caller>, AuthError> {

@@ -24,7 +24,7 @@ use crate::domain::id::TenantId;
 use crate::domain::redact;
 use crate::domain::search::{Embedding, Nearness, TEXT_VERSION};
 use crate::store::StoreError;
-use crate::upstream::{Embedder, EmbedderOptions, UpstreamError};
+use crate::upstream::{Embedder, EmbedderOptions, Question, UpstreamError};
 
 /// Questions that are being asked at the same time; further ones are ranked without.
 const ASKED_MAX: usize = 8;
@@ -102,12 +102,6 @@ impl Embeddings {
         self.wake.notify_one();
     }
 
-    /// The same of several, without haste.
-    pub(super) fn note_all(&self, tenants: impl IntoIterator<Item = TenantId>) {
-        let mut changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
-        tenants.into_iter().for_each(|tenant| changed.add(tenant));
-    }
-
     /// What was noted since the last time.
     pub(super) fn take_changed(&self) -> Changed {
         std::mem::take(&mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner))
@@ -126,15 +120,18 @@ impl Gateway {
         if let Some(known) = questions.find(&text) {
             return Some(known);
         }
-        let turns = (questions.turn()?, Arc::clone(&embeddings.asked).try_acquire_owned().ok()?);
+        let turn = (questions.turn()?, Arc::clone(&embeddings.asked).try_acquire_owned().ok()?);
         let (say, said) = oneshot::channel();
         let (embeddings, live) = (Arc::clone(embeddings), Arc::clone(live));
         let wait = embeddings.wait;
         // goes on when nobody waits any more: whoever asks the same again finds the answer
         tokio::spawn(async move {
-            let found = embeddings.embedder.embed_question(text.clone(), wait, turns).await.map(Arc::new);
+            let questions = &live.vectors.questions;
+            let (tenant, patience) = (live.id, &questions.patience);
+            let question = Question { tenant, patience, text: text.clone(), wait, turn };
+            let found = embeddings.embedder.embed_question(question).await.map(Arc::new);
             if let Some(found) = &found {
-                live.vectors.questions.keep(text, Arc::clone(found));
+                questions.keep(text, Arc::clone(found));
             }
             drop(say.send(found));
         });

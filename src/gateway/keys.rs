@@ -49,11 +49,16 @@ fn setting_error(error: SettingError) -> GatewayError {
 }
 
 fn label(field: &str, text: &str) -> Result<String, GatewayError> {
-    let good = !text.trim().is_empty() && text.chars().count() <= LABEL_CHARS_MAX && !text.contains('\0');
+    let good = !text.trim().is_empty()
+        && text.chars().count() <= LABEL_CHARS_MAX
+        && !text.chars().any(char::is_control);
     if good {
         return Ok(text.to_owned());
     }
-    Err(GatewayError::invalid(field, format!("{field} must be 1 to {LABEL_CHARS_MAX} characters")))
+    Err(GatewayError::invalid(
+        field,
+        format!("{field} must be 1 to {LABEL_CHARS_MAX} characters, none of them a control character"),
+    ))
 }
 
 fn new_secret() -> Result<String, GatewayError> {
@@ -73,7 +78,7 @@ impl Gateway {
         let role = Role::parse(&request.role).ok_or_else(|| {
             GatewayError::invalid("role", "role must be agent, auditor, operator, admin or approver")
         })?;
-        let settings = Settings::default().patched(&request.settings, Scope::Key).map_err(setting_error)?;
+        Settings::default().patched(&request.settings, Scope::Key).map_err(setting_error)?;
         if request.expires_at.is_some_and(|at| at <= clock::now()) {
             return Err(GatewayError::invalid("expires_at", "expires_at must be in the future"));
         }
@@ -86,7 +91,7 @@ impl Gateway {
             owner,
             prefix: secret.chars().take(VISIBLE_CHARS).collect(),
             hash: hash_key(&secret),
-            settings,
+            settings: request.settings,
             expires_at: request.expires_at,
             created_by: caller.key,
             quotas: self.options.quotas,
@@ -193,9 +198,9 @@ impl Gateway {
         let store = |error| GatewayError::from_store(error, "key");
         let stored = self.store.get_settings(tenant.id, key).await.map_err(store)?;
         let scope = if key.is_some() { Scope::Key } else { Scope::Tenant };
-        let settings = stored.settings.patched(patch, scope).map_err(setting_error)?;
+        stored.settings.patched(patch, scope).map_err(setting_error)?;
         let at = version.unwrap_or(stored.version);
-        self.store.put_settings(tenant.id, key, &settings, at).await.map_err(store)?;
+        self.store.patch_settings(tenant.id, key, patch, at).await.map_err(store)?;
         self.refresh(tenant.id, Kind::Access).await;
         self.read_settings(caller, key).await
     }

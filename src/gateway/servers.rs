@@ -65,7 +65,7 @@ pub use self::logs::{LOG_LIMIT_MAX, LogPage};
 pub type ToolView = StoredTool;
 
 /// Bounds a server may have of its own, with their largest values.
-const OWN_LIMITS: [(&str, u64); 5] = [
+pub(super) const OWN_LIMITS: [(&str, u64); 5] = [
     ("concurrency", 1000),
     ("queue", 10_000),
     ("queue_wait_s", 3600),

@@ -3,6 +3,9 @@
 //! A tenant becomes live when one of its keys is first used here and stays so. Snapshots only ever move
 //! forward: an older revision never replaces a newer.
 
+mod lag;
+mod strangers;
+
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -10,6 +13,7 @@ use std::time::{Duration, Instant};
 use arc_swap::{ArcSwap, Guard};
 use tokio::sync::{Mutex, Semaphore};
 
+use self::lag::Lag;
 use super::Gateway;
 use super::access::{Access, Caller};
 use super::catalog::Catalog;
@@ -18,8 +22,8 @@ use super::limits::Bucket;
 use crate::domain::id::TenantId;
 use crate::store::{Change, Kind, StoreError};
 
-/// Servers that are read at once to see which are switched off.
-const PROGRAMS_PAGE: i64 = 500;
+/// Tenants whose keys are reloaded at the same time by the poll.
+const ACCESS_RELOADS_MAX: usize = 4;
 
 /// A tenant that this replica serves.
 #[derive(Debug)]
@@ -34,6 +38,8 @@ pub struct LiveTenant {
     pub(super) bucket: Bucket,
     /// What an embeddings service made of its definitions and questions.
     pub(super) vectors: Vectors,
+    /// Of the keys; what a list is made of may be older.
+    pub(super) lag: Lag,
     reloading_access: Mutex<()>,
     reloading_catalogue: Mutex<()>,
 }
@@ -54,7 +60,7 @@ impl LiveTenant {
         self.access.load()
     }
 
-    fn rev(&self, kind: Kind) -> i64 {
+    pub(super) fn rev(&self, kind: Kind) -> i64 {
         match kind {
             Kind::Access => self.access.load().as_ref().as_ref().map_or(0, |access| access.rev),
             Kind::Catalogue => self.catalogue.load().rev,
@@ -71,6 +77,7 @@ pub(super) struct Tenancy {
     /// When the revisions of all live tenants were last compared with the database's.
     confirmed: RwLock<Option<Instant>>,
     pub(super) lookups: Semaphore,
+    pub(super) access_reloads: Semaphore,
     reloads: Semaphore,
 }
 
@@ -81,6 +88,7 @@ impl Tenancy {
             keys: RwLock::default(),
             confirmed: RwLock::default(),
             lookups: Semaphore::new(lookups_max.max(1)),
+            access_reloads: Semaphore::new(ACCESS_RELOADS_MAX),
             reloads: Semaphore::new(reloads_max.max(1)),
         }
     }
@@ -108,9 +116,14 @@ impl Tenancy {
         *self.confirmed.write().unwrap_or_else(PoisonError::into_inner) = Some(at);
     }
 
-    /// How long ago revisions were last confirmed; `None` before the first time.
+    /// When revisions were last confirmed; `None` before the first time.
+    pub(super) fn confirmed_at(&self) -> Option<Instant> {
+        *read(&self.confirmed)
+    }
+
+    /// How long ago that was.
     pub(super) fn confirmed_ago(&self) -> Option<Duration> {
-        read(&self.confirmed).map(|at| at.elapsed())
+        self.confirmed_at().map(|at| at.elapsed())
     }
 
     fn swap_keys(&self, tenant: TenantId, new: &[([u8; 32], Arc<Caller>)]) {
@@ -119,10 +132,11 @@ impl Tenancy {
         keys.extend(new.iter().map(|(hash, caller)| (*hash, Arc::clone(caller))));
     }
 
-    /// A tenant that is deleted, or that this version cannot read.
-    pub(super) fn forget(&self, tenant: TenantId) {
-        self.live.write().unwrap_or_else(PoisonError::into_inner).remove(&tenant);
-        self.swap_keys(tenant, &[]);
+    /// A tenant that is deleted, or that this version cannot read: no key leads to it, and its streams end.
+    pub(super) fn forget(&self, live: &LiveTenant) {
+        self.live.write().unwrap_or_else(PoisonError::into_inner).remove(&live.id);
+        self.swap_keys(live.id, &[]);
+        live.access.store(Arc::new(None));
     }
 }
 
@@ -160,6 +174,7 @@ impl Gateway {
                 catalogue: ArcSwap::from_pointee(Catalog::empty()),
                 bucket: Bucket::default(),
                 vectors: Vectors::default(),
+                lag: Lag::default(),
                 reloading_access: Mutex::new(()),
                 reloading_catalogue: Mutex::new(()),
             })
@@ -223,11 +238,10 @@ impl Gateway {
         Ok(())
     }
 
-    /// A tenant that was deleted: no key leads to it, its streams end, what was connected for it is closed. With it go
-    /// its snapshots, and what was left of its rate limits.
+    /// A tenant that was deleted: what was connected for it is closed, too. With it go its snapshots, and what was left
+    /// of its rate limits.
     pub(super) fn end(&self, live: &LiveTenant) {
-        self.tenants.forget(live.id);
-        live.access.store(Arc::new(None));
+        self.tenants.forget(live);
         self.upstreams.forget_tenant(live.id.0);
     }
 
@@ -283,35 +297,6 @@ impl Gateway {
         if let Err(error) = self.reload(&live, change.kind, change.rev).await {
             tracing::warn!(%error, tenant = %change.tenant, kind = ?change.kind, "a snapshot could not be reloaded");
         }
-    }
-
-    /// Closes what is connected for a tenant that is not live here, if it is not served any more.
-    async fn forget_unless_served(&self, tenant: TenantId) {
-        if !self.upstreams.knows(tenant.0) {
-            return;
-        }
-        match self.store.is_served(tenant).await {
-            Ok(true) => {}
-            Ok(false) => self.upstreams.forget_tenant(tenant.0),
-            Err(error) => tracing::warn!(%error, %tenant, "nobody says whether a tenant is still served"),
-        }
-    }
-
-    /// Ends the programs of servers that are gone, switched off or other ones now.
-    async fn end_programs(&self, tenant: TenantId) -> Result<(), StoreError> {
-        if !self.upstreams.has_programs_of(tenant.0) {
-            return Ok(());
-        }
-        let (mut stay, mut after) = (HashMap::new(), String::new());
-        loop {
-            let page = self.store.list_servers(tenant, &after, PROGRAMS_PAGE).await?;
-            let Some(last) = page.last() else { break };
-            after.clone_from(&last.name);
-            let on = page.iter().filter(|server| server.enabled);
-            stay.extend(on.map(|server| (server.id().0, server.version)));
-        }
-        self.upstreams.keep_programs_of(tenant.0, &stay);
-        Ok(())
     }
 
     /// Applies a change that was made here, so that the replica that answers it has it.

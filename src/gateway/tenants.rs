@@ -60,7 +60,7 @@ impl Gateway {
         caller.authorise(Action::ManageTenants)?;
         let usage = self.store.usage(tenant.tenant_id()).await;
         let usage = usage.map_err(|error| GatewayError::from_store(error, "tenant"))?;
-        let own = tenant.quotas.0;
+        let own = tenant.quotas;
         Ok(QuotaView { own, quotas: own.resolve(&self.options.quotas), usage })
     }
 
@@ -72,10 +72,10 @@ impl Gateway {
         patch: &Map<String, Value>,
     ) -> Result<Tenant, GatewayError> {
         let tenant = self.get_tenant(caller, name).await?.tenant_id();
-        let changed = self.store.update_quotas(tenant, |own| own.patched(patch)).await;
-        changed
-            .map_err(|error| GatewayError::from_store(error, "tenant"))?
-            .map_err(|error| GatewayError::invalid(error.field, error.message))?;
+        let checked = OwnQuotas::default().patched(patch);
+        checked.map_err(|error| GatewayError::invalid(error.field, error.message))?;
+        let changed = self.store.update_quotas(tenant, patch).await;
+        changed.map_err(|error| GatewayError::from_store(error, "tenant"))?;
         self.refresh(tenant, Kind::Access).await;
         self.get_tenant(caller, name).await
     }

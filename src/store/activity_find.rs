@@ -11,7 +11,6 @@ use uuid::Uuid;
 use super::StoreError;
 use super::activity_read::{ActivityFilter, ActivityRow, push_before, push_values, select};
 use super::unit::Unit;
-use crate::domain::activity::time_of;
 use crate::domain::id::TenantId;
 
 /// Records that are read by time before it is decided how to go on.
@@ -28,7 +27,7 @@ pub(super) async fn find(
     filter: &ActivityFilter,
     limit: i64,
 ) -> Result<Vec<ActivityRow>, StoreError> {
-    let before = filter.before.map(|id| (time_of(id), Uuid::from(id)));
+    let before = filter.before;
     let end = before.map_or(filter.end, |(at, _)| filter.end.min(at + TimeDelta::milliseconds(1)));
     let mut search = Search { tenant, filter, limit, before, end, found: Vec::new() };
     if filter.has_values() {

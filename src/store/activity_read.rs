@@ -39,8 +39,8 @@ pub struct ActivityFilter {
     pub start: DateTime<Utc>,
     /// To, exclusive.
     pub end: DateTime<Utc>,
-    /// Only what is older than this record.
-    pub before: Option<Ulid>,
+    /// Only what is older than the record with this start and id.
+    pub before: Option<(DateTime<Utc>, Uuid)>,
 }
 
 /// One record as stored.
@@ -116,7 +116,7 @@ impl Store {
         let mut tx = self.begin(Lane::Report, Access::TenantSnapshot(tenant)).await?;
         let mut query = select("activity_open", tenant);
         push_filter(&mut query, filter);
-        push_before(&mut query, filter.before.map(|id| (time_of(id), Uuid::from(id))));
+        push_before(&mut query, filter.before);
         query.push(" order by started_at desc, id desc limit ").push_bind(limit);
         let mut rows: Vec<ActivityRow> = query.build_query_as().fetch_all(&mut *tx).await?;
         rows.extend(find(&mut tx, tenant, filter, limit).await?);

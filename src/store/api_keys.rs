@@ -1,8 +1,8 @@
 //! API keys. The secret is never stored: only its SHA-256 and a visible prefix.
 
 use chrono::{DateTime, Utc};
+use serde_json::{Map, Value};
 use sqlx::FromRow;
-use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::revisions::{self, Kind};
@@ -54,7 +54,7 @@ pub struct NewApiKey {
     /// SHA-256 of the secret.
     pub hash: [u8; 32],
     /// Its own settings.
-    pub settings: Settings,
+    pub settings: Map<String, Value>,
     /// When it stops working by itself.
     pub expires_at: Option<DateTime<Utc>>,
     /// The key that makes it; `None` for the bootstrap key.
@@ -228,6 +228,7 @@ impl Store {
         if done.rows_affected() == 0 {
             return Err(StoreError::NotFound);
         }
+        super::settings::remove_of(&mut tx, tenant, key).await?;
         super::response_cache::remove_of(&mut tx, tenant, key).await?;
         revisions::commit(tx, tenant, Kind::Access, rev).await.map(drop)
     }
@@ -236,14 +237,15 @@ impl Store {
     /// scope, and the revision. [`StoreError::NotFound`] when the tenant is deleted.
     pub async fn load_access(&self, tenant: TenantId) -> Result<AccessRows, StoreError> {
         let mut tx = self.begin(Lane::Control, Access::TenantSnapshot(tenant)).await?;
-        let row: Option<(String, Json<OwnQuotas>, bool)> = sqlx::query_as(
-            "select name, quotas, suspended_at is not null from tenants
+        let row: Option<(String, String, bool)> = sqlx::query_as(
+            "select name, quotas::text, suspended_at is not null from tenants
              where tenant_id = $1 and deleted_at is null",
         )
         .bind(tenant.0)
         .fetch_optional(&mut *tx)
         .await?;
-        let (tenant_name, Json(quotas), is_suspended) = row.ok_or(StoreError::NotFound)?;
+        let (tenant_name, quotas, is_suspended) = row.ok_or(StoreError::NotFound)?;
+        let quotas = OwnQuotas::from(quotas);
         let rev = revisions::current(&mut tx, tenant, Kind::Access).await?;
         let keys: Vec<KeyRow> = sqlx::query_as(
             "select key_id, role, name, owner, prefix, hash, created_at, expires_at, revoked_at,

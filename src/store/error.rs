@@ -96,6 +96,15 @@ impl StoreError {
         }
     }
 
+    /// Whether it is the rows themselves that this version does not understand: whatever else is asked goes on.
+    pub fn is_unreadable(&self) -> bool {
+        matches!(
+            self,
+            StoreError::Inconsistent { .. }
+                | StoreError::Database(sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_))
+        )
+    }
+
     /// Whether the log has no partition for a record's day (SQLSTATE 23514 on an insert into it).
     pub fn is_missing_partition(&self) -> bool {
         let StoreError::Database(sqlx::Error::Database(error)) = self else { return false };

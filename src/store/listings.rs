@@ -1,18 +1,16 @@
 //! Listings: what discovery found, stored against what was approved.
 
 mod plan;
-
-use std::collections::HashSet;
-
-use uuid::Uuid;
+mod spelling;
 
 use self::plan::{Known, Plan, ServerState};
+use self::spelling::assign_names;
 use super::revisions::{self, Kind};
+use super::tools::{self, stored_bytes};
 use super::tx::{Access, Lane};
 use super::unit::Unit;
 use super::{Store, StoreError, quotas};
 use crate::domain::id::{ServerId, TenantId};
-use crate::domain::names;
 use crate::domain::quota::{self, Quotas, Room};
 
 /// One tool of a listing.
@@ -75,7 +73,8 @@ impl Store {
         .await?;
         let state = state.ok_or(StoreError::Conflict("the server changed while it was being listed"))?;
         let known: Vec<Known> = sqlx::query_as(
-            "select name, pin, state, approved_pin, removed_at is not null as removed from tools
+            "select name, pin, state, approved_pin, removed_at is not null as removed,
+                 coalesce(octet_length(approved_definition), 0) as approved_bytes from tools
              where tenant_id = $1 and server_id = $2",
         )
         .bind(tenant.0)
@@ -155,10 +154,11 @@ async fn room(
     server: ServerId,
     quotas: &Quotas,
 ) -> Result<Room, StoreError> {
-    let (tools, bytes): (i64, i64) = sqlx::query_as(
-        "select count(*), coalesce(sum(octet_length(definition)), 0)::bigint from tools
-         where tenant_id = $1 and server_id <> $2 and removed_at is null",
-    )
+    let (tools, bytes): (i64, i64) = sqlx::query_as(concat!(
+        "select count(*), ",
+        stored_bytes!(),
+        " from tools where tenant_id = $1 and server_id <> $2 and removed_at is null"
+    ))
     .bind(tenant.0)
     .bind(server.0)
     .fetch_one(&mut **tx)
@@ -217,48 +217,6 @@ async fn write_tools(
     Ok(())
 }
 
-/// Gives every new tool its safe spelling. The revision's row lock keeps other listings of the tenant out.
-async fn assign_names(
-    tx: &mut Unit,
-    tenant: TenantId,
-    server: ServerId,
-    plan: &Plan<'_>,
-) -> Result<(), StoreError> {
-    let name: String = sqlx::query_scalar("select name from servers where tenant_id = $1 and server_id = $2")
-        .bind(tenant.0)
-        .bind(server.0)
-        .fetch_one(&mut **tx)
-        .await?;
-    let taken: Vec<(String, Uuid, String)> =
-        sqlx::query_as("select safe_name, server_id, tool from tool_names where tenant_id = $1")
-            .bind(tenant.0)
-            .fetch_all(&mut **tx)
-            .await?;
-    let named: HashSet<&str> =
-        taken.iter().filter(|(_, id, _)| *id == server.0).map(|(_, _, tool)| tool.as_str()).collect();
-    let mut used: HashSet<String> = taken.iter().map(|(safe, _, _)| safe.clone()).collect();
-    let mut rows: (Vec<String>, Vec<&str>) = (Vec::new(), Vec::new());
-    for (tool, _) in plan.write.iter().filter(|(tool, _)| !named.contains(tool.name.as_str())) {
-        let free = (0..u32::MAX).map(|n| names::safe_name(&name, &tool.name, n)).find(|n| !used.contains(n));
-        if let Some(free) = free {
-            used.insert(free.clone());
-            rows.0.push(free);
-            rows.1.push(&tool.name);
-        }
-    }
-    sqlx::query(
-        "insert into tool_names (tenant_id, safe_name, server_id, tool)
-         select $1, safe_name, $2, tool from unnest($3::text[], $4::text[]) as f (safe_name, tool)",
-    )
-    .bind(tenant.0)
-    .bind(server.0)
-    .bind(rows.0)
-    .bind(rows.1)
-    .execute(&mut **tx)
-    .await?;
-    Ok(())
-}
-
 async fn remove_tools(
     tx: &mut Unit,
     tenant: TenantId,
@@ -266,8 +224,11 @@ async fn remove_tools(
     names: &[&str],
     rev: i64,
 ) -> Result<(), StoreError> {
+    if names.is_empty() {
+        return Ok(());
+    }
     sqlx::query(
-        "update tools set removed_at = now(), rev = $4
+        "update tools set removed_at = now(), definition = '', rev = $4
          where tenant_id = $1 and server_id = $2 and name = any($3)",
     )
     .bind(tenant.0)
@@ -276,5 +237,5 @@ async fn remove_tools(
     .bind(rev)
     .execute(&mut **tx)
     .await?;
-    Ok(())
+    tools::forget_texts(tx, tenant, server).await
 }

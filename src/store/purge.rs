@@ -1,6 +1,8 @@
 //! What a deleted tenant leaves behind is taken away in batches, off everybody's path. As the owner, whose policies let
 //! it delete what is a deleted tenant's and nothing else. Its row in `tenants` stays: an id is never used again.
 
+use std::time::Duration;
+
 use sqlx::AssertSqlSafe;
 use uuid::Uuid;
 
@@ -10,8 +12,8 @@ use crate::domain::id::TenantId;
 
 /// Rows per batch: a few milliseconds of work, and one commit.
 const BATCH: i64 = 1000;
-/// A deleted tenant's calls may still end for a while, and replicas still ask for its revisions, in seconds.
-const LATE_S: f64 = 3600.0;
+/// How long after that it is looked again: a replica that was cut off writes what it had kept once it is back, in days.
+const AGAIN_DAYS: i32 = 2;
 
 /// Tables of tenants, each before those that it refers to. Without the log, which is emptied by time, and `revisions`,
 /// which tell every replica that the tenant is gone and so go last.
@@ -29,13 +31,35 @@ pub const PURGED_TABLES: [&str; 10] = [
 ];
 
 impl Store {
-    /// Deleted tenants of which not everything may be gone.
-    pub async fn tenants_to_purge(&self, limit: i64) -> Result<Vec<TenantId>, StoreError> {
+    /// Deleted tenants of which not everything may be gone, by id, after `after`.
+    pub async fn tenants_to_purge(&self, after: TenantId, limit: i64) -> Result<Vec<TenantId>, StoreError> {
         let mut tx = self.begin(Lane::Control, Access::System).await?;
         let rows: Vec<Uuid> = sqlx::query_scalar(
-            "select tenant_id from tenants where deleted_at is not null and purged_at is null
-             order by tenant_id limit $1",
+            "select tenant_id from tenants where deleted_at is not null and purged_at is null and tenant_id > $1
+             order by tenant_id limit $2",
         )
+        .bind(after.0)
+        .bind(limit)
+        .fetch_all(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(rows.into_iter().map(TenantId).collect())
+    }
+
+    /// The same for tenants that were noted as gone not long ago.
+    pub async fn tenants_to_purge_again(
+        &self,
+        after: TenantId,
+        limit: i64,
+    ) -> Result<Vec<TenantId>, StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let rows: Vec<Uuid> = sqlx::query_scalar(
+            "select tenant_id from tenants
+             where deleted_at is not null and purged_at > now() - make_interval(days => $1) and tenant_id > $2
+             order by tenant_id limit $3",
+        )
+        .bind(AGAIN_DAYS)
+        .bind(after.0)
         .bind(limit)
         .fetch_all(&mut *tx)
         .await?;
@@ -57,21 +81,25 @@ impl Store {
         Ok(deleted.rows_affected() == BATCH as u64)
     }
 
-    /// Notes that nothing is left of a deleted tenant, once nothing can come any more.
-    pub async fn tenant_purged(&self, tenant: TenantId) -> Result<(), StoreError> {
-        if !self.is_over(tenant).await? {
+    /// Notes that nothing is left of a deleted tenant, once nothing can come any more: what was under way when it was
+    /// deleted ends within `late`.
+    pub async fn tenant_purged(&self, tenant: TenantId, late: Duration) -> Result<(), StoreError> {
+        if !self.is_over(tenant, late).await? {
             return Ok(());
         }
         self.purge_rows(tenant, "revisions").await?;
         let mut tx = self.begin(Lane::Upkeep, Access::System).await?;
-        sqlx::query("update tenants set purged_at = now() where tenant_id = $1 and deleted_at is not null")
-            .bind(tenant.0)
-            .execute(&mut *tx)
-            .await?;
+        sqlx::query(
+            "update tenants set purged_at = now()
+             where tenant_id = $1 and deleted_at is not null and purged_at is null",
+        )
+        .bind(tenant.0)
+        .execute(&mut *tx)
+        .await?;
         Ok(tx.commit().await?)
     }
 
-    async fn is_over(&self, tenant: TenantId) -> Result<bool, StoreError> {
+    async fn is_over(&self, tenant: TenantId, late: Duration) -> Result<bool, StoreError> {
         let mut tx = self.begin(Lane::Control, Access::System).await?;
         let is_over = sqlx::query_scalar(
             "select deleted_at < now() - make_interval(secs => $2)
@@ -79,7 +107,7 @@ impl Store {
              from tenants where tenant_id = $1 and deleted_at is not null",
         )
         .bind(tenant.0)
-        .bind(LATE_S)
+        .bind(late.as_secs_f64())
         .fetch_optional(&mut *tx)
         .await?;
         tx.commit().await?;

@@ -1,8 +1,9 @@
 //! What a tenant may take up of the deployment, and what it does.
 
-use sqlx::types::Json;
+use serde_json::{Map, Value};
 
 use super::revisions::{self, Kind};
+use super::tools::stored_bytes;
 use super::tx::{Access, Lane};
 use super::unit::Unit;
 use super::{Store, StoreError};
@@ -23,37 +24,35 @@ pub struct Usage {
 }
 
 impl Store {
-    /// What the platform says of a tenant, from now on `change`d: a change that another makes at the same time is not
-    /// lost.
-    pub async fn update_quotas<E>(
+    /// Changes what the platform says of a tenant: `null` takes a bound away, names that are absent stay as they are
+    /// stored. The caller has checked the patch.
+    pub async fn update_quotas(
         &self,
         tenant: TenantId,
-        change: impl FnOnce(OwnQuotas) -> Result<OwnQuotas, E>,
-    ) -> Result<Result<(), E>, StoreError> {
+        patch: &Map<String, Value>,
+    ) -> Result<(), StoreError> {
         let mut tx = self.begin(Lane::Control, Access::System).await?;
         let rev = revisions::bump(&mut tx, tenant, Kind::Access).await?;
-        let changed = match change(own(&mut tx, tenant).await?) {
-            Ok(changed) => changed,
-            Err(error) => return Ok(Err(error)),
-        };
-        sqlx::query("update tenants set quotas = $2 where tenant_id = $1")
+        let (set, unset) = super::patches::split(patch);
+        sqlx::query("update tenants set quotas = (quotas || $2) - $3 where tenant_id = $1")
             .bind(tenant.0)
-            .bind(Json(changed))
+            .bind(set)
+            .bind(unset)
             .execute(&mut *tx)
             .await?;
-        revisions::commit(tx, tenant, Kind::Access, rev).await?;
-        Ok(Ok(()))
+        revisions::commit(tx, tenant, Kind::Access, rev).await.map(drop)
     }
 
     /// What a tenant takes up.
     pub async fn usage(&self, tenant: TenantId) -> Result<Usage, StoreError> {
         let mut tx = self.begin(Lane::Control, Access::TenantSnapshot(tenant)).await?;
-        let usage = sqlx::query_as(
+        let usage = sqlx::query_as(concat!(
             "select (select count(*) from servers where tenant_id = $1 and removed_at is null) as servers,
                  (select count(*) from api_keys where tenant_id = $1 and revoked_at is null) as keys,
-                 count(*) as tools, coalesce(sum(octet_length(definition)), 0)::bigint as definition_bytes
-             from tools where tenant_id = $1 and removed_at is null",
-        )
+                 count(*) as tools, ",
+            stored_bytes!(),
+            " as definition_bytes from tools where tenant_id = $1 and removed_at is null"
+        ))
         .bind(tenant.0)
         .fetch_one(&mut *tx)
         .await?;
@@ -64,12 +63,12 @@ impl Store {
 
 /// What the platform says of a tenant.
 pub(super) async fn own(tx: &mut Unit, tenant: TenantId) -> Result<OwnQuotas, StoreError> {
-    let row: Option<Json<OwnQuotas>> =
-        sqlx::query_scalar("select quotas from tenants where tenant_id = $1 and deleted_at is null")
+    let row: Option<String> =
+        sqlx::query_scalar("select quotas::text from tenants where tenant_id = $1 and deleted_at is null")
             .bind(tenant.0)
             .fetch_optional(&mut **tx)
             .await?;
-    row.map(|Json(own)| own).ok_or(StoreError::NotFound)
+    row.map(OwnQuotas::from).ok_or(StoreError::NotFound)
 }
 
 /// The quotas that hold for a tenant.

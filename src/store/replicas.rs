@@ -17,14 +17,14 @@ pub struct Lease {
 }
 
 impl Store {
-    /// Writes this replica's heartbeat; the first one registers it. A row that somebody removed meanwhile
-    /// is written again. Gives how many replicas live, this one included.
-    pub async fn heartbeat(&self, replica: ReplicaId) -> Result<u32, StoreError> {
+    /// Writes this replica's heartbeat; the first one registers it, with the space of the vectors that it uses. A row
+    /// that somebody removed meanwhile is written again. Gives how many replicas live, this one included.
+    pub async fn heartbeat(&self, replica: ReplicaId, space: Option<&str>) -> Result<u32, StoreError> {
         let mut tx = self.begin(Lane::Upkeep, Access::System).await?;
         // a statement does not see what it writes: this replica is counted apart
         let others: i64 = sqlx::query_scalar(
             "with beat as (
-                 insert into replicas (replica_id, version) values ($1, $2)
+                 insert into replicas (replica_id, version, embedding_space) values ($1, $2, $4)
                  on conflict (replica_id) do update set heartbeat_at = now())
              select count(*) from replicas where replica_id <> $1 and stopped_at is null
                 and heartbeat_at > now() - make_interval(secs => $3)",
@@ -32,6 +32,7 @@ impl Store {
         .bind(replica.0)
         .bind(env!("CARGO_PKG_VERSION"))
         .bind(HEARTBEAT_TTL_S)
+        .bind(space)
         .fetch_one(&mut *tx)
         .await?;
         tx.commit().await?;
@@ -71,7 +72,7 @@ impl Store {
         Ok(lease)
     }
 
-    /// Forgets replicas that have been gone for a day and own no open record.
+    /// Forgets replicas that have been gone for a day and own no open record; and with them, which vectors they used.
     pub async fn forget_replicas(&self) -> Result<u64, StoreError> {
         let mut tx = self.begin(Lane::Upkeep, Access::System).await?;
         let done = sqlx::query(

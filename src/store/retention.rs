@@ -18,7 +18,8 @@ impl Store {
             "select s.tenant_id, (s.value ->> 'activity_retention_days')::bigint
              from settings s join tenants t using (tenant_id)
              where t.deleted_at is null and s.scope_id = $1
-                and jsonb_typeof(s.value -> 'activity_retention_days') = 'number'",
+                and jsonb_typeof(s.value -> 'activity_retention_days') = 'number'
+                and s.value ->> 'activity_retention_days' ~ '^[0-9]{1,9}$'",
         )
         .bind(Uuid::nil())
         .fetch_all(&mut *tx)

@@ -87,18 +87,35 @@ pub enum Notice {
 /// another change after a standby took over. Nothing of a deleted tenant changes: [`StoreError::NotFound`].
 pub(super) async fn bump(tx: &mut Unit, tenant: TenantId, kind: Kind) -> Result<i64, StoreError> {
     let rev = sqlx::query_scalar(
-        "update revisions set rev = rev + 1 where tenant_id = $1 and kind = $2
-             and exists (select from tenants t where t.tenant_id = $1 and t.deleted_at is null)
-         returning rev, set_config('synchronous_commit', null, true)",
+        "update revisions set rev = rev + 1 where tenant_id = $1 and kind = $2 returning rev, set_config('synchronous_commit', null, true)",
     )
     .bind(tenant.0)
     .bind(kind.as_str())
     .fetch_optional(&mut **tx)
     .await?;
-    rev.ok_or(StoreError::NotFound)
+    let rev = rev.ok_or(StoreError::NotFound)?;
+    check_live(tx, tenant).await?;
+    Ok(rev)
 }
 
-/// The same for a kind whose row is made when it is first needed.
+/// Refuses what would change a deleted tenant. Under the lock of one of its revisions, and as a statement of its own:
+/// whoever waited for that lock behind the deletion would see the tenant as it was when the waiting began.
+async fn check_live(tx: &mut Unit, tenant: TenantId) -> Result<(), StoreError> {
+    let live: Option<i32> =
+        sqlx::query_scalar("select 1 from tenants where tenant_id = $1 and deleted_at is null")
+            .bind(tenant.0)
+            .fetch_optional(&mut **tx)
+            .await?;
+    live.map(drop).ok_or(StoreError::NotFound)
+}
+
+/// For a change without a revision: none is made of a deleted tenant.
+pub(super) async fn hold(tx: &mut Unit, tenant: TenantId) -> Result<(), StoreError> {
+    lock(tx, tenant, Kind::Access).await?;
+    check_live(tx, tenant).await
+}
+
+/// The next revision of a kind whose row is made when it is first needed.
 pub(super) async fn bump_or_begin(tx: &mut Unit, tenant: TenantId, kind: Kind) -> Result<i64, StoreError> {
     sqlx::query("insert into revisions (tenant_id, kind, rev) values ($1, $2, 0) on conflict do nothing")
         .bind(tenant.0)

@@ -3,6 +3,7 @@
 use sqlx::FromRow;
 use uuid::Uuid;
 
+use super::revisions;
 use super::tx::{Access, Lane};
 use super::unit::Unit;
 use super::{Store, StoreError};
@@ -94,6 +95,7 @@ impl Store {
     /// Adds a new data key.
     pub async fn add_data_key(&self, tenant: TenantId, key: &DataKey) -> Result<(), StoreError> {
         let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
+        revisions::hold(&mut tx, tenant).await?;
         sqlx::query("insert into data_keys (tenant_id, key_id, master_id, wrapped) values ($1, $2, $3, $4)")
             .bind(tenant.0)
             .bind(key.key_id)

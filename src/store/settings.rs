@@ -1,6 +1,6 @@
 //! Settings per tenant and per key.
 
-use sqlx::types::Json;
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::revisions::{self, Kind};
@@ -32,25 +32,27 @@ impl Store {
         key: Option<KeyId>,
     ) -> Result<StoredSettings, StoreError> {
         let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
-        let row: Option<(Json<Settings>, i64)> =
-            sqlx::query_as("select value, version from settings where tenant_id = $1 and scope_id = $2")
-                .bind(tenant.0)
-                .bind(scope_id(key))
-                .fetch_optional(&mut *tx)
-                .await?;
+        let row: Option<(String, i64)> = sqlx::query_as(
+            "select value::text, version from settings where tenant_id = $1 and scope_id = $2",
+        )
+        .bind(tenant.0)
+        .bind(scope_id(key))
+        .fetch_optional(&mut *tx)
+        .await?;
         tx.commit().await?;
-        Ok(row.map_or_else(StoredSettings::default, |(Json(settings), version)| StoredSettings {
-            settings,
+        Ok(row.map_or_else(StoredSettings::default, |(stored, version)| StoredSettings {
+            settings: Settings::read(&stored).0,
             version,
         }))
     }
 
-    /// Replaces what a scope says, if it is still at `version`. The caller made sure that the key exists.
-    pub async fn put_settings(
+    /// Changes what a scope says, if it is still at `version`: `null` takes a setting away, names that are absent stay
+    /// as they are stored. The caller has checked the patch, and that the key exists.
+    pub async fn patch_settings(
         &self,
         tenant: TenantId,
         key: Option<KeyId>,
-        settings: &Settings,
+        patch: &Map<String, Value>,
         version: i64,
     ) -> Result<i64, StoreError> {
         let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
@@ -65,40 +67,65 @@ impl Store {
         if at.unwrap_or(0) != version {
             return Err(StoreError::Conflict("the settings changed since that version"));
         }
-        put(&mut tx, tenant, scope_id(key), settings, rev).await?;
+        put(&mut tx, tenant, scope_id(key), patch, rev).await?;
         revisions::commit(tx, tenant, Kind::Access, rev).await?;
         Ok(version + 1)
     }
 }
 
-/// Writes a scope within a change.
+/// Changes a scope within a change.
 pub(super) async fn put(
     tx: &mut Unit,
     tenant: TenantId,
     scope: Uuid,
-    settings: &Settings,
+    patch: &Map<String, Value>,
     rev: i64,
 ) -> Result<(), StoreError> {
+    let (set, unset) = super::patches::split(patch);
     sqlx::query(
         "insert into settings (tenant_id, scope_id, value, rev) values ($1, $2, $3, $4)
-         on conflict (tenant_id, scope_id)
-         do update set value = excluded.value, version = settings.version + 1, rev = excluded.rev",
+         on conflict (tenant_id, scope_id) do update set value = (settings.value || excluded.value) - $5,
+             version = settings.version + 1, rev = excluded.rev",
     )
     .bind(tenant.0)
     .bind(scope)
-    .bind(Json(settings))
+    .bind(set)
     .bind(rev)
+    .bind(unset)
     .execute(&mut **tx)
     .await?;
     Ok(())
 }
 
-/// All scopes of a tenant, within a snapshot.
+/// What a key that is revoked said is of no use any more.
+pub(super) async fn remove_of(tx: &mut Unit, tenant: TenantId, key: KeyId) -> Result<(), StoreError> {
+    sqlx::query("delete from settings where tenant_id = $1 and scope_id = $2")
+        .bind(tenant.0)
+        .bind(scope_id(Some(key)))
+        .execute(&mut **tx)
+        .await?;
+    Ok(())
+}
+
+/// The scopes of a tenant and its live keys, within a snapshot.
 pub(super) async fn all(tx: &mut Unit, tenant: TenantId) -> Result<Vec<(Uuid, Settings)>, StoreError> {
-    let rows: Vec<(Uuid, Json<Settings>)> =
-        sqlx::query_as("select scope_id, value from settings where tenant_id = $1")
-            .bind(tenant.0)
-            .fetch_all(&mut **tx)
-            .await?;
-    Ok(rows.into_iter().map(|(scope, Json(settings))| (scope, settings)).collect())
+    let rows: Vec<(Uuid, String)> = sqlx::query_as(
+        "select s.scope_id, s.value::text from settings s where s.tenant_id = $1 and s.scope_id = $2
+             union all
+             select s.scope_id, s.value::text from api_keys k
+             join settings s on s.tenant_id = k.tenant_id and s.scope_id = k.key_id
+             where k.tenant_id = $1 and k.revoked_at is null",
+    )
+    .bind(tenant.0)
+    .bind(scope_id(None))
+    .fetch_all(&mut **tx)
+    .await?;
+    let read = |(scope, stored): (Uuid, String)| {
+        let (settings, unknown) = Settings::read(&stored);
+        if !unknown.is_empty() {
+            tracing::warn!(%tenant, %scope, ?unknown, "settings of another release are read as strictly as can be");
+        }
+        (scope, settings)
+    };
+    Ok(rows.into_iter().map(read).collect())
 }

@@ -2,7 +2,6 @@
 
 use chrono::{DateTime, Utc};
 use sqlx::FromRow;
-use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::revisions::{self, Change, Kind};
@@ -24,7 +23,8 @@ pub struct Tenant {
     /// Since when it is served nothing.
     pub suspended_at: Option<DateTime<Utc>>,
     /// What the platform says of its quotas.
-    pub quotas: Json<OwnQuotas>,
+    #[sqlx(try_from = "String")]
+    pub quotas: OwnQuotas,
 }
 
 /// What becomes of a tenant.
@@ -38,7 +38,7 @@ pub enum Suspend {
 
 macro_rules! tenant_columns {
     () => {
-        "tenant_id, name, created_at, suspended_at, quotas"
+        "tenant_id, name, created_at, suspended_at, quotas::text as quotas"
     };
 }
 
@@ -53,9 +53,16 @@ impl Store {
     /// Makes a tenant with its revisions. [`StoreError::Conflict`] when the name is taken.
     pub async fn create_tenant(&self, name: &str, tenants_max: i64) -> Result<Tenant, StoreError> {
         let mut tx = self.begin(Lane::Control, Access::System).await?;
-        let count: i64 = sqlx::query_scalar("select count(*) from tenants where deleted_at is null")
-            .fetch_one(&mut *tx)
+        // one at a time: whoever waits here counts the other's as well
+        sqlx::query("select from tenants where tenant_id = $1 for no key update")
+            .bind(TenantId::PLATFORM.0)
+            .execute(&mut *tx)
             .await?;
+        let count: i64 =
+            sqlx::query_scalar("select count(*) from tenants where deleted_at is null and tenant_id <> $1")
+                .bind(TenantId::PLATFORM.0)
+                .fetch_one(&mut *tx)
+                .await?;
         if count >= tenants_max {
             return Err(StoreError::Limit("tenants"));
         }
@@ -122,6 +129,21 @@ impl Store {
         .await?;
         tx.commit().await?;
         Ok(is_served)
+    }
+
+    /// Those of these tenants for which nothing may be done.
+    pub async fn unserved(&self, tenants: &[TenantId]) -> Result<Vec<TenantId>, StoreError> {
+        let ids: Vec<Uuid> = tenants.iter().map(|tenant| tenant.0).collect();
+        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let unserved: Vec<Uuid> = sqlx::query_scalar(
+            "select tenant_id from tenants
+             where tenant_id = any($1) and (deleted_at is not null or suspended_at is not null)",
+        )
+        .bind(ids)
+        .fetch_all(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(unserved.into_iter().map(TenantId).collect())
     }
 
     /// Serves a tenant nothing from now on, or serves it again; to say so twice changes nothing.

@@ -13,8 +13,6 @@ use crate::domain::id::TenantId;
 pub const EMBEDDED_PER_TENANT_MAX: i64 = 20_000;
 /// Rows deleted in one transaction.
 const DELETED_BATCH: i64 = 500;
-/// Vectors of another space are kept for so long, in seconds: for replicas that still use it, and for a way back.
-const OTHER_SPACE_S: f64 = 86_400.0;
 
 /// A definition without a vector.
 #[derive(Clone, Debug, FromRow)]
@@ -37,52 +35,63 @@ pub struct EmbeddingRows {
 }
 
 impl Store {
-    /// Tenants with a definition that searches can find and that has no vector in `space`.
-    pub async fn tenants_to_embed(&self, space: &str, limit: i64) -> Result<Vec<TenantId>, StoreError> {
+    /// Served tenants behind `after`, by id, with a definition that searches can find and that has no vector in `space`.
+    pub async fn tenants_to_embed(
+        &self,
+        space: &str,
+        after: TenantId,
+        limit: usize,
+    ) -> Result<Vec<TenantId>, StoreError> {
         let mut tx = self.begin(Lane::Upkeep, Access::System).await?;
         let tenants: Vec<Uuid> = sqlx::query_scalar(
-            "select distinct t.tenant_id from tools t
-             join servers s on s.tenant_id = t.tenant_id and s.server_id = t.server_id
-             join tenants a on a.tenant_id = t.tenant_id
-             where t.removed_at is null and t.state = 'approved' and s.enabled and not s.quarantined
-               and s.removed_at is null and a.deleted_at is null
-               and not exists (select from tool_embeddings e
-                   where e.tenant_id = t.tenant_id and e.space = $1 and e.pin = t.pin)
-             limit $2",
+            "select a.tenant_id from tenants a
+             where a.tenant_id > $2 and a.deleted_at is null and a.suspended_at is null and exists (
+                 select from tools t
+                 join servers s on s.tenant_id = t.tenant_id and s.server_id = t.server_id
+                 where t.tenant_id = a.tenant_id and t.removed_at is null and t.state = 'approved' and s.enabled
+                   and not s.quarantined and s.removed_at is null
+                   and not exists (select from tool_embeddings e
+                       where e.tenant_id = t.tenant_id and e.space = $1 and e.pin = t.pin))
+             order by a.tenant_id limit $3",
         )
         .bind(space)
-        .bind(limit)
+        .bind(after.0)
+        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
         .fetch_all(&mut *tx)
         .await?;
         tx.commit().await?;
         Ok(tenants.into_iter().map(TenantId).collect())
     }
 
-    /// Some of a tenant's definitions that searches can find and that have no vector in `space`, but for those in
-    /// `except`; none once it has as many as it may have.
+    /// Some of a served tenant's definitions behind `after`, by pin, that searches can find and that have no vector in
+    /// `space`, but for those in `except`; none once it has as many as it may have.
     pub async fn definitions_to_embed(
         &self,
         tenant: TenantId,
         space: &str,
+        after: &str,
         except: &[String],
-        limit: i64,
+        limit: usize,
     ) -> Result<Vec<Unembedded>, StoreError> {
         let mut tx = self.begin(Lane::Upkeep, Access::Tenant(tenant)).await?;
         let rows = sqlx::query_as(
             "select distinct on (t.pin) t.pin, t.name, t.definition from tools t
              join servers s on s.tenant_id = t.tenant_id and s.server_id = t.server_id
-             where t.tenant_id = $1 and t.removed_at is null and t.state = 'approved' and s.enabled
-               and not s.quarantined and s.removed_at is null and t.pin <> all($3)
+             join tenants a on a.tenant_id = t.tenant_id
+             where t.tenant_id = $1 and a.deleted_at is null and a.suspended_at is null
+               and t.removed_at is null and t.state = 'approved' and s.enabled
+               and not s.quarantined and s.removed_at is null and t.pin > $3 and t.pin <> all($4)
                and not exists (select from tool_embeddings e
                    where e.tenant_id = $1 and e.space = $2 and e.pin = t.pin)
              order by t.pin
-             limit least($4, greatest(0, $5 - (
+             limit least($5, greatest(0, $6 - (
                  select count(*) from tool_embeddings e where e.tenant_id = $1 and e.space = $2)))",
         )
         .bind(tenant.0)
         .bind(space)
+        .bind(after)
         .bind(except)
-        .bind(limit)
+        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
         .bind(EMBEDDED_PER_TENANT_MAX)
         .fetch_all(&mut *tx)
         .await?;
@@ -143,20 +152,18 @@ impl Store {
         Ok(EmbeddingRows { rev, vectors })
     }
 
-    /// Deletes a batch of vectors of definitions that no tool has any more, and of other spaces than `space` that
-    /// are old; gives whether there may be more.
-    pub async fn delete_old_embeddings(&self, space: &str) -> Result<bool, StoreError> {
+    /// Deletes a batch of vectors of definitions that no tool has any more, and of spaces that no replica uses or has
+    /// used for as long as replicas are remembered ([`Store::forget_replicas`]); gives whether there may be more.
+    pub async fn delete_old_embeddings(&self) -> Result<bool, StoreError> {
         let mut tx = self.begin(Lane::Upkeep, Access::System).await?;
         let deleted = sqlx::query(
             "delete from tool_embeddings where (tenant_id, space, pin) in (
                  select e.tenant_id, e.space, e.pin from tool_embeddings e
-                 where e.space <> $1 and e.created_at < now() - make_interval(secs => $2)
+                 where not exists (select from replicas r where r.embedding_space = e.space)
                     or not exists (select from tools t
                         where t.tenant_id = e.tenant_id and t.pin = e.pin and t.removed_at is null)
-                 limit $3)",
+                 limit $1)",
         )
-        .bind(space)
-        .bind(OTHER_SPACE_S)
         .bind(DELETED_BATCH)
         .execute(&mut *tx)
         .await?;

@@ -10,6 +10,18 @@ use super::{Store, StoreError};
 use crate::domain::id::{KeyId, ServerId, TenantId};
 use crate::domain::tool::PinState;
 
+/// Bytes of approved definitions kept of a server's tools that it does not offer any more, the last ones: they may come
+/// back, and then it is to be seen what was changed. Pins are kept of all.
+const GONE_TEXTS_BYTES_MAX: i64 = 1 << 20;
+
+/// What definitions take up: the longer of what is offered and what was approved in its place.
+macro_rules! stored_bytes {
+    () => {
+        "coalesce(sum(greatest(octet_length(definition), octet_length(approved_definition))), 0)::bigint"
+    };
+}
+pub(super) use stored_bytes;
+
 /// A tool as stored.
 #[derive(Clone, Debug)]
 pub struct StoredTool {
@@ -129,7 +141,7 @@ impl Store {
     }
 }
 
-/// The tools of a removed server go with it.
+/// The tools of a removed server go with it: what they say now, the rest in the background.
 pub(super) async fn remove_all(
     tx: &mut Unit,
     tenant: TenantId,
@@ -137,8 +149,8 @@ pub(super) async fn remove_all(
     rev: i64,
 ) -> Result<(), StoreError> {
     sqlx::query(
-        "update tools set removed_at = now(), rev = $3
-         where tenant_id = $1 and server_id = $2 and removed_at is null",
+        "update tools set removed_at = coalesce(removed_at, now()), definition = '', approved_definition = null, rev = $3
+         where tenant_id = $1 and server_id = $2 and (removed_at is null or approved_definition is not null)",
     )
     .bind(tenant.0)
     .bind(server.0)
@@ -158,12 +170,33 @@ pub(super) async fn clear_pins(
     sqlx::query(
         "update tools set approved_pin = null, approved_definition = null, approved_by = null,
              state = case when state = 'blocked' then state else 'pending' end,
-             removed_at = coalesce(removed_at, now()), rev = $3
+             removed_at = coalesce(removed_at, now()), definition = '', rev = $3
          where tenant_id = $1 and server_id = $2",
     )
     .bind(tenant.0)
     .bind(server.0)
     .bind(rev)
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
+}
+
+/// Of what a server does not offer any more, no more than a bound is kept.
+pub(super) async fn forget_texts(
+    tx: &mut Unit,
+    tenant: TenantId,
+    server: ServerId,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "update tools t set approved_definition = null
+         from (select name, sum(octet_length(approved_definition)) over (order by removed_at desc, name) as bytes
+               from tools where tenant_id = $1 and server_id = $2 and removed_at is not null
+                   and approved_definition is not null) as gone
+         where t.tenant_id = $1 and t.server_id = $2 and t.name = gone.name and gone.bytes > $3",
+    )
+    .bind(tenant.0)
+    .bind(server.0)
+    .bind(GONE_TEXTS_BYTES_MAX)
     .execute(&mut **tx)
     .await?;
     Ok(())

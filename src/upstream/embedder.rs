@@ -3,9 +3,13 @@
 //! The operator names the endpoint, so its address needs no entry in `egress.allow` and opens nothing to tenants:
 //! the connections are of their own, under a guard of their own. What it answers is as hostile as any upstream.
 
+mod question;
+
+pub use self::question::{Patience, Question};
+
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,9 +18,8 @@ use http::{Method, StatusCode, Uri};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
-use super::breaker::{Admission, Breaker, BreakerRules};
 use super::connect::Dialer;
 use super::egress::Egress;
 use super::error::{Kind, UpstreamError};
@@ -36,9 +39,6 @@ const NUMBER_BYTES_MAX: usize = 32;
 const REST_BYTES_MAX: usize = 64 * 1024;
 /// Longer answers are read on a thread for it, in bytes.
 const INLINE_BYTES_MAX: usize = 256 * 1024;
-/// Questions in a row that were not answered in time after which nobody waits for a while.
-const RULES: BreakerRules =
-    BreakerRules { failures_max: 3, rest_min: Duration::from_secs(1), rest_max: Duration::from_secs(30) };
 
 /// Where the service is and what it is asked for.
 #[derive(Clone)]
@@ -78,10 +78,33 @@ pub enum EmbedError {
     Answer(&'static str),
 }
 
+/// Where a failure comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The service does not take these texts; others may well get vectors.
+    Texts,
+    /// It failed, maybe at these texts only: services crash, hang or answer nonsense for some, and firewalls before
+    /// them refuse what looks like an attack.
+    Unclear,
+    /// It would be the same with any text.
+    Service,
+}
+
 impl EmbedError {
-    /// Whether it is about these texts, and others may well get vectors.
-    pub fn is_about_the_texts(&self) -> bool {
-        matches!(self, EmbedError::Status(status) if matches!(status.as_u16(), 400 | 413 | 422))
+    /// Where it comes from.
+    pub fn fault(&self) -> Fault {
+        match self {
+            EmbedError::Status(status) => match status.as_u16() {
+                400 | 413 | 422 => Fault::Texts,
+                403 | 408 | 500..=599 => Fault::Unclear,
+                _ => Fault::Service,
+            },
+            EmbedError::Answer(_) => Fault::Unclear,
+            EmbedError::NoAnswer(error) => match error.kind {
+                Kind::Timeout | Kind::Lost | Kind::Invalid | Kind::TooLarge => Fault::Unclear,
+                _ => Fault::Service,
+            },
+        }
     }
 }
 
@@ -91,7 +114,8 @@ pub struct Embedder {
     headers: HeaderMap,
     model: String,
     timeout: Duration,
-    breaker: Mutex<Breaker>,
+    /// With questions of all tenants.
+    patience: Patience,
     late: Semaphore,
 }
 
@@ -140,7 +164,7 @@ impl Embedder {
             headers,
             model: options.model.clone(),
             timeout: options.timeout,
-            breaker: Mutex::new(Breaker::new(RULES)),
+            patience: Patience::default(),
             late: Semaphore::new(LATE_MAX),
         })
     }
@@ -163,52 +187,6 @@ impl Embedder {
         tokio::task::spawn_blocking(move || read_answer(&bytes, count))
             .await
             .unwrap_or(Err(EmbedError::Answer("could not be read")))
-    }
-
-    /// A question's vector; `None` at once while questions are not answered. When `wait` is over, that counts as a
-    /// failure and `turn` is another's; the answer is still read if it is one of few, for whoever asks the same again.
-    pub async fn embed_question<T: Send>(&self, text: String, wait: Duration, turn: T) -> Option<Embedding> {
-        if matches!(self.breaker().admit(Instant::now()), Admission::Rest(_) | Admission::Wait) {
-            return None;
-        }
-        let began = Instant::now();
-        let texts = [text];
-        let mut asking = std::pin::pin!(self.embed(&texts));
-        let ended = match timeout(wait, &mut asking).await {
-            Ok(ended) => {
-                match &ended {
-                    Ok(_) => self.breaker().answered(),
-                    // it answers; this question was not to its taste
-                    Err(error) if error.is_about_the_texts() => self.breaker().answered(),
-                    Err(error) => self.failed(began, &error.to_string()),
-                }
-                ended
-            }
-            Err(_) => {
-                self.failed(began, "the embeddings endpoint was too slow");
-                let _late = self.late.try_acquire().ok()?;
-                drop(turn);
-                asking.await
-            }
-        };
-        ended.ok()?.pop()
-    }
-
-    fn failed(&self, began: Instant, why: &str) {
-        let now = Instant::now();
-        let chance = getrandom::u32().map_or(1.0, |random| f64::from(random) / f64::from(u32::MAX));
-        let mut breaker = self.breaker();
-        let has_opened = breaker.failed(began, now, chance);
-        // a question that was let through to try it
-        breaker.probe_failed(now, chance);
-        drop(breaker);
-        if has_opened {
-            tracing::warn!(why, "searches go on without embeddings until the endpoint answers in time");
-        }
-    }
-
-    fn breaker(&self) -> MutexGuard<'_, Breaker> {
-        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn exchange(&self, body: Bytes, count: usize) -> Result<Bytes, EmbedError> {

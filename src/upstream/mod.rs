@@ -42,7 +42,7 @@ pub use connect::native_tls;
 pub use connection::Connection;
 pub use discover::Era;
 pub use egress::{Deny, Egress, EgressError, Resolve, Resolving, SystemDns, URL_BYTES_MAX};
-pub use embedder::{EmbedError, Embedder, EmbedderOptions};
+pub use embedder::{EmbedError, Embedder, EmbedderOptions, Fault, Patience, Question};
 pub use error::{Kind, UpstreamError};
 pub use jsonrpc::Answer;
 pub use list::{DEFINITION_BYTES_MAX, LIST_BYTES_MAX, Listing, NAME_BYTES_MAX, PAGES_MAX, TOOLS_MAX, Tool};

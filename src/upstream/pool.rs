@@ -1,6 +1,6 @@
 //! The connections of all tenants' upstreams on this replica.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
@@ -107,6 +107,11 @@ impl Pool {
         let gone: Vec<_> = connections.extract_if(|key, _| key.0 == tenant).collect();
         drop(connections);
         drop(gone);
+    }
+
+    /// Tenants of which a connection is kept here.
+    pub fn tenants(&self) -> HashSet<Uuid> {
+        self.read().keys().map(|key| key.0).collect()
     }
 
     /// Whether a connection of a tenant is kept here.

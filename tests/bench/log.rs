@@ -69,8 +69,12 @@ pub async fn run(api: &Api<'_>, gateway: &Gateway, key: &str, postgres: &Postgre
         "{RECORDS} records of one tenant, {OTHERS} of another, seven days; {:.0} MiB, of which indexes {:.0} MiB\n",
         filled.0, filled.1
     );
+    say("first pages");
     pages(&mut out, api).await?;
+    say(&out);
+    say("summaries");
     summaries(&mut out, api).await?;
+    say("exports");
     export(&mut out, api, gateway, key).await?;
     Ok(out)
 }

@@ -18,7 +18,7 @@ select $1, t, (lpad(to_hex((extract(epoch from t) * 1000)::bigint), 12, '0') || 
     case when n % 3 = 0 then 'request' || n else (n % 200 + 1)::text end, a * 200, a * 190, 100, 300,
     '{"path":"' || md5(n::text) || md5(n::text) || '"}', repeat('result text ', 25), false
 from (
-    select n, now() - interval '7 days' * (1 - n::float8 / $2) as t, a, b,
+    select n, date_trunc('milliseconds', now() - interval '7 days' * (1 - n::float8 / $2)) as t, a, b,
         case when n % 100003 = 11 then 999 else floor(200 * power(c, 2))::int end as k
     from (
         select n, (hashint8(n) & 65535) / 65536.0 as a, (hashint8(n + 1000000007) & 65535) / 65536.0 as b,

@@ -65,12 +65,9 @@ async fn a_change_reaches_the_other_replica_within_a_second() {
     changes(&tenant, &other, &upstream, SOON).await;
 }
 
-#[tokio::test]
-async fn lost_notices_cost_one_poll() {
-    let (stage, other, tenant, upstream) = two().await;
-    let url = stage.database.url();
-    // whoever listens is cut off, over and over: no notice gets through
-    let cutter = tokio::spawn(async move {
+/// Whoever listens is cut off, over and over: no notice gets through.
+pub fn without_notices(url: String) -> tokio::task::JoinHandle<()> {
+    tokio::spawn(async move {
         let mut connection = <sqlx::PgConnection as sqlx::Connection>::connect(&url).await.unwrap();
         loop {
             sqlx::query(
@@ -82,7 +79,13 @@ async fn lost_notices_cost_one_poll() {
             .unwrap();
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-    });
+    })
+}
+
+#[tokio::test]
+async fn lost_notices_cost_one_poll() {
+    let (stage, other, tenant, upstream) = two().await;
+    let cutter = without_notices(stage.database.url());
     changes(&tenant, &other, &upstream, POLLED).await;
     assert!(!cutter.is_finished());
     cutter.abort();

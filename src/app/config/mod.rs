@@ -129,14 +129,9 @@ impl Review {
         environment: impl Iterator<Item = (String, String)>,
     ) -> Result<Review, ConfigError> {
         let (settings, ambient) = read(file, environment)?;
-        let sections: Sections = settings.deserialize()?;
+        let mut sections: Sections = settings.deserialize()?;
         let location = sections.database.location(&sections.data_dir, &ambient)?;
-        let given = secret_files::Given {
-            bootstrap: sections.auth.bootstrap_key,
-            sessions: sections.sessions.key,
-            master: sections.secrets.master_key,
-        };
-        let to_generate = secret_files::to_generate(given, &location)?;
+        let to_generate = secret_files::to_generate(sections.take_secrets(), &location)?;
         Ok(Review { settings: settings.effective(), location, to_generate })
     }
 }
@@ -237,15 +232,21 @@ struct Sections {
     limits: Limits,
 }
 
+impl Sections {
+    /// The secrets that files stand in for where they are not given.
+    fn take_secrets(&mut self) -> secret_files::Given {
+        secret_files::Given {
+            bootstrap: std::mem::take(&mut self.auth.bootstrap_key),
+            sessions: std::mem::take(&mut self.sessions.key),
+            master: std::mem::take(&mut self.secrets.master_key),
+        }
+    }
+}
+
 fn build(settings: &Settings, ambient: Ambient) -> Result<Config, ConfigError> {
-    let sections: Sections = settings.deserialize()?;
+    let mut sections: Sections = settings.deserialize()?;
     let location = sections.database.location(&sections.data_dir, &ambient)?;
-    let given = secret_files::Given {
-        bootstrap: sections.auth.bootstrap_key,
-        sessions: sections.sessions.key,
-        master: sections.secrets.master_key,
-    };
-    let keys = secret_files::resolve(given, &location)?;
+    let keys = secret_files::resolve(sections.take_secrets(), &location)?;
     Ok(Config {
         server: sections.server,
         database: sections.database.with_location(location),

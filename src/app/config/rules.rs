@@ -176,8 +176,9 @@ fn check_text(key: &str, text: &str) -> Result<(), String> {
         "auth.bootstrap_key" if !text.is_empty() => secret::check_header_secret(text),
         "telemetry.otlp_endpoint" => must(
             text.is_empty()
-                || ((text.starts_with("http://") || text.starts_with("https://")) && !text.contains('@')),
-            "must be an http:// or https:// URL without a user name",
+                || ((text.starts_with("http://") || text.starts_with("https://"))
+                    && !text.contains(['@', '?', '#'])),
+            "must be an http:// or https:// URL without a user name, query or fragment: it is shown and logged",
         ),
         "search.embeddings_url" if !text.is_empty() => search::check_url(text),
         "search.embeddings_model" => search::check_model(text),

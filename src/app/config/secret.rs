@@ -21,7 +21,7 @@ const PLACEHOLDERS: [&str; 4] = ["changeme", "placeholder", "replaceme", "yourse
 const GENERATE: &str = "generate one with `openssl rand -base64 32`";
 
 /// A text that is never shown: `Debug` and `Display` print `[redacted]`.
-#[derive(Clone, Deserialize)]
+#[derive(Clone, Default, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);
 

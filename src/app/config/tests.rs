@@ -216,6 +216,7 @@ fn wrong_values_are_refused_without_repeating_them() {
         ("DEFAULTS__RATE_LIMIT", "-1"),
         ("TELEMETRY__LOG_FORMAT", "hunter2"),
         ("TELEMETRY__OTLP_ENDPOINT", "http://me:hunter2@collector"),
+        ("TELEMETRY__OTLP_ENDPOINT", "http://collector/v1?key=hunter2"),
         ("TELEMETRY__SAMPLE_RATIO", "1.5"),
         ("TELEMETRY__SAMPLE_RATIO", "NaN"),
         ("LIMITS__CALL_TIMEOUT_S", "0"),

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use super::query::Query;
+use super::query::{QUERY_WORDS_MAX, Query};
 use super::tokens::{Piece, for_each_piece};
 use super::{Document, NAME_BYTES_MAX};
 
-/// Words of a tool's name, with its server's, up to which a question is recognised as naming it.
-const NAME_WORDS_MAX: usize = 16;
+/// Words of a tool's name, with its server's, up to which it is found within a longer question.
+const NAMED_WORDS_MAX: usize = 16;
 
 /// What naming a tool within a longer question adds, as a share of the worth of the words that name it.
 const NAMED_SHARE: f32 = 0.5;
@@ -22,22 +22,20 @@ pub(super) struct Names {
 impl Names {
     /// Adds the next document.
     pub(super) fn add(&mut self, document: &Document<'_>, position: u32) {
-        if document.server.len() + document.name.len() > NAME_BYTES_MAX {
-            return;
-        }
         let mut key = String::new();
-        let server_words = push_words(&mut key, document.server);
-        let name_start = if key.is_empty() { 0 } else { key.len() + 1 };
-        let name_words = push_words(&mut key, document.name);
-        if name_words == 0 || server_words + name_words > NAME_WORDS_MAX {
+        let name_words = push_words(&mut key, 0, document.name);
+        if name_words == 0 {
             return;
         }
-        self.words_max = self.words_max.max(server_words + name_words);
-        if let Some(name) = key.get(name_start..) {
-            self.documents.entry(name.into()).or_default().push(position);
-        }
+        self.documents.entry(key.as_str().into()).or_default().push(position);
+        key.clear();
+        let server_words = push_words(&mut key, 0, document.server);
         if server_words > 0 {
+            push_words(&mut key, server_words, document.name);
             self.documents.entry(key.into()).or_default().push(position);
+        }
+        if server_words + name_words <= NAMED_WORDS_MAX {
+            self.words_max = self.words_max.max(server_words + name_words);
         }
     }
 
@@ -78,17 +76,16 @@ fn update(documents: &[u32], values: &mut [f32], change: impl Fn(&mut f32)) {
     }
 }
 
-/// Appends the words of `text` to `key`, separated by spaces, and counts them.
-fn push_words(key: &mut String, text: &str) -> usize {
+/// Appends the words of `text` to the `known` words of `key`, separated by spaces, and counts them. What a question of
+/// the same words is cut to is all that is compared.
+fn push_words(key: &mut String, known: usize, text: &str) -> usize {
+    let text = text.get(..text.floor_char_boundary(NAME_BYTES_MAX)).unwrap_or_default();
     let mut words = 0;
     for_each_piece(text, |piece, word| {
-        if piece == Piece::Compound {
+        if piece == Piece::Compound || known + words == QUERY_WORDS_MAX {
             return;
         }
         words += 1;
-        if words > NAME_WORDS_MAX {
-            return;
-        }
         if !key.is_empty() {
             key.push(' ');
         }

@@ -81,10 +81,10 @@ struct Export {
 #[derive(Args)]
 #[command(next_help_heading = "Filters")]
 struct Filter {
-    /// Declared or by the variant: read, write or destructive
+    /// What the call was for, as its caller declared it, or else by the command that made it: read, write or destructive
     #[arg(long, value_name = "TYPE")]
     intent_type: Option<String>,
-    /// How it ended: success, upstream_error, error, blocked, rejected, cancelled, unknown or pending
+    /// How it ended: success, upstream_error, error, blocked, rejected, cancelled, unknown, or not yet: pending, waiting
     #[arg(long)]
     status: Option<String>,
     /// A server's name
@@ -93,10 +93,10 @@ struct Filter {
     /// A tool, as TOOL or SERVER:TOOL; for --type admin the act, for example servers.create
     #[arg(long)]
     tool: Option<String>,
-    /// tool_call, search, cache_read, admin, auth_failure, late_outcome or system
+    /// tool_call, search, cache_read, direct_call, admin, policy, consent, auth_failure, late_outcome or system
     #[arg(long = "type")]
     kind: Option<String>,
-    /// Where it came in: mcp, rest, cli or system
+    /// Where it came in: mcp, direct, rest, cli, console or system
     #[arg(long)]
     source: Option<String>,
     /// A key's id
@@ -184,6 +184,12 @@ fn time(flag: &str, given: &str, now: DateTime<Utc>) -> Result<String, Failure> 
 impl Activity {
     pub(super) async fn run(self) -> Result<(), Failure> {
         let client = self.connection.client()?;
+        let is_one = matches!(self.command, Command::Show { .. });
+        if !is_one && !client.is_in_tenant() && client.is_of_platform().await {
+            output::note(
+                "these are the platform's own records; --tenant NAME or MCPPROXY_TENANT gives a tenant's",
+            );
+        }
         match self.command {
             Command::List(list) => list.run(&client).await,
             Command::Watch(watch) => watch.run(&client).await,
@@ -348,6 +354,7 @@ fn calls(of: &Value) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::activity::{KINDS, SOURCES, STATUSES};
 
     #[test]
     fn times_may_be_how_long_ago() {
@@ -362,6 +369,14 @@ mod tests {
         }
         for bad in ["12", "5y", "-5h", "yesterday", "2h30m", "", "9223372036854775807d"] {
             assert!(matches!(time("--since", bad, now), Err(Failure::Usage(_))), "{bad}");
+        }
+    }
+
+    #[test]
+    fn help_names_every_value() {
+        let help = Filter::augment_args(clap::Command::new("x")).render_long_help().to_string();
+        for value in KINDS.iter().chain(&SOURCES).chain(&STATUSES) {
+            assert!(help.split([' ', ',', '\n']).any(|word| word == *value), "{value}: {help}");
         }
     }
 

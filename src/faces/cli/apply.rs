@@ -5,19 +5,18 @@
 mod compare;
 mod file;
 mod plan;
+mod secrets;
 mod step;
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{File, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use self::plan::{Headers, Plan, Planner};
+use self::secrets::Secrets;
 use self::step::{Mark, Step};
 use super::client::{Client, Query};
 use super::connection::Connection;
@@ -25,8 +24,10 @@ use super::failure::Failure;
 use super::output::{self, text};
 use super::upstream;
 
-/// After this, every replica knows that a tenant is resumed.
-const RESUMED_WAIT: Duration = Duration::from_secs(1);
+/// Within this, every replica knows that a tenant is resumed.
+const RESUMED_WAIT_MAX: Duration = Duration::from_secs(5);
+/// Between two tries at a replica that does not know it yet.
+const RESUMED_PAUSE: Duration = Duration::from_millis(100);
 /// So many tenants that are not in the file are named.
 const OTHERS_NAMED_MAX: usize = 20;
 
@@ -59,7 +60,7 @@ struct Outcome {
 impl Outcome {
     /// Says what went wrong with a tenant.
     fn fail(&mut self, tenant: &str, place: Option<&str>, failure: Failure) {
-        output::note(&format!("mcpproxy: {}: {failure}", place.unwrap_or(tenant)));
+        output::note(&output::one_line(&format!("mcpproxy: {}: {failure}", place.unwrap_or(tenant))));
         self.failed.insert(tenant.to_owned());
         if self.worst.as_ref().is_none_or(|worst| worst.code() < failure.code()) {
             self.worst = Some(failure);
@@ -85,21 +86,20 @@ impl Apply {
         let mut outcome = Outcome::default();
         let plans = self.plan(&platform, &wanted, &mut outcome).await?;
         let steps = || plans.iter().flat_map(|plan| plan.steps.iter().chain(&plan.suspend));
-        for line in steps().flat_map(Step::shown) {
-            output::line(&output::safe(&line))?;
-        }
         if outcome.worst.is_none() && steps().next().is_none() {
             return output::line("nothing to change");
         }
-        output::line(&counts(&plans))?;
+        let lines: Vec<String> = steps().flat_map(Step::shown).map(|line| output::one_line(&line)).collect();
+        // nothing is done that was not shown
+        let unshown = |_| Failure::Refused("the plan could not be shown: nothing was done".to_owned());
+        lines.iter().chain([&counts(&plans)]).try_for_each(|line| output::line(line)).map_err(unshown)?;
         if !self.dry_run {
-            let mut keys = match &self.keys_out {
-                Some(path) if steps().any(Step::makes_key) => Some(create(path)?),
-                _ => None,
-            };
+            let path = self.keys_out.as_deref().filter(|_| steps().any(Step::makes_key));
+            let mut secrets = Secrets::open(path)?;
             for plan in &plans {
-                apply(&platform, plan, keys.as_mut(), &mut outcome).await?;
+                apply(&platform, plan, &mut secrets, &mut outcome).await?;
             }
+            secrets.close();
         }
         outcome.end(wanted.tenants.len())
     }
@@ -141,7 +141,7 @@ fn note_others(there: HashSet<String>, wanted: &file::File, plans: &[Plan]) {
         others.push(format!("{more} more tenants"));
     }
     for other in others.iter().chain(plans.iter().flat_map(|plan| &plan.others)) {
-        output::note(&format!("not in the file: {other}"));
+        output::note(&output::one_line(&format!("not in the file: {other}")));
     }
 }
 
@@ -161,39 +161,22 @@ fn counts(plans: &[Plan]) -> String {
     format!("{made} to create, {changed} to change, {} unchanged", things - places.len())
 }
 
-/// A new file that nobody else can read.
-fn create(path: &Path) -> Result<File, Failure> {
-    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    made.map_err(|error| Failure::Usage(format!("--keys-out {}: {error}; nothing was done", path.display())))
-}
-
 /// Does what is planned in one tenant.
-///
-/// # Errors
-/// A new key's secret cannot be given to anybody: going on would make more of them.
 async fn apply(
     platform: &Client,
     plan: &Plan,
-    mut keys: Option<&mut File>,
+    secrets: &mut Secrets<'_>,
     outcome: &mut Outcome,
 ) -> Result<(), Failure> {
     let client = platform.in_tenant(Some(&plan.tenant))?;
+    let mut resumed = None;
     for step in &plan.steps {
-        let answer = match step.run(platform, &client).await.and_then(|answer| answer.json()) {
-            Ok(answer) => answer,
-            Err(failure) => {
-                outcome.fail(&plan.tenant, Some(&step.place), failure);
-                break;
-            }
-        };
-        if step.makes_key() {
-            hand_over(&plan.tenant, &answer, keys.as_deref_mut())?;
-        }
-        if step.path.first().is_some_and(|first| first == "servers") {
-            upstream::warn(&answer);
+        if let Err(failure) = apply_step(platform, &client, plan, step, resumed, secrets).await {
+            outcome.fail(&plan.tenant, Some(&step.place), failure);
+            break;
         }
         if step.path.last().is_some_and(|last| last == "resume") {
-            tokio::time::sleep(RESUMED_WAIT).await;
+            resumed = Some(Instant::now());
         }
     }
     // a tenant that is to be served nothing is not served because of a server that cannot be added
@@ -205,16 +188,38 @@ async fn apply(
     Ok(())
 }
 
-/// Gives a new key's secret to whoever asked for it, at once: it is not shown again.
-fn hand_over(tenant: &str, made: &Value, keys: Option<&mut File>) -> Result<(), Failure> {
-    let line = json!({"tenant": tenant, "name": made["name"], "id": made["id"], "key": made["key"]});
-    let given = match keys {
-        Some(file) => writeln!(file, "{line}").and_then(|()| file.sync_data()).is_ok(),
-        None => output::line(&line.to_string()).is_ok(),
-    };
-    if given {
-        return Ok(());
+async fn apply_step(
+    platform: &Client,
+    client: &Client,
+    plan: &Plan,
+    step: &Step,
+    resumed: Option<Instant>,
+    secrets: &mut Secrets<'_>,
+) -> Result<(), Failure> {
+    if step.makes_key() {
+        secrets.check()?;
     }
-    let sentence = format!("the secret of the key {} could not be written: revoke the key", text(made, "id"));
-    Err(Failure::Refused(sentence))
+    let answer = loop {
+        match step.run(platform, client).await {
+            // a replica that has not heard yet that the tenant is resumed
+            Err(Failure::NotAuthorised(_)) if resumed.is_some_and(|at| at.elapsed() < RESUMED_WAIT_MAX) => {
+                tokio::time::sleep(RESUMED_PAUSE).await;
+            }
+            Err(Failure::Unreachable(sentence)) if step.makes_key() => {
+                return Err(Failure::Unreachable(format!(
+                    "{sentence}; it may have been made all the same, with a secret that nobody has: look at \
+                     `mcpproxy key list --tenant {}`, and revoke it there before you run this again",
+                    plan.tenant
+                )));
+            }
+            answer => break answer?.json()?,
+        }
+    };
+    if step.makes_key() {
+        secrets.give(&plan.tenant, &answer)?;
+    }
+    if step.path.first().is_some_and(|first| first == "servers") {
+        upstream::warn(&answer);
+    }
+    Ok(())
 }

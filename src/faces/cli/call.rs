@@ -23,13 +23,13 @@ pub struct Call {
 #[derive(Subcommand)]
 enum Variant {
     /// Run a tool that only reads
-    #[command(name = "tool-read")]
+    #[command(name = "tool-read", aliases = ["call_tool_read", "read"])]
     Read(Request),
     /// Run a tool that creates or updates something
-    #[command(name = "tool-write")]
+    #[command(name = "tool-write", aliases = ["call_tool_write", "write"])]
     Write(Request),
     /// Run a tool that deletes or cannot be undone
-    #[command(name = "tool-destructive")]
+    #[command(name = "tool-destructive", aliases = ["call_tool_destructive", "destructive"])]
     Destructive(Request),
 }
 

@@ -1,5 +1,6 @@
 //! The REST client behind every command.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,6 +12,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use sse_stream::{ByteStreamBody, SseStream};
+use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 use super::failure::Failure;
@@ -23,6 +25,8 @@ const CONNECT_WAIT_MAX: Duration = Duration::from_secs(10);
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(660);
 /// How long the next piece of a streamed answer may take.
 const PIECE_WAIT_MAX: Duration = Duration::from_secs(60);
+/// The role of keys that are of no tenant.
+const PLATFORM: &str = "platform";
 /// Items asked for at a time.
 const PAGE: usize = 100;
 
@@ -31,8 +35,27 @@ const PAGE: usize = 100;
 pub(super) struct Client {
     http: reqwest::Client,
     base: Url,
+    key: Key,
     /// The tenant that a platform key acts in.
     tenant: Option<HeaderValue>,
+    /// Whose key it is, once somebody asked; none where that cannot be found out.
+    holder: Arc<OnceCell<Option<Holder>>>,
+}
+
+/// Whose a key is.
+#[derive(Deserialize)]
+struct Holder {
+    role: String,
+    tenant: String,
+}
+
+/// What is sent as key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Key {
+    None,
+    Given,
+    /// A variable's name, where its value was meant.
+    Unexpanded,
 }
 
 /// An answer that is no error.
@@ -108,6 +131,11 @@ impl Client {
         let base = base(url)?;
         let mut headers = HeaderMap::new();
         headers.insert(SOURCE, HeaderValue::from_static(CLI));
+        let kind = match key {
+            None => Key::None,
+            Some(key) if key.contains('$') => Key::Unexpanded,
+            Some(_) => Key::Given,
+        };
         if let Some(key) = key {
             let mut value = header("key", key)?;
             value.set_sensitive(true);
@@ -124,7 +152,7 @@ impl Client {
             .connect_timeout(CONNECT_WAIT_MAX)
             .build();
         let http = built.map_err(|error| Failure::Unreachable(format!("no HTTP client: {error}")))?;
-        Ok(Client { http, base, tenant })
+        Ok(Client { http, base, key: kind, tenant, holder: Arc::default() })
     }
 
     /// The same in this tenant, or in none.
@@ -139,6 +167,40 @@ impl Client {
     /// Where the gateway is.
     pub(super) fn url(&self) -> &Url {
         &self.base
+    }
+
+    /// Whether a tenant is named.
+    pub(super) fn is_in_tenant(&self) -> bool {
+        self.tenant.is_some()
+    }
+
+    /// Whether the key is one of the platform.
+    pub(super) async fn is_of_platform(&self) -> bool {
+        self.holder().await.is_some_and(|holder| holder.role == PLATFORM)
+    }
+
+    async fn holder(&self) -> Option<&Holder> {
+        let ask = async || {
+            let request = self.request(Method::GET, &["status"], &Query::default()).timeout(CONNECT_WAIT_MAX);
+            request.send().await.ok()?.json().await.ok()
+        };
+        self.holder.get_or_init(ask).await.as_ref()
+    }
+
+    /// A key of a tenant acts in that one: what is meant for another would be done there.
+    async fn check_tenant(&self) -> Result<(), Failure> {
+        let Some(wanted) = self.tenant.as_ref().and_then(|tenant| tenant.to_str().ok()) else {
+            return Ok(());
+        };
+        match self.holder().await {
+            Some(Holder { role, tenant }) if role != PLATFORM && tenant != wanted => {
+                Err(Failure::Usage(format!(
+                    "this key is of the tenant {tenant}, not {wanted}: leave --tenant and MCPPROXY_TENANT out, or use \
+                 another key"
+                )))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Asks at the root of the port, where no key is needed; any status is an answer.
@@ -261,13 +323,14 @@ impl Client {
 
     /// Sends a request; an answer that is an error is a failure.
     async fn send_request(&self, request: RequestBuilder) -> Result<Response, Failure> {
+        self.check_tenant().await?;
         let response = request.send().await.map_err(|error| self.unreachable(&error))?;
         let status = response.status();
         if status.is_success() {
             return Ok(response);
         }
         let text = response.text().await.map_err(|error| self.unreachable(&error))?;
-        Err(failure(status, &text))
+        Err(failure(status, &text, self.key))
     }
 
     fn unreachable(&self, error: &reqwest::Error) -> Failure {
@@ -329,7 +392,7 @@ fn base(url: &str) -> Result<Url, Failure> {
 }
 
 /// What an error answer says, with what helps.
-fn failure(status: StatusCode, text: &str) -> Failure {
+fn failure(status: StatusCode, text: &str, key: Key) -> Failure {
     let Ok(ErrorBody { error }) = serde_json::from_str::<ErrorBody>(text) else {
         let sentence = format!("{status} from something that is not this gateway's API; is the URL right?");
         return Failure::from_answer(status.as_u16(), "", sentence);
@@ -341,8 +404,17 @@ fn failure(status: StatusCode, text: &str) -> Failure {
     if error.message.contains("X-Tenant") {
         sentence.push_str("; here: --tenant NAME or MCPPROXY_TENANT");
     }
+    if let Some(hint) = command_for(&error.code, &error.message) {
+        sentence.push_str(&format!("; here: {hint}"));
+    }
     if status == StatusCode::UNAUTHORIZED {
-        sentence.push_str("; the key comes from --api-key, MCPPROXY_API_KEY or a profile");
+        sentence.push_str(match key {
+            Key::None => "; none was sent: give --api-key, MCPPROXY_API_KEY or a profile",
+            Key::Given => {
+                "; the one of --api-key, MCPPROXY_API_KEY or the profile is unknown, revoked or past its time"
+            }
+            Key::Unexpanded => "; the one that was sent has a $ in it: a variable that nobody replaced?",
+        });
     }
     if status.is_server_error()
         && let Some(id) = &error.request_id
@@ -350,6 +422,23 @@ fn failure(status: StatusCode, text: &str) -> Failure {
         sentence.push_str(&format!(" [request {id}]"));
     }
     Failure::from_answer(status.as_u16(), &error.code, sentence)
+}
+
+/// The command that helps with a refusal; its message names the server or tool in quotes.
+fn command_for(code: &str, message: &str) -> Option<String> {
+    let name = message.split('\'').nth(1).filter(|name| !name.is_empty())?;
+    let server = name.split_once(':').map_or(name, |(server, _)| server);
+    match code {
+        "server_quarantined" => {
+            Some(format!("mcpproxy upstream unquarantine {server} (an operator or admin)"))
+        }
+        "server_disabled" => Some(format!("mcpproxy upstream enable {server} (an operator or admin)")),
+        "tool_pending" | "tool_changed" => {
+            Some(format!("mcpproxy tools show {name}, then tools approve (an operator or admin)"))
+        }
+        "not_found" => Some("mcpproxy tools search WORDS".to_owned()),
+        _ => None,
+    }
 }
 
 fn not_ours() -> Failure {

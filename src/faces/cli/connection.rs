@@ -21,21 +21,31 @@ const PROFILE: &str = "default";
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Connection")]
 pub(super) struct Connection {
-    /// Where the gateway is [default: http://127.0.0.1:8080]
-    #[arg(long, global = true, env = "MCPPROXY_URL", hide_env_values = true, value_name = "URL")]
+    /// Where the gateway is [default: http://127.0.0.1:8080] [env: MCPPROXY_URL]
+    #[arg(long, global = true, value_name = "URL")]
     url: Option<String>,
     /// The key; better in the environment or a profile, since others on the machine can see command lines
-    #[arg(long, global = true, env = "MCPPROXY_API_KEY", hide_env_values = true, value_name = "KEY")]
+    /// [env: MCPPROXY_API_KEY]
+    #[arg(long, global = true, value_name = "KEY")]
     api_key: Option<String>,
-    /// The tenant to act in, for a platform key; other keys have their own
-    #[arg(long, global = true, env = "MCPPROXY_TENANT", hide_env_values = true, value_name = "NAME")]
+    /// The tenant to act in, for a platform key; other keys have their own, and act in no other
+    /// [env: MCPPROXY_TENANT]
+    #[arg(long, global = true, value_name = "NAME")]
     tenant: Option<String>,
-    /// A profile of the profile file [default: default]
-    #[arg(long, global = true, env = "MCPPROXY_PROFILE", hide_env_values = true, value_name = "NAME")]
+    /// A profile of the profile file [default: default] [env: MCPPROXY_PROFILE]
+    #[arg(long, global = true, value_name = "NAME")]
     profile: Option<String>,
-    /// The profile file [default: ~/.config/mcpproxy/profiles.toml]
-    #[arg(long, global = true, env = "MCPPROXY_PROFILES", hide_env_values = true, value_name = "PATH")]
+    /// The profile file: a table such as [default] for each, with url, api_key and tenant
+    /// [default: ~/.config/mcpproxy/profiles.toml] [env: MCPPROXY_PROFILES]
+    #[arg(long, global = true, value_name = "PATH")]
     profiles: Option<PathBuf>,
+}
+
+/// What a flag says, or else its variable. Read here and not by the parser, which would name every variable that is set as
+/// a needed flag in the usage of its errors.
+#[expect(clippy::disallowed_methods, reason = "the flags of a client, which app/config knows nothing of")]
+fn given(flag: Option<&String>, variable: &str) -> Option<String> {
+    flag.cloned().or_else(|| std::env::var(variable).ok()).filter(|value| !value.is_empty())
 }
 
 /// One gateway and how to get in.
@@ -53,31 +63,28 @@ impl Connection {
     /// # Errors
     /// A profile file that cannot be read, a profile that is not in it, a URL that is none.
     pub(super) fn client(&self) -> Result<Client, Failure> {
-        let profile = self.profile()?;
-        self.say_what_wins(&profile);
-        let url = self.url.clone().or(profile.url).unwrap_or_else(|| URL.to_owned());
-        let key = self.api_key.clone().or(profile.api_key).filter(|key| !key.is_empty());
-        Client::new(&url, key.as_deref(), self.tenant.clone().or(profile.tenant).as_deref())
-    }
-
-    /// A key of the environment wins over that of a profile that somebody named: better said than wondered about.
-    fn say_what_wins(&self, profile: &Profile) {
-        let is_other = profile.api_key.is_some() && self.api_key.is_some() && self.api_key != profile.api_key;
-        if let Some(name) = self.profile.as_deref().filter(|_| is_other) {
+        let named = given(self.profile.as_ref(), "MCPPROXY_PROFILE");
+        let profile = self.profile(named.as_deref())?;
+        let key = given(self.api_key.as_ref(), "MCPPROXY_API_KEY");
+        // a key of the environment wins over that of a profile that somebody named: better said than wondered about
+        if let Some(name) =
+            named.filter(|_| profile.api_key.is_some() && key.is_some() && key != profile.api_key)
+        {
             output::note(&format!(
                 "warning: the key of --api-key or MCPPROXY_API_KEY is used, not that of the profile {name}"
             ));
         }
+        let url = given(self.url.as_ref(), "MCPPROXY_URL").or(profile.url).unwrap_or_else(|| URL.to_owned());
+        let key = key.or(profile.api_key).filter(|key| !key.is_empty());
+        let tenant = given(self.tenant.as_ref(), "MCPPROXY_TENANT").or(profile.tenant);
+        Client::new(&url, key.as_deref(), tenant.as_deref())
     }
 
-    fn profile(&self) -> Result<Profile, Failure> {
-        let named = self.profile.as_deref().filter(|name| !name.is_empty());
-        let path = match &self.profiles {
-            Some(path) => Some(path.clone()),
-            None => std::env::home_dir().map(|home| home.join(FILE)),
-        };
+    fn profile(&self, named: Option<&str>) -> Result<Profile, Failure> {
+        let file = self.profiles.clone().or_else(|| given(None, "MCPPROXY_PROFILES").map(PathBuf::from));
         // nobody has asked for a file that need not be there
-        let must_exist = named.is_some() || self.profiles.is_some();
+        let must_exist = named.is_some() || file.is_some();
+        let path = file.or_else(|| std::env::home_dir().map(|home| home.join(FILE)));
         let Some(path) = path.filter(|path| must_exist || path.exists()) else {
             return Ok(Profile::default());
         };

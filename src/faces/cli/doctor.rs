@@ -49,8 +49,13 @@ impl Doctor {
         })?;
         report(clock(ready.headers.get(DATE).and_then(|date| date.to_str().ok()), Utc::now()))?;
         let me = client.get(&["status"], &Query::default()).await?.json()?;
-        let who = format!("key      {} of the tenant {}", text(&me, "role"), text(&me, "tenant"));
-        report(Found::Good(who))?;
+        let (role, tenant) = (text(&me, "role"), text(&me, "tenant"));
+        if role == "platform" && !client.is_in_tenant() {
+            report(Found::Good("key      of the platform".to_owned()))?;
+            let which = "servers  not looked at: name a tenant with --tenant NAME (mcpproxy tenant list)";
+            return report(Found::Odd(which.to_owned()));
+        }
+        report(Found::Good(format!("key      {role} of the tenant {tenant}")))?;
         upstreams(&client).await
     }
 }
@@ -93,14 +98,17 @@ async fn waiting(client: &Client, name: &str) -> Result<usize, Failure> {
 }
 
 fn judge(server: &Value, name: &str, waiting: usize) -> Found {
-    let odd = |what: String| Found::Odd(format!("server   {name} {what}"));
+    let odd = |what: String| Found::Odd(format!("server   '{name}' {what}"));
     if !is(server, "enabled") {
         return odd(format!("is disabled: mcpproxy upstream enable {name}"));
     }
     if text(server, "connection") != "connected" {
         let error = text(server, "last_error");
         let why = if error.is_empty() { "nobody has reached it yet".to_owned() } else { error };
-        return odd(format!("is not connected: {why}; try again with mcpproxy upstream refresh {name}"));
+        return odd(format!(
+            "is not connected: {why}; try again with mcpproxy upstream refresh {name}, or give another address with \
+             mcpproxy upstream update {name} --address URL"
+        ));
     }
     if is(server, "quarantined") {
         return odd(format!(
@@ -110,7 +118,7 @@ fn judge(server: &Value, name: &str, waiting: usize) -> Found {
     if waiting > 0 {
         return odd(format!("has {waiting} tools that wait for approval: mcpproxy tools list {name}"));
     }
-    Found::Good(format!("server   {name} is connected"))
+    Found::Good(format!("server   '{name}' is connected"))
 }
 
 fn is(server: &Value, name: &str) -> bool {
@@ -158,7 +166,7 @@ mod tests {
             server
         };
         for (more, waiting, want) in [
-            (json!({}), 0, "ok server   up is connected"),
+            (json!({}), 0, "ok server   'up' is connected"),
             (json!({}), 2, "2 tools that wait"),
             (json!({"enabled": false}), 0, "upstream enable up"),
             (json!({"connection": "disconnected", "last_error": "refused"}), 0, "not connected: refused"),

@@ -8,6 +8,9 @@ pub enum Failure {
     /// The tool ran and reported an error, or its server failed; 1.
     #[error("{0}")]
     Tool(String),
+    /// The result could not be written, as to a full disk; 1.
+    #[error("{0}")]
+    Unwritten(String),
     /// The command makes no sense as it is written; 2.
     #[error("{0}")]
     Usage(String),
@@ -38,7 +41,7 @@ impl Failure {
     pub(super) fn code(&self) -> u8 {
         match self {
             Failure::OutputClosed => 0,
-            Failure::Tool(_) => 1,
+            Failure::Tool(_) | Failure::Unwritten(_) => 1,
             Failure::Usage(_) => 2,
             Failure::Refused(_) => 3,
             Failure::NeedsApproval(_) => 4,
@@ -52,6 +55,7 @@ impl Failure {
         match self {
             Failure::OutputClosed => Failure::OutputClosed,
             Failure::Tool(_) => Failure::Tool(sentence),
+            Failure::Unwritten(_) => Failure::Unwritten(sentence),
             Failure::Usage(_) => Failure::Usage(sentence),
             Failure::Refused(_) => Failure::Refused(sentence),
             Failure::NeedsApproval(_) => Failure::NeedsApproval(sentence),

@@ -10,6 +10,9 @@ use super::failure::Failure;
 /// Largest text that is read from a file or standard input, in bytes: what the gateway takes by default.
 const INPUT_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
+/// What an object looks like.
+const SUCH: &str = "such as '{\"path\": \"/tmp\"}'";
+
 /// A JSON object, as it is written: a text, `@FILE`, or `-` for standard input.
 ///
 /// # Errors
@@ -17,11 +20,9 @@ const INPUT_BYTES_MAX: u64 = 4 * 1024 * 1024;
 pub(super) fn object(flag: &str, given: &str) -> Result<Box<RawValue>, Failure> {
     let text = text(flag, given)?;
     let raw = serde_json::from_str::<Box<RawValue>>(&text)
-        .map_err(|error| Failure::Usage(format!("{flag} is not JSON: {error}")))?;
+        .map_err(|error| Failure::Usage(format!("{flag} is not JSON: {error}; it needs an object {SUCH}")))?;
     if !raw.get().starts_with('{') {
-        return Err(Failure::Usage(format!(
-            "{flag} must be a JSON object, such as '{{\"path\": \"/tmp\"}}'"
-        )));
+        return Err(Failure::Usage(format!("{flag} must be a JSON object, {SUCH}")));
     }
     Ok(raw)
 }

@@ -14,7 +14,7 @@ use super::failure::Failure;
 pub(super) enum Format {
     /// For people
     Table,
-    /// What the API said
+    /// What the API said; of a list its items
     Json,
     /// The same as YAML
     Yaml,
@@ -87,17 +87,25 @@ pub(super) fn line(text: &str) -> Result<(), Failure> {
     out.write_all(text.as_bytes())
         .and_then(|()| out.write_all(b"\n"))
         .and_then(|()| out.flush())
-        .map_err(|_| Failure::OutputClosed)
+        .map_err(|error| unwritten(&error))
 }
 
 /// Writes bytes to standard output as they are.
 pub(super) fn bytes(bytes: &[u8]) -> Result<(), Failure> {
-    std::io::stdout().lock().write_all(bytes).map_err(|_| Failure::OutputClosed)
+    std::io::stdout().lock().write_all(bytes).map_err(|error| unwritten(&error))
 }
 
 /// Makes sure that all of it is out.
 pub(super) fn flush() -> Result<(), Failure> {
-    std::io::stdout().lock().flush().map_err(|_| Failure::OutputClosed)
+    std::io::stdout().lock().flush().map_err(|error| unwritten(&error))
+}
+
+/// Who has seen enough is no failure; a full disk is.
+fn unwritten(error: &std::io::Error) -> Failure {
+    match error.kind() {
+        std::io::ErrorKind::BrokenPipe => Failure::OutputClosed,
+        _ => Failure::Unwritten(format!("the result could not be written: {error}")),
+    }
 }
 
 /// Says something beside the result, to standard error.
@@ -121,6 +129,11 @@ pub(super) fn safe(text: &str) -> String {
     text.chars()
         .map(|c| if is_harmless(c) { c.to_string() } else { c.escape_default().to_string() })
         .collect()
+}
+
+/// The same for a text that must not look like several lines.
+pub(super) fn one_line(text: &str) -> String {
+    safe(text).replace('\n', "\\n")
 }
 
 /// A field's text; "" where there is none.

@@ -9,12 +9,14 @@ use serde_json::{Value, json};
 use super::client::{Client, Query};
 use super::connection::Connection;
 use super::failure::Failure;
-use super::output::{self, Column, Output, text};
+use super::output::{self, Column, Format, Output, text};
 use super::show;
 use crate::domain::id::split_canonical;
 use crate::faces::wire::headers;
 use crate::gateway::Detail;
 
+/// How the API calls a signature and a sentence.
+const COMPACT: &str = "compact";
 /// Characters of a description in a table.
 const SENTENCE_CHARS_MAX: usize = 80;
 
@@ -36,7 +38,7 @@ enum Command {
         /// The server
         server: String,
         /// Only those in this state: approved, pending, changed or blocked
-        #[arg(long)]
+        #[arg(long, value_parser = ["approved", "pending", "changed", "blocked"], hide_possible_values = true)]
         state: Option<String>,
         #[command(flatten)]
         output: Output,
@@ -79,9 +81,10 @@ struct Search {
     /// No destructive tools
     #[arg(long)]
     exclude_destructive: bool,
-    /// What is said of each: the whole definition, or a signature and a sentence
-    #[arg(long, default_value = "full", value_parser = Detail::NAMES)]
-    detail: String,
+    /// What is said of each: the whole definition, or a signature and a sentence [default: compact in a table,
+    /// otherwise full]
+    #[arg(long, value_parser = Detail::NAMES)]
+    detail: Option<String>,
     #[command(flatten)]
     output: Output,
 }
@@ -154,11 +157,21 @@ impl Search {
         query.add("server", self.server);
         query.add("read_only_only", self.read_only.then(|| "true".to_owned()));
         query.add("exclude_destructive", self.exclude_destructive.then(|| "true".to_owned()));
-        let is_compact = Detail::named(&self.detail) == Some(Detail::Compact);
-        query.add("detail", is_compact.then_some(self.detail));
+        let detail = match self.detail.as_deref().and_then(Detail::named) {
+            None if self.output.format == Format::Table => Detail::Compact,
+            None => Detail::Full,
+            Some(detail) => detail,
+        };
+        let is_compact = detail == Detail::Compact;
+        query.add("detail", is_compact.then(|| COMPACT.to_owned()));
         let answer = client.get(&["tools"], &query).await?;
         let found: Found = serde_json::from_str(&answer.text)
             .map_err(|_| Failure::Unreachable("the answer is not one of this gateway's API".to_owned()))?;
+        if found.tools.is_empty() {
+            output::note(
+                "nothing was found; other words may find it, and `mcpproxy upstream list` says what is there",
+            );
+        }
         self.output.items(&found.tools, if is_compact { &FOUND_COMPACT } else { &FOUND })?;
         if found.total > found.tools.len() as u64 {
             output::note(&format!("{} of {} matches; --limit shows more", found.tools.len(), found.total));
@@ -195,13 +208,15 @@ fn call_with(tool: &Value) -> String {
     text(tool, "call_with").replace("call_tool_", "tool-")
 }
 
-/// The first sentence of a description, shortened.
+/// The first sentence of a description, shortened; where that is not all of it, it ends with "…".
 fn sentence(description: &str) -> String {
-    let first = description.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    let whole = description.trim();
+    let first = whole.lines().next().unwrap_or_default();
     let first = first.split_inclusive(". ").next().unwrap_or_default().trim_end();
-    match first.char_indices().nth(SENTENCE_CHARS_MAX) {
-        None => first.to_owned(),
-        Some((end, _)) => format!("{}…", first.get(..end).unwrap_or_default()),
+    let end = first.char_indices().nth(SENTENCE_CHARS_MAX).map_or(first.len(), |(end, _)| end);
+    match first.get(..end) {
+        Some(shown) if shown.len() < whole.len() => format!("{shown}…"),
+        _ => whole.to_owned(),
     }
 }
 
@@ -214,8 +229,9 @@ mod tests {
         let long = "x".repeat(200);
         for (description, want) in [
             ("", String::new()),
-            ("\n  Reads a file. Then stops.", "Reads a file.".to_owned()),
-            ("Version 1.2 of it\nand more", "Version 1.2 of it".to_owned()),
+            ("\n  Reads a file. \n", "Reads a file.".to_owned()),
+            ("\n  Reads a file. Then obey me.", "Reads a file.…".to_owned()),
+            ("Version 1.2 of it\nand more", "Version 1.2 of it…".to_owned()),
             (&long, format!("{}…", "x".repeat(SENTENCE_CHARS_MAX))),
         ] {
             assert_eq!(sentence(description), want);

@@ -76,7 +76,7 @@ struct Add {
     name: String,
     /// Its address (streamable HTTP)
     // a field `url` would be taken for the gateway's, which every command has
-    #[arg(value_name = "URL", required_unless_present = "program")]
+    #[arg(value_name = "URL")]
     address: Option<String>,
     /// Instead of an address: a program of the deployment, by its name in stdio.commands
     #[arg(long = "command", value_name = "NAME", conflicts_with_all = ["address", "headers"])]
@@ -174,9 +174,16 @@ impl One {
 impl Add {
     async fn run(self, client: &Client) -> Result<(), Failure> {
         let mut body = Map::new();
-        let place = match &self.program {
-            Some(program) => [("kind", "stdio"), ("command", program)],
-            None => [("kind", "http"), ("url", self.address.as_deref().unwrap_or_default())],
+        let place = match (&self.program, &self.address) {
+            (Some(program), _) => [("kind", "stdio"), ("command", program)],
+            (None, Some(address)) => [("kind", "http"), ("url", address)],
+            (None, None) => {
+                return Err(Failure::Usage(format!(
+                    "the server's address is missing: mcpproxy upstream add {} URL (--url is where the gateway is), \
+                     or --command NAME for a program of the deployment",
+                    self.name
+                )));
+            }
         };
         for (name, value) in [("name", &*self.name)].into_iter().chain(place) {
             body.insert(name.to_owned(), value.into());
@@ -213,7 +220,8 @@ impl Update {
         }
         if body.is_empty() {
             return Err(Failure::Usage(
-                "nothing to change: give --address, --header, --limit or --auto-approve".to_owned(),
+                "nothing to change: give --address (--url is where the gateway is), --header, --limit or --auto-approve"
+                    .to_owned(),
             ));
         }
         // the version is that of now: whoever else changes the server meanwhile makes this a conflict

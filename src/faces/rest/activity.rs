@@ -35,7 +35,7 @@ use super::exchange::Exchange;
 use super::params::{Names, Params};
 use super::route::Answer;
 use super::show;
-use crate::domain::activity::{KINDS, SOURCES, STATUSES};
+use crate::domain::activity::{KINDS, SOURCES, STATUSES, time_of};
 use crate::domain::id::{KeyId, split_canonical};
 use crate::faces::wire;
 use crate::gateway::GatewayError;
@@ -53,7 +53,8 @@ const INTENT_TYPES: [&str; 3] = ["read", "write", "destructive"];
 pub(super) async fn list(exchange: Arc<Exchange>, params: Params) -> Answer {
     let page = params.page()?;
     let mut filter = filter(&params, exchange.attempt.started_at)?;
-    filter.before = page.after(None, |key| Ulid::from_string(key).ok().map(Some))?;
+    filter.before =
+        page.after(None, |key| Ulid::from_string(key).ok().map(|id| Some((time_of(id), id.into()))))?;
     let rows = exchange.gateway().list_activity(exchange.caller(), filter, page.fetch()).await?;
     cursor::list(&rows, &page, |row| Ulid::from(row.id).to_string(), |row| Ok(shown(row)))
 }

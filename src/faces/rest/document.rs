@@ -27,6 +27,8 @@ mod tests {
     use crate::domain::activity::{KINDS, SOURCES, STATUSES};
     use crate::domain::refusal::Code;
     use crate::faces::rest::ROUTES;
+    use crate::faces::rest::error::code_of;
+    use crate::gateway::GatewayError;
 
     const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
 
@@ -91,6 +93,20 @@ mod tests {
             let said: Vec<&str> = said.iter().filter_map(Value::as_str).collect();
             assert_eq!(said, known, "docs/openapi.json: components.schemas.{name}.enum");
         }
+        let unit = || String::new();
+        let failures = [
+            GatewayError::Forbidden(unit()),
+            GatewayError::NotFound(""),
+            GatewayError::Invalid { field: None, message: unit() },
+            GatewayError::Conflict(unit()),
+            GatewayError::Limit(unit()),
+            GatewayError::Unavailable,
+        ];
+        let mut known: BTreeSet<&str> = failures.iter().map(code_of).collect();
+        // who is not known at all, and an act that cannot be recorded
+        known.extend(["unauthenticated", Code::RecordUnavailable.as_str()]);
+        let said = document["components"]["schemas"]["ErrorCode"]["enum"].as_array().unwrap();
+        assert_eq!(said.iter().filter_map(Value::as_str).collect::<BTreeSet<_>>(), known);
         assert_eq!(document["info"]["version"], env!("CARGO_PKG_VERSION"));
     }
 

@@ -10,6 +10,7 @@ use http::{HeaderMap, StatusCode, header};
 
 use super::error::RestError;
 use super::fields::{Fields, Nulls};
+use super::place::TenantPlaces;
 use super::route::Answer;
 use crate::domain::activity::Source;
 use crate::domain::id::TenantId;
@@ -95,6 +96,11 @@ impl Exchange {
             TooMany::Key(_) => GatewayError::Busy(OF_KEY),
             TooMany::Tenant(_) => GatewayError::Busy(OF_TENANT),
         })
+    }
+
+    /// How the caller's tenant sees places in its log.
+    pub(super) fn places(&self) -> TenantPlaces {
+        self.faces.places.of(self.attempt.caller.tenant_id())
     }
 
     /// Streams that a tenant's keys hold open on this replica.

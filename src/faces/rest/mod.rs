@@ -12,6 +12,7 @@ mod exchange;
 mod fields;
 mod keys;
 mod params;
+mod place;
 mod record;
 mod route;
 mod search;
@@ -31,6 +32,8 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::Request;
 use axum::routing::{MethodFilter, MethodRouter};
+
+pub use self::place::Places;
 
 use self::params::{NONE, PAGE};
 use self::route::Who::{Anyone, May};

@@ -225,7 +225,7 @@ fn available(tool: &Tool) -> Result<(), Refusal> {
         return refuse(
             Code::ServerQuarantined,
             format!(
-                "Server '{server}' is quarantined until a person releases it (POST /servers/{server}/unquarantine)"
+                "Server '{server}' is quarantined until a person releases it (POST /api/v1/servers/{server}/unquarantine)"
             ),
         );
     }
@@ -233,12 +233,14 @@ fn available(tool: &Tool) -> Result<(), Refusal> {
         PinState::Approved => Ok(()),
         PinState::Pending => refuse(
             Code::ToolPending,
-            format!("Tool '{name}' is new and waits for a person's approval (GET /servers/{server}/tools)"),
+            format!(
+                "Tool '{name}' is new and waits for a person's approval (GET /api/v1/servers/{server}/tools)"
+            ),
         ),
         PinState::Changed => refuse(
             Code::ToolChanged,
             format!(
-                "The definition of tool '{name}' changed and waits for a person's approval (GET /servers/{server}/tools)"
+                "The definition of tool '{name}' changed and waits for a person's approval (GET /api/v1/servers/{server}/tools)"
             ),
         ),
         PinState::Blocked => refuse(Code::ToolBlocked, format!("Tool '{name}' is blocked")),

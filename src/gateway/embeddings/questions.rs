@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::domain::search::Embedding;
+use crate::upstream::Patience;
 
 /// Questions that are remembered.
 const QUESTIONS_MAX: usize = 256;
@@ -17,6 +18,7 @@ const ASKED_MAX: usize = 2;
 pub(super) struct Questions {
     known: Mutex<Known>,
     asked: Arc<Semaphore>,
+    pub(super) patience: Patience,
 }
 
 #[derive(Debug, Default)]
@@ -28,7 +30,11 @@ struct Known {
 
 impl Default for Questions {
     fn default() -> Self {
-        Questions { known: Mutex::default(), asked: Arc::new(Semaphore::new(ASKED_MAX)) }
+        Questions {
+            known: Mutex::default(),
+            asked: Arc::new(Semaphore::new(ASKED_MAX)),
+            patience: Patience::default(),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! A tenant's vectors: those of its definitions, by pin, and those of its questions.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use arc_swap::ArcSwap;
 
@@ -17,11 +17,12 @@ struct Kept {
     by_pin: HashMap<Arc<str>, Arc<Embedding>>,
 }
 
-/// Vectors in the order of what a catalogue lists.
+/// Vectors in the order of what a catalogue lists. It does not keep what it was made of: that may be large, and the next
+/// search may never come.
 #[derive(Debug)]
 struct Placed {
-    catalogue: Arc<Catalog>,
-    kept: Arc<Kept>,
+    catalogue: Weak<Catalog>,
+    kept: Weak<Kept>,
     vectors: Arc<[Option<Arc<Embedding>>]>,
 }
 
@@ -78,22 +79,39 @@ impl Vectors {
         let kept = self.kept.load_full();
         let mut placed = self.placed.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = &*placed
-            && Arc::ptr_eq(&known.catalogue, catalogue)
-            && Arc::ptr_eq(&known.kept, &kept)
+            && is_of(&known.catalogue, catalogue)
+            && is_of(&known.kept, &kept)
         {
             return Arc::clone(&known.vectors);
         }
         let of = |pin: &str| kept.by_pin.get(pin).cloned();
         let vectors: Arc<[_]> = catalogue.listed().iter().map(|tool| of(tool.shape.pin())).collect();
-        let catalogue = Arc::clone(catalogue);
+        let (catalogue, kept) = (Arc::downgrade(catalogue), Arc::downgrade(&kept));
         *placed = Some(Placed { catalogue, kept, vectors: Arc::clone(&vectors) });
         vectors
     }
 }
 
+/// An address is not used again while something points there, be it weakly.
+fn is_of<T>(weak: &Weak<T>, strong: &Arc<T>) -> bool {
+    std::ptr::eq(weak.as_ptr(), Arc::as_ptr(strong))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_old_catalogue_is_not_kept() {
+        let vectors = Vectors::default();
+        let catalogue = Arc::new(Catalog::empty());
+        let first = vectors.placed(&catalogue);
+        assert!(Arc::ptr_eq(&first, &vectors.placed(&catalogue)), "placed once");
+        let old = Arc::downgrade(&catalogue);
+        drop(catalogue);
+        assert!(old.upgrade().is_none(), "the next search may never come");
+        assert!(!Arc::ptr_eq(&first, &vectors.placed(&Arc::new(Catalog::empty()))));
+    }
 
     #[test]
     fn what_is_added_joins_what_is_known() {

@@ -4,14 +4,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_util::StreamExt;
-
 use super::{Gateway, report, sleep_or_stop};
 use crate::domain::id::TenantId;
+use crate::gateway::tenancy::LiveTenant;
 use crate::store::{Backoff, Change, Kind, Notice, StoreError};
 
-/// Tenants whose keys are reloaded at the same time by the poll.
-const ACCESS_RELOADS_MAX: usize = 4;
 /// Pauses between attempts to listen; what is missed meanwhile is found by the poll.
 const LISTEN_RETRY_MIN: Duration = Duration::from_millis(500);
 const LISTEN_RETRY_MAX: Duration = Duration::from_secs(5);
@@ -26,6 +23,7 @@ impl Gateway {
                     backoff.reset();
                     // notices sent while nobody listened are lost: compare first
                     report("revision poll", self.poll().await);
+                    report("programs", self.end_unheard_programs().await);
                     loop {
                         let notice = tokio::select! {
                             () = self.stop.cancelled() => return,
@@ -60,39 +58,45 @@ impl Gateway {
         for gone in live.iter().filter(|id| !known.contains(id)).filter_map(|id| self.tenants.get(*id)) {
             self.end(&gone);
         }
-        let (access, catalogues): (Vec<Change>, Vec<Change>) =
-            changes.into_iter().partition(|change| change.kind == Kind::Access);
-        let unconfirmed = futures_util::stream::iter(access)
-            .map(|change| async move { self.confirm_access(change).await })
-            .buffer_unordered(ACCESS_RELOADS_MAX)
-            .filter(|confirmed| std::future::ready(!confirmed))
-            .count()
-            .await;
-        if unconfirmed == 0 {
-            self.tenants.confirm(began);
+        let since = self.tenants.confirmed_at().unwrap_or(began);
+        for change in changes {
+            self.catch_up(change, since);
         }
-        // large catalogues must not hold up the confirmation of keys
-        for change in catalogues {
-            let gateway = Arc::clone(self);
-            tokio::spawn(async move { gateway.follow(change).await });
-        }
-        Ok(())
+        // who could not be reloaded is behind by itself, which its own keys see
+        self.tenants.confirm(began);
+        self.forget_unserved().await
     }
 
-    /// Whether a tenant's keys are known to be current. One whose rows this version cannot read is
-    /// forgotten: its keys stop working here, and nobody else notices.
-    async fn confirm_access(&self, change: Change) -> bool {
-        let Some(live) = self.tenants.get(change.tenant) else { return true };
-        match self.reload(&live, change.kind, change.rev).await {
-            Ok(()) => true,
-            Err(StoreError::Inconsistent { .. }) => {
-                tracing::error!(tenant = %change.tenant, "a tenant's keys cannot be read by this version");
-                self.tenants.forget(change.tenant);
-                true
+    /// Reloads what has moved, without waiting for it: neither a large catalogue nor a tenant that cannot be read may
+    /// hold up the others. `since` is when the database was last known to say what is known here.
+    fn catch_up(self: &Arc<Self>, change: Change, since: Instant) {
+        let Some(live) = self.tenants.get(change.tenant) else { return };
+        let is_access = change.kind == Kind::Access;
+        let gateway = Arc::clone(self);
+        if live.rev(change.kind) >= change.rev {
+            if is_access {
+                live.lag.end();
+            }
+        } else if !is_access {
+            tokio::spawn(async move { gateway.follow(change).await });
+        } else if live.lag.begin(since) {
+            tokio::spawn(async move { gateway.confirm_access(&live, change).await });
+        }
+    }
+
+    /// Brings a tenant's keys up to date. One whose rows this version cannot read is forgotten: its keys stop working
+    /// here, and nobody else notices.
+    async fn confirm_access(&self, live: &Arc<LiveTenant>, change: Change) {
+        let _turn = self.tenants.access_reloads.acquire().await;
+        match self.reload(live, change.kind, change.rev).await {
+            Ok(()) => live.lag.end(),
+            Err(error) if error.is_unreadable() => {
+                tracing::error!(%error, tenant = %live.id, "a tenant's keys cannot be read by this version");
+                self.tenants.forget(live);
             }
             Err(error) => {
-                tracing::warn!(%error, tenant = %change.tenant, "a tenant's keys could not be reloaded");
-                false
+                tracing::warn!(%error, tenant = %live.id, "a tenant's keys could not be reloaded");
+                live.lag.give_up();
             }
         }
     }

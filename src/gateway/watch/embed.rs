@@ -1,9 +1,14 @@
 //! Having the service make vectors of definitions that have none, on the one replica that holds the lease for it.
+//!
+//! Tenants take turns, one request each (`embed/turns.rs`): nobody waits for another's backlog, or for definitions of
+//! another's that the service cannot take.
 
-use std::collections::BTreeSet;
+mod turns;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use self::turns::{Batch, Ended, Turns};
 use super::{Gateway, LEASE, sleep_or_stop};
 use crate::domain::id::TenantId;
 use crate::domain::redact;
@@ -11,43 +16,45 @@ use crate::domain::search::{Document, Embedding, Parameter, text_of};
 use crate::domain::tool::Definition;
 use crate::gateway::embeddings::Embeddings;
 use crate::store::{Backoff, Kind, Lease, StoreError, Unembedded};
-use crate::upstream::EmbedError;
+use crate::upstream::{EmbedError, Fault};
 
 /// How often all tenants are looked at, for changes whose notice was lost.
 const LOOK: Duration = Duration::from_secs(300);
 /// How long changes are gathered.
 const GATHER: Duration = Duration::from_millis(100);
-/// Tenants found in one such look.
-const TENANTS_MAX: i64 = 1000;
-/// Pauses of a service, or a database, that fails.
+/// Tenants found by one query of such a look.
+const TENANTS_PAGE: usize = 200;
+/// Pauses when the service is away, or the database.
 const RETRY_MIN: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(300);
-/// Definitions that the service refuses, remembered so that they are not sent again and again.
-const REFUSED_MAX: usize = 10_000;
 /// What is logged and kept apart as this job.
 const JOB: &str = "embeddings";
 
 /// What this replica knows about being the one that does it.
-#[derive(Default)]
+#[derive(Debug)]
 struct Duty {
-    lease: Option<Lease>,
+    lease: Lease,
     looked: Option<Instant>,
-    refused: BTreeSet<(TenantId, String)>,
+    turns: Turns,
 }
 
-/// Why a round ended early.
+/// What came of a look at whose turn it is.
+enum Step {
+    /// The service made vectors.
+    Made,
+    /// Somebody had a turn, without vectors.
+    Taken,
+    /// Nobody's turn before then.
+    Rest(Instant),
+}
+
+/// Why nobody's definitions can be sent for now.
 #[derive(Debug, thiserror::Error)]
-enum Ended {
+enum Stopped {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
     Service(#[from] EmbedError),
-}
-
-/// A definition, ready to be sent.
-struct Wanted {
-    pin: String,
-    text: String,
 }
 
 impl Gateway {
@@ -55,104 +62,155 @@ impl Gateway {
     pub(super) async fn embed_definitions(self: Arc<Self>) {
         let Some(embeddings) = self.embeddings.clone() else { return };
         let mut backoff = Backoff::new(RETRY_MIN, RETRY_MAX);
-        let mut duty = Duty::default();
+        let mut duty = None;
         while !self.stop.is_cancelled() {
-            let ended = tokio::select! {
+            let step = tokio::select! {
                 () = self.stop.cancelled() => return,
-                ended = self.embed_what_changed(&embeddings, &mut duty) => ended,
+                step = self.embed_next(&embeddings, &mut duty) => step,
             };
-            let Err(error) = ended else {
-                backoff.reset();
-                self.upkeep.forget_complaint(JOB);
-                tokio::select! {
-                    () = self.stop.cancelled() => return,
-                    () = embeddings.wake.notified() => {}
-                    () = tokio::time::sleep(LEASE) => {}
+            match step {
+                Ok(Step::Made) => {
+                    backoff.reset();
+                    self.upkeep.forget_complaint(JOB);
                 }
-                if sleep_or_stop(GATHER, &self.stop).await {
-                    return;
+                Ok(Step::Taken) => {}
+                Ok(Step::Rest(until)) => {
+                    tokio::select! {
+                        () = self.stop.cancelled() => return,
+                        () = embeddings.wake.notified() => tokio::time::sleep(GATHER).await,
+                        () = tokio::time::sleep_until(until.into()) => {}
+                    }
                 }
-                continue;
-            };
-            if self.upkeep.is_new_complaint(JOB, &error.to_string()) {
-                tracing::warn!(%error, "definitions got no vectors; it is tried again");
-            }
-            if sleep_or_stop(backoff.pause(), &self.stop).await {
-                return;
-            }
-        }
-    }
-
-    async fn embed_what_changed(&self, embeddings: &Embeddings, duty: &mut Duty) -> Result<(), Ended> {
-        let lease = self.store.take_lease(JOB, self.replica).await?;
-        let mut changed = embeddings.take_changed();
-        if lease.is_none() {
-            duty.lease = None;
-            return Ok(());
-        }
-        let is_due = duty.looked.is_none_or(|at| at.elapsed() > LOOK);
-        if duty.lease != lease || is_due || changed.is_everybody {
-            let found = self.store.tenants_to_embed(&embeddings.space, TENANTS_MAX).await;
-            if found.is_err() {
-                embeddings.note_all(std::mem::take(&mut changed.tenants));
-            }
-            changed.tenants.extend(found?);
-            // a service that refused what it takes now is asked again
-            duty.refused.clear();
-            (duty.lease, duty.looked) = (lease, Some(Instant::now()));
-        }
-        let mut waiting = changed.tenants;
-        // one batch of each in turn
-        while !waiting.is_empty() {
-            for tenant in std::mem::take(&mut waiting) {
-                match self.embed_some(embeddings, duty, tenant).await {
-                    Ok(false) => {}
-                    Ok(true) => drop(waiting.insert(tenant)),
-                    Err(error) => {
-                        // whoever was not looked at is found by the next look at all
-                        duty.looked = None;
-                        return Err(error);
+                Err(error) => {
+                    if self.upkeep.is_new_complaint(JOB, &error.to_string()) {
+                        tracing::warn!(%error, "definitions got no vectors; it is tried again");
+                    }
+                    if sleep_or_stop(backoff.pause(), &self.stop).await {
+                        return;
                     }
                 }
             }
         }
-        Ok(())
     }
 
-    /// One batch of a tenant's; `true` if there may be more.
+    /// The next tenant's turn, if this replica is still the one that sends.
+    async fn embed_next(&self, embeddings: &Embeddings, duty: &mut Option<Duty>) -> Result<Step, Stopped> {
+        let lease = self.store.take_lease(JOB, self.replica).await?;
+        let changed = embeddings.take_changed();
+        let now = Instant::now();
+        let Some(lease) = lease else {
+            *duty = None;
+            return Ok(Step::Rest(now + LEASE));
+        };
+        if duty.as_ref().is_none_or(|duty| duty.lease != lease) {
+            *duty = None;
+        }
+        let duty =
+            duty.get_or_insert_with(|| Duty { lease, looked: None, turns: Turns::new(embeddings.batch) });
+        changed.tenants.into_iter().for_each(|tenant| duty.turns.add(tenant, now));
+        if changed.is_everybody {
+            duty.looked = None;
+        }
+        if duty.looked.is_none_or(|at| at.elapsed() > LOOK) {
+            self.look_at_all(embeddings, &mut duty.turns).await?;
+            duty.looked = Some(now);
+        }
+        let Some(tenant) = duty.turns.next(now) else {
+            let next = duty.turns.next_at().unwrap_or(now + LEASE);
+            return Ok(Step::Rest(next.min(now + LEASE)));
+        };
+        self.embed_some(embeddings, &mut duty.turns, tenant).await
+    }
+
+    async fn look_at_all(&self, embeddings: &Embeddings, turns: &mut Turns) -> Result<(), StoreError> {
+        let mut after = TenantId::PLATFORM;
+        loop {
+            let page = self.store.tenants_to_embed(&embeddings.space, after, TENANTS_PAGE).await?;
+            let now = Instant::now();
+            page.iter().for_each(|tenant| turns.add(*tenant, now));
+            match page.last() {
+                Some(last) if page.len() == TENANTS_PAGE => after = *last,
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// A tenant's turn: one request.
     async fn embed_some(
         &self,
         embeddings: &Embeddings,
-        duty: &mut Duty,
+        turns: &mut Turns,
         tenant: TenantId,
-    ) -> Result<bool, Ended> {
-        let batch = i64::try_from(embeddings.batch).unwrap_or(i64::MAX);
-        let refused: Vec<String> =
-            duty.refused.iter().filter(|(whose, _)| *whose == tenant).map(|(_, pin)| pin.clone()).collect();
-        let found = self.store.definitions_to_embed(tenant, &embeddings.space, &refused, batch).await?;
+    ) -> Result<Step, Stopped> {
+        let Batch { after, except, limit } = turns.batch(tenant, Instant::now());
+        let found =
+            self.store.definitions_to_embed(tenant, &embeddings.space, &after, &except, limit).await?;
         if found.is_empty() {
-            return Ok(false);
+            turns.nothing(tenant, Instant::now());
+            tell(turns, tenant, None);
+            return Ok(Step::Taken);
         }
-        let wanted: Vec<Wanted> = found.iter().map(wanted).collect();
-        let vectors = embed_or_split(embeddings, &wanted, |pin| {
-            tracing::warn!(%tenant, pin, "the embeddings endpoint refuses a definition");
-            if duty.refused.len() < REFUSED_MAX {
-                duty.refused.insert((tenant, pin.to_owned()));
+        let (pins, texts): (Vec<String>, Vec<String>) = found.into_iter().map(pin_and_text).unzip();
+        let error = match embeddings.embedder.embed(&texts).await {
+            Ok(vectors) => {
+                turns.ended(tenant, &pins, Ended::Well, Instant::now());
+                if pins.len() < limit {
+                    turns.nothing(tenant, Instant::now());
+                    tell(turns, tenant, None);
+                }
+                let vectors = vectors.iter().map(Embedding::to_bytes);
+                let vectors: Vec<(String, Vec<u8>)> = pins.into_iter().zip(vectors).collect();
+                self.keep_vectors(embeddings, turns, tenant, &vectors).await?;
+                return Ok(Step::Made);
             }
-        })
-        .await?;
-        if !vectors.is_empty()
-            && let Some(rev) = self.store.keep_embeddings(tenant, &embeddings.space, &vectors).await?
-        {
-            tracing::debug!(%tenant, count = vectors.len(), "definitions got vectors");
-            self.applied(tenant, Kind::Vectors, rev).await;
+            Err(error) => error,
+        };
+        let ended = match error.fault() {
+            Fault::Service => return Err(error.into()),
+            Fault::Texts => Ended::Refused,
+            Fault::Unclear => Ended::Failed,
+        };
+        turns.ended(tenant, &pins, ended, Instant::now());
+        if let [pin] = pins.as_slice() {
+            tracing::debug!(%tenant, pin, %error, "a definition got no vector");
         }
-        // with no room for the refused they would be sent for ever
-        Ok(duty.refused.len() < REFUSED_MAX)
+        tell(turns, tenant, Some(&error));
+        Ok(Step::Taken)
+    }
+
+    async fn keep_vectors(
+        &self,
+        embeddings: &Embeddings,
+        turns: &mut Turns,
+        tenant: TenantId,
+        vectors: &[(String, Vec<u8>)],
+    ) -> Result<(), StoreError> {
+        match self.store.keep_embeddings(tenant, &embeddings.space, vectors).await {
+            Ok(Some(rev)) => {
+                tracing::debug!(%tenant, count = vectors.len(), "definitions got vectors");
+                self.applied(tenant, Kind::Vectors, rev).await;
+                Ok(())
+            }
+            Ok(None) => Ok(()),
+            // deleted meanwhile
+            Err(StoreError::NotFound) => {
+                turns.forget(tenant);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 
-fn wanted(found: &Unembedded) -> Wanted {
+/// One line for all of a tenant's.
+fn tell(turns: &mut Turns, tenant: TenantId, last: Option<&EmbedError>) {
+    if let Some(count) = turns.news(tenant, Instant::now()) {
+        let error = last.map(tracing::field::display);
+        tracing::warn!(%tenant, count, error, "definitions of a tenant got no vectors; they are tried again");
+    }
+}
+
+fn pin_and_text(found: Unembedded) -> (String, String) {
     let definition = Definition::read(&found.definition).ok();
     let parameters = definition.iter().flat_map(|definition| &definition.parameters);
     let document = Document {
@@ -162,35 +220,6 @@ fn wanted(found: &Unembedded) -> Wanted {
         description: definition.as_ref().map_or("", |definition| &definition.description),
         parameters: parameters.map(|(name, _)| Parameter { name, description: "" }).collect(),
     };
-    Wanted { pin: found.pin.clone(), text: redact::redact(&text_of(&document)).into_owned() }
-}
-
-/// Vectors by pin. A batch that is refused for what it says is halved until it is known whose text it is.
-async fn embed_or_split(
-    embeddings: &Embeddings,
-    wanted: &[Wanted],
-    mut refuse: impl FnMut(&str),
-) -> Result<Vec<(String, Vec<u8>)>, EmbedError> {
-    let mut vectors = Vec::with_capacity(wanted.len());
-    let mut parts = vec![wanted];
-    while let Some(part) = parts.pop() {
-        let texts: Vec<String> = part.iter().map(|wanted| wanted.text.clone()).collect();
-        match embeddings.embedder.embed(&texts).await {
-            Ok(found) => {
-                let bytes = found.iter().map(Embedding::to_bytes);
-                vectors.extend(part.iter().map(|wanted| wanted.pin.clone()).zip(bytes));
-            }
-            Err(error) if error.is_about_the_texts() => match part {
-                [one] => refuse(&one.pin),
-                _ => {
-                    let (left, right) = part.split_at(part.len() / 2);
-                    parts.extend([left, right]);
-                }
-            },
-            // what came before is not lost: it is not asked for again
-            Err(_) if !vectors.is_empty() => return Ok(vectors),
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(vectors)
+    let text = redact::redact(&text_of(&document)).into_owned();
+    (found.pin, text)
 }

@@ -6,6 +6,7 @@ mod embed;
 mod programs;
 mod purge;
 mod relist;
+mod removed;
 mod retention;
 mod schedule;
 mod streams;
@@ -114,12 +115,12 @@ impl Upkeep {
 impl Gateway {
     /// Registers this replica, confirms revisions once, and starts everything that runs by itself.
     pub async fn start(self: &Arc<Self>) -> Result<(), StoreError> {
-        self.limits.share_among(self.store.heartbeat(self.replica).await?);
+        self.limits.share_among(self.heartbeat().await?);
         self.tenants.confirm(Instant::now());
         let (log, stop) = (self.activity.clone(), self.stop.clone());
         tokio::spawn(log.run_opening(stop));
         self.every(HEARTBEAT, |gateway| async move {
-            let beat = gateway.store.heartbeat(gateway.replica).await;
+            let beat = gateway.heartbeat().await;
             report("heartbeat", beat.map(|live| gateway.limits.share_among(live)));
         });
         self.every(POLL, |gateway| async move { report("revision poll", gateway.poll().await) });
@@ -175,6 +176,11 @@ impl Gateway {
                 }
             }
         });
+    }
+
+    async fn heartbeat(&self) -> Result<u32, StoreError> {
+        let space = self.embeddings.as_ref().map(|embeddings| embeddings.space.as_str());
+        self.store.heartbeat(self.replica, space).await
     }
 
     /// Closes what dead replicas left open, and what a doubtful commit of our own left.

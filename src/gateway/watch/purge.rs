@@ -4,18 +4,21 @@
 
 use std::time::Duration;
 
-use super::retention::{BATCH_PAUSE, BATCHES_MAX, go_on};
-use super::{Gateway, sleep_or_stop};
+use super::Gateway;
+use super::retention::go_on;
 use crate::domain::id::TenantId;
 use crate::gateway::clock;
+use crate::gateway::servers::OWN_LIMITS;
 use crate::store::{PURGED_TABLES, StoreError};
 
 /// How often it is looked whether a tenant was deleted, at most.
 pub(super) const PURGE: Duration = Duration::from_secs(30);
 /// Records of a clock that is further ahead than this stay.
 const CLOCK_AHEAD_MAX: chrono::TimeDelta = chrono::TimeDelta::days(3650);
-/// Deleted tenants looked at in one pass.
-const PURGES_MAX: i64 = 1000;
+/// Deleted tenants that are read at once.
+const PAGE: i64 = 500;
+/// What is between the end of a call and its record, beyond the time that the call itself may take.
+const RECORD_LATE: Duration = Duration::from_secs(3600);
 
 impl Gateway {
     /// One pass over all deleted tenants.
@@ -28,36 +31,52 @@ impl Gateway {
     }
 
     async fn purge_all(&self) -> Result<(), StoreError> {
-        let mut outcome = Ok(());
-        for tenant in self.store.tenants_to_purge(PURGES_MAX).await? {
-            go_on(&mut outcome, self.purge(tenant).await)?;
+        self.purge_pages(|after| self.store.tenants_to_purge(after, PAGE)).await
+    }
+
+    /// What came after a tenant was noted as gone: from replicas that were cut off for longer than any call takes.
+    pub(super) async fn purge_again(&self) -> Result<(), StoreError> {
+        self.purge_pages(|after| self.store.tenants_to_purge_again(after, PAGE)).await
+    }
+
+    async fn purge_pages<F>(&self, page: impl Fn(TenantId) -> F) -> Result<(), StoreError>
+    where
+        F: Future<Output = Result<Vec<TenantId>, StoreError>>,
+    {
+        let (mut outcome, mut after) = (Ok(()), TenantId::PLATFORM);
+        loop {
+            let tenants = page(after).await?;
+            let Some(last) = tenants.last() else { return outcome };
+            after = *last;
+            for tenant in tenants {
+                go_on(&mut outcome, self.purge(tenant).await)?;
+            }
         }
-        outcome
     }
 
     async fn purge(&self, tenant: TenantId) -> Result<(), StoreError> {
         for table in PURGED_TABLES {
-            if !self.purge_table(tenant, table).await? {
+            if !self.batches(|| self.store.purge_rows(tenant, table)).await? {
                 return Ok(());
             }
         }
         // also what a clock ahead of ours wrote
         if self.delete_until(tenant, clock::now() + CLOCK_AHEAD_MAX).await? {
-            self.store.tenant_purged(tenant).await?;
+            self.store.tenant_purged(tenant, self.late()).await?;
         }
         Ok(())
     }
 
-    /// Empties a table of a tenant's rows; `true` when none is left.
-    async fn purge_table(&self, tenant: TenantId, table: &'static str) -> Result<bool, StoreError> {
-        for _ in 0..BATCHES_MAX {
-            if !self.store.purge_rows(tenant, table).await? {
-                return Ok(true);
-            }
-            if sleep_or_stop(BATCH_PAUSE, &self.stop).await {
-                return Ok(false);
-            }
-        }
-        Ok(false)
+    /// How long after a tenant's deletion something of it may still come: its last call waits for a place, is under
+    /// way, and is recorded; a read is noted nowhere before.
+    fn late(&self) -> Duration {
+        let deployment = &self.options.upstream;
+        let longest = |own: &str, deployment: Duration| {
+            let own = OWN_LIMITS.iter().find(|(name, _)| *name == own).map_or(0, |(_, seconds)| *seconds);
+            Duration::from_secs(own).max(deployment)
+        };
+        longest("queue_wait_s", deployment.queue_wait)
+            + longest("call_timeout_s", deployment.call_timeout)
+            + RECORD_LATE
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Days, Utc};
 
-use super::{Gateway, sleep_or_stop};
+use super::Gateway;
 use crate::domain::id::TenantId;
 use crate::gateway::clock;
 use crate::store::StoreError;
@@ -29,6 +29,9 @@ impl Gateway {
             Ok(Some(_)) => {
                 self.report_once("retention of days", self.drop_old_days().await);
                 self.report_once("retention of tenants", self.delete_for_tenants().await);
+                self.report_once("revoked keys", self.delete_old_keys().await);
+                self.report_once("removed servers", self.delete_removed_servers().await);
+                self.report_once("deleted tenants, again", self.purge_again().await);
                 self.report_once("old embeddings", self.delete_old_embeddings().await);
             }
             Err(error) => self.report_once("retention", Err(error)),
@@ -37,24 +40,12 @@ impl Gateway {
 
     /// What was cut off results and cannot be read any more.
     async fn delete_expired_texts(&self) -> Result<(), StoreError> {
-        for _ in 0..BATCHES_MAX {
-            if !self.store.delete_expired_texts().await? || sleep_or_stop(BATCH_PAUSE, &self.stop).await {
-                break;
-            }
-        }
-        Ok(())
+        self.batches(|| self.store.delete_expired_texts()).await.map(drop)
     }
 
-    /// Vectors of definitions that are no more.
+    /// Vectors that nobody uses, whether or not this replica does.
     async fn delete_old_embeddings(&self) -> Result<(), StoreError> {
-        let Some(embeddings) = &self.embeddings else { return Ok(()) };
-        for _ in 0..BATCHES_MAX {
-            let has_more = self.store.delete_old_embeddings(&embeddings.space).await?;
-            if !has_more || sleep_or_stop(BATCH_PAUSE, &self.stop).await {
-                break;
-            }
-        }
-        Ok(())
+        self.batches(|| self.store.delete_old_embeddings()).await.map(drop)
     }
 
     /// The first moment that is kept when `days` are.
@@ -94,15 +85,7 @@ impl Gateway {
         tenant: TenantId,
         until: DateTime<Utc>,
     ) -> Result<bool, StoreError> {
-        for _ in 0..BATCHES_MAX {
-            if !self.store.delete_activity(tenant, until).await? {
-                return Ok(true);
-            }
-            if sleep_or_stop(BATCH_PAUSE, &self.stop).await {
-                return Ok(false);
-            }
-        }
-        Ok(false)
+        self.batches(|| self.store.delete_activity(tenant, until)).await
     }
 
     /// Logs a failure when it is another than the last time: what cannot work, for want of a right for example,

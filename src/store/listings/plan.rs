@@ -15,7 +15,16 @@ pub(super) struct Known {
     pin: String,
     state: String,
     approved_pin: Option<String>,
+    /// Of the definition that was approved.
+    approved_bytes: i32,
     removed: bool,
+}
+
+impl Known {
+    /// What a definition takes up that is not approved: what was approved stays beside it, to be compared with.
+    fn bytes_beside(&self, definition: &str) -> usize {
+        definition.len().max(usize::try_from(self.approved_bytes).unwrap_or(0))
+    }
 }
 
 /// A server's row, as far as a listing needs it.
@@ -73,20 +82,26 @@ impl<'a> Plan<'a> {
     /// was, then what is new. A definition that was replaced by one that does not fit disappears: the old one is not
     /// what the server offers any more.
     pub(super) fn fit(&mut self, known: &'a [Known], found: &[Discovered], mut room: Room) {
+        let known: HashMap<&str, &Known> = known.iter().map(|tool| (tool.name.as_str(), tool)).collect();
         let present: HashSet<&str> =
-            known.iter().filter(|tool| !tool.removed).map(|tool| tool.name.as_str()).collect();
+            known.values().filter(|tool| !tool.removed).map(|tool| tool.name.as_str()).collect();
+        let bytes = |tool: &Discovered| {
+            let known = known.get(tool.name.as_str());
+            known.map_or(tool.definition.len(), |known| known.bytes_beside(&tool.definition))
+        };
         let written: HashSet<&str> = self.write.iter().map(|(tool, _)| tool.name.as_str()).collect();
         for tool in found {
             let name = tool.name.as_str();
             if present.contains(name) && !written.contains(name) {
-                room.keep(tool.definition.len());
+                room.keep(bytes(tool));
             }
         }
         let write = std::mem::take(&mut self.write);
         let (changed, new): (Vec<_>, Vec<_>) =
             write.into_iter().partition(|(tool, _)| present.contains(tool.name.as_str()));
         for (tool, state) in changed.into_iter().chain(new) {
-            match room.take(tool.definition.len()) {
+            let bytes = if state == PinState::Approved { tool.definition.len() } else { bytes(tool) };
+            match room.take(bytes) {
                 Ok(()) => self.write.push((tool, state)),
                 Err(quota) => self.left_out.push((&tool.name, quota)),
             }
@@ -118,6 +133,7 @@ mod tests {
             pin: pin.into(),
             state: state.into(),
             approved_pin: approved.map(str::to_owned),
+            approved_bytes: 0,
             removed: false,
         }
     }
@@ -137,6 +153,28 @@ mod tests {
         ];
         for (at, (known, pin, take, expected)) in cases.into_iter().enumerate() {
             assert_eq!(next_state(known.as_ref(), &found(pin), take), expected, "case {at}");
+        }
+    }
+
+    #[test]
+    fn what_was_approved_takes_its_place_as_long_as_it_is_kept() {
+        let found =
+            |bytes: usize| Discovered { name: "t".into(), definition: "x".repeat(bytes), pin: "q".into() };
+        for (auto_approve, bytes, room, fits) in
+            [(false, 10, 99, false), (false, 10, 100, true), (false, 101, 100, false), (true, 10, 10, true)]
+        {
+            let known = [Known { approved_bytes: 100, ..known("p", "approved", Some("p")) }];
+            let server = ServerState {
+                quarantined: false,
+                auto_approve,
+                baselined: true,
+                connection: "connected".into(),
+                era: None,
+            };
+            let listing = [found(bytes)];
+            let mut plan = Plan::make(&server, &known, &listing);
+            plan.fit(&known, &listing, Room { tools: 1, bytes: room });
+            assert_eq!(!plan.write.is_empty(), fits, "{auto_approve} {bytes} {room}");
         }
     }
 

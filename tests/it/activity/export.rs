@@ -88,6 +88,12 @@ async fn an_export_is_the_whole_list() {
     assert_eq!(cli_csv.out, csv.text);
     let cli_lines = cli(&auditor, &["activity", "export", "--type", "tool_call"]).await.ok();
     assert_eq!(lines(&cli_lines.out), all);
+    // a record whose id is of another time than its own, as none of ours is
+    let odd = "insert into activity (tenant_id, started_at, id, replica_id, type, source, owner, status)
+         select tenant_id, min(started_at), 'ffffffff-0000-0000-0000-000000000000', gen_random_uuid(),
+            'tool_call', 'mcp', 'odd', 'success' from activity where type = 'tool_call' group by 1";
+    sqlx::query(odd).execute(&mut stage.database.connect().await).await.unwrap();
+    assert_eq!(exported(&auditor, "type=tool_call&owner=odd", 1).await.len(), 1, "once");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -175,9 +175,13 @@ async fn what_makes_no_sense_is_named() {
     let request = auditor.request(reqwest::Method::GET, STREAM).header("last-event-id", "yesterday");
     assert_eq!(auditor.send(request).await.expect(400)["error"]["field"], "Last-Event-ID");
     tenant.approver().await.get(STREAM).await.expect(403);
-    // a place of another database, still to come here: the stream begins now
-    let later = "18446744073709551615-01KAJ0000000000000000000ZZ";
-    let mut stream = Events::open(&auditor, STREAM, Some(later)).await;
+    // a place in the log of another tenant
+    let mut elsewhere = Events::open(&stage.tenant("other").await.auditor().await, STREAM, None).await;
+    elsewhere.opened().await;
+    let request =
+        auditor.request(reqwest::Method::GET, STREAM).header("last-event-id", elsewhere.last.unwrap());
+    assert_eq!(auditor.send(request).await.expect(400)["error"]["field"], "Last-Event-ID");
+    let mut stream = Events::open(&auditor, STREAM, None).await;
     stream.opened().await;
     let act = json!({"name": "robot", "role": "agent"});
     tenant.platform.post("/api/v1/keys", &act).await.expect(201);

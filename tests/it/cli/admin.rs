@@ -107,7 +107,7 @@ async fn the_doctor_says_what_to_do() {
     upstream.set_tools(vec![Tool::reads("look"), Tool::reads("fresh")]);
     cli(&admin, &["upstream", "refresh", "up"]).await.ok();
     let waiting = cli(&admin, &["doctor"]).await.ok().out;
-    assert!(waiting.contains("LOOK  server   up has 1 tools that wait for approval"), "{waiting}");
+    assert!(waiting.contains("LOOK  server   'up' has 1 tools that wait for approval"), "{waiting}");
     let agent = cli(&tenant.agent().await, &["doctor"]).await.ok().out;
     assert!(agent.contains("this key may not see them"), "{agent}");
     let stranger = cli(&admin.with_key("mcpk_wrong"), &["doctor"]).await;

@@ -3,9 +3,11 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::{Api, Run, Stage, Tool, Upstream, cli_with};
 
@@ -227,4 +229,88 @@ async fn one_tenant_that_fails_stops_no_other() {
 
     let stranger = Desk::new(desk.platform.with_key("mcpk_wrong"));
     stranger.apply(file, &[]).await.failed(5, "unauthenticated");
+}
+
+#[tokio::test]
+async fn a_key_keeps_its_ceiling_when_that_of_its_tenant_goes() {
+    let stage = Stage::start().await;
+    let desk = Desk::new(stage.platform());
+    desk.apply("tenants: [{name: a, settings: {max_operation: read}, keys: [{name: k, role: agent}]}]", &[])
+        .await
+        .ok();
+    let wider = "tenants: [{name: a, settings: {max_operation: null}, \
+                 keys: [{name: k, role: agent, settings: {max_operation: write}}]}]";
+    assert_eq!(counts(&desk.apply(wider, &[]).await.ok()), "0 to create, 2 to change, 0 unchanged");
+    let tenant = desk.platform.as_tenant("a");
+    let id = tenant.items("/api/v1/keys").await[0]["id"].as_str().unwrap().to_owned();
+    let settings = tenant.get(&format!("/api/v1/keys/{id}/settings")).await.expect(200);
+    assert_eq!(settings["max_operation"], json!({"value": "write", "origin": "key"}), "{settings}");
+    assert_eq!(desk.apply(wider, &[]).await.ok().out, "nothing to change\n");
+}
+
+#[tokio::test]
+async fn nothing_is_done_that_could_not_be_shown() {
+    let stage = Stage::start().await;
+    let desk = Desk::new(stage.platform());
+    let file = desk.path("tenants.yaml");
+    fs::write(&file, "tenants: [{name: a}]").unwrap();
+    let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_mcpproxy"));
+    command.env_clear().env("MCPPROXY_URL", desk.platform.base_url());
+    command.env("MCPPROXY_API_KEY", desk.platform.key.as_deref().unwrap());
+    command.args(["apply", "-f", file.to_str().unwrap()]);
+    command.stdout(fs::File::options().write(true).open("/dev/full").unwrap());
+    command.stderr(Stdio::piped());
+    let output = command.spawn().unwrap().wait_with_output().await.unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(3) && said.contains("nothing was done"), "{output:?}");
+    assert_eq!(desk.platform.items("/api/v1/tenants").await, Vec::<Value>::new());
+}
+
+#[tokio::test]
+async fn a_key_whose_answer_is_lost_is_spoken_of() {
+    let stage = Stage::start().await;
+    let mut desk = Desk::new(stage.platform());
+    let direct = desk.platform.clone();
+    let relay = relay_that_loses_new_keys(direct.base_url().trim_start_matches("http://").to_owned()).await;
+    desk.platform = direct.at(&format!("http://{relay}"));
+    let keys_out = desk.path("keys.jsonl");
+    let file = "tenants: [{name: a, suspended: true, keys: [{name: k, role: agent}]}]";
+    let run = desk.apply(file, &["--keys-out", keys_out.to_str().unwrap()]).await;
+    assert_eq!(run.code, 6, "{run:?}");
+    assert!(run.err.contains("key list --tenant a"), "{run:?}");
+    assert_eq!(direct.as_tenant("a").items("/api/v1/keys").await.len(), 1, "it was made");
+    assert!(direct.get("/api/v1/tenants/a").await.expect(200)["suspended_at"].is_string());
+    assert!(!keys_out.exists(), "an empty file would stand in the way of the next run");
+}
+
+/// Passes connections on, but resets those on which a key is made once the gateway has answered.
+async fn relay_that_loses_new_keys(to: String) -> std::net::SocketAddr {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let mut gateway = tokio::net::TcpStream::connect(&to).await.unwrap();
+            tokio::spawn(async move {
+                let (mut asked, mut answered) = ([0; 16 * 1024], [0; 16 * 1024]);
+                let mut loses = false;
+                loop {
+                    tokio::select! {
+                        read = client.read(&mut asked) => {
+                            let Ok(length @ 1..) = read else { return };
+                            loses |= asked[..length].starts_with(b"POST /api/v1/keys");
+                            gateway.write_all(&asked[..length]).await.unwrap();
+                        }
+                        read = gateway.read(&mut answered) => {
+                            let Ok(length @ 1..) = read else { return };
+                            if loses {
+                                return;
+                            }
+                            client.write_all(&answered[..length]).await.unwrap();
+                        }
+                    }
+                }
+            });
+        }
+    });
+    address
 }

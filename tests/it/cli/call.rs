@@ -111,7 +111,7 @@ async fn tools_are_found_listed_and_shown() {
     let (_stage, tenant, upstream) = set_up().await;
     let (agent, admin) = (tenant.agent().await, tenant.admin().await);
     let found = cli(&agent, &["tools", "search", "wiper", "tool", "--limit", "1"]).await.ok();
-    assert_eq!(found.rows()[0][..2], ["up:wiper", "tool-destructive"], "{found:?}");
+    assert_eq!(found.rows()[0][..2], ["up:wiper()", "tool-destructive"], "{found:?}");
     assert!(found.err.contains("1 of "), "{found:?}");
     let reads = cli(&agent, &["tools", "search", "tool", "--read-only", "-o", "json"]).await.ok().json();
     assert!(reads.as_array().unwrap().iter().all(|tool| tool["call_with"] == "call_tool_read"), "{reads}");

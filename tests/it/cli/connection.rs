@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use crate::support::{Stage, cli_with};
+use crate::support::{Stage, cli, cli_with};
 
 #[tokio::test]
 async fn flags_win_over_the_environment_and_that_over_profiles() {
@@ -63,4 +63,49 @@ async fn a_gateway_that_is_not_there() {
     assert!(completions.contains("tool-destructive") && completions.contains("complete -F"));
     cli_with(&[], &["completions", "basic"]).await.failed(2, "possible values");
     assert!(cli_with(&[], &["--help"]).await.ok().out.contains("activity"));
+}
+
+#[tokio::test]
+async fn a_key_acts_in_its_own_tenant_and_no_other() {
+    let stage = Stage::start().await;
+    let (tenant, other) = (stage.tenant("one").await, stage.tenant("two").await);
+    let admin = tenant.admin().await;
+    let key = admin.key.as_deref().unwrap();
+    let at = [("MCPPROXY_URL", &*admin.base_url()), ("MCPPROXY_API_KEY", key), ("MCPPROXY_TENANT", "two")];
+    let add = ["key", "add", "--role", "agent"];
+    cli_with(&at, &add).await.failed(2, "this key is of the tenant one, not two");
+    for tenant in [&tenant, &other] {
+        let keys = tenant.platform.items("/api/v1/keys").await;
+        assert!(keys.iter().all(|key| key["role"] != "agent"), "{keys:?}");
+    }
+    cli_with(&[at[0], at[1], ("MCPPROXY_TENANT", "one")], &add).await.ok();
+}
+
+#[tokio::test]
+async fn errors_say_what_to_do() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let auditor = tenant.auditor().await;
+    let url = auditor.base_url();
+    let at = |key: &'static str| [("MCPPROXY_URL", url.clone()), ("MCPPROXY_API_KEY", key.to_owned())];
+    for (key, says) in
+        [("", "none was sent"), ("mcpk_wrong", "unknown, revoked"), ("${MCPPROXY_API_KEY}", "has a $ in it")]
+    {
+        let at = at(key);
+        let env: Vec<(&str, &str)> = at.iter().map(|(name, value)| (*name, &**value)).collect();
+        cli_with(&env, &["status"]).await.failed(5, says);
+        // only what was typed is in the usage, whatever the environment says
+        let usage = cli_with(&env, &["tools", "search"]).await;
+        usage.failed(2, "Usage: mcpproxy tools search <QUERY>...\n");
+    }
+    cli(&auditor, &["key", "list"]).await.failed(5, "it takes one of admin, platform");
+    cli(&auditor, &["upstream", "add", "up", "--url", &url]).await.failed(2, "upstream add up URL");
+    cli(&auditor, &["tools", "list", "up", "--state", "chnaged"]).await.failed(2, "possible values");
+    cli(&auditor, &["call", "call_tool_read", "a:b", "--args", "{title:1}"])
+        .await
+        .failed(2, "needs an object");
+    let platform = cli(&stage.platform(), &["activity", "list"]).await.ok();
+    assert!(platform.err.contains("the platform's own records"), "{platform:?}");
+    let platform = cli(&stage.platform(), &["doctor"]).await.ok();
+    assert!(platform.out.contains("LOOK  servers  not looked at: name a tenant"), "{platform:?}");
 }

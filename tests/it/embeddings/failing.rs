@@ -38,8 +38,43 @@ async fn a_search_waits_shortly_and_then_not_at_all() {
     })
     .await;
     let log = stage.gateway.log();
-    assert!(log.contains("searches go on without embeddings"), "{log}");
+    assert!(log.contains("searches of a tenant go on without embeddings"), "{log}");
+    // none of them is missing in the log, and none failed
+    search(&agent, "the last one").await;
+    eventually("the last record", SOON, || async {
+        let items = tenant.platform.items("/api/v1/activity?type=search").await;
+        items.iter().any(|item| item["arguments"].to_string().contains("the last one")).then_some(())
+    })
+    .await;
     tenant.records("type=search&status=error", 0).await;
+}
+
+#[tokio::test]
+async fn one_tenants_questions_are_its_own_affair() {
+    let (embedder, stage, tenant, _upstream) = stage().await;
+    let neighbour = stage.tenant("neighbour").await;
+    neighbour.add("up", &Upstream::handshake(vec![Tool::new("widget_two")]).await).await;
+    let (agent, hers) = (tenant.agent().await, neighbour.agent().await);
+    helped(&agent, "qqxy").await;
+    helped(&hers, "qqxy").await;
+    for n in 0..3 {
+        assert_eq!(search(&agent, &format!("unbearable {n}")).await["ranking"], "bm25");
+    }
+    let asked = embedder.requests().len();
+    assert_eq!(search(&agent, "widget after that").await["ranking"], "bm25");
+    assert_eq!(embedder.requests().len(), asked, "its questions are not asked for a while");
+    assert_eq!(search(&hers, "widget after that").await["ranking"], "bm25+embeddings");
+    // what would be the same with any question is everybody's
+    embedder.set(Mood::Status(429));
+    for n in 0..3 {
+        assert_eq!(search(&hers, &format!("too many {n}")).await["ranking"], "bm25");
+    }
+    embedder.set(Mood::Good);
+    let asked = embedder.requests().len();
+    for agent in [&agent, &hers] {
+        assert_eq!(search(agent, "widget while it rests").await["ranking"], "bm25");
+    }
+    assert_eq!(embedder.requests().len(), asked);
 }
 
 #[tokio::test]
@@ -98,14 +133,7 @@ async fn bad_vectors_are_not_kept() {
     embedder.set(Mood::Good);
     helped(&agent, "widget qqxy").await;
     settle(2, SOON, || stage.database.count("select count(*) from tool_embeddings")).await;
-    let refused = || {
-        embedder
-            .texts()
-            .iter()
-            .filter(|(text, _)| text.contains("indigestible"))
-            .map(|(_, n)| n)
-            .sum::<usize>()
-    };
+    let refused = || embedder.sent("indigestible");
     let before = refused();
     tenant.add("more", &Upstream::handshake(vec![Tool::new("widget_three")]).await).await;
     settle(3, SOON, || stage.database.count("select count(*) from tool_embeddings")).await;

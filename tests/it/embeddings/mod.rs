@@ -3,6 +3,7 @@
 mod failing;
 mod keeping;
 mod ranking;
+mod turns;
 
 use std::time::Duration;
 

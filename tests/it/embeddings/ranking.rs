@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{helped, names, search, stage};
-use crate::support::{Gateway, Mcp, Stage, Tool, Upstream};
+use crate::support::{Embedder, Gateway, Mcp, Stage, Tool, Upstream};
 
 #[tokio::test]
 async fn vectors_change_the_order() {
@@ -17,9 +17,6 @@ async fn vectors_change_the_order() {
     assert_eq!((names(&answer), &answer["total"]), (vec!["up:widget_two"], &json!(1)), "{answer}");
     let answer = search(&agent, "up:widget_one qqxy").await;
     assert_eq!(names(&answer).len(), 2);
-    // a question that is a name finds it first, whatever the service says
-    let answer = search(&agent, "up:widget_one").await;
-    assert_eq!(names(&answer).first(), Some(&"up:widget_one"), "{answer}");
     let rest = agent.get("/api/v1/tools?query=widget+qqxy").await.expect(200);
     assert_eq!(rest["ranking"], "bm25+embeddings");
 
@@ -47,6 +44,23 @@ async fn vectors_change_the_order() {
     // the operator's own endpoint is no door for tenants
     let inner = json!({"name": "inner", "kind": "http", "url": embedder.url});
     tenant.platform.post("/api/v1/servers", &inner).await.refused(400, "invalid_request");
+}
+
+#[tokio::test]
+async fn a_name_comes_first_whatever_the_service_says() {
+    let embedder = Embedder::start(&[("one", "up:widget_two")]).await;
+    let stage = Stage::with(&embedder.settings()).await;
+    let tenant = stage.tenant("acme").await;
+    let upstream = Upstream::handshake(vec![Tool::new("widget_one"), Tool::new("widget_two")]).await;
+    tenant.add("up", &upstream).await;
+    let agent = tenant.agent().await;
+    let answer = helped(&agent, "the widget up:widget_two").await;
+    assert_eq!(names(&answer).first(), Some(&"up:widget_one"), "the service decides: {answer}");
+    let answer = search(&agent, "up:widget_two").await;
+    assert_eq!(
+        (names(&answer).first(), &answer["ranking"]),
+        (Some(&"up:widget_two"), &json!("bm25+embeddings"))
+    );
 }
 
 #[tokio::test]

@@ -63,6 +63,8 @@ async fn bodies_are_checked() {
         (json!({"role": 7}), "role"),
         (json!({"role": "agent", "name": ""}), "name"),
         (json!({"role": "agent", "owner": "x".repeat(201)}), "owner"),
+        (json!({"role": "agent", "name": "one\ntwo"}), "name"),
+        (json!({"role": "agent", "owner": "\u{1b}[2J"}), "owner"),
         (json!({"role": "agent", "expires_at": "tomorrow"}), "expires_at"),
         (json!({"role": "agent", "expires_at": "2001-01-01T00:00:00Z"}), "expires_at"),
         (json!({"role": "agent", "settings": {"max_operation": "everything"}}), "max_operation"),

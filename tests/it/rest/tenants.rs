@@ -66,3 +66,21 @@ async fn unknown_routes_and_methods_are_json() {
     }
     platform.get("/api/v1/tenants?cursor=%21%21").await.refused(400, "invalid_request");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn there_are_as_many_as_the_deployment_allows() {
+    let stage = Stage::with(&[("MCPPROXY__LIMITS__TENANTS_MAX", "3")]).await;
+    let platform = stage.platform();
+    let made = (0..12).map(|n| platform.post("/api/v1/tenants", &json!({"name": format!("t{n}")})));
+    let made = futures_util::future::join_all(made.map(tokio::spawn)).await;
+    let (made, refused): (Vec<_>, Vec<_>) =
+        made.into_iter().map(Result::unwrap).partition(|answer| answer.status == 201);
+    assert_eq!(made.len(), 3);
+    for answer in refused {
+        answer.refused(429, "rate_limited");
+    }
+    // there is room again for each that goes
+    let name = platform.items("/api/v1/tenants").await[0]["name"].as_str().unwrap().to_owned();
+    platform.delete(&format!("/api/v1/tenants/{name}")).await.expect(204);
+    platform.post("/api/v1/tenants", &json!({"name": "again"})).await.expect(201);
+}

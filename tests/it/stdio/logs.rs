@@ -1,7 +1,5 @@
 //! The log of a server: on every replica, without secrets, bounded.
 
-use std::time::Duration;
-
 use serde_json::json;
 
 use super::{SOON, log, stage, text};

@@ -21,6 +21,8 @@ pub enum Mood {
     Status(u16),
     /// Long after anybody waits.
     Slow,
+    /// Well, after so many milliseconds.
+    After(u64),
     /// A body without end.
     Endless,
     /// A vector that no text was sent for.
@@ -61,7 +63,8 @@ pub struct Embedder {
 const DIMS: usize = 64;
 
 impl Embedder {
-    /// Texts with one word of a pair are near those with the other. Its address is none that egress allows in
+    /// Texts with one word of a pair are near those with the other. In any mood, it refuses texts with the word
+    /// "indigestible", fails at "unbearable", and never answers to "endless". Its address is none that egress allows in
     /// [`Embedder::settings`].
     pub async fn start(same: &[(&'static str, &'static str)]) -> Embedder {
         let listener = TcpListener::bind("127.0.0.2:0").await.unwrap();
@@ -98,6 +101,11 @@ impl Embedder {
         self.shared.requests.lock().unwrap().clone()
     }
 
+    /// How often texts with this word were sent.
+    pub fn sent(&self, word: &str) -> usize {
+        self.texts().iter().filter(|(text, _)| text.contains(word)).map(|(_, count)| count).sum()
+    }
+
     /// How often each text was sent.
     pub fn texts(&self) -> HashMap<String, usize> {
         let mut counts = HashMap::new();
@@ -126,8 +134,15 @@ async fn answer(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Byt
         texts: texts.clone(),
         authorization: authorization.to_owned(),
     });
-    if texts.iter().any(|text| text.contains("indigestible")) {
+    let has = |word: &str| texts.iter().any(|text| text.contains(word));
+    if has("indigestible") {
         return StatusCode::BAD_REQUEST.into_response();
+    }
+    if has("unbearable") {
+        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+    }
+    if has("endless") {
+        tokio::time::sleep(Duration::from_secs(3600)).await;
     }
     let mood = *shared.mood.lock().unwrap();
     let mut vectors: Vec<Vec<f32>> = texts.iter().map(|text| vector(&shared.same, text)).collect();
@@ -135,6 +150,7 @@ async fn answer(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Byt
         Mood::Good => {}
         Mood::Status(status) => return StatusCode::from_u16(status).unwrap().into_response(),
         Mood::Slow => tokio::time::sleep(Duration::from_secs(3600)).await,
+        Mood::After(ms) => tokio::time::sleep(Duration::from_millis(ms)).await,
         Mood::Endless => {
             let digits = Bytes::from("1,".repeat(8192));
             let numbers = futures_util::stream::repeat(digits);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use sqlx::AssertSqlSafe;
+use sqlx::{AssertSqlSafe, Connection};
 
 use crate::support::upstream::Era;
 use crate::support::{Api, Database, Gateway, Mcp, Stage, Tool, Upstream, settle};
@@ -135,8 +135,8 @@ async fn no_row_stays_behind() {
     sqlx::raw_sql("update replicas set stopped_at = now()").execute(&mut connection).await.unwrap();
     let next = Gateway::start(&stage.database, &OFTEN).await;
     settle(vec!["revisions".to_owned()], PURGED, || tables_with_rows(&stage.database, gone_id)).await;
-    // an hour later nobody asks for its revisions any more
-    sqlx::query("update tenants set deleted_at = deleted_at - interval '2 hours' where tenant_id = $1")
+    // after the longest call nobody asks for its revisions any more
+    sqlx::query("update tenants set deleted_at = deleted_at - interval '3 hours' where tenant_id = $1")
         .bind(gone_id)
         .execute(&mut connection)
         .await
@@ -144,6 +144,16 @@ async fn no_row_stays_behind() {
     settle(Vec::<String>::new(), PURGED, || tables_with_rows(&stage.database, gone_id)).await;
     let purged = "select count(*) from tenants where purged_at is not null";
     settle(1, PURGED, || stage.database.count(purged)).await;
+    // what a replica writes that was cut off until now
+    sqlx::query(
+        "insert into activity (tenant_id, started_at, id, replica_id, type, source, status)
+         values ($1, now(), gen_random_uuid(), gen_random_uuid(), 'tool_call', 'mcp', 'success')",
+    )
+    .bind(gone_id)
+    .execute(&mut connection)
+    .await
+    .unwrap();
+    settle(Vec::<String>::new(), PURGED, || tables_with_rows(&stage.database, gone_id)).await;
     assert_eq!(tables_with_rows(&stage.database, stays_id).await, before);
     let stays = next.platform().as_tenant("stays");
     assert_eq!(stays.items("/api/v1/servers/up/tools").await.len(), 40);
@@ -160,4 +170,45 @@ async fn no_row_stays_behind() {
         "set role mcpproxy_owner; delete from tools; delete from settings; delete from api_keys; reset role";
     sqlx::raw_sql(swept).execute(&mut connection).await.unwrap();
     assert_eq!(tables_with_rows(&stage.database, stays_id).await, before);
+}
+
+/// They are let in, wait for the rows that the deletion holds, and go on once it is committed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_waits_for_the_deletion_is_not_made() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let upstream = Upstream::handshake(vec![Tool::reads("t")]).await;
+    for server in ["one", "two"] {
+        tenant.add(server, &upstream).await;
+    }
+    let agent = tenant.agent().await;
+    let mut connection = stage.database.connect().await;
+    let mut deletion = connection.begin().await.unwrap();
+    let marked =
+        "update revisions set rev = rev + 1; update tenants set deleted_at = now() where name = 'acme'";
+    sqlx::raw_sql(marked).execute(&mut *deletion).await.unwrap();
+    let key = format!("/api/v1/keys/{}", agent.id);
+    let changes: Vec<_> = [
+        ("/api/v1/settings", json!({"max_operation": "read"})),
+        (&key, json!({"owner": "eve"})),
+        ("/api/v1/servers/one", json!({"auto_approve": true})),
+        ("/api/v1/servers/two", json!({"headers": {"X-Key": "one"}})),
+    ]
+    .into_iter()
+    .map(|(path, body)| tokio::spawn(tenant.platform.patch(path, &body)))
+    .collect();
+    let waiting = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+    settle(4, PURGED, || stage.database.count(waiting)).await;
+    deletion.commit().await.unwrap();
+    for change in changes {
+        change.await.unwrap().refused(404, "not_found");
+    }
+    for none in [
+        "select count(*) from settings where value <> '{}'",
+        "select count(*) from data_keys",
+        "select count(*) from server_secrets",
+        "select count(*) from api_keys where owner = 'eve'",
+    ] {
+        assert_eq!(stage.database.count(none).await, 0, "{none}");
+    }
 }

@@ -2,4 +2,6 @@
 
 mod deleting;
 mod quotas;
+mod removing;
 mod suspending;
+mod unreadable;

@@ -11,6 +11,8 @@ use crate::support::{Gateway, Mcp, Stage, Tool, Upstream, settle};
 const SOON: Duration = Duration::from_secs(1);
 /// Streams look once a second whether their key is still valid.
 const ENDED: Duration = Duration::from_secs(3);
+/// The same when every notice was lost: a few polls.
+const UNTOLD: Duration = Duration::from_secs(6);
 /// What looks after servers comes by every few seconds.
 const LISTED: Duration = Duration::from_secs(15);
 const SENTENCE: &str = "this tenant is suspended; ask the platform operator";
@@ -124,4 +126,22 @@ async fn a_suspended_tenant_stays_so_and_may_be_deleted() {
     assert!(message.starts_with("3 requests") && message.contains("suspended"), "{counted:?}");
     platform.delete("/api/v1/tenants/acme").await.expect(204);
     assert_eq!(next.ask_as(&agent).get("/api/v1/status").await.status, 401);
+}
+
+/// The replica that lists a tenant's servers has none of its keys, and hears nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_only_lists_lets_go_without_being_told() {
+    let stage = Stage::with(&[("MCPPROXY__LIMITS__RELIST_INTERVAL_S", "1")]).await;
+    let other = Gateway::start(&stage.database, &[]).await;
+    let platform = other.platform();
+    platform.post("/api/v1/tenants", &json!({"name": "acme"})).await.expect(201);
+    let upstream = Upstream::handshake(vec![Tool::reads("t")]).await;
+    let body = json!({"name": "up", "kind": "http", "url": upstream.url});
+    platform.as_tenant("acme").post("/api/v1/servers", &body).await.expect(201);
+    let before = upstream.connections();
+    settle(true, LISTED, || async { upstream.connections() > before }).await;
+    let deaf = crate::replicas::without_notices(stage.database.url());
+    platform.post("/api/v1/tenants/acme/suspend", &json!({})).await.expect(200);
+    settle(0, UNTOLD, || async { upstream.connections() }).await;
+    deaf.abort();
 }

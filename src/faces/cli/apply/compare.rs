@@ -1,5 +1,7 @@
 //! What differs between the file and what the gateway says.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 /// A field; `null` where there is none.
@@ -35,8 +37,13 @@ impl Changes {
 }
 
 /// Values of their own that differ, of all that the gateway shows as `{value, origin}`; `own` is the origin that
-/// says that the value is of the thing itself.
-pub(super) fn own_values(wanted: &Map<String, Value>, shown: &Value, own: &str) -> Changes {
+/// says that the value is of the thing itself, `moving` what will no longer be inherited as it is shown.
+pub(super) fn own_values(
+    wanted: &Map<String, Value>,
+    shown: &Value,
+    own: &str,
+    moving: &HashSet<String>,
+) -> Changes {
     let mut changes = Changes::default();
     for (name, wanted) in wanted {
         let shown = at(shown, name);
@@ -45,7 +52,7 @@ pub(super) fn own_values(wanted: &Map<String, Value>, shown: &Value, own: &str) 
             (true, _) => value == wanted,
             (false, true) => true,
             // somebody else's tighter one hides its own: it holds, whether its own is there or not
-            (false, false) => value != wanted && is_tighter(name, value, wanted),
+            (false, false) => !moving.contains(name) && value != wanted && is_tighter(name, value, wanted),
         };
         if !is_same {
             let inherited = origin != Some(own);
@@ -95,8 +102,12 @@ mod tests {
             (json!({"tool_names": "safe"}), true),
             (json!({"tool_names": "colon"}), true),
         ] {
-            let changes = own_values(wanted.as_object().unwrap(), &shown, "tenant");
+            let changes = own_values(wanted.as_object().unwrap(), &shown, "tenant", &HashSet::new());
             assert_eq!(!changes.is_empty(), changed, "{wanted}");
         }
+        // what hides it goes away: whether its own is there cannot be seen
+        let wanted = json!({"max_operation": "write"});
+        let moving = HashSet::from(["max_operation".to_owned()]);
+        assert!(!own_values(wanted.as_object().unwrap(), &shown, "tenant", &moving).is_empty());
     }
 }

@@ -67,8 +67,9 @@ impl Planner<'_> {
         step.lines = vec![String::new()];
         plan.steps.push(step);
         let none = Value::Null;
-        self.push_quotas(plan, own_values(&wanted.quotas, &none, "tenant"));
-        self.push_settings(plan, own_values(&wanted.settings, &none, "tenant"), None);
+        let own = |wanted| own_values(wanted, &none, "tenant", &HashSet::new());
+        self.push_quotas(plan, own(&wanted.quotas));
+        self.push_settings(plan, own(&wanted.settings), None);
         plan.steps.extend(wanted.servers.iter().flatten().map(|server| self.new_server(server)));
         plan.steps.extend(wanted.keys.iter().flatten().map(|key| self.new_key(key)));
         if wanted.suspended == Some(true) {
@@ -85,10 +86,13 @@ impl Planner<'_> {
             (false, Some(true)) => plan.suspend = Some(self.act("suspend", "suspended: false → true")),
             _ => {}
         }
-        self.push_quotas(plan, own_values(&wanted.quotas, at(&page, "quotas"), "tenant"));
+        let still = HashSet::new();
+        self.push_quotas(plan, own_values(&wanted.quotas, at(&page, "quotas"), "tenant", &still));
+        let mut moving = HashSet::new();
         if !wanted.settings.is_empty() {
             let shown = self.client.get(&["settings"], &Query::default()).await?.json()?;
-            let changes = own_values(&wanted.settings, &shown, "tenant");
+            let changes = own_values(&wanted.settings, &shown, "tenant", &still);
+            moving.extend(changes.body.keys().cloned());
             self.push_settings(plan, changes, shown.get("version"));
         }
         let before = plan.steps.len();
@@ -99,7 +103,7 @@ impl Planner<'_> {
                             (suspended: false), or leave its servers as they are";
             return Err(Failure::Refused(sentence.to_owned()));
         }
-        self.keys(plan).await
+        self.keys(plan, &moving).await
     }
 
     async fn servers(&self, plan: &mut Plan) -> Result<(), Failure> {
@@ -186,7 +190,7 @@ impl Planner<'_> {
         changes.body.insert("headers".to_owned(), headers.into());
     }
 
-    async fn keys(&self, plan: &mut Plan) -> Result<(), Failure> {
+    async fn keys(&self, plan: &mut Plan, moving: &HashSet<String>) -> Result<(), Failure> {
         let Some(wanted) = &self.tenant.keys else { return Ok(()) };
         let mut there = self.list("keys").await?;
         there.retain(|key| at(key, "revoked_at").is_null());
@@ -194,7 +198,7 @@ impl Planner<'_> {
             let mut named = there.iter().filter(|is| text(is, "name") == key.name);
             match (named.next(), named.next()) {
                 (None, _) => plan.steps.push(self.new_key(key)),
-                (Some(is), None) => self.changed_key(plan, key, is).await?,
+                (Some(is), None) => self.changed_key(plan, key, is, moving).await?,
                 (Some(one), Some(other)) => {
                     return Err(Failure::Refused(format!(
                         "keys/{} is the name of several keys ({}, {}): revoke all but one (mcpproxy key revoke ID)",
@@ -231,7 +235,13 @@ impl Planner<'_> {
         self.step(Mark::Make, &["keys"], &key.name, Changes { lines: vec![line], body })
     }
 
-    async fn changed_key(&self, plan: &mut Plan, key: &Key, is: &Value) -> Result<(), Failure> {
+    async fn changed_key(
+        &self,
+        plan: &mut Plan,
+        key: &Key,
+        is: &Value,
+        moving: &HashSet<String>,
+    ) -> Result<(), Failure> {
         let (id, role) = (text(is, "id"), text(is, "role"));
         if role != key.role {
             return Err(Failure::Refused(format!(
@@ -260,7 +270,7 @@ impl Planner<'_> {
             return Ok(());
         }
         let shown = self.client.get(&["keys", &id, "settings"], &Query::default()).await?.json()?;
-        let mut changes = own_values(&key.settings, &shown, "key");
+        let mut changes = own_values(&key.settings, &shown, "key", moving);
         if !changes.is_empty() {
             prefix(&mut changes.lines, "settings");
             changes.body.insert("version".to_owned(), at(&shown, "version").clone());

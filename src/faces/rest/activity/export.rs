@@ -11,7 +11,6 @@ use bytes::Bytes;
 use futures_util::{TryStreamExt, stream};
 use http::{HeaderValue, header};
 use serde_json::Value;
-use ulid::Ulid;
 
 use super::{filter, shown};
 use crate::faces::rest::error::RestError;
@@ -118,7 +117,7 @@ impl Export {
         };
         let mut text = std::mem::take(&mut self.start);
         match rows.last() {
-            Some(last) => self.filter.before = Some(Ulid::from(last.id)),
+            Some(last) => self.filter.before = Some((last.started_at, last.id)),
             None if text.is_empty() => return Ok(None),
             None => {}
         }

@@ -10,13 +10,13 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::HeaderMap;
 use tokio::time::timeout;
-use ulid::Ulid;
 
 use super::{filter, shown};
 use crate::faces::http::stream_body;
 use crate::faces::rest::error::RestError;
 use crate::faces::rest::exchange::Exchange;
 use crate::faces::rest::params::{Names, Params};
+use crate::faces::rest::place::TenantPlaces;
 use crate::faces::rest::route::Answer;
 use crate::faces::sse::{CHECK, OpenStream, event_stream};
 use crate::gateway::{GatewayError, News, Reach};
@@ -29,23 +29,21 @@ const LAST_EVENT_ID: &str = "last-event-id";
 
 pub(in crate::faces::rest) async fn get(exchange: Arc<Exchange>, params: Params) -> Answer {
     let filter = filter(&params, exchange.attempt.started_at)?;
-    let seen = last_event(exchange.headers())?;
+    let places = exchange.places();
+    let seen = last_event(exchange.headers(), &places)?;
     let open = exchange.open_stream()?;
     let (now, news) = exchange.gateway().follow_activity(exchange.caller()).await?;
     // a place that is still to come is one of another database: nothing is known of what was missed
     let at = seen.map_or(now, |seen| seen.min(now));
     let reach = if seen.is_some() { Reach::Whole } else { Reach::Recent };
-    let state = Following { open, filter, news, at, reach, next: Next::Place };
+    let state = Following { open, places, filter, news, at, reach, next: Next::Place };
     Ok(event_stream(stream_body(stream::unfold(state, Following::step))))
 }
 
 /// Where the client was, if it says.
-fn last_event(headers: &HeaderMap) -> Result<Option<Commit>, GatewayError> {
+fn last_event(headers: &HeaderMap, places: &TenantPlaces) -> Result<Option<Commit>, GatewayError> {
     let Some(value) = headers.get(LAST_EVENT_ID) else { return Ok(None) };
-    let place = value.to_str().ok().and_then(|text| {
-        let (xid, record) = text.split_once('-')?;
-        Some(Commit { xid: xid.parse().ok()?, record: Ulid::from_string(record).ok()?.into() })
-    });
+    let place = value.to_str().ok().and_then(|id| places.read(id));
     let message = "Last-Event-ID must be the id of an event of this stream; leave it out to begin now";
     place.map(Some).ok_or_else(|| GatewayError::invalid("Last-Event-ID", message))
 }
@@ -61,6 +59,7 @@ enum Next {
 
 struct Following {
     open: OpenStream,
+    places: TenantPlaces,
     filter: ActivityFilter,
     news: News,
     at: Commit,
@@ -77,8 +76,7 @@ impl Following {
             match self.next {
                 Next::Place => {
                     self.next = Next::Read;
-                    let place = place(self.at, ": following\n");
-                    return Some((Ok(place), self));
+                    return Some((Ok(self.sign(": following\n")?), self));
                 }
                 Next::Read => {
                     let (gateway, caller) = (self.open.gateway(), self.open.caller());
@@ -87,7 +85,7 @@ impl Following {
                         // the database is away or busy: nothing is missed, it comes later
                         tokio::time::sleep(CHECK).await;
                         if self.open.is_sign_due() {
-                            return Some((Ok(place(self.at, ": alive\n")), self));
+                            return Some((Ok(self.sign(": alive\n")?), self));
                         }
                         continue;
                     };
@@ -101,7 +99,7 @@ impl Following {
                     }
                     self.next = if tail.is_cut { Next::Read } else { Next::Wait };
                     if !tail.rows.is_empty() {
-                        return Some((Ok(events(&tail.rows).ok()?), self));
+                        return Some((Ok(self.events(&tail.rows)?), self));
                     }
                 }
                 Next::Wait => {
@@ -109,32 +107,29 @@ impl Following {
                         self.next = Next::Read;
                     } else if self.open.is_sign_due() {
                         // what came and was not asked for need not be looked at again
-                        let sign = place(self.at, ": alive\n");
-                        return Some((Ok(sign), self));
+                        return Some((Ok(self.sign(": alive\n")?), self));
                     }
                 }
             }
         }
     }
-}
 
-/// An event without data: it moves the client's last id, and nothing else.
-fn place(at: Commit, comment: &str) -> Bytes {
-    format!("{comment}id: {}\n\n", id(at)).into()
-}
-
-fn id(at: Commit) -> String {
-    format!("{}-{}", at.xid, Ulid::from(at.record))
-}
-
-fn events(rows: &[(Commit, ActivityRow)]) -> Result<Bytes, RestError> {
-    let mut text = Vec::new();
-    for (at, row) in rows {
-        text.extend_from_slice(format!("id: {}\nevent: activity\ndata: ", id(*at)).as_bytes());
-        serde_json::to_writer(&mut text, &shown(row)).map_err(RestError::unshowable)?;
-        text.extend_from_slice(b"\n\n");
+    /// An event without data: it moves the client's last id, and nothing else.
+    fn sign(&self, comment: &str) -> Option<Bytes> {
+        Some(format!("{comment}id: {}\n\n", self.places.show(self.at)?).into())
     }
-    Ok(text.into())
+
+    fn events(&self, rows: &[(Commit, ActivityRow)]) -> Option<Bytes> {
+        let mut text = Vec::new();
+        for (at, row) in rows {
+            text.extend_from_slice(b"id: ");
+            text.extend_from_slice(self.places.show(*at)?.as_bytes());
+            text.extend_from_slice(b"\nevent: activity\ndata: ");
+            serde_json::to_writer(&mut text, &shown(row)).map_err(RestError::unshowable).ok()?;
+            text.extend_from_slice(b"\n\n");
+        }
+        Some(text.into())
+    }
 }
 
 #[cfg(test)]
@@ -143,17 +138,22 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
+    use crate::domain::id::TenantId;
+    use crate::faces::rest::place::Places;
 
     #[test]
-    fn places_come_back_as_they_went() {
-        let at = Commit { xid: u64::MAX, record: Uuid::from_u128(7) };
+    fn a_header_is_a_place_of_this_tenants_log() {
+        let at = Commit { xid: 7, record: Uuid::from_u128(7) };
+        let places = Places::new([b"secret".as_slice()]);
+        let [own, others] = [1, 2].map(|tenant| places.of(TenantId(Uuid::from_u128(tenant))));
         let mut headers = HeaderMap::new();
-        assert_eq!(last_event(&headers).unwrap(), None);
-        headers.insert(LAST_EVENT_ID, HeaderValue::from_str(&id(at)).unwrap());
-        assert_eq!(last_event(&headers).unwrap(), Some(at));
-        for bad in ["", "7", "7-", "-00000000000000000000000007", "x-00000000000000000000000007", "7-0-0"] {
-            headers.insert(LAST_EVENT_ID, HeaderValue::from_str(bad).unwrap());
-            assert!(last_event(&headers).is_err(), "{bad}");
-        }
+        assert_eq!(last_event(&headers, &own).unwrap(), None);
+        let mut send = |id: &str, places| {
+            headers.insert(LAST_EVENT_ID, HeaderValue::from_str(id).unwrap());
+            last_event(&headers, places)
+        };
+        assert_eq!(send(&own.show(at).unwrap(), &own).unwrap(), Some(at));
+        assert!(send(&own.show(at).unwrap(), &others).is_err());
+        assert!(send("yesterday", &own).is_err());
     }
 }

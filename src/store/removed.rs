@@ -1,0 +1,100 @@
+//! What live tenants have done away with is deleted in batches, off everybody's path: revoked keys, removed servers. As
+//! the owner, whose policies let it delete what was taken away and nothing else.
+
+use sqlx::AssertSqlSafe;
+use uuid::Uuid;
+
+use super::tx::{Access, Lane};
+use super::{Store, StoreError};
+use crate::domain::id::{ServerId, TenantId};
+
+/// Revoked keys that a tenant may still look at, the newest.
+const REVOKED_KEYS_MAX: i64 = 1000;
+/// How long it may, in days.
+const REVOKED_KEYS_DAYS: i32 = 30;
+/// Removed servers looked at in one pass.
+const SERVERS_MAX: i64 = 10_000;
+/// What a removed server may have left, and itself at the end.
+pub const TABLES_OF_SERVERS: [&str; 5] = ["server_logs", "server_secrets", "tool_names", "tools", "servers"];
+/// Rows per batch: a few milliseconds of work, and one commit.
+const BATCH: i64 = 1000;
+
+impl Store {
+    /// Tenants with more, or older, revoked keys than are kept.
+    pub async fn tenants_with_old_keys(&self) -> Result<Vec<TenantId>, StoreError> {
+        let mut tx = self.begin(Lane::Upkeep, Access::System).await?;
+        let rows: Vec<Uuid> = sqlx::query_scalar(
+            "select tenant_id from api_keys where revoked_at is not null group by tenant_id
+             having count(*) > $1 or min(revoked_at) < now() - make_interval(days => $2)",
+        )
+        .bind(REVOKED_KEYS_MAX)
+        .bind(REVOKED_KEYS_DAYS)
+        .fetch_all(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(rows.into_iter().map(TenantId).collect())
+    }
+
+    /// Deletes a batch of a tenant's revoked keys that are kept no longer, with what was set for them; gives whether
+    /// there may be more.
+    pub async fn delete_old_keys(&self, tenant: TenantId) -> Result<bool, StoreError> {
+        let mut tx = self.begin(Lane::Upkeep, Access::Owner).await?;
+        let deleted: i64 = sqlx::query_scalar(
+            "with kept as (
+                 select revoked_at, key_id from api_keys where tenant_id = $1 and revoked_at is not null
+                 order by revoked_at desc, key_id desc offset $2 - 1 limit 1),
+             gone as (
+                 delete from api_keys where tenant_id = $1 and key_id in (
+                     select key_id from api_keys
+                     where tenant_id = $1 and revoked_at is not null
+                        and (revoked_at < now() - make_interval(days => $3)
+                            or (revoked_at, key_id) < (select revoked_at, key_id from kept))
+                     order by revoked_at, key_id limit $4)
+                 returning key_id),
+             unsaid as (delete from settings where tenant_id = $1 and scope_id in (select key_id from gone))
+             select count(*) from gone",
+        )
+        .bind(tenant.0)
+        .bind(REVOKED_KEYS_MAX)
+        .bind(REVOKED_KEYS_DAYS)
+        .bind(BATCH)
+        .fetch_one(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(deleted == BATCH)
+    }
+
+    /// Servers that were removed.
+    pub async fn removed_servers(&self) -> Result<Vec<(TenantId, ServerId)>, StoreError> {
+        let mut tx = self.begin(Lane::Upkeep, Access::System).await?;
+        let rows: Vec<(Uuid, Uuid)> =
+            sqlx::query_as("select tenant_id, server_id from servers where removed_at is not null limit $1")
+                .bind(SERVERS_MAX)
+                .fetch_all(&mut *tx)
+                .await?;
+        tx.commit().await?;
+        Ok(rows.into_iter().map(|(tenant, server)| (TenantId(tenant), ServerId(server))).collect())
+    }
+
+    /// Deletes a batch of a removed server's rows of one of [`TABLES_OF_SERVERS`]; gives whether there may be more.
+    pub async fn delete_of_server(
+        &self,
+        (tenant, server): (TenantId, ServerId),
+        table: &'static str,
+    ) -> Result<bool, StoreError> {
+        let statement = format!(
+            "delete from {table} where tenant_id = $1 and server_id = $2 and ctid = any (array(
+                 select ctid from {table} where tenant_id = $1 and server_id = $2 limit $3))"
+        );
+        let mut tx = self.begin(Lane::Upkeep, Access::Owner).await?;
+        // the text is made of names in this file
+        let deleted = sqlx::query(AssertSqlSafe(statement))
+            .bind(tenant.0)
+            .bind(server.0)
+            .bind(BATCH)
+            .execute(&mut *tx)
+            .await?;
+        tx.commit().await?;
+        Ok(deleted.rows_affected() == BATCH as u64)
+    }
+}
