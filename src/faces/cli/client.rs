@@ -182,7 +182,8 @@ impl Client {
     async fn holder(&self) -> Option<&Holder> {
         let ask = async || {
             let request = self.request(Method::GET, &["status"], &Query::default()).timeout(CONNECT_WAIT_MAX);
-            request.send().await.ok()?.json().await.ok()
+            let answer = request.send().await.ok()?.bytes().await.ok()?;
+            serde_json::from_slice(&answer).ok()
         };
         self.holder.get_or_init(ask).await.as_ref()
     }
