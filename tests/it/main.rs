@@ -16,6 +16,8 @@ mod counts;
 #[cfg(test)]
 mod credentials;
 #[cfg(test)]
+mod direct;
+#[cfg(test)]
 mod embeddings;
 #[cfg(test)]
 mod isolation;
