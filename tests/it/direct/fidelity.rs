@@ -102,4 +102,7 @@ async fn each_era_gets_what_it_can_read_and_one_bad_tool_spoils_no_list() {
     }
     assert_eq!((of(&old, "untyped"), of(&new, "untyped")), (String::new(), String::new()));
     Mcp::direct(&agent).call("up:untyped", &json!({})).await.ok();
+    for tool in tenant.platform.items("/api/v1/servers/up/tools").await {
+        assert_eq!(tool["not_listed"].is_string(), tool["name"] == "untyped", "{tool}");
+    }
 }
