@@ -182,8 +182,7 @@ impl Client {
     async fn holder(&self) -> Option<&Holder> {
         let ask = async || {
             let request = self.request(Method::GET, &["status"], &Query::default()).timeout(CONNECT_WAIT_MAX);
-            let answer = request.send().await.ok()?.bytes().await.ok()?;
-            serde_json::from_slice(&answer).ok()
+            serde_json::from_str(&request.send().await.ok()?.text().await.ok()?).ok()
         };
         self.holder.get_or_init(ask).await.as_ref()
     }
