@@ -48,12 +48,14 @@ pub async fn handle_direct(
     if !faces.has_direct(&caller) {
         return not_found(Some(&request_id.0));
     }
-    match direct::names(request.uri().query(), caller.settings.tool_names) {
-        Ok(names) => {
-            let entry = Entry { faces: &faces, caller: &caller, endpoint: Endpoint::Direct, names };
-            enter(entry, &request_id, request).await
+    let names = caller.settings.tool_names;
+    let entry = Entry { faces: &faces, caller: &caller, endpoint: Endpoint::Direct, names };
+    match direct::names(request.uri().query(), names) {
+        Ok(names) => enter(Entry { names, ..entry }, &request_id, request).await,
+        Err(error) => {
+            record_unread(entry, request, error.name(), error.message()).await;
+            error.response(None)
         }
-        Err(error) => error.response(None),
     }
 }
 
@@ -71,7 +73,7 @@ async fn enter(entry: Entry<'_>, request_id: &RequestId, request: Request) -> Re
     let Entry { caller, .. } = entry;
     if let Err(error) = caller.authorise(Action::UseTools) {
         let message = error.to_string();
-        record_forbidden(entry, request, &message).await;
+        record_unread(entry, request, "forbidden", &message).await;
         return render(StatusCode::FORBIDDEN, "forbidden", &message, None, Some(&request_id.0));
     }
     match *request.method() {
@@ -89,8 +91,8 @@ async fn enter(entry: Entry<'_>, request_id: &RequestId, request: Request) -> Re
     }
 }
 
-/// A call by a key whose role may not make any is an attempt all the same.
-async fn record_forbidden(entry: Entry<'_>, request: Request, message: &str) {
+/// A call that is refused before it is read, say for its key's role, is an attempt all the same.
+async fn record_unread(entry: Entry<'_>, request: Request, code: &str, message: &str) {
     if *request.method() != Method::POST {
         return;
     }
@@ -103,7 +105,7 @@ async fn record_forbidden(entry: Entry<'_>, request: Request, message: &str) {
         return;
     }
     let attempt = attempt(entry, &headers, id, None);
-    call::record_refused(&entry.faces.gateway, entry.endpoint, &attempt, params, "forbidden", message);
+    call::record_refused(&entry.faces.gateway, entry.endpoint, &attempt, params, code, message);
 }
 
 /// A call that can be read in more than one way is refused, and is an attempt all the same.

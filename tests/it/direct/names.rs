@@ -48,6 +48,9 @@ async fn a_key_or_a_url_chooses_and_calls_take_either() {
         );
         assert!(!record["tool"].as_str().unwrap().starts_with("my_fs"), "{record}");
     }
+    let strange = Mcp::direct(&safe).at(&format!("{DIRECT}?name=safe"));
+    assert_eq!(strange.call("my-fs:read.file", &json!({})).await.answer.status, 400);
+    tenant.records("source=direct&status=blocked", 1).await;
     for query in ["names=", "names=SAFE", "names=safe&x=1", "key=1"] {
         let answer = Mcp::direct(&safe).at(&format!("{DIRECT}?{query}")).request("tools/list", "{}").await;
         assert_eq!(
