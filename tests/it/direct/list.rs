@@ -152,3 +152,21 @@ async fn a_thousand_tools_are_one_page() {
     assert_eq!(first.text, again.text);
     assert_eq!(first.json()["result"]["ttlMs"], 5000);
 }
+
+#[tokio::test]
+async fn a_definition_that_changed_is_in_the_next_list() {
+    let (_stage, tenant) = scene().await;
+    let tool = |description: &str| {
+        Tool::raw(
+            "t",
+            &format!(r#"{{"name":"t","description":"{description}","inputSchema":{{"type":"object"}}}}"#),
+        )
+    };
+    let upstream = Upstream::handshake(vec![tool("before")]).await;
+    tenant.add_with("up", &upstream, json!({"auto_approve": true})).await;
+    let client = Mcp::direct(&tenant.agent().await);
+    assert_eq!(client.tools().await[1]["description"], "before");
+    upstream.set_tools(vec![tool("after")]);
+    tenant.platform.post("/api/v1/servers/up/refresh", &json!({})).await.expect(200);
+    assert_eq!(client.tools().await[1]["description"], "after");
+}
