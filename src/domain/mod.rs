@@ -4,6 +4,7 @@ pub mod activity;
 pub mod annotations;
 pub mod canonical;
 pub mod cut;
+pub mod damping;
 pub mod fingerprint;
 pub mod glob;
 pub mod id;

@@ -16,6 +16,8 @@ mod counts;
 #[cfg(test)]
 mod credentials;
 #[cfg(test)]
+mod damping;
+#[cfg(test)]
 mod direct;
 #[cfg(test)]
 mod embeddings;
@@ -23,6 +25,8 @@ mod embeddings;
 mod isolation;
 #[cfg(test)]
 mod large;
+#[cfg(test)]
+mod leases;
 #[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
