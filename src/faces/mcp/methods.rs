@@ -73,7 +73,7 @@ pub(super) fn discover(endpoint: Endpoint) -> String {
     let mut out = super::result::opening(Era::Modern);
     let body = json!({
         "supportedVersions": [MODERN],
-        "capabilities": capabilities(),
+        "capabilities": capabilities(endpoint),
         "instructions": instructions(endpoint),
         "ttlMs": LIST_TTL_MS,
         "cacheScope": "private",
@@ -82,9 +82,10 @@ pub(super) fn discover(endpoint: Endpoint) -> String {
     out
 }
 
-fn capabilities() -> serde_json::Value {
+/// `listChanged` is said only where changes are told (behaviour, section 4).
+fn capabilities(endpoint: Endpoint) -> serde_json::Value {
     json!({
-        "tools": {"listChanged": false},
+        "tools": {"listChanged": endpoint == Endpoint::Direct},
         "prompts": {"listChanged": false},
         "resources": {"listChanged": false, "subscribe": false},
     })
@@ -109,7 +110,7 @@ pub(super) fn initialize(
     let session = Session::new(caller, endpoint, version, &client, elicitation);
     let result = json!({
         "protocolVersion": version,
-        "capabilities": capabilities(),
+        "capabilities": capabilities(endpoint),
         "serverInfo": {"name": "mcpproxy", "title": "mcpproxy", "version": env!("CARGO_PKG_VERSION")},
         "instructions": instructions(endpoint),
     });
