@@ -20,7 +20,7 @@ const TELL_AGAIN_CHANNEL: &str = "mcpproxy_tell_again";
 /// Most keys that one notice names, in a payload of 8000 bytes.
 pub const TELL_AGAIN_KEYS_MAX: usize = 100;
 /// A listener that heard nothing for this long asks whether its line still stands.
-const LISTEN_SILENT_MAX: Duration = Duration::from_secs(10);
+const LISTEN_SILENT_MAX: Duration = Duration::from_secs(5);
 /// How long the answer may take.
 const LISTEN_ANSWER_MAX: Duration = Duration::from_secs(3);
 

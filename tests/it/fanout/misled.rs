@@ -9,9 +9,7 @@ use crate::support::{Database, Ear, Gateway, Line, Stage, Tool, Upstream, Way};
 async fn a_list_that_was_out_of_date_is_made_good() {
     let database = Database::create().await;
     Gateway::migrate(&database);
-    let port =
-        database.url().split_once("@127.0.0.1:").unwrap().1.split('/').next().unwrap().parse().unwrap();
-    let line = Line::to(port).await;
+    let line = Line::to(database.port()).await;
     let behind = line.url(&database.url());
     let behind = Gateway::start(&database, &[ON, ("MCPPROXY__DATABASE__URL", &behind)]).await;
     let stage = Stage { gateway: Gateway::start(&database, &[ON]).await, database };

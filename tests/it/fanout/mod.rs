@@ -1,6 +1,7 @@
 //! Word of changed lists: who is told, on which replica, how soon and how often.
 
 mod burst;
+mod cut;
 mod ids;
 mod misled;
 mod rights;
