@@ -3,6 +3,7 @@
 mod burst;
 mod cut;
 mod ids;
+mod killed;
 mod misled;
 mod rights;
 mod told;
