@@ -90,14 +90,15 @@ async fn measure(api: &Api<'_>, tenant: &Tenant, pid: u32, door: &Door, era: Era
     drop(open(door, era).await?);
     tokio::time::sleep(IDLE).await;
     let before = memory()?;
-    let (told, mut heard) = mpsc::unbounded_channel();
+    let (told, mut heard) = mpsc::channel(CLIENTS);
     let mut streams = JoinSet::new();
     for _ in 0..CLIENTS {
         let (mut stream, told) = (open(door, era).await?, told.clone());
         streams.spawn(async move {
             while let Ok(true) = next(&mut stream).await {
-                // the run may be over
-                drop(told.send(Instant::now()));
+                if told.send(Instant::now()).await.is_err() {
+                    return;
+                }
             }
         });
     }
