@@ -13,8 +13,9 @@ use tokio::sync::{broadcast, watch};
 
 use super::access::Caller;
 use super::catalog::Catalog;
-use super::direct::{DirectView, ViewKey};
+use super::direct::DirectView;
 use super::tenancy::LiveTenant;
+use super::views::ViewKey;
 use super::{Gateway, clock};
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::id::KeyId;
@@ -100,7 +101,9 @@ impl Fanout {
         drop(self.signals.send(Signal::Access));
     }
 
-    fn join(&self, live: &LiveTenant, settings: &Effective) -> watch::Receiver<Prints> {
+    async fn join(&self, live: &LiveTenant, settings: &Effective) -> watch::Receiver<Prints> {
+        // made beforehand, where it holds up nobody
+        live.catalogue().direct_view_soon(settings).await;
         let mut groups = self.lock();
         let group = groups.entry(ViewKey::of(settings)).or_insert_with(|| {
             // under the lock, from the catalogue as of now: a swap that comes later finds the group
@@ -195,8 +198,7 @@ impl Listening {
             if let (Some(_), Some(live)) = (&self.lists, &current.tenant)
                 && ViewKey::of(&current.settings) != ViewKey::of(&self.caller.settings)
             {
-                gateway.warm(live, &current.settings).await;
-                self.lists = Some(live.fanout.join(live, &current.settings));
+                self.lists = Some(live.fanout.join(live, &current.settings).await);
             }
             self.caller = current;
         }
@@ -233,25 +235,13 @@ impl Gateway {
         let pulse = self.pulse.subscribe();
         let signals = caller.tenant.as_ref().map(|live| live.fanout.signals.subscribe());
         let lists = match (&caller.tenant, topic) {
-            (Some(live), Topic::Direct) => {
-                self.warm(live, &caller.settings).await;
-                Some(live.fanout.join(live, &caller.settings))
-            }
+            (Some(live), Topic::Direct) => Some(live.fanout.join(live, &caller.settings).await),
             _ => None,
         };
         // the key may have been given other settings since the request came in
         let mut listening = Listening { caller: Arc::clone(caller), lists, signals, pulse, is_behind: true };
         listening.catch_up(self).await;
         listening
-    }
-
-    /// Has a view made where it holds up nobody.
-    async fn warm(&self, live: &Arc<LiveTenant>, settings: &Effective) {
-        let (catalogue, settings) = (live.catalogue(), settings.clone());
-        let made = tokio::task::spawn_blocking(move || drop(catalogue.direct_view(&settings))).await;
-        if let Err(error) = made {
-            tracing::error!(%error, tenant = %live.id, "making a view failed");
-        }
     }
 
     /// The caller that this caller's key makes now; `None` when the key has ended.

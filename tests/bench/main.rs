@@ -168,12 +168,7 @@ async fn run(filter: &[String]) -> Result<()> {
         let other = Gateway::start_on(&bench.postgres.url, &data_dir)?;
         let api = Api::new(&http, &gateway, &data_dir)?;
         let tenants = [
-            listeners::Tenant {
-                name: "bench",
-                server: "up",
-                key: keys.calls.clone(),
-                tools: 3,
-            },
+            listeners::Tenant { name: "bench", server: "up", key: keys.calls.clone(), tools: 3 },
             listeners::Tenant { name: "catalogue", server: "cat", key: keys.catalogue.clone(), tools: 1000 },
         ];
         for tenant in &tenants {

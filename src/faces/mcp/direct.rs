@@ -49,7 +49,7 @@ pub(super) fn cursor(params: &[Member<'_>]) -> Result<Option<String>, RpcError> 
 }
 
 /// `tools/list`: prepared once for all who see the same, and cut from there.
-pub(super) fn tools_list(
+pub(super) async fn tools_list(
     gateway: &Gateway,
     caller: &Arc<Caller>,
     era: Era,
@@ -58,7 +58,7 @@ pub(super) fn tools_list(
 ) -> Result<Bytes, RpcError> {
     let (catalogue, view) = loop {
         let catalogue = methods::catalogue(caller)?;
-        let view = catalogue.direct_view(&caller.settings);
+        let view = catalogue.direct_view_soon(&caller.settings).await;
         if gateway.note_served(caller, &catalogue, &view) {
             break (catalogue, view);
         }
@@ -74,14 +74,12 @@ fn body(era: Era, names: ToolNames, catalogue: &Catalog, view: &DirectView, from
     if from.is_none() {
         tools::on_direct().iter().for_each(|tool| begin(&mut items).push_str(&tool.to_string()));
     }
-    for (tool, name) in page.tools {
-        if let Some(published) = &tool.shape.published {
-            published.part(era.reader()).write(name, begin(&mut items));
-        }
+    for listed in page.tools {
+        listed.part.write(&listed.tool.shape.definition, listed.name, begin(&mut items));
     }
     items.push(']');
     let mut out = methods::list_result(era, "tools", &items);
-    if let Some(last) = page.next {
+    if let Some((last, _)) = page.next {
         out.pop();
         out.push_str(r#","nextCursor":"#);
         escape_into(&mut out, &URL_SAFE_NO_PAD.encode(last));

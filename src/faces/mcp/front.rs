@@ -297,7 +297,7 @@ impl Incoming<'_> {
                 call.run().await.map_err(RpcError::on_record)
             }
             "tools/list" => {
-                let body = self.tools_list(era)?;
+                let body = self.tools_list(era).await?;
                 Ok(json_response(StatusCode::OK, Text::whole(self.id, "result", &body)))
             }
             "prompts/list" => list("prompts"),
@@ -309,7 +309,7 @@ impl Incoming<'_> {
         }
     }
 
-    fn tools_list(&self, era: Era) -> Result<Bytes, RpcError> {
+    async fn tools_list(&self, era: Era) -> Result<Bytes, RpcError> {
         let Entry { faces, caller, endpoint, .. } = self.entry;
         let from = match endpoint {
             Endpoint::Search => {
@@ -321,9 +321,9 @@ impl Incoming<'_> {
         let admitted = faces.gateway.admit_list(caller);
         admitted.map_err(|refusal| RpcError::rate_limited(era, &refusal))?;
         match endpoint {
-            Endpoint::Search => methods::tools_list(era, caller),
+            Endpoint::Search => methods::tools_list(era, caller).await,
             Endpoint::Direct => {
-                direct::tools_list(&faces.gateway, caller, era, self.entry.names(), from.as_deref())
+                direct::tools_list(&faces.gateway, caller, era, self.entry.names(), from.as_deref()).await
             }
         }
     }
