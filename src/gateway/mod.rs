@@ -40,7 +40,7 @@ pub use credentials::{Headers, MasterKeysError};
 pub use direct::{DirectPage, DirectView, ListKey};
 pub use embeddings::EmbeddingsOptions;
 pub use error::GatewayError;
-pub use fanout::{Heard, Listening, Prints, Topic};
+pub use fanout::{Heard, Listening, Prints, ServerState, Topic};
 pub use keys::{KeyCreated, KeyRequest};
 pub use outlive::{Apart, Outlive};
 pub use read_cache::{ReadRequest, ReadResult, TextPage};
