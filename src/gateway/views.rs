@@ -25,14 +25,14 @@ pub const BODIES: usize = 4;
 
 /// What decides about what is seen; callers that are alike in it share a view.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct ViewKey {
+pub(super) struct ViewKey {
     unannotated: Unannotated,
     max_operation: OperationType,
     allowed_tools: Globs,
 }
 
 impl ViewKey {
-    fn of(settings: &Effective) -> ViewKey {
+    pub(super) fn of(settings: &Effective) -> ViewKey {
         ViewKey {
             unannotated: settings.unannotated_tools,
             max_operation: settings.max_operation,

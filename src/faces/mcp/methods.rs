@@ -79,7 +79,7 @@ pub(super) fn discover(endpoint: Endpoint) -> String {
     let mut out = super::result::opening(Era::Modern);
     let body = json!({
         "supportedVersions": [MODERN],
-        "capabilities": capabilities(),
+        "capabilities": capabilities(endpoint),
         "instructions": instructions(endpoint),
         "ttlMs": LIST_TTL_MS,
         "cacheScope": "private",
@@ -88,9 +88,10 @@ pub(super) fn discover(endpoint: Endpoint) -> String {
     out
 }
 
-fn capabilities() -> serde_json::Value {
+/// `listChanged` is said only where changes are told (behaviour, section 4).
+fn capabilities(endpoint: Endpoint) -> serde_json::Value {
     json!({
-        "tools": {"listChanged": false},
+        "tools": {"listChanged": endpoint == Endpoint::Direct},
         "prompts": {"listChanged": false},
         "resources": {"listChanged": false, "subscribe": false},
     })
@@ -115,7 +116,7 @@ pub(super) fn initialize(
     let session = Session::new(caller, endpoint, version, &client, elicitation);
     let result = json!({
         "protocolVersion": version,
-        "capabilities": capabilities(),
+        "capabilities": capabilities(endpoint),
         "serverInfo": {"name": "mcpproxy", "title": "mcpproxy", "version": env!("CARGO_PKG_VERSION")},
         "instructions": instructions(endpoint),
     });
