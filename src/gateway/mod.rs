@@ -37,7 +37,7 @@ pub use caller::AuthError;
 pub use cancel::CancelBy;
 pub use catalog::{Catalog, ServerEntry, Tool};
 pub use credentials::{Headers, MasterKeysError};
-pub use direct::{DirectPage, DirectView, ListKey};
+pub use direct::{DirectPage, DirectView, ListKey, ListPlan};
 pub use embeddings::EmbeddingsOptions;
 pub use error::GatewayError;
 pub use fanout::{Heard, Listening, Prints, ServerState, Topic};
