@@ -12,6 +12,8 @@ mod cli;
 #[cfg(test)]
 mod clients;
 #[cfg(test)]
+mod conformance;
+#[cfg(test)]
 mod counts;
 #[cfg(test)]
 mod credentials;

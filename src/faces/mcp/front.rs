@@ -179,7 +179,7 @@ async fn post(entry: Entry<'_>, request: Request) -> Response {
     let members = json::top_level_members(params).unwrap_or_default();
     let meta = members.iter().find(|member| member.name == "_meta").map(|member| member.value);
     let incoming = Incoming { entry, headers, id, method: &method, members: &members, meta, body: &body };
-    let answered = match modern::is_modern(headers, meta) && method != "initialize" {
+    let answered = match modern::is_modern(headers, &method, meta) {
         true => incoming.modern().await,
         false => incoming.handshake().await,
     };
