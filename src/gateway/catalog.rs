@@ -235,6 +235,11 @@ impl Catalog {
         })
     }
 
+    /// Tools in every state; in no order.
+    pub(super) fn all_tools(&self) -> impl Iterator<Item = &Arc<Tool>> {
+        self.tools.values()
+    }
+
     /// Servers by name.
     pub fn servers(&self) -> &[Arc<ServerEntry>] {
         &self.servers

@@ -8,8 +8,8 @@ use crate::domain::fingerprint::{Fingerprint, Fingerprinting};
 use crate::domain::publish::{Part, Reader};
 use crate::domain::settings::ToolNames;
 
-pub use lists::ListKey;
 pub(super) use lists::Lists;
+pub use lists::{ListKey, ListPlan};
 
 /// Most tools on one page. Everything on one page: several clients never ask for the second.
 const PAGE_TOOLS_MAX: usize = 2000;

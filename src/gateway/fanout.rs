@@ -4,6 +4,7 @@
 //! seen is compared by fingerprints, on this replica's own snapshots: a notice of the database only makes it reload.
 
 mod served;
+mod servers;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,6 +23,7 @@ use crate::domain::id::KeyId;
 use crate::domain::settings::Effective;
 
 use self::served::Served;
+pub use self::servers::ServerState;
 
 /// Signals that a stream may be behind; one that is further behind looks at everything anew.
 const SIGNALS_MAX: usize = 64;
@@ -53,6 +55,8 @@ enum Signal {
 pub(super) struct Fanout {
     groups: Mutex<HashMap<ViewKey, Group>>,
     signals: broadcast::Sender<Signal>,
+    /// Beats with every catalogue.
+    moved: watch::Sender<()>,
     served: Served,
 }
 
@@ -69,6 +73,7 @@ impl Default for Fanout {
         Fanout {
             groups: Mutex::default(),
             signals: broadcast::Sender::new(SIGNALS_MAX),
+            moved: watch::Sender::default(),
             served: Served::default(),
         }
     }
@@ -93,6 +98,7 @@ impl Fanout {
             let prints = Prints::of(&catalogue.direct_view(&group.settings));
             group.prints.send_if_modified(|told| std::mem::replace(told, prints) != prints);
         }
+        self.moved.send_replace(());
     }
 
     /// Keys or settings have changed, or nothing is as sure as it was: every stream looks whether it may go on.
@@ -129,6 +135,7 @@ pub struct Listening {
     caller: Arc<Caller>,
     /// None for a platform key that named no tenant, and where no lists are told of.
     lists: Option<watch::Receiver<Prints>>,
+    moved: Option<watch::Receiver<()>>,
     signals: Option<broadcast::Receiver<Signal>>,
     pulse: watch::Receiver<()>,
     is_behind: bool,
@@ -139,6 +146,8 @@ pub struct Listening {
 pub enum Topic {
     /// Lists of `/mcp/direct`.
     Direct,
+    /// The state of the servers.
+    Servers,
     /// Nothing: the stream is only kept open.
     Nothing,
 }
@@ -169,6 +178,7 @@ impl Listening {
         }
         let signal = tokio::select! {
             () = changed(self.lists.as_mut()) => return Heard::Change,
+            () = changed(self.moved.as_mut()) => return Heard::Change,
             () = changed(Some(&mut self.pulse)) => return Heard::Change,
             signal = next(self.signals.as_mut()) => signal,
         };
@@ -238,8 +248,11 @@ impl Gateway {
             (Some(live), Topic::Direct) => Some(live.fanout.join(live, &caller.settings).await),
             _ => None,
         };
+        let moved = caller.tenant.as_ref().filter(|_| topic == Topic::Servers);
+        let moved = moved.map(|live| live.fanout.moved.subscribe());
         // the key may have been given other settings since the request came in
-        let mut listening = Listening { caller: Arc::clone(caller), lists, signals, pulse, is_behind: true };
+        let mut listening =
+            Listening { caller: Arc::clone(caller), lists, moved, signals, pulse, is_behind: true };
         listening.catch_up(self).await;
         listening
     }

@@ -200,6 +200,11 @@ impl Catalog {
         self.soon(settings, known, Catalog::direct_view).await
     }
 
+    /// For work on what callers see that takes a while.
+    pub fn turn(&self) -> Arc<Semaphore> {
+        Arc::clone(&self.views.turn)
+    }
+
     async fn soon<T: Send + 'static>(
         self: &Arc<Self>,
         settings: &Effective,

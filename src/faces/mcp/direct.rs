@@ -7,13 +7,15 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 
 use super::jsonrpc::RpcError;
-use super::{Era, methods, tools};
+use super::{Era, methods, result, tools};
 use crate::domain::json::{Member, escape_into};
 use crate::domain::settings::ToolNames;
-use crate::gateway::{Caller, Catalog, DirectView, Gateway, ListKey};
+use crate::gateway::{Caller, Catalog, DirectView, Gateway, ListKey, ListPlan};
 
 /// Longest cursor that is looked at, in bytes.
 const CURSOR_BYTES_MAX: usize = 1024;
+/// The member of a list that has the tools.
+const TOOLS: &str = r#""tools":["#;
 /// Longest part of a query that is repeated, in characters.
 const QUERY_SHOWN_CHARS_MAX: usize = 64;
 
@@ -65,35 +67,49 @@ pub(super) async fn tools_list(
     };
     let from = after.map(|name| view.position_after(&catalogue, name));
     let key = ListKey { tenant: caller.tenant_id(), print: view.print, reader: era.reader(), names, from };
-    Ok(gateway.list_body(key, || body(era, names, &catalogue, &view, from)))
+    let body = gateway.list_body(key, || {
+        let page = view.page(&catalogue, from.unwrap_or_default(), names, era.reader());
+        let (bytes, next, turn) = (page.bytes, page.next.map(|(_, at)| at), catalogue.turn());
+        drop(page);
+        let make = move || body(era, names, &catalogue, &view, from);
+        ListPlan { bytes, next, make, turn }
+    });
+    body.await.map_err(|refusal| RpcError::rate_limited(era, &refusal))
 }
 
-fn body(era: Era, names: ToolNames, catalogue: &Catalog, view: &DirectView, from: Option<usize>) -> Bytes {
+fn body(era: Era, names: ToolNames, catalogue: &Catalog, view: &DirectView, from: Option<usize>) -> String {
     let page = view.page(catalogue, from.unwrap_or_default(), names, era.reader());
-    let mut items = String::from("[");
-    if from.is_none() {
-        tools::on_direct().iter().for_each(|tool| begin(&mut items).push_str(&tool.to_string()));
-    }
-    for listed in page.tools {
-        listed.part.write(&listed.tool.shape.definition, listed.name, begin(&mut items));
-    }
-    items.push(']');
-    let mut out = methods::list_result(era, "tools", &items);
+    let opening = result::opening(era);
+    let own: Vec<String> = match from {
+        None => tools::on_direct().iter().map(ToString::to_string).collect(),
+        Some(_) => Vec::new(),
+    };
+    let mut end = format!("]{}", methods::list_notes(era));
     if let Some((last, _)) = page.next {
-        out.pop();
-        out.push_str(r#","nextCursor":"#);
-        escape_into(&mut out, &URL_SAFE_NO_PAD.encode(last));
-        out.push('}');
+        end.push_str(r#","nextCursor":"#);
+        escape_into(&mut end, &URL_SAFE_NO_PAD.encode(last));
     }
-    out.into()
-}
-
-/// The list, ready for its next item.
-fn begin(items: &mut String) -> &mut String {
-    if items.len() > 1 {
-        items.push(',');
+    end.push('}');
+    let names: usize = page.tools.iter().map(|listed| listed.name.len() + r#""","#.len()).sum();
+    let own_bytes: usize = own.iter().map(|tool| tool.len() + 1).sum();
+    let room = opening.len() + TOOLS.len() + own_bytes + names + page.bytes + end.len();
+    let mut out = String::with_capacity(room);
+    out.push_str(&opening);
+    out.push_str(TOOLS);
+    let start = out.len();
+    let comma = |out: &mut String| out.push_str(if out.len() > start { "," } else { "" });
+    for tool in &own {
+        comma(&mut out);
+        out.push_str(tool);
     }
-    items
+    for listed in &page.tools {
+        comma(&mut out);
+        listed.part.write(&listed.tool.shape.definition, listed.name, &mut out);
+    }
+    out.push_str(&end);
+    // only names with quotes in them need more than was counted
+    out.shrink_to_fit();
+    out
 }
 
 #[cfg(test)]

@@ -115,11 +115,11 @@ async fn record_unread(entry: Entry<'_>, request: Request, code: &str, message: 
         return;
     }
     let attempt = attempt(entry, &headers, id, None);
-    call::record_refused(&entry.faces.gateway, entry.endpoint, &attempt, params, code, message);
+    call::record_refused(&entry.faces.gateway, entry.endpoint, &attempt, params, code, message).await;
 }
 
 /// A call that can be read in more than one way is refused, and is an attempt all the same.
-fn record_unreadable(entry: Entry<'_>, headers: &HeaderMap, body: &Bytes, error: &RpcError) {
+async fn record_unreadable(entry: Entry<'_>, headers: &HeaderMap, body: &Bytes, error: &RpcError) {
     let Ok(text) = std::str::from_utf8(body) else { return };
     let Ok([id, Some("\"tools/call\""), params]) = json::find_members(text, ["id", "method", "params"])
     else {
@@ -127,7 +127,7 @@ fn record_unreadable(entry: Entry<'_>, headers: &HeaderMap, body: &Bytes, error:
     };
     let attempt = attempt(entry, headers, id.unwrap_or("null"), None);
     let gateway = &entry.faces.gateway;
-    call::record_refused(gateway, entry.endpoint, &attempt, params, error.name(), error.message());
+    call::record_refused(gateway, entry.endpoint, &attempt, params, error.name(), error.message()).await;
 }
 
 /// An attempt over MCP that begins now.
@@ -162,7 +162,7 @@ async fn post(entry: Entry<'_>, request: Request) -> Response {
     };
     let (id, method, params) = match envelope::read(&body) {
         Err((error, id)) => {
-            record_unreadable(entry, headers, &body, &error);
+            record_unreadable(entry, headers, &body, &error).await;
             return error.response(id.as_deref());
         }
         // answers and notifications are never refused: a client would take it for the end of everything
@@ -189,7 +189,8 @@ async fn post(entry: Entry<'_>, request: Request) -> Response {
             if method == "tools/call" && !error.recorded {
                 let attempt = attempt(entry, headers, id, meta);
                 let (code, message) = (error.name(), error.message());
-                call::record_refused(&faces.gateway, entry.endpoint, &attempt, Some(params), code, message);
+                let params = Some(params);
+                call::record_refused(&faces.gateway, entry.endpoint, &attempt, params, code, message).await;
             }
             error.response(Some(id))
         }

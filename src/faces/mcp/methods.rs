@@ -36,12 +36,16 @@ fn instructions(endpoint: Endpoint) -> &'static str {
 /// A raw list as a result. Lists depend on the key, so they are private.
 pub(super) fn list_result(era: Era, member: &str, items: &str) -> String {
     let mut out = super::result::opening(era);
-    out.push_str(&format!("\"{member}\":{items}"));
-    if era == Era::Modern {
-        out.push_str(&format!(r#","ttlMs":{LIST_TTL_MS},"cacheScope":"private""#));
-    }
-    out.push('}');
+    out.push_str(&format!("\"{member}\":{items}{}}}", list_notes(era)));
     out
+}
+
+/// What a list says besides its items.
+pub(super) fn list_notes(era: Era) -> String {
+    match era {
+        Era::Modern => format!(r#","ttlMs":{LIST_TTL_MS},"cacheScope":"private""#),
+        Era::Handshake => String::new(),
+    }
 }
 
 /// Lists have one page: any cursor was not ours.
