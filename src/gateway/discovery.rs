@@ -7,7 +7,7 @@ use crate::domain::id::{ServerId, TenantId};
 use crate::domain::pin::Pin;
 use crate::domain::redact;
 use crate::store::{Applied, Discovered, Kind, NewListing, SecretRows, Server, StoreError};
-use crate::upstream::{Era, Kind as UpstreamKind, Listing, Target, UpstreamError};
+use crate::upstream::{Entry, Era, Kind as UpstreamKind, ListKind, Listing, Target, UpstreamError};
 
 /// Longest text about a failed listing that is kept, in bytes.
 const ERROR_BYTES_MAX: usize = 500;
@@ -107,7 +107,7 @@ impl Gateway {
         (era, listing): &(&'static str, Listing),
     ) -> Result<Applied, ListingError> {
         if server.connection != "connected" {
-            let tools = listing.tools.len();
+            let tools = listing.entries.len();
             self.log_server(tenant, server.id(), &format!("connected, {era} era, {tools} tools"));
         }
         for problem in &listing.problems {
@@ -144,7 +144,7 @@ impl Gateway {
 
     async fn fetch(&self, target: &Target) -> Result<(&'static str, Listing), UpstreamError> {
         let connection = self.upstreams.connection(target);
-        let listing = connection.list_tools().await?;
+        let listing = connection.list(ListKind::Tools).await?;
         let era = match connection.era() {
             Some(Era::Modern) => "modern",
             _ => "handshake",
@@ -155,7 +155,7 @@ impl Gateway {
 
 /// What can be stored of a listing: definitions that are one reading of JSON, up to the bound.
 fn discovered(listing: &Listing, tools_max: usize) -> Vec<Discovered> {
-    let store = |tool: &crate::upstream::Tool| {
+    let store = |tool: &Entry| {
         let definition = std::str::from_utf8(&tool.definition).ok()?;
         match Pin::of(definition) {
             // Postgres texts cannot hold U+0000; JSON cannot either, but for its escape, which is text
@@ -171,5 +171,5 @@ fn discovered(listing: &Listing, tools_max: usize) -> Vec<Discovered> {
             }
         }
     };
-    listing.tools.iter().filter_map(store).take(tools_max).collect()
+    listing.entries.iter().filter_map(store).take(tools_max).collect()
 }

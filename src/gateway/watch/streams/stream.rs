@@ -13,7 +13,7 @@ use super::damping::Damping;
 use super::watched::Watched;
 use crate::gateway::Gateway;
 use crate::store::{DueServer, Server, StoreError};
-use crate::upstream::{Era, Target, WatchEnd, Watcher};
+use crate::upstream::{Announced, Era, Target, WatchEnd, Watcher};
 
 /// The pause after the first failure; doubled by every further one.
 const BACK_OFF_MIN: Duration = Duration::from_secs(1);
@@ -104,7 +104,7 @@ impl Gateway {
         let told = Notify::new();
         // what changed while nobody listened was announced to nobody
         told.notify_one();
-        let on_change = || {
+        let on_change = |_| {
             watched.announced(Instant::now());
             told.notify_one();
         };
@@ -132,7 +132,7 @@ impl Gateway {
         if !self.may_announce(&target).await {
             return Err(Ended::Stream(WatchEnd::Unsupported("it announces no changes of its tools")));
         }
-        self.upstreams.watch(&target).await.map_err(Ended::Stream)
+        self.upstreams.watch(&target, &[Announced::Tools]).await.map_err(Ended::Stream)
     }
 
     /// Whether a server may announce changes, as far as its handshake with us tells; saves those that do not
@@ -142,12 +142,12 @@ impl Gateway {
             return true;
         }
         let connection = self.upstreams.connection(target);
-        if connection.announces().is_none()
+        if connection.announces(Announced::Tools).is_none()
             && let Err(error) = connection.ping().await
         {
             tracing::debug!(%error, "a server did not answer before its stream was opened");
         }
-        connection.announces() != Some(false)
+        connection.announces(Announced::Tools) != Some(false)
     }
 
     async fn list_when_told(&self, due: &DueServer, watched: &Watched, told: &Notify) -> Infallible {
