@@ -1,5 +1,6 @@
 //! What a server offers besides its tools: asked for where it is declared, and no harm to the tools.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -244,4 +245,34 @@ async fn whoever_is_asked_in_the_wrong_era_says_so_in_the_right_one() {
     let connection = connection(&fake, Era::Modern, limits());
     assert!(connection.offers().await.unwrap().has(ListKind::Templates));
     assert_eq!(connection.era(), Some(Era::Handshake));
+}
+
+/// A program that declares prompts and completions, and has the same answer to everything else.
+const PROGRAM: &str = r#"while read -r line; do
+    id=${line#*'"id":'} id=${id%%,*}
+    case $line in
+        *'"notifications/'*) continue ;;
+        *'"initialize"'*) declared='{"tools":{},"prompts":{"listChanged":true},"completions":{}}'
+            result='{"protocolVersion":"2025-06-18","capabilities":'$declared'}' ;;
+        *) result='{"tools":[],"prompts":[{"name":"p"}],"resources":[{"uri":"x://r"}]}' ;;
+    esac
+    printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
+done"#;
+
+#[tokio::test]
+async fn a_program_is_listed_as_it_declares_and_asked_like_a_server() {
+    let http = Fake::start(|_| panic!("nothing may arrive")).await;
+    let argv = ["/bin/sh", "-c", PROGRAM].map(str::to_owned).to_vec();
+    let command = Ok(Arc::new(Command::new(argv, BTreeMap::new(), vec!["*".to_owned()])));
+    let program = Some(Program { name: "p".to_owned(), command });
+    let pool = pool();
+    let connection = pool.connection(&Target { program, url: String::new(), ..http.target() });
+    let listings = connection.list_all().await.unwrap();
+    let found = rest(&listings).map(|listing| listing.as_ref().unwrap().entries.len());
+    assert_eq!((listings.tools.entries.len(), found), (0, [1, 0, 0]));
+    assert_eq!(connection.announces(Announced::Prompts), Some(true));
+    assert!(connection.offers().await.unwrap().completions);
+    let answer = connection.ask(request(Subject::Prompt("p".to_owned()))).await.unwrap();
+    assert!(matches!(answer, Answer::Result(_)));
+    pool.close().await;
 }
