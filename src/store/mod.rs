@@ -49,7 +49,7 @@ pub use error::StoreError;
 pub use listings::{Applied, Discovered, NewListing};
 pub use master_keys::Canary;
 pub use migrate::migrate;
-pub use purge::PURGED_TABLES;
+pub use purge::{Deleted, PURGED_TABLES};
 pub use quotas::Usage;
 pub use removed::TABLES_OF_SERVERS;
 pub use replicas::{HEARTBEAT_TTL_S, Lease};

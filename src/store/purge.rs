@@ -30,36 +30,32 @@ pub const PURGED_TABLES: [&str; 10] = [
     "data_keys",
 ];
 
-impl Store {
-    /// Deleted tenants of which not everything may be gone, by id, after `after`.
-    pub async fn tenants_to_purge(&self, after: TenantId, limit: i64) -> Result<Vec<TenantId>, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::System).await?;
-        let rows: Vec<Uuid> = sqlx::query_scalar(
-            "select tenant_id from tenants where deleted_at is not null and purged_at is null and tenant_id > $1
-             order by tenant_id limit $2",
-        )
-        .bind(after.0)
-        .bind(limit)
-        .fetch_all(&mut *tx)
-        .await?;
-        tx.commit().await?;
-        Ok(rows.into_iter().map(TenantId).collect())
-    }
+/// Which deleted tenants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deleted {
+    /// Not everything of them may be gone.
+    Unpurged,
+    /// They were noted as gone not long ago.
+    Purged,
+}
 
-    /// The same for tenants that were noted as gone not long ago.
-    pub async fn tenants_to_purge_again(
+impl Store {
+    /// Deleted tenants that may have something left, by id, after `after`.
+    pub async fn tenants_to_purge(
         &self,
+        which: Deleted,
         after: TenantId,
         limit: i64,
     ) -> Result<Vec<TenantId>, StoreError> {
         let mut tx = self.begin(Lane::Control, Access::System).await?;
         let rows: Vec<Uuid> = sqlx::query_scalar(
-            "select tenant_id from tenants
-             where deleted_at is not null and purged_at > now() - make_interval(days => $1) and tenant_id > $2
-             order by tenant_id limit $3",
+            "select tenant_id from tenants where deleted_at is not null and tenant_id > $1
+                 and case when $2 then purged_at > now() - make_interval(days => $3) else purged_at is null end
+             order by tenant_id limit $4",
         )
-        .bind(AGAIN_DAYS)
         .bind(after.0)
+        .bind(which == Deleted::Purged)
+        .bind(AGAIN_DAYS)
         .bind(limit)
         .fetch_all(&mut *tx)
         .await?;

@@ -182,7 +182,7 @@ impl Client {
     async fn holder(&self) -> Option<&Holder> {
         let ask = async || {
             let request = self.request(Method::GET, &["status"], &Query::default()).timeout(CONNECT_WAIT_MAX);
-            request.send().await.ok()?.json().await.ok()
+            serde_json::from_str(&request.send().await.ok()?.text().await.ok()?).ok()
         };
         self.holder.get_or_init(ask).await.as_ref()
     }

@@ -35,7 +35,7 @@ pub(super) struct Connection {
     /// A profile of the profile file [default: default] [env: MCPPROXY_PROFILE]
     #[arg(long, global = true, value_name = "NAME")]
     profile: Option<String>,
-    /// The profile file: a table such as [default] for each, with url, api_key and tenant
+    /// The profile file: TOML, a table for each profile, with url, api_key and tenant
     /// [default: ~/.config/mcpproxy/profiles.toml] [env: MCPPROXY_PROFILES]
     #[arg(long, global = true, value_name = "PATH")]
     profiles: Option<PathBuf>,

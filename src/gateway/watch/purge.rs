@@ -9,7 +9,7 @@ use super::retention::go_on;
 use crate::domain::id::TenantId;
 use crate::gateway::clock;
 use crate::gateway::servers::OWN_LIMITS;
-use crate::store::{PURGED_TABLES, StoreError};
+use crate::store::{Deleted, PURGED_TABLES, StoreError};
 
 /// How often it is looked whether a tenant was deleted, at most.
 pub(super) const PURGE: Duration = Duration::from_secs(30);
@@ -31,21 +31,18 @@ impl Gateway {
     }
 
     async fn purge_all(&self) -> Result<(), StoreError> {
-        self.purge_pages(|after| self.store.tenants_to_purge(after, PAGE)).await
+        self.purge_pages(Deleted::Unpurged).await
     }
 
     /// What came after a tenant was noted as gone: from replicas that were cut off for longer than any call takes.
     pub(super) async fn purge_again(&self) -> Result<(), StoreError> {
-        self.purge_pages(|after| self.store.tenants_to_purge_again(after, PAGE)).await
+        self.purge_pages(Deleted::Purged).await
     }
 
-    async fn purge_pages<F>(&self, page: impl Fn(TenantId) -> F) -> Result<(), StoreError>
-    where
-        F: Future<Output = Result<Vec<TenantId>, StoreError>>,
-    {
+    async fn purge_pages(&self, which: Deleted) -> Result<(), StoreError> {
         let (mut outcome, mut after) = (Ok(()), TenantId::PLATFORM);
         loop {
-            let tenants = page(after).await?;
+            let tenants = self.store.tenants_to_purge(which, after, PAGE).await?;
             let Some(last) = tenants.last() else { return outcome };
             after = *last;
             for tenant in tenants {
