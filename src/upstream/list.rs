@@ -104,7 +104,9 @@ impl Connection {
             let ask = Ask::plain(form.method, members, form.bytes_max.saturating_sub(list.bytes));
             let page = match self.request(ask, Arc::clone(&dispatched)).await? {
                 Answer::Result(page) => page,
-                Answer::Error(error) if cursor.is_none() && self.has_no_tools(kind, &error).await? => break,
+                Answer::Error(error) if cursor.is_none() && self.has_no_tools(kind, &error).await? => {
+                    return Ok(Listing::default());
+                }
                 Answer::Error(error) => return Err(refused(form.method, &error)),
             };
             cursor = list.page(&page, self.era())?;
@@ -112,10 +114,7 @@ impl Connection {
                 return Ok(list.listing);
             }
         }
-        match cursor {
-            Some(_) => Err(too_large("too many pages")),
-            None => Ok(list.listing),
-        }
+        Err(too_large("too many pages"))
     }
 
     /// Whether a server that refuses to list its tools has only other things, by its own word.
