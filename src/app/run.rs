@@ -139,6 +139,9 @@ async fn serve_on(
     let address = listener.local_addr()?;
     let faces = faces(config, &gateway);
     tracing::info!(version = env!("CARGO_PKG_VERSION"), replica = %gateway.replica(), "listening on http://{address}");
+    if config.direct.enabled {
+        tracing::info!("/mcp/direct is open to keys whose setting direct_endpoint is on");
+    }
     let draining = Arc::clone(&gateway);
     let drain_when_stopped = stop.clone();
     tokio::spawn(async move {
@@ -232,6 +235,7 @@ fn gateway_options(config: &Config, keyring: Keyring) -> Options {
             response_bytes_max: limits.response_bytes_max,
         },
         answers_bytes_max: limits.tenant_answers_bytes_max,
+        lists_bytes_max: limits.list_cache_bytes_max,
         relist_interval: limits.relist_interval,
         relist_announced_interval: limits.relist_announced_interval,
         upstream_streams_max: limits.upstream_streams_max,
@@ -312,6 +316,7 @@ fn faces(config: &Config, gateway: &Arc<Gateway>) -> Arc<Faces> {
             streams_per_key_max: config.limits.streams_per_key_max,
             header_read_timeout: config.limits.header_read_timeout,
             connections_max: config.limits.connections_max,
+            direct_enabled: config.direct.enabled,
         },
     })
 }

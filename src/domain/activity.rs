@@ -15,6 +15,8 @@ pub enum Kind {
     Search,
     /// A page of what was cut off a result.
     CacheRead,
+    /// A call of an upstream's tool under its own name, on `/mcp/direct`.
+    DirectCall,
     /// A change by an administrator.
     Admin,
     /// Requests without a valid key, counted.
@@ -60,6 +62,7 @@ impl Kind {
             Kind::ToolCall => "tool_call",
             Kind::Search => "search",
             Kind::CacheRead => "cache_read",
+            Kind::DirectCall => "direct_call",
             Kind::Admin => "admin",
             Kind::AuthFailure => "auth_failure",
             Kind::LateOutcome => "late_outcome",
@@ -73,6 +76,8 @@ impl Kind {
 pub enum Source {
     /// `/mcp`
     Mcp,
+    /// `/mcp/direct`
+    Direct,
     /// `/api/v1`
     Rest,
     /// The command line, which comes in by `/api/v1`.
@@ -86,6 +91,7 @@ impl Source {
     pub fn as_str(self) -> &'static str {
         match self {
             Source::Mcp => "mcp",
+            Source::Direct => "direct",
             Source::Rest => "rest",
             Source::Cli => "cli",
             Source::System => "system",

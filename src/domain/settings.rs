@@ -236,6 +236,7 @@ impl Effective {
             .filter(|list| !list.iter().any(|glob| glob == "*"))
             .cloned()
             .collect();
+        let mode = pick(key.intent_declaration, tenant.intent_declaration, defaults.intent_declaration).0;
         let ceilings = [key.max_operation, tenant.max_operation, Some(defaults.max_operation)];
         Effective {
             strict: pick(
@@ -244,12 +245,7 @@ impl Effective {
                 defaults.strict_server_validation,
             )
             .0,
-            intent_declaration: pick(
-                key.intent_declaration,
-                tenant.intent_declaration,
-                defaults.intent_declaration,
-            )
-            .0,
+            intent_declaration: mode,
             unannotated_tools: pick(
                 key.unannotated_tools,
                 tenant.unannotated_tools,
@@ -258,7 +254,7 @@ impl Effective {
             .0,
             max_operation: ceilings.into_iter().flatten().min().unwrap_or(OperationType::Read),
             allowed_tools,
-            direct_endpoint: pick(key.direct_endpoint, tenant.direct_endpoint, defaults.direct_endpoint).0,
+            direct_endpoint: direct_endpoint(mode, key, tenant, defaults).0,
             tool_names: pick(key.tool_names, tenant.tool_names, defaults.tool_names).0,
             response_limit: tenant.response_limit.unwrap_or(defaults.response_limit),
         }
@@ -273,6 +269,17 @@ impl Effective {
     pub fn allows(&self, canonical: &str) -> bool {
         self.allowed_tools.iter().all(|list| glob::any_matches(list, canonical))
     }
+}
+
+/// R3's toggle. Nothing is declared on `/mcp/direct`: a key that must declare has it only by its own word.
+fn direct_endpoint(
+    mode: IntentMode,
+    key: &Settings,
+    tenant: &Settings,
+    defaults: &Defaults,
+) -> (bool, &'static str) {
+    let (value, origin) = pick(key.direct_endpoint, tenant.direct_endpoint, defaults.direct_endpoint);
+    (value && (mode == IntentMode::Inferred || origin == "key"), origin)
 }
 
 fn pick<T: Copy>(key: Option<T>, tenant: Option<T>, default: T) -> (T, &'static str) {
@@ -313,7 +320,14 @@ pub fn read_back(key: Option<&Settings>, tenant: &Settings, defaults: &Defaults)
     overriding!(strict_server_validation);
     overriding!(intent_declaration);
     overriding!(unannotated_tools);
-    overriding!(direct_endpoint);
+    let (direct, origin) = match key {
+        Some(own) => {
+            let mode = pick(own.intent_declaration, tenant.intent_declaration, defaults.intent_declaration).0;
+            direct_endpoint(mode, own, tenant, defaults)
+        }
+        None => pick(None, tenant.direct_endpoint, defaults.direct_endpoint),
+    };
+    put("direct_endpoint", json!(direct), origin);
     overriding!(tool_names);
     let (ceiling, origin) = tightest(own.max_operation, tenant.max_operation, Some(defaults.max_operation));
     put("max_operation", json!(ceiling), origin);
@@ -400,6 +414,40 @@ mod tests {
             assert_eq!((rates.key, rates.tenant), expected);
             assert_eq!(read_back(Some(&key), &tenant, &defaults)["rate_limit"]["value"], shown_for_key);
             assert_eq!(read_back(None, &tenant, &defaults)["rate_limit"]["value"], shown_for_tenant);
+        }
+    }
+
+    #[test]
+    fn who_must_declare_has_the_direct_endpoint_by_its_own_word_only() {
+        let required = json!({"intent_declaration": "required"});
+        let rows = [
+            (json!({}), json!({}), false, false),
+            (json!({}), json!({}), true, true),
+            (json!({}), json!({"direct_endpoint": true}), false, true),
+            (json!({"direct_endpoint": false}), json!({"direct_endpoint": true}), true, false),
+            (json!({"direct_endpoint": true}), json!({"direct_endpoint": false}), false, true),
+            (required.clone(), json!({"direct_endpoint": true}), true, false),
+            (json!({"intent_declaration": "required", "direct_endpoint": true}), json!({}), false, true),
+            (json!({"direct_endpoint": true}), required, false, true),
+            (json!({}), json!({"intent_declaration": "required", "direct_endpoint": true}), true, false),
+            (
+                json!({"intent_declaration": "inferred"}),
+                json!({"intent_declaration": "required"}),
+                true,
+                true,
+            ),
+        ];
+        for (key, tenant, deployment, expected) in rows {
+            let what = format!("{key} {tenant} {deployment}");
+            let key = settings(&key, Scope::Key).expect("valid");
+            let tenant = settings(&tenant, Scope::Tenant).expect("valid");
+            let defaults = Defaults { direct_endpoint: deployment, ..defaults() };
+            assert_eq!(Effective::resolve(&key, &tenant, &defaults).direct_endpoint, expected, "{what}");
+            assert_eq!(
+                read_back(Some(&key), &tenant, &defaults)["direct_endpoint"]["value"],
+                expected,
+                "{what}"
+            );
         }
     }
 

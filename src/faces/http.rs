@@ -42,6 +42,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub fn router(faces: Arc<Faces>) -> Router {
     Router::new()
         .route("/mcp", any(mcp::handle))
+        .route("/mcp/direct", any(mcp::handle_direct))
         .nest("/api/v1", rest::router())
         .fallback(|request: Request| async move { wire::error::not_found(request_id(&request)) })
         .layer(middleware::from_fn_with_state(Arc::clone(&faces), gate))

@@ -13,7 +13,7 @@ pub mod wire;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::gateway::Gateway;
+use crate::gateway::{Caller, Gateway};
 
 /// What the faces need to know of the deployment.
 #[derive(Clone, Debug)]
@@ -30,6 +30,15 @@ pub struct FaceOptions {
     pub header_read_timeout: Duration,
     /// Client connections at the same time.
     pub connections_max: usize,
+    /// The master switch of `/mcp/direct`.
+    pub direct_enabled: bool,
+}
+
+impl Faces {
+    /// Whether a caller has `/mcp/direct`: the deployment and the key must both have it on.
+    pub fn has_direct(&self, caller: &Caller) -> bool {
+        self.options.direct_enabled && caller.settings.direct_endpoint
+    }
 }
 
 /// State of every handler.

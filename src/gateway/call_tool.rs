@@ -4,6 +4,7 @@
 //! record is closed whatever happens to the connection. What was checked is byte for byte what is sent.
 
 mod checks;
+mod door;
 mod record;
 
 use std::pin::pin;
@@ -64,6 +65,7 @@ pub struct Attempt {
     pub started: Instant,
 }
 
+pub use self::door::Door;
 pub(super) use self::record::attempt as record_of;
 
 impl Attempt {
@@ -82,7 +84,8 @@ impl Attempt {
     }
 }
 
-/// A `call_tool_*` as it came: raw JSON values, nothing checked yet. Absent and `null` are the same.
+/// A call as it came: raw JSON values, nothing checked yet. Absent and `null` are the same. By [`Door::Direct`] only name
+/// and `args` are looked at.
 #[derive(Clone, Debug, Default)]
 pub struct CallRequest {
     /// `name`
@@ -134,10 +137,20 @@ pub struct Refused {
     pub refusal: Refusal,
     /// The canonical name, as far as one was given.
     pub tool: Option<String>,
-    /// The variant that was used.
-    pub variant: Variant,
+    /// The variant that was used; `None` by [`Door::Direct`] while the tool is not known.
+    pub variant: Option<Variant>,
     /// What the caller declared.
     pub declared: Option<OperationType>,
+    /// Whether it may stand in `structuredContent`: not where clients may hold that against an output schema.
+    pub is_structured: bool,
+}
+
+impl Refused {
+    /// A refusal of a call of which nothing is known yet.
+    fn before_checks(door: Door, refusal: Refusal) -> Refused {
+        let is_structured = door != Door::Direct;
+        Refused { refusal, tool: None, variant: door.variant(), declared: None, is_structured }
+    }
 }
 
 impl Gateway {
@@ -146,14 +159,14 @@ impl Gateway {
     pub fn call_tool(
         self: &Arc<Self>,
         attempt: Attempt,
-        variant: Variant,
+        door: Door,
         request: CallRequest,
         cancel_by: CancelBy<'_>,
     ) -> Outlive<CallOutcome> {
         let gateway = Arc::clone(self);
         if cancel_by == CancelBy::Nothing {
             return Outlive::new(&self.tasks, async move {
-                gateway.run_call(attempt, variant, request, std::future::pending()).await
+                gateway.run_call(attempt, door, request, std::future::pending()).await
             });
         }
         let cancel = CancellationToken::new();
@@ -163,7 +176,7 @@ impl Gateway {
         };
         let token = cancel.clone();
         let work = Outlive::new(&self.tasks, async move {
-            let outcome = gateway.run_call(attempt, variant, request, token.cancelled()).await;
+            let outcome = gateway.run_call(attempt, door, request, token.cancelled()).await;
             drop(named);
             outcome
         });
@@ -173,20 +186,19 @@ impl Gateway {
     async fn run_call(
         &self,
         attempt: Attempt,
-        variant: Variant,
+        door: Door,
         request: CallRequest,
         cancelled: impl Future<Output = ()> + Send,
     ) -> CallOutcome {
-        let Ok(mut pending) = self.activity.begin_call(record::begin(&attempt, variant)).await else {
-            let refused = Refused { refusal: record_unavailable(), tool: None, variant, declared: None };
-            return CallOutcome::Refused(refused);
+        let Ok(mut pending) = self.activity.begin_call(record::begin(&attempt, door)).await else {
+            return CallOutcome::Refused(Refused::before_checks(door, record_unavailable()));
         };
         // every attempt counts, also one that a check is about to refuse with an answer of its own
         let admitted = self.limits.admit(&attempt.caller, Instant::now());
         let preview_bytes = self.options.preview_bytes;
         let caller = &attempt.caller;
         let mut checked =
-            match checks::run(caller, variant, &request, &mut pending.record, preview_bytes, admitted) {
+            match checks::run(caller, door, &request, &mut pending.record, preview_bytes, admitted) {
                 Ok(checked) => checked,
                 Err(refused) => return self.refuse(pending, &attempt, refused).await,
             };
@@ -195,14 +207,14 @@ impl Gateway {
                 Ok(pending) => pending,
                 // the log closes the record itself: the row may land later
                 Err(RecordUnavailable) => {
-                    return CallOutcome::Refused(checked.refused(record_unavailable(), variant));
+                    return CallOutcome::Refused(checked.refused(record_unavailable()));
                 }
             };
             // the commit may have taken a while: what was allowed then may not be now
-            match self.check_again(&attempt.caller, variant, &checked) {
+            match self.check_again(&attempt.caller, &checked) {
                 Ok(current) => checked.tool = current,
                 Err(refusal) => {
-                    return self.refuse(pending, &attempt, checked.refused(refusal, variant)).await;
+                    return self.refuse(pending, &attempt, checked.refused(refusal)).await;
                 }
             }
         }
@@ -216,7 +228,7 @@ impl Gateway {
         };
         let record = &mut pending.record;
         record.upstream_ms = Some(clock::milliseconds(sent.elapsed()));
-        let outcome = conclude(record, &checked, variant, ended);
+        let outcome = conclude(record, &checked, ended);
         let response = match &outcome {
             CallOutcome::Result { raw, .. } | CallOutcome::UpstreamError(raw) => Some(raw),
             CallOutcome::Refused(_) => None,
@@ -230,19 +242,14 @@ impl Gateway {
 
     /// Checks 7 to 9 again when the catalogue moved meanwhile, and the key's validity in any case.
     /// Gives the tool to dispatch to.
-    fn check_again(
-        &self,
-        caller: &Caller,
-        variant: Variant,
-        checked: &Checked,
-    ) -> Result<Arc<Tool>, Refusal> {
+    fn check_again(&self, caller: &Caller, checked: &Checked) -> Result<Arc<Tool>, Refusal> {
         if !self.is_valid(caller) {
             return Err(Refusal::new(
                 Code::OperationNotPermitted,
                 "This key is not valid any more; nothing was run",
             ));
         }
-        checks::again(caller, variant, checked)
+        checks::again(caller, checked)
     }
 
     /// Ends a call that a check refused. Unless it is about a tool that only reads, its record is committed
@@ -293,12 +300,7 @@ impl Gateway {
 }
 
 /// Turns what the upstream did into the outcome, and notes it in the record.
-fn conclude(
-    record: &mut Record,
-    checked: &Checked,
-    variant: Variant,
-    ended: Result<Answer, Refusal>,
-) -> CallOutcome {
+fn conclude(record: &mut Record, checked: &Checked, ended: Result<Answer, Refusal>) -> CallOutcome {
     let refusal = match ended {
         Ok(Answer::Error(raw)) => {
             record.status = Status::UpstreamError;
@@ -321,7 +323,7 @@ fn conclude(
     };
     record.status = status_of(refusal.code);
     record::error(record, &refusal);
-    CallOutcome::Refused(checked.refused(refusal, variant))
+    CallOutcome::Refused(checked.refused(refusal))
 }
 
 fn status_of(code: Code) -> Status {

@@ -10,9 +10,12 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::credentials::{Opened, Opener};
+use super::direct::DirectViews;
 use super::views::Views;
 use crate::domain::annotations::{Annotations, Tier, Unannotated};
 use crate::domain::id::{ServerId, TenantId};
+use crate::domain::json;
+use crate::domain::publish::Published;
 use crate::domain::schema::Schema;
 use crate::domain::seal::Keyring;
 use crate::domain::search::{Document, Index, Parameter};
@@ -54,6 +57,10 @@ pub struct Shape {
     pub entry: Box<str>,
     /// The same of a compact one.
     pub compact: Box<str>,
+    /// How `/mcp/direct` lists it; `None` where clients would refuse the whole list for it.
+    pub published: Option<Published>,
+    /// Whether clients may hold results against an output schema.
+    pub has_output_schema: bool,
     /// Which arguments a modern upstream wants repeated in headers.
     pub param_headers: Vec<ParamHeader>,
     schema_text: Option<Box<str>>,
@@ -82,6 +89,8 @@ pub struct Tool {
     pub canonical: Box<str>,
     /// Its own name.
     pub name: Box<str>,
+    /// The other spelling of the canonical name, `server__tool`; `None` for one that could not be given any.
+    pub safe_name: Option<Box<str>>,
     /// Its server.
     pub server: Arc<ServerEntry>,
     /// Against its approved pin.
@@ -104,6 +113,8 @@ pub struct Catalog {
     pub rev: i64,
     servers: Vec<Arc<ServerEntry>>,
     tools: HashMap<Box<str>, Arc<Tool>>,
+    /// The same by safe name.
+    by_safe_name: HashMap<Box<str>, Arc<Tool>>,
     /// Tools that may be listed, by canonical name: positions are the index's documents.
     listed: Vec<Arc<Tool>>,
     index: Index,
@@ -111,6 +122,7 @@ pub struct Catalog {
     /// off: what was connected is dropped.
     pub(super) gone: Vec<ServerId>,
     pub(super) views: Views,
+    pub(super) direct_views: DirectViews,
 }
 
 impl Catalog {
@@ -120,10 +132,12 @@ impl Catalog {
             rev: 0,
             servers: Vec::new(),
             tools: HashMap::new(),
+            by_safe_name: HashMap::new(),
             listed: Vec::new(),
             index: Index::default(),
             gone: Vec::new(),
             views: Views::default(),
+            direct_views: DirectViews::default(),
         }
     }
 
@@ -153,6 +167,7 @@ impl Catalog {
             let tool = Tool {
                 canonical: canonical.clone(),
                 name: row.name.as_str().into(),
+                safe_name: row.safe_name.as_deref().map(Into::into),
                 server: Arc::clone(server),
                 state: row.state,
                 shape,
@@ -177,15 +192,22 @@ impl Catalog {
             gone,
             index: Index::build(listed.iter().map(|tool| document(tool))),
             servers,
+            by_safe_name: by_safe_name(&tools),
             tools,
             listed,
             views: Views::default(),
+            direct_views: DirectViews::default(),
         }
     }
 
     /// A tool by canonical name, in whatever state.
     pub fn tool(&self, canonical: &str) -> Option<&Arc<Tool>> {
         self.tools.get(canonical)
+    }
+
+    /// A tool by either spelling of its name. There is a `:` in every canonical name and in no safe one.
+    pub fn by_either_name(&self, name: &str) -> Option<&Arc<Tool>> {
+        self.tools.get(name).or_else(|| self.by_safe_name.get(name))
     }
 
     /// Tools that may be listed, by canonical name.
@@ -209,6 +231,10 @@ impl Catalog {
     pub(super) fn index(&self) -> &Index {
         &self.index
     }
+}
+
+fn by_safe_name(tools: &HashMap<Box<str>, Arc<Tool>>) -> HashMap<Box<str>, Arc<Tool>> {
+    tools.values().filter_map(|tool| Some((tool.safe_name.clone()?, Arc::clone(tool)))).collect()
 }
 
 /// How to reach a server.
@@ -275,7 +301,14 @@ fn shape(server: &str, row: &StoredTool) -> Option<Shape> {
             return None;
         }
     };
+    let published = Published::of(&row.definition);
+    if let Err(why) = &published {
+        tracing::debug!(why = why.0, server, tool = row.name, "a tool cannot be listed on /mcp/direct");
+    }
+    let output_schema = json::find_members(&row.definition, ["outputSchema"]);
     Some(Shape {
+        published: published.ok(),
+        has_output_schema: output_schema.is_ok_and(|[schema]| schema.is_some()),
         pin: row.pin.clone(),
         annotations: definition.annotations,
         entry: entries::full(server, &row.name, &definition).into(),

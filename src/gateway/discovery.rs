@@ -6,7 +6,7 @@ use super::credentials::Opener;
 use crate::domain::id::{ServerId, TenantId};
 use crate::domain::pin::Pin;
 use crate::domain::redact;
-use crate::store::{Applied, Discovered, Kind, NewListing, SecretRows, Server, StoreError};
+use crate::store::{Applied, Discovered, Kind, NewListing, Right, SecretRows, Server, StoreError};
 use crate::upstream::{Entry, Era, Kind as UpstreamKind, ListKind, Listing, Target, UpstreamError};
 
 /// Longest text about a failed listing that is kept, in bytes.
@@ -30,13 +30,15 @@ pub(super) enum ListingError {
 type Answered = Result<(&'static str, Listing), String>;
 
 impl Gateway {
-    /// Lists one server and stores what it found; a failure is noted at the server.
+    /// Lists one server and stores what it found; a failure is noted at the server. `right` is what held when it was
+    /// read: nothing is written once it is lost.
     pub(super) async fn list_server(
         &self,
         tenant: TenantId,
         server: &Server,
+        right: Right,
     ) -> Result<Applied, ListingError> {
-        let listed = self.list_and_note(tenant, server).await;
+        let listed = self.list_and_note(tenant, server, right).await;
         if let Err(ListingError::Store(StoreError::Conflict(_) | StoreError::NotFound)) = &listed {
             self.end_unless_on(tenant, server.id()).await;
         }
@@ -55,19 +57,24 @@ impl Gateway {
         }
     }
 
-    async fn list_and_note(&self, tenant: TenantId, server: &Server) -> Result<Applied, ListingError> {
+    async fn list_and_note(
+        &self,
+        tenant: TenantId,
+        server: &Server,
+        right: Right,
+    ) -> Result<Applied, ListingError> {
         match self.ask_for_tools(tenant, server).await? {
-            Ok(found) => self.store_listing(tenant, server, &found).await,
+            Ok(found) => self.store_listing(tenant, server, &found, right).await,
             // its programs and connections end with this replica; the others go on
             Err(text) if self.is_draining() => Err(ListingError::Here(text)),
             Err(text) => {
                 let text = redact::preview(&text, ERROR_BYTES_MAX).text;
+                let noted =
+                    self.store.listing_failed(tenant, server.id(), server.version, &text, &right).await?;
                 if server.last_error.as_ref() != Some(&text) {
                     self.log_server(tenant, server.id(), &format!("could not be listed: {text}"));
                 }
-                if let Some(rev) =
-                    self.store.listing_failed(tenant, server.id(), server.version, &text).await?
-                {
+                if let Some(rev) = noted {
                     self.applied(tenant, Kind::Catalogue, rev).await;
                 }
                 Err(ListingError::Upstream(text))
@@ -82,8 +89,9 @@ impl Gateway {
         tenant: TenantId,
         server: &Server,
     ) -> Result<Applied, ListingError> {
+        let right = Right::Program(server.rev);
         let found = self.ask_for_tools(tenant, server).await?.map_err(ListingError::Here)?;
-        self.store_listing(tenant, server, &found).await
+        self.store_listing(tenant, server, &found, right).await
     }
 
     /// What a server offers, or why it does not say.
@@ -105,22 +113,21 @@ impl Gateway {
         tenant: TenantId,
         server: &Server,
         (era, listing): &(&'static str, Listing),
+        right: Right,
     ) -> Result<Applied, ListingError> {
-        if server.connection != "connected" {
-            let tools = listing.entries.len();
-            self.log_server(tenant, server.id(), &format!("connected, {era} era, {tools} tools"));
-        }
         for problem in &listing.problems {
             tracing::warn!(%tenant, server = server.name, problem, "part of a listing was left out");
         }
         let found = discovered(listing, self.options.tools_max);
-        let new = NewListing { version: server.version, era, found: &found };
+        let new = NewListing { version: server.version, era, found: &found, right };
         let quotas = &self.options.quotas;
         let applied = self.store.apply_listing(tenant, server.id(), &new, quotas).await?;
-        if let Some(left_out) =
-            applied.left_out.as_ref().filter(|now| server.last_error.as_ref() != Some(now))
-        {
-            self.log_server(tenant, server.id(), left_out);
+        if applied.is_connected && server.connection != "connected" {
+            let tools = listing.entries.len();
+            self.log_server(tenant, server.id(), &format!("connected, {era} era, {tools} tools"));
+        }
+        if let Some(remark) = applied.remark.as_ref().filter(|now| server.last_error.as_ref() != Some(now)) {
+            self.log_server(tenant, server.id(), remark);
         }
         if let Some(rev) = applied.rev {
             self.applied(tenant, Kind::Catalogue, rev).await;

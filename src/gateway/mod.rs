@@ -9,6 +9,7 @@ mod cancel;
 mod catalog;
 mod clock;
 mod credentials;
+mod direct;
 mod discovery;
 mod embeddings;
 mod error;
@@ -30,11 +31,12 @@ mod watch;
 
 pub use access::{Access, Caller};
 pub use activity::{ActivityLimits, ActivityLog, RecordUnavailable};
-pub use call_tool::{Attempt, CallOutcome, CallRequest, Client, Refused};
+pub use call_tool::{Attempt, CallOutcome, CallRequest, Client, Door, Refused};
 pub use caller::AuthError;
 pub use cancel::CancelBy;
 pub use catalog::{Catalog, ServerEntry, Tool};
 pub use credentials::{Headers, MasterKeysError};
+pub use direct::{DirectPage, DirectView, ListKey};
 pub use embeddings::EmbeddingsOptions;
 pub use error::GatewayError;
 pub use keys::{KeyCreated, KeyRequest};
@@ -85,6 +87,8 @@ pub struct Options {
     pub upstream: Limits,
     /// Memory of one tenant's large answers at the same time, in bytes.
     pub answers_bytes_max: usize,
+    /// Memory of finished lists of `/mcp/direct`, in bytes.
+    pub lists_bytes_max: usize,
     /// How often silent servers are listed again.
     pub relist_interval: Duration,
     /// How often servers that announce changes are listed again.
@@ -146,6 +150,7 @@ pub struct Gateway {
     /// Apart from other reports: whoever has many streams open must not keep others from the log.
     tail_lane: report_lane::ReportLane,
     cache_lane: response_cache::CacheLane,
+    lists: direct::Lists,
     embeddings: Option<Arc<embeddings::Embeddings>>,
     /// Lines of servers' logs go in here; the other end is taken by whoever writes them.
     journal: Journal,
@@ -180,6 +185,7 @@ impl Gateway {
             store,
             report_lane: report_lane::ReportLane::new(options.reports_per_tenant),
             cache_lane: response_cache::CacheLane::new(options.cache_turns),
+            lists: direct::Lists::new(options.lists_bytes_max),
             options,
             tails: Arc::default(),
             tail_lane: report_lane::ReportLane::new(TAILS_PER_TENANT),

@@ -14,7 +14,7 @@ use super::{Gateway, clock};
 use crate::domain::id::{ServerId, ServerName, TenantId};
 use crate::domain::pin::Pin;
 use crate::domain::tenant::{Action, Role};
-use crate::store::{HeadersPatch, Kind, NewServer, Server, ServerPatch, StoreError, StoredTool};
+use crate::store::{HeadersPatch, Kind, NewServer, Right, Server, ServerPatch, StoreError, StoredTool};
 
 /// A server to be added.
 #[derive(Clone, Debug, Default)]
@@ -317,7 +317,7 @@ impl Gateway {
         if !server.enabled {
             return;
         }
-        match self.list_server(tenant, server).await {
+        match self.list_server(tenant, server, Right::Asked).await {
             Ok(_) => {}
             Err(super::discovery::ListingError::Store(StoreError::Conflict(_))) => {
                 // somebody changed it meanwhile, and lists it too

@@ -242,6 +242,7 @@ impl Gateway {
     /// of its rate limits.
     pub(super) fn end(&self, live: &LiveTenant) {
         self.tenants.forget(live);
+        self.lists.forget(live.id);
         self.upstreams.forget_tenant(live.id.0);
     }
 

@@ -11,6 +11,9 @@ pub enum StoreError {
     /// A name is taken, or a version moved.
     #[error("conflict: {0}")]
     Conflict(&'static str),
+    /// What was to be written because of a lease that is another replica's by now.
+    #[error("another replica has taken over")]
+    LostLease,
     /// A named bound of this deployment is reached.
     #[error("limit reached: {0}")]
     Limit(&'static str),

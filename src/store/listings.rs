@@ -1,7 +1,15 @@
 //! Listings: what discovery found, stored against what was approved.
 
 mod plan;
+mod right;
+mod signs;
 mod spelling;
+
+pub use self::right::Right;
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
 
 use self::plan::{Known, Plan, ServerState};
 use self::spelling::assign_names;
@@ -10,6 +18,7 @@ use super::tools::{self, stored_bytes};
 use super::tx::{Access, Lane};
 use super::unit::Unit;
 use super::{Store, StoreError, quotas};
+use crate::domain::damping::{self, Damping, Return};
 use crate::domain::id::{ServerId, TenantId};
 use crate::domain::quota::{self, Quotas, Room};
 
@@ -33,6 +42,8 @@ pub struct NewListing<'a> {
     pub era: &'a str,
     /// Its tools.
     pub found: &'a [Discovered],
+    /// By what right it is stored.
+    pub right: Right,
 }
 
 /// What a listing changed.
@@ -44,14 +55,33 @@ pub struct Applied {
     pub written: usize,
     /// Tools that disappeared.
     pub removed: usize,
-    /// Which tools were left out for want of quota; it stands in the server's `last_error`.
-    pub left_out: Option<String>,
+    /// Whether the server is connected; if not, it is held back, since it comes and goes.
+    pub is_connected: bool,
+    /// For how long the server, or tools of it, are still held back.
+    pub held: Option<Duration>,
+    /// What of it is not shown and why: held back, or left out for want of quota. It stands in the server's
+    /// `last_error`.
+    pub remark: Option<String>,
+}
+
+/// What is noted at the server itself.
+struct Noted<'a> {
+    era: Option<&'a str>,
+    connection: &'static str,
+    remark: Option<&'a str>,
+    sets_baseline: bool,
+    damping: Damping,
+    /// Only with something that can be seen.
+    rev: Option<i64>,
 }
 
 impl Store {
-    /// Stores a listing (behaviour, section 6: pins). Equal pins change nothing; a listing that changes
+    /// Stores a listing (behaviour, section 6: pins, damping). Equal pins change nothing; a listing that changes
     /// nothing makes no revision. Whoever lists must have read the server at `version`: a listing of an
     /// address that was changed meanwhile is dropped as a conflict.
+    ///
+    /// # Errors
+    /// [`StoreError::LostLease`] for who looks after servers no more: nothing is written.
     pub async fn apply_listing(
         &self,
         tenant: TenantId,
@@ -59,28 +89,21 @@ impl Store {
         listing: &NewListing<'_>,
         deployment: &Quotas,
     ) -> Result<Applied, StoreError> {
-        let NewListing { version, era, found } = *listing;
+        let NewListing { version, era, found, right } = *listing;
         let mut tx = self.begin(Lane::Upkeep, Access::Tenant(tenant)).await?;
-        // serialises listings of one server, so that what is compared below stays
-        let state: Option<ServerState> = sqlx::query_as(
-            "select quarantined, auto_approve, baselined, connection, era from servers
-             where tenant_id = $1 and server_id = $2 and removed_at is null and version = $3 for update",
-        )
-        .bind(tenant.0)
-        .bind(server.0)
-        .bind(version)
-        .fetch_optional(&mut *tx)
-        .await?;
-        let state = state.ok_or(StoreError::Conflict("the server changed while it was being listed"))?;
-        let known: Vec<Known> = sqlx::query_as(
-            "select name, pin, state, approved_pin, removed_at is not null as removed,
-                 coalesce(octet_length(approved_definition), 0) as approved_bytes from tools
-             where tenant_id = $1 and server_id = $2",
-        )
-        .bind(tenant.0)
-        .bind(server.0)
-        .fetch_all(&mut *tx)
-        .await?;
+        let state = lock(&mut tx, tenant, server, version).await?;
+        right.check(&mut tx, state.rev).await?;
+        // whoever asks for a listing begins anew
+        let damps = right != Right::Asked;
+        let mut damping = if damps { state.damping() } else { Damping::default() };
+        let was_away = state.connection == "disconnected";
+        if damps
+            && was_away
+            && let Return::HeldUntil(until) = damping.comes_back(state.now)
+        {
+            return hold_server(tx, (tenant, server), &state, damping, until).await;
+        }
+        let known = known(&mut tx, tenant, server).await?;
         let mut plan = Plan::make(&state, &known, found);
         let mut left_out = None;
         if !plan.write.is_empty() {
@@ -90,61 +113,132 @@ impl Store {
             plan.fit(&known, found, room(&mut tx, tenant, server, &quotas).await?);
             left_out = quota::left_out(&plan.left_out, &quotas);
         }
+        let returning = plan.returning(&known);
+        let mut held = None;
+        // those that come with the server have come back with it
+        if damps
+            && !was_away
+            && !returning.is_empty()
+            && let Return::HeldUntil(until) = damping.comes_back(state.now)
+        {
+            held = Some((damping::tools_note(until, &returning), state.until(until)));
+            plan.hold(&returning);
+        }
+        let remark = [left_out, held.as_ref().map(|(note, _)| note.clone())];
+        let remark = Some(remark.into_iter().flatten().collect::<Vec<_>>().join("; "));
+        let mut applied = Applied {
+            written: plan.write.len(),
+            removed: plan.remove.len(),
+            is_connected: true,
+            held: held.map(|(_, left)| left),
+            remark: remark.filter(|text| !text.is_empty()),
+            rev: None,
+        };
         let visible = !plan.write.is_empty()
             || !plan.remove.is_empty()
             || state.connection != "connected"
             || state.era.as_deref() != Some(era)
             || plan.sets_baseline;
-        if !visible {
-            touch(&mut tx, tenant, server, left_out.as_deref()).await?;
-            tx.commit().await?;
-            return Ok(Applied { left_out, ..Applied::default() });
+        if visible {
+            let rev = revisions::bump(&mut tx, tenant, Kind::Catalogue).await?;
+            write_tools(&mut tx, tenant, server, &plan, rev).await?;
+            assign_names(&mut tx, tenant, server, &plan).await?;
+            remove_tools(&mut tx, tenant, server, &plan.remove, rev).await?;
+            applied.rev = Some(rev);
         }
-        let rev = revisions::bump(&mut tx, tenant, Kind::Catalogue).await?;
-        write_tools(&mut tx, tenant, server, &plan, rev).await?;
-        assign_names(&mut tx, tenant, server, &plan).await?;
-        remove_tools(&mut tx, tenant, server, &plan.remove, rev).await?;
-        sqlx::query(
-            "update servers set era = $3, connection = 'connected', last_ok_at = now(), last_error = $6,
-                 baselined = baselined or $4, rev = $5
-             where tenant_id = $1 and server_id = $2",
-        )
-        .bind(tenant.0)
-        .bind(server.0)
-        .bind(era)
-        .bind(plan.sets_baseline)
-        .bind(rev)
-        .bind(&left_out)
-        .execute(&mut *tx)
-        .await?;
-        let (written, removed) = (plan.write.len(), plan.remove.len());
-        let applied = Applied { rev: Some(rev), written, removed, left_out };
-        revisions::commit(tx, tenant, Kind::Catalogue, rev).await?;
+        let (connection, remark) = ("connected", applied.remark.as_deref());
+        let (sets_baseline, rev) = (plan.sets_baseline, applied.rev);
+        let noted = Noted { era: Some(era), connection, remark, sets_baseline, damping, rev };
+        note(&mut tx, tenant, server, &noted).await?;
+        match applied.rev {
+            Some(rev) => revisions::commit(tx, tenant, Kind::Catalogue, rev).await.map(drop)?,
+            None => tx.commit().await?,
+        }
         Ok(applied)
     }
+}
 
-    /// Notes that a connected server, as of `version`, has given a sign of life. False if it is not (any more)
-    /// connected at that version: only a listing can tell what it offers now, and what of that has no room.
-    pub async fn server_answered(
-        &self,
-        tenant: TenantId,
-        server: ServerId,
-        version: i64,
-    ) -> Result<bool, StoreError> {
-        let mut tx = self.begin(Lane::Upkeep, Access::Tenant(tenant)).await?;
-        let noted = sqlx::query(
-            "update servers set last_ok_at = now()
-             where tenant_id = $1 and server_id = $2 and version = $3 and connection = 'connected'
-               and enabled and removed_at is null",
-        )
-        .bind(tenant.0)
-        .bind(server.0)
-        .bind(version)
-        .execute(&mut *tx)
-        .await?;
-        tx.commit().await?;
-        Ok(noted.rows_affected() > 0)
-    }
+/// Serialises listings of one server, so that what is compared with its row stays.
+async fn lock(
+    tx: &mut Unit,
+    tenant: TenantId,
+    server: ServerId,
+    version: i64,
+) -> Result<ServerState, StoreError> {
+    let state: Option<ServerState> = sqlx::query_as(
+        "select quarantined, auto_approve, baselined, connection, era, rev, returned_at, returned_before,
+             holds, held_until, clock_timestamp() as now from servers
+         where tenant_id = $1 and server_id = $2 and removed_at is null and version = $3 for update",
+    )
+    .bind(tenant.0)
+    .bind(server.0)
+    .bind(version)
+    .fetch_optional(&mut **tx)
+    .await?;
+    state.ok_or(StoreError::Conflict("the server changed while it was being listed"))
+}
+
+async fn known(tx: &mut Unit, tenant: TenantId, server: ServerId) -> Result<Vec<Known>, StoreError> {
+    let known = sqlx::query_as(
+        "select name, pin, state, approved_pin, removed_at is not null as removed,
+             coalesce(octet_length(approved_definition), 0) as approved_bytes from tools
+         where tenant_id = $1 and server_id = $2",
+    )
+    .bind(tenant.0)
+    .bind(server.0)
+    .fetch_all(&mut **tx)
+    .await?;
+    Ok(known)
+}
+
+/// A server that comes and goes stays away: what it offers is looked at when it is let in.
+async fn hold_server(
+    mut tx: Unit,
+    (tenant, server): (TenantId, ServerId),
+    state: &ServerState,
+    damping: Damping,
+    until: DateTime<Utc>,
+) -> Result<Applied, StoreError> {
+    let remark = damping::server_note(until);
+    let noted = Noted {
+        era: state.era.as_deref(),
+        connection: "disconnected",
+        remark: Some(&remark),
+        sets_baseline: false,
+        damping,
+        rev: None,
+    };
+    note(&mut tx, tenant, server, &noted).await?;
+    tx.commit().await?;
+    Ok(Applied { held: Some(state.until(until)), remark: Some(remark), ..Applied::default() })
+}
+
+async fn note(
+    tx: &mut Unit,
+    tenant: TenantId,
+    server: ServerId,
+    noted: &Noted<'_>,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "update servers set era = $3, connection = $4, last_ok_at = now(), last_error = $5,
+             baselined = baselined or $6, rev = coalesce($7, rev),
+             returned_at = $8, returned_before = $9, holds = $10, held_until = $11
+         where tenant_id = $1 and server_id = $2",
+    )
+    .bind(tenant.0)
+    .bind(server.0)
+    .bind(noted.era)
+    .bind(noted.connection)
+    .bind(noted.remark)
+    .bind(noted.sets_baseline)
+    .bind(noted.rev)
+    .bind(noted.damping.returned_at)
+    .bind(noted.damping.returned_before)
+    .bind(i32::try_from(noted.damping.holds).unwrap_or(i32::MAX))
+    .bind(noted.damping.held_until)
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
 }
 
 /// What is left for a server's tools, beside those of the tenant's other servers.
@@ -164,23 +258,6 @@ async fn room(
     .fetch_one(&mut **tx)
     .await?;
     Ok(Room::beside(quotas, tools, bytes))
-}
-
-async fn touch(
-    tx: &mut Unit,
-    tenant: TenantId,
-    server: ServerId,
-    left_out: Option<&str>,
-) -> Result<(), StoreError> {
-    sqlx::query(
-        "update servers set last_ok_at = now(), last_error = $3 where tenant_id = $1 and server_id = $2",
-    )
-    .bind(tenant.0)
-    .bind(server.0)
-    .bind(left_out)
-    .execute(&mut **tx)
-    .await?;
-    Ok(())
 }
 
 async fn write_tools(

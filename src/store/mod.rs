@@ -46,7 +46,7 @@ pub use activity_write::Close;
 pub use api_keys::{AccessRows, ApiKey, KeyPatch, NewApiKey};
 pub use backoff::{Backoff, jittered};
 pub use error::StoreError;
-pub use listings::{Applied, Discovered, NewListing};
+pub use listings::{Applied, Discovered, NewListing, Right};
 pub use master_keys::Canary;
 pub use migrate::migrate;
 pub use purge::{Deleted, PURGED_TABLES};

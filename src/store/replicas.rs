@@ -1,19 +1,37 @@
 //! Replicas and leases, all by the database's clock.
 
-use sqlx::FromRow;
-
 use super::tx::{Access, Lane};
+use super::unit::Unit;
 use super::{Store, StoreError};
 use crate::domain::id::ReplicaId;
 
 /// A replica whose last heartbeat is older than this holds no lease, in seconds.
 pub const HEARTBEAT_TTL_S: f64 = 10.0;
 
-/// A lease this replica holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromRow)]
+/// A lease as a replica took it. Whatever it writes because of it names it, since it may be another's by then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
+    /// Which.
+    pub name: &'static str,
+    /// Whose.
+    pub replica: ReplicaId,
     /// Moves on whenever the holder changes.
     pub epoch: i64,
+}
+
+impl Lease {
+    /// Goes on only while it is held. As a statement of its own, after the rows are locked that are written because of
+    /// it: who waits for a lock sees the lease as it was when the waiting began.
+    pub(super) async fn check(&self, tx: &mut Unit) -> Result<(), StoreError> {
+        let held: Option<i32> =
+            sqlx::query_scalar("select 1 from leases where name = $1 and replica_id = $2 and epoch = $3")
+                .bind(self.name)
+                .bind(self.replica.0)
+                .bind(self.epoch)
+                .fetch_optional(&mut **tx)
+                .await?;
+        held.map(drop).ok_or(StoreError::LostLease)
+    }
 }
 
 impl Store {
@@ -50,9 +68,13 @@ impl Store {
     }
 
     /// Takes or keeps a lease; `None` while another live replica holds it.
-    pub async fn take_lease(&self, name: &str, replica: ReplicaId) -> Result<Option<Lease>, StoreError> {
+    pub async fn take_lease(
+        &self,
+        name: &'static str,
+        replica: ReplicaId,
+    ) -> Result<Option<Lease>, StoreError> {
         let mut tx = self.begin(Lane::Upkeep, Access::System).await?;
-        let lease = sqlx::query_as(
+        let epoch: Option<i64> = sqlx::query_scalar(
             "insert into leases (name, replica_id) values ($1, $2)
              on conflict (name) do update set
                  epoch = case when leases.replica_id = $2 then leases.epoch else leases.epoch + 1 end,
@@ -69,7 +91,7 @@ impl Store {
         .fetch_optional(&mut *tx)
         .await?;
         tx.commit().await?;
-        Ok(lease)
+        Ok(epoch.map(|epoch| Lease { name, replica, epoch }))
     }
 
     /// Forgets replicas that have been gone for a day and own no open record; and with them, which vectors they used.

@@ -54,6 +54,8 @@ pub struct Server {
     pub created_at: DateTime<Utc>,
     /// Counts changes by people, for optimistic updates.
     pub version: i64,
+    /// The revision that wrote its row last.
+    pub rev: i64,
     /// Names of the headers it is called with; their values are sealed elsewhere.
     pub header_names: Vec<String>,
 }
@@ -81,6 +83,7 @@ impl Server {
             added_by: None,
             created_at: DateTime::UNIX_EPOCH,
             version: 1,
+            rev: 1,
             header_names: Vec::new(),
         }
     }
@@ -97,7 +100,7 @@ macro_rules! server_columns {
     () => {
         "server_id, name, kind, url, command,
          (select t.name from tenants t where t.tenant_id = servers.tenant_id) as tenant_name, enabled, quarantined, auto_approve, baselined, limits, era, connection, \
-         last_ok_at, last_error, added_by, created_at, version, header_names"
+         last_ok_at, last_error, added_by, created_at, version, rev, header_names"
     };
 }
 
@@ -329,50 +332,6 @@ impl Store {
         server_logs::remove(&mut tx, tenant, server).await?;
         super::tools::remove_all(&mut tx, tenant, server, rev).await?;
         revisions::commit(tx, tenant, Kind::Catalogue, rev).await.map(drop)
-    }
-
-    /// Notes a failed listing of the server as of `version`; a new revision only when the connection's state
-    /// changes.
-    ///
-    /// # Errors
-    /// [`StoreError::Conflict`] if the server has changed meanwhile: it keeps its state.
-    pub async fn listing_failed(
-        &self,
-        tenant: TenantId,
-        server: ServerId,
-        version: i64,
-        error: &str,
-    ) -> Result<Option<i64>, StoreError> {
-        let mut tx = self.begin(Lane::Upkeep, Access::Tenant(tenant)).await?;
-        let connection: Option<String> = sqlx::query_scalar(
-            "select connection from servers
-             where tenant_id = $1 and server_id = $2 and removed_at is null and version = $3 for update",
-        )
-        .bind(tenant.0)
-        .bind(server.0)
-        .bind(version)
-        .fetch_optional(&mut *tx)
-        .await?;
-        let connection =
-            connection.ok_or(StoreError::Conflict("the server changed while it was being listed"))?;
-        let rev = match connection.as_str() {
-            "disconnected" => None,
-            _ => Some(revisions::bump(&mut tx, tenant, Kind::Catalogue).await?),
-        };
-        sqlx::query(
-            "update servers set connection = 'disconnected', last_error = $3, rev = coalesce($4, rev)
-             where tenant_id = $1 and server_id = $2",
-        )
-        .bind(tenant.0)
-        .bind(server.0)
-        .bind(error)
-        .bind(rev)
-        .execute(&mut *tx)
-        .await?;
-        match rev {
-            Some(rev) => revisions::commit(tx, tenant, Kind::Catalogue, rev).await.map(Some),
-            None => Ok(tx.commit().await.map(|()| None)?),
-        }
     }
 
     /// The catalogue of a tenant in one consistent picture: servers, present tools, revision.

@@ -4,13 +4,18 @@ use uuid::Uuid;
 
 use super::revisions::{self, Kind};
 use super::tx::{Access, Lane};
-use super::{Store, StoreError};
+use super::{Lease, Store, StoreError};
 use crate::domain::id::TenantId;
 
 impl Store {
     /// Takes a tenant's servers for disconnected that were last listed or pinged more than `silent_s` seconds
-    /// ago; a new revision if there are any.
-    pub async fn wear_off(&self, tenant: TenantId, silent_s: f64) -> Result<Option<i64>, StoreError> {
+    /// ago; a new revision if there are any. Only while the lease for it is held.
+    pub async fn wear_off(
+        &self,
+        tenant: TenantId,
+        silent_s: f64,
+        lease: &Lease,
+    ) -> Result<Option<i64>, StoreError> {
         let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
         // a listing that is being stored is waited for, and seen
         let silent: Vec<Uuid> = sqlx::query_scalar(
@@ -27,6 +32,7 @@ impl Store {
             tx.commit().await?;
             return Ok(None);
         }
+        lease.check(&mut tx).await?;
         let rev = revisions::bump(&mut tx, tenant, Kind::Catalogue).await?;
         sqlx::query(
             "update servers set connection = 'disconnected', rev = $3,

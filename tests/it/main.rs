@@ -16,11 +16,17 @@ mod counts;
 #[cfg(test)]
 mod credentials;
 #[cfg(test)]
+mod damping;
+#[cfg(test)]
+mod direct;
+#[cfg(test)]
 mod embeddings;
 #[cfg(test)]
 mod isolation;
 #[cfg(test)]
 mod large;
+#[cfg(test)]
+mod leases;
 #[cfg(test)]
 mod lifecycle;
 #[cfg(test)]

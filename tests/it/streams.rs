@@ -11,8 +11,8 @@ use crate::support::{Api, Gateway, Mcp, RealServer, Stage, Tenant, Tool, Upstrea
 const SOON: Duration = Duration::from_secs(2);
 /// A stream is open within this after its server was added.
 const OPENED: Duration = Duration::from_secs(10);
-/// The lease of a dead replica is free after 10 s, and looked for every 5 s.
-const TAKEN_OVER: Duration = Duration::from_secs(25);
+/// The lease of a dead replica is free after 10 s, and looked for every 2 s.
+const TAKEN_OVER: Duration = Duration::from_secs(15);
 /// Nothing is listed again by itself: what is seen was announced.
 const ONLY_ANNOUNCED: (&str, &str) = ("MCPPROXY__LIMITS__RELIST_INTERVAL_S", "3600");
 const ERAS: [Era; 2] = [Era::Handshake, Era::Modern];

@@ -143,6 +143,8 @@ pub struct Limits {
     pub response_bytes_max: usize,
     /// Bytes of one tenant's large answers at the same time.
     pub tenant_answers_bytes_max: usize,
+    /// Bytes of finished lists of `/mcp/direct`.
+    pub list_cache_bytes_max: usize,
     /// Sealed bytes that are kept of one tenant's results that were cut.
     pub tenant_cache_bytes_max: usize,
     /// Texts that are kept of them.

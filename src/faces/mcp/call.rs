@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use super::jsonrpc::{RpcError, message, notification};
 use super::result::Answered;
 use super::text::Chunks;
-use super::{Era, args, result, tools};
+use super::{Endpoint, Era, args, result, tools};
 use crate::domain::activity::Kind;
 use crate::domain::intent::Variant;
 use crate::domain::json::{self, Member};
@@ -20,7 +20,9 @@ use crate::faces::http::stream_body;
 use crate::faces::sse;
 use crate::faces::wire;
 use crate::faces::wire::error::json_response;
-use crate::gateway::{Apart, Attempt, CallOutcome, CancelBy, Gateway, Outlive, RefusedAttempt};
+use crate::gateway::{
+    Apart, Attempt, CallOutcome, CallRequest, CancelBy, Door, Gateway, Outlive, RefusedAttempt,
+};
 
 /// Progress notifications on their way to a client; more are dropped, as the protocol allows.
 const PROGRESS_QUEUE: usize = 64;
@@ -28,6 +30,7 @@ const PROGRESS_QUEUE: usize = 64;
 /// A `tools/call` with everything around it.
 pub(super) struct Call<'a> {
     pub(super) gateway: &'a Arc<Gateway>,
+    pub(super) endpoint: Endpoint,
     pub(super) era: Era,
     pub(super) id: &'a str,
     pub(super) body: &'a Bytes,
@@ -41,9 +44,13 @@ pub(super) struct Call<'a> {
 impl Call<'_> {
     pub(super) async fn run(self) -> Result<Response, RpcError> {
         let value = |name: &str| self.params.iter().find(|member| member.name == name).map(|m| m.value);
-        let Some(name) = value("name").and_then(|raw| serde_json::from_str::<String>(raw).ok()) else {
+        let raw_name = value("name").unwrap_or("null");
+        let Ok(name) = serde_json::from_str::<String>(raw_name) else {
             return Err(self.refuse("Invalid params: name must be a string"));
         };
+        if self.endpoint == Endpoint::Direct && name != tools::READ_CACHE {
+            return self.call_directly(raw_name, value("arguments")).await;
+        }
         let arguments = match value("arguments") {
             None | Some("null") => "{}",
             Some(raw) if raw.starts_with('{') => raw,
@@ -65,7 +72,7 @@ impl Call<'_> {
         let name = self.params.iter().find(|member| member.name == "name").map(|member| member.value);
         let name = name.and_then(|raw| serde_json::from_str::<String>(raw).ok());
         let refused = RefusedAttempt {
-            kind: Kind::ToolCall,
+            kind: self.endpoint.call_kind(),
             tool: name.as_deref(),
             body: self.params.iter().find(|member| member.name == "arguments").map(|member| member.value),
             code: "invalid_params",
@@ -127,6 +134,18 @@ impl Call<'_> {
         let mut request = wire::call::read(body, &members);
         request.unknown =
             members.iter().find(|m| !wire::call::ARGUMENTS.contains(&&*m.name)).map(|m| m.name.to_string());
+        self.forward(Door::Variant(variant), request).await
+    }
+
+    /// A call of an upstream's tool under its own name.
+    async fn call_directly(self, name: &str, arguments: Option<&str>) -> Result<Response, RpcError> {
+        let raw = |raw: &str| self.body.slice_ref(raw.as_bytes());
+        let request =
+            CallRequest { name: Some(raw(name)), args: arguments.map(raw), ..CallRequest::default() };
+        self.forward(Door::Direct, request).await
+    }
+
+    async fn forward(self, door: Door, mut request: CallRequest) -> Result<Response, RpcError> {
         request.meta = self.forwarded_meta();
         let token = self.progress_token();
         let cancel_by = match self.era {
@@ -134,13 +153,14 @@ impl Call<'_> {
             Era::Handshake => CancelBy::Notification(self.id),
         };
         let Some(token) = token else {
-            let outcome = self.gateway.call_tool(self.attempt, variant, request, cancel_by).await;
-            return Ok(answer(result::outcome(self.era, self.id, &outcome), self.streams));
+            let outcome = self.gateway.call_tool(self.attempt, door, request, cancel_by).await;
+            return Ok(answer(result::outcome(self.endpoint, self.era, self.id, &outcome), self.streams));
         };
         let (sender, progress) = mpsc::channel(PROGRESS_QUEUE);
         request.progress = Some(sender);
-        let outcome = self.gateway.call_tool(self.attempt, variant, request, cancel_by);
-        Ok(with_progress(self.era, self.id, token, outcome, progress).await)
+        let outcome = self.gateway.call_tool(self.attempt, door, request, cancel_by);
+        let to = To { endpoint: self.endpoint, era: self.era, id: self.id.to_owned() };
+        Ok(with_progress(to, token, outcome, progress).await)
     }
 
     /// What of the caller's `_meta` is not hop by hop.
@@ -163,6 +183,7 @@ impl Call<'_> {
 /// Records a call that was refused before its parameters were looked at.
 pub(super) fn record_refused(
     gateway: &Gateway,
+    endpoint: Endpoint,
     attempt: &Attempt,
     params: Option<&str>,
     code: &str,
@@ -171,9 +192,9 @@ pub(super) fn record_refused(
     let name = params.and_then(|params| json::find_members(params, ["name"]).ok()).and_then(|[name]| name);
     let name = name.and_then(|raw| serde_json::from_str::<String>(raw).ok());
     let kind = match name.as_deref() {
-        Some(tools::RETRIEVE_TOOLS) => Kind::Search,
+        Some(tools::RETRIEVE_TOOLS) if endpoint == Endpoint::Search => Kind::Search,
         Some(tools::READ_CACHE) => Kind::CacheRead,
-        _ => Kind::ToolCall,
+        _ => endpoint.call_kind(),
     };
     let refused = RefusedAttempt { kind, tool: name.as_deref(), body: params, code, message };
     gateway.record_refused(attempt, &refused);
@@ -188,10 +209,22 @@ fn answer(text: Answered, streams: bool) -> Response {
     }
 }
 
+/// Whom an outcome is told, and how.
+struct To {
+    endpoint: Endpoint,
+    era: Era,
+    id: String,
+}
+
+impl To {
+    fn answer(&self, outcome: &CallOutcome) -> Answered {
+        result::outcome(self.endpoint, self.era, &self.id, outcome)
+    }
+}
+
 /// Waits for the outcome. A JSON answer, unless progress comes first: then an event stream.
 async fn with_progress(
-    era: Era,
-    id: &str,
+    to: To,
     token: String,
     mut outcome: Outlive<CallOutcome>,
     mut progress: mpsc::Receiver<Bytes>,
@@ -200,7 +233,7 @@ async fn with_progress(
         biased;
         Some(first) = progress.recv() => (first, None),
         ended = &mut outcome => {
-            let answered = result::outcome(era, id, &ended);
+            let answered = to.answer(&ended);
             // one poll of the call may both report progress and end it
             match progress.try_recv() {
                 Ok(first) => (first, Some(answered)),
@@ -214,13 +247,12 @@ async fn with_progress(
         Some(answered) => Ending::Answered(answered),
         None => Ending::Awaited(outcome.apart()),
     };
-    let begin = Progressing { era, id: id.to_owned(), token, progress, first: Some(first), ending };
+    let begin = Progressing { to, token, progress, first: Some(first), ending };
     sse::event_stream(stream_body(stream::unfold(begin, step)))
 }
 
 struct Progressing {
-    era: Era,
-    id: String,
+    to: To,
     token: String,
     progress: mpsc::Receiver<Bytes>,
     first: Option<Bytes>,
@@ -242,7 +274,7 @@ async fn step(mut state: Progressing) -> Option<(Result<Bytes, Infallible>, Prog
             biased;
             Some(params) = state.progress.recv() => state.first = Some(params),
             // a call that never ends was broken by a fault of ours, which is on record
-            ended = outcome => state.ending = Ending::Answered(result::outcome(state.era, &state.id, &ended?)),
+            ended = outcome => state.ending = Ending::Answered(state.to.answer(&ended?)),
         }
     }
     if let Some(params) = state.first.take().or_else(|| state.progress.try_recv().ok()) {

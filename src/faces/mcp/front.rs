@@ -1,4 +1,4 @@
-//! The door of `/mcp`: POST, GET, DELETE, from HTTP to a method.
+//! The door of `/mcp` and `/mcp/direct`: POST, GET, DELETE, from HTTP to a method.
 
 use std::sync::Arc;
 
@@ -12,16 +12,17 @@ use super::call::{self, Call};
 use super::envelope::{self, Message};
 use super::jsonrpc::{RpcError, message, notification};
 use super::session::Session;
-use super::{Era, HANDSHAKE, listen, methods, modern};
-use crate::domain::activity::Source;
+use super::text::Text;
+use super::{Endpoint, Era, HANDSHAKE, direct, listen, methods, modern};
 use crate::domain::json::{self, Member};
+use crate::domain::settings::ToolNames;
 use crate::domain::tenant::Action;
 use crate::faces::Faces;
 use crate::faces::http::{BodyError, RequestId, read_body};
 use crate::faces::sse::{self, TooMany};
 use crate::faces::wire::{
     self,
-    error::{json_response, render},
+    error::{json_response, not_found, render},
 };
 use crate::gateway::{Attempt, Caller, Client};
 
@@ -32,15 +33,53 @@ pub async fn handle(
     Extension(request_id): Extension<RequestId>,
     request: Request,
 ) -> Response {
+    let names = caller.settings.tool_names;
+    enter(Entry { faces: &faces, caller: &caller, endpoint: Endpoint::Search, names }, &request_id, request)
+        .await
+}
+
+/// Serves `/mcp/direct`; to whom it is not open, it is not there.
+pub async fn handle_direct(
+    State(faces): State<Arc<Faces>>,
+    Extension(caller): Extension<Arc<Caller>>,
+    Extension(request_id): Extension<RequestId>,
+    request: Request,
+) -> Response {
+    if !faces.has_direct(&caller) {
+        return not_found(Some(&request_id.0));
+    }
+    let names = caller.settings.tool_names;
+    let entry = Entry { faces: &faces, caller: &caller, endpoint: Endpoint::Direct, names };
+    match direct::names(request.uri().query(), names) {
+        Ok(names) => enter(Entry { names, ..entry }, &request_id, request).await,
+        Err(error) => {
+            record_unread(entry, request, error.name(), error.message()).await;
+            error.response(None)
+        }
+    }
+}
+
+/// Who came in, and where.
+#[derive(Clone, Copy)]
+struct Entry<'a> {
+    faces: &'a Arc<Faces>,
+    caller: &'a Arc<Caller>,
+    endpoint: Endpoint,
+    /// How tools are spelled on `/mcp/direct`.
+    names: ToolNames,
+}
+
+async fn enter(entry: Entry<'_>, request_id: &RequestId, request: Request) -> Response {
+    let Entry { caller, .. } = entry;
     if let Err(error) = caller.authorise(Action::UseTools) {
         let message = error.to_string();
-        record_forbidden(&faces, &caller, request, &message).await;
+        record_unread(entry, request, "forbidden", &message).await;
         return render(StatusCode::FORBIDDEN, "forbidden", &message, None, Some(&request_id.0));
     }
     match *request.method() {
-        Method::POST => post(&faces, &caller, request).await,
-        Method::GET => get(&faces, &caller, request.headers()),
-        Method::DELETE => delete(&faces, &caller, request.headers()),
+        Method::POST => post(entry, request).await,
+        Method::GET => get(entry, request.headers()),
+        Method::DELETE => delete(entry, request.headers()),
         _ => {
             let mut response = json_response(
                 StatusCode::METHOD_NOT_ALLOWED,
@@ -52,41 +91,38 @@ pub async fn handle(
     }
 }
 
-/// A call by a key whose role may not make any is an attempt all the same.
-async fn record_forbidden(faces: &Faces, caller: &Arc<Caller>, request: Request, message: &str) {
+/// A call that is refused before it is read, say for its key's role, is an attempt all the same.
+async fn record_unread(entry: Entry<'_>, request: Request, code: &str, message: &str) {
     if *request.method() != Method::POST {
         return;
     }
     let headers = request.headers().clone();
-    let Ok(body) = read_body(request.into_body(), faces.options.request_bytes_max).await else { return };
+    let Ok(body) = read_body(request.into_body(), entry.faces.options.request_bytes_max).await else {
+        return;
+    };
     let Ok(Message::Request { id, method, params }) = envelope::read(&body) else { return };
     if method != "tools/call" {
         return;
     }
-    let attempt = attempt(caller, &headers, id, None);
-    call::record_refused(&faces.gateway, &attempt, params, "forbidden", message);
+    let attempt = attempt(entry, &headers, id, None);
+    call::record_refused(&entry.faces.gateway, entry.endpoint, &attempt, params, code, message);
 }
 
 /// A call that can be read in more than one way is refused, and is an attempt all the same.
-fn record_unreadable(
-    faces: &Faces,
-    caller: &Arc<Caller>,
-    headers: &HeaderMap,
-    body: &Bytes,
-    error: &RpcError,
-) {
+fn record_unreadable(entry: Entry<'_>, headers: &HeaderMap, body: &Bytes, error: &RpcError) {
     let Ok(text) = std::str::from_utf8(body) else { return };
     let Ok([id, Some("\"tools/call\""), params]) = json::find_members(text, ["id", "method", "params"])
     else {
         return;
     };
-    let attempt = attempt(caller, headers, id.unwrap_or("null"), None);
-    call::record_refused(&faces.gateway, &attempt, params, error.name(), error.message());
+    let attempt = attempt(entry, headers, id.unwrap_or("null"), None);
+    let gateway = &entry.faces.gateway;
+    call::record_refused(gateway, entry.endpoint, &attempt, params, error.name(), error.message());
 }
 
 /// An attempt over MCP that begins now.
-fn attempt(caller: &Arc<Caller>, headers: &HeaderMap, id: &str, meta: Option<&str>) -> Attempt {
-    let mut attempt = Attempt::now(Arc::clone(caller), Source::Mcp);
+fn attempt(entry: Entry<'_>, headers: &HeaderMap, id: &str, meta: Option<&str>) -> Attempt {
+    let mut attempt = Attempt::now(Arc::clone(entry.caller), entry.endpoint.source());
     attempt.request_id = Some(id.trim_matches('"').to_owned());
     attempt.trace_id = trace_id(headers, meta);
     attempt
@@ -99,7 +135,8 @@ fn accepted() -> Response {
     response
 }
 
-async fn post(faces: &Arc<Faces>, caller: &Arc<Caller>, request: Request) -> Response {
+async fn post(entry: Entry<'_>, request: Request) -> Response {
+    let faces = entry.faces;
     let (parts, body) = request.into_parts();
     let headers = &parts.headers;
     if let Err(error) = check_media(headers) {
@@ -115,14 +152,14 @@ async fn post(faces: &Arc<Faces>, caller: &Arc<Caller>, request: Request) -> Res
     };
     let (id, method, params) = match envelope::read(&body) {
         Err((error, id)) => {
-            record_unreadable(faces, caller, headers, &body, &error);
+            record_unreadable(entry, headers, &body, &error);
             return error.response(id.as_deref());
         }
         // answers and notifications are never refused: a client would take it for the end of everything
         Ok(Message::Response) => return accepted(),
         Ok(Message::Notification { method, params }) => {
             if method == "notifications/cancelled" {
-                cancel(faces, caller, headers, params.unwrap_or("{}"));
+                cancel(entry, headers, params.unwrap_or("{}"));
             }
             return accepted();
         }
@@ -131,8 +168,7 @@ async fn post(faces: &Arc<Faces>, caller: &Arc<Caller>, request: Request) -> Res
     // the whole body was checked: this only finds the members
     let members = json::top_level_members(params).unwrap_or_default();
     let meta = members.iter().find(|member| member.name == "_meta").map(|member| member.value);
-    let incoming =
-        Incoming { faces, caller, headers, id, method: &method, members: &members, meta, body: &body };
+    let incoming = Incoming { entry, headers, id, method: &method, members: &members, meta, body: &body };
     let answered = match modern::is_modern(headers, meta) && method != "initialize" {
         true => incoming.modern().await,
         false => incoming.handshake().await,
@@ -141,8 +177,9 @@ async fn post(faces: &Arc<Faces>, caller: &Arc<Caller>, request: Request) -> Res
         Ok(response) => response,
         Err(error) => {
             if method == "tools/call" && !error.recorded {
-                let attempt = attempt(caller, headers, id, meta);
-                call::record_refused(&faces.gateway, &attempt, Some(params), error.name(), error.message());
+                let attempt = attempt(entry, headers, id, meta);
+                let (code, message) = (error.name(), error.message());
+                call::record_refused(&faces.gateway, entry.endpoint, &attempt, Some(params), code, message);
             }
             error.response(Some(id))
         }
@@ -150,10 +187,10 @@ async fn post(faces: &Arc<Faces>, caller: &Arc<Caller>, request: Request) -> Res
 }
 
 /// A handshake client takes a call back. Modern ones close the connection instead, and have no session.
-fn cancel(faces: &Faces, caller: &Caller, headers: &HeaderMap, params: &str) {
+fn cancel(entry: Entry<'_>, headers: &HeaderMap, params: &str) {
     let Ok([Some(id)]) = json::find_members(params, ["requestId"]) else { return };
-    let Ok(session) = session(faces, caller, headers) else { return };
-    faces.gateway.cancel_call(caller, session.as_ref().map(|session| session.id.as_str()), id);
+    let Ok(session) = session(entry, headers) else { return };
+    entry.faces.gateway.cancel_call(entry.caller, session.as_ref().map(|session| session.id.as_str()), id);
 }
 
 /// What is sent must be JSON, and what we answer must be readable.
@@ -182,8 +219,7 @@ fn reads_streams(headers: &HeaderMap) -> bool {
 
 /// A request on its way to its method.
 struct Incoming<'a> {
-    faces: &'a Arc<Faces>,
-    caller: &'a Arc<Caller>,
+    entry: Entry<'a>,
     headers: &'a HeaderMap,
     id: &'a str,
     method: &'a str,
@@ -196,7 +232,7 @@ impl Incoming<'_> {
     async fn modern(self) -> Result<Response, RpcError> {
         let client = modern::check(self.headers, self.method, self.members, self.meta)?;
         match self.method {
-            "server/discover" => Ok(self.result(&methods::discover())),
+            "server/discover" => Ok(self.result(&methods::discover(self.entry.endpoint))),
             "subscriptions/listen" => self.listen(),
             _ => self.common(Era::Modern, client, None).await,
         }
@@ -215,7 +251,7 @@ impl Incoming<'_> {
                 )));
             }
         }
-        let session = session(self.faces, self.caller, self.headers)?;
+        let session = session(self.entry, self.headers)?;
         match self.method {
             "ping" => Ok(self.result("{}")),
             _ => {
@@ -233,11 +269,12 @@ impl Incoming<'_> {
         };
         match self.method {
             "tools/call" => {
-                let mut attempt = attempt(self.caller, self.headers, self.id, self.meta);
+                let mut attempt = attempt(self.entry, self.headers, self.id, self.meta);
                 attempt.client = client;
                 attempt.session_id = session.map(|session| session.id);
                 let call = Call {
-                    gateway: &self.faces.gateway,
+                    gateway: &self.entry.faces.gateway,
+                    endpoint: self.entry.endpoint,
                     era,
                     id: self.id,
                     body: self.body,
@@ -250,11 +287,8 @@ impl Incoming<'_> {
                 call.run().await.map_err(RpcError::on_record)
             }
             "tools/list" => {
-                methods::no_cursor(self.members)?;
-                let admitted = self.faces.gateway.admit_list(self.caller);
-                admitted.map_err(|refusal| RpcError::rate_limited(era, &refusal))?;
-                let body = methods::tools_list(era, self.caller)?;
-                Ok(self.result(std::str::from_utf8(&body).unwrap_or("{}")))
+                let body = self.tools_list(era)?;
+                Ok(json_response(StatusCode::OK, Text::whole(self.id, "result", &body)))
             }
             "prompts/list" => list("prompts"),
             "resources/list" => list("resources"),
@@ -265,12 +299,30 @@ impl Incoming<'_> {
         }
     }
 
+    fn tools_list(&self, era: Era) -> Result<Bytes, RpcError> {
+        let Entry { faces, caller, endpoint, names } = self.entry;
+        let from = match endpoint {
+            Endpoint::Search => {
+                methods::no_cursor(self.members)?;
+                None
+            }
+            Endpoint::Direct => direct::cursor(self.members)?,
+        };
+        let admitted = faces.gateway.admit_list(caller);
+        admitted.map_err(|refusal| RpcError::rate_limited(era, &refusal))?;
+        match endpoint {
+            Endpoint::Search => methods::tools_list(era, caller),
+            Endpoint::Direct => direct::tools_list(&faces.gateway, caller, era, names, from.as_deref()),
+        }
+    }
+
     fn result(&self, raw: &str) -> Response {
         json_response(StatusCode::OK, message(self.id, "result", raw))
     }
 
     fn initialize(&self) -> Result<Response, RpcError> {
-        let (result, token) = methods::initialize(self.faces, self.caller, self.members)?;
+        let Entry { faces, caller, endpoint, .. } = self.entry;
+        let (result, token) = methods::initialize(faces, caller, endpoint, self.members)?;
         let mut response = self.result(&result);
         if let Some(token) = token.and_then(|token| HeaderValue::from_str(&token).ok()) {
             response.headers_mut().insert("mcp-session-id", token);
@@ -278,13 +330,13 @@ impl Incoming<'_> {
         Ok(response)
     }
 
-    /// Nothing on `/mcp` ever changes what is subscribed to, so an empty subset is acknowledged.
+    /// Nothing is told of yet, so an empty subset is acknowledged.
     fn listen(&self) -> Result<Response, RpcError> {
         let meta = format!(r#"{{"io.modelcontextprotocol/subscriptionId":{}}}"#, self.id);
         let params = format!(r#"{{"notifications":{{}},"_meta":{meta}}}"#);
         let first = notification("notifications/subscriptions/acknowledged", &params);
         let last = message(self.id, "result", &format!(r#"{{"resultType":"complete","_meta":{meta}}}"#));
-        let opened = listen::open(self.faces, self.caller, sse::event(&first), Some(last));
+        let opened = listen::open(self.entry.faces, self.entry.caller, sse::event(&first), Some(last));
         opened.map_err(too_many_streams)
     }
 }
@@ -300,14 +352,15 @@ fn too_many_streams(too_many: TooMany) -> RpcError {
 }
 
 /// The session of a handshake request: none is fine, one that is not this caller's is 404.
-fn session(faces: &Faces, caller: &Caller, headers: &HeaderMap) -> Result<Option<Session>, RpcError> {
+fn session(entry: Entry<'_>, headers: &HeaderMap) -> Result<Option<Session>, RpcError> {
     let Some(token) = headers.get("mcp-session-id") else { return Ok(None) };
-    let known = token.to_str().ok().and_then(|token| faces.sessions.verify(token, caller));
+    let known = token.to_str().ok();
+    let known = known.and_then(|token| entry.faces.sessions.verify(token, entry.caller, entry.endpoint));
     let unknown = || RpcError::refused(StatusCode::NOT_FOUND, "Session not found; initialize again");
     known.map(Some).ok_or_else(unknown)
 }
 
-fn get(faces: &Arc<Faces>, caller: &Arc<Caller>, headers: &HeaderMap) -> Response {
+fn get(entry: Entry<'_>, headers: &HeaderMap) -> Response {
     // a plain curl must not hang on a stream that it did not ask for
     let asks = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
     if !asks.is_some_and(|accept| accept.contains("text/event-stream")) {
@@ -315,16 +368,16 @@ fn get(faces: &Arc<Faces>, caller: &Arc<Caller>, headers: &HeaderMap) -> Respons
             "Invalid request: GET opens a stream, so Accept must list text/event-stream; calls are POSTs";
         return RpcError::refused(StatusCode::NOT_ACCEPTABLE, message).response(None);
     }
-    if let Err(error) = session(faces, caller, headers) {
+    if let Err(error) = session(entry, headers) {
         return error.response(None);
     }
-    let opened = listen::open(faces, caller, Bytes::from_static(b": open\n\n"), None);
+    let opened = listen::open(entry.faces, entry.caller, Bytes::from_static(b": open\n\n"), None);
     opened.unwrap_or_else(|too_many| too_many_streams(too_many).response(None))
 }
 
 /// Sessions are not kept, so there is nothing to end.
-fn delete(faces: &Faces, caller: &Caller, headers: &HeaderMap) -> Response {
-    match session(faces, caller, headers) {
+fn delete(entry: Entry<'_>, headers: &HeaderMap) -> Response {
+    match session(entry, headers) {
         Ok(_) => {
             let mut response = Response::default();
             *response.status_mut() = StatusCode::NO_CONTENT;

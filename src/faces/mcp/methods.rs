@@ -1,13 +1,15 @@
 //! The methods that answer from what is at hand: greetings and lists.
 
+use std::sync::Arc;
+
 use serde_json::json;
 
 use super::jsonrpc::RpcError;
 use super::session::Session;
-use super::{Era, HANDSHAKE, MODERN, tools};
+use super::{Endpoint, Era, HANDSHAKE, MODERN, tools};
 use crate::domain::json::{self, Member};
 use crate::faces::Faces;
-use crate::gateway::{Caller, Client};
+use crate::gateway::{Caller, Catalog, Client};
 
 /// Who we are, as a member of a result's `_meta` (MCP 2026-07-28: on every result).
 pub(super) const SERVER_INFO_META: &str = concat!(
@@ -17,8 +19,18 @@ pub(super) const SERVER_INFO_META: &str = concat!(
 );
 /// How long a modern client may keep a list without asking again, milliseconds.
 const LIST_TTL_MS: u32 = 5_000;
-const INSTRUCTIONS: &str =
-    "Find tools with retrieve_tools, then call them with the variant named in call_with.";
+
+/// What a model is told of an endpoint.
+fn instructions(endpoint: Endpoint) -> &'static str {
+    match endpoint {
+        Endpoint::Search => {
+            "Find tools with retrieve_tools, then call them with the variant named in call_with."
+        }
+        Endpoint::Direct => {
+            "The tools of all servers behind this gateway, each under its server's name and its own."
+        }
+    }
+}
 
 /// A raw list as a result. Lists depend on the key, so they are private.
 pub(super) fn list_result(era: Era, member: &str, items: &str) -> String {
@@ -39,25 +51,30 @@ pub(super) fn no_cursor(params: &[Member<'_>]) -> Result<(), RpcError> {
     }
 }
 
-/// `tools/list`, prepared once per view.
-pub(super) fn tools_list(era: Era, caller: &Caller) -> Result<bytes::Bytes, RpcError> {
-    let catalogue = caller.catalogue().ok_or_else(|| {
+/// The catalogue whose tools a caller is shown.
+pub(super) fn catalogue(caller: &Caller) -> Result<Arc<Catalog>, RpcError> {
+    caller.catalogue().ok_or_else(|| {
         RpcError::invalid_params(
             "a platform key has no tools of its own: name a tenant with the header X-Tenant",
         )
-    })?;
+    })
+}
+
+/// `tools/list`, prepared once per view.
+pub(super) fn tools_list(era: Era, caller: &Caller) -> Result<bytes::Bytes, RpcError> {
+    let catalogue = catalogue(caller)?;
     let view = catalogue.view(&caller.settings);
     let slot = usize::from(era == Era::Modern);
     Ok(view.body(slot, || tools::list_body(era, &caller.settings, &view).into()))
 }
 
 /// `server/discover` (MCP 2026-07-28).
-pub(super) fn discover() -> String {
+pub(super) fn discover(endpoint: Endpoint) -> String {
     let mut out = super::result::opening(Era::Modern);
     let body = json!({
         "supportedVersions": [MODERN],
         "capabilities": capabilities(),
-        "instructions": INSTRUCTIONS,
+        "instructions": instructions(endpoint),
         "ttlMs": LIST_TTL_MS,
         "cacheScope": "private",
     });
@@ -77,6 +94,7 @@ fn capabilities() -> serde_json::Value {
 pub(super) fn initialize(
     faces: &Faces,
     caller: &Caller,
+    endpoint: Endpoint,
     params: &[Member<'_>],
 ) -> Result<(String, Option<String>), RpcError> {
     let value = |name: &str| params.iter().find(|member| member.name == name).map(|member| member.value);
@@ -88,12 +106,12 @@ pub(super) fn initialize(
     let elicitation = value("capabilities")
         .and_then(|raw| json::find_members(raw, ["elicitation"]).ok())
         .is_some_and(|[elicitation]| elicitation.is_some());
-    let session = Session::new(caller, version, &client, elicitation);
+    let session = Session::new(caller, endpoint, version, &client, elicitation);
     let result = json!({
         "protocolVersion": version,
         "capabilities": capabilities(),
         "serverInfo": {"name": "mcpproxy", "title": "mcpproxy", "version": env!("CARGO_PKG_VERSION")},
-        "instructions": INSTRUCTIONS,
+        "instructions": instructions(endpoint),
     });
     Ok((result.to_string(), faces.sessions.mint(&session)))
 }

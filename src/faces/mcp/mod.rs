@@ -1,9 +1,10 @@
-//! The MCP face: `/mcp`, both eras on one URL, on raw JSON.
+//! The MCP face: `/mcp` and `/mcp/direct`, both eras on one URL, on raw JSON.
 //!
 //! The envelope is read; arguments and results are passed on as the bytes they came as.
 
 mod args;
 mod call;
+mod direct;
 mod envelope;
 mod front;
 mod jsonrpc;
@@ -15,8 +16,11 @@ mod session;
 mod text;
 mod tools;
 
-pub use front::handle;
+pub use front::{handle, handle_direct};
 pub use session::Sessions;
+
+use crate::domain::activity::{Kind, Source};
+use crate::domain::publish::Reader;
 
 /// The modern, stateless revision.
 pub const MODERN: &str = "2026-07-28";
@@ -30,4 +34,49 @@ pub enum Era {
     Modern,
     /// The revisions that begin with `initialize`.
     Handshake,
+}
+
+impl Era {
+    /// Who reads what is answered.
+    fn reader(self) -> Reader {
+        match self {
+            Era::Modern => Reader::Modern,
+            Era::Handshake => Reader::Handshake,
+        }
+    }
+}
+
+/// Where a request came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Endpoint {
+    /// `/mcp`: tools are found by a search.
+    Search,
+    /// `/mcp/direct`: every tool is listed.
+    Direct,
+}
+
+impl Endpoint {
+    /// The name in session tokens.
+    fn as_str(self) -> &'static str {
+        match self {
+            Endpoint::Search => "mcp",
+            Endpoint::Direct => "direct",
+        }
+    }
+
+    /// The name in the activity log.
+    fn source(self) -> Source {
+        match self {
+            Endpoint::Search => Source::Mcp,
+            Endpoint::Direct => Source::Direct,
+        }
+    }
+
+    /// The kind of act that a call is which cannot be told to be any other.
+    fn call_kind(self) -> Kind {
+        match self {
+            Endpoint::Search => Kind::ToolCall,
+            Endpoint::Direct => Kind::DirectCall,
+        }
+    }
 }

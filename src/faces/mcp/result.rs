@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 
-use super::Era;
-use super::jsonrpc::message;
+use super::jsonrpc::{RpcError, message};
 use super::text::Text;
+use super::{Endpoint, Era};
 use crate::domain::json::{self, escape_into};
 use crate::domain::refusal::{Code, Refusal};
 use crate::domain::tool::ResultHead;
@@ -14,6 +14,8 @@ use crate::gateway::{CallOutcome, ReadResult, Refused, SearchResult};
 const WARNING: &str = "mcpproxy/warning";
 /// Member of a result's `_meta` that says what was cut off it.
 const TRUNCATED: &str = "mcpproxy/truncated";
+/// Member of a result's `_meta` that carries a refusal where clients hold `structuredContent` against a schema.
+const REFUSAL: &str = "mcpproxy/refusal";
 /// Member of a search's `_meta` that names the servers whose tools are missing.
 const MISSING: &str = "mcpproxy/missing";
 
@@ -26,13 +28,20 @@ pub(super) enum Answered {
 }
 
 /// The message that answers a call.
-pub(super) fn outcome(era: Era, id: &str, outcome: &CallOutcome) -> Answered {
+pub(super) fn outcome(endpoint: Endpoint, era: Era, id: &str, outcome: &CallOutcome) -> Answered {
     match outcome {
         CallOutcome::Result { raw, head, warning, truncated } => {
             let notes = notes(warning.as_deref(), truncated.as_deref());
             Answered::Message(passed_on(era, id, raw, head, &notes))
         }
-        CallOutcome::UpstreamError(raw) => Answered::Message(whole(id, "error", raw)),
+        CallOutcome::UpstreamError(raw) => Answered::Message(Text::whole(id, "error", raw)),
+        // there the tool's name is the method's parameter, not an argument of ours
+        CallOutcome::Refused(Refused { refusal, .. })
+            if endpoint == Endpoint::Direct && refusal.code == Code::NotFound =>
+        {
+            let error = RpcError::invalid_params(refusal.message.as_str());
+            Answered::Message(Text::Whole(error.text(Some(id))))
+        }
         CallOutcome::Refused(refused) => {
             let text = Text::Whole(message(id, "result", &refusal(era, refused)));
             match refused.refusal.code {
@@ -40,15 +49,6 @@ pub(super) fn outcome(era: Era, id: &str, outcome: &CallOutcome) -> Answered {
                 _ => Answered::Message(text),
             }
         }
-    }
-}
-
-/// An upstream's object with every byte as it is.
-fn whole(id: &str, member: &str, raw: &Bytes) -> Text {
-    match std::str::from_utf8(raw) {
-        Ok(text) => Text::around(id, member, &[], raw, &[text]),
-        // not from an upstream: JSON is UTF-8
-        Err(_) => Text::Whole(message(id, member, "{}")),
     }
 }
 
@@ -85,9 +85,9 @@ fn passed_on(era: Era, id: &str, raw: &Bytes, head: &ResultHead, notes: &[(&str,
         without.push("_meta");
     }
     if without.is_empty() && !adds_type {
-        return whole(id, "result", raw);
+        return Text::whole(id, "result", raw);
     }
-    let Some(object) = json::opened(text, &without) else { return whole(id, "result", raw) };
+    let Some(object) = json::opened(text, &without) else { return Text::whole(id, "result", raw) };
     let mut before = vec![object.start];
     if let Some(meta) = &meta {
         before.extend([r#""_meta":"#, meta]);
@@ -114,17 +114,24 @@ fn with_notes(text: &str, notes: &[(&str, String)]) -> Option<String> {
 
 /// A refusal as a tool result that a model can correct itself by.
 fn refusal(era: Era, refused: &Refused) -> String {
-    let Refused { refusal, tool, variant, declared } = refused;
+    let Refused { refusal, tool, variant, declared, is_structured } = refused;
     let structured = serde_json::json!({
         "code": refusal.code.as_str(),
         "message": refusal.message,
         "tool": tool,
-        "variant": variant.as_str(),
+        "variant": variant.map(|variant| variant.as_str()),
         "declared": declared.map(|d| d.as_str()),
         "expected": refusal.expected.map(|e| e.as_str()),
         "recommended": refusal.recommended.map(|v| v.as_str()),
     });
-    error_result(era, &refusal.message, &structured.to_string())
+    if *is_structured {
+        return error_result(era, &refusal.message, &structured.to_string());
+    }
+    let mut out = opening_with(era, &format!("\"{REFUSAL}\":{structured}"));
+    out.push_str(r#""content":[{"type":"text","text":"#);
+    escape_into(&mut out, &refusal.message);
+    out.push_str(r#"}],"isError":true}"#);
+    out
 }
 
 /// A refusal of a built-in tool that is no call of an upstream's.

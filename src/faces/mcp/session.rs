@@ -9,11 +9,10 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
+use super::Endpoint;
 use crate::faces::wire::session::TOKEN_BYTES_MAX;
 use crate::gateway::{Caller, Client};
 
-/// The endpoint these sessions belong to.
-const ENDPOINT: &str = "mcp";
 /// Characters kept of a client's name and version.
 const CLIENT_CHARS_MAX: usize = 64;
 
@@ -48,13 +47,19 @@ pub(super) struct Session {
 
 impl Session {
     /// A new session of a caller.
-    pub(super) fn new(caller: &Caller, version: &str, client: &Client, elicitation: bool) -> Session {
+    pub(super) fn new(
+        caller: &Caller,
+        endpoint: Endpoint,
+        version: &str,
+        client: &Client,
+        elicitation: bool,
+    ) -> Session {
         let short = |text: &String| text.chars().take(CLIENT_CHARS_MAX).collect();
         Session {
             id: uuid::Uuid::new_v4().simple().to_string(),
             tenant: caller.tenant_id().0,
             key: caller.key.map(|key| key.0),
-            endpoint: ENDPOINT.to_owned(),
+            endpoint: endpoint.as_str().to_owned(),
             version: version.to_owned(),
             client_name: client.name.as_ref().map(short),
             client_version: client.version.as_ref().map(short),
@@ -89,8 +94,8 @@ impl Sessions {
         Some(format!("{payload}.{}", URL_SAFE_NO_PAD.encode(mac)))
     }
 
-    /// The session of a token, if it is ours and this caller's.
-    pub(super) fn verify(&self, token: &str, caller: &Caller) -> Option<Session> {
+    /// The session of a token, if it is ours, this caller's, and was opened on this endpoint.
+    pub(super) fn verify(&self, token: &str, caller: &Caller, endpoint: Endpoint) -> Option<Session> {
         if token.len() > TOKEN_BYTES_MAX {
             return None;
         }
@@ -102,7 +107,7 @@ impl Sessions {
             return None;
         }
         let session: Session = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).ok()?).ok()?;
-        let own = session.endpoint == ENDPOINT
+        let own = session.endpoint == endpoint.as_str()
             && session.tenant == caller.tenant_id().0
             && session.key == caller.key.map(|key| key.0);
         own.then_some(session)
@@ -126,7 +131,7 @@ mod tests {
             id: "abc".into(),
             tenant: uuid::Uuid::nil(),
             key: None,
-            endpoint: ENDPOINT.into(),
+            endpoint: Endpoint::Search.as_str().into(),
             version: "2025-11-25".into(),
             client_name: Some("\u{1}".repeat(CLIENT_CHARS_MAX)),
             client_version: Some("\u{1}".repeat(CLIENT_CHARS_MAX)),

@@ -13,7 +13,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 
-use super::jsonrpc::{MESSAGE_END, message_start};
+use super::jsonrpc::{MESSAGE_END, message, message_start};
 use crate::faces::sse::{EVENT_END, EVENT_START, event, one_line};
 
 /// Up to this size an answer is copied into one buffer, in bytes: cheaper than several pieces, and less than what an
@@ -50,6 +50,17 @@ impl Text {
         let rest = rest.iter().filter(|part| !part.is_empty()).map(|part| raw.slice_ref(part.as_bytes()));
         let end = Bytes::from_static(MESSAGE_END.as_bytes());
         Text::Pieces(iter::once(Bytes::from(out)).chain(rest).chain([end]).collect())
+    }
+
+    /// A response message around a whole object, which is JSON and so UTF-8.
+    pub(super) fn whole(id: &str, member: &str, raw: &Bytes) -> Text {
+        if raw.len() <= WHOLE_BYTES_MAX {
+            let text = std::str::from_utf8(raw).unwrap_or("{}");
+            return Text::Whole(message(id, member, text));
+        }
+        let start = Bytes::from(message_start(id, member, 0));
+        let end = Bytes::from_static(MESSAGE_END.as_bytes());
+        Text::Pieces([start, raw.clone(), end].into())
     }
 
     /// The message as one server-sent event.

@@ -14,6 +14,11 @@ pub(super) const READ_CACHE: &str = "read_cache";
 /// Servers named in the description of `retrieve_tools`, at most.
 const SERVERS_NAMED_MAX: usize = 50;
 
+/// The gateway's own tools on `/mcp/direct`: those that a search needs are not there.
+pub(super) fn on_direct() -> [Value; 1] {
+    [read_cache()]
+}
+
 /// The body of a `tools/list` result for a caller with these settings.
 pub(super) fn list_body(era: Era, settings: &Effective, view: &View) -> String {
     let mode = settings.intent_declaration;

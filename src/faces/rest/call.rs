@@ -16,7 +16,7 @@ use crate::domain::json::Member;
 use crate::faces::wire::call::{ARGUMENTS, read};
 use crate::faces::wire::error::json_response;
 use crate::faces::wire::headers::WARNING;
-use crate::gateway::{CallOutcome, CallRequest, CancelBy, GatewayError};
+use crate::gateway::{CallOutcome, CallRequest, CancelBy, Door, GatewayError};
 
 /// Longest warning sent, in characters.
 const WARNING_CHARS_MAX: usize = 1000;
@@ -26,7 +26,8 @@ const TOOL_VARIANT: &str = "tool_variant";
 pub(super) async fn run(exchange: Arc<Exchange>, _: Params) -> Answer {
     exchange.needs_tenant()?;
     let (variant, request) = request(&exchange)?;
-    let outcome = exchange.gateway().call_tool(exchange.attempt.clone(), variant, request, CancelBy::Nothing);
+    let door = Door::Variant(variant);
+    let outcome = exchange.gateway().call_tool(exchange.attempt.clone(), door, request, CancelBy::Nothing);
     render(outcome.await, exchange.request_id())
 }
 

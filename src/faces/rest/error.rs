@@ -125,7 +125,7 @@ struct RefusedBody<'a> {
     code: &'a str,
     message: &'a str,
     tool: Option<&'a str>,
-    variant: &'a str,
+    variant: Option<&'a str>,
     declared: Option<&'a str>,
     expected: Option<&'a str>,
     recommended: Option<&'a str>,
@@ -134,12 +134,12 @@ struct RefusedBody<'a> {
 
 /// A call that did not run, or ran without a usable answer.
 pub(super) fn refused(refused: &Refused, request_id: Option<&str>) -> Result<Response, RestError> {
-    let Refused { refusal, tool, variant, declared } = refused;
+    let Refused { refusal, tool, variant, declared, .. } = refused;
     let body = RefusedBody {
         code: refusal.code.as_str(),
         message: &refusal.message,
         tool: tool.as_deref(),
-        variant: variant.as_str(),
+        variant: variant.map(|variant| variant.as_str()),
         declared: declared.map(|operation| operation.as_str()),
         expected: refusal.expected.map(|operation| operation.as_str()),
         recommended: refusal.recommended.map(|variant| variant.as_str()),
@@ -251,7 +251,13 @@ mod tests {
         let refusal = Refusal::new(Code::ServerMismatch, "Tool \"x\"")
             .expecting(OperationType::Destructive)
             .recommending(Variant::Destructive);
-        let about = Refused { refusal, tool: Some("a:b".into()), variant: Variant::Read, declared: None };
+        let about = Refused {
+            refusal,
+            tool: Some("a:b".into()),
+            variant: Some(Variant::Read),
+            declared: None,
+            is_structured: true,
+        };
         let (status, text) = read(refused(&about, Some("r")).unwrap()).await;
         assert_eq!(status, 422);
         assert_eq!(

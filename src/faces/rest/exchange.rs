@@ -23,7 +23,7 @@ use crate::gateway::{Attempt, Caller, Gateway, GatewayError};
 
 /// One request.
 pub(super) struct Exchange {
-    faces: Arc<Faces>,
+    pub(super) faces: Arc<Faces>,
     /// Who attempts it, and since when.
     pub(super) attempt: Attempt,
     /// The path below `/api/v1`, as it came.

@@ -16,6 +16,7 @@ use super::servers;
 use super::show;
 use crate::domain::annotations::Unannotated;
 use crate::domain::id::TOOL_NAME_BYTES_MAX;
+use crate::domain::publish::Published;
 use crate::domain::tool::{Definition, PinState};
 use crate::gateway::{GatewayError, ToolView};
 
@@ -33,6 +34,9 @@ struct Shown<'a> {
     definition: &'a RawValue,
     #[serde(skip_serializing_if = "Option::is_none")]
     approved_definition: Option<&'a RawValue>,
+    /// Why `/mcp/direct` has it in no list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_listed: Option<&'static str>,
 }
 
 fn shown(tool: &ToolView, unannotated: Unannotated) -> Result<Shown<'_>, RestError> {
@@ -50,6 +54,7 @@ fn shown(tool: &ToolView, unannotated: Unannotated) -> Result<Shown<'_>, RestErr
         annotations: show::raw(definition.annotations_raw.unwrap_or("{}"))?,
         definition: show::raw(&tool.definition)?,
         approved_definition: approved.map(show::raw).transpose()?,
+        not_listed: Published::of(&tool.definition).err().map(|why| why.0),
     })
 }
 
@@ -101,8 +106,7 @@ mod tests {
 
     #[test]
     fn definitions_stay_byte_for_byte() {
-        let now =
-            r#"{"name":"t", "x":1e400,"annotations":{ "readOnlyHint":true,"vendor":18446744073709551616 }}"#;
+        let now = r#"{"name":"t", "x":1e400,"annotations":{ "readOnlyHint":true,"vendor":18446744073709551616 },"inputSchema":{"type":"object"}}"#;
         let before = r#"{ "name":"t"}"#;
         let tool = tool(now, Some(before));
         let text = serde_json::to_string(&shown(&tool, Unannotated::Trust).unwrap()).unwrap();
@@ -122,6 +126,7 @@ mod tests {
         let of = |trust| serde_json::to_value(shown(&tool, trust).unwrap()).unwrap();
         let trusting = of(Unannotated::Trust);
         assert_eq!(trusting.get("approved_definition"), None);
+        assert_eq!(trusting["not_listed"], "its inputSchema is not a JSON schema of type object");
         assert_eq!(trusting["annotations"], json!({}));
         assert_eq!(
             (&trusting["tier"], &trusting["call_with"]),

@@ -21,6 +21,10 @@ struct Status<'a> {
     key_id: Option<KeyId>,
     owner: &'a str,
     ready: bool,
+    /// The deployment's switch of `/mcp/direct`.
+    direct_enabled: bool,
+    /// Whether this key has it.
+    direct_endpoint: bool,
 }
 
 pub(super) async fn get(exchange: Arc<Exchange>, _: Params) -> Answer {
@@ -34,5 +38,7 @@ pub(super) async fn get(exchange: Arc<Exchange>, _: Params) -> Answer {
         key_id: caller.key,
         owner: &caller.owner,
         ready: matches!(gateway.readiness(), Readiness::Ready | Readiness::Degraded),
+        direct_enabled: exchange.faces.options.direct_enabled,
+        direct_endpoint: exchange.faces.has_direct(caller),
     })
 }

@@ -1,11 +1,13 @@
 //! Checks 1 to 10, and of 12 what is known beforehand, in the contract's order.
 
+mod direct;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
 use chrono::DateTime;
 
-use super::{CallRequest, Refused};
+use super::{CallRequest, Door, Refused, record};
 use crate::domain::activity::{Kind, Record, Source};
 use crate::domain::annotations::Tier;
 use crate::domain::id::split_canonical;
@@ -22,8 +24,10 @@ use crate::gateway::views;
 /// A call that may be dispatched.
 #[derive(Debug)]
 pub(super) struct Checked {
+    door: Door,
     pub(super) tool: Arc<Tool>,
     pub(super) tier: Tier,
+    variant: Variant,
     /// The arguments object, exactly as checked.
     pub(super) arguments: Bytes,
     intent: Intent,
@@ -31,12 +35,13 @@ pub(super) struct Checked {
 
 impl Checked {
     /// A refusal about this call.
-    pub(super) fn refused(&self, refusal: Refusal, variant: Variant) -> Refused {
+    pub(super) fn refused(&self, refusal: Refusal) -> Refused {
         Refused {
             refusal,
             tool: Some(self.tool.canonical.to_string()),
-            variant,
+            variant: Some(self.variant),
             declared: self.intent.operation_type,
+            is_structured: self.door.is_structured(&self.tool),
         }
     }
 }
@@ -45,15 +50,14 @@ impl Checked {
 /// rate limits said: an answer that comes after those of all other checks.
 pub(super) fn run(
     caller: &Caller,
-    variant: Variant,
+    door: Door,
     request: &CallRequest,
     record: &mut Record,
     preview_bytes: usize,
     admitted: Result<(), Refusal>,
 ) -> Result<Checked, Refused> {
-    let mut about =
-        Refused { refusal: Refusal::new(Code::NotFound, ""), tool: None, variant, declared: None };
-    steps(caller, variant, request, record, preview_bytes, &mut about)
+    let mut about = Refused::before_checks(door, Refusal::new(Code::NotFound, ""));
+    steps(caller, door, request, record, preview_bytes, &mut about)
         .and_then(|checked| {
             admitted?;
             reachable(&checked.tool)?;
@@ -64,32 +68,44 @@ pub(super) fn run(
 
 fn steps(
     caller: &Caller,
-    variant: Variant,
+    door: Door,
     request: &CallRequest,
     record: &mut Record,
     preview_bytes: usize,
     about: &mut Refused,
 ) -> Result<Checked, Refusal> {
-    let name = tool_name(request, about, record)?;
-    let arguments = arguments(request, record, preview_bytes)?;
-    let intent = declaration(caller, variant, request, about, record)?;
-    let (tool, tier) = resolve(caller, variant, &name, record)?;
-    available(&tool)?;
-    annotations(caller, variant, &tool, record)?;
-    schema(&tool, &arguments, record)?;
-    Ok(Checked { tool, tier, arguments, intent })
+    let checked = match door {
+        Door::Variant(variant) => {
+            let name = tool_name(request, about, record)?;
+            let arguments = arguments(request, record, preview_bytes)?;
+            let intent = declaration(caller, variant, request, about, record)?;
+            let (tool, tier) = resolve(caller, variant, &name, record)?;
+            Checked { door, tool, tier, variant, arguments, intent }
+        }
+        Door::Direct => {
+            // the tool says which variant it is, so it comes first; nothing is declared here
+            let (tool, tier, variant) = direct::resolve(caller, request, about, record)?;
+            let arguments = direct::arguments(request, record, preview_bytes)?;
+            Checked { door, tool, tier, variant, arguments, intent: Intent::default() }
+        }
+    };
+    available(&checked.tool)?;
+    annotations(caller, checked.variant, &checked.tool, record)?;
+    schema(&checked.tool, &checked.arguments, record)?;
+    Ok(checked)
 }
 
 /// Checks 7 to 9 once more, if the catalogue is not the one that was checked against. Gives the tool as it is now:
 /// its server may have another address or credential meanwhile, though the definition is the one that was checked.
-pub(super) fn again(caller: &Caller, variant: Variant, checked: &Checked) -> Result<Arc<Tool>, Refusal> {
+pub(super) fn again(caller: &Caller, checked: &Checked) -> Result<Arc<Tool>, Refusal> {
+    let variant = checked.variant;
     let current = caller.catalogue();
     let tool = current.as_ref().and_then(|catalogue| catalogue.tool(&checked.tool.canonical));
     if let Some(same) = tool.filter(|tool| Arc::ptr_eq(tool, &checked.tool)) {
         return Ok(Arc::clone(same));
     }
     // warnings were noted the first time
-    let mut unused = Record::start(caller.tenant_id(), Kind::ToolCall, Source::System, DateTime::default());
+    let mut unused = Record::start(caller.tenant_id(), Kind::System, Source::System, DateTime::default());
     let (tool, _) = resolve(caller, variant, &checked.tool.canonical, &mut unused)?;
     available(&tool)?;
     if tool.shape.pin() != checked.tool.shape.pin() {
@@ -112,14 +128,13 @@ fn tool_name(request: &CallRequest, about: &mut Refused, record: &mut Record) ->
     let shown: String = name.chars().take(300).collect();
     about.tool = Some(shown.clone());
     let Some((server, tool)) = split_canonical(&name) else {
-        record.tool = Some(redact::redact(&shown).into_owned());
+        record::tool(record, None, &shown);
         let message = format!(
             "Invalid tool name '{shown}': must be of the form server:tool, as retrieve_tools gives it"
         );
         return Err(Refusal::new(Code::InvalidName, message));
     };
-    record.server = Some(server.to_owned());
-    record.tool = Some(redact::redact(tool).into_owned());
+    record::tool(record, Some(server), tool);
     Ok(name)
 }
 
@@ -152,7 +167,7 @@ fn arguments(request: &CallRequest, record: &mut Record, preview_bytes: usize) -
             Bytes::from(text.trim().to_owned())
         }
     };
-    super::record::arguments(record, &arguments, preview_bytes);
+    record::arguments(record, &arguments, preview_bytes);
     Ok(arguments)
 }
 
@@ -200,11 +215,7 @@ fn resolve(
         return Err(Refusal::new(Code::OperationNotPermitted, message).expecting(settings.max_operation));
     }
     let tool = caller.tenant.as_ref().and_then(|tenant| tenant.catalogue().tool(name).cloned());
-    let seen = tool.and_then(|tool| {
-        let tier = tool.tier(settings.unannotated_tools);
-        views::sees(settings, &tool.canonical, tier).map(|tier| (tool, tier))
-    });
-    let Some((tool, tier)) = seen else {
+    let Some((tool, tier)) = tool.and_then(|tool| seen(caller, tool)) else {
         return Err(Refusal::new(
             Code::NotFound,
             format!("Tool '{name}' not found; retrieve_tools finds what there is"),
@@ -212,6 +223,13 @@ fn resolve(
     };
     record.tier = Some(tier.as_str());
     Ok((tool, tier))
+}
+
+/// A tool with its tier, when it is in this key's scope.
+fn seen(caller: &Caller, tool: Arc<Tool>) -> Option<(Arc<Tool>, Tier)> {
+    let settings = &caller.settings;
+    let tier = tool.tier(settings.unannotated_tools);
+    views::sees(settings, &tool.canonical, tier).map(|tier| (tool, tier))
 }
 
 /// Check 8.

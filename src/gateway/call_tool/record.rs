@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::Attempt;
+use super::{Attempt, Door};
 use crate::domain::activity::{Kind, Record};
 use crate::domain::intent::Variant;
 use crate::domain::redact;
@@ -36,12 +36,24 @@ pub(in crate::gateway) fn attempt(attempt: &Attempt, kind: Kind) -> Record {
 }
 
 /// The record of a call as it begins.
-pub(super) fn begin(from: &Attempt, variant: Variant) -> Record {
-    Record {
-        tool_variant: Some(variant.as_str()),
-        operation_type: Some(variant.operation()),
-        ..attempt(from, Kind::ToolCall)
+pub(super) fn begin(from: &Attempt, door: Door) -> Record {
+    let mut record = attempt(from, door.kind());
+    if let Some(variant) = door.variant() {
+        self::variant(&mut record, variant);
     }
+    record
+}
+
+/// Notes the variant, which is the operation type as well unless another one is declared.
+pub(super) fn variant(record: &mut Record, variant: Variant) {
+    record.tool_variant = Some(variant.as_str());
+    record.operation_type = Some(variant.operation());
+}
+
+/// Notes which tool a call is about: redacted, since clients choose the name.
+pub(super) fn tool(record: &mut Record, server: Option<&str>, tool: &str) {
+    record.server = server.map(str::to_owned);
+    record.tool = Some(redact::redact(tool).into_owned());
 }
 
 /// Notes the arguments.

@@ -39,8 +39,8 @@ const ORPHAN_AFTER_S: f64 = 10.0;
 const SWEEP_BATCH: i64 = 500;
 /// How often data keys are looked for that a retired master key still wraps.
 const REWRAP: Duration = Duration::from_secs(3600);
-/// How often the one replica that re-lists renews its lease, and the others try for it.
-pub(super) const LEASE: Duration = Duration::from_secs(5);
+/// How often the one replica that looks after servers renews its lease, and the others try for it.
+pub(super) const LEASE: Duration = Duration::from_secs(2);
 const KEY_USE: Duration = Duration::from_secs(60);
 /// How long the end of the log's writer may take beyond the drain.
 const FLUSH_GRACE: Duration = Duration::from_secs(4);

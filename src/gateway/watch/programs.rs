@@ -35,19 +35,30 @@ impl Gateway {
         }
     }
 
+    /// Lists a program; once more if somebody noted something of its server meanwhile, who may know less.
     async fn list_program(&self, tenant: TenantId, server: ServerId) {
-        let listed = match self.store.served_server(tenant, server).await {
-            // of others it is not shown what they offer, and whoever lists all servers says when that changes
-            Ok(row) if row.enabled && row.connection == "connected" => {
-                self.list_own_program(tenant, &row).await
-            }
-            Ok(row) if row.enabled => return,
-            // a call or a listing that knew it as it was before has started it
-            Ok(_) | Err(StoreError::NotFound) => return self.upstreams.forget(tenant.0, server.0),
-            Err(error) => Err(ListingError::Store(error)),
-        };
+        let mut listed = self.list_program_once(tenant, server).await;
+        if let Err(ListingError::Store(StoreError::Conflict(_))) = listed {
+            listed = self.list_program_once(tenant, server).await;
+        }
         if let Err(error) = listed {
             tracing::info!(%tenant, %server, %error, "a program that runs here could not be listed");
+        }
+    }
+
+    async fn list_program_once(&self, tenant: TenantId, server: ServerId) -> Result<(), ListingError> {
+        match self.store.served_server(tenant, server).await {
+            // of others it is not shown what they offer, and whoever lists all servers says when that changes
+            Ok(row) if row.enabled && row.connection == "connected" => {
+                self.list_own_program(tenant, &row).await.map(drop)
+            }
+            Ok(row) if row.enabled => Ok(()),
+            // a call or a listing that knew it as it was before has started it
+            Ok(_) | Err(StoreError::NotFound) => {
+                self.upstreams.forget(tenant.0, server.0);
+                Ok(())
+            }
+            Err(error) => Err(ListingError::Store(error)),
         }
     }
 }

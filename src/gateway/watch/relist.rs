@@ -10,7 +10,7 @@ use super::schedule::{Ended, Pace, Schedule};
 use super::{Gateway, LEASE, report};
 use crate::domain::id::ServerId;
 use crate::gateway::discovery::ListingError;
-use crate::store::{DueServer, Lease, StoreError};
+use crate::store::{DueServer, Lease, Right, StoreError};
 
 pub(super) const RELIST_PAGE: i64 = 500;
 /// How often it is looked whether something is due.
@@ -26,13 +26,15 @@ struct Duty {
     schedule: Schedule,
     /// When the lease was last asked for, and whose it is.
     lease: Option<(Instant, Holder)>,
+    /// The one under which the schedule was made.
+    scheduled_by: Option<Lease>,
     looked: Option<Instant>,
 }
 
 /// Who holds the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Holder {
-    Us,
+    Us(Lease),
     Another,
     /// The database did not say.
     Unknown,
@@ -41,7 +43,8 @@ enum Holder {
 /// The end of a listing.
 struct Listed {
     due: DueServer,
-    ended: Ended,
+    /// `None` if the lease was lost meanwhile.
+    ended: Option<Ended>,
 }
 
 impl Gateway {
@@ -62,15 +65,15 @@ impl Gateway {
                 Some(ended) = running.join_next() => {
                     // one that panicked keeps its place until it is taken for lost
                     if let Ok(Listed { due, ended }) = ended {
-                        duty.schedule.done(&due, ended, Instant::now(), chance(), &pace);
+                        duty.ended(&due, ended, Instant::now(), &pace);
                     }
                 }
                 _ = ticks.tick() => report("re-listing", self.look(&mut duty).await),
             }
-            if duty.is_held() {
+            if let Some(lease) = duty.held() {
                 for due in duty.schedule.take(Instant::now(), &pace) {
                     let gateway = Arc::clone(&self);
-                    running.spawn(async move { gateway.relist_one(due, pace.lost_after).await });
+                    running.spawn(async move { gateway.relist_one(due, lease, pace.lost_after).await });
                 }
             }
         }
@@ -82,7 +85,7 @@ impl Gateway {
             let answer = self.store.take_lease("relist", self.replica).await;
             duty.answered(answer, Instant::now())?;
         }
-        if !duty.is_held() {
+        if duty.held().is_none() {
             return Ok(());
         }
         if duty.looked.is_some_and(|at| at.elapsed() < LOOK.min(self.options.relist_interval)) {
@@ -103,31 +106,37 @@ impl Gateway {
 
     /// Lists a server, unless it announces its changes and a sign of life will do; neither it nor the database
     /// may hold the place for longer than `limit`.
-    async fn relist_one(&self, due: DueServer, limit: Duration) -> Listed {
+    async fn relist_one(&self, due: DueServer, lease: Lease, limit: Duration) -> Listed {
         let listed = async {
-            if self.announces_and_answers(&due).await {
-                return Ok(());
+            if self.announces_and_answers(&due, &lease).await {
+                return Ok(Ended::Worked);
             }
-            if self.sleeps(&due).await {
-                return Ok(());
+            if self.sleeps(&due, &lease).await {
+                return Ok(Ended::Worked);
             }
             match self.store.served_server(due.tenant, due.server).await {
-                Ok(server) if server.enabled => self
-                    .list_server(due.tenant, &server)
-                    .await
-                    .map(|found| self.upkeep.streams.relisted(&due, &found)),
-                Ok(_) | Err(StoreError::NotFound) => Ok(()),
+                Ok(server) if server.enabled => {
+                    let found = self.list_server(due.tenant, &server, Right::Lease(lease)).await?;
+                    self.upkeep.streams.relisted(&due, &found);
+                    Ok(found.held.map_or(Ended::Worked, Ended::Held))
+                }
+                Ok(_) | Err(StoreError::NotFound) => Ok(Ended::Worked),
                 Err(error) => Err(error.into()),
             }
         };
+        let (tenant, server) = (due.tenant, &due.name);
         let ended = match timeout(limit, listed).await {
-            Ok(Ok(())) => Ended::Worked,
-            Ok(Err(ListingError::Store(_) | ListingError::Here(_))) => Ended::Untold,
-            Ok(Err(ListingError::Upstream(error))) => {
-                tracing::debug!(tenant = %due.tenant, server = due.name, error, "a server could not be listed again");
-                Ended::Failed
+            Ok(Ok(ended)) => Some(ended),
+            Ok(Err(ListingError::Store(StoreError::LostLease))) => {
+                tracing::info!(%tenant, server, "another replica has taken over: nothing is kept of a listing");
+                None
             }
-            Err(_) => Ended::Failed,
+            Ok(Err(ListingError::Store(_) | ListingError::Here(_))) => Some(Ended::Untold),
+            Ok(Err(ListingError::Upstream(error))) => {
+                tracing::debug!(%tenant, server, error, "a server could not be listed again");
+                Some(Ended::Failed)
+            }
+            Err(_) => Some(Ended::Failed),
         };
         Listed { due, ended }
     }
@@ -136,17 +145,21 @@ impl Gateway {
 impl Gateway {
     /// Whether a server is a program that was ended here because nobody called it. It counts as connected, since
     /// the next call starts it; replicas where it runs list it themselves.
-    async fn sleeps(&self, due: &DueServer) -> bool {
+    async fn sleeps(&self, due: &DueServer, lease: &Lease) -> bool {
         if !self.upstreams.is_asleep(due.tenant.0, due.server.0, due.version) {
             return false;
         }
-        matches!(self.store.server_answered(due.tenant, due.server, due.version).await, Ok(true))
+        matches!(self.store.server_answered(due.tenant, due.server, due.version, lease).await, Ok(true))
     }
 }
 
 impl Duty {
-    fn is_held(&self) -> bool {
-        self.lease.is_some_and(|(_, holder)| holder == Holder::Us)
+    /// The lease, while this replica is known to hold it.
+    fn held(&self) -> Option<Lease> {
+        match self.lease {
+            Some((_, Holder::Us(lease))) => Some(lease),
+            _ => None,
+        }
     }
 
     /// What the database said about the lease. While it says nothing, nothing is taken, and nothing is forgotten: what
@@ -157,16 +170,29 @@ impl Duty {
         now: Instant,
     ) -> Result<(), StoreError> {
         let holder = match &answer {
-            Ok(Some(_)) => Holder::Us,
+            Ok(Some(lease)) => Holder::Us(*lease),
             Ok(None) => Holder::Another,
             Err(_) => Holder::Unknown,
         };
         self.lease = Some((now, holder));
-        if holder == Holder::Another {
-            // whoever lists now knows better by the time it is our turn again
+        let was_anothers = match holder {
+            Holder::Us(lease) => self.scheduled_by.replace(lease).is_some_and(|before| before != lease),
+            Holder::Another => true,
+            Holder::Unknown => false,
+        };
+        if was_anothers {
+            // whoever lists meanwhile knows better by the time it is our turn again
             (self.schedule, self.looked) = (Schedule::default(), None);
         }
         answer.map(drop)
+    }
+
+    /// A listing has ended; one that came too late has the lease asked for at once.
+    fn ended(&mut self, due: &DueServer, ended: Option<Ended>, now: Instant, pace: &Pace) {
+        if ended.is_none() {
+            self.lease = None;
+        }
+        self.schedule.done(due, ended.unwrap_or(Ended::Untold), now, chance(), pace);
     }
 }
 
@@ -180,7 +206,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::domain::id::TenantId;
+    use crate::domain::id::{ReplicaId, TenantId};
 
     const PACE: Pace = Pace {
         interval: Duration::from_secs(30),
@@ -190,37 +216,60 @@ mod tests {
     };
 
     fn look(duty: &mut Duty, now: Instant) {
-        let server = DueServer {
+        duty.schedule.look();
+        duty.schedule.see(due(), now);
+        duty.schedule.seen();
+    }
+
+    fn due() -> DueServer {
+        DueServer {
             tenant: TenantId(Uuid::from_u128(1)),
             server: ServerId(Uuid::from_u128(2)),
             name: "up".to_owned(),
             version: 1,
             is_connected: true,
-        };
-        duty.schedule.look();
-        duty.schedule.see(server, now);
-        duty.schedule.seen();
+        }
+    }
+
+    fn lease(epoch: i64) -> Result<Option<Lease>, StoreError> {
+        Ok(Some(Lease { name: "relist", replica: ReplicaId(Uuid::from_u128(3)), epoch }))
     }
 
     #[test]
     fn only_another_holder_makes_the_schedule_forgotten() {
         let (mut duty, now) = (Duty::default(), Instant::now());
-        let lease = || Ok(Some(Lease { epoch: 1 }));
-        duty.answered(lease(), now).unwrap();
+        duty.answered(lease(1), now).unwrap();
         look(&mut duty, now);
         assert_eq!(duty.schedule.take(now, &PACE).len(), 1);
 
         let away = Err(StoreError::Down("cut".to_owned()));
         assert!(duty.answered(away, now).is_err());
-        assert!(!duty.is_held(), "nothing is taken while nobody knows");
-        duty.answered(lease(), now).unwrap();
+        assert!(duty.held().is_none(), "nothing is taken while nobody knows");
+        duty.answered(lease(1), now).unwrap();
         look(&mut duty, now);
-        assert!(duty.is_held() && duty.schedule.take(now, &PACE).is_empty(), "it is under way");
+        assert!(duty.held().is_some() && duty.schedule.take(now, &PACE).is_empty(), "it is under way");
 
-        duty.answered(Ok(None), now).unwrap();
-        assert!(!duty.is_held());
-        duty.answered(lease(), now).unwrap();
+        // another had it for a while, of which nobody told
+        duty.answered(lease(3), now).unwrap();
         look(&mut duty, now);
         assert_eq!(duty.schedule.take(now, &PACE).len(), 1);
+
+        duty.answered(Ok(None), now).unwrap();
+        assert!(duty.held().is_none());
+        duty.answered(lease(5), now).unwrap();
+        look(&mut duty, now);
+        assert_eq!(duty.schedule.take(now, &PACE).len(), 1);
+    }
+
+    #[test]
+    fn who_lost_the_lease_takes_nothing_before_it_was_asked_for_again() {
+        let (mut duty, now) = (Duty::default(), Instant::now());
+        duty.answered(lease(1), now).unwrap();
+        look(&mut duty, now);
+        assert_eq!(duty.schedule.take(now, &PACE).len(), 1);
+        duty.ended(&due(), None, now, &PACE);
+        assert!(duty.held().is_none() && duty.lease.is_none());
+        duty.answered(lease(1), now).unwrap();
+        assert!(duty.schedule.take(now, &PACE).is_empty(), "as after any listing that could not be stored");
     }
 }

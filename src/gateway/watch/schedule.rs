@@ -36,6 +36,8 @@ pub(super) enum Ended {
     Failed,
     /// The database kept it from being made or stored, which says nothing about the server.
     Untold,
+    /// It was made, and what came and went in it is held back for so long.
+    Held(Duration),
 }
 
 #[derive(Debug)]
@@ -153,6 +155,11 @@ impl Entry {
         let chance = chance.clamp(0.0, 1.0);
         if ended == Ended::Untold {
             self.due = now + PAUSE_MIN.mul_f64(1.0 + chance);
+            return;
+        }
+        if let Ended::Held(left) = ended {
+            // it is let in by a listing; those that are shown must not wear off meanwhile
+            (self.failures, self.due) = (0, now + left.min(pace.interval));
             return;
         }
         if ended == Ended::Worked {
@@ -286,6 +293,20 @@ mod tests {
             now += PAUSE_MIN * 2;
         }
         assert_eq!(schedule.entries[&one.server].unsteady, 0);
+    }
+
+    #[test]
+    fn what_is_held_back_is_listed_when_that_is_over_or_it_is_time() {
+        for (left_s, pause_s) in [(5, 5), (60, 30)] {
+            let (mut schedule, now) = (Schedule::default(), Instant::now());
+            let one = server(1, 1, true);
+            seen(&mut schedule, std::slice::from_ref(&one), now);
+            assert_eq!(schedule.take(now, &PACE).len(), 1);
+            schedule.done(&one, Ended::Held(Duration::from_secs(left_s)), now, 1.0, &PACE);
+            let due = now + Duration::from_secs(pause_s);
+            assert!(schedule.take(due - Duration::from_millis(1), &PACE).is_empty(), "{left_s}");
+            assert_eq!(schedule.take(due, &PACE).len(), 1);
+        }
     }
 
     #[test]

@@ -19,10 +19,14 @@ use self::watched::Watched;
 use super::relist::RELIST_PAGE;
 use super::{Gateway, LEASE, report};
 use crate::domain::id::{ServerId, TenantId};
-use crate::store::{Applied, DueServer, HEARTBEAT_TTL_S, Kind, StoreError};
+use crate::store::{Applied, DueServer, HEARTBEAT_TTL_S, Kind, Lease, StoreError};
 
 /// Streams that are being opened at the same time.
 const OPENING_MAX: usize = 32;
+/// How often it is looked which servers are to be watched, sooner if something has changed.
+const LOOK: Duration = Duration::from_secs(5);
+/// How long that may take.
+const ADJUST_MAX: Duration = Duration::from_secs(5);
 /// Changes of servers are gathered for this long before they are looked at.
 const GATHER: Duration = Duration::from_millis(300);
 
@@ -37,8 +41,8 @@ pub(super) struct Streams {
 
 #[derive(Debug, Default)]
 struct Held {
-    /// When this replica last knew that the lease was its own.
-    lease_confirmed: Option<Instant>,
+    /// The lease, and when this replica last knew that it was its own.
+    lease: Option<(Lease, Instant)>,
     by_server: HashMap<ServerId, Entry>,
     /// Servers without a place until it is time to try again.
     resting: HashMap<ServerId, Rest>,
@@ -78,7 +82,10 @@ impl Streams {
     /// Notes what a listing found that was made because it was time.
     pub(super) fn relisted(&self, due: &DueServer, found: &Applied) {
         if let Some(watched) = self.watched(due) {
-            watched.relisted(Instant::now(), found.written + found.removed);
+            match found.held {
+                None => watched.relisted(Instant::now(), found.written + found.removed),
+                Some(_) => watched.holds_back(),
+            }
         }
     }
 
@@ -105,7 +112,28 @@ impl Streams {
     }
 
     fn is_holder(&self) -> bool {
-        self.held().lease_confirmed.is_some()
+        self.held().lease.is_some()
+    }
+
+    /// The lease by which a listing is made now.
+    fn lease(&self) -> Option<Lease> {
+        self.held().lease.map(|(lease, _)| lease)
+    }
+
+    /// The lease is ours. What was opened under another is let go: somebody else has looked after the servers since.
+    fn confirm(&self, lease: Lease, now: Instant) {
+        if self.lease().is_some_and(|before| before != lease) {
+            self.let_go();
+        }
+        self.held().lease = Some((lease, now));
+    }
+
+    /// It was not ours any more when something was to be written.
+    fn lost(&self, lease: Lease) {
+        if self.lease() == Some(lease) {
+            self.let_go();
+            self.changed.notify_one();
+        }
     }
 
     /// The lease is another's, or has not been confirmed for so long that it may be.
@@ -165,33 +193,45 @@ impl Held {
 impl Gateway {
     /// Keeps the set of streams right for as long as the gateway runs.
     pub(super) async fn hold_streams(self: Arc<Self>) {
+        let mut looked = None;
         loop {
-            match timeout(LEASE, self.adjust_streams()).await {
+            match timeout(ADJUST_MAX, self.adjust_streams(&mut looked)).await {
                 Ok(adjusted) => report("awaiting announcements", adjusted),
                 Err(_) => tracing::warn!("the database did not say in time which servers to watch"),
             }
             let doubtful = Duration::from_secs_f64(HEARTBEAT_TTL_S);
-            if self.upkeep.streams.held().lease_confirmed.is_some_and(|at| at.elapsed() >= doubtful) {
+            if self.upkeep.streams.held().lease.is_some_and(|(_, at)| at.elapsed() >= doubtful) {
                 self.upkeep.streams.let_go();
             }
             tokio::select! {
                 () = self.stop.cancelled() => break,
                 () = sleep(LEASE) => {}
-                () = self.upkeep.streams.changed.notified() => sleep(GATHER).await,
+                () = self.upkeep.streams.changed.notified() => {
+                    sleep(GATHER).await;
+                    looked = None;
+                }
             }
         }
         self.upkeep.streams.let_go();
     }
 
-    /// Opens what is missing and ends what is not wanted, if this replica holds the lease.
-    async fn adjust_streams(self: &Arc<Self>) -> Result<(), StoreError> {
+    /// Opens what is missing and ends what is not wanted, if this replica holds the lease, and it is time to look.
+    async fn adjust_streams(self: &Arc<Self>, looked: &mut Option<Instant>) -> Result<(), StoreError> {
         let streams = &self.upkeep.streams;
-        if self.store.take_lease("relist", self.replica).await?.is_none() {
+        let Some(lease) = self.store.take_lease("relist", self.replica).await? else {
+            *looked = None;
             streams.let_go();
             return Ok(());
+        };
+        if streams.lease() != Some(lease) {
+            *looked = None;
         }
-        streams.held().lease_confirmed = Some(Instant::now());
+        streams.confirm(lease, Instant::now());
+        if looked.is_some_and(|at| at.elapsed() < LOOK) {
+            return Ok(());
+        }
         let wanted = self.servers_to_watch().await?;
+        *looked = Some(Instant::now());
         let mut held = streams.held();
         held.keep_only(&wanted);
         let places = self.options.upstream_streams_max;
@@ -226,7 +266,7 @@ impl Gateway {
     }
 
     /// Whether a server need not be listed: its changes are announced, and it has just answered.
-    pub(super) async fn announces_and_answers(&self, due: &DueServer) -> bool {
+    pub(super) async fn announces_and_answers(&self, due: &DueServer, lease: &Lease) -> bool {
         let Some(watched) = self.upkeep.streams.watched(due) else { return false };
         if !watched.can_wait(Instant::now(), self.options.relist_announced_interval) {
             return false;
@@ -236,7 +276,7 @@ impl Gateway {
         if self.upstreams.connection(&target).ping().await.is_err() {
             return false;
         }
-        matches!(self.store.server_answered(due.tenant, due.server, due.version).await, Ok(true))
+        matches!(self.store.server_answered(due.tenant, due.server, due.version, lease).await, Ok(true))
     }
 }
 
@@ -245,6 +285,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
+    use crate::domain::id::ReplicaId;
 
     fn server(tenant: u128, number: u128) -> DueServer {
         DueServer {
@@ -266,6 +307,22 @@ mod tests {
             held.by_server.insert(due.server, entry);
         }
         admitted.into_iter().map(|(due, _)| due).collect()
+    }
+
+    #[test]
+    fn what_was_opened_under_another_lease_is_let_go() {
+        let (streams, now) = (Streams::default(), Instant::now());
+        let lease = |epoch| Lease { name: "relist", replica: ReplicaId(Uuid::from_u128(9)), epoch };
+        streams.confirm(lease(1), now);
+        assert_eq!(hold(&streams, &[server(1, 1)], 8, now).len(), 1);
+        streams.confirm(lease(1), now);
+        streams.lost(lease(0));
+        assert_eq!(streams.held().by_server.len(), 1);
+        streams.confirm(lease(3), now);
+        assert!(streams.held().by_server.is_empty() && streams.lease() == Some(lease(3)));
+        assert_eq!(hold(&streams, &[server(1, 1)], 8, now).len(), 1);
+        streams.lost(lease(3));
+        assert!(streams.held().by_server.is_empty() && !streams.is_holder());
     }
 
     #[test]

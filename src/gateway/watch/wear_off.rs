@@ -35,12 +35,10 @@ impl Gateway {
 
     /// Takes servers for disconnected that nobody has reached for too long.
     async fn wear_off_once(&self) -> Result<(), StoreError> {
-        if self.store.take_lease("wear-off", self.replica).await?.is_none() {
-            return Ok(());
-        }
+        let Some(lease) = self.store.take_lease("wear-off", self.replica).await? else { return Ok(()) };
         let silent_s = self.options.connected_for.as_secs_f64();
         for tenant in self.store.tenants_to_wear_off(silent_s, TENANTS_MAX).await? {
-            if let Some(rev) = self.store.wear_off(tenant, silent_s).await? {
+            if let Some(rev) = self.store.wear_off(tenant, silent_s, &lease).await? {
                 tracing::info!(%tenant, "servers that gave no sign of life are taken for disconnected");
                 self.applied(tenant, Kind::Catalogue, rev).await;
             }

@@ -1,10 +1,13 @@
 //! What a listing writes: next states of definitions, within the tenant's quotas.
 
 use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use sqlx::FromRow;
 
 use super::Discovered;
+use crate::domain::damping::Damping;
 use crate::domain::quota::Room;
 use crate::domain::tool::PinState;
 
@@ -35,6 +38,29 @@ pub(super) struct ServerState {
     baselined: bool,
     pub(super) connection: String,
     pub(super) era: Option<String>,
+    pub(super) rev: i64,
+    returned_at: Option<DateTime<Utc>>,
+    returned_before: Option<DateTime<Utc>>,
+    holds: i32,
+    held_until: Option<DateTime<Utc>>,
+    /// By the database's clock, by which all of these are.
+    pub(super) now: DateTime<Utc>,
+}
+
+impl ServerState {
+    pub(super) fn damping(&self) -> Damping {
+        Damping {
+            returned_at: self.returned_at,
+            returned_before: self.returned_before,
+            holds: u32::try_from(self.holds).unwrap_or(0),
+            held_until: self.held_until,
+        }
+    }
+
+    /// How long it is until then.
+    pub(super) fn until(&self, then: DateTime<Utc>) -> Duration {
+        then.signed_duration_since(self.now).to_std().unwrap_or_default()
+    }
 }
 
 /// Most tool names ever remembered of one server, disappeared ones included.
@@ -108,6 +134,23 @@ impl<'a> Plan<'a> {
         }
         self.remove.extend(self.left_out.iter().map(|(name, _)| *name).filter(|name| present.contains(name)));
     }
+
+    /// Which tools would be shown again: they had disappeared, or gone over to a definition that nobody approved.
+    pub(super) fn returning(&self, known: &[Known]) -> Vec<&'a str> {
+        let gone: HashSet<&str> = known
+            .iter()
+            .filter(|tool| tool.removed || tool.state == PinState::Changed.as_str())
+            .map(|tool| tool.name.as_str())
+            .collect();
+        let written = self.write.iter().filter(|(_, state)| *state == PinState::Approved);
+        written.map(|(tool, _)| tool.name.as_str()).filter(|name| gone.contains(name)).collect()
+    }
+
+    /// Leaves these out until they are let in.
+    pub(super) fn hold(&mut self, names: &[&str]) {
+        let names: HashSet<&str> = names.iter().copied().collect();
+        self.write.retain(|(tool, _)| !names.contains(tool.name.as_str()));
+    }
 }
 
 /// The state of a discovered definition. A block stays; what equals the approved pin is approved; a
@@ -138,6 +181,64 @@ mod tests {
         }
     }
 
+    fn server(auto_approve: bool) -> ServerState {
+        ServerState {
+            quarantined: false,
+            auto_approve,
+            baselined: true,
+            connection: "connected".into(),
+            era: None,
+            rev: 1,
+            returned_at: None,
+            returned_before: None,
+            holds: 0,
+            held_until: None,
+            now: DateTime::UNIX_EPOCH,
+        }
+    }
+
+    #[test]
+    fn what_is_shown_again_can_be_held_back_and_nothing_else() {
+        let named = |name: &str, pin: &str, state: &str, removed| Known {
+            name: name.into(),
+            removed,
+            ..known(pin, state, Some("a"))
+        };
+        let known = [
+            named("stays", "a", "approved", false),
+            named("gone", "a", "approved", true),
+            named("gone-and-other", "a", "approved", true),
+            named("blocked", "a", "blocked", true),
+            named("back", "b", "changed", false),
+            named("other-again", "b", "changed", false),
+            named("grows", "a", "approved", false),
+        ];
+        let found = |name: &str, pin: &str| Discovered {
+            name: name.into(),
+            definition: "{}".into(),
+            pin: pin.into(),
+        };
+        let listing = [
+            found("stays", "a"),
+            found("gone", "a"),
+            found("gone-and-other", "b"),
+            found("blocked", "a"),
+            found("back", "a"),
+            found("other-again", "c"),
+            found("grows", "b"),
+            found("new", "a"),
+        ];
+        let mut plan = Plan::make(&server(false), &known, &listing);
+        let returning = plan.returning(&known);
+        assert_eq!(returning, ["gone", "back"]);
+        plan.hold(&returning);
+        let written: Vec<&str> = plan.write.iter().map(|(tool, _)| tool.name.as_str()).collect();
+        assert_eq!(written, ["gone-and-other", "blocked", "other-again", "grows", "new"]);
+        assert!(plan.returning(&known).is_empty());
+        let plan = Plan::make(&server(true), &known, &listing);
+        assert_eq!(plan.returning(&known), ["gone", "gone-and-other", "back", "other-again"]);
+    }
+
     #[test]
     fn states_of_discovered_definitions() {
         let found = |pin: &str| Discovered { name: "t".into(), definition: "{}".into(), pin: pin.into() };
@@ -164,13 +265,7 @@ mod tests {
             [(false, 10, 99, false), (false, 10, 100, true), (false, 101, 100, false), (true, 10, 10, true)]
         {
             let known = [Known { approved_bytes: 100, ..known("p", "approved", Some("p")) }];
-            let server = ServerState {
-                quarantined: false,
-                auto_approve,
-                baselined: true,
-                connection: "connected".into(),
-                era: None,
-            };
+            let server = server(auto_approve);
             let listing = [found(bytes)];
             let mut plan = Plan::make(&server, &known, &listing);
             plan.fit(&known, &listing, Room { tools: 1, bytes: room });
@@ -188,13 +283,7 @@ mod tests {
             pin: pin.into(),
         };
         let known = [named("same", false), named("grown", false), named("gone", true)];
-        let server = ServerState {
-            quarantined: false,
-            auto_approve: true,
-            baselined: true,
-            connection: "connected".into(),
-            era: None,
-        };
+        let server = server(true);
         let listing =
             [found("new", "n", 10), found("gone", "p", 10), found("grown", "q", 50), found("same", "p", 10)];
         for (tools, bytes, writes, removes, left_out) in [

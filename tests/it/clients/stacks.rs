@@ -83,8 +83,8 @@ fn command(program: &str, home: &Path) -> Command {
     command
 }
 
-/// Exit code and report of a client that ran these steps with this key.
-async fn run(stack: &Stack, url: &str, key: &str, steps: &Value) -> (Option<i32>, Value) {
+/// Exit code and report of a client that ran these steps at this address with this key.
+async fn run(stack: &Stack, endpoint: &str, key: &str, steps: &Value) -> (Option<i32>, Value) {
     let home = tempfile::tempdir().unwrap();
     let program = match stack.script {
         "client1.py" => installed(&tools().join("py1/bin/python")),
@@ -95,7 +95,7 @@ async fn run(stack: &Stack, url: &str, key: &str, steps: &Value) -> (Option<i32>
         module(needed);
     }
     let mut command = command(&program, home.path());
-    command.args([stack.script, &format!("{url}/mcp"), key, "-"]).args(stack.mode);
+    command.args([stack.script, endpoint, key, "-"]).args(stack.mode);
     if stack.script == "remote.mjs" {
         command.arg(home.path());
     }
@@ -109,11 +109,20 @@ async fn run(stack: &Stack, url: &str, key: &str, steps: &Value) -> (Option<i32>
     (output.status.code(), report)
 }
 
-/// Runs every client with a key of its own, a few at a time: with its exit code, 0 once it is connected.
+/// Runs every client on `/mcp` with a key of its own, a few at a time: with its exit code, 0 once it is connected.
 pub async fn run_all(url: &str, keys: Vec<Api>, steps: &Value) -> Vec<(Stack, Api, Option<i32>, Value)> {
+    run_all_at(&format!("{url}/mcp"), keys, steps).await
+}
+
+/// The same at this address.
+pub async fn run_all_at(
+    endpoint: &str,
+    keys: Vec<Api>,
+    steps: &Value,
+) -> Vec<(Stack, Api, Option<i32>, Value)> {
     assert_eq!(keys.len(), STACKS.len());
     let runs = STACKS.into_iter().zip(keys).map(|(stack, key)| async move {
-        let (code, report) = run(&stack, url, key.key.as_deref().unwrap(), steps).await;
+        let (code, report) = run(&stack, endpoint, key.key.as_deref().unwrap(), steps).await;
         (stack, key, code, report)
     });
     stream::iter(runs).buffered(AT_ONCE).collect().await

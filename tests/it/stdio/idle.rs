@@ -103,3 +103,40 @@ async fn a_changed_definition_is_noticed_wherever_the_program_runs() {
         async || log(&tenant.platform).await.iter().filter(|line| line.starts_with("started")).count();
     settle(2, SOON, starts).await;
 }
+
+/// A listing of a program that took long must not stand in the place of what another replica has found meanwhile.
+#[tokio::test]
+async fn a_late_listing_of_a_program_is_made_again() {
+    let files = tempfile::tempdir().unwrap();
+    let path = |end: &str| files.path().join(format!("description{end}"));
+    std::fs::write(path(""), "as approved").unwrap();
+    let commands = commands(&[("prog", &format!("described-{}", path("").display()), &["*"])]);
+    let settings =
+        [("MCPPROXY__STDIO__COMMANDS", &*commands), ("MCPPROXY__LIMITS__RELIST_INTERVAL_S", "3600")];
+    let stage = Stage::with(&settings).await;
+    let tenant = stage.tenant("acme").await;
+    add(&tenant.platform, "up", "prog").await;
+    let agent = tenant.agent().await;
+    let first = pid(&Mcp::bare(&agent)).await;
+    let other = Gateway::start(&stage.database, &settings).await;
+    std::fs::write(path(".hold"), first.to_string()).unwrap();
+    let second = pid(&Mcp::bare(&other.ask_as(&agent))).await.to_string();
+    settle(true, SOON, || async { path(".held").exists() }).await;
+    // it was asked before this
+    std::fs::write(path(""), "changed").unwrap();
+    tenant.platform.post("/api/v1/servers/up/refresh", &json!({})).await.expect(200);
+    let shown = async || {
+        let tool =
+            tenant.platform.get("/api/v1/servers/up/tools?limit=1").await.expect(200)["items"][0].clone();
+        (tool["state"].clone(), tool["definition"]["description"].clone())
+    };
+    let changed = (json!("changed"), json!("changed"));
+    assert_eq!(shown().await, changed);
+    std::fs::remove_file(path(".held")).unwrap();
+    settle(2, SOON, || async {
+        let lists = std::fs::read_to_string(path(".lists")).unwrap();
+        lists.lines().filter(|pid| *pid == second).count()
+    })
+    .await;
+    assert_eq!(shown().await, changed);
+}

@@ -96,6 +96,20 @@ def call(id, name, arguments, meta):
         text(id, json.dumps(answers))
 
 
+def described(path):
+    with open(path + ".lists", "a") as lists:
+        lists.write("%d\n" % os.getpid())
+    with open(path) as file:
+        description = file.read()
+    # the next program that is asked waits, unless it is this one
+    hold, held = path + ".hold", path + ".held"
+    if os.path.exists(hold) and open(hold).read() != str(os.getpid()):
+        os.rename(hold, held)
+        while os.path.exists(held):
+            time.sleep(0.01)
+    return description
+
+
 def handle(message):
     method, id = message.get("method"), message.get("id")
     if VICE == "old" and method == "server/discover":
@@ -114,7 +128,7 @@ def handle(message):
         answer(id, "{}")
     elif method == "tools/list":
         time.sleep(vice("lists-"))
-        description = "" if not VICE.startswith("described-") else open(VICE.removeprefix("described-")).read()
+        description = "" if not VICE.startswith("described-") else described(VICE.removeprefix("described-"))
         tools = [{"name": name, "description": description, "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}} for name in NAMES]
         answer(id, json.dumps({"tools": tools}))
     elif method == "notifications/cancelled":

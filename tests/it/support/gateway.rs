@@ -158,7 +158,21 @@ impl Gateway {
 
     /// SIGTERM; does not wait.
     pub fn terminate(&self) {
-        let kill = Command::new("sh").args(["-c", &format!("kill -TERM {}", self.child.id())]).status();
+        self.signal("TERM");
+    }
+
+    /// SIGSTOP: it does nothing until it is woken.
+    pub fn freeze(&self) {
+        self.signal("STOP");
+    }
+
+    /// SIGCONT.
+    pub fn wake(&self) {
+        self.signal("CONT");
+    }
+
+    fn signal(&self, name: &str) {
+        let kill = Command::new("sh").args(["-c", &format!("kill -{name} {}", self.child.id())]).status();
         assert!(kill.unwrap().success());
     }
 

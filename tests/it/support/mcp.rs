@@ -25,9 +25,13 @@ enum Era {
     Modern,
 }
 
-/// A client of `/mcp`.
+/// Where every tool is listed.
+pub const DIRECT: &str = "/mcp/direct";
+
+/// A client of `/mcp`, or of `/mcp/direct`.
 pub struct Mcp {
     pub api: Api,
+    path: String,
     era: Era,
     next_id: AtomicU64,
 }
@@ -35,12 +39,22 @@ pub struct Mcp {
 impl Mcp {
     /// Speaks the old way without a session.
     pub fn bare(api: &Api) -> Mcp {
-        Mcp { api: api.clone(), era: Era::Bare, next_id: AtomicU64::new(1) }
+        Mcp { api: api.clone(), path: "/mcp".to_owned(), era: Era::Bare, next_id: AtomicU64::new(1) }
     }
 
     /// Another handle on the same session.
     pub fn again(&self) -> Mcp {
-        Mcp { era: self.era.clone(), ..Mcp::bare(&self.api) }
+        Mcp { era: self.era.clone(), path: self.path.clone(), ..Mcp::bare(&self.api) }
+    }
+
+    /// The same at another path.
+    pub fn at(self, path: &str) -> Mcp {
+        Mcp { path: path.to_owned(), ..self }
+    }
+
+    /// Speaks the old way to `/mcp/direct`, without a session.
+    pub fn direct(api: &Api) -> Mcp {
+        Mcp::bare(api).at(DIRECT)
     }
 
     /// Speaks the modern way.
@@ -55,13 +69,18 @@ impl Mcp {
 
     /// Shakes hands, offering this version.
     pub async fn session_of(api: &Api, version: &str) -> Mcp {
+        Mcp::bare(api).shake_hands(version).await
+    }
+
+    /// Shakes hands where this one speaks.
+    pub async fn shake_hands(self, version: &str) -> Mcp {
         let hello = json!({"protocolVersion": version, "capabilities": {},
             "clientInfo": {"name": "it-client", "version": "1.2.3"}});
-        let answer = Mcp::bare(api).request("initialize", &hello.to_string()).await;
+        let answer = self.request("initialize", &hello.to_string()).await;
         let version = answer.expect(200)["result"]["protocolVersion"].as_str().unwrap().to_owned();
         let id = answer.header("mcp-session-id").to_owned();
         assert_ne!(id, "", "{answer:?}");
-        Mcp { era: Era::Session { id, version }, ..Mcp::bare(api) }
+        Mcp { era: Era::Session { id, version }, ..self }
     }
 
     /// Continues a session.
@@ -78,10 +97,10 @@ impl Mcp {
         }
     }
 
-    /// A request to `/mcp` with the headers of this era.
+    /// A request with the headers of this era.
     pub fn http(&self, method: Method) -> RequestBuilder {
         let request =
-            self.api.request(method, "/mcp").header("Accept", "application/json, text/event-stream");
+            self.api.request(method, &self.path).header("Accept", "application/json, text/event-stream");
         match &self.era {
             Era::Bare => request,
             Era::Session { id, version } => {
@@ -149,7 +168,7 @@ impl Mcp {
         self.call(&format!("call_tool_{variant}"), &json!({"name": name, "args": args})).await
     }
 
-    /// The gateway's own tools.
+    /// What is listed, on one page.
     pub async fn tools(&self) -> Vec<Value> {
         let answer = self.request("tools/list", "{}").await;
         answer.expect(200)["result"]["tools"].as_array().unwrap().clone()

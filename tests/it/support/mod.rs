@@ -32,7 +32,7 @@ pub use self::events::Events;
 pub use self::gateway::{Gateway, MASTER_KEY, run_to_end};
 pub use self::hostile::{Hostile, Vice};
 pub use self::line::{Line, Way};
-pub use self::mcp::{MODERN, Mcp, Outcome};
+pub use self::mcp::{DIRECT, MODERN, Mcp, Outcome};
 pub use self::own_postgres::OwnPostgres;
 pub use self::pgbouncer::{PgBouncer, plain};
 pub use self::real::RealServer;

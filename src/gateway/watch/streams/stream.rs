@@ -1,18 +1,20 @@
 //! One server's stream: opened, followed, opened again.
 
 use std::convert::Infallible;
+use std::future::pending;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
-use tokio::time::sleep;
+use tokio::time::{sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::damping::Damping;
 use super::watched::Watched;
 use crate::gateway::Gateway;
-use crate::store::{DueServer, Server, StoreError};
+use crate::gateway::discovery::ListingError;
+use crate::store::{Applied, DueServer, Right, Server, StoreError};
 use crate::upstream::{Announced, Era, Target, WatchEnd, Watcher};
 
 /// The pause after the first failure; doubled by every further one.
@@ -152,26 +154,38 @@ impl Gateway {
 
     async fn list_when_told(&self, due: &DueServer, watched: &Watched, told: &Notify) -> Infallible {
         let mut damping = Damping::default();
+        let mut let_in = None;
         loop {
-            told.notified().await;
-            let changes = self.list_as_announced(due).await;
-            let now = Instant::now();
-            match changes {
-                Some(_) => watched.listed(now),
-                // not listed, for whatever reason: what was announced still stands
-                None => told.notify_one(),
+            tokio::select! {
+                () = told.notified() => {}
+                () = sleep_until_some(let_in) => {}
             }
-            sleep(damping.pause(now, changes.unwrap_or(0))).await;
+            let listed = self.list_as_announced(due).await;
+            let now = Instant::now();
+            let held = listed.as_ref().and_then(|listed| listed.held);
+            let_in = held.map(|left| now + left);
+            match (&listed, held) {
+                (Some(_), None) => watched.listed(now),
+                (Some(_), Some(_)) => watched.holds_back(),
+                // not listed, for whatever reason: what was announced still stands
+                (None, _) => told.notify_one(),
+            }
+            let changes = listed.map_or(0, |listed| listed.written + listed.removed);
+            sleep(damping.pause(now, changes)).await;
         }
     }
 
-    /// Lists a server; gives how many of its tools are other than before, or nothing if that failed.
-    async fn list_as_announced(&self, due: &DueServer) -> Option<usize> {
+    /// Lists a server, while this replica looks after servers; nothing if that failed.
+    async fn list_as_announced(&self, due: &DueServer) -> Option<Applied> {
+        let lease = self.upkeep.streams.lease()?;
         let server = self.server_as_due(due).await.ok()??;
-        match self.list_server(due.tenant, &server).await {
-            Ok(applied) => Some(applied.written + applied.removed),
+        match self.list_server(due.tenant, &server, Right::Lease(lease)).await {
+            Ok(applied) => Some(applied),
             Err(error) => {
                 tracing::debug!(tenant = %due.tenant, server = due.name, %error, "a server could not be listed");
+                if matches!(error, ListingError::Store(StoreError::LostLease)) {
+                    self.upkeep.streams.lost(lease);
+                }
                 None
             }
         }
@@ -185,6 +199,14 @@ impl Gateway {
         };
         let is_it = server.version == due.version && server.enabled && server.connection == "connected";
         Ok(Some(server).filter(|_| is_it))
+    }
+}
+
+/// Never ends without a time.
+async fn sleep_until_some(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at.into()).await,
+        None => pending().await,
     }
 }
 

@@ -59,6 +59,11 @@ impl Watched {
         }
     }
 
+    /// The tools were listed, and some are held back: only another listing lets them in.
+    pub(super) fn holds_back(&self) {
+        self.state().listed = None;
+    }
+
     /// Whether a sign of life will do instead of a listing.
     pub(super) fn can_wait(&self, now: Instant, interval: Duration) -> bool {
         let state = self.state();
@@ -87,6 +92,9 @@ mod tests {
         watched.listed(now);
         assert!(watched.can_wait(now, INTERVAL));
         assert!(!watched.can_wait(now + INTERVAL, INTERVAL), "listed too long ago");
+        watched.holds_back();
+        assert!(!watched.can_wait(now, INTERVAL), "something is held back");
+        watched.listed(now);
         assert_eq!(watched.went_down(now + INTERVAL), INTERVAL);
         assert!(!watched.can_wait(now, INTERVAL));
     }

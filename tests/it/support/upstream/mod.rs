@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 
 use self::announce::Announcer;
 pub use self::tool::{Say, Tool, zoo};
@@ -71,6 +72,8 @@ struct State {
     calls: Mutex<Vec<Call>>,
     heads: Mutex<Vec<HashMap<String, String>>>,
     lists: AtomicUsize,
+    /// Lists that are asked for wait while this is true.
+    lists_wait: watch::Sender<bool>,
     listens: AtomicUsize,
     initializes: AtomicUsize,
     accepts: AtomicUsize,
@@ -116,6 +119,7 @@ impl Upstream {
             calls: Mutex::default(),
             heads: Mutex::default(),
             lists: AtomicUsize::new(0),
+            lists_wait: watch::Sender::new(false),
             listens: AtomicUsize::new(0),
             initializes: AtomicUsize::new(0),
             accepts: AtomicUsize::new(0),
@@ -155,6 +159,16 @@ impl Upstream {
     /// Its tools from now on.
     pub fn set_tools(&self, tools: Vec<Tool>) {
         *self.state.tools.lock().unwrap() = tools;
+    }
+
+    /// From now on lists of its tools wait, as they are when they are asked for.
+    pub fn hold_lists(&self) {
+        self.state.lists_wait.send_replace(true);
+    }
+
+    /// Answers lists that wait, and those to come.
+    pub fn release_lists(&self) {
+        self.state.lists_wait.send_replace(false);
     }
 
     /// Every call so far.

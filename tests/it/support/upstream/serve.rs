@@ -146,8 +146,11 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Answer {
         }
         (Some("ping"), Era::Handshake) => Ok(state.result(id, "{}")),
         (Some("tools/list"), _) => {
+            let list = state.list();
+            let mut waits = state.lists_wait.subscribe();
             state.lists.fetch_add(1, Ordering::SeqCst);
-            Ok(state.result(id, &state.list()))
+            drop(waits.wait_for(|waits| !waits).await);
+            Ok(state.result(id, &list))
         }
         (Some("tools/call"), _) => {
             match message.params.map(|raw| serde_json::from_str::<Params<'_>>(raw.get())) {

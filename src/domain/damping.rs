@@ -1,0 +1,183 @@
+//! Damping (behaviour, section 6): what comes and goes is let back in at once twice within a minute, and then later and
+//! later. What goes never waits. Time is passed in.
+
+use std::time::Duration;
+
+use chrono::{DateTime, SecondsFormat, Utc};
+
+use super::redact;
+
+/// From the third return within this on, returns are held back; so long without one, and all is forgotten.
+const LATELY: Duration = Duration::from_secs(60);
+/// How long the first return that waits is held back; every further one twice as long.
+const HOLD_MIN: Duration = Duration::from_secs(5);
+/// How long a return is held back at most.
+pub const HOLD_MAX: Duration = Duration::from_secs(60);
+/// Longest text about what is held back, in bytes.
+const NOTE_BYTES_MAX: usize = 500;
+
+/// How often a server, or tools of it, came back lately.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Damping {
+    /// When something was let back in last.
+    pub returned_at: Option<DateTime<Utc>>,
+    /// The time before.
+    pub returned_before: Option<DateTime<Utc>>,
+    /// How often in a row something was held back.
+    pub holds: u32,
+    /// Until when what comes back waits.
+    pub held_until: Option<DateTime<Utc>>,
+}
+
+/// What becomes of something that comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Return {
+    /// It is let in.
+    Now,
+    /// It waits, whoever asks until then.
+    HeldUntil(DateTime<Utc>),
+}
+
+impl Damping {
+    /// Something comes back at `now`. What was held back is let in by the first who asks when that is over.
+    pub fn comes_back(&mut self, now: DateTime<Utc>) -> Return {
+        if let Some(until) = self.held_until {
+            let left = until.signed_duration_since(now);
+            match left.to_std() {
+                // a clock that was set back must not hold it for days
+                Ok(left) if !left.is_zero() && left <= HOLD_MAX => return Return::HeldUntil(until),
+                Err(_) if left.abs().to_std().is_ok_and(|over| over >= LATELY) => *self = Damping::default(),
+                _ => return self.let_in(now),
+            }
+        }
+        let is_late = |at: Option<DateTime<Utc>>| {
+            at.and_then(|at| now.signed_duration_since(at).to_std().ok()).is_some_and(|since| since < LATELY)
+        };
+        if !is_late(self.returned_at) {
+            self.holds = 0;
+        }
+        if self.holds == 0 && !is_late(self.returned_before) {
+            return self.let_in(now);
+        }
+        let hold = HOLD_MIN.saturating_mul(1_u32.checked_shl(self.holds).unwrap_or(u32::MAX)).min(HOLD_MAX);
+        self.holds = self.holds.saturating_add(1);
+        self.held_until = Some(now + hold);
+        Return::HeldUntil(now + hold)
+    }
+
+    fn let_in(&mut self, now: DateTime<Utc>) -> Return {
+        *self = Damping {
+            returned_at: Some(now),
+            returned_before: self.returned_at,
+            holds: self.holds,
+            held_until: None,
+        };
+        Return::Now
+    }
+}
+
+/// What is said of a server that is held back.
+pub fn server_note(until: DateTime<Utc>) -> String {
+    format!("it answers, but comes and goes: held back until {} (refresh lets it in)", shown(until))
+}
+
+/// What is said of tools that are held back.
+pub fn tools_note(until: DateTime<Utc>, tools: &[&str]) -> String {
+    let which = if tools.len() == 1 {
+        "1 tool comes and goes".to_owned()
+    } else {
+        format!("{} tools come and go", tools.len())
+    };
+    let text = format!("{which}: held back until {} (refresh lets in): {}", shown(until), tools.join(", "));
+    redact::preview(&text, NOTE_BYTES_MAX).text
+}
+
+fn shown(until: DateTime<Utc>) -> String {
+    until.to_rfc3339_opts(SecondsFormat::Secs, true)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(seconds: u64) -> DateTime<Utc> {
+        DateTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + seconds)
+    }
+
+    /// What becomes of returns at these seconds: 0 for one that is let in, else the second until which it waits.
+    fn returns(seconds: &[u64]) -> Vec<u64> {
+        let mut damping = Damping::default();
+        let one = |second: &u64| match damping.comes_back(at(*second)) {
+            Return::Now => 0,
+            Return::HeldUntil(until) => until.signed_duration_since(at(0)).num_seconds().unsigned_abs(),
+        };
+        seconds.iter().map(one).collect()
+    }
+
+    #[test]
+    fn from_the_third_within_a_minute_on_returns_wait_twice_as_long_each_time() {
+        for (seconds, expected) in [
+            (vec![0, 1], vec![0, 0]),
+            (vec![0, 1, 2, 3, 6], vec![0, 0, 7, 7, 7]),
+            // what waited is let in once it is over; the next waits twice as long
+            (vec![0, 1, 2, 7, 8, 17, 18, 19], vec![0, 0, 7, 0, 18, 18, 0, 39]),
+            (
+                vec![0, 1, 2, 7, 8, 18, 19, 39, 40, 80, 81, 141, 142],
+                vec![0, 0, 7, 0, 18, 0, 39, 0, 80, 0, 141, 0, 202],
+            ),
+            // three, but not within a minute
+            (vec![0, 50, 61, 62], vec![0, 0, 0, 67]),
+            // a quiet minute, and all is forgotten
+            (vec![0, 1, 2, 7, 8, 18, 78, 79, 80], vec![0, 0, 7, 0, 18, 0, 0, 0, 85]),
+            // nobody came when it was over, nor for long after
+            (vec![0, 1, 2, 500, 501, 502], vec![0, 0, 7, 0, 0, 507]),
+        ] {
+            assert_eq!(returns(&seconds), expected, "{seconds:?}");
+        }
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_holds_nothing_for_longer_than_ever() {
+        let mut damping = Damping { held_until: Some(at(5000)), holds: 4, ..Damping::default() };
+        assert_eq!(damping.comes_back(at(5000 - 61)), Return::Now);
+        let mut damping =
+            Damping { returned_at: Some(at(9)), returned_before: Some(at(9)), ..Damping::default() };
+        assert_eq!(damping.comes_back(at(0)), Return::Now);
+    }
+
+    #[test]
+    fn notes_are_short_and_say_until_when() {
+        assert!(
+            server_note(at(0)).contains("held back until 1970-01-12T13:46:40Z"),
+            "{}",
+            server_note(at(0))
+        );
+        assert!(tools_note(at(0), &["a"]).starts_with("1 tool comes and goes"));
+        assert!(tools_note(at(0), &["a", "b"]).ends_with(": a, b"));
+        assert!(tools_note(at(0), &["x".repeat(9999).as_str()]).len() <= 2 * NOTE_BYTES_MAX);
+    }
+
+    proptest! {
+        /// Whoever tries, and when: nothing waits for longer than the bound, and no minute sees more than five let in.
+        #[test]
+        fn few_are_let_in_and_all_in_the_end(pauses in prop::collection::vec(0_u64..70, 1..200)) {
+            let (mut damping, mut now, mut let_in) = (Damping::default(), 0, Vec::new());
+            for pause in pauses {
+                now += pause;
+                match damping.comes_back(at(now)) {
+                    Return::Now => let_in.push(now),
+                    Return::HeldUntil(until) => {
+                        prop_assert!(until > at(now) && until <= at(now) + HOLD_MAX);
+                        let mut later = damping;
+                        prop_assert_eq!(later.comes_back(until), Return::Now);
+                    }
+                }
+            }
+            for (first, sixth) in let_in.iter().zip(let_in.iter().skip(5)) {
+                prop_assert!(sixth - first >= 60, "{let_in:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Definitions that are not what the protocol says.
+//!
+//! Official clients check a list as a whole: one tool with `"readOnlyHint": null`, and the client has no tools at all.
+//! What is optional and cannot be read counts as absent, as it does everywhere else; a tool without a usable input schema
+//! cannot be listed (MCP 2025-11-25 and 2026-07-28, `Tool`).
+
+use std::borrow::Cow;
+
+use super::Reader;
+use crate::domain::json;
+
+/// Why a definition is in no list of `/mcp/direct`: the end of a sentence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotListed(pub &'static str);
+
+/// Members of `annotations` that are true or false.
+const HINTS: [&str; 4] = ["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"];
+
+/// Whether a tool can be listed at all.
+pub(super) fn check(definition: &str) -> Result<(), NotListed> {
+    let Ok([schema]) = json::find_members(definition, ["inputSchema"]) else {
+        return Err(NotListed("its definition is not an object"));
+    };
+    match schema {
+        Some(schema) if is_object_schema(schema) => Ok(()),
+        _ => Err(NotListed("its inputSchema is not a JSON schema of type object")),
+    }
+}
+
+/// Names of a definition's members that these readers do not get.
+pub(super) fn members_left_out(definition: &str, reader: Reader) -> Vec<&'static str> {
+    let mut names = Vec::new();
+    json::for_each_member(definition, |member| {
+        let raw = member.value;
+        let (name, is_readable) = match &*member.name {
+            "title" => ("title", is_string(raw)),
+            "description" => ("description", is_string(raw)),
+            "annotations" => ("annotations", is_object(raw)),
+            "_meta" => ("_meta", is_object(raw)),
+            "icons" => ("icons", are_icons(raw)),
+            // gone from the newer revision
+            "execution" => ("execution", reader == Reader::Handshake && is_execution(raw)),
+            // objects only, before it
+            "outputSchema" if reader == Reader::Handshake => ("outputSchema", is_object_schema(raw)),
+            "outputSchema" => ("outputSchema", is_object(raw)),
+            _ => return,
+        };
+        if !is_readable {
+            names.push(name);
+        }
+    });
+    names
+}
+
+/// Annotations without the hints that are neither true nor false.
+pub(super) fn readable_annotations(annotations: &str) -> Cow<'_, str> {
+    let mut left_out = Vec::new();
+    json::for_each_member(annotations, |member| {
+        let hint = HINTS.into_iter().find(|hint| *hint == member.name);
+        if let Some(hint) = hint.filter(|_| !matches!(member.value, "true" | "false")) {
+            left_out.push(hint);
+        }
+        if member.name == "title" && !is_string(member.value) {
+            left_out.push("title");
+        }
+    });
+    match left_out.as_slice() {
+        [] => Cow::Borrowed(annotations),
+        names => json::without_members(annotations, names),
+    }
+}
+
+/// A schema of type object, as far as clients look into it: `properties` of objects, `required` of strings.
+fn is_object_schema(schema: &str) -> bool {
+    let Ok([kind, properties, required]) = json::find_members(schema, ["type", "properties", "required"])
+    else {
+        return false;
+    };
+    let is_type = kind.and_then(text).is_some_and(|kind| kind == "object");
+    is_type
+        && properties.is_none_or(|raw| is_object(raw) && all_values(raw, is_object))
+        && required.is_none_or(|raw| all_elements(raw, is_string))
+}
+
+fn are_icons(raw: &str) -> bool {
+    all_elements(raw, |icon| {
+        let Ok([src, kind, sizes, theme]) = json::find_members(icon, ["src", "mimeType", "sizes", "theme"])
+        else {
+            return false;
+        };
+        src.is_some_and(is_string)
+            && kind.is_none_or(is_string)
+            && sizes.is_none_or(|sizes| all_elements(sizes, is_string))
+            && theme.is_none_or(|theme| text(theme).is_some_and(|theme| theme == "light" || theme == "dark"))
+    })
+}
+
+fn is_execution(raw: &str) -> bool {
+    let Ok([support]) = json::find_members(raw, ["taskSupport"]) else { return false };
+    let known = ["forbidden", "optional", "required"];
+    support.is_none_or(|raw| text(raw).is_some_and(|support| known.contains(&support.as_str())))
+}
+
+fn is_string(raw: &str) -> bool {
+    raw.starts_with('"')
+}
+
+fn is_object(raw: &str) -> bool {
+    raw.starts_with('{')
+}
+
+fn text(raw: &str) -> Option<String> {
+    serde_json::from_str(raw).ok()
+}
+
+fn all_elements(raw: &str, is_good: impl Fn(&str) -> bool) -> bool {
+    json::elements(raw).is_some_and(|mut elements| elements.all(is_good))
+}
+
+fn all_values(raw: &str, is_good: impl Fn(&str) -> bool) -> bool {
+    let mut good = true;
+    json::for_each_member(raw, |member| good &= is_good(member.value));
+    good
+}

@@ -1,0 +1,67 @@
+//! Checks 1 and 7 of a call on `/mcp/direct`, where the name is all that the caller says.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{CallRequest, Door, Refused, present, record, seen};
+use crate::domain::activity::Record;
+use crate::domain::annotations::Tier;
+use crate::domain::id::split_canonical;
+use crate::domain::intent::Variant;
+use crate::domain::refusal::{Code, Refusal};
+use crate::gateway::access::Caller;
+use crate::gateway::catalog::Tool;
+
+/// Longest name that is repeated, in characters.
+const NAME_SHOWN_CHARS_MAX: usize = 300;
+
+/// The tool of either spelling, and the variant that calls it. One text whether there is no such tool, it is another
+/// tenant's, or out of scope: what is above the key's ceiling is not in its scope, so the variant is within it.
+pub(super) fn resolve(
+    caller: &Caller,
+    request: &CallRequest,
+    about: &mut Refused,
+    record: &mut Record,
+) -> Result<(Arc<Tool>, Tier, Variant), Refusal> {
+    let raw = present(request.name.as_ref());
+    let name: String = raw.and_then(|raw| serde_json::from_str(raw).ok()).unwrap_or_default();
+    let tool = caller.tenant.as_ref().and_then(|tenant| tenant.catalogue().by_either_name(&name).cloned());
+    let Some((tool, tier)) = tool.and_then(|tool| seen(caller, tool)) else {
+        let shown: String = name.chars().take(NAME_SHOWN_CHARS_MAX).collect();
+        match split_canonical(&name) {
+            Some((server, tool)) => record::tool(record, Some(server), tool),
+            None => record::tool(record, None, &shown),
+        }
+        let message = format!("Unknown tool: {shown}");
+        about.tool = Some(shown);
+        return Err(Refusal::new(Code::NotFound, message));
+    };
+    let variant = tier.call_with();
+    record::tool(record, Some(&tool.server.name), &tool.name);
+    record::variant(record, variant);
+    record.tier = Some(tier.as_str());
+    about.tool = Some(tool.canonical.to_string());
+    about.variant = Some(variant);
+    about.is_structured = Door::Direct.is_structured(&tool);
+    Ok((tool, tier, variant))
+}
+
+/// The arguments: an object, or nothing.
+pub(super) fn arguments(
+    request: &CallRequest,
+    record: &mut Record,
+    preview_bytes: usize,
+) -> Result<Bytes, Refusal> {
+    let arguments = match present(request.args.as_ref()) {
+        None => Bytes::from_static(b"{}"),
+        // duplicate members were looked for when the request was read
+        Some(raw) if raw.starts_with('{') => request.args.clone().unwrap_or_default(),
+        Some(_) => {
+            let message = "Invalid arguments: they must be a JSON object";
+            return Err(Refusal::new(Code::InvalidArguments, message));
+        }
+    };
+    record::arguments(record, &arguments, preview_bytes);
+    Ok(arguments)
+}

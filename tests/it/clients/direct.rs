@@ -1,0 +1,59 @@
+//! The official clients on `/mcp/direct`.
+
+use serde_json::{Value, json};
+
+use super::script::Servers;
+use super::stacks::run_all_at;
+use super::{keys, servers};
+use crate::support::{DIRECT, Stage, Tool, Upstream};
+
+/// A tool that clients hold results against a schema of, and that has odd members which they would refuse a list for.
+const TYPED: &str = r#"{"name":"typed","title":null,"inputSchema":{"type":"object","required":["n"]},
+    "outputSchema":{"type":"object","properties":{"t":{"type":"string"}},"required":["t"]},
+    "annotations":{"readOnlyHint":true,"idempotentHint":null}}"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_client_on_the_direct_endpoint() {
+    let commands = servers::commands();
+    let settings = [("MCPPROXY__STDIO__COMMANDS", &*commands), ("MCPPROXY__DIRECT__ENABLED", "true")];
+    let stage = Stage::with(&settings).await;
+    let tenant = stage.tenant("acme").await;
+    let _servers = Servers::of(&tenant).await;
+    let good = r#"{"resultType":"complete","content":[],"structuredContent":{"t":"yes"}}"#;
+    let strange = Upstream::modern(vec![
+        Tool::raw("typed", TYPED).returns(good),
+        Tool::raw("any", r#"{"name":"any","inputSchema":{"type":"object"},"outputSchema":{"type":"array"}}"#),
+        Tool::raw("none", r#"{"name":"none","inputSchema":{}}"#),
+    ])
+    .await;
+    tenant.add("strange", &strange).await;
+    let call = |name: &str, arguments: Value| json!({"call": {"name": name, "arguments": arguments}});
+    for (query, separator) in [("", ":"), ("?names=safe", "__")] {
+        let name = |tool: &str| tool.replace(':', separator);
+        let steps = json!([
+            {"list": true},
+            call(&name("everything:echo"), json!({"message": "straight"})),
+            call(&name("strange:typed"), json!({"n": 1})),
+            call(&name("strange:typed"), json!({})),
+            call("retrieve_tools", json!({"query": "echo"})),
+        ]);
+        let keys = keys(&tenant, json!({"direct_endpoint": true})).await;
+        let endpoint = format!("{}{DIRECT}{query}", stage.gateway.url);
+        for (stack, key, code, report) in run_all_at(&endpoint, keys, &steps).await {
+            let (who, step) = (stack.name, |at: usize| &report["steps"][at]);
+            assert_eq!(code, Some(0), "{who}: {report}");
+            let listed = step(0)["ok"]["tools"].to_string();
+            for tool in ["everything:echo", "own:look", "strange:typed", "strange:any"] {
+                assert!(listed.contains(&format!("\"{}\"", name(tool))), "{who}: {tool} is not in {listed}");
+            }
+            assert!(step(1)["ok"].to_string().contains("straight"), "{who}: {}", step(1));
+            assert_eq!(step(2)["ok"]["structuredContent"], json!({"t": "yes"}), "{who}: {}", step(2));
+            assert_eq!(step(3)["ok"]["isError"], true, "{who}: {}", step(3));
+            assert!(step(3)["ok"].to_string().contains("Invalid arguments"), "{who}: {}", step(3));
+            assert_eq!(step(4)["error"]["code"], -32602, "{who}: {}", step(4));
+            for record in tenant.records(&format!("key={}&type=direct_call", key.id), 4).await {
+                assert_eq!(record["source"], "direct", "{who}: {record}");
+            }
+        }
+    }
+}
