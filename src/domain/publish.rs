@@ -1,6 +1,7 @@
 //! Definitions as `/mcp/direct` lists them: under another name, without what a reader must not see; every other byte stays.
 
 mod faults;
+mod offers;
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -8,6 +9,7 @@ use std::ops::Range;
 use super::json::{self, Member, escape_into};
 use super::tool::published_schema;
 pub use faults::NotListed;
+pub use offers::OfferPart;
 
 /// Who reads a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -6,12 +6,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::catalog::{Catalog, Tool};
+use super::offers::OffersView;
 use super::views;
 use crate::domain::annotations::Unannotated;
 use crate::domain::fingerprint::{Fingerprint, Fingerprinting};
 use crate::domain::intent::OperationType;
 use crate::domain::publish::Reader;
 use crate::domain::settings::{Effective, ToolNames};
+use crate::store::OfferKind;
 
 pub use lists::ListKey;
 pub(super) use lists::Lists;
@@ -48,6 +50,12 @@ pub struct DirectView {
     tools: Vec<u32>,
     /// Equal prints are equal lists, on every replica.
     pub print: Fingerprint,
+    /// The same of prompts.
+    pub prompts_print: Fingerprint,
+    /// The same of resources and their templates.
+    pub resources_print: Fingerprint,
+    /// Prompts, resources and templates.
+    pub offers: OffersView,
 }
 
 /// Part of a view's tools.
@@ -73,7 +81,14 @@ impl DirectView {
                 print.optional(tool.safe_name.as_deref());
             }
         }
-        DirectView { tools, print: print.finish() }
+        let offers = OffersView::make(catalogue.offers(), settings);
+        DirectView {
+            tools,
+            print: print.finish(),
+            prompts_print: offers.print(OfferKind::Prompt),
+            resources_print: offers.resources_print(),
+            offers,
+        }
     }
 
     /// Where the page after this canonical name begins: names that come and go do not shift it.

@@ -82,7 +82,7 @@ fn is_object_schema(schema: &str) -> bool {
         && required.is_none_or(|raw| all_elements(raw, is_string))
 }
 
-fn are_icons(raw: &str) -> bool {
+pub(super) fn are_icons(raw: &str) -> bool {
     all_elements(raw, |icon| {
         let Ok([src, kind, sizes, theme]) = json::find_members(icon, ["src", "mimeType", "sizes", "theme"])
         else {
@@ -101,19 +101,19 @@ fn is_execution(raw: &str) -> bool {
     support.is_none_or(|raw| text(raw).is_some_and(|support| known.contains(&support.as_str())))
 }
 
-fn is_string(raw: &str) -> bool {
+pub(super) fn is_string(raw: &str) -> bool {
     raw.starts_with('"')
 }
 
-fn is_object(raw: &str) -> bool {
+pub(super) fn is_object(raw: &str) -> bool {
     raw.starts_with('{')
 }
 
-fn text(raw: &str) -> Option<String> {
+pub(super) fn text(raw: &str) -> Option<String> {
     serde_json::from_str(raw).ok()
 }
 
-fn all_elements(raw: &str, is_good: impl Fn(&str) -> bool) -> bool {
+pub(super) fn all_elements(raw: &str, is_good: impl Fn(&str) -> bool) -> bool {
     json::elements(raw).is_some_and(|mut elements| elements.all(is_good))
 }
 

@@ -32,6 +32,11 @@ pub(super) fn names(query: Option<&str>, own: ToolNames) -> Result<ToolNames, Rp
 
 /// The canonical name after which a page begins; `None` for the first page.
 pub(super) fn cursor(params: &[Member<'_>]) -> Result<Option<String>, RpcError> {
+    cursor_within(params, CURSOR_BYTES_MAX)
+}
+
+/// The same for names of which a cursor may have so many bytes.
+pub(super) fn cursor_within(params: &[Member<'_>], bytes_max: usize) -> Result<Option<String>, RpcError> {
     let invalid = || RpcError::invalid_params("Invalid cursor");
     let raw = params.iter().find(|member| member.name == "cursor").map(|member| member.value);
     let Some(raw) = raw.filter(|raw| *raw != "null") else { return Ok(None) };
@@ -39,7 +44,7 @@ pub(super) fn cursor(params: &[Member<'_>]) -> Result<Option<String>, RpcError> 
     if cursor.is_empty() {
         return Ok(None);
     }
-    if cursor.len() > CURSOR_BYTES_MAX {
+    if cursor.len() > bytes_max {
         return Err(invalid());
     }
     let name = URL_SAFE_NO_PAD.decode(cursor).map_err(|_| invalid())?;
@@ -73,8 +78,13 @@ fn body(era: Era, names: ToolNames, catalogue: &Catalog, view: &DirectView, from
         }
     }
     items.push(']');
-    let mut out = methods::list_result(era, "tools", &items);
-    if let Some(last) = page.next {
+    finished(era, "tools", &items, page.next)
+}
+
+/// A list with how to go on after the last of its items.
+pub(super) fn finished(era: Era, member: &str, items: &str, next: Option<&str>) -> Bytes {
+    let mut out = methods::list_result(era, member, items);
+    if let Some(last) = next {
         out.pop();
         out.push_str(r#","nextCursor":"#);
         escape_into(&mut out, &URL_SAFE_NO_PAD.encode(last));
@@ -84,7 +94,7 @@ fn body(era: Era, names: ToolNames, catalogue: &Catalog, view: &DirectView, from
 }
 
 /// The list, ready for its next item.
-fn begin(items: &mut String) -> &mut String {
+pub(super) fn begin(items: &mut String) -> &mut String {
     if items.len() > 1 {
         items.push(',');
     }

@@ -73,7 +73,7 @@ pub(super) fn discover(endpoint: Endpoint) -> String {
     let mut out = super::result::opening(Era::Modern);
     let body = json!({
         "supportedVersions": [MODERN],
-        "capabilities": capabilities(),
+        "capabilities": capabilities(endpoint),
         "instructions": instructions(endpoint),
         "ttlMs": LIST_TTL_MS,
         "cacheScope": "private",
@@ -82,7 +82,15 @@ pub(super) fn discover(endpoint: Endpoint) -> String {
     out
 }
 
-fn capabilities() -> serde_json::Value {
+fn capabilities(endpoint: Endpoint) -> serde_json::Value {
+    if endpoint == Endpoint::Direct {
+        return json!({
+            "tools": {"listChanged": true},
+            "prompts": {"listChanged": true},
+            "resources": {"listChanged": true, "subscribe": false},
+            "completions": {},
+        });
+    }
     json!({
         "tools": {"listChanged": false},
         "prompts": {"listChanged": false},
@@ -109,7 +117,7 @@ pub(super) fn initialize(
     let session = Session::new(caller, endpoint, version, &client, elicitation);
     let result = json!({
         "protocolVersion": version,
-        "capabilities": capabilities(),
+        "capabilities": capabilities(endpoint),
         "serverInfo": {"name": "mcpproxy", "title": "mcpproxy", "version": env!("CARGO_PKG_VERSION")},
         "instructions": instructions(endpoint),
     });

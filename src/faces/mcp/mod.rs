@@ -11,6 +11,7 @@ mod jsonrpc;
 mod listen;
 mod methods;
 mod modern;
+mod offers;
 mod result;
 mod session;
 mod text;

@@ -32,7 +32,8 @@ fn server(id: u128, header_names: &[&str]) -> Server {
 }
 
 fn build(rev: i64, servers: Vec<Server>, old: &Catalog) -> Catalog {
-    let rows = CatalogueRows { rev, servers, tools: Vec::new(), secrets: SecretRows::default() };
+    let rows =
+        CatalogueRows { rev, servers, tools: Vec::new(), offers: Vec::new(), secrets: SecretRows::default() };
     let keyring = Keyring::new([Key::new([1; 32])]).unwrap();
     Catalog::build(TenantId(Uuid::from_u128(1)), &rows, old, &LIMITS, &keyring, &Commands::off())
 }

@@ -144,7 +144,12 @@ impl Mcp {
         let mut params = params.to_owned();
         if self.era == Era::Modern {
             http = http.header("Mcp-Method", method);
-            if let Some(name) = name_of(&params).filter(|_| method == "tools/call") {
+            let named = match method {
+                "tools/call" | "prompts/get" => "name",
+                "resources/read" => "uri",
+                _ => "",
+            };
+            if let Some(name) = name_of(&params, named) {
                 http = http.header("Mcp-Name", name);
             }
             params = with_meta(&params);
@@ -196,12 +201,9 @@ fn with_meta(params: &str) -> String {
     format!(r#"{{"_meta":{{{meta}}}{comma}{rest}"#)
 }
 
-fn name_of(params: &str) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Named {
-        name: Option<String>,
-    }
-    serde_json::from_str::<Named>(params).ok()?.name
+fn name_of(params: &str, member: &str) -> Option<String> {
+    let params: Value = serde_json::from_str(params).ok()?;
+    params[member].as_str().map(str::to_owned)
 }
 
 /// An answer that came as a stream, as if it had come plain: the last event.
