@@ -7,6 +7,7 @@ pub mod cut;
 pub mod damping;
 pub mod fingerprint;
 pub mod glob;
+pub mod header_hints;
 pub mod id;
 pub mod intent;
 pub mod json;

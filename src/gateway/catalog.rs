@@ -10,10 +10,10 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::credentials::{Opened, Opener};
-use super::direct::DirectViews;
 use super::offers::Offers;
 use super::views::Views;
 use crate::domain::annotations::{Annotations, Tier, Unannotated};
+use crate::domain::fingerprint::Fingerprint;
 use crate::domain::id::{ServerId, TenantId};
 use crate::domain::json;
 use crate::domain::publish::Published;
@@ -48,23 +48,24 @@ impl ServerEntry {
     }
 }
 
-/// What is made of a definition once, and shared by every snapshot that has the same pin.
+/// What is made of a definition once, and shared by every snapshot that has the same text.
 #[derive(Debug)]
 pub struct Shape {
     pin: String,
+    /// The definition, byte for byte. Its pin stands for its meaning alone: white space and order may change under it.
+    pub definition: Box<str>,
+    print: Fingerprint,
     /// The hints that decide.
     pub annotations: Annotations,
     /// The start of a `retrieve_tools` entry, up to and with `annotations`, without the closing brace.
     pub entry: Box<str>,
     /// The same of a compact one.
     pub compact: Box<str>,
-    /// How `/mcp/direct` lists it; `None` where clients would refuse the whole list for it.
-    pub published: Option<Published>,
     /// Whether clients may hold results against an output schema.
     pub has_output_schema: bool,
     /// Which arguments a modern upstream wants repeated in headers.
     pub param_headers: Vec<ParamHeader>,
-    schema_text: Option<Box<str>>,
+    published: OnceLock<Published>,
     schema: OnceLock<Option<Result<Schema, String>>>,
     title: Option<String>,
     description: String,
@@ -79,7 +80,19 @@ impl Shape {
 
     /// The compiled input schema: `None` when there is none, an error text when it does not compile.
     pub fn schema(&self) -> Option<&Result<Schema, String>> {
-        self.schema.get_or_init(|| self.schema_text.as_deref().map(Schema::compile)).as_ref()
+        let text = || json::find_members(&self.definition, ["inputSchema"]).ok().and_then(|[schema]| schema);
+        let compile = || text().filter(|schema| schema.starts_with('{')).map(Schema::compile);
+        self.schema.get_or_init(compile).as_ref()
+    }
+
+    /// How `/mcp/direct` lists it, made when the first list there is.
+    pub fn published(&self) -> &Published {
+        self.published.get_or_init(|| Published::of(&self.definition))
+    }
+
+    /// Of the definition, byte for byte.
+    pub(super) fn print(&self) -> Fingerprint {
+        self.print
     }
 }
 
@@ -124,7 +137,6 @@ pub struct Catalog {
     /// off: what was connected is dropped.
     pub(super) gone: Vec<ServerId>,
     pub(super) views: Views,
-    pub(super) direct_views: DirectViews,
 }
 
 impl Catalog {
@@ -140,11 +152,10 @@ impl Catalog {
             offers: Offers::default(),
             gone: Vec::new(),
             views: Views::default(),
-            direct_views: DirectViews::default(),
         }
     }
 
-    /// Makes the snapshot of what was loaded; shapes of unchanged pins are taken over from `old`.
+    /// Makes the snapshot of what was loaded; shapes of unchanged definitions are taken over from `old`.
     pub(super) fn build(
         tenant: TenantId,
         rows: &CatalogueRows,
@@ -162,8 +173,11 @@ impl Catalog {
         for row in &rows.tools {
             let Some(server) = by_id.get(&row.server) else { continue };
             let canonical: Box<str> = format!("{}:{}", server.name, row.name).into();
-            let known =
-                old.tools.get(&canonical).filter(|t| t.shape.pin == row.pin && t.server.id == row.server);
+            let is_same = |tool: &&Arc<Tool>| {
+                let shape = &tool.shape;
+                tool.server.id == row.server && shape.pin == row.pin && *shape.definition == *row.definition
+            };
+            let known = old.tools.get(&canonical).filter(is_same);
             let shape =
                 known.map(|t| Arc::clone(&t.shape)).or_else(|| shape(&server.name, row).map(Arc::new));
             let Some(shape) = shape else { continue };
@@ -200,7 +214,6 @@ impl Catalog {
             tools,
             listed,
             views: Views::default(),
-            direct_views: DirectViews::default(),
         }
     }
 
@@ -310,20 +323,17 @@ fn shape(server: &str, row: &StoredTool) -> Option<Shape> {
             return None;
         }
     };
-    let published = Published::of(&row.definition);
-    if let Err(why) = &published {
-        tracing::debug!(why = why.0, server, tool = row.name, "a tool cannot be listed on /mcp/direct");
-    }
     let output_schema = json::find_members(&row.definition, ["outputSchema"]);
     Some(Shape {
-        published: published.ok(),
+        published: OnceLock::new(),
         has_output_schema: output_schema.is_ok_and(|[schema]| schema.is_some()),
         pin: row.pin.clone(),
+        definition: row.definition.as_str().into(),
+        print: Fingerprint::of(&row.definition),
         annotations: definition.annotations,
         entry: entries::full(server, &row.name, &definition).into(),
         compact: entries::compact(server, &row.name, &definition).into(),
         param_headers: definition.input_schema.map(param_header_rules).unwrap_or_default(),
-        schema_text: definition.input_schema.map(Into::into),
         schema: OnceLock::new(),
         title: definition.title,
         description: definition.description,
@@ -347,4 +357,4 @@ fn document(tool: &Tool) -> Document<'_> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

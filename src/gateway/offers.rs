@@ -14,7 +14,6 @@ use crate::domain::publish::OfferPart;
 use crate::domain::uri_template::UriTemplate;
 use crate::store::{OfferKind, StoredOffer};
 
-pub(super) use view::sees;
 pub use view::{OffersPage, OffersView};
 
 /// Most templates that are tried for a URI.
@@ -136,6 +135,11 @@ impl Offers {
             offers.of_mut(kind).list(kind);
         }
         offers
+    }
+
+    /// How many may be listed.
+    pub(super) fn len(&self) -> usize {
+        OfferKind::ALL.into_iter().map(|kind| self.listed(kind).len()).sum()
     }
 
     fn of(&self, kind: OfferKind) -> &Kind {

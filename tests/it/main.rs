@@ -22,6 +22,8 @@ mod direct;
 #[cfg(test)]
 mod embeddings;
 #[cfg(test)]
+mod fanout;
+#[cfg(test)]
 mod isolation;
 #[cfg(test)]
 mod large;

@@ -7,7 +7,6 @@ use chrono::DateTime;
 use serde_json::Value;
 
 use super::faults::{NotListed, all_elements, are_icons, is_object, is_string, text};
-use super::value_range;
 use crate::domain::json::{self, escape_into};
 
 /// Schemes whose URIs have a host, always (WHATWG URL).
@@ -34,7 +33,7 @@ impl OfferPart {
         })?;
         let members = json::top_level_members(&part.text).map_err(|_| unnamed)?;
         let name = members.iter().find(|member| member.name == "name").ok_or(unnamed)?;
-        part.name = Some(value_range(name));
+        part.name = Some(name.value_range());
         Ok(part)
     }
 

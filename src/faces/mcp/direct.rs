@@ -1,5 +1,7 @@
 //! `/mcp/direct`: how tools are spelled there, and their list.
 
+use std::sync::Arc;
+
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
@@ -15,12 +17,12 @@ const CURSOR_BYTES_MAX: usize = 1024;
 /// Longest part of a query that is repeated, in characters.
 const QUERY_SHOWN_CHARS_MAX: usize = 64;
 
-/// The spelling that a request asks for by `?names=`, else the key's own.
-pub(super) fn names(query: Option<&str>, own: ToolNames) -> Result<ToolNames, RpcError> {
+/// The spelling that a request asks for by `?names=`.
+pub(super) fn names(query: Option<&str>) -> Result<Option<ToolNames>, RpcError> {
     match query {
-        None | Some("") => Ok(own),
-        Some("names=colon") => Ok(ToolNames::Colon),
-        Some("names=safe") => Ok(ToolNames::Safe),
+        None | Some("") => Ok(None),
+        Some("names=colon") => Ok(Some(ToolNames::Colon)),
+        Some("names=safe") => Ok(Some(ToolNames::Safe)),
         Some(other) => {
             let shown: String = other.chars().take(QUERY_SHOWN_CHARS_MAX).collect();
             Err(RpcError::invalid_request(format!(
@@ -52,15 +54,20 @@ pub(super) fn cursor_within(params: &[Member<'_>], bytes_max: usize) -> Result<O
 }
 
 /// `tools/list`: prepared once for all who see the same, and cut from there.
-pub(super) fn tools_list(
+pub(super) async fn tools_list(
     gateway: &Gateway,
-    caller: &Caller,
+    caller: &Arc<Caller>,
     era: Era,
     names: ToolNames,
     after: Option<&str>,
 ) -> Result<Bytes, RpcError> {
-    let catalogue = methods::catalogue(caller)?;
-    let view = catalogue.direct_view(&caller.settings);
+    let (catalogue, view) = loop {
+        let catalogue = methods::catalogue(caller)?;
+        let view = catalogue.direct_view_soon(&caller.settings).await;
+        if gateway.note_served(caller, &catalogue, &view) {
+            break (catalogue, view);
+        }
+    };
     let from = after.map(|name| view.position_after(&catalogue, name));
     let key = ListKey { tenant: caller.tenant_id(), print: view.print, reader: era.reader(), names, from };
     Ok(gateway.list_body(key, || body(era, names, &catalogue, &view, from)))
@@ -72,13 +79,11 @@ fn body(era: Era, names: ToolNames, catalogue: &Catalog, view: &DirectView, from
     if from.is_none() {
         tools::on_direct().iter().for_each(|tool| begin(&mut items).push_str(&tool.to_string()));
     }
-    for (tool, name) in page.tools {
-        if let Some(published) = &tool.shape.published {
-            published.part(era.reader()).write(name, begin(&mut items));
-        }
+    for listed in page.tools {
+        listed.part.write(&listed.tool.shape.definition, listed.name, begin(&mut items));
     }
     items.push(']');
-    finished(era, "tools", &items, page.next)
+    finished(era, "tools", &items, page.next.map(|(last, _)| last))
 }
 
 /// A list with how to go on after the last of its items.
@@ -110,16 +115,16 @@ mod tests {
     fn a_query_asks_for_a_spelling_and_for_nothing_else() {
         use ToolNames::{Colon, Safe};
         for (query, expected) in [
-            (None, Some(Safe)),
-            (Some(""), Some(Safe)),
-            (Some("names=colon"), Some(Colon)),
-            (Some("names=safe"), Some(Safe)),
+            (None, Some(None)),
+            (Some(""), Some(None)),
+            (Some("names=colon"), Some(Some(Colon))),
+            (Some("names=safe"), Some(Some(Safe))),
             (Some("names="), None),
             (Some("names=Safe"), None),
             (Some("names=safe&names=colon"), None),
             (Some("key=x"), None),
         ] {
-            assert_eq!(names(query, Safe).ok(), expected, "{query:?}");
+            assert_eq!(names(query).ok(), expected, "{query:?}");
         }
     }
 

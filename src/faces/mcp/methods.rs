@@ -7,6 +7,7 @@ use serde_json::json;
 use super::jsonrpc::RpcError;
 use super::session::Session;
 use super::{Endpoint, Era, HANDSHAKE, MODERN, tools};
+use crate::domain::intent::IntentMode;
 use crate::domain::json::{self, Member};
 use crate::faces::Faces;
 use crate::gateway::{Caller, Catalog, Client};
@@ -61,10 +62,11 @@ pub(super) fn catalogue(caller: &Caller) -> Result<Arc<Catalog>, RpcError> {
 }
 
 /// `tools/list`, prepared once per view.
-pub(super) fn tools_list(era: Era, caller: &Caller) -> Result<bytes::Bytes, RpcError> {
+pub(super) async fn tools_list(era: Era, caller: &Caller) -> Result<bytes::Bytes, RpcError> {
     let catalogue = catalogue(caller)?;
-    let view = catalogue.view(&caller.settings);
-    let slot = usize::from(era == Era::Modern);
+    let view = catalogue.view_soon(&caller.settings).await;
+    let is_required = caller.settings.intent_declaration == IntentMode::Required;
+    let slot = 2 * usize::from(is_required) + usize::from(era == Era::Modern);
     Ok(view.body(slot, || tools::list_body(era, &caller.settings, &view).into()))
 }
 
@@ -82,12 +84,13 @@ pub(super) fn discover(endpoint: Endpoint) -> String {
     out
 }
 
+/// `listChanged` is said only where changes are told (behaviour, section 4).
 fn capabilities(endpoint: Endpoint) -> serde_json::Value {
     if endpoint == Endpoint::Direct {
         return json!({
             "tools": {"listChanged": true},
-            "prompts": {"listChanged": true},
-            "resources": {"listChanged": true, "subscribe": false},
+            "prompts": {"listChanged": false},
+            "resources": {"listChanged": false, "subscribe": false},
             "completions": {},
         });
     }

@@ -11,6 +11,7 @@ mod jsonrpc;
 mod listen;
 mod methods;
 mod modern;
+mod notify;
 mod offers;
 mod result;
 mod session;

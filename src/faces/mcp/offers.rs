@@ -50,7 +50,7 @@ pub(super) fn cursor(params: &[Member<'_>]) -> Result<Option<String>, RpcError> 
 }
 
 /// A list: prepared once for all who see the same.
-pub(super) fn list(
+pub(super) async fn list(
     gateway: &Gateway,
     caller: &Caller,
     era: Era,
@@ -58,7 +58,7 @@ pub(super) fn list(
     after: Option<&str>,
 ) -> Result<Bytes, RpcError> {
     let catalogue = methods::catalogue(caller)?;
-    let view = catalogue.direct_view(&caller.settings);
+    let view = catalogue.direct_view_soon(&caller.settings).await;
     let from = after.map(|name| view.offers.position_after(&catalogue, kind, name));
     let print = view.offers.print(kind);
     // URIs have one spelling

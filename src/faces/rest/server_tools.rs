@@ -34,7 +34,7 @@ struct Shown<'a> {
     definition: &'a RawValue,
     #[serde(skip_serializing_if = "Option::is_none")]
     approved_definition: Option<&'a RawValue>,
-    /// Why `/mcp/direct` has it in no list.
+    /// Why `/mcp/direct` has it in no list, or not in every client's.
     #[serde(skip_serializing_if = "Option::is_none")]
     not_listed: Option<&'static str>,
 }
@@ -54,7 +54,7 @@ fn shown(tool: &ToolView, unannotated: Unannotated) -> Result<Shown<'_>, RestErr
         annotations: show::raw(definition.annotations_raw.unwrap_or("{}"))?,
         definition: show::raw(&tool.definition)?,
         approved_definition: approved.map(show::raw).transpose()?,
-        not_listed: Published::of(&tool.definition).err().map(|why| why.0),
+        not_listed: Published::of(&tool.definition).not_listed().map(|why| why.0),
     })
 }
 

@@ -20,6 +20,7 @@ use crate::gateway::cancel::CancelBy;
 use crate::gateway::limits::Shed;
 use crate::gateway::offers::{self, Offer};
 use crate::gateway::outlive::Outlive;
+use crate::gateway::views::ViewKey;
 use crate::gateway::{Caller, Gateway, clock};
 use crate::upstream::{Answer, Connection, Request, Subject, UpstreamError};
 
@@ -220,7 +221,7 @@ fn check(
     record::tool(record, None, &format!("{} {shown}", asked.method()));
     let catalogue = caller.catalogue();
     let offer = catalogue.as_ref().and_then(|catalogue| asked.find(catalogue.offers()).cloned());
-    let offer = offer.filter(|offer| offers::sees(&caller.settings, &asked.canonical(offer)));
+    let offer = offer.filter(|offer| ViewKey::of(&caller.settings).allows(&asked.canonical(offer)));
     let offer = offer.ok_or_else(|| asked.unknown())?;
     let own = if matches!(asked, Asked::Prompt(_)) { &*offer.name } else { shown.as_str() };
     record::tool(record, Some(&offer.server.name), &format!("{} {own}", asked.method()));

@@ -227,9 +227,7 @@ fn resolve(
 
 /// A tool with its tier, when it is in this key's scope.
 fn seen(caller: &Caller, tool: Arc<Tool>) -> Option<(Arc<Tool>, Tier)> {
-    let settings = &caller.settings;
-    let tier = tool.tier(settings.unannotated_tools);
-    views::sees(settings, &tool.canonical, tier).map(|tier| (tool, tier))
+    views::sees(&caller.settings, &tool).map(|tier| (tool, tier))
 }
 
 /// Check 8, the server.

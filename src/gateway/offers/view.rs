@@ -1,11 +1,10 @@
 //! What callers see of prompts, resources and templates on `/mcp/direct`.
 
 use super::{Offer, Offers, sort_key};
-use crate::domain::annotations::Tier;
 use crate::domain::fingerprint::{Fingerprint, Fingerprinting};
-use crate::domain::settings::{Effective, ToolNames};
+use crate::domain::settings::ToolNames;
 use crate::gateway::catalog::Catalog;
-use crate::gateway::views;
+use crate::gateway::views::ViewKey;
 use crate::store::OfferKind;
 
 /// Most offers on one page. Everything on one page: several clients never ask for the second.
@@ -41,14 +40,14 @@ pub struct OffersPage<'a> {
 }
 
 impl OffersView {
-    pub(in crate::gateway) fn make(offers: &Offers, settings: &Effective) -> OffersView {
-        let resources = Seen::make(offers, OfferKind::Resource, settings);
-        let templates = Seen::make(offers, OfferKind::Template, settings);
+    pub(in crate::gateway) fn make(offers: &Offers, key: &ViewKey) -> OffersView {
+        let resources = Seen::make(offers, OfferKind::Resource, key);
+        let templates = Seen::make(offers, OfferKind::Template, key);
         let mut both = Fingerprinting::default();
         both.field(&resources.print.to_string());
         both.field(&templates.print.to_string());
         OffersView {
-            prompts: Seen::make(offers, OfferKind::Prompt, settings),
+            prompts: Seen::make(offers, OfferKind::Prompt, key),
             resources,
             templates,
             resources_print: both.finish(),
@@ -114,12 +113,12 @@ impl OffersView {
 }
 
 impl Seen {
-    fn make(offers: &Offers, kind: OfferKind, settings: &Effective) -> Seen {
+    fn make(offers: &Offers, kind: OfferKind, key: &ViewKey) -> Seen {
         let mut print = Fingerprinting::default();
         print.field(kind.as_str());
         let mut positions = Vec::new();
         for (position, offer) in (0..).zip(offers.listed(kind)) {
-            if sees(settings, &offer.canonical) {
+            if key.allows(&offer.canonical) {
                 positions.push(position);
                 print.field(sort_key(kind, offer));
                 print.field(&offer.shape.digest);
@@ -128,9 +127,4 @@ impl Seen {
         }
         Seen { positions, print: print.finish() }
     }
-}
-
-/// Whether a caller with these settings sees `server:name` or `server:URI`: what is only read is within every ceiling.
-pub(in crate::gateway) fn sees(settings: &Effective, canonical: &str) -> bool {
-    views::sees(settings, canonical, Tier::Read).is_some()
 }
