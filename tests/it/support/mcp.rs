@@ -1,5 +1,6 @@
 //! MCP as one caller: JSON-RPC by hand, so that a test sees and chooses every byte.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use reqwest::{Method, RequestBuilder};
@@ -208,8 +209,9 @@ fn with_meta(params: &str) -> String {
 }
 
 fn name_of(params: &str, member: &str) -> Option<String> {
-    let params: Value = serde_json::from_str(params).ok()?;
-    params[member].as_str().map(str::to_owned)
+    // raw: arguments may have numbers that no type holds
+    let params: HashMap<String, &RawValue> = serde_json::from_str(params).ok()?;
+    serde_json::from_str(params.get(member)?.get()).ok()
 }
 
 /// An answer that came as a stream, as if it had come plain: the last event.
