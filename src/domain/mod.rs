@@ -28,4 +28,5 @@ pub mod settings;
 pub mod signature;
 pub mod tenant;
 pub mod tool;
+pub mod uri_template;
 pub mod validation;

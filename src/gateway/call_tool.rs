@@ -3,6 +3,7 @@
 //! It outlives whoever waits for it: a call whose connection is lost goes on in a task of its own, so a
 //! record is closed whatever happens to the connection. What was checked is byte for byte what is sent.
 
+mod ask;
 mod checks;
 mod door;
 mod record;
@@ -65,6 +66,7 @@ pub struct Attempt {
     pub started: Instant,
 }
 
+pub use self::ask::{Asked, OfferRequest};
 pub(super) use self::checks::direct::find as find_directly;
 pub use self::door::Door;
 pub(super) use self::record::attempt as record_of;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::credentials::{Opened, Opener};
+use super::offers::Offers;
 use super::views::Views;
 use crate::domain::annotations::{Annotations, Tier, Unannotated};
 use crate::domain::fingerprint::Fingerprint;
@@ -41,8 +42,8 @@ pub struct ServerEntry {
 }
 
 impl ServerEntry {
-    /// Whether its tools may be listed at all.
-    fn is_exposed(&self) -> bool {
+    /// Whether anything of it may be listed at all.
+    pub(super) fn is_exposed(&self) -> bool {
         self.enabled && !self.quarantined && self.connected
     }
 }
@@ -131,6 +132,7 @@ pub struct Catalog {
     /// Tools that may be listed, by canonical name: positions are the index's documents.
     listed: Vec<Arc<Tool>>,
     index: Index,
+    offers: Offers,
     /// Servers of the snapshot before that are no more or have another credential, and programs that are switched
     /// off: what was connected is dropped.
     pub(super) gone: Vec<ServerId>,
@@ -147,6 +149,7 @@ impl Catalog {
             by_safe_name: HashMap::new(),
             listed: Vec::new(),
             index: Index::default(),
+            offers: Offers::default(),
             gone: Vec::new(),
             views: Views::default(),
         }
@@ -205,6 +208,7 @@ impl Catalog {
             rev: rows.rev,
             gone,
             index: Index::build(listed.iter().map(|tool| document(tool))),
+            offers: Offers::build(&rows.offers, &by_id, &old.offers),
             servers,
             by_safe_name: by_safe_name(&tools),
             tools,
@@ -243,6 +247,11 @@ impl Catalog {
     /// Servers by name.
     pub fn servers(&self) -> &[Arc<ServerEntry>] {
         &self.servers
+    }
+
+    /// Prompts, resources and templates.
+    pub(super) fn offers(&self) -> &Offers {
+        &self.offers
     }
 
     /// The search index over [`Catalog::listed`].

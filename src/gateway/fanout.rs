@@ -33,11 +33,15 @@ const SIGNALS_MAX: usize = 64;
 pub struct Prints {
     /// Of the tools.
     pub tools: Fingerprint,
+    /// Of the prompts.
+    pub prompts: Fingerprint,
+    /// Of the resources and their templates, of which changes are told together.
+    pub resources: Fingerprint,
 }
 
 impl Prints {
     fn of(view: &DirectView) -> Prints {
-        Prints { tools: view.print }
+        Prints { tools: view.print, prompts: view.prompts_print, resources: view.resources_print }
     }
 }
 

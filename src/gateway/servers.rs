@@ -14,7 +14,9 @@ use super::{Gateway, clock};
 use crate::domain::id::{ServerId, ServerName, TenantId};
 use crate::domain::pin::Pin;
 use crate::domain::tenant::{Action, Role};
-use crate::store::{HeadersPatch, Kind, NewServer, Right, Server, ServerPatch, StoreError, StoredTool};
+use crate::store::{
+    HeadersPatch, Kind, NewServer, OfferKind, OfferView, Right, Server, ServerPatch, StoreError, StoredTool,
+};
 
 /// A server to be added.
 #[derive(Clone, Debug, Default)]
@@ -271,6 +273,21 @@ impl Gateway {
         let tenant = caller.tenant()?.id;
         let tools = self.store.list_tools(tenant, server.id(), after, limit).await;
         tools.map_err(|e| GatewayError::from_store(e, "server"))
+    }
+
+    /// A page of what a server offers of these kinds, by kind and name.
+    pub async fn list_server_offers(
+        &self,
+        caller: &Caller,
+        name: &str,
+        kinds: &[OfferKind],
+        after: (&str, &str),
+        limit: i64,
+    ) -> Result<Vec<OfferView>, GatewayError> {
+        let server = self.get_server(caller, name).await?;
+        let tenant = caller.tenant()?.id;
+        let offers = self.store.list_offers(tenant, server.id(), kinds, after, limit).await;
+        offers.map_err(|e| GatewayError::from_store(e, "server"))
     }
 
     /// Approves a tool's definition by the pin that was reviewed.

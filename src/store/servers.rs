@@ -5,6 +5,7 @@ use sqlx::FromRow;
 use sqlx::types::Json;
 use uuid::Uuid;
 
+use super::offers::{self, StoredOffer};
 use super::revisions::{self, Kind};
 use super::secrets::{self, HeadersPatch, SealedHeaders, SecretRows};
 use super::server_logs;
@@ -297,6 +298,7 @@ impl Store {
         let updated = updated.ok_or(StoreError::Conflict("the server changed since that version"))?;
         if patch.origin_changed {
             super::tools::clear_pins(&mut tx, tenant, server, rev).await?;
+            offers::remove_all(&mut tx, tenant, server).await?;
         }
         if patch.origin_changed || patch.headers.is_some() {
             secrets::remove(&mut tx, tenant, server).await?;
@@ -331,6 +333,7 @@ impl Store {
         secrets::remove(&mut tx, tenant, server).await?;
         server_logs::remove(&mut tx, tenant, server).await?;
         super::tools::remove_all(&mut tx, tenant, server, rev).await?;
+        offers::remove_all(&mut tx, tenant, server).await?;
         revisions::commit(tx, tenant, Kind::Catalogue, rev).await.map(drop)
     }
 
@@ -359,12 +362,13 @@ impl Store {
         .bind(tenant.0)
         .fetch_all(&mut *tx)
         .await?;
+        let offers = offers::load(&mut tx, tenant).await?;
         let sealed = servers.iter().any(|server| !server.header_names.is_empty());
         let secrets =
             if sealed { secrets::load(&mut tx, tenant, None).await? } else { SecretRows::default() };
         tx.commit().await?;
         let tools = tools.into_iter().map(StoredTool::try_from).collect::<Result<Vec<_>, _>>()?;
-        Ok(CatalogueRows { rev, servers, tools, secrets })
+        Ok(CatalogueRows { rev, servers, tools, offers, secrets })
     }
 }
 
@@ -387,6 +391,8 @@ pub struct CatalogueRows {
     pub servers: Vec<Server>,
     /// In no order.
     pub tools: Vec<StoredTool>,
+    /// Those first that are offered the longest.
+    pub offers: Vec<StoredOffer>,
     /// What the servers are called with, sealed.
     pub secrets: SecretRows,
 }

@@ -14,6 +14,7 @@ import mcp.types as types
 from mcp import ClientSession
 from mcp.client.streamable_http import streamablehttp_client
 from mcp.shared._httpx_utils import create_mcp_http_client
+from pydantic import AnyUrl
 
 from harness import main
 from listen import Stream
@@ -52,6 +53,18 @@ class Driver:
 
     async def listen(self, tell):
         await self._traffic.stream.listen(tell)
+
+    async def offers(self, wanted):
+        session = self._session
+        reference = types.PromptReference(type="ref/prompt", name=wanted["prompt"])
+        return {
+            "prompts": await session.list_prompts(),
+            "resources": await session.list_resources(),
+            "templates": await session.list_resource_templates(),
+            "prompt": await session.get_prompt(wanted["prompt"], {"n": "1"}),
+            "contents": await session.read_resource(AnyUrl(wanted["uri"])),
+            "completion": await session.complete(reference, {"name": "n", "value": "o"}),
+        }
 
     async def call(self, name, arguments, on_progress):
         return await self._session.call_tool(name, arguments, progress_callback=on_progress)

@@ -11,7 +11,7 @@ import anyio
 import httpx2
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.types import Implementation
+from mcp.types import Implementation, PromptReference
 
 from harness import TOTAL_S_MAX, main
 from listen import LISTEN_S_MAX, Stream
@@ -50,6 +50,18 @@ class Driver:
             except Exception as error:
                 tell("LOST", type(error).__name__)
             await anyio.sleep(AGAIN_S)
+
+    async def offers(self, wanted):
+        session = self._client
+        reference = PromptReference(type="ref/prompt", name=wanted["prompt"])
+        return {
+            "prompts": await session.list_prompts(),
+            "resources": await session.list_resources(),
+            "templates": await session.list_resource_templates(),
+            "prompt": await session.get_prompt(wanted["prompt"], {"n": "1"}),
+            "contents": await session.read_resource(wanted["uri"]),
+            "completion": await session.complete(reference, {"name": "n", "value": "o"}),
+        }
 
     async def call(self, name, arguments, on_progress):
         return await self._client.call_tool(name, arguments, progress_callback=on_progress)

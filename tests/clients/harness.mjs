@@ -74,12 +74,26 @@ async function listAll(client, options) {
   return { ...page, tools };
 }
 
+// Prompts, resources and templates, with one of each.
+async function askOffers(client, { prompt, uri }, options) {
+  const ref = { type: 'ref/prompt', name: prompt };
+  return {
+    prompts: await client.listPrompts(undefined, options),
+    resources: await client.listResources(undefined, options),
+    templates: await client.listResourceTemplates(undefined, options),
+    prompt: await client.getPrompt({ name: prompt, arguments: { n: '1' } }, options),
+    contents: await client.readResource({ uri }, options),
+    completion: await client.complete({ ref, argument: { name: 'n', value: 'o' } }, options),
+  };
+}
+
 // A step with `cancel` takes its call back as soon as there is progress.
 function runStep(opened, step, options, { progress, http }) {
   const { client, call } = opened;
   if (step.listen) return listen(opened, step.listen, http, (more) => listAll(client, { ...options, ...more }));
   if (step.list) return listAll(client, options);
   if (step.ping) return client.ping(options);
+  if (step.offers) return askOffers(client, step.offers, options);
   if (step.call === undefined) throw new Error(`unknown step: ${JSON.stringify(step)}`);
   if (step.cancel) {
     const canceller = new AbortController();

@@ -4,6 +4,7 @@ A client is an asynchronous context manager `open(url, key, arguments)` that giv
 
     about                              what the report begins with
     tools()                            every tool
+    offers(wanted)                     prompts, resources and templates, with one of each
     call(name, arguments, on_progress) a result
     cancel(name, arguments)            a call that is taken back as soon as there is progress
     names(fresh), listen(tell)         see listen.py
@@ -38,6 +39,8 @@ async def _run_step(client, step, progress):
         return {"tools": [_dump(tool) for tool in await client.tools()]}
     if step.get("listen"):
         return await listen(client, step["listen"])
+    if step.get("offers"):
+        return {name: _dump(got) for name, got in (await client.offers(step["offers"])).items()}
     name, arguments = step["call"]["name"], step["call"]["arguments"]
     if step.get("cancel"):
         await client.cancel(name, arguments)

@@ -25,7 +25,7 @@ use crate::gateway::{
 };
 
 /// Progress notifications on their way to a client; more are dropped, as the protocol allows.
-const PROGRESS_QUEUE: usize = 64;
+pub(super) const PROGRESS_QUEUE: usize = 64;
 
 /// A `tools/call` with everything around it.
 pub(super) struct Call<'a> {
@@ -159,12 +159,12 @@ impl Call<'_> {
         let (sender, progress) = mpsc::channel(PROGRESS_QUEUE);
         request.progress = Some(sender);
         let outcome = self.gateway.call_tool(self.attempt, door, request, cancel_by);
-        let to = To { endpoint: self.endpoint, era: self.era, id: self.id.to_owned() };
+        let to = To { endpoint: self.endpoint, era: self.era, id: self.id.to_owned(), render: call_outcome };
         Ok(with_progress(to, token, outcome, progress).await)
     }
 
     /// What of the caller's `_meta` is not hop by hop.
-    fn forwarded_meta(&self) -> Vec<(String, Bytes)> {
+    pub(super) fn forwarded_meta(&self) -> Vec<(String, Bytes)> {
         let Some(meta) = self.meta else { return Vec::new() };
         let Ok(members) = json::top_level_members(meta) else { return Vec::new() };
         members
@@ -174,7 +174,7 @@ impl Call<'_> {
             .collect()
     }
 
-    fn progress_token(&self) -> Option<String> {
+    pub(super) fn progress_token(&self) -> Option<String> {
         let [token] = json::find_members(self.meta?, ["progressToken"]).ok()?;
         token.filter(|raw| self.streams && *raw != "null").map(str::to_owned)
     }
@@ -209,7 +209,7 @@ async fn record(gateway: &Gateway, attempt: &Attempt, refused: &RefusedAttempt<'
 
 /// The answer to a call. One that was taken back gets none (MCP 2025-11-25, cancellation): an event stream
 /// that ends without a message, where the client reads streams.
-fn answer(text: Answered, streams: bool) -> Response {
+pub(super) fn answer(text: Answered, streams: bool) -> Response {
     match text {
         Answered::Withdrawn(_) if streams => sse::event_stream(Bytes::from_static(b": cancelled\n\n").into()),
         Answered::Message(text) | Answered::Withdrawn(text) => json_response(StatusCode::OK, text),
@@ -217,20 +217,26 @@ fn answer(text: Answered, streams: bool) -> Response {
 }
 
 /// Whom an outcome is told, and how.
-struct To {
-    endpoint: Endpoint,
-    era: Era,
-    id: String,
+pub(super) struct To {
+    pub(super) endpoint: Endpoint,
+    pub(super) era: Era,
+    pub(super) id: String,
+    /// The message that answers it.
+    pub(super) render: fn(&To, &CallOutcome) -> Answered,
 }
 
 impl To {
     fn answer(&self, outcome: &CallOutcome) -> Answered {
-        result::outcome(self.endpoint, self.era, &self.id, outcome)
+        (self.render)(self, outcome)
     }
 }
 
+fn call_outcome(to: &To, outcome: &CallOutcome) -> Answered {
+    result::outcome(to.endpoint, to.era, &to.id, outcome)
+}
+
 /// Waits for the outcome. A JSON answer, unless progress comes first: then an event stream.
-async fn with_progress(
+pub(super) async fn with_progress(
     to: To,
     token: String,
     mut outcome: Outlive<CallOutcome>,

@@ -38,6 +38,11 @@ pub(super) fn names(query: Option<&str>) -> Result<Option<ToolNames>, RpcError> 
 
 /// The canonical name after which a page begins; `None` for the first page.
 pub(super) fn cursor(params: &[Member<'_>]) -> Result<Option<String>, RpcError> {
+    cursor_within(params, CURSOR_BYTES_MAX)
+}
+
+/// The same for names of which a cursor may have so many bytes.
+pub(super) fn cursor_within(params: &[Member<'_>], bytes_max: usize) -> Result<Option<String>, RpcError> {
     let invalid = || RpcError::invalid_params("Invalid cursor");
     let raw = params.iter().find(|member| member.name == "cursor").map(|member| member.value);
     let Some(raw) = raw.filter(|raw| *raw != "null") else { return Ok(None) };
@@ -45,7 +50,7 @@ pub(super) fn cursor(params: &[Member<'_>]) -> Result<Option<String>, RpcError> 
     if cursor.is_empty() {
         return Ok(None);
     }
-    if cursor.len() > CURSOR_BYTES_MAX {
+    if cursor.len() > bytes_max {
         return Err(invalid());
     }
     let name = URL_SAFE_NO_PAD.decode(cursor).map_err(|_| invalid())?;
@@ -60,38 +65,39 @@ pub(super) async fn tools_list(
     names: ToolNames,
     after: Option<&str>,
 ) -> Result<Bytes, RpcError> {
+    let tenant = caller.tenant_id();
+    while_current(gateway, caller, |catalogue, view| async move {
+        let from = after.map(|name| view.position_after(&catalogue, name));
+        let key = ListKey { tenant, print: view.print, reader: era.reader(), names, from };
+        let body = gateway.list_body(key, move || {
+            let page = view.page(&catalogue, from.unwrap_or_default(), names, era.reader());
+            let (bytes, next, turn) = (page.bytes, page.next.map(|(_, at)| at), catalogue.turn());
+            drop(page);
+            let make = move || body(era, names, &catalogue, &view, from);
+            ListPlan { bytes, next, make, turn }
+        });
+        body.await.map_err(|refusal| RpcError::rate_limited(era, &refusal))
+    })
+    .await
+}
+
+/// A list of what is seen, made anew when what it was made of has changed before it goes out. One that is out of date all
+/// the same is noted, and its client told again.
+pub(super) async fn while_current<F: Future<Output = Result<Bytes, RpcError>>>(
+    gateway: &Gateway,
+    caller: &Arc<Caller>,
+    list: impl Fn(Arc<Catalog>, Arc<DirectView>) -> F,
+) -> Result<Bytes, RpcError> {
     let mut tries = 0..TRIES_MAX;
     loop {
         let catalogue = methods::catalogue(caller)?;
         let view = catalogue.direct_view_soon(&caller.settings).await;
-        let body = page(gateway, caller, era, names, after, (&catalogue, &view)).await?;
-        // it may have waited; one that still is out of date is noted, and its client told again
+        let body = list(Arc::clone(&catalogue), Arc::clone(&view)).await?;
         let is_current = gateway.note_served(caller, &catalogue, &view);
         if is_current || tries.next().is_none() {
             return Ok(body);
         }
     }
-}
-
-async fn page(
-    gateway: &Gateway,
-    caller: &Caller,
-    era: Era,
-    names: ToolNames,
-    after: Option<&str>,
-    (catalogue, view): (&Arc<Catalog>, &Arc<DirectView>),
-) -> Result<Bytes, RpcError> {
-    let from = after.map(|name| view.position_after(catalogue, name));
-    let key = ListKey { tenant: caller.tenant_id(), print: view.print, reader: era.reader(), names, from };
-    let body = gateway.list_body(key, || {
-        let page = view.page(catalogue, from.unwrap_or_default(), names, era.reader());
-        let (bytes, next, turn) = (page.bytes, page.next.map(|(_, at)| at), catalogue.turn());
-        drop(page);
-        let (catalogue, view) = (Arc::clone(catalogue), Arc::clone(view));
-        let make = move || body(era, names, &catalogue, &view, from);
-        ListPlan { bytes, next, make, turn }
-    });
-    body.await.map_err(|refusal| RpcError::rate_limited(era, &refusal))
 }
 
 fn body(era: Era, names: ToolNames, catalogue: &Catalog, view: &DirectView, from: Option<usize>) -> String {
@@ -127,6 +133,26 @@ fn body(era: Era, names: ToolNames, catalogue: &Catalog, view: &DirectView, from
     // only names with quotes in them need more than was counted
     out.shrink_to_fit();
     out
+}
+
+/// A list with how to go on after the last of its items.
+pub(super) fn finished(era: Era, member: &str, items: &str, next: Option<&str>) -> String {
+    let mut out = methods::list_result(era, member, items);
+    if let Some(last) = next {
+        out.pop();
+        out.push_str(r#","nextCursor":"#);
+        escape_into(&mut out, &URL_SAFE_NO_PAD.encode(last));
+        out.push('}');
+    }
+    out
+}
+
+/// The list, ready for its next item.
+pub(super) fn begin(items: &mut String) -> &mut String {
+    if items.len() > 1 {
+        items.push(',');
+    }
+    items
 }
 
 #[cfg(test)]

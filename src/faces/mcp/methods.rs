@@ -90,8 +90,16 @@ pub(super) fn discover(endpoint: Endpoint) -> String {
 
 /// `listChanged` is said only where changes are told (behaviour, section 4).
 fn capabilities(endpoint: Endpoint) -> serde_json::Value {
+    if endpoint == Endpoint::Direct {
+        return json!({
+            "tools": {"listChanged": true},
+            "prompts": {"listChanged": true},
+            "resources": {"listChanged": true, "subscribe": false},
+            "completions": {},
+        });
+    }
     json!({
-        "tools": {"listChanged": endpoint == Endpoint::Direct},
+        "tools": {"listChanged": false},
         "prompts": {"listChanged": false},
         "resources": {"listChanged": false, "subscribe": false},
     })

@@ -12,6 +12,7 @@ mod listen;
 mod methods;
 mod modern;
 mod notify;
+mod offers;
 mod result;
 mod session;
 mod text;

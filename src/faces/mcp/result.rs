@@ -66,8 +66,25 @@ fn notes(warning: Option<&str>, truncated: Option<&str>) -> Vec<(&'static str, S
 
 /// An upstream's result: its bytes, but for what behaviour, section 4 lists.
 fn passed_on(era: Era, id: &str, raw: &Bytes, head: &ResultHead, notes: &[(&str, String)]) -> Text {
+    spliced(era, id, raw, head, &Splice { notes, ..Splice::default() })
+}
+
+/// What else is done to a result on its way.
+#[derive(Default)]
+pub(super) struct Splice<'a> {
+    /// Members of `_meta`, raw.
+    pub(super) notes: &'a [(&'a str, String)],
+    /// Members that are left out.
+    pub(super) without: &'a [&'a str],
+    /// Members that come first, raw, with their names.
+    pub(super) added: &'a [&'a str],
+}
+
+/// The same, with more done to it.
+pub(super) fn spliced(era: Era, id: &str, raw: &Bytes, head: &ResultHead, splice: &Splice<'_>) -> Text {
+    let Splice { notes, added, .. } = *splice;
+    let mut without = splice.without.to_vec();
     let text = std::str::from_utf8(raw).unwrap_or_default();
-    let mut without: Vec<&str> = Vec::new();
     // only a string is a result type; anything else is not passed on as one
     if head.has_result_type && (era == Era::Handshake || head.result_type.is_none()) {
         without.push("resultType");
@@ -84,7 +101,7 @@ fn passed_on(era: Era, id: &str, raw: &Bytes, head: &ResultHead, notes: &[(&str,
     if meta.is_some() {
         without.push("_meta");
     }
-    if without.is_empty() && !adds_type {
+    if without.is_empty() && !adds_type && added.is_empty() {
         return Text::whole(id, "result", raw);
     }
     let Some(object) = json::opened(text, &without) else { return Text::whole(id, "result", raw) };
@@ -92,8 +109,9 @@ fn passed_on(era: Era, id: &str, raw: &Bytes, head: &ResultHead, notes: &[(&str,
     if let Some(meta) = &meta {
         before.extend([r#""_meta":"#, meta]);
     }
-    if adds_type {
-        before.extend([if meta.is_some() { "," } else { "" }, r#""resultType":"complete""#]);
+    let complete = adds_type.then_some(r#""resultType":"complete""#);
+    for member in complete.iter().chain(added) {
+        before.extend([if before.len() > 1 { "," } else { "" }, *member]);
     }
     if before.len() > 1 && !object.is_empty {
         before.push(",");

@@ -18,6 +18,7 @@ mod record;
 mod route;
 mod search;
 mod server_logs;
+mod server_offers;
 mod server_tools;
 mod servers;
 mod settings;
@@ -89,6 +90,8 @@ routes! {
     POST "/servers/{name}/restart" => act("servers.restart", May(ChangeServers), servers::restart);
     GET "/servers/{name}/logs" => read(May(ChangeServers), server_logs::PARAMS, server_logs::get);
     GET "/servers/{name}/tools" => read(May(SeeServers), PAGE, server_tools::list);
+    GET "/servers/{name}/prompts" => read(May(SeeServers), PAGE, server_offers::prompts);
+    GET "/servers/{name}/resources" => read(May(SeeServers), PAGE, server_offers::resources);
     POST "/servers/{name}/tools/{tool}/approve" => act("tools.approve", May(Approve), server_tools::approve);
 
     GET "/tools" => attempt(Kind::Search, May(UseTools), search::PARAMS, search::find);

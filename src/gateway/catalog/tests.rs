@@ -56,7 +56,7 @@ pub(in crate::gateway) fn build_with_tools(
         approved_definition: None,
     };
     let tools = tools.into_iter().map(tool).collect();
-    let rows = CatalogueRows { rev, servers, tools, secrets: SecretRows::default() };
+    let rows = CatalogueRows { rev, servers, tools, offers: Vec::new(), secrets: SecretRows::default() };
     let keyring = Keyring::new([Key::new([1; 32])]).unwrap();
     Catalog::build(TenantId(Uuid::from_u128(1)), &rows, old, &LIMITS, &keyring, &Commands::off())
 }
