@@ -3,6 +3,7 @@
 
 mod entries;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -51,6 +52,8 @@ impl ServerEntry {
 #[derive(Debug)]
 pub struct Shape {
     pin: String,
+    /// What a person says instead of the server, where that holds for this definition.
+    said: Option<String>,
     /// The hints that decide.
     pub annotations: Annotations,
     /// The start of a `retrieve_tools` entry, up to and with `annotations`, without the closing brace.
@@ -76,6 +79,11 @@ impl Shape {
         &self.pin
     }
 
+    /// What of the annotations is a person's word; equal pins with equal words are equal shapes.
+    pub(super) fn said(&self) -> Option<&str> {
+        self.said.as_deref()
+    }
+
     /// The compiled input schema: `None` when there is none, an error text when it does not compile.
     pub fn schema(&self) -> Option<&Result<Schema, String>> {
         self.schema.get_or_init(|| self.schema_text.as_deref().map(Schema::compile)).as_ref()
@@ -97,6 +105,8 @@ pub struct Tool {
     pub state: PinState,
     /// What its definition says.
     pub shape: Arc<Shape>,
+    /// The hints of the definition that was approved, where it is another one.
+    pub(super) approved: Option<Annotations>,
 }
 
 impl Tool {
@@ -159,10 +169,12 @@ impl Catalog {
         for row in &rows.tools {
             let Some(server) = by_id.get(&row.server) else { continue };
             let canonical: Box<str> = format!("{}:{}", server.name, row.name).into();
-            let known =
-                old.tools.get(&canonical).filter(|t| t.shape.pin == row.pin && t.server.id == row.server);
-            let shape =
-                known.map(|t| Arc::clone(&t.shape)).or_else(|| shape(&server.name, row).map(Arc::new));
+            let (definition, said) = as_said(row, &row.definition, &row.pin);
+            let known = old.tools.get(&canonical).filter(|tool| {
+                tool.shape.pin == row.pin && tool.shape.said == said && tool.server.id == row.server
+            });
+            let shape = known.map(|tool| Arc::clone(&tool.shape));
+            let shape = shape.or_else(|| self::shape(&server.name, row, &definition, said).map(Arc::new));
             let Some(shape) = shape else { continue };
             let tool = Tool {
                 canonical: canonical.clone(),
@@ -171,6 +183,7 @@ impl Catalog {
                 server: Arc::clone(server),
                 state: row.state,
                 shape,
+                approved: approved(row),
             };
             tools.insert(canonical, Arc::new(tool));
         }
@@ -293,23 +306,41 @@ fn own_limits(own: &Map<String, Value>, defaults: &Limits) -> Limits {
     }
 }
 
-fn shape(server: &str, row: &StoredTool) -> Option<Shape> {
-    let definition = match Definition::read(&row.definition) {
+/// A definition of a tool as it counts, with what a person says in it, if that holds for it.
+fn as_said<'a>(row: &StoredTool, definition: &'a str, pin: &str) -> (Cow<'a, str>, Option<String>) {
+    let said = row.overridden.as_ref().map(|overridden| &overridden.said);
+    match said.and_then(|said| Some((said.over(definition, pin)?, said.hints.text()))) {
+        Some((text, said)) => (Cow::Owned(text), Some(said)),
+        None => (Cow::Borrowed(definition), None),
+    }
+}
+
+/// The hints that were approved, where another definition stands in the place of that one.
+fn approved(row: &StoredTool) -> Option<Annotations> {
+    let pin = row.approved_pin.as_deref().filter(|pin| *pin != row.pin)?;
+    let (definition, _) = as_said(row, row.approved_definition.as_deref()?, pin);
+    Some(Definition::read(&definition).ok()?.annotations)
+}
+
+/// Of a row's tool, with the definition as it counts.
+fn shape(server: &str, row: &StoredTool, text: &str, said: Option<String>) -> Option<Shape> {
+    let definition = match Definition::read(text) {
         Ok(definition) => definition,
         Err(error) => {
             tracing::warn!(%error, server, tool = row.name, "a stored definition is not readable");
             return None;
         }
     };
-    let published = Published::of(&row.definition);
+    let published = Published::of(text);
     if let Err(why) = &published {
         tracing::debug!(why = why.0, server, tool = row.name, "a tool cannot be listed on /mcp/direct");
     }
-    let output_schema = json::find_members(&row.definition, ["outputSchema"]);
+    let output_schema = json::find_members(text, ["outputSchema"]);
     Some(Shape {
         published: published.ok(),
         has_output_schema: output_schema.is_ok_and(|[schema]| schema.is_some()),
         pin: row.pin.clone(),
+        said,
         annotations: definition.annotations,
         entry: entries::full(server, &row.name, &definition).into(),
         compact: entries::compact(server, &row.name, &definition).into(),

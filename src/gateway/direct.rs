@@ -70,6 +70,7 @@ impl DirectView {
                 tools.push(position);
                 print.field(&tool.canonical);
                 print.field(tool.shape.pin());
+                print.optional(tool.shape.said());
                 print.optional(tool.safe_name.as_deref());
             }
         }

@@ -16,6 +16,7 @@ mod error;
 mod keys;
 mod limits;
 mod outlive;
+mod pins;
 mod read_cache;
 mod report_lane;
 mod reports;
@@ -41,10 +42,13 @@ pub use embeddings::EmbeddingsOptions;
 pub use error::GatewayError;
 pub use keys::{KeyCreated, KeyRequest};
 pub use outlive::{Apart, Outlive};
+pub use pins::OverrideRequest;
 pub use read_cache::{ReadRequest, ReadResult, TextPage};
 pub use reports::{Act, Acting, RefusedAttempt};
 pub use retrieve_tools::{Detail, LIMIT_DEFAULT, LIMIT_MAX, SearchRequest, SearchResult};
-pub use servers::{LOG_LIMIT_MAX, LogPage, Reconnect, ServerChange, ServerRequest, ServerView, ToolView};
+pub use servers::{
+    LOG_LIMIT_MAX, LogPage, OverrideView, Reconnect, ServerChange, ServerRequest, ServerView, ToolView,
+};
 pub use tail::{News, Reach};
 pub use tenants::QuotaView;
 pub use views::View;

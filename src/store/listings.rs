@@ -1,5 +1,6 @@
 //! Listings: what discovery found, stored against what was approved.
 
+mod drifts;
 mod plan;
 mod right;
 mod signs;
@@ -19,6 +20,7 @@ use super::tx::{Access, Lane};
 use super::unit::Unit;
 use super::{Store, StoreError, quotas};
 use crate::domain::damping::{self, Damping, Return};
+use crate::domain::drift::Drift;
 use crate::domain::id::{ServerId, TenantId};
 use crate::domain::quota::{self, Quotas, Room};
 
@@ -55,6 +57,8 @@ pub struct Applied {
     pub written: usize,
     /// Tools that disappeared.
     pub removed: usize,
+    /// Tools whose hints got worse than what was trusted, if that was not known yet.
+    pub drifted: Vec<(String, Drift)>,
     /// Whether the server is connected; if not, it is held back, since it comes and goes.
     pub is_connected: bool,
     /// For how long the server, or tools of it, are still held back.
@@ -129,6 +133,7 @@ impl Store {
         let mut applied = Applied {
             written: plan.write.len(),
             removed: plan.remove.len(),
+            drifted: Vec::new(),
             is_connected: true,
             held: held.map(|(_, left)| left),
             remark: remark.filter(|text| !text.is_empty()),
@@ -141,7 +146,9 @@ impl Store {
             || plan.sets_baseline;
         if visible {
             let rev = revisions::bump(&mut tx, tenant, Kind::Catalogue).await?;
+            applied.drifted = drifts::find(&mut tx, tenant, server, &plan).await?;
             write_tools(&mut tx, tenant, server, &plan, rev).await?;
+            drifts::note(&mut tx, tenant, server, &applied.drifted).await?;
             assign_names(&mut tx, tenant, server, &plan).await?;
             remove_tools(&mut tx, tenant, server, &plan.remove, rev).await?;
             applied.rev = Some(rev);

@@ -32,6 +32,8 @@ mod lifecycle;
 #[cfg(test)]
 mod mcp;
 #[cfg(test)]
+mod pins;
+#[cfg(test)]
 mod pooled;
 #[cfg(test)]
 mod rates;

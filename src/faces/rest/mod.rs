@@ -12,6 +12,7 @@ mod exchange;
 mod fields;
 mod keys;
 mod params;
+mod pins;
 mod place;
 mod record;
 mod route;
@@ -88,7 +89,12 @@ routes! {
     POST "/servers/{name}/restart" => act("servers.restart", May(ChangeServers), servers::restart);
     GET "/servers/{name}/logs" => read(May(ChangeServers), server_logs::PARAMS, server_logs::get);
     GET "/servers/{name}/tools" => read(May(SeeServers), PAGE, server_tools::list);
-    POST "/servers/{name}/tools/{tool}/approve" => act("tools.approve", May(Approve), server_tools::approve);
+    POST "/servers/{name}/tools/{tool}/approve" => act("tools.approve", May(Approve), pins::approve);
+    POST "/servers/{name}/tools/{tool}/block" => act("tools.block", May(ChangeServers), pins::block);
+    DELETE "/servers/{name}/tools/{tool}/block" => act("tools.unblock", May(Approve), pins::unblock);
+    GET "/servers/{name}/tools/{tool}/diff" => read(May(SeeServers), NONE, pins::diff);
+    PUT "/servers/{name}/tools/{tool}/override" => act("tools.override", May(Approve), pins::set_override);
+    DELETE "/servers/{name}/tools/{tool}/override" => act("tools.clear_override", May(Approve), pins::clear_override);
 
     GET "/tools" => attempt(Kind::Search, May(UseTools), search::PARAMS, search::find);
     POST "/tools/call" => attempt(Kind::ToolCall, May(UseTools), NONE, call::run);

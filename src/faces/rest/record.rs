@@ -10,8 +10,8 @@ use crate::domain::json;
 use crate::gateway::{Act, Acting, GatewayError, RefusedAttempt};
 
 /// Members of bodies about servers that hold no credential.
-const RECORDED: [&str; 9] =
-    ["name", "kind", "url", "command", "enabled", "auto_approve", "limits", "version", "pin"];
+const RECORDED: [&str; 10] =
+    ["name", "kind", "url", "command", "enabled", "auto_approve", "limits", "version", "pin", "annotations"];
 /// What stands in the place of any other value.
 const MASKED: &str = r#""[redacted]""#;
 

@@ -225,11 +225,15 @@ fn resolve(
     Ok((tool, tier))
 }
 
-/// A tool with its tier, when it is in this key's scope.
+/// A tool with its tier, when it is in this key's scope. One whose definition is not the approved one is in the scope of
+/// whoever may use either: a key that saw it is told what became of it (check 8).
 fn seen(caller: &Caller, tool: Arc<Tool>) -> Option<(Arc<Tool>, Tier)> {
     let settings = &caller.settings;
     let tier = tool.tier(settings.unannotated_tools);
-    views::sees(settings, &tool.canonical, tier).map(|tier| (tool, tier))
+    let before = tool.approved.map(|approved| approved.tier(settings.unannotated_tools));
+    let mut tiers = [Some(tier), before].into_iter().flatten();
+    let is_seen = tiers.any(|tier| views::sees(settings, &tool.canonical, tier).is_some());
+    is_seen.then_some((tool, tier))
 }
 
 /// Check 8.
