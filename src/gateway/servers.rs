@@ -36,6 +36,8 @@ pub struct ServerRequest {
     pub limits: Option<Map<String, Value>>,
     /// What it is called with.
     pub headers: Option<Headers>,
+    /// Starts quarantined, whoever adds it; what an operator adds does so anyway.
+    pub quarantined: Option<bool>,
 }
 
 /// A change to a server.
@@ -114,7 +116,7 @@ impl Gateway {
             url: place.url,
             command: place.command,
             enabled: request.enabled.unwrap_or(true),
-            quarantined: caller.role == Role::Operator,
+            quarantined: caller.role == Role::Operator || request.quarantined == Some(true),
             auto_approve: request.auto_approve.unwrap_or(false),
             limits,
             headers: headers.into_headers(),

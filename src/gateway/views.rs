@@ -13,7 +13,7 @@ use crate::domain::settings::Effective;
 const VIEWS_MAX: usize = 512;
 
 /// Prepared bodies that a face may keep beside a view.
-pub const BODIES: usize = 2;
+pub const BODIES: usize = 4;
 
 /// What one kind of caller sees.
 #[derive(Debug)]

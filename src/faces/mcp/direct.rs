@@ -5,7 +5,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 
 use super::jsonrpc::RpcError;
-use super::{Era, methods, tools};
+use super::{Era, management, methods, tools};
+use crate::domain::intent::OperationType;
 use crate::domain::json::{Member, escape_into};
 use crate::domain::settings::ToolNames;
 use crate::gateway::{Caller, Catalog, DirectView, Gateway, ListKey};
@@ -57,15 +58,22 @@ pub(super) fn tools_list(
     let catalogue = methods::catalogue(caller)?;
     let view = catalogue.direct_view(&caller.settings);
     let from = after.map(|name| view.position_after(&catalogue, name));
-    let key = ListKey { tenant: caller.tenant_id(), print: view.print, reader: era.reader(), names, from };
-    Ok(gateway.list_body(key, || body(era, names, &catalogue, &view, from)))
+    let (tenant, manages) = (caller.tenant_id(), management::ceiling(caller));
+    let key = ListKey { tenant, print: view.print, reader: era.reader(), names, manages, from };
+    Ok(gateway.list_body(key, || body(era, (names, manages), &catalogue, &view, from)))
 }
 
-fn body(era: Era, names: ToolNames, catalogue: &Catalog, view: &DirectView, from: Option<usize>) -> Bytes {
+fn body(
+    era: Era,
+    (names, manages): (ToolNames, Option<OperationType>),
+    catalogue: &Catalog,
+    view: &DirectView,
+    from: Option<usize>,
+) -> Bytes {
     let page = view.page(catalogue, from.unwrap_or_default(), names, era.reader());
     let mut items = String::from("[");
     if from.is_none() {
-        tools::on_direct().iter().for_each(|tool| begin(&mut items).push_str(&tool.to_string()));
+        tools::on_direct(manages).iter().for_each(|tool| begin(&mut items).push_str(&tool.to_string()));
     }
     for (tool, name) in page.tools {
         if let Some(published) = &tool.shape.published {

@@ -273,6 +273,7 @@ impl Incoming<'_> {
                 attempt.client = client;
                 attempt.session_id = session.map(|session| session.id);
                 let call = Call {
+                    faces: self.entry.faces,
                     gateway: &self.entry.faces.gateway,
                     endpoint: self.entry.endpoint,
                     era,

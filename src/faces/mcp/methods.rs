@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::jsonrpc::RpcError;
 use super::session::Session;
-use super::{Endpoint, Era, HANDSHAKE, MODERN, tools};
+use super::{Endpoint, Era, HANDSHAKE, MODERN, management, tools};
 use crate::domain::json::{self, Member};
 use crate::faces::Faces;
 use crate::gateway::{Caller, Catalog, Client};
@@ -64,8 +64,10 @@ pub(super) fn catalogue(caller: &Caller) -> Result<Arc<Catalog>, RpcError> {
 pub(super) fn tools_list(era: Era, caller: &Caller) -> Result<bytes::Bytes, RpcError> {
     let catalogue = catalogue(caller)?;
     let view = catalogue.view(&caller.settings);
-    let slot = usize::from(era == Era::Modern);
-    Ok(view.body(slot, || tools::list_body(era, &caller.settings, &view).into()))
+    // the ceiling is one of the settings that a view is of: only the role is not
+    let manages = management::ceiling(caller);
+    let slot = usize::from(era == Era::Modern) + 2 * usize::from(manages.is_some());
+    Ok(view.body(slot, || tools::list_body(era, &caller.settings, manages, &view).into()))
 }
 
 /// `server/discover` (MCP 2026-07-28).

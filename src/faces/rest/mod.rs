@@ -10,6 +10,7 @@ mod document;
 mod error;
 mod exchange;
 mod fields;
+pub(super) mod inward;
 mod keys;
 mod params;
 mod pins;

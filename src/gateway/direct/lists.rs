@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::id::TenantId;
+use crate::domain::intent::OperationType;
 use crate::domain::publish::Reader;
 use crate::domain::settings::ToolNames;
 use crate::gateway::Gateway;
@@ -27,6 +28,8 @@ pub struct ListKey {
     pub reader: Reader,
     /// The spelling.
     pub names: ToolNames,
+    /// What the caller may do with management tools; `None` for nothing.
+    pub manages: Option<OperationType>,
     /// Where the page begins; `None` for the first, which also has the gateway's own tools.
     pub from: Option<usize>,
 }
@@ -142,6 +145,7 @@ mod tests {
             print: print.finish(),
             reader: Reader::Modern,
             names: ToolNames::Colon,
+            manages: None,
             from: None,
         }
     }
