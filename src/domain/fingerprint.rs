@@ -13,6 +13,15 @@ const BYTES: usize = 12;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; BYTES]);
 
+impl Fingerprint {
+    /// Of one text.
+    pub fn of(text: &str) -> Fingerprint {
+        let mut making = Fingerprinting::default();
+        making.field(text);
+        making.finish()
+    }
+}
+
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&URL_SAFE_NO_PAD.encode(self.0))
@@ -34,6 +43,11 @@ impl Fingerprinting {
     pub fn field(&mut self, text: &str) {
         self.0.update((text.len() as u64).to_le_bytes());
         self.0.update(text);
+    }
+
+    /// Adds what another fingerprint stands for.
+    pub fn print(&mut self, print: Fingerprint) {
+        self.0.update(print.0);
     }
 
     /// Adds a field that may be absent, which is not the same as empty.

@@ -1,46 +1,127 @@
 //! Globs on `server:tool`, the setting `allowed_tools`.
 
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use super::fingerprint::{Fingerprint, Fingerprinting};
+
 /// Longest pattern accepted, in bytes.
 pub const PATTERN_BYTES_MAX: usize = 300;
 /// Most patterns in one list.
 pub const PATTERNS_MAX: usize = 200;
+/// Most characters that the search for one part with `?` between two `*` compares. Only names and patterns made for it
+/// need more, and then do not match.
+const COMPARED_MAX: usize = 1024;
 
-/// Whether `pattern` (`*` any run, `?` one character, everything else itself) matches the whole text.
-/// Linear in the product of both lengths at worst: no pattern can blow up.
+/// Whether `pattern` (`*` any run, `?` one character, everything else itself) matches the whole text. Nothing is copied,
+/// and no pattern is slow: each of its parts is searched for in time that grows with the text alone.
 pub fn matches(pattern: &str, text: &str) -> bool {
-    let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
-    let (mut p, mut t) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
-    while t < text.len() {
-        match pattern.get(p) {
-            Some('*') => {
-                star = Some((p, t));
-                p += 1;
-            }
-            Some(c) if *c == '?' || Some(c) == text.get(t) => {
-                p += 1;
-                t += 1;
-            }
-            _ => match star {
-                Some((at, from)) => {
-                    star = Some((at, from + 1));
-                    p = at + 1;
-                    t = from + 1;
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern.get(p..).unwrap_or_default().iter().all(|c| *c == '*')
+    let Some((first, rest)) = pattern.split_once('*') else { return after(pattern, text) == Some("") };
+    let Some(mut text) = after(first, text) else { return false };
+    let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));
+    // the end first: it takes one look, and most patterns have a `*` at one end only
+    let Some(before) = before(last, text) else { return false };
+    text = before;
+    middle.split('*').all(|part| {
+        let found = behind(part, text);
+        text = found.unwrap_or_default();
+        found.is_some()
+    })
 }
 
-/// Whether any pattern of the list matches.
-pub fn any_matches(patterns: &[String], text: &str) -> bool {
-    patterns.iter().any(|pattern| pattern == "*" || matches(pattern, text))
+/// What follows on a part without `*` at the beginning of the text.
+fn after<'a>(part: &str, text: &'a str) -> Option<&'a str> {
+    if !part.contains('?') {
+        return text.strip_prefix(part);
+    }
+    let mut left = text.chars();
+    part.chars()
+        .all(|wanted| left.next().is_some_and(|c| wanted == '?' || wanted == c))
+        .then_some(left.as_str())
+}
+
+/// What is before a part without `*` at the end of the text.
+fn before<'a>(part: &str, text: &'a str) -> Option<&'a str> {
+    if !part.contains('?') {
+        return text.strip_suffix(part);
+    }
+    let mut left = text.chars();
+    let is_there =
+        part.chars().rev().all(|wanted| left.next_back().is_some_and(|c| wanted == '?' || wanted == c));
+    is_there.then_some(left.as_str())
+}
+
+/// What is behind the first place of a part without `*` in the text.
+fn behind<'a>(part: &str, text: &'a str) -> Option<&'a str> {
+    if !part.contains('?') {
+        let at = text.find(part)?;
+        return text.get(at + part.len()..);
+    }
+    let mut compared = 0;
+    let mut from = text.chars();
+    loop {
+        let mut left = from.clone();
+        let is_there = part.chars().all(|wanted| {
+            compared += 1;
+            left.next().is_some_and(|c| wanted == '?' || wanted == c)
+        });
+        if is_there && compared <= COMPARED_MAX {
+            return Some(left.as_str());
+        }
+        if compared > COMPARED_MAX {
+            return None;
+        }
+        from.next()?;
+    }
+}
+
+/// Lists of patterns that all hold. A clone is cheap, and so is a comparison.
+#[derive(Clone, Debug)]
+pub struct Globs(Arc<Lists>);
+
+#[derive(Debug)]
+struct Lists {
+    lists: Vec<Vec<String>>,
+    print: Fingerprint,
+}
+
+impl Globs {
+    /// Of these lists; what allows everything says nothing.
+    pub fn of<'a>(lists: impl IntoIterator<Item = &'a Vec<String>>) -> Globs {
+        let narrows = |list: &&Vec<String>| !list.iter().any(|pattern| pattern == "*");
+        let lists: Vec<Vec<String>> = lists.into_iter().filter(narrows).cloned().collect();
+        let mut print = Fingerprinting::default();
+        for list in &lists {
+            print.field(&list.len().to_string());
+            list.iter().for_each(|pattern| print.field(pattern));
+        }
+        Globs(Arc::new(Lists { lists, print: print.finish() }))
+    }
+
+    /// Whether the canonical name is within every list.
+    pub fn allows(&self, canonical: &str) -> bool {
+        self.0.lists.iter().all(|list| list.iter().any(|pattern| matches(pattern, canonical)))
+    }
+}
+
+impl PartialEq for Globs {
+    fn eq(&self, other: &Globs) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || (self.0.print == other.0.print && self.0.lists == other.0.lists)
+    }
+}
+
+impl Eq for Globs {}
+
+impl Hash for Globs {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.print.hash(state);
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -50,10 +131,14 @@ mod tests {
             ("a:*", "a:b", true),
             ("a:*", "ab:c", false),
             ("a:?", "a:b", true),
+            ("a:?", "a:ß", true),
             ("a:?", "a:bc", false),
             ("*:get_*", "gh:get_x", true),
             ("*:get_*", "gh:set_get_x", false),
             ("*x*y*", "aXxbyc", true),
+            ("*?ö*", "äöü", true),
+            ("*?ä*", "äöü", false),
+            ("ab*ba", "aba", false),
             ("", "a", false),
             ("a", "a", true),
             ("**", "", true),
@@ -63,8 +148,46 @@ mod tests {
         }
     }
 
+    /// What a glob is, in as few words as possible.
+    fn is_match(pattern: &[char], text: &[char]) -> bool {
+        match (pattern, text) {
+            ([], []) => true,
+            (['*', rest @ ..], _) => (0..=text.len()).any(|skipped| is_match(rest, &text[skipped..])),
+            (['?', rest @ ..], [_, left @ ..]) => is_match(rest, left),
+            ([c, rest @ ..], [d, left @ ..]) => c == d && is_match(rest, left),
+            _ => false,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn as_the_definition_says(pattern in "[aäb*?]{0,8}", text in "[aäb]{0,9}") {
+            let chars = |text: &str| text.chars().collect::<Vec<char>>();
+            prop_assert_eq!(matches(&pattern, &text), is_match(&chars(&pattern), &chars(&text)));
+        }
+    }
+
     #[test]
     fn a_hostile_pattern_stays_cheap() {
+        let name = "a".repeat(320);
+        // counted in characters, since a clock would measure the machine
+        assert_eq!(behind(&format!("?{}b", "a".repeat(290)), &name), None);
         assert!(!matches(&"*a".repeat(100), &"b".repeat(10_000)));
+        assert!(!matches(&format!("*?{}b*", "a".repeat(290)), &name));
+        let far = format!("{}xyz", "a".repeat(300));
+        assert!(matches("*?y*", &far) && matches("*x?z*", &far));
+    }
+
+    #[test]
+    fn scopes_are_equal_by_what_they_say() {
+        let list =
+            |patterns: &[&str]| patterns.iter().map(|pattern| (*pattern).to_owned()).collect::<Vec<_>>();
+        let (one, other, all) = (list(&["a:*", "b:*"]), list(&["a:*"]), list(&["x", "*"]));
+        assert_eq!(Globs::of([&one, &all]), Globs::of([&one]));
+        assert_ne!(Globs::of([&one]), Globs::of([&other]));
+        assert_ne!(Globs::of([&one]), Globs::of([&other, &list(&["b:*"])]));
+        assert!(Globs::of([]).allows("any") && !Globs::of([&list(&[])]).allows("any"));
+        let both = Globs::of([&one, &other]);
+        assert!(both.allows("a:x") && !both.allows("b:x"));
     }
 }

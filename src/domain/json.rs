@@ -5,6 +5,7 @@
 
 pub(super) mod lexer;
 mod literal;
+mod scalars;
 mod skip;
 mod splice;
 pub(super) mod text;
@@ -16,9 +17,10 @@ use std::ops::Range;
 use lexer::{Lexer, RawString};
 
 pub use literal::{literal_characters, literal_split, literal_text};
+pub use scalars::{has_infinite_number, is_widely_readable};
 pub use splice::{
-    Elements, Opened, elements, find_members, for_each_member, opened, top_level_members, with_member_first,
-    without_members,
+    Elements, Opened, elements, find_members, for_each_member, opened, ranges_of_members, top_level_members,
+    with_member_first, without_members,
 };
 pub(in crate::domain) use text::escape_body_into;
 pub use text::{JsonOut, escape_into};
@@ -79,6 +81,13 @@ pub struct Member<'a> {
     pub value: &'a str,
     /// Where the whole `"name": value` stands, in bytes of the object's text.
     pub span: Range<usize>,
+}
+
+impl Member<'_> {
+    /// Where the value stands, in bytes of the object's text.
+    pub fn value_range(&self) -> Range<usize> {
+        self.span.end.saturating_sub(self.value.len())..self.span.end
+    }
 }
 
 /// Checks that `text` is one JSON value (RFC 8259), nested at most [`DEPTH_MAX`] levels, in which no object

@@ -9,6 +9,7 @@ pub mod diff;
 pub mod drift;
 pub mod fingerprint;
 pub mod glob;
+pub mod header_hints;
 pub mod id;
 pub mod intent;
 pub mod json;

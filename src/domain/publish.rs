@@ -1,12 +1,12 @@
 //! Definitions as `/mcp/direct` lists them: under another name, without what a reader must not see; every other byte stays.
 
+mod edits;
 mod faults;
+mod output;
+mod pattern;
 
-use std::borrow::Cow;
-use std::ops::Range;
-
-use super::json::{self, Member, escape_into};
-use super::tool::published_schema;
+use super::json::{self, escape_into};
+use edits::{Edit, With};
 pub use faults::NotListed;
 
 /// Who reads a list.
@@ -18,80 +18,82 @@ pub enum Reader {
     Modern,
 }
 
-/// A definition's text, with the place where the name goes.
-#[derive(Debug, PartialEq, Eq)]
+/// What is changed of a definition's text for one kind of readers.
+#[derive(Debug)]
 pub struct Part {
-    text: Box<str>,
-    name: Range<usize>,
+    edits: Box<[Edit]>,
+    bytes: usize,
 }
 
 impl Part {
-    fn of(definition: &str, reader: Reader) -> Option<Part> {
-        let left_out = faults::members_left_out(definition, reader);
-        let text = json::without_members(definition, &left_out);
-        let text = with_value(text, "inputSchema", published_schema);
-        let text = with_value(text, "annotations", faults::readable_annotations);
-        let members = json::top_level_members(&text).ok()?;
-        let name = value_range(members.iter().find(|member| member.name == "name")?);
-        Some(Part { text: text.into(), name })
+    fn of(definition: &str, reader: Reader) -> Result<Part, NotListed> {
+        faults::check(definition, reader)?;
+        let edits = edits::of(definition, reader);
+        if !edits.iter().any(|edit| edit.with == With::Name) {
+            return Err(NotListed("it has no name"));
+        }
+        let gone: usize = edits.iter().map(|edit| edit.end.saturating_sub(edit.start)).sum();
+        let put: usize = edits.iter().map(|edit| edit.with.text().len()).sum();
+        Ok(Part { edits: edits.into(), bytes: (definition.len() + put).saturating_sub(gone) })
     }
 
-    /// Writes the definition under this name.
-    pub fn write(&self, name: &str, out: &mut String) {
-        out.push_str(self.text.get(..self.name.start).unwrap_or_default());
-        escape_into(out, name);
-        out.push_str(self.text.get(self.name.end..).unwrap_or_default());
+    /// Writes the definition that this is part of under this name.
+    pub fn write(&self, definition: &str, name: &str, out: &mut String) {
+        let mut at = 0;
+        for edit in &self.edits {
+            out.push_str(definition.get(at..edit.start).unwrap_or_default());
+            match edit.with {
+                With::Name => escape_into(out, name),
+                other => out.push_str(other.text()),
+            }
+            at = edit.end;
+        }
+        out.push_str(definition.get(at..).unwrap_or_default());
     }
 
     /// Its size, in bytes, but for the name.
     pub fn bytes(&self) -> usize {
-        self.text.len()
+        self.bytes
     }
 }
 
 /// A definition for both kinds of readers.
 #[derive(Debug)]
 pub struct Published {
-    handshake: Part,
-    /// Where it is another one.
-    modern: Option<Part>,
+    handshake: Result<Part, NotListed>,
+    modern: Result<Part, NotListed>,
 }
 
 impl Published {
     /// What is listed of a definition, an object that has a name and passed [`json::check`].
-    ///
-    /// # Errors
-    /// [`NotListed`], where clients would refuse the whole list for it.
-    pub fn of(definition: &str) -> Result<Published, NotListed> {
-        faults::check(definition)?;
-        let part = |reader| Part::of(definition, reader).ok_or(NotListed("it has no name"));
-        let (handshake, modern) = (part(Reader::Handshake)?, part(Reader::Modern)?);
-        let modern = Some(modern).filter(|modern| *modern != handshake);
-        Ok(Published { handshake, modern })
+    pub fn of(definition: &str) -> Published {
+        if !json::is_widely_readable(definition) {
+            let why = NotListed(
+                "not every client can read its definition: it has half of a surrogate pair, or a number of over 300 digits",
+            );
+            return Published { handshake: Err(why), modern: Err(why) };
+        }
+        let part = |reader| Part::of(definition, reader);
+        Published { handshake: part(Reader::Handshake), modern: part(Reader::Modern) }
     }
 
-    /// For these readers.
-    pub fn part(&self, reader: Reader) -> &Part {
+    /// For these readers; `None` where they would refuse the whole list for it.
+    pub fn part(&self, reader: Reader) -> Option<&Part> {
         match reader {
-            Reader::Handshake => &self.handshake,
-            Reader::Modern => self.modern.as_ref().unwrap_or(&self.handshake),
+            Reader::Handshake => self.handshake.as_ref().ok(),
+            Reader::Modern => self.modern.as_ref().ok(),
         }
     }
-}
 
-/// The object `text` with the value of one member changed, where `change` changes it.
-fn with_value<'a>(text: Cow<'a, str>, name: &str, change: impl Fn(&str) -> Cow<'_, str>) -> Cow<'a, str> {
-    let Ok(members) = json::top_level_members(&text) else { return text };
-    let Some(member) = members.iter().find(|member| member.name == name) else { return text };
-    let Cow::Owned(value) = change(member.value) else { return text };
-    let Range { start, end } = value_range(member);
-    let (before, after) = (text.get(..start).unwrap_or_default(), text.get(end..).unwrap_or_default());
-    Cow::Owned([before, &value, after].concat())
-}
+    /// Whether it is in any list.
+    pub fn is_listed(&self) -> bool {
+        self.handshake.is_ok() || self.modern.is_ok()
+    }
 
-/// Where a member's value stands in the text of its object.
-fn value_range(member: &Member<'_>) -> Range<usize> {
-    member.span.end.saturating_sub(member.value.len())..member.span.end
+    /// Why not every list has it.
+    pub fn not_listed(&self) -> Option<NotListed> {
+        self.modern.as_ref().err().or(self.handshake.as_ref().err()).copied()
+    }
 }
 
 #[cfg(test)]

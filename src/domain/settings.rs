@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::annotations::Unannotated;
-use super::glob;
+use super::glob::{self, Globs};
 use super::intent::{IntentMode, OperationType};
 use super::validation::Strictness;
 
@@ -186,6 +186,25 @@ pub struct Defaults {
     pub activity_retention_days: u32,
 }
 
+#[cfg(test)]
+impl Defaults {
+    /// Those that a deployment has which says nothing.
+    pub fn example() -> Defaults {
+        Defaults {
+            strict_server_validation: true,
+            intent_declaration: IntentMode::Inferred,
+            unannotated_tools: Unannotated::Trust,
+            max_operation: OperationType::Destructive,
+            allowed_tools: vec!["*".into()],
+            direct_endpoint: false,
+            tool_names: ToolNames::Colon,
+            rate_limit: None,
+            response_limit: 0,
+            activity_retention_days: 90,
+        }
+    }
+}
+
 /// What holds for one key: key, tenant and deployment combined.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Effective {
@@ -198,7 +217,7 @@ pub struct Effective {
     /// The tightest ceiling.
     pub max_operation: OperationType,
     /// Every list must let a tool through.
-    pub allowed_tools: Vec<Vec<String>>,
+    pub allowed_tools: Globs,
     /// R3's toggle.
     pub direct_endpoint: bool,
     /// Spelling on `/mcp/direct`.
@@ -230,12 +249,7 @@ impl Effective {
     pub fn resolve(key: &Settings, tenant: &Settings, defaults: &Defaults) -> Effective {
         let lists =
             [Some(&defaults.allowed_tools), tenant.allowed_tools.as_ref(), key.allowed_tools.as_ref()];
-        let allowed_tools = lists
-            .into_iter()
-            .flatten()
-            .filter(|list| !list.iter().any(|glob| glob == "*"))
-            .cloned()
-            .collect();
+        let allowed_tools = Globs::of(lists.into_iter().flatten());
         let mode = pick(key.intent_declaration, tenant.intent_declaration, defaults.intent_declaration).0;
         let ceilings = [key.max_operation, tenant.max_operation, Some(defaults.max_operation)];
         Effective {
@@ -267,7 +281,7 @@ impl Effective {
 
     /// Whether the canonical name is within `allowed_tools`.
     pub fn allows(&self, canonical: &str) -> bool {
-        self.allowed_tools.iter().all(|list| glob::any_matches(list, canonical))
+        self.allowed_tools.allows(canonical)
     }
 }
 
@@ -355,21 +369,6 @@ pub fn read_back(key: Option<&Settings>, tenant: &Settings, defaults: &Defaults)
 mod tests {
     use super::*;
 
-    fn defaults() -> Defaults {
-        Defaults {
-            strict_server_validation: true,
-            intent_declaration: IntentMode::Inferred,
-            unannotated_tools: Unannotated::Trust,
-            max_operation: OperationType::Destructive,
-            allowed_tools: vec!["*".into()],
-            direct_endpoint: false,
-            tool_names: ToolNames::Colon,
-            rate_limit: None,
-            response_limit: 0,
-            activity_retention_days: 90,
-        }
-    }
-
     fn settings(value: &Value, scope: Scope) -> Result<Settings, SettingError> {
         Settings::default().patched(value.as_object().expect("object"), scope)
     }
@@ -386,13 +385,13 @@ mod tests {
             Scope::Key,
         )
         .expect("valid");
-        let effective = Effective::resolve(&key, &tenant, &defaults());
+        let effective = Effective::resolve(&key, &tenant, &Defaults::example());
         assert_eq!(effective.max_operation, OperationType::Read);
         assert!(effective.strict);
         assert!(effective.allows("a:get"));
         assert!(!effective.allows("a:set"));
         assert!(!effective.allows("b:get"));
-        let shown = read_back(Some(&key), &tenant, &defaults());
+        let shown = read_back(Some(&key), &tenant, &Defaults::example());
         assert_eq!(shown["max_operation"], json!({"value": "read", "origin": "tenant"}));
         assert_eq!(shown["strict_server_validation"], json!({"value": true, "origin": "key"}));
         assert_eq!(shown["tool_names"], json!({"value": "colon", "origin": "deployment"}));
@@ -408,7 +407,7 @@ mod tests {
             (None, Some(500), Some(60), (Some(60), Some(500)), json!(60), json!(500)),
             (Some(90), None, Some(60), (Some(60), None), json!(60), json!(60)),
         ] {
-            let defaults = Defaults { rate_limit: deployment, ..defaults() };
+            let defaults = Defaults { rate_limit: deployment, ..Defaults::example() };
             let (key, tenant) = (with(key), with(tenant));
             let rates = Rates::resolve(&key, &tenant, &defaults);
             assert_eq!((rates.key, rates.tenant), expected);
@@ -441,7 +440,7 @@ mod tests {
             let what = format!("{key} {tenant} {deployment}");
             let key = settings(&key, Scope::Key).expect("valid");
             let tenant = settings(&tenant, Scope::Tenant).expect("valid");
-            let defaults = Defaults { direct_endpoint: deployment, ..defaults() };
+            let defaults = Defaults { direct_endpoint: deployment, ..Defaults::example() };
             assert_eq!(Effective::resolve(&key, &tenant, &defaults).direct_endpoint, expected, "{what}");
             assert_eq!(
                 read_back(Some(&key), &tenant, &defaults)["direct_endpoint"]["value"],
@@ -485,7 +484,7 @@ mod tests {
     fn a_tenant_may_keep_less_than_the_deployment_and_not_more() {
         for (own, shown, origin) in [(30, 30, "tenant"), (90, 90, "tenant"), (365, 90, "deployment")] {
             let tenant = settings(&json!({"activity_retention_days": own}), Scope::Tenant).expect("valid");
-            let read = read_back(None, &tenant, &defaults());
+            let read = read_back(None, &tenant, &Defaults::example());
             assert_eq!(read["activity_retention_days"], json!({"value": shown, "origin": origin}));
         }
     }

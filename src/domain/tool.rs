@@ -1,7 +1,5 @@
 //! A tool's definition: kept whole as its server sent it, with what the gateway needs read out once.
 
-use std::borrow::Cow;
-
 use super::annotations::Annotations;
 use super::json::{self, JsonFault};
 
@@ -136,54 +134,6 @@ fn choices(schema: &str) -> Vec<String> {
     texts.collect()
 }
 
-/// The schema without `x-mcp-header` in it: how a parameter travels between gateway and upstream is theirs
-/// (behaviour, section 4). Only schema positions are touched, every other byte stays.
-pub fn published_schema(schema: &str) -> Cow<'_, str> {
-    if !schema.contains("x-mcp-header") {
-        return Cow::Borrowed(schema);
-    }
-    Cow::Owned(strip(schema, 0))
-}
-
-const SCHEMA_DEPTH_MAX: u32 = 32;
-
-fn strip(schema: &str, depth: u32) -> String {
-    let Ok(members) = json::members(schema) else { return schema.to_owned() };
-    let mut out = String::with_capacity(schema.len());
-    out.push('{');
-    for member in members.iter().filter(|m| m.name != "x-mcp-header") {
-        if out.len() > 1 {
-            out.push(',');
-        }
-        json::escape_into(&mut out, &member.name);
-        out.push(':');
-        match &*member.name {
-            _ if depth >= SCHEMA_DEPTH_MAX => out.push_str(member.value),
-            "properties" => out.push_str(&strip_each(member.value, depth)),
-            "items" => out.push_str(&strip(member.value, depth + 1)),
-            _ => out.push_str(member.value),
-        }
-    }
-    out.push('}');
-    out
-}
-
-fn strip_each(properties: &str, depth: u32) -> String {
-    let Ok(members) = json::members(properties) else { return properties.to_owned() };
-    let mut out = String::with_capacity(properties.len());
-    out.push('{');
-    for (at, member) in members.iter().enumerate() {
-        if at > 0 {
-            out.push(',');
-        }
-        json::escape_into(&mut out, &member.name);
-        out.push(':');
-        out.push_str(&strip(member.value, depth + 1));
-    }
-    out.push('}');
-    out
-}
-
 /// The members of a tool call's result that the gateway itself looks at.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ResultHead {
@@ -230,16 +180,6 @@ mod tests {
         let odd =
             Definition::read(r#"{"description":7,"annotations":[],"inputSchema":true}"#).expect("reads");
         assert_eq!((odd.description.as_str(), odd.annotations_raw, odd.input_schema), ("", None, None));
-    }
-
-    #[test]
-    fn header_hints_leave_the_schema_and_nothing_else_does() {
-        let schema = r#"{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"A"},"x-mcp-header":{"type":"number"}}}"#;
-        let expected =
-            r#"{"type":"object","properties":{"a":{"type":"string"},"x-mcp-header":{"type":"number"}}}"#;
-        assert_eq!(published_schema(schema), expected);
-        let plain = r#"{ "b" : 1e400 }"#;
-        assert_eq!(published_schema(plain), plain);
     }
 
     #[test]

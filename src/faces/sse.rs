@@ -109,6 +109,11 @@ impl OpenStream {
         &self.faces.gateway
     }
 
+    /// The deployment.
+    pub(super) fn faces(&self) -> &Faces {
+        &self.faces
+    }
+
     /// Whose it is.
     pub(super) fn caller(&self) -> &Caller {
         &self.caller
@@ -117,6 +122,11 @@ impl OpenStream {
     /// Whether the gateway has to end it: it stops, or the key has ended.
     pub(super) fn must_end(&self) -> bool {
         self.gateway().is_draining() || !self.gateway().is_valid(&self.caller)
+    }
+
+    /// When it should say again that it is alive.
+    pub(super) fn sign_at(&self) -> Instant {
+        self.alive + KEEP_ALIVE
     }
 
     /// Whether it has been silent for so long that it should say that it is alive; asking is saying.

@@ -65,6 +65,7 @@ pub struct Attempt {
     pub started: Instant,
 }
 
+pub(super) use self::checks::direct::find as find_directly;
 pub use self::door::Door;
 pub(super) use self::record::attempt as record_of;
 

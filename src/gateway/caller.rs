@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::access::Caller;
+use super::tenancy::LiveTenant;
 use super::{Gateway, clock};
 use crate::domain::id::{PLATFORM_TENANT, TenantId};
 use crate::domain::settings::{Effective, Rates, Settings};
@@ -145,21 +146,23 @@ impl Gateway {
             }
         };
         let access = live.as_ref().map(|live| live.access());
-        let settings = access.as_ref().and_then(|a| a.as_ref().as_ref()).map(|a| a.tenant_settings.clone());
-        Ok(Arc::new(Caller {
-            tenant: live,
+        let settings = access.as_ref().and_then(|access| access.as_ref().as_ref());
+        Ok(Arc::new(self.platform_in(live.as_ref(), settings.map(|access| &access.tenant_settings))))
+    }
+
+    /// The platform's own key in a tenant with these settings.
+    pub(super) fn platform_in(&self, live: Option<&Arc<LiveTenant>>, settings: Option<&Settings>) -> Caller {
+        let none = Settings::default();
+        Caller {
+            tenant: live.map(Arc::clone),
             key: None,
             owner: PLATFORM_TENANT.to_owned(),
             role: Role::Platform,
-            settings: Effective::resolve(
-                &Settings::default(),
-                &settings.unwrap_or_default(),
-                &self.options.defaults,
-            ),
+            settings: Effective::resolve(&none, settings.unwrap_or(&none), &self.options.defaults),
             expires_at: None,
             // the platform's own key is none of the tenant's
             rates: Rates::default(),
             bucket: Arc::default(),
-        }))
+        }
     }
 }

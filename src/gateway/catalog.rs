@@ -11,9 +11,9 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::credentials::{Opened, Opener};
-use super::direct::DirectViews;
 use super::views::Views;
 use crate::domain::annotations::{Annotations, Tier, Unannotated};
+use crate::domain::fingerprint::Fingerprint;
 use crate::domain::id::{ServerId, TenantId};
 use crate::domain::json;
 use crate::domain::publish::Published;
@@ -48,25 +48,24 @@ impl ServerEntry {
     }
 }
 
-/// What is made of a definition once, and shared by every snapshot that has the same pin.
+/// What is made of a definition once, and shared by every snapshot that has the same text.
 #[derive(Debug)]
 pub struct Shape {
     pin: String,
-    /// What a person says instead of the server, where that holds for this definition.
-    said: Option<String>,
+    /// The definition, byte for byte, with what a person says of it. Its pin stands for its meaning alone: white space and order may change under it.
+    pub definition: Box<str>,
+    print: Fingerprint,
     /// The hints that decide.
     pub annotations: Annotations,
     /// The start of a `retrieve_tools` entry, up to and with `annotations`, without the closing brace.
     pub entry: Box<str>,
     /// The same of a compact one.
     pub compact: Box<str>,
-    /// How `/mcp/direct` lists it; `None` where clients would refuse the whole list for it.
-    pub published: Option<Published>,
     /// Whether clients may hold results against an output schema.
     pub has_output_schema: bool,
     /// Which arguments a modern upstream wants repeated in headers.
     pub param_headers: Vec<ParamHeader>,
-    schema_text: Option<Box<str>>,
+    published: OnceLock<Published>,
     schema: OnceLock<Option<Result<Schema, String>>>,
     title: Option<String>,
     description: String,
@@ -79,14 +78,21 @@ impl Shape {
         &self.pin
     }
 
-    /// What of the annotations is a person's word; equal pins with equal words are equal shapes.
-    pub(super) fn said(&self) -> Option<&str> {
-        self.said.as_deref()
-    }
-
     /// The compiled input schema: `None` when there is none, an error text when it does not compile.
     pub fn schema(&self) -> Option<&Result<Schema, String>> {
-        self.schema.get_or_init(|| self.schema_text.as_deref().map(Schema::compile)).as_ref()
+        let text = || json::find_members(&self.definition, ["inputSchema"]).ok().and_then(|[schema]| schema);
+        let compile = || text().filter(|schema| schema.starts_with('{')).map(Schema::compile);
+        self.schema.get_or_init(compile).as_ref()
+    }
+
+    /// How `/mcp/direct` lists it, made when the first list there is.
+    pub fn published(&self) -> &Published {
+        self.published.get_or_init(|| Published::of(&self.definition))
+    }
+
+    /// Of the definition, byte for byte.
+    pub(super) fn print(&self) -> Fingerprint {
+        self.print
     }
 }
 
@@ -106,13 +112,18 @@ pub struct Tool {
     /// What its definition says.
     pub shape: Arc<Shape>,
     /// The hints of the definition that was approved, where it is another one.
-    pub(super) approved: Option<Annotations>,
+    approved: Option<Annotations>,
 }
 
 impl Tool {
     /// Its tier for a key.
     pub fn tier(&self, unannotated: Unannotated) -> Tier {
         self.shape.annotations.tier(unannotated)
+    }
+
+    /// That of the definition that was approved, where it is another one.
+    pub(super) fn tier_before(&self, unannotated: Unannotated) -> Option<Tier> {
+        self.approved.map(|approved| approved.tier(unannotated))
     }
 }
 
@@ -132,7 +143,6 @@ pub struct Catalog {
     /// off: what was connected is dropped.
     pub(super) gone: Vec<ServerId>,
     pub(super) views: Views,
-    pub(super) direct_views: DirectViews,
 }
 
 impl Catalog {
@@ -147,11 +157,10 @@ impl Catalog {
             index: Index::default(),
             gone: Vec::new(),
             views: Views::default(),
-            direct_views: DirectViews::default(),
         }
     }
 
-    /// Makes the snapshot of what was loaded; shapes of unchanged pins are taken over from `old`.
+    /// Makes the snapshot of what was loaded; shapes of unchanged definitions are taken over from `old`.
     pub(super) fn build(
         tenant: TenantId,
         rows: &CatalogueRows,
@@ -169,12 +178,13 @@ impl Catalog {
         for row in &rows.tools {
             let Some(server) = by_id.get(&row.server) else { continue };
             let canonical: Box<str> = format!("{}:{}", server.name, row.name).into();
-            let (definition, said) = as_said(row, &row.definition, &row.pin);
-            let known = old.tools.get(&canonical).filter(|tool| {
-                tool.shape.pin == row.pin && tool.shape.said == said && tool.server.id == row.server
-            });
-            let shape = known.map(|tool| Arc::clone(&tool.shape));
-            let shape = shape.or_else(|| self::shape(&server.name, row, &definition, said).map(Arc::new));
+            let definition = as_said(row, &row.definition, &row.pin);
+            let is_same = |tool: &&Arc<Tool>| {
+                let shape = &tool.shape;
+                tool.server.id == row.server && shape.pin == row.pin && *shape.definition == *definition
+            };
+            let known = old.tools.get(&canonical).filter(is_same).map(|tool| Arc::clone(&tool.shape));
+            let shape = known.or_else(|| shape(&server.name, row, &definition).map(Arc::new));
             let Some(shape) = shape else { continue };
             let tool = Tool {
                 canonical: canonical.clone(),
@@ -209,7 +219,6 @@ impl Catalog {
             tools,
             listed,
             views: Views::default(),
-            direct_views: DirectViews::default(),
         }
     }
 
@@ -233,6 +242,11 @@ impl Catalog {
         self.tools.values().filter(|tool| {
             tool.server.enabled && !tool.server.quarantined && tool.state == PinState::Approved
         })
+    }
+
+    /// Tools in every state; in no order.
+    pub(super) fn all_tools(&self) -> impl Iterator<Item = &Arc<Tool>> {
+        self.tools.values()
     }
 
     /// Servers by name.
@@ -306,24 +320,21 @@ fn own_limits(own: &Map<String, Value>, defaults: &Limits) -> Limits {
     }
 }
 
-/// A definition of a tool as it counts, with what a person says in it, if that holds for it.
-fn as_said<'a>(row: &StoredTool, definition: &'a str, pin: &str) -> (Cow<'a, str>, Option<String>) {
-    let said = row.overridden.as_ref().map(|overridden| &overridden.said);
-    match said.and_then(|said| Some((said.over(definition, pin)?, said.hints.text()))) {
-        Some((text, said)) => (Cow::Owned(text), Some(said)),
-        None => (Cow::Borrowed(definition), None),
-    }
+/// A definition of a tool as it counts: with what a person says in it, if that holds for it.
+fn as_said<'a>(row: &StoredTool, definition: &'a str, pin: &str) -> Cow<'a, str> {
+    let said = row.overridden.as_ref().and_then(|overridden| overridden.said.over(definition, pin));
+    said.map_or(Cow::Borrowed(definition), Cow::Owned)
 }
 
 /// The hints that were approved, where another definition stands in the place of that one.
 fn approved(row: &StoredTool) -> Option<Annotations> {
     let pin = row.approved_pin.as_deref().filter(|pin| *pin != row.pin)?;
-    let (definition, _) = as_said(row, row.approved_definition.as_deref()?, pin);
+    let definition = as_said(row, row.approved_definition.as_deref()?, pin);
     Some(Definition::read(&definition).ok()?.annotations)
 }
 
 /// Of a row's tool, with the definition as it counts.
-fn shape(server: &str, row: &StoredTool, text: &str, said: Option<String>) -> Option<Shape> {
+fn shape(server: &str, row: &StoredTool, text: &str) -> Option<Shape> {
     let definition = match Definition::read(text) {
         Ok(definition) => definition,
         Err(error) => {
@@ -331,21 +342,17 @@ fn shape(server: &str, row: &StoredTool, text: &str, said: Option<String>) -> Op
             return None;
         }
     };
-    let published = Published::of(text);
-    if let Err(why) = &published {
-        tracing::debug!(why = why.0, server, tool = row.name, "a tool cannot be listed on /mcp/direct");
-    }
     let output_schema = json::find_members(text, ["outputSchema"]);
     Some(Shape {
-        published: published.ok(),
+        published: OnceLock::new(),
         has_output_schema: output_schema.is_ok_and(|[schema]| schema.is_some()),
         pin: row.pin.clone(),
-        said,
+        definition: text.into(),
+        print: Fingerprint::of(text),
         annotations: definition.annotations,
         entry: entries::full(server, &row.name, &definition).into(),
         compact: entries::compact(server, &row.name, &definition).into(),
         param_headers: definition.input_schema.map(param_header_rules).unwrap_or_default(),
-        schema_text: definition.input_schema.map(Into::into),
         schema: OnceLock::new(),
         title: definition.title,
         description: definition.description,
@@ -369,4 +376,4 @@ fn document(tool: &Tool) -> Document<'_> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

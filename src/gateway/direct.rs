@@ -2,44 +2,19 @@
 
 mod lists;
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-
 use super::catalog::{Catalog, Tool};
-use super::views;
-use crate::domain::annotations::Unannotated;
+use super::views::View;
 use crate::domain::fingerprint::{Fingerprint, Fingerprinting};
-use crate::domain::intent::OperationType;
-use crate::domain::publish::Reader;
-use crate::domain::settings::{Effective, ToolNames};
+use crate::domain::publish::{Part, Reader};
+use crate::domain::settings::ToolNames;
 
-pub use lists::ListKey;
 pub(super) use lists::Lists;
+pub use lists::{ListKey, ListPlan};
 
-/// Most views kept per catalogue; above it the one that was not asked for the longest is made anew.
-const VIEWS_MAX: usize = 512;
 /// Most tools on one page. Everything on one page: several clients never ask for the second.
 const PAGE_TOOLS_MAX: usize = 2000;
 /// Most bytes of definitions on one page.
 const PAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
-
-/// What decides about what is seen; callers that are alike in it share a view.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct ViewKey {
-    unannotated: Unannotated,
-    max_operation: OperationType,
-    allowed_tools: Vec<Vec<String>>,
-}
-
-impl ViewKey {
-    fn of(settings: &Effective) -> ViewKey {
-        ViewKey {
-            unannotated: settings.unannotated_tools,
-            max_operation: settings.max_operation,
-            allowed_tools: settings.allowed_tools.clone(),
-        }
-    }
-}
 
 /// What one kind of caller sees.
 #[derive(Debug)]
@@ -53,24 +28,34 @@ pub struct DirectView {
 /// Part of a view's tools.
 #[derive(Debug)]
 pub struct DirectPage<'a> {
-    /// Those that are listed, with the name of each in the spelling that was asked for.
-    pub tools: Vec<(&'a Tool, &'a str)>,
-    /// The canonical name after which the next page begins.
-    pub next: Option<&'a str>,
+    /// Those that are listed.
+    pub tools: Vec<Listed<'a>>,
+    /// Bytes of their definitions.
+    pub bytes: usize,
+    /// The canonical name after which the next page begins, and where in the view that is.
+    pub next: Option<(&'a str, usize)>,
+}
+
+/// A tool as a page has it.
+#[derive(Debug)]
+pub struct Listed<'a> {
+    /// The tool.
+    pub tool: &'a Tool,
+    /// Its name in the spelling that was asked for.
+    pub name: &'a str,
+    /// What of its definition is written.
+    pub part: &'a Part,
 }
 
 impl DirectView {
-    fn make(catalogue: &Catalog, settings: &Effective) -> DirectView {
+    pub(super) fn make(catalogue: &Catalog, view: &View) -> DirectView {
         let mut print = Fingerprinting::default();
         let mut tools = Vec::new();
         for (position, tool) in (0..).zip(catalogue.listed()) {
-            let tier = tool.tier(settings.unannotated_tools);
-            let is_seen = views::sees(settings, &tool.canonical, tier).is_some();
-            if is_seen && tool.shape.published.is_some() {
+            if view.tier(position).is_some() && tool.shape.published().is_listed() {
                 tools.push(position);
                 print.field(&tool.canonical);
-                print.field(tool.shape.pin());
-                print.optional(tool.shape.said());
+                print.print(tool.shape.print());
                 print.optional(tool.safe_name.as_deref());
             }
         }
@@ -92,64 +77,25 @@ impl DirectView {
         names: ToolNames,
         reader: Reader,
     ) -> DirectPage<'a> {
-        let mut page = DirectPage { tools: Vec::new(), next: None };
-        let mut bytes = 0;
-        for position in self.tools.get(from..).unwrap_or_default() {
+        let mut page = DirectPage { tools: Vec::new(), bytes: 0, next: None };
+        let mut after_last = from;
+        for (at, position) in self.tools.iter().enumerate().skip(from) {
             let Some(tool) = catalogue.listed().get(*position as usize) else { continue };
             let name = match names {
                 ToolNames::Colon => Some(&*tool.canonical),
                 ToolNames::Safe => tool.safe_name.as_deref(),
             };
-            let (Some(name), Some(published)) = (name, &tool.shape.published) else { continue };
-            bytes += published.part(reader).bytes();
-            if let Some((last, _)) = page.tools.last()
-                && (bytes > PAGE_BYTES_MAX || page.tools.len() == PAGE_TOOLS_MAX)
+            let (Some(name), Some(part)) = (name, tool.shape.published().part(reader)) else { continue };
+            if let Some(last) = page.tools.last()
+                && (page.bytes + part.bytes() > PAGE_BYTES_MAX || page.tools.len() == PAGE_TOOLS_MAX)
             {
-                page.next = Some(&last.canonical);
+                page.next = Some((&last.tool.canonical, after_last));
                 break;
             }
-            page.tools.push((tool.as_ref(), name));
+            page.bytes += part.bytes();
+            page.tools.push(Listed { tool, name, part });
+            after_last = at + 1;
         }
         page
-    }
-}
-
-/// The views of one catalogue.
-#[derive(Debug, Default)]
-pub(super) struct DirectViews(Mutex<Known>);
-
-#[derive(Debug, Default)]
-struct Known {
-    views: HashMap<ViewKey, Slot>,
-    uses: u64,
-}
-
-/// A view that is there, or that the first who asks for it makes while the others wait for it alone.
-#[derive(Debug, Default)]
-struct Slot {
-    view: Arc<OnceLock<Arc<DirectView>>>,
-    used: u64,
-}
-
-impl DirectViews {
-    fn slot(&self, key: ViewKey) -> Arc<OnceLock<Arc<DirectView>>> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.views.len() >= VIEWS_MAX && !known.views.contains_key(&key) {
-            let oldest = known.views.iter().min_by_key(|(_, slot)| slot.used).map(|(key, _)| key.clone());
-            oldest.and_then(|oldest| known.views.remove(&oldest));
-        }
-        known.uses += 1;
-        let uses = known.uses;
-        let slot = known.views.entry(key).or_default();
-        slot.used = uses;
-        Arc::clone(&slot.view)
-    }
-}
-
-impl Catalog {
-    /// What a caller with these settings sees on `/mcp/direct`.
-    pub fn direct_view(&self, settings: &Effective) -> Arc<DirectView> {
-        let slot = self.direct_views.slot(ViewKey::of(settings));
-        Arc::clone(slot.get_or_init(|| Arc::new(DirectView::make(self, settings))))
     }
 }

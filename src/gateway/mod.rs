@@ -13,6 +13,7 @@ mod direct;
 mod discovery;
 mod embeddings;
 mod error;
+mod fanout;
 mod keys;
 mod limits;
 mod outlive;
@@ -37,9 +38,10 @@ pub use caller::AuthError;
 pub use cancel::CancelBy;
 pub use catalog::{Catalog, ServerEntry, Tool};
 pub use credentials::{Headers, MasterKeysError};
-pub use direct::{DirectPage, DirectView, ListKey};
+pub use direct::{DirectPage, DirectView, ListKey, ListPlan};
 pub use embeddings::EmbeddingsOptions;
 pub use error::GatewayError;
+pub use fanout::{Heard, Listening, Prints, ServerState, Topic};
 pub use keys::{KeyCreated, KeyRequest};
 pub use outlive::{Apart, Outlive};
 pub use pins::OverrideRequest;
@@ -58,7 +60,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch as tokio_watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -146,6 +148,8 @@ pub struct Gateway {
     cancellations: cancel::Cancellations,
     stop: CancellationToken,
     draining: AtomicBool,
+    /// Beats when every open stream has to look whether it may go on.
+    pulse: tokio_watch::Sender<()>,
     upkeep: watch::Upkeep,
     limits: limits::Limits,
     suspensions: suspension::Suspensions,
@@ -198,6 +202,7 @@ impl Gateway {
             cancellations: cancel::Cancellations::default(),
             stop: CancellationToken::new(),
             draining: AtomicBool::new(false),
+            pulse: tokio_watch::Sender::default(),
             upkeep: watch::Upkeep::default(),
             limits: limits::Limits::new(Instant::now()),
             suspensions: suspension::Suspensions::default(),

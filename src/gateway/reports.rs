@@ -7,11 +7,12 @@ use ulid::Ulid;
 
 use super::access::Caller;
 use super::activity::Pending;
-use super::call_tool::{Attempt, record_of};
+use super::call_tool::{Attempt, find_directly, record_of};
 use super::error::GatewayError;
 use super::outlive::Outlive;
 use super::{Gateway, clock};
 use crate::domain::activity::{Kind, Record, Source, Status};
+use crate::domain::annotations::Tier;
 use crate::domain::id::TenantId;
 use crate::domain::redact;
 use crate::domain::tenant::Action;
@@ -139,6 +140,31 @@ impl Gateway {
     /// Records an attempt that was refused before it came to a use case: a tool that is none of ours, unusable
     /// parameters, a role that may not.
     pub fn record_refused(&self, attempt: &Attempt, refused: &RefusedAttempt<'_>) {
+        let record = self.refused_record(attempt, refused);
+        self.write(record);
+    }
+
+    /// The same of a call on `/mcp/direct`, where the name tells the tool. Unless that only reads, the record is
+    /// committed when this returns, or waits for the database as long as a call's does.
+    pub async fn record_refused_directly(&self, attempt: &Attempt, refused: &RefusedAttempt<'_>) {
+        let mut record = self.refused_record(attempt, refused);
+        if let Some(name) = refused.tool {
+            find_directly(&attempt.caller, name, &mut record);
+        }
+        if record.tier == Some(Tier::Read.as_str()) {
+            return self.write(record);
+        }
+        let kept = match self.activity.begin_call(record).await {
+            Ok(pending) => pending.close_committed().await,
+            Err(full) => Err(full),
+        };
+        if kept.is_err() {
+            // nothing was run, and what was refused stays refused
+            tracing::error!(kind = refused.kind.as_str(), "a refusal was not recorded in time");
+        }
+    }
+
+    fn refused_record(&self, attempt: &Attempt, refused: &RefusedAttempt<'_>) -> Record {
         self.limits.note(&attempt.caller, Instant::now());
         let mut record = record_of(attempt, refused.kind);
         record.tool = refused.tool.map(|name| redact::preview(name, ACT_BYTES_MAX).text);
@@ -148,7 +174,7 @@ impl Gateway {
         record.error_code = Some(refused.code.to_owned());
         record.error_message = Some(redact::preview(refused.message, ACT_BYTES_MAX).text);
         record.duration_ms = Some(clock::milliseconds(attempt.started.elapsed()));
-        self.write(record);
+        record
     }
 
     /// Records that requests came without a valid key, counted per presented key.

@@ -97,7 +97,7 @@ impl Gateway {
         let mut pending = begun.map_err(|RecordUnavailable| record_unavailable())?;
         let vector = self.vector_of(&attempt.caller, &request.query).await;
         let record = &mut pending.record;
-        let (found, total) = search(&attempt.caller, request, vector.as_deref());
+        let (found, total) = search(&attempt.caller, request, vector.as_deref()).await;
         let preview = redact::preview(&request.query, self.options.preview_bytes);
         record.status = Status::Success;
         // what cannot be a name is no server's, and a text of any size does not belong in the log
@@ -114,14 +114,18 @@ impl Gateway {
     }
 }
 
-fn search(caller: &Caller, request: &SearchRequest, question: Option<&Embedding>) -> (SearchResult, usize) {
+async fn search(
+    caller: &Caller,
+    request: &SearchRequest,
+    question: Option<&Embedding>,
+) -> (SearchResult, usize) {
     let mut missing = Missing::default();
     let mut out = String::from(r#"{"tools":["#);
     let (mut total, mut left_out) = (0, 0);
     let mut ranking = RANKING;
     if let Some(tenant) = &caller.tenant {
         let catalogue = tenant.catalogue();
-        let view = catalogue.view(&caller.settings);
+        let view = catalogue.view_soon(&caller.settings).await;
         missing = Missing::of(&view, request);
         let admit = |position: u32| {
             let Some(tier) = view.tier(position) else { return false };

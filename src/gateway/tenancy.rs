@@ -18,12 +18,15 @@ use super::Gateway;
 use super::access::{Access, Caller};
 use super::catalog::Catalog;
 use super::embeddings::Vectors;
+use super::fanout::Fanout;
 use super::limits::Bucket;
 use crate::domain::id::TenantId;
 use crate::store::{Change, Kind, StoreError};
 
 /// Tenants whose keys are reloaded at the same time by the poll.
 const ACCESS_RELOADS_MAX: usize = 4;
+/// The least time between two catalogues of a tenant that are made because others changed it.
+const RELOAD_PAUSE: Duration = Duration::from_millis(50);
 
 /// A tenant that this replica serves.
 #[derive(Debug)]
@@ -40,6 +43,10 @@ pub struct LiveTenant {
     pub(super) vectors: Vectors,
     /// Of the keys; what a list is made of may be older.
     pub(super) lag: Lag,
+    /// Its open streams.
+    pub(super) fanout: Fanout,
+    /// When the last catalogue was made.
+    made: std::sync::Mutex<Option<Instant>>,
     reloading_access: Mutex<()>,
     reloading_catalogue: Mutex<()>,
 }
@@ -48,6 +55,11 @@ impl LiveTenant {
     /// The catalogue as of now.
     pub fn catalogue(&self) -> Arc<Catalog> {
         self.catalogue.load_full()
+    }
+
+    /// The same for a look.
+    pub(super) fn catalogue_now(&self) -> Guard<Arc<Catalog>> {
+        self.catalogue.load()
     }
 
     /// Keys and settings as of now.
@@ -137,6 +149,8 @@ impl Tenancy {
         self.live.write().unwrap_or_else(PoisonError::into_inner).remove(&live.id);
         self.swap_keys(live.id, &[]);
         live.access.store(Arc::new(None));
+        live.fanout.forget_served();
+        live.fanout.check();
     }
 }
 
@@ -175,6 +189,8 @@ impl Gateway {
                 bucket: Bucket::default(),
                 vectors: Vectors::default(),
                 lag: Lag::default(),
+                fanout: Fanout::default(),
+                made: std::sync::Mutex::default(),
                 reloading_access: Mutex::new(()),
                 reloading_catalogue: Mutex::new(()),
             })
@@ -231,6 +247,8 @@ impl Gateway {
             // first what a key is checked against, then the key
             live.access.store(Arc::new(Some(access)));
             self.tenants.swap_keys(live.id, &keys);
+            live.fanout.check();
+            self.find_misled(live);
             if is_suspended {
                 self.upstreams.forget_tenant(live.id.0);
             }
@@ -260,13 +278,22 @@ impl Gateway {
         let old = live.catalogue();
         let (tenant, limits) = (live.id, self.options.upstream);
         let (keyring, commands) = (Arc::clone(&self.options.keyring), Arc::clone(&self.options.commands));
-        // parsing and indexing a large catalogue takes milliseconds: off the threads that serve calls
-        let build = move || Catalog::build(tenant, &rows, &old, &limits, &keyring, &commands);
+        let watched = live.fanout.settings();
+        // parsing and indexing a large catalogue takes milliseconds, and so does looking who sees what of it: off the
+        // threads that serve calls
+        let build = move || {
+            let catalogue = Catalog::build(tenant, &rows, &old, &limits, &keyring, &commands);
+            watched.iter().for_each(|settings| drop(catalogue.direct_view(settings)));
+            catalogue
+        };
         let built = tokio::task::spawn_blocking(build).await;
         match built {
             Ok(catalogue) => {
                 let catalogue = Arc::new(catalogue);
                 live.catalogue.store(Arc::clone(&catalogue));
+                *live.made.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+                live.fanout.tell(&catalogue);
+                self.find_misled(live);
                 // after the swap: nobody connects anew with what was dropped
                 for server in &catalogue.gone {
                     self.upstreams.forget(live.id.0, server.0);
@@ -277,7 +304,21 @@ impl Gateway {
         Ok(())
     }
 
-    /// Follows a change notice, when the tenant is live here.
+    /// Follows a change that was heard of. A burst of them is followed at its beginning, at its end, and now and then
+    /// in between.
+    pub(super) async fn heard(&self, change: Change) {
+        if let (Kind::Catalogue, Some(live)) = (change.kind, self.tenants.get(change.tenant)) {
+            let made = *live.made.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(made) = made
+                && live.rev(change.kind) < change.rev
+            {
+                tokio::time::sleep_until((made + RELOAD_PAUSE).into()).await;
+            }
+        }
+        self.follow(change).await;
+    }
+
+    /// Brings what is here to where a change left it, when the tenant is live here.
     pub(super) async fn follow(&self, change: Change) {
         if let (Kind::Catalogue, Some(embeddings)) = (change.kind, &self.embeddings) {
             embeddings.note(change.tenant);

@@ -1,19 +1,54 @@
-//! Views: what callers with the same settings see of a catalogue, made once and shared.
+//! Views: what callers with the same settings see of a catalogue, made once and shared by both endpoints.
+//!
+//! Making one takes tools × patterns: never on a thread that serves requests, and one at a time per catalogue.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
+use tokio::sync::Semaphore;
 
-use super::catalog::Catalog;
-use crate::domain::annotations::Tier;
+use super::catalog::{Catalog, Tool};
+use super::direct::DirectView;
+use crate::domain::annotations::{Tier, Unannotated};
+use crate::domain::glob::Globs;
+use crate::domain::intent::OperationType;
 use crate::domain::settings::Effective;
 
-/// Most views kept per catalogue; above it all are made anew as they are asked for.
+/// Most views kept per catalogue; above it the one that was not asked for the longest is made anew.
 const VIEWS_MAX: usize = 512;
+/// Most tools that the views of one catalogue are about, all together: five bytes each.
+const VIEWED_TOOLS_MAX: usize = 2_000_000;
 
 /// Prepared bodies that a face may keep beside a view.
-pub const BODIES: usize = 4;
+pub const BODIES: usize = 8;
+
+/// What decides about what is seen; callers that are alike in it share a view.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct ViewKey {
+    unannotated: Unannotated,
+    max_operation: OperationType,
+    allowed_tools: Globs,
+}
+
+impl ViewKey {
+    pub(super) fn of(settings: &Effective) -> ViewKey {
+        ViewKey {
+            unannotated: settings.unannotated_tools,
+            max_operation: settings.max_operation,
+            allowed_tools: settings.allowed_tools.clone(),
+        }
+    }
+
+    /// One whose definition is not the approved one is in the scope of whoever may use either: a key that saw it is told
+    /// what became of it (check 8). It is in no list.
+    fn tier(&self, tool: &Tool) -> Option<Tier> {
+        let (tier, before) = (tool.tier(self.unannotated), tool.tier_before(self.unannotated));
+        let is_in_reach = |tier: Tier| tier.operation() <= self.max_operation;
+        let is_seen = is_in_reach(tier) || before.is_some_and(is_in_reach);
+        (is_seen && self.allowed_tools.allows(&tool.canonical)).then_some(tier)
+    }
+}
 
 /// What one kind of caller sees.
 #[derive(Debug)]
@@ -25,6 +60,7 @@ pub struct View {
     /// Those of them that are not connected, whose tools are therefore missing from every list.
     pub(super) away: Vec<Away>,
     bodies: [OnceLock<Bytes>; BODIES],
+    direct: OnceLock<Arc<DirectView>>,
 }
 
 /// A server that is not connected.
@@ -37,24 +73,18 @@ pub(super) struct Away {
 }
 
 impl View {
-    fn make(catalogue: &Catalog, settings: &Effective) -> View {
-        let tiers: Vec<Option<Tier>> = catalogue
-            .listed()
-            .iter()
-            .map(|tool| sees(settings, &tool.canonical, tool.tier(settings.unannotated_tools)))
-            .collect();
+    fn make(catalogue: &Catalog, key: &ViewKey) -> View {
+        let tiers: Vec<Option<Tier>> = catalogue.listed().iter().map(|tool| key.tier(tool)).collect();
         // named whether connected or not: a list must not say who is (behaviour, section 5)
-        let mut servers: BTreeSet<&str> = BTreeSet::new();
+        let seen = catalogue.listed().iter().zip(&tiers).filter(|(_, tier)| tier.is_some());
+        let mut servers: BTreeSet<&str> = seen.map(|(tool, _)| tool.server.name.as_str()).collect();
         let mut away_of: BTreeMap<&str, Vec<Tier>> = BTreeMap::new();
-        for tool in catalogue.released() {
-            let tier = sees(settings, &tool.canonical, tool.tier(settings.unannotated_tools));
-            let Some(tier) = tier else { continue };
+        for tool in catalogue.released().filter(|tool| !tool.server.connected) {
+            let Some(tier) = key.tier(tool) else { continue };
             servers.insert(&tool.server.name);
-            if !tool.server.connected {
-                let tiers = away_of.entry(&tool.server.name).or_default();
-                if !tiers.contains(&tier) {
-                    tiers.push(tier);
-                }
+            let tiers = away_of.entry(&tool.server.name).or_default();
+            if !tiers.contains(&tier) {
+                tiers.push(tier);
             }
         }
         let away = |(server, tiers): (&str, _)| Away { server: server.to_owned(), tiers };
@@ -63,6 +93,7 @@ impl View {
             away: away_of.into_iter().map(away).collect(),
             tiers,
             bodies: Default::default(),
+            direct: OnceLock::new(),
         }
     }
 
@@ -78,29 +109,131 @@ impl View {
             None => make(),
         }
     }
+
+    fn direct(&self, catalogue: &Catalog) -> Arc<DirectView> {
+        Arc::clone(self.direct.get_or_init(|| Arc::new(DirectView::make(catalogue, self))))
+    }
 }
 
 /// The one function that decides whether a key sees a tool: lists, search and calls all ask it.
-pub(super) fn sees(settings: &Effective, canonical: &str, tier: Tier) -> Option<Tier> {
-    (tier.operation() <= settings.max_operation && settings.allows(canonical)).then_some(tier)
+pub(super) fn sees(settings: &Effective, tool: &Tool) -> Option<Tier> {
+    ViewKey::of(settings).tier(tool)
 }
 
 /// The views of one catalogue.
-#[derive(Debug, Default)]
-pub(super) struct Views(Mutex<HashMap<Effective, Arc<View>>>);
+#[derive(Debug)]
+pub(super) struct Views {
+    known: Mutex<Known>,
+    /// Held by whoever makes one because a request asks for it: the others wait without a thread.
+    turn: Arc<Semaphore>,
+}
 
-impl Catalog {
-    /// The view of a caller with these settings.
-    pub fn view(&self, settings: &Effective) -> Arc<View> {
-        let mut views = self.views.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(view) = views.get(settings) {
-            return Arc::clone(view);
-        }
-        if views.len() >= VIEWS_MAX {
-            views.clear();
-        }
-        let view = Arc::new(View::make(self, settings));
-        views.insert(settings.clone(), Arc::clone(&view));
-        view
+impl Default for Views {
+    fn default() -> Views {
+        Views { known: Mutex::default(), turn: Arc::new(Semaphore::new(1)) }
     }
 }
+
+#[derive(Debug, Default)]
+struct Known {
+    views: HashMap<ViewKey, (Arc<View>, u64)>,
+    uses: u64,
+}
+
+impl Known {
+    fn get(&mut self, key: &ViewKey) -> Option<Arc<View>> {
+        self.uses += 1;
+        let (view, used) = self.views.get_mut(key)?;
+        *used = self.uses;
+        Some(Arc::clone(view))
+    }
+
+    fn remove_oldest(&mut self) {
+        let oldest = self.views.iter().min_by_key(|(_, (_, used))| *used).map(|(key, _)| key.clone());
+        oldest.and_then(|oldest| self.views.remove(&oldest));
+    }
+}
+
+impl Views {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Catalog {
+    /// What a caller with these settings sees, made now when nobody has asked for it yet: for threads that may take
+    /// their time.
+    pub fn view(&self, settings: &Effective) -> Arc<View> {
+        let key = ViewKey::of(settings);
+        if let Some(view) = self.views.known().get(&key) {
+            return view;
+        }
+        let made = Arc::new(View::make(self, &key));
+        let views_max = (VIEWED_TOOLS_MAX / self.listed().len().max(1)).clamp(1, VIEWS_MAX);
+        let mut known = self.views.known();
+        // whoever asked at the same time made the same
+        if let Some(view) = known.get(&key) {
+            return view;
+        }
+        while known.views.len() >= views_max {
+            known.remove_oldest();
+        }
+        let used = known.uses;
+        known.views.insert(key, (Arc::clone(&made), used));
+        made
+    }
+
+    /// The same of `/mcp/direct`.
+    pub fn direct_view(&self, settings: &Effective) -> Arc<DirectView> {
+        self.view(settings).direct(self)
+    }
+
+    /// What a caller with these settings sees.
+    pub async fn view_soon(self: &Arc<Self>, settings: &Effective) -> Arc<View> {
+        let known = |catalogue: &Catalog| catalogue.views.known().get(&ViewKey::of(settings));
+        self.soon(settings, known, Catalog::view).await
+    }
+
+    /// The same of `/mcp/direct`.
+    pub async fn direct_view_soon(self: &Arc<Self>, settings: &Effective) -> Arc<DirectView> {
+        let known = |catalogue: &Catalog| {
+            let view = catalogue.views.known().get(&ViewKey::of(settings))?;
+            view.direct.get().map(Arc::clone)
+        };
+        self.soon(settings, known, Catalog::direct_view).await
+    }
+
+    /// For work on what callers see that takes a while.
+    pub fn turn(&self) -> Arc<Semaphore> {
+        Arc::clone(&self.views.turn)
+    }
+
+    async fn soon<T: Send + 'static>(
+        self: &Arc<Self>,
+        settings: &Effective,
+        known: impl Fn(&Catalog) -> Option<T>,
+        make: fn(&Catalog, &Effective) -> T,
+    ) -> T {
+        if let Some(known) = known(self) {
+            return known;
+        }
+        let turn = Arc::clone(&self.views.turn).acquire_owned().await;
+        if let Some(known) = known(self) {
+            return known;
+        }
+        let (catalogue, owned) = (Arc::clone(self), settings.clone());
+        // the turn ends with the work, also when nobody waits for that any more
+        let made = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            make(&catalogue, &owned)
+        });
+        match made.await {
+            Ok(made) => made,
+            // what broke there is to break this request alone
+            Err(_) => make(self, settings),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -11,13 +11,19 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::backoff::Backoff;
 
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
-/// Also the longest that a database which is back may go unnoticed by whoever waits.
-const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// With [`PROBE_SOON`], also the longest that a database which is back may go unnoticed by whoever waits.
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// How long whoever finds out waits for an answer, while the database has been away for less than [`SOON`]: what hangs
+/// then is a cut line rather than a slow database, and a try that began before the line was mended hears nothing.
+const PROBE_SOON: Duration = Duration::from_secs(1);
+const SOON: Duration = Duration::from_secs(20);
 
 #[derive(Debug)]
 struct Probe {
     backoff: Backoff,
     at: Instant,
+    /// Since when the database is away.
+    since: Instant,
     error: String,
 }
 
@@ -40,7 +46,7 @@ impl Reach {
     }
 
     fn pausing(backoff: Backoff) -> Reach {
-        let probe = Probe { backoff, at: Instant::now(), error: String::new() };
+        let probe = Probe { backoff, at: Instant::now(), since: Instant::now(), error: String::new() };
         Reach { is_down: AtomicBool::new(false), probe: Mutex::new(probe) }
     }
 
@@ -72,6 +78,12 @@ impl Turn<'_> {
         self.probe.is_some()
     }
 
+    /// How long to wait for an answer at most; `None` where the bounds of the work itself hold.
+    pub(super) fn patience(&self) -> Option<Duration> {
+        let probe = self.probe.as_ref()?;
+        (probe.since.elapsed() < SOON).then_some(PROBE_SOON)
+    }
+
     /// The database answered.
     pub(super) fn succeeded(self) {
         if let Some(mut probe) = self.probe {
@@ -87,6 +99,7 @@ impl Turn<'_> {
         // somebody else found out at the same time and says so
         let Some(mut probe) = probe else { return };
         if !self.reach.is_down.swap(true, Ordering::AcqRel) {
+            probe.since = Instant::now();
             tracing::warn!(%error, "the database cannot be reached");
         }
         probe.at = Instant::now() + probe.backoff.pause();

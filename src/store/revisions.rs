@@ -16,8 +16,11 @@ use crate::domain::id::{KeyId, TenantId};
 
 const CHANNEL: &str = "mcpproxy_revisions";
 const CANCEL_CHANNEL: &str = "mcpproxy_cancel";
+const TELL_AGAIN_CHANNEL: &str = "mcpproxy_tell_again";
+/// Most keys that one notice names, in a payload of 8000 bytes.
+pub const TELL_AGAIN_KEYS_MAX: usize = 100;
 /// A listener that heard nothing for this long asks whether its line still stands.
-const LISTEN_SILENT_MAX: Duration = Duration::from_secs(10);
+const LISTEN_SILENT_MAX: Duration = Duration::from_secs(5);
 /// How long the answer may take.
 const LISTEN_ANSWER_MAX: Duration = Duration::from_secs(3);
 
@@ -72,6 +75,15 @@ pub struct CancelNotice {
     pub request: String,
 }
 
+/// Keys were served lists that were out of date: whoever holds streams of theirs tells them once more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TellAgain {
+    /// Whose.
+    pub tenant: TenantId,
+    /// These keys, `None` among them being the platform's own; no list means all. At most [`TELL_AGAIN_KEYS_MAX`].
+    pub keys: Option<Vec<Option<KeyId>>>,
+}
+
 /// What a replica hears.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
@@ -79,6 +91,8 @@ pub enum Notice {
     Change(Change),
     /// A call was taken back.
     Cancel(CancelNotice),
+    /// Lists were out of date.
+    TellAgain(TellAgain),
 }
 
 /// Takes the next revision. First in a transaction that changes something: the row lock makes writers of
@@ -185,15 +199,30 @@ impl Store {
         Ok(rows.into_iter().filter_map(change).collect())
     }
 
-    /// Tells every replica of a cancellation. Nothing is written, so the commit waits for no standby; but notices are
-    /// committed one after the other, also behind a change that does wait. Not sent while there are too many of those.
+    /// Tells every replica of a cancellation.
     pub async fn notify_cancel(&self, notice: &CancelNotice) -> Result<(), StoreError> {
+        self.tell(notice.tenant, CANCEL_CHANNEL, serde_json::json!(notice)).await
+    }
+
+    /// Tells every replica whose lists were out of date.
+    pub async fn notify_tell_again(&self, notice: &TellAgain) -> Result<(), StoreError> {
+        self.tell(notice.tenant, TELL_AGAIN_CHANNEL, serde_json::json!(notice)).await
+    }
+
+    /// Tells without a change. Nothing is written, so the commit waits for no standby; but notices are committed one
+    /// after the other, also behind a change that does wait. Not sent while there are too many of those.
+    async fn tell(
+        &self,
+        tenant: TenantId,
+        channel: &str,
+        payload: serde_json::Value,
+    ) -> Result<(), StoreError> {
         if !self.changes.has_room() {
             return Err(leftovers::unconfirmed());
         }
-        let payload = serde_json::json!(notice).to_string();
-        let mut tx = self.begin(Lane::Control, Access::Tenant(notice.tenant)).await?;
-        sqlx::query("select pg_notify($1, $2)").bind(CANCEL_CHANNEL).bind(payload).execute(&mut *tx).await?;
+        let payload = payload.to_string();
+        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
+        sqlx::query("select pg_notify($1, $2)").bind(channel).bind(payload).execute(&mut *tx).await?;
         tx.commit_change().await
     }
 
@@ -205,14 +234,14 @@ impl Store {
         let mut listener = PgListener::connect_with(&pool).await?;
         // reconnecting is ours: whoever reconnects must compare revisions, or notices are lost unseen
         listener.eager_reconnect(false);
-        timeout(LISTEN_ANSWER_MAX, listener.listen_all([CHANNEL, CANCEL_CHANNEL]))
+        timeout(LISTEN_ANSWER_MAX, listener.listen_all([CHANNEL, CANCEL_CHANNEL, TELL_AGAIN_CHANNEL]))
             .await
             .map_err(|_| sqlx::Error::PoolTimedOut)??;
         Ok(Listener(listener))
     }
 }
 
-/// Notices of changes and cancellations. After an error or an end, take a new one and compare revisions.
+/// Notices of changes and of what else replicas tell each other. After an error or an end, take a new one and compare revisions.
 pub struct Listener(PgListener);
 
 impl Listener {
@@ -234,6 +263,7 @@ impl Listener {
                     let payload = notice.payload();
                     let read = match notice.channel() {
                         CANCEL_CHANNEL => serde_json::from_str(payload).map(Notice::Cancel),
+                        TELL_AGAIN_CHANNEL => serde_json::from_str(payload).map(Notice::TellAgain),
                         _ => serde_json::from_str(payload).map(Notice::Change),
                     };
                     // else of a newer release: nothing this binary keeps

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sqlx::PgPool;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::leftovers::{Fate, Leftovers};
 use super::unit::{Bounds, Unit};
@@ -122,7 +122,15 @@ impl Store {
         let mut is_first = true;
         loop {
             let turn = self.reach.turn(deadline).await.map_err(StoreError::Down)?;
-            let (error, was_open) = match self.try_begin(lane, begin.clone()).await {
+            let begun = self.try_begin(lane, begin.clone());
+            let begun = match turn.patience() {
+                None => begun.await,
+                Some(max) => {
+                    let begun = timeout(max, begun).await;
+                    begun.unwrap_or(Err(Failed::ToOpen(sqlx::Error::PoolTimedOut)))
+                }
+            };
+            let (error, was_open) = match begun {
                 Ok(unit) => {
                     turn.succeeded();
                     return Ok(unit);

@@ -21,7 +21,7 @@ use uuid::Uuid;
 use super::egress::{Egress, EgressError};
 use super::error::{Kind, UpstreamError};
 use super::meter::{Meter, Metered};
-use super::shares::{ANSWERS_BYTES_MAX, Share, Shares};
+use super::shares::{ANSWERS_BYTES_MAX, Reserved, Share, Shares};
 
 /// Longest part of a TLS error that is kept.
 const TLS_REASON_CHARS_MAX: usize = 200;
@@ -78,6 +78,11 @@ impl Dialer {
     /// The same, with the share of one upstream of this tenant.
     pub(super) fn for_upstream_of(&self, tenant: Uuid) -> Self {
         Self { share: self.shares.of(tenant), ..self.clone() }
+    }
+
+    /// Memory of a tenant's share for answers.
+    pub(super) async fn reserve(&self, tenant: Uuid, bytes: usize) -> Option<Reserved> {
+        self.shares.of(tenant).reserve(bytes).await
     }
 
     /// TCP connections opened so far.

@@ -50,6 +50,7 @@ pub use param_headers::{
     ParamHeader, check_param_headers, encode as header_value, param_header_rules, param_headers,
 };
 pub use pool::{CONNECTIONS_MAX, Pool};
+pub use shares::Reserved;
 pub use stdio::{
     Command, Commands, Journal, LINE_BYTES_MAX, LogLine, LogSource, NoCommand, StdioRules, run_warden,
 };

@@ -10,6 +10,7 @@ use super::connect::Dialer;
 use super::connection::Connection;
 use super::egress::Egress;
 use super::rmcp::{WatchEnd, Watcher};
+use super::shares::Reserved;
 use super::stdio::{Children, Journal, Keeper, StdioRules};
 use super::target::Target;
 
@@ -81,6 +82,12 @@ impl Pool {
             connections.insert(key, Arc::clone(&connection));
         }
         connection
+    }
+
+    /// Takes from a tenant's memory for answers for something else of this size that goes out to its clients; waits for
+    /// what is under way. `None` if there is no room in time.
+    pub async fn reserve(&self, tenant: Uuid, bytes: usize) -> Option<Reserved> {
+        self.dialer.reserve(tenant, bytes).await
     }
 
     /// Drops the connection of a server, whose calls in flight still end.

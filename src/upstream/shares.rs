@@ -106,6 +106,15 @@ impl Share {
         Arc::clone(&self.tenant.log_turns)
     }
 
+    /// Memory for something else of this size that goes out to the tenant's clients, after a wait for answers and others
+    /// that are under way; `None` if there is none in time.
+    pub(super) async fn reserve(&self, bytes: usize) -> Option<Reserved> {
+        let parts = u32::try_from(bytes.div_ceil(PART_BYTES).clamp(1, self.tenant.parts)).unwrap_or(u32::MAX);
+        let granted = Arc::clone(&self.tenant.answers).acquire_many_owned(parts);
+        let held = timeout(self.room_wait_max, granted).await.ok()?.ok()?;
+        Some(Reserved { _tenant: Arc::clone(&self.tenant), _held: held })
+    }
+
     /// Memory for an answer that is about to be read.
     pub(super) fn room(&self) -> Room {
         Room {
@@ -176,6 +185,14 @@ impl Room {
         }
         Bytes::from_owner(Kept { answer, _held: (self.held, self.overdraft) })
     }
+}
+
+/// Part of a tenant's memory for answers, until it is dropped.
+#[derive(Debug)]
+pub struct Reserved {
+    /// Without it the next connection would begin a share anew.
+    _tenant: Arc<TenantShare>,
+    _held: OwnedSemaphorePermit,
 }
 
 /// What an answer that grows is given.
@@ -257,12 +274,29 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_else_goes_out_takes_from_the_same() {
+        let share = share(3);
+        let (small, large) = (share.reserve(1).await.unwrap(), share.reserve(2 * PART_BYTES).await.unwrap());
+        let mut answer = share.room();
+        let mut grown = Box::pin(answer.grow(PART_BYTES));
+        assert!(futures_util::poll!(&mut grown).is_pending());
+        drop(small);
+        grown.await.unwrap();
+        let mut all = Box::pin(share.reserve(100 * PART_BYTES));
+        assert!(futures_util::poll!(&mut all).is_pending());
+        drop((large, answer));
+        assert!(all.await.is_some());
+    }
+
+    #[tokio::test]
     async fn nobody_waits_for_ever() {
         let share = share(1);
         let (mut first, mut second) = (share.room(), share.room());
         first.grow(PART_BYTES).await.unwrap();
         second.wait_max = Duration::from_millis(20);
         assert_eq!(second.grow(PART_BYTES).await.unwrap_err().kind, Kind::Crowded);
+        let hurried = Share { room_wait_max: Duration::from_millis(20), ..share.clone() };
+        assert!(hurried.reserve(1).await.is_none());
     }
 
     #[tokio::test]

@@ -50,6 +50,7 @@ impl Gateway {
             .env("MCPPROXY__SERVER__ADMIN_LISTEN", "")
             .env("MCPPROXY__EGRESS__ALLOW", "127.0.0.0/8")
             .env("MCPPROXY__LIMITS__STREAMS_PER_KEY_MAX", STREAMS_MAX)
+            .env("MCPPROXY__DIRECT__ENABLED", "true")
             .envs(settings.iter().map(|(name, value)| (name, value)));
         let mut process = Process::start(&mut command)?;
         let lines = process.child().stderr.take().context("the gateway has no log")?;
@@ -175,7 +176,9 @@ impl<'a> Api<'a> {
     /// If the gateway refuses, or cannot list the server's tools.
     pub async fn tenant(&self, name: &str, server: &str, url: &str) -> Result<String> {
         self.post(None, "/tenants", &json!({ "name": name })).await?;
-        let made = self.post(Some(name), "/keys", &json!({"role": "agent"})).await?;
+        let made = self
+            .post(Some(name), "/keys", &json!({"role": "agent", "settings": {"direct_endpoint": true}}))
+            .await?;
         let key = made.get("key").and_then(Value::as_str).context("no key in the answer")?;
         self.server(name, server, url, &json!({})).await?;
         Ok(key.to_owned())
@@ -220,6 +223,14 @@ impl<'a> Api<'a> {
         let answer = request.header("X-Tenant", tenant).send().await?;
         ensure!(answer.status().is_success(), "GET {path}: {}", answer.status());
         Ok(answer)
+    }
+
+    /// Does something to a tenant.
+    ///
+    /// # Errors
+    /// If the gateway refuses.
+    pub async fn act(&self, tenant: &str, path: &str) -> Result<()> {
+        self.post(Some(tenant), path, &json!({})).await.map(drop)
     }
 
     async fn post(&self, tenant: Option<&str>, path: &str, body: &Value) -> Result<Value> {

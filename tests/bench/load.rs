@@ -46,6 +46,8 @@ pub enum Work {
     Write,
     /// `tools/list`
     List,
+    /// The same on `/mcp/direct`, of the catalogue.
+    ListDirect,
     /// `retrieve_tools` over the catalogue.
     Search,
 }
@@ -311,6 +313,10 @@ impl Client {
                 let expected = vec![format!("\"name\":\"{known}\"")];
                 Question { method: "tools/list", name: None, params: String::new(), expected }
             }
+            Work::ListDirect => {
+                let last = format!("{}_{}\"", VERBS.last().unwrap_or(&""), OBJECTS.last().unwrap_or(&""));
+                Question { method: "tools/list", name: None, params: String::new(), expected: vec![last] }
+            }
             Work::Search => {
                 let turn = self.number * 7919 + self.asked as usize;
                 let verb = VERBS.get(turn % VERBS.len()).copied().unwrap_or_default();
@@ -324,8 +330,17 @@ impl Client {
         }
     }
 
+    /// Where it posts to.
+    fn path(&self) -> &'static str {
+        match (self.work, self.through_gateway) {
+            (Work::ListDirect, true) => "/mcp/direct",
+            (Work::ListDirect, false) => "/catalogue",
+            _ => "/mcp",
+        }
+    }
+
     async fn post(&mut self, body: String) -> Result<(HeaderMap, Bytes)> {
-        let mut request = Request::post("/mcp").body(Full::from(body))?;
+        let mut request = Request::post(self.path()).body(Full::from(body))?;
         request.headers_mut().clone_from(&self.headers);
         self.wire.ready().await?;
         let (head, body) = self.wire.send_request(request).await?.into_parts();

@@ -17,6 +17,7 @@ mod gateway;
     reason = "the bad servers of the integration tests, where such things are allowed"
 )]
 mod hostile;
+mod listeners;
 mod load;
 mod log;
 mod nginx;
@@ -161,6 +162,20 @@ async fn run(filter: &[String]) -> Result<()> {
         say("beside bad servers");
         beside = beside::run(&gateway.door(&keys.beside)).await.with_context(|| gateway.log())?;
     }
+    let mut listening = Vec::new();
+    if wanted("listeners") {
+        say("listeners");
+        let other = Gateway::start_on(&bench.postgres.url, &data_dir)?;
+        let api = Api::new(&http, &gateway, &data_dir)?;
+        let tenants = [
+            listeners::Tenant { name: "bench", server: "up", key: keys.calls.clone(), tools: 3 },
+            listeners::Tenant { name: "catalogue", server: "cat", key: keys.catalogue.clone(), tools: 1000 },
+        ];
+        for tenant in &tenants {
+            other.first_list(&tenant.key).await?;
+        }
+        listening = listeners::run(&api, &tenants, &gateway, &other).await.with_context(|| gateway.log())?;
+    }
     once.loaded_mib = cpu::memory_mib(gateway.pid());
 
     say("starts");
@@ -169,7 +184,7 @@ async fn run(filter: &[String]) -> Result<()> {
         once.start.push(other.first_list(&keys.calls).await?);
     }
     ensure!(upstream.is_running(), "the upstream ended during the run");
-    let mut report = Report { outcomes, beside, counts, once };
+    let mut report = Report { outcomes, beside, listeners: listening, counts, once };
     Ok(writeln!(std::io::stdout(), "{}", report.markdown())?)
 }
 

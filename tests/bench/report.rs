@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::beside::Beside;
+use crate::listeners::{self, Listeners};
 use crate::load::Era;
 use crate::rows::{Measured, Outcome, Subject, Through};
 
@@ -40,6 +41,8 @@ pub struct Report {
     pub outcomes: Vec<Outcome>,
     /// Healthy beside bad.
     pub beside: Vec<Beside>,
+    /// Clients that listen.
+    pub listeners: Vec<Listeners>,
     /// Counts.
     pub counts: Vec<Count>,
     /// Single values.
@@ -65,6 +68,8 @@ impl Report {
             self.load(&mut out, subject, title);
         }
         self.beside(&mut out);
+        let rows: Vec<_> = self.listeners.iter_mut().map(Listeners::cells).collect();
+        table(&mut out, "Clients that listen for changes", &listeners::COLUMNS, &rows);
         self.counts(&mut out);
         self.once(&mut out);
         out

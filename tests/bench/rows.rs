@@ -105,6 +105,13 @@ pub fn all() -> Vec<Row> {
     for clients in [1, 16] {
         rows.push(row(Subject::Lists, "tools/list", Work::List, Era::Handshake, clients, HOPS));
     }
+    for era in [Era::Handshake, Era::Modern] {
+        let through = &[Direct, Gateway];
+        for clients in [1, 16] {
+            let name = "tools/list of 1000 tools, /mcp/direct";
+            rows.push(row(Subject::Lists, name, Work::ListDirect, era, clients, through));
+        }
+    }
     for clients in [1, 16] {
         rows.push(row(
             Subject::Lists,
@@ -203,7 +210,7 @@ impl Bench {
             Through::Direct => &self.direct,
             Through::Nginx => self.nginx.as_ref().map_or(&self.direct, |(door, _)| door),
             Through::Agentgateway => self.agentgateway.as_ref().map_or(&self.direct, |(door, _)| door),
-            Through::Gateway if row.work == Work::Search => &self.catalogue,
+            Through::Gateway if matches!(row.work, Work::Search | Work::ListDirect) => &self.catalogue,
             Through::Gateway => &self.gateway,
         };
         load::run(door, row.work, row.era, row.clients, Until::Elapsed(time)).await

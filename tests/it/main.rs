@@ -12,6 +12,8 @@ mod cli;
 #[cfg(test)]
 mod clients;
 #[cfg(test)]
+mod conformance;
+#[cfg(test)]
 mod counts;
 #[cfg(test)]
 mod credentials;
@@ -21,6 +23,8 @@ mod damping;
 mod direct;
 #[cfg(test)]
 mod embeddings;
+#[cfg(test)]
+mod fanout;
 #[cfg(test)]
 mod isolation;
 #[cfg(test)]

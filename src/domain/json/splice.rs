@@ -44,6 +44,17 @@ pub fn without_members<'a>(text: &'a str, names: &[&str]) -> Cow<'a, str> {
     }
 }
 
+/// Where the members called `names` stand in the object `text`, with the commas that go with them, in their order.
+pub fn ranges_of_members(text: &str, names: &[&str]) -> Vec<Range<usize>> {
+    let stay = ranges_without(text, names).unwrap_or_default();
+    stay.windows(2)
+        .filter_map(|pair| match pair {
+            [before, after] => Some(before.end..after.start),
+            _ => None,
+        })
+        .collect()
+}
+
 /// The parts of `text` that stay without the members called `names`, one after the other; one when nothing goes.
 fn parts_without<'a>(text: &'a str, names: &[&str]) -> Vec<&'a str> {
     match ranges_without(text, names) {
@@ -164,10 +175,9 @@ pub struct Elements<'a> {
     bytes: &'a [u8],
 }
 
-impl<'a> Iterator for Elements<'a> {
-    type Item = &'a str;
-
-    fn next(&mut self) -> Option<&'a str> {
+impl Elements<'_> {
+    /// Where the next element stands in the text.
+    pub fn next_range(&mut self) -> Option<Range<usize>> {
         self.lexer.skip_space();
         if self.lexer.take(b',') {
             self.lexer.skip_space();
@@ -176,7 +186,16 @@ impl<'a> Iterator for Elements<'a> {
         // the bracket at the end is no value's beginning
         let end = value_end(self.bytes, start)?;
         self.lexer.move_to(end);
-        Some(self.lexer.slice(start..end))
+        Some(start..end)
+    }
+}
+
+impl<'a> Iterator for Elements<'a> {
+    type Item = &'a str;
+
+    fn next(&mut self) -> Option<&'a str> {
+        let range = self.next_range()?;
+        Some(self.lexer.slice(range))
     }
 }
 

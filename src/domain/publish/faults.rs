@@ -4,27 +4,36 @@
 //! What is optional and cannot be read counts as absent, as it does everywhere else; a tool without a usable input schema
 //! cannot be listed (MCP 2025-11-25 and 2026-07-28, `Tool`).
 
-use std::borrow::Cow;
-
-use super::Reader;
+use super::{Reader, output};
 use crate::domain::json;
 
-/// Why a definition is in no list of `/mcp/direct`: the end of a sentence.
+/// Why a definition is in no list of `/mcp/direct`, or not in those of some clients: the end of a sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotListed(pub &'static str);
 
 /// Members of `annotations` that are true or false.
 const HINTS: [&str; 4] = ["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"];
 
-/// Whether a tool can be listed at all.
-pub(super) fn check(definition: &str) -> Result<(), NotListed> {
+/// Whether these readers can be shown a tool at all.
+pub(super) fn check(definition: &str, reader: Reader) -> Result<(), NotListed> {
     let Ok([schema]) = json::find_members(definition, ["inputSchema"]) else {
         return Err(NotListed("its definition is not an object"));
     };
-    match schema {
-        Some(schema) if is_object_schema(schema) => Ok(()),
-        _ => Err(NotListed("its inputSchema is not a JSON schema of type object")),
+    let Some(schema) = schema.filter(|schema| has_type_object(schema)) else {
+        return Err(NotListed("its inputSchema is not a JSON schema of type object"));
+    };
+    if !has_readable_dialect(schema) {
+        return Err(NotListed("the $schema of its inputSchema is not a string"));
     }
+    if json::has_infinite_number(schema) {
+        return Err(NotListed("its inputSchema has a number that is infinite to many clients"));
+    }
+    if reader == Reader::Handshake && !has_readable_parameters(schema) {
+        return Err(NotListed(
+            "clients of 2025-11-25 and before cannot read the properties, or required, of its inputSchema",
+        ));
+    }
+    Ok(())
 }
 
 /// Names of a definition's members that these readers do not get.
@@ -40,9 +49,7 @@ pub(super) fn members_left_out(definition: &str, reader: Reader) -> Vec<&'static
             "icons" => ("icons", are_icons(raw)),
             // gone from the newer revision
             "execution" => ("execution", reader == Reader::Handshake && is_execution(raw)),
-            // objects only, before it
-            "outputSchema" if reader == Reader::Handshake => ("outputSchema", is_object_schema(raw)),
-            "outputSchema" => ("outputSchema", is_object(raw)),
+            "outputSchema" => ("outputSchema", is_output_schema(raw, reader)),
             _ => return,
         };
         if !is_readable {
@@ -52,8 +59,8 @@ pub(super) fn members_left_out(definition: &str, reader: Reader) -> Vec<&'static
     names
 }
 
-/// Annotations without the hints that are neither true nor false.
-pub(super) fn readable_annotations(annotations: &str) -> Cow<'_, str> {
+/// Members of `annotations` that are neither true nor false, or no title.
+pub(super) fn hints_left_out(annotations: &str) -> Vec<&'static str> {
     let mut left_out = Vec::new();
     json::for_each_member(annotations, |member| {
         let hint = HINTS.into_iter().find(|hint| *hint == member.name);
@@ -64,21 +71,32 @@ pub(super) fn readable_annotations(annotations: &str) -> Cow<'_, str> {
             left_out.push("title");
         }
     });
-    match left_out.as_slice() {
-        [] => Cow::Borrowed(annotations),
-        names => json::without_members(annotations, names),
-    }
+    left_out
 }
 
-/// A schema of type object, as far as clients look into it: `properties` of objects, `required` of strings.
-fn is_object_schema(schema: &str) -> bool {
-    let Ok([kind, properties, required]) = json::find_members(schema, ["type", "properties", "required"])
-    else {
+/// Before the newer revision, output schemas are objects only, and some clients compile them all to read a list.
+fn is_output_schema(raw: &str, reader: Reader) -> bool {
+    let is_readable = is_object(raw) && has_readable_dialect(raw) && !json::has_infinite_number(raw);
+    let is_safe = || has_type_object(raw) && has_readable_parameters(raw) && output::is_safe(raw);
+    is_readable && (reader == Reader::Modern || is_safe())
+}
+
+fn has_type_object(schema: &str) -> bool {
+    let Ok([kind]) = json::find_members(schema, ["type"]) else { return false };
+    kind.and_then(text).is_some_and(|kind| kind == "object")
+}
+
+fn has_readable_dialect(schema: &str) -> bool {
+    json::find_members(schema, ["$schema"]).is_ok_and(|[dialect]| dialect.is_none_or(is_string))
+}
+
+/// As far as handshake clients look into a schema: `properties` of schemas, `required` of strings.
+fn has_readable_parameters(schema: &str) -> bool {
+    let Ok([properties, required]) = json::find_members(schema, ["properties", "required"]) else {
         return false;
     };
-    let is_type = kind.and_then(text).is_some_and(|kind| kind == "object");
-    is_type
-        && properties.is_none_or(|raw| is_object(raw) && all_values(raw, is_object))
+    let is_schema = |raw: &str| is_object(raw) || matches!(raw, "true" | "false");
+    properties.is_none_or(|raw| is_object(raw) && all_values(raw, is_schema))
         && required.is_none_or(|raw| all_elements(raw, is_string))
 }
 
@@ -101,19 +119,19 @@ fn is_execution(raw: &str) -> bool {
     support.is_none_or(|raw| text(raw).is_some_and(|support| known.contains(&support.as_str())))
 }
 
-fn is_string(raw: &str) -> bool {
+pub(super) fn is_string(raw: &str) -> bool {
     raw.starts_with('"')
 }
 
-fn is_object(raw: &str) -> bool {
+pub(super) fn is_object(raw: &str) -> bool {
     raw.starts_with('{')
 }
 
-fn text(raw: &str) -> Option<String> {
+pub(super) fn text(raw: &str) -> Option<String> {
     serde_json::from_str(raw).ok()
 }
 
-fn all_elements(raw: &str, is_good: impl Fn(&str) -> bool) -> bool {
+pub(super) fn all_elements(raw: &str, is_good: impl Fn(&str) -> bool) -> bool {
     json::elements(raw).is_some_and(|mut elements| elements.all(is_good))
 }
 

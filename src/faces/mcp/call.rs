@@ -49,7 +49,7 @@ impl Call<'_> {
         let value = |name: &str| self.params.iter().find(|member| member.name == name).map(|m| m.value);
         let raw_name = value("name").unwrap_or("null");
         let Ok(name) = serde_json::from_str::<String>(raw_name) else {
-            return Err(self.refuse("Invalid params: name must be a string"));
+            return Err(self.refuse("Invalid params: name must be a string").await);
         };
         // whose role may use none has no such tool
         let managing = Managing::named(&name).filter(|_| management::ceiling(&self.attempt.caller).is_some());
@@ -59,7 +59,7 @@ impl Call<'_> {
         let arguments = match value("arguments") {
             None | Some("null") => "{}",
             Some(raw) if raw.starts_with('{') => raw,
-            Some(_) => return Err(self.refuse("Invalid params: arguments must be an object")),
+            Some(_) => return Err(self.refuse("Invalid params: arguments must be an object").await),
         };
         if let Some(tool) = managing {
             let result = management::run(self.faces, self.attempt, self.era, tool, arguments).await;
@@ -71,13 +71,13 @@ impl Call<'_> {
             None if name == tools::READ_CACHE => Ok(self.read_cache(arguments).await),
             None => {
                 let shown: String = name.chars().take(300).collect();
-                Err(self.refuse(&format!("Unknown tool: {shown}")))
+                Err(self.refuse(&format!("Unknown tool: {shown}")).await)
             }
         }
     }
 
     /// Parameters that no tool of ours takes: an attempt all the same.
-    fn refuse(&self, message: &str) -> RpcError {
+    async fn refuse(&self, message: &str) -> RpcError {
         let name = self.params.iter().find(|member| member.name == "name").map(|member| member.value);
         let name = name.and_then(|raw| serde_json::from_str::<String>(raw).ok());
         let refused = RefusedAttempt {
@@ -87,7 +87,7 @@ impl Call<'_> {
             code: "invalid_params",
             message,
         };
-        self.gateway.record_refused(&self.attempt, &refused);
+        record(self.gateway, &self.attempt, &refused).await;
         RpcError::invalid_params(message)
     }
 
@@ -190,7 +190,7 @@ impl Call<'_> {
 }
 
 /// Records a call that was refused before its parameters were looked at.
-pub(super) fn record_refused(
+pub(super) async fn record_refused(
     gateway: &Gateway,
     endpoint: Endpoint,
     attempt: &Attempt,
@@ -206,7 +206,14 @@ pub(super) fn record_refused(
         _ => endpoint.call_kind(),
     };
     let refused = RefusedAttempt { kind, tool: name.as_deref(), body: params, code, message };
-    gateway.record_refused(attempt, &refused);
+    record(gateway, attempt, &refused).await;
+}
+
+async fn record(gateway: &Gateway, attempt: &Attempt, refused: &RefusedAttempt<'_>) {
+    match refused.kind {
+        Kind::DirectCall => gateway.record_refused_directly(attempt, refused).await,
+        _ => gateway.record_refused(attempt, refused),
+    }
 }
 
 /// The answer to a call. One that was taken back gets none (MCP 2025-11-25, cancellation): an event stream

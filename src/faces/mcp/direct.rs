@@ -1,27 +1,31 @@
 //! `/mcp/direct`: how tools are spelled there, and their list.
 
+use std::sync::Arc;
+
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 
 use super::jsonrpc::RpcError;
-use super::{Era, management, methods, tools};
+use super::{Era, management, methods, result, tools};
 use crate::domain::intent::OperationType;
 use crate::domain::json::{Member, escape_into};
 use crate::domain::settings::ToolNames;
-use crate::gateway::{Caller, Catalog, DirectView, Gateway, ListKey};
+use crate::gateway::{Caller, Catalog, DirectView, Gateway, ListKey, ListPlan};
 
 /// Longest cursor that is looked at, in bytes.
 const CURSOR_BYTES_MAX: usize = 1024;
+/// The member of a list that has the tools.
+const TOOLS: &str = r#""tools":["#;
 /// Longest part of a query that is repeated, in characters.
 const QUERY_SHOWN_CHARS_MAX: usize = 64;
 
-/// The spelling that a request asks for by `?names=`, else the key's own.
-pub(super) fn names(query: Option<&str>, own: ToolNames) -> Result<ToolNames, RpcError> {
+/// The spelling that a request asks for by `?names=`.
+pub(super) fn names(query: Option<&str>) -> Result<Option<ToolNames>, RpcError> {
     match query {
-        None | Some("") => Ok(own),
-        Some("names=colon") => Ok(ToolNames::Colon),
-        Some("names=safe") => Ok(ToolNames::Safe),
+        None | Some("") => Ok(None),
+        Some("names=colon") => Ok(Some(ToolNames::Colon)),
+        Some("names=safe") => Ok(Some(ToolNames::Safe)),
         Some(other) => {
             let shown: String = other.chars().take(QUERY_SHOWN_CHARS_MAX).collect();
             Err(RpcError::invalid_request(format!(
@@ -48,19 +52,31 @@ pub(super) fn cursor(params: &[Member<'_>]) -> Result<Option<String>, RpcError> 
 }
 
 /// `tools/list`: prepared once for all who see the same, and cut from there.
-pub(super) fn tools_list(
+pub(super) async fn tools_list(
     gateway: &Gateway,
-    caller: &Caller,
+    caller: &Arc<Caller>,
     era: Era,
     names: ToolNames,
     after: Option<&str>,
 ) -> Result<Bytes, RpcError> {
-    let catalogue = methods::catalogue(caller)?;
-    let view = catalogue.direct_view(&caller.settings);
+    let (catalogue, view) = loop {
+        let catalogue = methods::catalogue(caller)?;
+        let view = catalogue.direct_view_soon(&caller.settings).await;
+        if gateway.note_served(caller, &catalogue, &view) {
+            break (catalogue, view);
+        }
+    };
     let from = after.map(|name| view.position_after(&catalogue, name));
     let (tenant, manages) = (caller.tenant_id(), management::ceiling(caller));
     let key = ListKey { tenant, print: view.print, reader: era.reader(), names, manages, from };
-    Ok(gateway.list_body(key, || body(era, (names, manages), &catalogue, &view, from)))
+    let body = gateway.list_body(key, || {
+        let page = view.page(&catalogue, from.unwrap_or_default(), names, era.reader());
+        let (bytes, next, turn) = (page.bytes, page.next.map(|(_, at)| at), catalogue.turn());
+        drop(page);
+        let make = move || body(era, (names, manages), &catalogue, &view, from);
+        ListPlan { bytes, next, make, turn }
+    });
+    body.await.map_err(|refusal| RpcError::rate_limited(era, &refusal))
 }
 
 fn body(
@@ -69,34 +85,39 @@ fn body(
     catalogue: &Catalog,
     view: &DirectView,
     from: Option<usize>,
-) -> Bytes {
+) -> String {
     let page = view.page(catalogue, from.unwrap_or_default(), names, era.reader());
-    let mut items = String::from("[");
-    if from.is_none() {
-        tools::on_direct(manages).iter().for_each(|tool| begin(&mut items).push_str(&tool.to_string()));
+    let opening = result::opening(era);
+    let own: Vec<String> = match from {
+        None => tools::on_direct(manages).iter().map(ToString::to_string).collect(),
+        Some(_) => Vec::new(),
+    };
+    let mut end = format!("]{}", methods::list_notes(era));
+    if let Some((last, _)) = page.next {
+        end.push_str(r#","nextCursor":"#);
+        escape_into(&mut end, &URL_SAFE_NO_PAD.encode(last));
     }
-    for (tool, name) in page.tools {
-        if let Some(published) = &tool.shape.published {
-            published.part(era.reader()).write(name, begin(&mut items));
-        }
+    end.push('}');
+    let names: usize = page.tools.iter().map(|listed| listed.name.len() + r#""","#.len()).sum();
+    let own_bytes: usize = own.iter().map(|tool| tool.len() + 1).sum();
+    let room = opening.len() + TOOLS.len() + own_bytes + names + page.bytes + end.len();
+    let mut out = String::with_capacity(room);
+    out.push_str(&opening);
+    out.push_str(TOOLS);
+    let start = out.len();
+    let comma = |out: &mut String| out.push_str(if out.len() > start { "," } else { "" });
+    for tool in &own {
+        comma(&mut out);
+        out.push_str(tool);
     }
-    items.push(']');
-    let mut out = methods::list_result(era, "tools", &items);
-    if let Some(last) = page.next {
-        out.pop();
-        out.push_str(r#","nextCursor":"#);
-        escape_into(&mut out, &URL_SAFE_NO_PAD.encode(last));
-        out.push('}');
+    for listed in &page.tools {
+        comma(&mut out);
+        listed.part.write(&listed.tool.shape.definition, listed.name, &mut out);
     }
-    out.into()
-}
-
-/// The list, ready for its next item.
-fn begin(items: &mut String) -> &mut String {
-    if items.len() > 1 {
-        items.push(',');
-    }
-    items
+    out.push_str(&end);
+    // only names with quotes in them need more than was counted
+    out.shrink_to_fit();
+    out
 }
 
 #[cfg(test)]
@@ -108,16 +129,16 @@ mod tests {
     fn a_query_asks_for_a_spelling_and_for_nothing_else() {
         use ToolNames::{Colon, Safe};
         for (query, expected) in [
-            (None, Some(Safe)),
-            (Some(""), Some(Safe)),
-            (Some("names=colon"), Some(Colon)),
-            (Some("names=safe"), Some(Safe)),
+            (None, Some(None)),
+            (Some(""), Some(None)),
+            (Some("names=colon"), Some(Some(Colon))),
+            (Some("names=safe"), Some(Some(Safe))),
             (Some("names="), None),
             (Some("names=Safe"), None),
             (Some("names=safe&names=colon"), None),
             (Some("key=x"), None),
         ] {
-            assert_eq!(names(query, Safe).ok(), expected, "{query:?}");
+            assert_eq!(names(query).ok(), expected, "{query:?}");
         }
     }
 

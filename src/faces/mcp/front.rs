@@ -10,7 +10,8 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
 use super::call::{self, Call};
 use super::envelope::{self, Message};
-use super::jsonrpc::{RpcError, message, notification};
+use super::jsonrpc::{RpcError, message};
+use super::listen::{Listener, Opening};
 use super::session::Session;
 use super::text::Text;
 use super::{Endpoint, Era, HANDSHAKE, direct, listen, methods, modern};
@@ -19,7 +20,7 @@ use crate::domain::settings::ToolNames;
 use crate::domain::tenant::Action;
 use crate::faces::Faces;
 use crate::faces::http::{BodyError, RequestId, read_body};
-use crate::faces::sse::{self, TooMany};
+use crate::faces::sse::TooMany;
 use crate::faces::wire::{
     self,
     error::{json_response, not_found, render},
@@ -33,9 +34,8 @@ pub async fn handle(
     Extension(request_id): Extension<RequestId>,
     request: Request,
 ) -> Response {
-    let names = caller.settings.tool_names;
-    enter(Entry { faces: &faces, caller: &caller, endpoint: Endpoint::Search, names }, &request_id, request)
-        .await
+    let entry = Entry { faces: &faces, caller: &caller, endpoint: Endpoint::Search, names: None };
+    enter(entry, &request_id, request).await
 }
 
 /// Serves `/mcp/direct`; to whom it is not open, it is not there.
@@ -48,9 +48,8 @@ pub async fn handle_direct(
     if !faces.has_direct(&caller) {
         return not_found(Some(&request_id.0));
     }
-    let names = caller.settings.tool_names;
-    let entry = Entry { faces: &faces, caller: &caller, endpoint: Endpoint::Direct, names };
-    match direct::names(request.uri().query(), names) {
+    let entry = Entry { faces: &faces, caller: &caller, endpoint: Endpoint::Direct, names: None };
+    match direct::names(request.uri().query()) {
         Ok(names) => enter(Entry { names, ..entry }, &request_id, request).await,
         Err(error) => {
             record_unread(entry, request, error.name(), error.message()).await;
@@ -65,8 +64,19 @@ struct Entry<'a> {
     faces: &'a Arc<Faces>,
     caller: &'a Arc<Caller>,
     endpoint: Endpoint,
-    /// How tools are spelled on `/mcp/direct`.
-    names: ToolNames,
+    /// How tools are spelled on `/mcp/direct`, where the request says so; else as the key's settings say.
+    names: Option<ToolNames>,
+}
+
+impl<'a> Entry<'a> {
+    fn listener(self) -> Listener<'a> {
+        let Entry { faces, caller, endpoint, names } = self;
+        Listener { faces, caller, endpoint, names }
+    }
+
+    fn names(self) -> ToolNames {
+        self.names.unwrap_or(self.caller.settings.tool_names)
+    }
 }
 
 async fn enter(entry: Entry<'_>, request_id: &RequestId, request: Request) -> Response {
@@ -78,7 +88,7 @@ async fn enter(entry: Entry<'_>, request_id: &RequestId, request: Request) -> Re
     }
     match *request.method() {
         Method::POST => post(entry, request).await,
-        Method::GET => get(entry, request.headers()),
+        Method::GET => get(entry, request.headers()).await,
         Method::DELETE => delete(entry, request.headers()),
         _ => {
             let mut response = json_response(
@@ -105,11 +115,11 @@ async fn record_unread(entry: Entry<'_>, request: Request, code: &str, message: 
         return;
     }
     let attempt = attempt(entry, &headers, id, None);
-    call::record_refused(&entry.faces.gateway, entry.endpoint, &attempt, params, code, message);
+    call::record_refused(&entry.faces.gateway, entry.endpoint, &attempt, params, code, message).await;
 }
 
 /// A call that can be read in more than one way is refused, and is an attempt all the same.
-fn record_unreadable(entry: Entry<'_>, headers: &HeaderMap, body: &Bytes, error: &RpcError) {
+async fn record_unreadable(entry: Entry<'_>, headers: &HeaderMap, body: &Bytes, error: &RpcError) {
     let Ok(text) = std::str::from_utf8(body) else { return };
     let Ok([id, Some("\"tools/call\""), params]) = json::find_members(text, ["id", "method", "params"])
     else {
@@ -117,7 +127,7 @@ fn record_unreadable(entry: Entry<'_>, headers: &HeaderMap, body: &Bytes, error:
     };
     let attempt = attempt(entry, headers, id.unwrap_or("null"), None);
     let gateway = &entry.faces.gateway;
-    call::record_refused(gateway, entry.endpoint, &attempt, params, error.name(), error.message());
+    call::record_refused(gateway, entry.endpoint, &attempt, params, error.name(), error.message()).await;
 }
 
 /// An attempt over MCP that begins now.
@@ -152,7 +162,7 @@ async fn post(entry: Entry<'_>, request: Request) -> Response {
     };
     let (id, method, params) = match envelope::read(&body) {
         Err((error, id)) => {
-            record_unreadable(entry, headers, &body, &error);
+            record_unreadable(entry, headers, &body, &error).await;
             return error.response(id.as_deref());
         }
         // answers and notifications are never refused: a client would take it for the end of everything
@@ -169,7 +179,7 @@ async fn post(entry: Entry<'_>, request: Request) -> Response {
     let members = json::top_level_members(params).unwrap_or_default();
     let meta = members.iter().find(|member| member.name == "_meta").map(|member| member.value);
     let incoming = Incoming { entry, headers, id, method: &method, members: &members, meta, body: &body };
-    let answered = match modern::is_modern(headers, meta) && method != "initialize" {
+    let answered = match modern::is_modern(headers, &method, meta) {
         true => incoming.modern().await,
         false => incoming.handshake().await,
     };
@@ -179,7 +189,8 @@ async fn post(entry: Entry<'_>, request: Request) -> Response {
             if method == "tools/call" && !error.recorded {
                 let attempt = attempt(entry, headers, id, meta);
                 let (code, message) = (error.name(), error.message());
-                call::record_refused(&faces.gateway, entry.endpoint, &attempt, Some(params), code, message);
+                let params = Some(params);
+                call::record_refused(&faces.gateway, entry.endpoint, &attempt, params, code, message).await;
             }
             error.response(Some(id))
         }
@@ -233,7 +244,7 @@ impl Incoming<'_> {
         let client = modern::check(self.headers, self.method, self.members, self.meta)?;
         match self.method {
             "server/discover" => Ok(self.result(&methods::discover(self.entry.endpoint))),
-            "subscriptions/listen" => self.listen(),
+            "subscriptions/listen" => self.listen().await,
             _ => self.common(Era::Modern, client, None).await,
         }
     }
@@ -288,7 +299,7 @@ impl Incoming<'_> {
                 call.run().await.map_err(RpcError::on_record)
             }
             "tools/list" => {
-                let body = self.tools_list(era)?;
+                let body = self.tools_list(era).await?;
                 Ok(json_response(StatusCode::OK, Text::whole(self.id, "result", &body)))
             }
             "prompts/list" => list("prompts"),
@@ -300,8 +311,8 @@ impl Incoming<'_> {
         }
     }
 
-    fn tools_list(&self, era: Era) -> Result<Bytes, RpcError> {
-        let Entry { faces, caller, endpoint, names } = self.entry;
+    async fn tools_list(&self, era: Era) -> Result<Bytes, RpcError> {
+        let Entry { faces, caller, endpoint, .. } = self.entry;
         let from = match endpoint {
             Endpoint::Search => {
                 methods::no_cursor(self.members)?;
@@ -312,8 +323,10 @@ impl Incoming<'_> {
         let admitted = faces.gateway.admit_list(caller);
         admitted.map_err(|refusal| RpcError::rate_limited(era, &refusal))?;
         match endpoint {
-            Endpoint::Search => methods::tools_list(era, caller),
-            Endpoint::Direct => direct::tools_list(&faces.gateway, caller, era, names, from.as_deref()),
+            Endpoint::Search => methods::tools_list(era, caller).await,
+            Endpoint::Direct => {
+                direct::tools_list(&faces.gateway, caller, era, self.entry.names(), from.as_deref()).await
+            }
         }
     }
 
@@ -331,13 +344,10 @@ impl Incoming<'_> {
         Ok(response)
     }
 
-    /// Nothing is told of yet, so an empty subset is acknowledged.
-    fn listen(&self) -> Result<Response, RpcError> {
-        let meta = format!(r#"{{"io.modelcontextprotocol/subscriptionId":{}}}"#, self.id);
-        let params = format!(r#"{{"notifications":{{}},"_meta":{meta}}}"#);
-        let first = notification("notifications/subscriptions/acknowledged", &params);
-        let last = message(self.id, "result", &format!(r#"{{"resultType":"complete","_meta":{meta}}}"#));
-        let opened = listen::open(self.entry.faces, self.entry.caller, sse::event(&first), Some(last));
+    async fn listen(&self) -> Result<Response, RpcError> {
+        let notifications = self.members.iter().find(|member| member.name == "notifications");
+        let wants = listen::wants(notifications.map(|member| member.value))?;
+        let opened = listen::open(self.entry.listener(), Opening::Listen { id: self.id, wants }).await;
         opened.map_err(too_many_streams)
     }
 }
@@ -361,18 +371,24 @@ fn session(entry: Entry<'_>, headers: &HeaderMap) -> Result<Option<Session>, Rpc
     known.map(Some).ok_or_else(unknown)
 }
 
-fn get(entry: Entry<'_>, headers: &HeaderMap) -> Response {
+async fn get(entry: Entry<'_>, headers: &HeaderMap) -> Response {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     // a plain curl must not hang on a stream that it did not ask for
-    let asks = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
-    if !asks.is_some_and(|accept| accept.contains("text/event-stream")) {
+    if !text("accept").is_some_and(|accept| accept.contains("text/event-stream")) {
         let message =
             "Invalid request: GET opens a stream, so Accept must list text/event-stream; calls are POSTs";
         return RpcError::refused(StatusCode::NOT_ACCEPTABLE, message).response(None);
     }
-    if let Err(error) = session(entry, headers) {
-        return error.response(None);
-    }
-    let opened = listen::open(entry.faces, entry.caller, Bytes::from_static(b": open\n\n"), None);
+    let session = match session(entry, headers) {
+        Ok(session) => session,
+        Err(error) => return error.response(None),
+    };
+    let version = session.as_ref().map(|session| session.version.as_str());
+    let opening = Opening::Get {
+        version: version.or_else(|| text("mcp-protocol-version")),
+        last_event_id: text("last-event-id"),
+    };
+    let opened = listen::open(entry.listener(), opening).await;
     opened.unwrap_or_else(|too_many| too_many_streams(too_many).response(None))
 }
 

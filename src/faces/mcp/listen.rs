@@ -1,7 +1,7 @@
 //! Streams that a client holds open: a handshake GET, a modern `subscriptions/listen`.
 //!
-//! `/mcp` has nothing to announce, so they carry nothing but signs of life; they end when the key does, when
-//! the gateway stops, or when the client goes.
+//! On `/mcp/direct` they carry word of changed lists; `/mcp` has nothing to announce. Between that there are signs of
+//! life. They end when the key does, when the gateway stops, or when the client goes.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -9,24 +9,117 @@ use std::sync::Arc;
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
+use tokio::time::{Instant, sleep_until};
 
+use super::jsonrpc::{RpcError, message, notification};
+use super::notify::{Due, Seen, Told, Topics, events};
+use super::{Endpoint, management};
+use crate::domain::json;
+use crate::domain::settings::ToolNames;
 use crate::faces::Faces;
 use crate::faces::http::stream_body;
-use crate::faces::sse::{CHECK, OpenStream, TooMany, event, event_stream};
-use crate::gateway::Caller;
+use crate::faces::sse::{OpenStream, TooMany, event, event_stream};
+use crate::gateway::{Caller, Heard, Listening, Topic};
 
-/// Opens a stream that begins with `first` and ends with `last` when the gateway ends it.
+/// The first handshake revision whose clients expect an event that carries nothing but an id.
+const PRIMED_SINCE: &str = "2025-11-25";
+
+/// Whose stream, and of what.
+#[derive(Clone, Copy)]
+pub(super) struct Listener<'a> {
+    pub(super) faces: &'a Arc<Faces>,
+    pub(super) caller: &'a Arc<Caller>,
+    pub(super) endpoint: Endpoint,
+    /// The spelling that was asked for; `None` for the key's own.
+    pub(super) names: Option<ToolNames>,
+}
+
+/// The ways in which streams are opened.
+pub(super) enum Opening<'a> {
+    /// A handshake GET.
+    Get {
+        /// The version that the client speaks, when it says so.
+        version: Option<&'a str>,
+        /// The last event that it was told.
+        last_event_id: Option<&'a str>,
+    },
+    /// A modern `subscriptions/listen`.
+    Listen {
+        /// The raw id of the request.
+        id: &'a str,
+        /// What it wants to hear of.
+        wants: Topics,
+    },
+}
+
+/// What a raw `notifications` member of `subscriptions/listen` asks for.
+///
+/// # Errors
+/// It is missing, or no object.
+pub(super) fn wants(notifications: Option<&str>) -> Result<Topics, RpcError> {
+    let invalid = || RpcError::invalid_params("Invalid params: notifications must be an object");
+    let members = json::top_level_members(notifications.ok_or_else(invalid)?).map_err(|_| invalid())?;
+    let asked = members.iter().filter(|member| member.value == "true");
+    Ok(asked.fold(Topics::default(), |topics, member| topics.or(Topics::of_member(&member.name))))
+}
+
+/// Opens a stream.
 ///
 /// # Errors
 /// [`TooMany`]
-pub(super) fn open(
-    faces: &Arc<Faces>,
-    caller: &Arc<Caller>,
-    first: Bytes,
-    last: Option<String>,
-) -> Result<Response, TooMany> {
-    let state = State { open: OpenStream::begin(faces, caller)?, next: Next::First(first), last };
+pub(super) async fn open(listener: Listener<'_>, opening: Opening<'_>) -> Result<Response, TooMany> {
+    let Listener { faces, caller, endpoint, names } = listener;
+    // before anything is made for it
+    let place = OpenStream::begin(faces, caller)?;
+    let topic = match endpoint {
+        Endpoint::Search => Topic::Nothing,
+        Endpoint::Direct => Topic::Direct,
+    };
+    let listening = faces.gateway.listen(caller, topic).await;
+    let seen = seen(&listening, names);
+    let state = match opening {
+        Opening::Get { version, last_event_id } => {
+            let told = seen.map(|seen| Told::new(seen, Topics::ALL));
+            let told = match last_event_id {
+                Some(id) => told.map(|told| told.with_id(id)),
+                None => told,
+            };
+            let is_primed = version.is_some_and(|version| version >= PRIMED_SINCE);
+            let first = match seen.filter(|_| is_primed) {
+                Some(seen) => format!("id: {}\ndata:\n\n", seen.id()).into(),
+                None => Bytes::from_static(b": open\n\n"),
+            };
+            State { place, listening, endpoint, names, told, way: Way::Get, next: Next::First(first) }
+        }
+        Opening::Listen { id, wants } => {
+            let wants = if seen.is_some() { wants } else { Topics::default() };
+            let honoured: Vec<String> = wants.members().map(|name| format!("\"{name}\":true")).collect();
+            let meta = subscription(id);
+            let params = format!(r#"{{"notifications":{{{}}},"_meta":{meta}}}"#, honoured.join(","));
+            let first = event(&notification("notifications/subscriptions/acknowledged", &params));
+            let told = seen.map(|seen| Told::new(seen, wants));
+            let way = Way::Listen { id: id.to_owned() };
+            State { place, listening, endpoint, names, told, way, next: Next::First(first) }
+        }
+    };
     Ok(event_stream(stream_body(stream::unfold(state, step))))
+}
+
+/// The `_meta` of everything that belongs to a subscription.
+fn subscription(id: &str) -> String {
+    format!(r#"{{"io.modelcontextprotocol/subscriptionId":{id}}}"#)
+}
+
+/// What the client would be served now; `None` where lists are not told of.
+fn seen(listening: &Listening, names: Option<ToolNames>) -> Option<Seen> {
+    let names = names.unwrap_or(listening.caller().settings.tool_names);
+    let manages = management::ceiling(listening.caller());
+    listening.prints().map(|prints| Seen::of(prints, names, manages))
+}
+
+enum Way {
+    Get,
+    Listen { id: String },
 }
 
 enum Next {
@@ -36,9 +129,64 @@ enum Next {
 }
 
 struct State {
-    open: OpenStream,
+    place: OpenStream,
+    listening: Listening,
+    endpoint: Endpoint,
+    names: Option<ToolNames>,
+    /// `None` where nothing is told.
+    told: Option<Told>,
+    way: Way,
     next: Next,
-    last: Option<String>,
+}
+
+impl State {
+    fn must_end(&self) -> bool {
+        let is_closed =
+            self.endpoint == Endpoint::Direct && !self.place.faces().has_direct(self.listening.caller());
+        is_closed || self.place.must_end()
+    }
+
+    /// The last event of a stream that the gateway ends: clients come back elsewhere.
+    fn last(&self) -> Option<Bytes> {
+        let Way::Listen { id } = &self.way else { return None };
+        let result = format!(r#"{{"resultType":"complete","_meta":{}}}"#, subscription(id));
+        Some(event(&message(id, "result", &result)))
+    }
+
+    /// What is to be told now, or when to look again.
+    fn news(&mut self) -> Result<Bytes, Option<Instant>> {
+        // settings that are out of date say nothing of what is seen
+        if self.listening.is_behind() {
+            return Err(None);
+        }
+        let seen = seen(&self.listening, self.names);
+        let (Some(told), Some(seen)) = (&mut self.told, seen) else { return Err(None) };
+        match told.due(seen, Instant::now()) {
+            Due::Nothing => Err(None),
+            Due::At(at) => Err(Some(at)),
+            Due::Now(topics) => Ok(match &self.way {
+                Way::Get => events(topics, "{}", Some(&seen.id())),
+                Way::Listen { id } => events(topics, &format!(r#"{{"_meta":{}}}"#, subscription(id)), None),
+            }
+            .into()),
+        }
+    }
+
+    /// Waits until there may be something to do.
+    async fn wait(&mut self, merged: Option<Instant>) {
+        let mut until = self.place.sign_at();
+        let expiry = self.listening.expires_in().map(|after| Instant::now() + after);
+        for at in [merged, expiry].into_iter().flatten() {
+            until = until.min(at);
+        }
+        let heard = tokio::select! {
+            heard = self.listening.heard(self.place.gateway()) => heard,
+            () = sleep_until(until) => return,
+        };
+        if let (Heard::Again, Some(told)) = (heard, &mut self.told) {
+            told.owe();
+        }
+    }
 }
 
 async fn step(mut state: State) -> Option<(Result<Bytes, Infallible>, State)> {
@@ -46,15 +194,19 @@ async fn step(mut state: State) -> Option<(Result<Bytes, Infallible>, State)> {
         Next::End => None,
         Next::First(event) => Some((Ok(event), state)),
         Next::Wait => loop {
-            if state.open.must_end() {
+            if state.must_end() {
                 state.next = Next::End;
-                let last = state.last.take()?;
-                return Some((Ok(event(&last)), state));
+                let last = state.last()?;
+                return Some((Ok(last), state));
             }
-            if state.open.is_sign_due() {
+            let merged = match state.news() {
+                Ok(news) => return Some((Ok(news), state)),
+                Err(merged) => merged,
+            };
+            if state.place.is_sign_due() {
                 return Some((Ok(Bytes::from_static(b": alive\n\n")), state));
             }
-            tokio::time::sleep(CHECK).await;
+            state.wait(merged).await;
         },
     }
 }

@@ -7,6 +7,7 @@ use serde_json::json;
 use super::jsonrpc::RpcError;
 use super::session::Session;
 use super::{Endpoint, Era, HANDSHAKE, MODERN, management, tools};
+use crate::domain::intent::IntentMode;
 use crate::domain::json::{self, Member};
 use crate::faces::Faces;
 use crate::gateway::{Caller, Catalog, Client};
@@ -35,12 +36,16 @@ fn instructions(endpoint: Endpoint) -> &'static str {
 /// A raw list as a result. Lists depend on the key, so they are private.
 pub(super) fn list_result(era: Era, member: &str, items: &str) -> String {
     let mut out = super::result::opening(era);
-    out.push_str(&format!("\"{member}\":{items}"));
-    if era == Era::Modern {
-        out.push_str(&format!(r#","ttlMs":{LIST_TTL_MS},"cacheScope":"private""#));
-    }
-    out.push('}');
+    out.push_str(&format!("\"{member}\":{items}{}}}", list_notes(era)));
     out
+}
+
+/// What a list says besides its items.
+pub(super) fn list_notes(era: Era) -> String {
+    match era {
+        Era::Modern => format!(r#","ttlMs":{LIST_TTL_MS},"cacheScope":"private""#),
+        Era::Handshake => String::new(),
+    }
 }
 
 /// Lists have one page: any cursor was not ours.
@@ -61,12 +66,14 @@ pub(super) fn catalogue(caller: &Caller) -> Result<Arc<Catalog>, RpcError> {
 }
 
 /// `tools/list`, prepared once per view.
-pub(super) fn tools_list(era: Era, caller: &Caller) -> Result<bytes::Bytes, RpcError> {
+pub(super) async fn tools_list(era: Era, caller: &Caller) -> Result<bytes::Bytes, RpcError> {
     let catalogue = catalogue(caller)?;
-    let view = catalogue.view(&caller.settings);
+    let view = catalogue.view_soon(&caller.settings).await;
+    let is_required = caller.settings.intent_declaration == IntentMode::Required;
     // the ceiling is one of the settings that a view is of: only the role is not
     let manages = management::ceiling(caller);
-    let slot = usize::from(era == Era::Modern) + 2 * usize::from(manages.is_some());
+    let slot =
+        4 * usize::from(manages.is_some()) + 2 * usize::from(is_required) + usize::from(era == Era::Modern);
     Ok(view.body(slot, || tools::list_body(era, &caller.settings, manages, &view).into()))
 }
 
@@ -75,7 +82,7 @@ pub(super) fn discover(endpoint: Endpoint) -> String {
     let mut out = super::result::opening(Era::Modern);
     let body = json!({
         "supportedVersions": [MODERN],
-        "capabilities": capabilities(),
+        "capabilities": capabilities(endpoint),
         "instructions": instructions(endpoint),
         "ttlMs": LIST_TTL_MS,
         "cacheScope": "private",
@@ -84,9 +91,10 @@ pub(super) fn discover(endpoint: Endpoint) -> String {
     out
 }
 
-fn capabilities() -> serde_json::Value {
+/// `listChanged` is said only where changes are told (behaviour, section 4).
+fn capabilities(endpoint: Endpoint) -> serde_json::Value {
     json!({
-        "tools": {"listChanged": false},
+        "tools": {"listChanged": endpoint == Endpoint::Direct},
         "prompts": {"listChanged": false},
         "resources": {"listChanged": false, "subscribe": false},
     })
@@ -111,7 +119,7 @@ pub(super) fn initialize(
     let session = Session::new(caller, endpoint, version, &client, elicitation);
     let result = json!({
         "protocolVersion": version,
-        "capabilities": capabilities(),
+        "capabilities": capabilities(endpoint),
         "serverInfo": {"name": "mcpproxy", "title": "mcpproxy", "version": env!("CARGO_PKG_VERSION")},
         "instructions": instructions(endpoint),
     });

@@ -12,6 +12,7 @@ mod listen;
 mod management;
 mod methods;
 mod modern;
+mod notify;
 mod result;
 mod session;
 mod text;

@@ -15,11 +15,12 @@ const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 const CLIENT: &str = "io.modelcontextprotocol/clientInfo";
 
-/// Whether a request speaks the modern way: by its `_meta`, or by its header.
-pub(super) fn is_modern(headers: &HeaderMap, meta: Option<&str>) -> bool {
+/// Whether a request speaks the modern way: by its `_meta`, or by its header. A header alone makes no `initialize`
+/// modern: who wants to shake hands may.
+pub(super) fn is_modern(headers: &HeaderMap, method: &str, meta: Option<&str>) -> bool {
     let by_meta =
         meta.and_then(|meta| json::find_members(meta, [VERSION]).ok()).is_some_and(|[v]| v.is_some());
-    by_meta || header(headers, "mcp-protocol-version") == Some(MODERN)
+    by_meta || (method != "initialize" && header(headers, "mcp-protocol-version") == Some(MODERN))
 }
 
 /// Checks a modern request; gives what it says of its client.

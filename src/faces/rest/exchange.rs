@@ -97,6 +97,11 @@ impl Exchange {
         &self.attempt.caller
     }
 
+    /// The same, to be kept.
+    pub(super) fn caller_handle(&self) -> &Arc<Caller> {
+        &self.attempt.caller
+    }
+
     /// A part of the path, decoded; empty when the route has no such part.
     pub(super) fn segment(&self, name: &str) -> &str {
         self.segments.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)

@@ -83,8 +83,9 @@ pub(in crate::faces) async fn run(
         return Ok(Bytes::from_static(b"{}"));
     }
     read_body(response.into_body(), ANSWER_BYTES_MAX).await.map_err(|_| {
-        let message = "there is too much of it for one answer; ask for less with limit";
-        NotDone::from(&GatewayError::invalid("limit", message))
+        let message =
+            "there is too much of it for one answer; ask for less, or read it by the API".to_owned();
+        NotDone::from(&GatewayError::Invalid { field: None, message })
     })
 }
 

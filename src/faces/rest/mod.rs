@@ -8,6 +8,7 @@ mod call;
 mod cursor;
 mod document;
 mod error;
+mod events;
 mod exchange;
 mod fields;
 pub(super) mod inward;
@@ -105,6 +106,7 @@ routes! {
     GET "/activity/summary" => read(May(ReadOwnActivity), activity::summary::PARAMS, activity::summary::get);
     GET "/activity/stream" => read(May(ReadOwnActivity), activity::stream::PARAMS, activity::stream::get);
     GET "/activity/{id}" => read(May(ReadOwnActivity), NONE, activity::get);
+    GET "/events" => read(May(SeeServers), NONE, events::get);
     GET "/status" => read(Anyone, NONE, status::get);
     GET "/openapi.json" => read(Anyone, NONE, document::get);
 }

@@ -42,7 +42,7 @@ pub(super) struct Shown<'a> {
     definition: &'a RawValue,
     #[serde(skip_serializing_if = "Option::is_none")]
     approved_definition: Option<&'a RawValue>,
-    /// Why `/mcp/direct` has it in no list.
+    /// Why `/mcp/direct` has it in no list, or not in every client's.
     #[serde(skip_serializing_if = "Option::is_none")]
     not_listed: Option<&'static str>,
 }
@@ -91,7 +91,7 @@ pub(super) fn shown(tool: &ToolView, unannotated: Unannotated) -> Result<Shown<'
         blocked_by: tool.blocked_by,
         definition: show::raw(&tool.definition)?,
         approved_definition: approved.map(show::raw).transpose()?,
-        not_listed: Published::of(text).err().map(|why| why.0),
+        not_listed: Published::of(text).not_listed().map(|why| why.0),
     })
 }
 

@@ -1,6 +1,6 @@
 //! Checks 1 to 10, and of 12 what is known beforehand, in the contract's order.
 
-mod direct;
+pub(in crate::gateway) mod direct;
 
 use std::sync::Arc;
 
@@ -25,6 +25,8 @@ use crate::gateway::views;
 #[derive(Debug)]
 pub(super) struct Checked {
     door: Door,
+    /// The tool's name as the caller spelt it.
+    name: String,
     pub(super) tool: Arc<Tool>,
     pub(super) tier: Tier,
     variant: Variant,
@@ -80,13 +82,13 @@ fn steps(
             let arguments = arguments(request, record, preview_bytes)?;
             let intent = declaration(caller, variant, request, about, record)?;
             let (tool, tier) = resolve(caller, variant, &name, record)?;
-            Checked { door, tool, tier, variant, arguments, intent }
+            Checked { door, name, tool, tier, variant, arguments, intent }
         }
         Door::Direct => {
             // the tool says which variant it is, so it comes first; nothing is declared here
-            let (tool, tier, variant) = direct::resolve(caller, request, about, record)?;
-            let arguments = direct::arguments(request, record, preview_bytes)?;
-            Checked { door, tool, tier, variant, arguments, intent: Intent::default() }
+            let (name, tool, tier) = direct::resolve(caller, request, about, record)?;
+            let (variant, arguments) = (tier.call_with(), direct::arguments(request, record, preview_bytes)?);
+            Checked { door, name, tool, tier, variant, arguments, intent: Intent::default() }
         }
     };
     available(&checked.tool)?;
@@ -106,7 +108,13 @@ pub(super) fn again(caller: &Caller, checked: &Checked) -> Result<Arc<Tool>, Ref
     }
     // warnings were noted the first time
     let mut unused = Record::start(caller.tenant_id(), Kind::System, Source::System, DateTime::default());
-    let (tool, _) = resolve(caller, variant, &checked.tool.canonical, &mut unused)?;
+    let name = &checked.tool.canonical;
+    let (tool, _) = match checked.door {
+        Door::Variant(variant) => resolve(caller, variant, name, &mut unused)?,
+        Door::Direct => {
+            direct::find(caller, name, &mut unused).ok_or_else(|| direct::unknown(&checked.name))?
+        }
+    };
     available(&tool)?;
     if tool.shape.pin() != checked.tool.shape.pin() {
         let message =
@@ -225,15 +233,9 @@ fn resolve(
     Ok((tool, tier))
 }
 
-/// A tool with its tier, when it is in this key's scope. One whose definition is not the approved one is in the scope of
-/// whoever may use either: a key that saw it is told what became of it (check 8).
+/// A tool with its tier, when it is in this key's scope.
 fn seen(caller: &Caller, tool: Arc<Tool>) -> Option<(Arc<Tool>, Tier)> {
-    let settings = &caller.settings;
-    let tier = tool.tier(settings.unannotated_tools);
-    let before = tool.approved.map(|approved| approved.tier(settings.unannotated_tools));
-    let mut tiers = [Some(tier), before].into_iter().flatten();
-    let is_seen = tiers.any(|tier| views::sees(settings, &tool.canonical, tier).is_some());
-    is_seen.then_some((tool, tier))
+    views::sees(&caller.settings, &tool).map(|tier| (tool, tier))
 }
 
 /// Check 8.

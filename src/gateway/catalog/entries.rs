@@ -1,8 +1,9 @@
 //! What a search says of a tool: its start, which is the same for everybody, without the closing brace.
 
+use crate::domain::header_hints::published_schema;
 use crate::domain::json;
 use crate::domain::signature::{signature, summary};
-use crate::domain::tool::{Definition, published_schema};
+use crate::domain::tool::Definition;
 
 /// All of the definition: `{name, server, description, inputSchema, annotations`.
 pub(super) fn full(server: &str, name: &str, definition: &Definition<'_>) -> String {

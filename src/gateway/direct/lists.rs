@@ -1,21 +1,29 @@
 //! Finished lists, kept for whoever asks for the same: the least used give way.
+//!
+//! What a client has not read yet stays in memory whether it is kept here or not. Large bodies on their way therefore take
+//! from their tenant's share of memory for answers, once for all who are sent the same.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+mod kept;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
+use tokio::sync::Semaphore;
 
+use self::kept::{Found, Kept};
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::id::TenantId;
 use crate::domain::intent::OperationType;
 use crate::domain::publish::Reader;
+use crate::domain::refusal::{Code, Refusal};
 use crate::domain::settings::ToolNames;
 use crate::gateway::Gateway;
+use crate::upstream::Reserved;
 
-/// Part of the memory for lists that one tenant's may have.
-const TENANT_SHARE: usize = 4;
-/// Most lists kept, however small.
-const LISTS_MAX: usize = 4096;
+/// Up to this size a body takes nothing from its tenant's share, in bytes: it is copied into its response.
+const FREE_BYTES_MAX: usize = 64 * 1024;
+/// When to ask again for a list that there was no memory for, in seconds.
+const RETRY_AFTER_S: u64 = 5;
 
 /// Which list: equal keys are equal bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,158 +42,115 @@ pub struct ListKey {
     pub from: Option<usize>,
 }
 
-#[derive(Debug)]
-struct Entry {
-    body: Bytes,
-    used: u64,
-}
-
-#[derive(Debug, Default)]
-struct Kept {
-    entries: HashMap<ListKey, Entry>,
-    bytes: usize,
-    /// Bytes of each tenant's.
-    of_tenants: HashMap<TenantId, usize>,
-    uses: u64,
+/// How a list is made that is not kept.
+pub struct ListPlan<F> {
+    /// About its size.
+    pub bytes: usize,
+    /// Where the page after it begins.
+    pub next: Option<usize>,
+    /// Makes it.
+    pub make: F,
+    /// For who makes a large one.
+    pub turn: Arc<Semaphore>,
 }
 
 /// The lists of all tenants.
 #[derive(Debug)]
-pub(in crate::gateway) struct Lists {
-    kept: Mutex<Kept>,
-    bytes_max: usize,
-}
+pub(in crate::gateway) struct Lists(Mutex<Kept>);
 
 impl Lists {
     pub(in crate::gateway) fn new(bytes_max: usize) -> Lists {
-        Lists { kept: Mutex::default(), bytes_max }
+        Lists(Mutex::new(Kept::new(bytes_max)))
     }
 
     /// Forgets the lists of a tenant that is no more.
     pub(in crate::gateway) fn forget(&self, tenant: TenantId) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        while kept.remove_oldest(Some(tenant)) {}
+        self.kept().forget(tenant);
     }
 
-    fn get(&self, key: &ListKey) -> Option<Bytes> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.uses += 1;
-        let uses = kept.uses;
-        let entry = kept.entries.get_mut(key)?;
-        entry.used = uses;
-        Some(entry.body.clone())
-    }
-
-    fn put(&self, key: ListKey, body: Bytes) {
-        let tenant_max = self.bytes_max / TENANT_SHARE;
-        let bytes = body.len();
-        if bytes > tenant_max {
-            return;
-        }
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        // whoever asked at the same time made the same one
-        kept.remove(&key);
-        while kept.of_tenants.get(&key.tenant).is_some_and(|own| own + bytes > tenant_max) {
-            kept.remove_oldest(Some(key.tenant));
-        }
-        while kept.bytes + bytes > self.bytes_max || kept.entries.len() >= LISTS_MAX {
-            kept.remove_oldest(None);
-        }
-        kept.uses += 1;
-        let used = kept.uses;
-        kept.bytes += bytes;
-        *kept.of_tenants.entry(key.tenant).or_default() += bytes;
-        kept.entries.insert(key, Entry { body, used });
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Kept {
-    /// Removes what was not asked for the longest, of one tenant or of all; whether there was any.
-    fn remove_oldest(&mut self, tenant: Option<TenantId>) -> bool {
-        let candidates = self.entries.iter().filter(|(key, _)| tenant.is_none_or(|own| own == key.tenant));
-        let oldest = candidates.min_by_key(|(_, entry)| entry.used).map(|(key, _)| *key);
-        oldest.is_some_and(|key| self.remove(&key))
-    }
+/// A body with its tenant's share of memory: as long as anybody is sent it.
+struct Lent {
+    body: Bytes,
+    _held: Arc<Reserved>,
+}
 
-    fn remove(&mut self, key: &ListKey) -> bool {
-        let Some(entry) = self.entries.remove(key) else { return false };
-        self.bytes -= entry.body.len();
-        if let Some(own) = self.of_tenants.get_mut(&key.tenant) {
-            *own -= entry.body.len();
-            if *own == 0 {
-                self.of_tenants.remove(&key.tenant);
-            }
-        }
-        true
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        &self.body
     }
+}
+
+fn lend(body: Bytes, held: Arc<Reserved>) -> Bytes {
+    Bytes::from_owner(Lent { body, _held: held })
 }
 
 impl Gateway {
-    /// The list of this key: one that is kept, or the one that `make` makes, which is kept for the next.
-    pub fn list_body(&self, key: ListKey, make: impl FnOnce() -> Bytes) -> Bytes {
-        if let Some(body) = self.lists.get(&key) {
-            return body;
+    /// The list of this key: one that is kept, or one that is made as planned and kept for the next.
+    ///
+    /// # Errors
+    /// A refusal when clients of the tenant leave too many large ones unread.
+    pub async fn list_body<F: FnOnce() -> String + Send + 'static>(
+        &self,
+        key: ListKey,
+        plan: impl FnOnce() -> ListPlan<F> + Send,
+    ) -> Result<Bytes, Refusal> {
+        let found = self.lists.kept().get(&key);
+        if let Some(found) = found {
+            return self.lend_kept(key, found).await;
         }
-        let body = make();
-        self.lists.put(key, body.clone());
-        body
+        let ListPlan { bytes, next, make, turn } = plan();
+        if bytes <= FREE_BYTES_MAX {
+            let body = Bytes::from(make());
+            self.keep_list(key, &body, Weak::new(), next);
+            return Ok(body);
+        }
+        let held = self.hold(key.tenant, bytes).await?;
+        let turn = turn.acquire_owned().await;
+        // whoever had the turn before may have made it
+        if let Some(found) = self.lists.kept().get(&key) {
+            return Ok(lend(found.body, found.held.unwrap_or(held)));
+        }
+        let made = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            make()
+        });
+        let body = Bytes::from(made.await.map_err(|_| crowded())?);
+        self.keep_list(key, &body, Arc::downgrade(&held), next);
+        Ok(lend(body, held))
+    }
+
+    async fn lend_kept(&self, key: ListKey, found: Found) -> Result<Bytes, Refusal> {
+        if found.body.len() <= FREE_BYTES_MAX {
+            return Ok(found.body);
+        }
+        if let Some(held) = found.held {
+            return Ok(lend(found.body, held));
+        }
+        let held = self.hold(key.tenant, found.body.len()).await?;
+        self.lists.kept().hold(&key, &held);
+        Ok(lend(found.body, held))
+    }
+
+    /// Takes from a tenant's share of memory for answers.
+    async fn hold(&self, tenant: TenantId, bytes: usize) -> Result<Arc<Reserved>, Refusal> {
+        self.upstreams.reserve(tenant.0, bytes).await.map(Arc::new).ok_or_else(crowded)
+    }
+
+    fn keep_list(&self, key: ListKey, body: &Bytes, held: Weak<Reserved>, next: Option<usize>) {
+        self.lists.kept().put(key, body.clone(), held, next);
+        // deleted meanwhile: what was forgotten must not come back
+        if self.tenants.get(key.tenant).is_none() {
+            self.lists.forget(key.tenant);
+        }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::domain::fingerprint::Fingerprinting;
-
-    fn key(tenant: u128, what: &str) -> ListKey {
-        let mut print = Fingerprinting::default();
-        print.field(what);
-        ListKey {
-            tenant: TenantId(uuid::Uuid::from_u128(tenant)),
-            print: print.finish(),
-            reader: Reader::Modern,
-            names: ToolNames::Colon,
-            manages: None,
-            from: None,
-        }
-    }
-
-    fn put(lists: &Lists, tenant: u128, what: &str, bytes: usize) {
-        lists.put(key(tenant, what), vec![b'x'; bytes].into());
-    }
-
-    fn has(lists: &Lists, tenant: u128, what: &str) -> bool {
-        lists.get(&key(tenant, what)).is_some()
-    }
-
-    #[test]
-    fn a_tenant_has_a_quarter_and_loses_its_own_oldest() {
-        let lists = Lists::new(400);
-        put(&lists, 0, "other", 100);
-        for what in ["a", "b"] {
-            put(&lists, 1, what, 50);
-        }
-        assert!(has(&lists, 1, "a"));
-        put(&lists, 1, "c", 50);
-        assert_eq!(["a", "b", "c"].map(|what| has(&lists, 1, what)), [true, false, true]);
-        assert!(has(&lists, 0, "other"));
-        put(&lists, 1, "large", 101);
-        assert!(!has(&lists, 1, "large") && has(&lists, 1, "a"));
-    }
-
-    #[test]
-    fn all_together_keep_the_bound_and_what_goes_is_not_counted() {
-        let lists = Lists::new(400);
-        for tenant in 0..5 {
-            put(&lists, tenant, "a", 90);
-            put(&lists, tenant, "a", 90);
-        }
-        let there: Vec<bool> = (0..5).map(|tenant| has(&lists, tenant, "a")).collect();
-        assert_eq!(there, [false, true, true, true, true]);
-        for tenant in 0..5 {
-            lists.forget(key(tenant, "").tenant);
-        }
-        let kept = lists.kept.lock().unwrap();
-        assert_eq!((kept.bytes, kept.entries.len(), kept.of_tenants.len()), (0, 0, 0));
-    }
+fn crowded() -> Refusal {
+    let message = "Clients of this tenant have too many large lists unread; try again shortly";
+    Refusal::new(Code::Overloaded, message).retry_after(RETRY_AFTER_S)
 }

@@ -4,14 +4,21 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Gateway, report, sleep_or_stop};
+use tokio::time::timeout;
+
+use super::{Gateway, POLL, report, sleep_or_stop};
 use crate::domain::id::TenantId;
 use crate::gateway::tenancy::LiveTenant;
-use crate::store::{Backoff, Change, Kind, Notice, StoreError};
+use crate::store::{Backoff, Change, Kind, Notice, StoreError, TellAgain, jittered};
 
 /// Pauses between attempts to listen; what is missed meanwhile is found by the poll.
-const LISTEN_RETRY_MIN: Duration = Duration::from_millis(500);
-const LISTEN_RETRY_MAX: Duration = Duration::from_secs(5);
+const LISTEN_RETRY_MIN: Duration = Duration::from_millis(250);
+const LISTEN_RETRY_MAX: Duration = Duration::from_secs(1);
+/// How long a poll may take: a line that was cut in silence must not hold up the next one, which may be on another.
+const POLL_MAX: Duration = Duration::from_secs(6);
+/// The pause after one that failed: together with how soon the store notices that the database is back, it has been
+/// caught up with within two seconds.
+const POLL_RETRY: Duration = Duration::from_millis(300);
 
 impl Gateway {
     /// Owns the listener for as long as the gateway runs: reconnects, compares revisions, goes on.
@@ -32,10 +39,11 @@ impl Gateway {
                         match notice {
                             None => break,
                             Some(Notice::Cancel(notice)) => self.cancelled_elsewhere(notice),
+                            Some(Notice::TellAgain(notice)) => self.tell_again(notice),
                             Some(Notice::Change(change)) => {
                                 self.upkeep.streams.changed(change.kind);
                                 let gateway = Arc::clone(&self);
-                                tokio::spawn(async move { gateway.follow(change).await });
+                                tokio::spawn(async move { gateway.heard(change).await });
                             }
                         }
                     }
@@ -43,6 +51,33 @@ impl Gateway {
                 Err(error) => tracing::warn!(%error, "the change listener cannot connect"),
             }
             if sleep_or_stop(backoff.pause(), &self.stop).await {
+                return;
+            }
+        }
+    }
+
+    fn tell_again(&self, notice: TellAgain) {
+        if let Some(live) = self.tenants.get(notice.tenant) {
+            live.fanout.tell_again(notice.keys);
+        }
+    }
+
+    /// Polls for as long as the gateway runs.
+    pub(super) async fn poll_revisions(self: Arc<Self>) {
+        loop {
+            let polled = tokio::select! {
+                () = self.stop.cancelled() => return,
+                polled = timeout(POLL_MAX, self.poll()) => polled.unwrap_or(Err(StoreError::Down(
+                    "comparing revisions took too long".to_owned(),
+                ))),
+            };
+            // a little less each time: replicas that started together drift apart
+            let pause = if polled.is_ok() { POLL - jittered(POLL / 5) } else { POLL_RETRY };
+            report("revision poll", polled);
+            if self.is_stale() {
+                self.pulse.send_replace(());
+            }
+            if sleep_or_stop(pause, &self.stop).await {
                 return;
             }
         }
@@ -59,6 +94,14 @@ impl Gateway {
             self.end(&gone);
         }
         let since = self.tenants.confirmed_at().unwrap_or(began);
+        let is_behind = |change: &&Change| {
+            self.tenants.get(change.tenant).is_some_and(|live| live.rev(change.kind) < change.rev)
+        };
+        let behind: HashSet<TenantId> =
+            changes.iter().filter(is_behind).map(|change| change.tenant).collect();
+        for live in known.difference(&behind).filter_map(|id| self.tenants.get(*id)) {
+            live.fanout.confirm(began);
+        }
         for change in changes {
             self.catch_up(change, since);
         }
@@ -97,6 +140,7 @@ impl Gateway {
             Err(error) => {
                 tracing::warn!(%error, tenant = %live.id, "a tenant's keys could not be reloaded");
                 live.lag.give_up();
+                live.fanout.check();
             }
         }
     }

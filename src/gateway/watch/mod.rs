@@ -123,7 +123,6 @@ impl Gateway {
             let beat = gateway.heartbeat().await;
             report("heartbeat", beat.map(|live| gateway.limits.share_among(live)));
         });
-        self.every(POLL, |gateway| async move { report("revision poll", gateway.poll().await) });
         self.every(SWEEP, |gateway| async move { report("sweep", gateway.sweep().await) });
         self.every(self.options.retention_interval, |gateway| async move { gateway.keep_partitions().await });
         let purges = purge::PURGE.min(self.options.retention_interval);
@@ -144,6 +143,8 @@ impl Gateway {
         tokio::spawn(async move { gateway.hold_streams().await });
         let gateway = Arc::clone(self);
         tokio::spawn(async move { gateway.listen_to_changes().await });
+        let gateway = Arc::clone(self);
+        tokio::spawn(async move { gateway.poll_revisions().await });
         let gateway = Arc::clone(self);
         tokio::spawn(async move { gateway.tell_of_activity().await });
         let gateway = Arc::clone(self);
@@ -260,6 +261,7 @@ impl Gateway {
     /// From now on `/readyz` says so and streams end.
     pub fn begin_drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
+        self.pulse.send_replace(());
     }
 
     /// Waits for calls under way (until `deadline`), writes the log to its end, says goodbye.

@@ -12,6 +12,32 @@ const TYPED: &str = r#"{"name":"typed","title":null,"inputSchema":{"type":"objec
     "outputSchema":{"type":"object","properties":{"t":{"type":"string"}},"required":["t"]},
     "annotations":{"readOnlyHint":true,"idempotentHint":null}}"#;
 
+/// Output schemas that some client cannot compile, by the tool's name.
+const OUTPUTS: [(&str, &str); 7] = [
+    ("remote", r#"{"a":{"$ref":"https://x.example/y"}}"#),
+    ("missing", r##"{"a":{"$ref":"#/$defs/Missing"}}"##),
+    ("odd_type", r#"{"a":{"type":"nope"}}"#),
+    ("open_pattern", r#"{"a":{"type":"string","pattern":"("}}"#),
+    ("old_pattern", r#"{"a":{"type":"string","pattern":"^[\\w-.]+$"}}"#),
+    ("circle", r##"{"a":{"$ref":"#/$defs/A"}},"$defs":{"A":{"$ref":"#/$defs/A"}}"##),
+    ("yes", "{\"a\":true}"),
+];
+
+/// Definitions that some client cannot read at all, by the tool's name.
+fn unreadable() -> Vec<Tool> {
+    let digits = "9".repeat(5000);
+    let tool = |name: &str, members: &str| {
+        let schema = if members.contains("inputSchema") { "" } else { r#","inputSchema":{"type":"object"}"# };
+        Tool::raw(name, &format!(r#"{{"name":"{name}"{schema}{members}}}"#))
+    };
+    vec![
+        tool("surrogate", r#","x-v":"\ud800""#),
+        tool("digits", &format!(r#","x-n":{digits}"#)),
+        tool("infinite", r#","inputSchema":{"type":"object","properties":{"a":{"maximum":1e400}}}"#),
+        tool("dialect", r#","inputSchema":{"type":"object","$schema":7}"#),
+    ]
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn every_client_on_the_direct_endpoint() {
     let commands = servers::commands();
@@ -20,6 +46,13 @@ async fn every_client_on_the_direct_endpoint() {
     let tenant = stage.tenant("acme").await;
     let _servers = Servers::of(&tenant).await;
     let good = r#"{"resultType":"complete","content":[],"structuredContent":{"t":"yes"}}"#;
+    let output = |(name, properties): (&str, &str)| {
+        let schema = format!(r#"{{"type":"object","properties":{properties}}}"#);
+        let members = format!(r#""inputSchema":{{"type":"object"}},"outputSchema":{schema},"x-n":1e400"#);
+        Tool::raw(name, &format!(r#"{{"name":"{name}",{members}}}"#))
+    };
+    let bad = Upstream::modern([OUTPUTS.map(output).to_vec(), unreadable()].concat()).await;
+    tenant.add("bad", &bad).await;
     let strange = Upstream::modern(vec![
         Tool::raw("typed", TYPED).returns(good),
         Tool::raw("any", r#"{"name":"any","inputSchema":{"type":"object"},"outputSchema":{"type":"array"}}"#),
@@ -46,6 +79,10 @@ async fn every_client_on_the_direct_endpoint() {
             for tool in ["everything:echo", "own:look", "strange:typed", "strange:any"] {
                 assert!(listed.contains(&format!("\"{}\"", name(tool))), "{who}: {tool} is not in {listed}");
             }
+            for (tool, _) in OUTPUTS {
+                assert!(listed.contains(&name(&format!("bad:{tool}"))), "{who}: {tool} is not in {listed}");
+            }
+            assert!(!listed.contains("surrogate") && !listed.contains("infinite"), "{who}: {listed}");
             assert!(step(1)["ok"].to_string().contains("straight"), "{who}: {}", step(1));
             assert_eq!(step(2)["ok"]["structuredContent"], json!({"t": "yes"}), "{who}: {}", step(2));
             assert_eq!(step(3)["ok"]["isError"], true, "{who}: {}", step(3));

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{modern, scene};
-use crate::support::{Mcp, Tool, Upstream, upstream};
+use crate::support::{Database, Gateway, Line, Mcp, Stage, Tool, Upstream, Way, upstream};
 
 #[tokio::test]
 async fn the_variant_is_the_tools_own() {
@@ -31,6 +31,7 @@ async fn the_variant_is_the_tools_own() {
             let variant = format!("call_tool_{expected}");
             assert_eq!(record["tool_variant"], variant, "{record}");
             assert_eq!(record["intent"]["operation_type"], expected, "{record}");
+            assert_eq!(record["tier"] == "read", expected == "read", "{record}");
             assert_eq!((&record["intent_declared"], &record["status"]), (&json!(false), &json!("success")));
             assert_eq!(
                 (&record["type"], &record["source"]),
@@ -74,6 +75,52 @@ async fn what_is_not_there_is_unknown_and_on_record() {
     assert!(Mcp::direct(&narrow).post(body).await.json()["error"].is_object());
     let unread = tenant.records(&format!("key={}", narrow.id), 4 * names.len() + 2).await;
     assert!(unread.iter().all(|record| record["type"] == "direct_call"), "{unread:?}");
+    let doubled =
+        tenant.records(&format!("key={}&server=zoo&tool=reader", narrow.id), 1).await.pop().unwrap();
+    assert_eq!((&doubled["tier"], &doubled["status"]), (&json!("read"), &json!("blocked")), "{doubled}");
+    // refused before its tool was looked at, and committed before the answer: of either spelling
+    let agent = tenant.agent().await;
+    for name in ["zoo:wiper", "zoo__wiper"] {
+        let params = format!(r#"{{"name":"{name}","arguments":{{"a":1,"a":2}}}}"#);
+        let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
+        assert!(Mcp::direct(&agent).post(body).await.json()["error"].is_object(), "{name}");
+    }
+    let found =
+        tenant.platform.items(&format!("/api/v1/activity?key={}&server=zoo&tool=wiper", agent.id)).await;
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found.iter().all(|record| record["tier"] == "destructive"), "{found:?}");
+    assert_eq!(upstream.counts().calls, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_recorded_is_not_run() {
+    let database = Database::create().await;
+    Gateway::migrate(&database);
+    let line = Line::to(database.port()).await;
+    let url = line.url(&database.url());
+    let settings = [
+        super::ON,
+        ("MCPPROXY__DATABASE__URL", url.as_str()),
+        ("MCPPROXY__LIMITS__RECORD_COMMIT_TIMEOUT_S", "3"),
+    ];
+    let stage = Stage { gateway: Gateway::start(&database, &settings).await, database };
+    let tenant = super::open(&stage, "acme").await;
+    let upstream = Upstream::handshake(upstream::zoo()).await;
+    tenant.add("zoo", &upstream).await;
+    let agent = tenant.agent().await;
+    let client = Mcp::direct(&agent);
+    client.call("zoo:wiper", &json!({})).await.ok();
+    client.call("zoo:reader", &json!({})).await.ok();
+    line.turn(Way::Refuses);
+    let arguments = json!({});
+    let (wiped, written) =
+        tokio::join!(client.call("zoo:wiper", &arguments), client.call("zoo:writer", &arguments));
+    assert_eq!([wiped.code(), written.code()], ["record_unavailable", "record_unavailable"]);
+    assert_eq!(upstream.counts().calls, 2);
+    client.call("zoo:reader", &json!({})).await.ok();
+    line.turn(Way::Open);
+    tenant.records("type=direct_call&status=rejected", 2).await;
+    assert_eq!(upstream.counts().calls, 3);
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{modern, names, open, scene};
-use crate::support::{Mcp, Tool, Upstream, settle, upstream};
+use crate::support::{Mcp, Stage, Tool, Upstream, settle, upstream};
 
 const ZOO: [&str; 7] =
     ["read_cache", "zoo:half", "zoo:mild", "zoo:plain", "zoo:reader", "zoo:wiper", "zoo:writer"];
@@ -169,4 +169,32 @@ async fn a_definition_that_changed_is_in_the_next_list() {
     upstream.set_tools(vec![tool("after")]);
     tenant.platform.post("/api/v1/servers/up/refresh", &json!({})).await.expect(200);
     assert_eq!(client.tools().await[1]["description"], "after");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_that_are_not_read_keep_their_tenants_share_of_memory() {
+    let stage = Stage::with(&[super::ON, ("MCPPROXY__LIMITS__TENANT_ANSWERS_BYTES_MAX", "4194304")]).await;
+    let (tenant, other) = (open(&stage, "acme").await, open(&stage, "other").await);
+    let padding = "x".repeat(250 * 1024);
+    let tool = |n: usize| {
+        let members = format!(r#""description":"{padding}","inputSchema":{{"type":"object"}}"#);
+        Tool::raw(&format!("t{n:02}"), &format!(r#"{{"name":"t{n:02}",{members}}}"#))
+    };
+    let upstream = Upstream::handshake((0..12).map(tool).collect()).await;
+    tenant.add("big", &upstream).await;
+    other.add("big", &upstream).await;
+    let (agent, elsewhere) = (tenant.agent().await, other.agent().await);
+    let unread = modern(&agent).leave_unread("1", "tools/list", "{}").await;
+    let reads = modern(&agent);
+    settle(13, Duration::from_secs(5), || async { names(&reads).await.len() }).await;
+    // the same for as many as want it, another one when there is memory again
+    let next = Mcp::direct(&agent);
+    let next = tokio::spawn(async move { names(&next).await.len() });
+    for _ in 0..3 {
+        assert_eq!(names(&modern(&agent)).await.len(), 13);
+        assert_eq!(names(&Mcp::direct(&elsewhere)).await.len(), 13);
+    }
+    assert!(!next.is_finished(), "there was room for two");
+    unread.read_until("}}").await;
+    assert_eq!(next.await.unwrap(), 13);
 }

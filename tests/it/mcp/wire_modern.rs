@@ -68,6 +68,8 @@ async fn headers_and_meta_must_be_there_and_agree() {
         ),
         (vec![version, ("Mcp-Method", "no/such")], "no/such", None, meta.clone(), 404, json!(-32601)),
         (vec![version, ("Mcp-Method", "ping")], "ping", None, meta.clone(), 404, json!(-32601)),
+        // this revision has no handshake
+        (vec![version, ("Mcp-Method", "initialize")], "initialize", None, meta.clone(), 404, json!(-32601)),
     ];
     for (headers, method, name, meta, status, code) in cases {
         let answer = send(&agent, &headers, method, name, &meta).await;

@@ -4,6 +4,7 @@ mod calls;
 mod content_types;
 mod document;
 mod duties;
+mod events;
 mod fuzz;
 mod keys;
 mod pins;

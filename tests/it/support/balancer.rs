@@ -19,8 +19,8 @@ use super::gateway::Gateway;
 /// Largest body that is passed on, in bytes.
 const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Headers of one connection, not of the message.
-const HOP_BY_HOP: [header::HeaderName; 4] =
-    [header::CONNECTION, header::HOST, header::CONTENT_LENGTH, header::TRANSFER_ENCODING];
+const HOP_BY_HOP: [header::HeaderName; 3] =
+    [header::CONNECTION, header::CONTENT_LENGTH, header::TRANSFER_ENCODING];
 
 /// One request and what it was answered with.
 #[derive(Clone)]

@@ -110,6 +110,11 @@ impl Mcp {
         }
     }
 
+    /// Whether it speaks the modern way.
+    pub fn is_modern(&self) -> bool {
+        self.era == Era::Modern
+    }
+
     /// Posts a body as it is.
     pub async fn post(&self, body: impl Into<Vec<u8>>) -> Answer {
         let request = self.http(Method::POST).header("Content-Type", "application/json").body(body.into());
@@ -139,7 +144,8 @@ impl Mcp {
         Unread::send(&self.unsent(id, method, params).build().unwrap()).await
     }
 
-    fn unsent(&self, id: &str, method: &str, params: &str) -> RequestBuilder {
+    /// The same, not sent yet.
+    pub fn unsent(&self, id: &str, method: &str, params: &str) -> RequestBuilder {
         let mut http = self.http(Method::POST).header("Content-Type", "application/json");
         let mut params = params.to_owned();
         if self.era == Era::Modern {

@@ -8,7 +8,6 @@ use super::{CallRequest, Door, Refused, present, record, seen};
 use crate::domain::activity::Record;
 use crate::domain::annotations::Tier;
 use crate::domain::id::split_canonical;
-use crate::domain::intent::Variant;
 use crate::domain::refusal::{Code, Refusal};
 use crate::gateway::access::Caller;
 use crate::gateway::catalog::Tool;
@@ -23,28 +22,46 @@ pub(super) fn resolve(
     request: &CallRequest,
     about: &mut Refused,
     record: &mut Record,
-) -> Result<(Arc<Tool>, Tier, Variant), Refusal> {
+) -> Result<(String, Arc<Tool>, Tier), Refusal> {
     let raw = present(request.name.as_ref());
     let name: String = raw.and_then(|raw| serde_json::from_str(raw).ok()).unwrap_or_default();
-    let tool = caller.tenant.as_ref().and_then(|tenant| tenant.catalogue().by_either_name(&name).cloned());
-    let Some((tool, tier)) = tool.and_then(|tool| seen(caller, tool)) else {
-        let shown: String = name.chars().take(NAME_SHOWN_CHARS_MAX).collect();
-        match split_canonical(&name) {
-            Some((server, tool)) => record::tool(record, Some(server), tool),
-            None => record::tool(record, None, &shown),
-        }
-        let message = format!("Unknown tool: {shown}");
-        about.tool = Some(shown);
-        return Err(Refusal::new(Code::NotFound, message));
+    let Some((tool, tier)) = find(caller, &name, record) else {
+        about.tool = Some(shown(&name));
+        return Err(unknown(&name));
     };
-    let variant = tier.call_with();
-    record::tool(record, Some(&tool.server.name), &tool.name);
-    record::variant(record, variant);
-    record.tier = Some(tier.as_str());
     about.tool = Some(tool.canonical.to_string());
-    about.variant = Some(variant);
+    about.variant = Some(tier.call_with());
     about.is_structured = Door::Direct.is_structured(&tool);
-    Ok((tool, tier, variant))
+    Ok((name, tool, tier))
+}
+
+/// The tool of either spelling that is in the caller's scope. The record names it, or else what was asked for.
+pub(in crate::gateway) fn find(
+    caller: &Caller,
+    name: &str,
+    record: &mut Record,
+) -> Option<(Arc<Tool>, Tier)> {
+    let tool = caller.tenant.as_ref().and_then(|tenant| tenant.catalogue().by_either_name(name).cloned());
+    let Some((tool, tier)) = tool.and_then(|tool| seen(caller, tool)) else {
+        match split_canonical(name) {
+            Some((server, tool)) => record::tool(record, Some(server), tool),
+            None => record::tool(record, None, &shown(name)),
+        }
+        return None;
+    };
+    record::tool(record, Some(&tool.server.name), &tool.name);
+    record::variant(record, tier.call_with());
+    record.tier = Some(tier.as_str());
+    Some((tool, tier))
+}
+
+/// What is said of a tool that is not there for this caller.
+pub(super) fn unknown(name: &str) -> Refusal {
+    Refusal::new(Code::NotFound, format!("Unknown tool: {}", shown(name)))
+}
+
+fn shown(name: &str) -> String {
+    name.chars().take(NAME_SHOWN_CHARS_MAX).collect()
 }
 
 /// The arguments: an object, or nothing.

@@ -1,0 +1,222 @@
+//! Word of changed lists: when a stream is told, and what.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::jsonrpc::notification;
+use super::tools;
+use crate::domain::fingerprint::{Fingerprint, Fingerprinting};
+use crate::domain::intent::OperationType;
+use crate::domain::settings::ToolNames;
+use crate::faces::sse::{EVENT_END, EVENT_START};
+use crate::gateway::Prints;
+
+/// What changes within this time after a notice is told together at its end (behaviour, section 7).
+const MERGE: Duration = Duration::from_millis(200);
+
+/// The lists that a client would be served: equal ones are equal bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    tools: Fingerprint,
+}
+
+impl Seen {
+    /// Of what is seen of the servers, in this spelling, beside the gateway's own tools.
+    pub(super) fn of(prints: Prints, names: ToolNames, manages: Option<OperationType>) -> Seen {
+        let mut of_tools = Fingerprinting::default();
+        of_tools.field(&prints.tools.to_string());
+        of_tools.field(match names {
+            ToolNames::Colon => "colon",
+            ToolNames::Safe => "safe",
+        });
+        tools::on_direct(manages).iter().for_each(|tool| of_tools.field(&tool.to_string()));
+        Seen { tools: of_tools.finish() }
+    }
+
+    /// As the id of an event: a client that comes back with it says which lists it was last told of.
+    pub(super) fn id(self) -> String {
+        self.tools.to_string()
+    }
+
+    /// The lists that are other ones than those that an event's id stands for.
+    fn other_than_id(self, id: &str) -> Topics {
+        Topics { tools: self.tools.to_string() != id }
+    }
+
+    fn other_than(self, told: Seen) -> Topics {
+        Topics { tools: self.tools != told.tools }
+    }
+}
+
+/// Kinds of lists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Topics {
+    /// Tools.
+    pub(super) tools: bool,
+}
+
+impl Topics {
+    /// All that there is.
+    pub(super) const ALL: Topics = Topics { tools: true };
+
+    /// Whether there is none.
+    pub(super) fn is_none(self) -> bool {
+        self == Topics::default()
+    }
+
+    fn and(self, other: Topics) -> Topics {
+        Topics { tools: self.tools && other.tools }
+    }
+
+    /// These together with others.
+    pub(super) fn or(self, other: Topics) -> Topics {
+        Topics { tools: self.tools || other.tools }
+    }
+
+    /// The names in `subscriptions/listen`, of those that are among these.
+    pub(super) fn members(self) -> impl Iterator<Item = &'static str> {
+        [("toolsListChanged", self.tools)].into_iter().filter(|(_, is)| *is).map(|(name, _)| name)
+    }
+
+    /// The kind that a member of `subscriptions/listen` stands for.
+    pub(super) fn of_member(name: &str) -> Topics {
+        Topics { tools: name == "toolsListChanged" }
+    }
+
+    fn methods(self) -> impl Iterator<Item = &'static str> {
+        [("notifications/tools/list_changed", self.tools)]
+            .into_iter()
+            .filter(|(_, is)| *is)
+            .map(|(name, _)| name)
+    }
+}
+
+/// What one stream was told.
+#[derive(Debug)]
+pub(super) struct Told {
+    seen: Seen,
+    /// What it wants to hear of.
+    wants: Topics,
+    /// To be told even if nothing is other than it was told.
+    owed: Topics,
+    last: Option<Instant>,
+}
+
+/// When a stream is told something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    /// There is nothing to tell.
+    Nothing,
+    /// Then, if there still is something.
+    At(Instant),
+    /// Now, these.
+    Now(Topics),
+}
+
+impl Told {
+    /// A client that knows these lists.
+    pub(super) fn new(seen: Seen, wants: Topics) -> Told {
+        Told { seen, wants, owed: Topics::default(), last: None }
+    }
+
+    /// A client that comes back with the id of the last event that it was told.
+    pub(super) fn with_id(mut self, id: &str) -> Told {
+        self.owed = self.seen.other_than_id(id);
+        self
+    }
+
+    /// It may have been served a list that was out of date.
+    pub(super) fn owe(&mut self) {
+        self.owed = Topics::ALL;
+    }
+
+    /// What is due when a client would be served these lists. What is due now counts as told.
+    pub(super) fn due(&mut self, seen: Seen, now: Instant) -> Due {
+        let news = seen.other_than(self.seen).or(self.owed).and(self.wants);
+        if news.is_none() {
+            return Due::Nothing;
+        }
+        match self.last.map(|last| last + MERGE) {
+            Some(end) if end > now => Due::At(end),
+            _ => {
+                *self = Told { seen, wants: self.wants, owed: Topics::default(), last: Some(now) };
+                Due::Now(news)
+            }
+        }
+    }
+}
+
+/// The events of a notice.
+pub(super) fn events(topics: Topics, params: &str, id: Option<&str>) -> String {
+    let mut out = String::new();
+    for method in topics.methods() {
+        if let Some(id) = id {
+            out.push_str("id: ");
+            out.push_str(id);
+            out.push('\n');
+        }
+        out.push_str(EVENT_START);
+        out.push_str(&notification(method, params));
+        out.push_str(EVENT_END);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(text: &str) -> Seen {
+        let mut making = Fingerprinting::default();
+        making.field(text);
+        Seen { tools: making.finish() }
+    }
+
+    const MS: Duration = Duration::from_millis(1);
+    const NOW: Due = Due::Now(Topics::ALL);
+
+    #[test]
+    fn the_first_change_is_told_at_once_and_what_follows_together() {
+        let (start, mut told) = (Instant::now(), Told::new(seen("a"), Topics::ALL));
+        assert_eq!(told.due(seen("a"), start), Due::Nothing);
+        assert_eq!(told.due(seen("b"), start), NOW);
+        for (list, after) in [("c", 1), ("d", 100), ("e", 199)] {
+            assert_eq!(told.due(seen(list), start + after * MS), Due::At(start + MERGE), "{list}");
+        }
+        assert_eq!(told.due(seen("e"), start + MERGE), NOW);
+        assert_eq!(told.due(seen("e"), start + 2 * MERGE), Due::Nothing);
+        assert_eq!(told.due(seen("f"), start + 3 * MERGE), NOW, "at once again");
+    }
+
+    #[test]
+    fn what_is_as_it_was_told_is_not_told() {
+        let (start, mut told) = (Instant::now(), Told::new(seen("a"), Topics::ALL));
+        assert_eq!(told.due(seen("b"), start), NOW);
+        assert_eq!(told.due(seen("c"), start + MS), Due::At(start + MERGE));
+        assert_eq!(told.due(seen("b"), start + MERGE), Due::Nothing, "there and back");
+        let mut deaf = Told::new(seen("a"), Topics::default());
+        assert_eq!(deaf.due(seen("b"), start), Due::Nothing, "not asked for");
+    }
+
+    #[test]
+    fn whoever_may_have_been_misled_is_told_once_more() {
+        let (start, mut told) = (Instant::now(), Told::new(seen("a"), Topics::ALL));
+        told.owe();
+        assert_eq!(told.due(seen("a"), start), NOW);
+        told.owe();
+        assert_eq!(told.due(seen("a"), start + MS), Due::At(start + MERGE));
+        assert_eq!(told.due(seen("a"), start + MERGE), NOW);
+        assert_eq!(told.due(seen("a"), start + 2 * MERGE), Due::Nothing);
+    }
+
+    #[test]
+    fn who_comes_back_is_told_of_what_it_missed() {
+        let now = Instant::now();
+        let back = |id: &str| Told::new(seen("a"), Topics::ALL).with_id(id).due(seen("a"), now);
+        assert_eq!(back(&seen("a").id()), Due::Nothing);
+        for other in [seen("b").id().as_str(), "", "7", "\u{0}"] {
+            assert_eq!(back(other), NOW, "{other:?}");
+        }
+    }
+}

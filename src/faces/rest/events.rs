@@ -1,0 +1,111 @@
+//! `GET /events`: the state of the servers and every change of it, as server-sent events.
+//!
+//! Each stream begins with all there is, so whoever comes back, to whichever replica, needs no place to come back to.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::stream;
+use serde::Serialize;
+use tokio::time::{Instant, sleep_until};
+
+use super::error::RestError;
+use super::exchange::Exchange;
+use super::params::Params;
+use super::route::Answer;
+use crate::faces::http::stream_body;
+use crate::faces::sse::{OpenStream, event_stream};
+use crate::gateway::{Listening, ServerState};
+
+#[derive(Serialize)]
+struct Shown<'a> {
+    name: &'a str,
+    enabled: bool,
+    quarantined: bool,
+    connected: bool,
+    tools: Tools,
+}
+
+#[derive(Serialize)]
+struct Tools {
+    approved: usize,
+    pending: usize,
+    changed: usize,
+    blocked: usize,
+}
+
+#[derive(Serialize)]
+struct All<'a> {
+    items: Vec<Shown<'a>>,
+}
+
+#[derive(Serialize)]
+struct Removed<'a> {
+    name: &'a str,
+}
+
+pub(super) async fn get(exchange: Arc<Exchange>, _params: Params) -> Answer {
+    let open = exchange.open_stream()?;
+    let listening = exchange.gateway().follow_servers(exchange.caller_handle()).await?;
+    let state = Following { open, listening, told: None };
+    Ok(event_stream(stream_body(stream::unfold(state, Following::step))))
+}
+
+struct Following {
+    open: OpenStream,
+    listening: Listening,
+    /// The state that the client knows.
+    told: Option<BTreeMap<String, ServerState>>,
+}
+
+impl Following {
+    async fn step(mut self) -> Option<(Result<Bytes, Infallible>, Following)> {
+        loop {
+            if self.open.must_end() {
+                return None;
+            }
+            let now = self.listening.servers()?;
+            let news = match &self.told {
+                None => event("servers", &All { items: now.iter().map(shown).collect() })?,
+                Some(told) => changes(told, &now)?,
+            };
+            self.told = Some(now);
+            if !news.is_empty() {
+                return Some((Ok(news.into()), self));
+            }
+            if self.open.is_sign_due() {
+                return Some((Ok(Bytes::from_static(b": alive\n\n")), self));
+            }
+            let expiry = self.listening.expires_in().map(|after| Instant::now() + after);
+            let until = expiry.map_or(self.open.sign_at(), |at| at.min(self.open.sign_at()));
+            tokio::select! {
+                _ = self.listening.heard(self.open.gateway()) => {}
+                () = sleep_until(until) => {}
+            }
+        }
+    }
+}
+
+/// An event for each server that is not as it was.
+fn changes(told: &BTreeMap<String, ServerState>, now: &BTreeMap<String, ServerState>) -> Option<String> {
+    let mut out = String::new();
+    for server in now.iter().filter(|(name, state)| told.get(*name) != Some(state)) {
+        out.push_str(&event("server", &shown(server))?);
+    }
+    for name in told.keys().filter(|name| !now.contains_key(*name)) {
+        out.push_str(&event("removed", &Removed { name })?);
+    }
+    Some(out)
+}
+
+fn shown<'a>((name, state): (&'a String, &ServerState)) -> Shown<'a> {
+    let ServerState { enabled, quarantined, connected, approved, pending, changed, blocked } = *state;
+    Shown { name, enabled, quarantined, connected, tools: Tools { approved, pending, changed, blocked } }
+}
+
+fn event<T: Serialize>(name: &str, data: &T) -> Option<String> {
+    let data = serde_json::to_string(data).map_err(RestError::unshowable).ok()?;
+    Some(format!("event: {name}\ndata: {data}\n\n"))
+}

@@ -1,0 +1,73 @@
+//! What state the servers are in, for whoever follows it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::domain::tenant::Action;
+use crate::domain::tool::PinState;
+use crate::gateway::access::Caller;
+use crate::gateway::catalog::{Catalog, ServerEntry};
+use crate::gateway::fanout::{Listening, Topic};
+use crate::gateway::{Gateway, GatewayError};
+
+/// A server at a moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerState {
+    /// Switched on.
+    pub enabled: bool,
+    /// Nothing of it is shown to agents.
+    pub quarantined: bool,
+    /// Listed or pinged successfully a short while ago.
+    pub connected: bool,
+    /// Tools that agents may have.
+    pub approved: usize,
+    /// Tools that nobody has looked at.
+    pub pending: usize,
+    /// Tools that are not what was approved.
+    pub changed: usize,
+    /// Tools that somebody refused.
+    pub blocked: usize,
+}
+
+impl Catalog {
+    /// The state of every server, by name.
+    pub fn states(&self) -> BTreeMap<String, ServerState> {
+        let state = |server: &Arc<ServerEntry>| {
+            let state = ServerState {
+                enabled: server.enabled,
+                quarantined: server.quarantined,
+                connected: server.connected,
+                ..ServerState::default()
+            };
+            (server.name.clone(), state)
+        };
+        let mut states: BTreeMap<String, ServerState> = self.servers().iter().map(state).collect();
+        for tool in self.all_tools() {
+            let Some(state) = states.get_mut(&tool.server.name) else { continue };
+            *match tool.state {
+                PinState::Approved => &mut state.approved,
+                PinState::Pending => &mut state.pending,
+                PinState::Changed => &mut state.changed,
+                PinState::Blocked => &mut state.blocked,
+            } += 1;
+        }
+        states
+    }
+}
+
+impl Gateway {
+    /// Begins to follow the state of a tenant's servers.
+    pub async fn follow_servers(&self, caller: &Arc<Caller>) -> Result<Listening, GatewayError> {
+        caller.authorise(Action::SeeServers)?;
+        caller.tenant()?;
+        Ok(self.listen(caller, Topic::Servers).await)
+    }
+}
+
+impl Listening {
+    /// The state of the servers now; `None` when its key may not see it any more.
+    pub fn servers(&self) -> Option<BTreeMap<String, ServerState>> {
+        self.caller.authorise(Action::SeeServers).ok()?;
+        Some(self.caller.catalogue()?.states())
+    }
+}

@@ -1,0 +1,69 @@
+//! A stream's rights are those that its key has now.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{ACT, Scene, ears, modern, names};
+use crate::support::settle;
+
+#[tokio::test]
+async fn a_key_that_is_given_other_tools_is_told_and_no_other() {
+    let mut scene = Scene::set().await;
+    scene.add("zoo", &["reader"]).await;
+    scene.add("lab", &["measure"]).await;
+    let (agent, other) = (scene.tenant.agent().await, scene.tenant.agent().await);
+    let told = ears(&scene.there(&agent)).await;
+    let spared = ears(&scene.there(&other)).await;
+    let platform = &scene.tenant.platform;
+    let settings = format!("/api/v1/keys/{}/settings", agent.id);
+    platform.patch(&settings, &json!({"allowed_tools": ["zoo:*"]})).await.expect(200);
+    for ear in &told {
+        ear.hears(1, ACT).await;
+    }
+    assert_eq!(names(&modern(&scene.there(&agent))).await, ["read_cache", "zoo:reader"]);
+    // what it no longer sees no longer concerns it
+    scene.act("lab", "disable").await;
+    for ear in &spared {
+        ear.hears(1, ACT).await;
+    }
+    // nothing of the list depends on this
+    platform.patch(&settings, &json!({"rate_limit": 50000})).await.expect(200);
+    // the other spelling is another list
+    platform.patch(&settings, &json!({"tool_names": "safe"})).await.expect(200);
+    for ear in &told {
+        ear.hears(2, ACT).await;
+    }
+    for ear in &spared {
+        ear.hears(1, ACT).await;
+    }
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_what_it_rests_on() {
+    let scene = Scene::set().await;
+    let platform = &scene.tenant.platform;
+    let agent = scene.tenant.agent().await;
+    let streams = ears(&scene.there(&agent)).await;
+    platform.delete(&format!("/api/v1/keys/{}", agent.id)).await.expect(204);
+    for ear in &streams {
+        ear.ends(ACT).await;
+    }
+
+    let soon = chrono::Utc::now() + Duration::from_secs(3);
+    let short = scene.tenant.key(&json!({"role": "agent", "expires_at": soon.to_rfc3339()})).await;
+    let streams = ears(&scene.there(&short)).await;
+    for ear in &streams {
+        ear.ends(Duration::from_secs(5)).await;
+    }
+
+    // the endpoint is switched off for whom it was open
+    let agent = scene.tenant.agent().await;
+    let streams = ears(&scene.there(&agent)).await;
+    platform.patch("/api/v1/settings", &json!({"direct_endpoint": false})).await.expect(200);
+    for ear in &streams {
+        ear.ends(ACT).await;
+    }
+    let closed = scene.there(&agent);
+    settle(404, ACT, || async { modern(&closed).request("tools/list", "{}").await.status }).await;
+}
