@@ -34,6 +34,8 @@ mod leases;
 #[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
+mod management;
+#[cfg(test)]
 mod mcp;
 #[cfg(test)]
 mod pins;
