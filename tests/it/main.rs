@@ -26,6 +26,8 @@ mod embeddings;
 #[cfg(test)]
 mod fanout;
 #[cfg(test)]
+mod histories;
+#[cfg(test)]
 mod isolation;
 #[cfg(test)]
 mod large;

@@ -5,10 +5,13 @@
 
 mod kept;
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 use self::kept::{Found, Kept};
 use crate::domain::fingerprint::Fingerprint;
@@ -22,6 +25,8 @@ use crate::upstream::Reserved;
 
 /// Up to this size a body takes nothing from its tenant's share, in bytes: it is copied into its response.
 const FREE_BYTES_MAX: usize = 64 * 1024;
+/// Longest wait for another request that makes the same list.
+const WAIT_MAX: Duration = Duration::from_secs(10);
 /// When to ask again for a list that there was no memory for, in seconds.
 const RETRY_AFTER_S: u64 = 5;
 
@@ -56,11 +61,17 @@ pub struct ListPlan<F> {
 
 /// The lists of all tenants.
 #[derive(Debug)]
-pub(in crate::gateway) struct Lists(Mutex<Kept>);
+pub(in crate::gateway) struct Lists {
+    kept: Mutex<Kept>,
+    /// Large ones that a request is making, or finding memory for: others who want the same wait for it.
+    under_way: Mutex<HashMap<ListKey, Weak<Turn>>>,
+}
+
+type Turn = tokio::sync::Mutex<()>;
 
 impl Lists {
     pub(in crate::gateway) fn new(bytes_max: usize) -> Lists {
-        Lists(Mutex::new(Kept::new(bytes_max)))
+        Lists { kept: Mutex::new(Kept::new(bytes_max)), under_way: Mutex::default() }
     }
 
     /// Forgets the lists of a tenant that is no more.
@@ -69,7 +80,19 @@ impl Lists {
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn alone(&self, key: ListKey) -> Arc<Turn> {
+        let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(turn) = under_way.get(&key).and_then(Weak::upgrade) {
+            return turn;
+        }
+        // as many as there are requests that wait, at most
+        under_way.retain(|_, turn| turn.strong_count() > 0);
+        let turn = Arc::new(Turn::default());
+        under_way.insert(key, Arc::downgrade(&turn));
+        turn
     }
 }
 
@@ -100,21 +123,46 @@ impl Gateway {
         plan: impl FnOnce() -> ListPlan<F> + Send,
     ) -> Result<Bytes, Refusal> {
         let found = self.lists.kept().get(&key);
-        if let Some(found) = found {
-            return self.lend_kept(key, found).await;
+        let plan = match found {
+            Some(Found { body, .. }) if body.len() <= FREE_BYTES_MAX => return Ok(body),
+            Some(Found { body, held: Some(held) }) => return Ok(lend(body, held)),
+            Some(_) => None,
+            None => Some(plan()),
+        };
+        match plan {
+            Some(ListPlan { bytes, next, make, .. }) if bytes <= FREE_BYTES_MAX => {
+                let body = Bytes::from(make());
+                self.keep_list(key, &body, Weak::new(), next);
+                Ok(body)
+            }
+            plan => self.large_list(key, plan).await,
         }
-        let ListPlan { bytes, next, make, turn } = plan();
-        if bytes <= FREE_BYTES_MAX {
-            let body = Bytes::from(make());
-            self.keep_list(key, &body, Weak::new(), next);
-            return Ok(body);
+    }
+
+    /// A large list, which takes memory: once, however many ask for the same.
+    async fn large_list<F: FnOnce() -> String + Send + 'static>(
+        &self,
+        key: ListKey,
+        plan: Option<ListPlan<F>>,
+    ) -> Result<Bytes, Refusal> {
+        let alone = self.lists.alone(key);
+        let _alone = timeout(WAIT_MAX, alone.lock()).await.map_err(|_| crowded())?;
+        // whoever was here before has it, unless that was too long ago
+        let found = self.lists.kept().get(&key);
+        let (body, plan) = match (found, plan) {
+            (Some(Found { body, held: Some(held) }), _) => return Ok(lend(body, held)),
+            (Some(Found { body, held: None }), _) => (Some(body), None),
+            (None, plan) => (None, plan),
+        };
+        let bytes = body.as_ref().map(Bytes::len).or(plan.as_ref().map(|plan| plan.bytes));
+        // gone between two looks, which takes a cache that is much too small
+        let held = self.hold(key.tenant, bytes.ok_or_else(crowded)?).await?;
+        if let Some(body) = body {
+            self.lists.kept().hold(&key, &held);
+            return Ok(lend(body, held));
         }
-        let held = self.hold(key.tenant, bytes).await?;
+        let ListPlan { next, make, turn, .. } = plan.ok_or_else(crowded)?;
         let turn = turn.acquire_owned().await;
-        // whoever had the turn before may have made it
-        if let Some(found) = self.lists.kept().get(&key) {
-            return Ok(lend(found.body, found.held.unwrap_or(held)));
-        }
         let made = tokio::task::spawn_blocking(move || {
             let _turn = turn;
             make()
@@ -122,18 +170,6 @@ impl Gateway {
         let body = Bytes::from(made.await.map_err(|_| crowded())?);
         self.keep_list(key, &body, Arc::downgrade(&held), next);
         Ok(lend(body, held))
-    }
-
-    async fn lend_kept(&self, key: ListKey, found: Found) -> Result<Bytes, Refusal> {
-        if found.body.len() <= FREE_BYTES_MAX {
-            return Ok(found.body);
-        }
-        if let Some(held) = found.held {
-            return Ok(lend(found.body, held));
-        }
-        let held = self.hold(key.tenant, found.body.len()).await?;
-        self.lists.kept().hold(&key, &held);
-        Ok(lend(found.body, held))
     }
 
     /// Takes from a tenant's share of memory for answers.
