@@ -3,7 +3,7 @@
 //   node client2.mjs URL KEY STEPS_JSON [--mode modern|legacy|auto]
 //
 // `modern` accepts revision 2026-07-28 only, `legacy` shakes hands, and `auto`
-// (the default) probes first and falls back.
+// (the default) probes first and falls back. The step `listen` is in listen.mjs.
 
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { CLIENT_INFO, main } from './harness.mjs';
@@ -25,6 +25,8 @@ await main(({ url, requestInit, fetch, args }) => {
     client,
     transport,
     call: (params, options) => client.callTool(params, options),
+    onChanged: (list, told) => client.setNotificationHandler(`notifications/${list}/list_changed`, told),
+    subscribes: () => client.getProtocolEra() === 'modern',
     describe: () => ({
       era: client.getProtocolEra() ?? null,
       protocolVersion: client.getNegotiatedProtocolVersion() ?? null,
