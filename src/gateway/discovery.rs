@@ -161,6 +161,7 @@ impl Gateway {
         if let Some(remark) = applied.remark.as_ref().filter(|now| server.last_error.as_ref() != Some(now)) {
             self.log_server(tenant, server.id(), remark);
         }
+        self.tell_drifts(tenant, server, &applied.drifted);
         if let Some(rev) = applied.rev {
             self.applied(tenant, Kind::Catalogue, rev).await;
         }

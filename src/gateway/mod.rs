@@ -18,6 +18,7 @@ mod keys;
 mod limits;
 mod offers;
 mod outlive;
+mod pins;
 mod read_cache;
 mod report_lane;
 mod reports;
@@ -46,10 +47,13 @@ pub use fanout::{Heard, Listening, Prints, ServerState, Topic};
 pub use keys::{KeyCreated, KeyRequest};
 pub use offers::{Offer, OffersPage, OffersView};
 pub use outlive::{Apart, Outlive};
+pub use pins::OverrideRequest;
 pub use read_cache::{ReadRequest, ReadResult, TextPage};
 pub use reports::{Act, Acting, RefusedAttempt};
 pub use retrieve_tools::{Detail, LIMIT_DEFAULT, LIMIT_MAX, SearchRequest, SearchResult};
-pub use servers::{LOG_LIMIT_MAX, LogPage, Reconnect, ServerChange, ServerRequest, ServerView, ToolView};
+pub use servers::{
+    LOG_LIMIT_MAX, LogPage, OverrideView, Reconnect, ServerChange, ServerRequest, ServerView, ToolView,
+};
 pub use tail::{News, Reach};
 pub use tenants::QuotaView;
 pub use views::View;

@@ -21,7 +21,7 @@ const VIEWS_MAX: usize = 512;
 const VIEWED_TOOLS_MAX: usize = 2_000_000;
 
 /// Prepared bodies that a face may keep beside a view.
-pub const BODIES: usize = 4;
+pub const BODIES: usize = 8;
 
 /// What decides about what is seen; callers that are alike in it share a view.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -45,10 +45,13 @@ impl ViewKey {
         self.allowed_tools.allows(canonical)
     }
 
+    /// One whose definition is not the approved one is in the scope of whoever may use either: a key that saw it is told
+    /// what became of it (check 8). It is in no list.
     fn tier(&self, tool: &Tool) -> Option<Tier> {
-        let tier = tool.tier(self.unannotated);
-        let is_seen = tier.operation() <= self.max_operation && self.allows(&tool.canonical);
-        is_seen.then_some(tier)
+        let (tier, before) = (tool.tier(self.unannotated), tool.tier_before(self.unannotated));
+        let is_in_reach = |tier: Tier| tier.operation() <= self.max_operation;
+        let is_seen = is_in_reach(tier) || before.is_some_and(is_in_reach);
+        (is_seen && self.allows(&tool.canonical)).then_some(tier)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Listings: what discovery found, stored against what was approved.
 
+mod drifts;
 mod offers;
 mod plan;
 mod right;
@@ -22,6 +23,7 @@ use super::tx::{Access, Lane};
 use super::unit::Unit;
 use super::{Store, StoreError, quotas};
 use crate::domain::damping::{self, Damping, Return};
+use crate::domain::drift::Drift;
 use crate::domain::id::{ServerId, TenantId};
 use crate::domain::quota::{self, Quotas, Room};
 
@@ -62,6 +64,8 @@ pub struct Applied {
     pub removed: usize,
     /// Prompts, resources and templates that are other than before.
     pub offers: usize,
+    /// Tools whose hints got worse than what was trusted, if that was not known yet.
+    pub drifted: Vec<(String, Drift)>,
     /// Whether the server is connected; if not, it is held back, since it comes and goes.
     pub is_connected: bool,
     /// For how long the server, or tools of it, are still held back.
@@ -141,6 +145,7 @@ impl Store {
             written: plan.write.len(),
             removed: plan.remove.len(),
             offers: others.changes(),
+            drifted: Vec::new(),
             is_connected: true,
             held: held.map(|(_, left)| left),
             remark: remark.filter(|text| !text.is_empty()),
@@ -154,7 +159,9 @@ impl Store {
             || others.changes() > 0;
         if visible {
             let rev = revisions::bump(&mut tx, tenant, Kind::Catalogue).await?;
+            applied.drifted = drifts::find(&mut tx, tenant, server, &plan).await?;
             write_tools(&mut tx, tenant, server, &plan, rev).await?;
+            drifts::note(&mut tx, tenant, server, &applied.drifted).await?;
             assign_names(&mut tx, tenant, server, &plan).await?;
             remove_tools(&mut tx, tenant, server, &plan.remove, rev).await?;
             others.apply(&mut tx, tenant, server, rev).await?;

@@ -9,7 +9,7 @@ use super::offers::{self, StoredOffer};
 use super::revisions::{self, Kind};
 use super::secrets::{self, HeadersPatch, SealedHeaders, SecretRows};
 use super::server_logs;
-use super::tools::{StoredTool, ToolRow};
+use super::tools::{StoredTool, ToolRow, select_tools};
 use super::tx::{Access, Lane};
 use super::unit::Unit;
 use super::{Store, StoreError, quotas};
@@ -352,13 +352,10 @@ impl Store {
         .bind(tenant.0)
         .fetch_all(&mut *tx)
         .await?;
-        let tools: Vec<ToolRow> = sqlx::query_as(
-            "select t.server_id, t.name, t.definition, t.pin, t.state, t.approved_pin, t.approved_definition,
-                    n.safe_name
-             from tools t left join tool_names n
-               on n.tenant_id = t.tenant_id and n.server_id = t.server_id and n.tool = t.name
-             where t.tenant_id = $1 and t.removed_at is null",
-        )
+        let tools: Vec<ToolRow> = sqlx::query_as(select_tools!(
+            "case when t.approved_pin <> t.pin then t.approved_definition end",
+            ""
+        ))
         .bind(tenant.0)
         .fetch_all(&mut *tx)
         .await?;
@@ -373,7 +370,7 @@ impl Store {
 }
 
 /// Takes the server's row before the revision's: every change of a server does it in this order.
-async fn lock(tx: &mut Unit, tenant: TenantId, server: ServerId) -> Result<(), StoreError> {
+pub(super) async fn lock(tx: &mut Unit, tenant: TenantId, server: ServerId) -> Result<(), StoreError> {
     sqlx::query("select from servers where tenant_id = $1 and server_id = $2 for update")
         .bind(tenant.0)
         .bind(server.0)

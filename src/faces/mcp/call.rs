@@ -10,12 +10,14 @@ use http::StatusCode;
 use tokio::sync::mpsc;
 
 use super::jsonrpc::{RpcError, message, notification};
+use super::management::Managing;
 use super::result::Answered;
 use super::text::Chunks;
-use super::{Endpoint, Era, args, result, tools};
+use super::{Endpoint, Era, args, management, result, tools};
 use crate::domain::activity::Kind;
 use crate::domain::intent::Variant;
 use crate::domain::json::{self, Member};
+use crate::faces::Faces;
 use crate::faces::http::stream_body;
 use crate::faces::sse;
 use crate::faces::wire;
@@ -29,6 +31,7 @@ pub(super) const PROGRESS_QUEUE: usize = 64;
 
 /// A `tools/call` with everything around it.
 pub(super) struct Call<'a> {
+    pub(super) faces: &'a Arc<Faces>,
     pub(super) gateway: &'a Arc<Gateway>,
     pub(super) endpoint: Endpoint,
     pub(super) era: Era,
@@ -48,7 +51,9 @@ impl Call<'_> {
         let Ok(name) = serde_json::from_str::<String>(raw_name) else {
             return Err(self.refuse("Invalid params: name must be a string").await);
         };
-        if self.endpoint == Endpoint::Direct && name != tools::READ_CACHE {
+        // whose role may use none has no such tool
+        let managing = Managing::named(&name).filter(|_| management::ceiling(&self.attempt.caller).is_some());
+        if self.endpoint == Endpoint::Direct && name != tools::READ_CACHE && managing.is_none() {
             return self.call_directly(raw_name, value("arguments")).await;
         }
         let arguments = match value("arguments") {
@@ -56,6 +61,10 @@ impl Call<'_> {
             Some(raw) if raw.starts_with('{') => raw,
             Some(_) => return Err(self.refuse("Invalid params: arguments must be an object").await),
         };
+        if let Some(tool) = managing {
+            let result = management::run(self.faces, self.attempt, self.era, tool, arguments).await;
+            return Ok(json_response(StatusCode::OK, message(self.id, "result", &result)));
+        }
         match Variant::parse(&name) {
             Some(variant) => self.call_tool(variant, arguments).await,
             None if name == tools::RETRIEVE_TOOLS => Ok(self.search(arguments).await),

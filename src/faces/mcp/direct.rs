@@ -7,7 +7,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 
 use super::jsonrpc::RpcError;
-use super::{Era, methods, result, tools};
+use super::{Era, management, methods, result, tools};
+use crate::domain::intent::OperationType;
 use crate::domain::json::{Member, escape_into};
 use crate::domain::settings::ToolNames;
 use crate::gateway::{Caller, Catalog, DirectView, Gateway, ListKey, ListPlan};
@@ -68,12 +69,13 @@ pub(super) async fn tools_list(
     let tenant = caller.tenant_id();
     while_current(gateway, caller, |catalogue, view| async move {
         let from = after.map(|name| view.position_after(&catalogue, name));
-        let key = ListKey { tenant, print: view.print, reader: era.reader(), names, from };
+        let manages = management::ceiling(caller);
+        let key = ListKey { tenant, print: view.print, reader: era.reader(), names, manages, from };
         let body = gateway.list_body(key, move || {
             let page = view.page(&catalogue, from.unwrap_or_default(), names, era.reader());
             let (bytes, next, turn) = (page.bytes, page.next.map(|(_, at)| at), catalogue.turn());
             drop(page);
-            let make = move || body(era, names, &catalogue, &view, from);
+            let make = move || body(era, (names, manages), &catalogue, &view, from);
             ListPlan { bytes, next, make, turn }
         });
         body.await.map_err(|refusal| RpcError::rate_limited(era, &refusal))
@@ -100,11 +102,17 @@ pub(super) async fn while_current<F: Future<Output = Result<Bytes, RpcError>>>(
     }
 }
 
-fn body(era: Era, names: ToolNames, catalogue: &Catalog, view: &DirectView, from: Option<usize>) -> String {
+fn body(
+    era: Era,
+    (names, manages): (ToolNames, Option<OperationType>),
+    catalogue: &Catalog,
+    view: &DirectView,
+    from: Option<usize>,
+) -> String {
     let page = view.page(catalogue, from.unwrap_or_default(), names, era.reader());
     let opening = result::opening(era);
     let own: Vec<String> = match from {
-        None => tools::on_direct().iter().map(ToString::to_string).collect(),
+        None => tools::on_direct(manages).iter().map(ToString::to_string).collect(),
         Some(_) => Vec::new(),
     };
     let mut end = format!("]{}", methods::list_notes(era));

@@ -308,6 +308,7 @@ impl Incoming<'_> {
         attempt.client = client;
         attempt.session_id = session.map(|session| session.id);
         Call {
+            faces: self.entry.faces,
             gateway: &self.entry.faces.gateway,
             endpoint: self.entry.endpoint,
             era,

@@ -9,6 +9,7 @@ mod envelope;
 mod front;
 mod jsonrpc;
 mod listen;
+mod management;
 mod methods;
 mod modern;
 mod notify;

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use super::jsonrpc::notification;
 use super::tools;
 use crate::domain::fingerprint::{Fingerprint, Fingerprinting};
+use crate::domain::intent::OperationType;
 use crate::domain::settings::ToolNames;
 use crate::faces::sse::{EVENT_END, EVENT_START};
 use crate::gateway::Prints;
@@ -28,7 +29,7 @@ pub(super) struct Seen([Fingerprint; KINDS]);
 
 impl Seen {
     /// Of what is seen of the servers, in this spelling, beside the gateway's own tools.
-    pub(super) fn of(prints: Prints, names: ToolNames) -> Seen {
+    pub(super) fn of(prints: Prints, names: ToolNames, manages: Option<OperationType>) -> Seen {
         let spelling = match names {
             ToolNames::Colon => "colon",
             ToolNames::Safe => "safe",
@@ -40,7 +41,7 @@ impl Seen {
             own.iter().for_each(|tool| making.field(tool));
             making.finish()
         };
-        let own: Vec<String> = tools::on_direct().iter().map(ToString::to_string).collect();
+        let own: Vec<String> = tools::on_direct(manages).iter().map(ToString::to_string).collect();
         // URIs have one spelling
         Seen([spelled(prints.tools, &own), spelled(prints.prompts, &[]), prints.resources])
     }

@@ -64,7 +64,7 @@ pub(super) async fn list(
     while_current(gateway, caller, |catalogue, view| async move {
         let from = after.map(|name| view.offers.position_after(&catalogue, kind, name));
         let print = view.offers.print(kind);
-        let key = ListKey { tenant, print, reader: era.reader(), names, from };
+        let key = ListKey { tenant, print, reader: era.reader(), names, manages: None, from };
         let from = from.unwrap_or_default();
         let body = gateway.list_body(key, move || {
             let page = view.offers.page(&catalogue, kind, from, names);

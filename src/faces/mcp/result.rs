@@ -8,6 +8,7 @@ use super::{Endpoint, Era};
 use crate::domain::json::{self, escape_into};
 use crate::domain::refusal::{Code, Refusal};
 use crate::domain::tool::ResultHead;
+use crate::faces::wire::managed::NotDone;
 use crate::gateway::{CallOutcome, ReadResult, Refused, SearchResult};
 
 /// Member of a result's `_meta` that carries a warning.
@@ -156,6 +157,20 @@ fn refusal(era: Era, refused: &Refused) -> String {
 pub(super) fn plain_refusal(era: Era, refusal: &Refusal) -> String {
     let structured = serde_json::json!({"code": refusal.code.as_str(), "message": refusal.message});
     error_result(era, &refusal.message, &structured.to_string())
+}
+
+/// What a management tool answers.
+pub(super) fn managed(era: Era, done: &Result<Bytes, NotDone>) -> String {
+    match done {
+        Ok(json) => structured(opening(era), &String::from_utf8_lossy(json)),
+        Err(NotDone { code, message, field }) => {
+            let mut said = serde_json::json!({"code": code, "message": message});
+            if let (Some(field), Some(said)) = (field, said.as_object_mut()) {
+                said.insert("field".to_owned(), field.as_str().into());
+            }
+            error_result(era, message, &said.to_string())
+        }
+    }
 }
 
 fn error_result(era: Era, text: &str, structured: &str) -> String {

@@ -11,8 +11,10 @@ mod error;
 mod events;
 mod exchange;
 mod fields;
+pub(super) mod inward;
 mod keys;
 mod params;
+mod pins;
 mod place;
 mod record;
 mod route;
@@ -92,7 +94,12 @@ routes! {
     GET "/servers/{name}/tools" => read(May(SeeServers), PAGE, server_tools::list);
     GET "/servers/{name}/prompts" => read(May(SeeServers), PAGE, server_offers::prompts);
     GET "/servers/{name}/resources" => read(May(SeeServers), PAGE, server_offers::resources);
-    POST "/servers/{name}/tools/{tool}/approve" => act("tools.approve", May(Approve), server_tools::approve);
+    POST "/servers/{name}/tools/{tool}/approve" => act("tools.approve", May(Approve), pins::approve);
+    POST "/servers/{name}/tools/{tool}/block" => act("tools.block", May(ChangeServers), pins::block);
+    DELETE "/servers/{name}/tools/{tool}/block" => act("tools.unblock", May(Approve), pins::unblock);
+    GET "/servers/{name}/tools/{tool}/diff" => read(May(SeeServers), NONE, pins::diff);
+    PUT "/servers/{name}/tools/{tool}/override" => act("tools.override", May(Approve), pins::set_override);
+    DELETE "/servers/{name}/tools/{tool}/override" => act("tools.clear_override", May(Approve), pins::clear_override);
 
     GET "/tools" => attempt(Kind::Search, May(UseTools), search::PARAMS, search::find);
     POST "/tools/call" => attempt(Kind::ToolCall, May(UseTools), NONE, call::run);
