@@ -16,6 +16,8 @@ use crate::gateway::{Caller, Catalog, DirectView, Gateway, ListKey, ListPlan};
 const CURSOR_BYTES_MAX: usize = 1024;
 /// The member of a list that has the tools.
 const TOOLS: &str = r#""tools":["#;
+/// How often a list is made anew because what it was made of has changed meanwhile.
+const TRIES_MAX: usize = 2;
 /// Longest part of a query that is repeated, in characters.
 const QUERY_SHOWN_CHARS_MAX: usize = 64;
 
@@ -58,19 +60,34 @@ pub(super) async fn tools_list(
     names: ToolNames,
     after: Option<&str>,
 ) -> Result<Bytes, RpcError> {
-    let (catalogue, view) = loop {
+    let mut tries = 0..TRIES_MAX;
+    loop {
         let catalogue = methods::catalogue(caller)?;
         let view = catalogue.direct_view_soon(&caller.settings).await;
-        if gateway.note_served(caller, &catalogue, &view) {
-            break (catalogue, view);
+        let body = page(gateway, caller, era, names, after, (&catalogue, &view)).await?;
+        // it may have waited; one that still is out of date is noted, and its client told again
+        let is_current = gateway.note_served(caller, &catalogue, &view);
+        if is_current || tries.next().is_none() {
+            return Ok(body);
         }
-    };
-    let from = after.map(|name| view.position_after(&catalogue, name));
+    }
+}
+
+async fn page(
+    gateway: &Gateway,
+    caller: &Caller,
+    era: Era,
+    names: ToolNames,
+    after: Option<&str>,
+    (catalogue, view): (&Arc<Catalog>, &Arc<DirectView>),
+) -> Result<Bytes, RpcError> {
+    let from = after.map(|name| view.position_after(catalogue, name));
     let key = ListKey { tenant: caller.tenant_id(), print: view.print, reader: era.reader(), names, from };
     let body = gateway.list_body(key, || {
-        let page = view.page(&catalogue, from.unwrap_or_default(), names, era.reader());
+        let page = view.page(catalogue, from.unwrap_or_default(), names, era.reader());
         let (bytes, next, turn) = (page.bytes, page.next.map(|(_, at)| at), catalogue.turn());
         drop(page);
+        let (catalogue, view) = (Arc::clone(catalogue), Arc::clone(view));
         let make = move || body(era, names, &catalogue, &view, from);
         ListPlan { bytes, next, make, turn }
     });

@@ -168,9 +168,9 @@ impl Scene {
             Act::Power(server, is_up) if self.world.any(server).up != is_up => {
                 let upstream = &mut self.upstreams[server];
                 if is_up {
-                    upstream.come_back().await
+                    upstream.come_back().await;
                 } else {
-                    upstream.go_down().await
+                    upstream.go_down().await;
                 }
                 self.world.happens(server, |server| server.up = is_up);
             }
