@@ -14,13 +14,11 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.types import Implementation, PromptReference
 
 from harness import TOTAL_S_MAX, main
-from listen import LISTEN_S_MAX, Stream
+from listen import AGAIN_S, LISTEN_S_MAX, Stream
 
 CLIENT_INFO = Implementation(name="mcpproxy-test-client", version="1.0.0")
 
 
-# between losing a stream and asking for another, in seconds
-AGAIN_S = 0.1
 MODERN = "2026-07-28"
 
 

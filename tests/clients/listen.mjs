@@ -8,6 +8,7 @@
 //   READY 1790000000000                     the stream for notices is open, for the first time or again
 //   CHANGED 1790000000000 tools             a notice: tools, prompts or resources
 //   TOOLS 1790000000000 ["a:one","a:two"]   the list after READY and after each CHANGED
+//   FAILED 1790000000000 why                a list was refused; it is asked for again
 //   LOST 1790000000000 remote               the stream broke off; a modern client opens another one itself here,
 //                                           those of the handshake revisions do that without a word
 
@@ -15,6 +16,8 @@ export const LISTEN_S_MAX = 120;
 
 /** A modern client asks again so long after it lost its stream or was refused one, in milliseconds. */
 const AGAIN_MS = 100;
+/** A list that fails, as it may where a replica has just died, is asked for so often. */
+const LIST_TRIES_MAX = 10;
 /** Looking whether a stream is open, in milliseconds. */
 const LOOK_MS = 5;
 const LISTS = ['tools', 'prompts', 'resources'];
@@ -33,8 +36,17 @@ export async function listen(opened, wanted, http, list) {
   const state = { over: false };
   let listing = Promise.resolve();
   const relist = (options) => {
-    const done = async () => say('TOOLS', JSON.stringify((await list(options)).tools.map((tool) => tool.name)));
-    listing = listing.then(done).catch((error) => say('FAILED', error.message));
+    const once = async () => say('TOOLS', JSON.stringify((await list(options)).tools.map((tool) => tool.name)));
+    listing = listing.then(async () => {
+      for (let tries = 0; tries < LIST_TRIES_MAX; tries += 1) {
+        try {
+          return await once();
+        } catch (error) {
+          say('FAILED', error.message.split('\n')[0]);
+          await pause(AGAIN_MS);
+        }
+      }
+    });
   };
   const enough = new Promise((resolve) => {
     for (const what of LISTS) {

@@ -13,6 +13,9 @@ import anyio
 LISTEN_S_MAX = 120
 # lists that are still to be asked for; one that is not told of waits for the next
 EVENTS_MAX = 1000
+# a list that fails, as it may where a replica has just died, is asked for so often, with such pauses in seconds
+LIST_TRIES_MAX = 10
+AGAIN_S = 0.1
 LISTS = ("tools", "prompts", "resources")
 
 
@@ -46,10 +49,13 @@ async def listen(client, wanted):
         while changes < wanted.get("notices", math.inf):
             word = await coming.receive()
             changes += word == "CHANGED"
-            try:
-                _say("TOOLS", json.dumps(await client.names(word == "READY")))
-            except Exception as error:
-                _say("FAILED", f"{type(error).__name__}: {error}")
+            for _ in range(LIST_TRIES_MAX):
+                try:
+                    _say("TOOLS", json.dumps(await client.names(word == "READY")))
+                    break
+                except Exception as error:
+                    _say("FAILED", type(error).__name__)
+                    await anyio.sleep(AGAIN_S)
 
     with anyio.move_on_after(min(wanted["seconds"], LISTEN_S_MAX)):
         async with anyio.create_task_group() as tasks:
