@@ -149,7 +149,6 @@ impl Tenancy {
         self.live.write().unwrap_or_else(PoisonError::into_inner).remove(&live.id);
         self.swap_keys(live.id, &[]);
         live.access.store(Arc::new(None));
-        live.fanout.forget_served();
         live.fanout.check();
     }
 }
