@@ -14,6 +14,9 @@ const RATE_LIMITED: i32 = -31429;
 /// Something that is not the caller's fault, and for which there is no result to say it in.
 const INTERNAL_ERROR: i32 = -32603;
 
+/// Longest URI that is said to be nobody's, in bytes; no server's are longer.
+const URI_BYTES_MAX: usize = 2000;
+
 /// A JSON-RPC error with the HTTP status that goes with it (MCP 2026-07-28, transports).
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct RpcError {
@@ -73,10 +76,12 @@ impl RpcError {
         }
     }
 
-    /// The code of a resource that is not there moved between the eras.
-    pub(super) fn no_resource(era: Era) -> RpcError {
+    /// The code of a resource that is not there moved between the eras; which one it is stands in `data` (SEP-2164).
+    pub(super) fn no_resource(era: Era, uri: Option<&str>) -> RpcError {
         let code = if era == Era::Modern { -32602 } else { -32002 };
-        RpcError::new(StatusCode::OK, code, "Resource not found")
+        let uri = uri.filter(|uri| uri.len() <= URI_BYTES_MAX);
+        let data = uri.map(|uri| json!({ "uri": uri }));
+        RpcError { data, ..RpcError::new(StatusCode::OK, code, "Resource not found") }
     }
 
     /// What was asked for cannot be had, now or at all: the code and when to try again stand in `data`.

@@ -13,12 +13,12 @@ use super::jsonrpc::RpcError;
 use super::result::{Answered, Splice, spliced};
 use super::text::Text;
 use crate::domain::json::{self, Member};
-use crate::domain::refusal::{Code, Refusal};
+use crate::domain::refusal::Code;
 use crate::domain::settings::ToolNames;
 use crate::domain::tool::ResultHead;
 use crate::gateway::{
     Asked, CallOutcome, Caller, CancelBy, Catalog, DirectView, Gateway, ListKey, ListPlan, OfferKind,
-    OfferRequest,
+    OfferRequest, Refused,
 };
 
 /// Longest cursor that is looked at, in bytes: that of the longest URI.
@@ -181,7 +181,7 @@ impl Call<'_> {
 }
 
 fn prompt_outcome(to: &To, outcome: &CallOutcome) -> Answered {
-    let unknown = |refusal: &Refusal| RpcError::invalid_params(refusal.message.as_str());
+    let unknown = |about: &Refused| RpcError::invalid_params(about.refusal.message.as_str());
     ended(to, outcome, unknown, |raw, head| spliced(to.era, &to.id, raw, head, &Splice::default()))
 }
 
@@ -190,7 +190,8 @@ fn completion_outcome(to: &To, outcome: &CallOutcome) -> Answered {
 }
 
 fn resource_outcome(to: &To, outcome: &CallOutcome) -> Answered {
-    ended(to, outcome, |_| RpcError::no_resource(to.era), |raw, head| read(to, raw, head))
+    let unknown = |about: &Refused| RpcError::no_resource(to.era, about.tool.as_deref());
+    ended(to, outcome, unknown, |raw, head| read(to, raw, head))
 }
 
 /// What was read: how long it may be kept is said in the newer revision, and only there.
@@ -218,7 +219,7 @@ fn read(to: &To, raw: &Bytes, head: &ResultHead) -> Text {
 fn ended(
     to: &To,
     outcome: &CallOutcome,
-    unknown: impl Fn(&Refusal) -> RpcError,
+    unknown: impl Fn(&Refused) -> RpcError,
     passed_on: impl Fn(&Bytes, &ResultHead) -> Text,
 ) -> Answered {
     let refused = |error: RpcError| Text::Whole(error.text(Some(&to.id)));
@@ -228,7 +229,7 @@ fn ended(
         CallOutcome::Refused(about) => {
             let refusal = &about.refusal;
             match refusal.code {
-                Code::NotFound => Answered::Message(refused(unknown(refusal))),
+                Code::NotFound => Answered::Message(refused(unknown(about))),
                 Code::RateLimited => Answered::Message(refused(RpcError::rate_limited(to.era, refusal))),
                 Code::Cancelled => Answered::Withdrawn(refused(RpcError::refusal(refusal))),
                 _ => Answered::Message(refused(RpcError::refusal(refusal))),

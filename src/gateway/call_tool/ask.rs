@@ -148,7 +148,8 @@ impl Gateway {
             Err(refusal) => {
                 pending.record.status = status_of(refusal.code);
                 record::error(&mut pending.record, &refusal);
-                refused(refusal)
+                let tool = Some(request.asked.name().to_owned());
+                CallOutcome::Refused(Refused { tool, ..Refused::before_checks(Door::Direct, refusal) })
             }
         };
         if is_recorded {

@@ -5,7 +5,7 @@ mod direct;
 mod listening;
 mod script;
 mod servers;
-mod stacks;
+pub mod stacks;
 
 use serde_json::{Value, json};
 

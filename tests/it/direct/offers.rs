@@ -145,7 +145,8 @@ async fn what_only_one_revision_has_is_seen_in_that_alone() {
     let got = read(&Mcp::direct(&agent), "new://a").await["result"].clone();
     assert!(got["resultType"].is_null() && got["cacheScope"].is_null(), "{got}");
     for (client, code) in [(Mcp::direct(&agent), -32002), (modern(&agent), -32602)] {
-        assert_eq!(read(&client, "else://a").await["error"]["code"], code);
+        let error = read(&client, "else://a").await["error"].clone();
+        assert_eq!((&error["code"], &error["data"]["uri"]), (&json!(code), &json!("else://a")));
         assert_eq!(prompt(&client, "old:none").await["error"]["code"], -32602);
         let cursor = client.request("resources/list", r#"{"cursor":"%"}"#).await.json();
         assert_eq!(cursor["error"]["code"], -32602, "{cursor}");
@@ -191,7 +192,10 @@ async fn a_key_sees_what_its_globs_allow_and_a_closed_server_nothing() {
     let unknown = prompt(&client, "up:two").await;
     assert_eq!(unknown["error"]["message"], "Unknown prompt: up:two");
     assert_eq!(prompt(&client, "up:no").await["error"]["code"], unknown["error"]["code"]);
-    assert_eq!(read(&client, "x://two").await["error"], read(&client, "x://no").await["error"]);
+    for uri in ["x://two", "x://no"] {
+        let error = json!({"code": -32602, "message": "Resource not found", "data": {"uri": uri}});
+        assert_eq!(read(&client, uri).await["error"], error);
+    }
     // in the safe spelling as well
     let safe = Mcp::modern(&agent).at(&format!("{DIRECT}?names=safe"));
     assert_eq!(listed(&safe).await[0], ["up__one", "up__two"]);
