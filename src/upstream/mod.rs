@@ -54,4 +54,4 @@ pub use shares::Reserved;
 pub use stdio::{
     Command, Commands, Journal, LINE_BYTES_MAX, LogLine, LogSource, NoCommand, StdioRules, run_warden,
 };
-pub use target::{Credential, Limits, Program, Target, ToolCall, is_reserved_header};
+pub use target::{Credential, Limits, Program, Round, Target, ToolCall, is_reserved_header};

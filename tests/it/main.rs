@@ -46,6 +46,8 @@ mod replicas;
 #[cfg(test)]
 mod rest;
 #[cfg(test)]
+mod rounds;
+#[cfg(test)]
 mod stdio;
 #[cfg(test)]
 mod stories;

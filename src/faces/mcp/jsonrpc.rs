@@ -12,6 +12,9 @@ use crate::faces::wire::error::json_response;
 /// Our own code for too many attempts: outside -32768 to -32000, which are reserved.
 const RATE_LIMITED: i32 = -31429;
 
+/// The code of a request that needs a capability which its client did not declare.
+const MISSING_CAPABILITY: &str = "-32021";
+
 /// A JSON-RPC error with the HTTP status that goes with it (MCP 2026-07-28, transports).
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct RpcError {
@@ -129,6 +132,12 @@ impl RpcError {
         }
         response
     }
+}
+
+/// Whether an upstream's error says that the client lacks a capability.
+pub(super) fn is_missing_capability(error: &[u8]) -> bool {
+    let text = std::str::from_utf8(error).unwrap_or_default();
+    json::find_members(text, ["code"]).is_ok_and(|[code]| code == Some(MISSING_CAPABILITY))
 }
 
 /// A response message around a raw result or error object.

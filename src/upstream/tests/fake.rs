@@ -232,6 +232,7 @@ pub(super) fn call(name: &str) -> ToolCall {
         meta: vec![],
         param_headers: vec![],
         progress: None,
+        round: Round::default(),
         timeout: Duration::from_secs(10),
         dispatched: Arc::default(),
     }
