@@ -33,7 +33,7 @@ const HOMES: [(&str, &[&str]); 15] = [
 const NOT_IN_DOMAIN: [&str; 6] = ["tokio", "sqlx", "axum", "hyper", "std::fs", "std::net"];
 
 /// Tables whose rows belong to a tenant.
-const TENANT_TABLES: [&str; 13] = [
+const TENANT_TABLES: [&str; 15] = [
     "api_keys",
     "settings",
     "servers",
@@ -41,6 +41,8 @@ const TENANT_TABLES: [&str; 13] = [
     "data_keys",
     "tools",
     "tool_names",
+    "offers",
+    "prompt_names",
     "tool_embeddings",
     "revisions",
     "activity_open",

@@ -2,12 +2,14 @@
 
 mod edits;
 mod faults;
+mod offers;
 mod output;
 mod pattern;
 
 use super::json::{self, escape_into};
 use edits::{Edit, With};
 pub use faults::NotListed;
+pub use offers::OfferPart;
 
 /// Who reads a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -13,7 +13,10 @@ pub mod wire;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::gateway::{Caller, Gateway};
+use bytes::Bytes;
+
+use self::wire::managed::{Act, Asked, NotDone};
+use crate::gateway::{Attempt, Caller, Gateway};
 
 /// What the faces need to know of the deployment.
 #[derive(Clone, Debug)]
@@ -38,6 +41,21 @@ impl Faces {
     /// Whether a caller has `/mcp/direct`: the deployment and the key must both have it on.
     pub fn has_direct(&self, caller: &Caller) -> bool {
         self.options.direct_enabled && caller.settings.direct_endpoint
+    }
+
+    /// Does what a management tool asks for, as the routes of REST do it.
+    pub(crate) async fn manage(
+        self: &Arc<Self>,
+        attempt: Attempt,
+        act: Act,
+        asked: Asked,
+    ) -> Result<Bytes, NotDone> {
+        rest::inward::run(self, attempt, act, asked).await
+    }
+
+    /// Records what was refused before it came to that.
+    pub(crate) fn refuse_managing(&self, attempt: &Attempt, tool: &str, arguments: &str, why: &NotDone) {
+        rest::inward::refused(self, attempt, tool, arguments, why);
     }
 }
 

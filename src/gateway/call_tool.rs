@@ -3,13 +3,13 @@
 //! It outlives whoever waits for it: a call whose connection is lost goes on in a task of its own, so a
 //! record is closed whatever happens to the connection. What was checked is byte for byte what is sent.
 
+mod ask;
 mod checks;
 mod door;
 mod ending;
 mod record;
 mod round;
 
-use std::borrow::Cow;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::checks::Checked;
 use self::ending::{after_dispatch, from_upstream, status_of, withdrawn};
-use self::round::{InvalidState, Opened};
+use self::round::{Asking, InvalidState, Opened};
 use super::access::Caller;
 use super::activity::{Pending, RecordUnavailable};
 use super::cancel::CancelBy;
@@ -30,7 +30,7 @@ use super::catalog::Tool;
 use super::limits::Shed;
 use super::outlive::Outlive;
 use super::{Gateway, clock};
-use crate::domain::activity::{Source, Status};
+use crate::domain::activity::Source;
 use crate::domain::annotations::Tier;
 use crate::domain::intent::{OperationType, Variant};
 use crate::domain::refusal::{Code, Refusal};
@@ -67,6 +67,7 @@ pub struct Attempt {
     pub started: Instant,
 }
 
+pub use self::ask::{Asked, OfferRequest};
 pub(super) use self::checks::direct::find as find_directly;
 pub use self::door::Door;
 pub(super) use self::ending::record_unavailable;
@@ -227,14 +228,10 @@ impl Gateway {
         };
         let record = &mut pending.record;
         record.upstream_ms = Some(clock::milliseconds(sent.elapsed()));
-        let outcome = self.conclude(&attempt, record, &checked, &opened, ended);
-        let response = match &outcome {
-            CallOutcome::Result { raw, .. } | CallOutcome::UpstreamError(raw) => Some(Cow::Borrowed(raw)),
-            CallOutcome::InputRequired { raw, .. } => Some(Cow::Owned(round::without_state(raw))),
-            CallOutcome::Refused(_) | CallOutcome::InvalidState => None,
-        };
-        let preview_bytes = self.options.preview_bytes;
-        record::response(record, &checked.tool.server.target, response.as_deref(), preview_bytes);
+        let server = &checked.tool.server;
+        let asking = Asking { attempt: &attempt, server, opened: &opened, record: record.id };
+        let concluded = self.conclude(&asking, record, ended, || round::digest(&attempt, &checked));
+        let outcome = concluded.unwrap_or_else(|refusal| CallOutcome::Refused(checked.refused(refusal)));
         let outcome = self.shorten(&attempt, record, outcome).await;
         record.duration_ms = Some(clock::milliseconds(attempt.started.elapsed()));
         pending.close();
@@ -312,7 +309,6 @@ impl Gateway {
 
     /// The same for one that passed all checks, but brought back a state that is not its own.
     async fn refuse_state(&self, mut pending: Pending, attempt: &Attempt, checked: &Checked) -> CallOutcome {
-        pending.record.status = Status::Blocked;
         round::note_invalid(&mut pending.record);
         match self.close_refused(pending, attempt).await {
             Ok(()) => CallOutcome::InvalidState,

@@ -3,6 +3,7 @@
 
 mod entries;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -10,6 +11,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::credentials::{Opened, Opener};
+use super::offers::Offers;
 use super::views::Views;
 use crate::domain::annotations::{Annotations, Tier, Unannotated};
 use crate::domain::fingerprint::Fingerprint;
@@ -41,8 +43,8 @@ pub struct ServerEntry {
 }
 
 impl ServerEntry {
-    /// Whether its tools may be listed at all.
-    fn is_exposed(&self) -> bool {
+    /// Whether anything of it may be listed at all.
+    pub(super) fn is_exposed(&self) -> bool {
         self.enabled && !self.quarantined && self.connected
     }
 }
@@ -51,7 +53,7 @@ impl ServerEntry {
 #[derive(Debug)]
 pub struct Shape {
     pin: String,
-    /// The definition, byte for byte. Its pin stands for its meaning alone: white space and order may change under it.
+    /// The definition, byte for byte, with what a person says of it. Its pin stands for its meaning alone: white space and order may change under it.
     pub definition: Box<str>,
     print: Fingerprint,
     /// The hints that decide.
@@ -110,12 +112,19 @@ pub struct Tool {
     pub state: PinState,
     /// What its definition says.
     pub shape: Arc<Shape>,
+    /// The hints of the definition that was approved, where it is another one.
+    approved: Option<Annotations>,
 }
 
 impl Tool {
     /// Its tier for a key.
     pub fn tier(&self, unannotated: Unannotated) -> Tier {
         self.shape.annotations.tier(unannotated)
+    }
+
+    /// That of the definition that was approved, where it is another one.
+    pub(super) fn tier_before(&self, unannotated: Unannotated) -> Option<Tier> {
+        self.approved.map(|approved| approved.tier(unannotated))
     }
 }
 
@@ -131,6 +140,7 @@ pub struct Catalog {
     /// Tools that may be listed, by canonical name: positions are the index's documents.
     listed: Vec<Arc<Tool>>,
     index: Index,
+    offers: Offers,
     /// Servers of the snapshot before that are no more or have another credential, and programs that are switched
     /// off: what was connected is dropped.
     pub(super) gone: Vec<ServerId>,
@@ -147,6 +157,7 @@ impl Catalog {
             by_safe_name: HashMap::new(),
             listed: Vec::new(),
             index: Index::default(),
+            offers: Offers::default(),
             gone: Vec::new(),
             views: Views::default(),
         }
@@ -170,13 +181,13 @@ impl Catalog {
         for row in &rows.tools {
             let Some(server) = by_id.get(&row.server) else { continue };
             let canonical: Box<str> = format!("{}:{}", server.name, row.name).into();
+            let definition = as_said(row, &row.definition, &row.pin);
             let is_same = |tool: &&Arc<Tool>| {
                 let shape = &tool.shape;
-                tool.server.id == row.server && shape.pin == row.pin && *shape.definition == *row.definition
+                tool.server.id == row.server && shape.pin == row.pin && *shape.definition == *definition
             };
-            let known = old.tools.get(&canonical).filter(is_same);
-            let shape =
-                known.map(|t| Arc::clone(&t.shape)).or_else(|| shape(&server.name, row).map(Arc::new));
+            let known = old.tools.get(&canonical).filter(is_same).map(|tool| Arc::clone(&tool.shape));
+            let shape = known.or_else(|| shape(&server.name, row, &definition).map(Arc::new));
             let Some(shape) = shape else { continue };
             let tool = Tool {
                 canonical: canonical.clone(),
@@ -185,6 +196,7 @@ impl Catalog {
                 server: Arc::clone(server),
                 state: row.state,
                 shape,
+                approved: approved(row),
             };
             tools.insert(canonical, Arc::new(tool));
         }
@@ -205,6 +217,7 @@ impl Catalog {
             rev: rows.rev,
             gone,
             index: Index::build(listed.iter().map(|tool| document(tool))),
+            offers: Offers::build(&rows.offers, &by_id, &old.offers),
             servers,
             by_safe_name: by_safe_name(&tools),
             tools,
@@ -243,6 +256,11 @@ impl Catalog {
     /// Servers by name.
     pub fn servers(&self) -> &[Arc<ServerEntry>] {
         &self.servers
+    }
+
+    /// Prompts, resources and templates.
+    pub(super) fn offers(&self) -> &Offers {
+        &self.offers
     }
 
     /// The search index over [`Catalog::listed`].
@@ -311,21 +329,35 @@ fn own_limits(own: &Map<String, Value>, defaults: &Limits) -> Limits {
     }
 }
 
-fn shape(server: &str, row: &StoredTool) -> Option<Shape> {
-    let definition = match Definition::read(&row.definition) {
+/// A definition of a tool as it counts: with what a person says in it, if that holds for it.
+fn as_said<'a>(row: &StoredTool, definition: &'a str, pin: &str) -> Cow<'a, str> {
+    let said = row.overridden.as_ref().and_then(|overridden| overridden.said.over(definition, pin));
+    said.map_or(Cow::Borrowed(definition), Cow::Owned)
+}
+
+/// The hints that were approved, where another definition stands in the place of that one.
+fn approved(row: &StoredTool) -> Option<Annotations> {
+    let pin = row.approved_pin.as_deref().filter(|pin| *pin != row.pin)?;
+    let definition = as_said(row, row.approved_definition.as_deref()?, pin);
+    Some(Definition::read(&definition).ok()?.annotations)
+}
+
+/// Of a row's tool, with the definition as it counts.
+fn shape(server: &str, row: &StoredTool, text: &str) -> Option<Shape> {
+    let definition = match Definition::read(text) {
         Ok(definition) => definition,
         Err(error) => {
             tracing::warn!(%error, server, tool = row.name, "a stored definition is not readable");
             return None;
         }
     };
-    let output_schema = json::find_members(&row.definition, ["outputSchema"]);
+    let output_schema = json::find_members(text, ["outputSchema"]);
     Some(Shape {
         published: OnceLock::new(),
         has_output_schema: output_schema.is_ok_and(|[schema]| schema.is_some()),
         pin: row.pin.clone(),
-        definition: row.definition.as_str().into(),
-        print: Fingerprint::of(&row.definition),
+        definition: text.into(),
+        print: Fingerprint::of(text),
         annotations: definition.annotations,
         entry: entries::full(server, &row.name, &definition).into(),
         compact: entries::compact(server, &row.name, &definition).into(),

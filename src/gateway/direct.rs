@@ -3,10 +3,12 @@
 mod lists;
 
 use super::catalog::{Catalog, Tool};
+use super::offers::OffersView;
 use super::views::View;
 use crate::domain::fingerprint::{Fingerprint, Fingerprinting};
 use crate::domain::publish::{Part, Reader};
 use crate::domain::settings::ToolNames;
+use crate::store::OfferKind;
 
 pub(super) use lists::Lists;
 pub use lists::{ListKey, ListPlan};
@@ -23,6 +25,12 @@ pub struct DirectView {
     tools: Vec<u32>,
     /// Equal prints are equal lists, on every replica.
     pub print: Fingerprint,
+    /// The same of prompts.
+    pub prompts_print: Fingerprint,
+    /// The same of resources and their templates.
+    pub resources_print: Fingerprint,
+    /// Prompts, resources and templates.
+    pub offers: OffersView,
 }
 
 /// Part of a view's tools.
@@ -59,7 +67,14 @@ impl DirectView {
                 print.optional(tool.safe_name.as_deref());
             }
         }
-        DirectView { tools, print: print.finish() }
+        let offers = OffersView::make(catalogue.offers(), view.key());
+        DirectView {
+            tools,
+            print: print.finish(),
+            prompts_print: offers.print(OfferKind::Prompt),
+            resources_print: offers.resources_print(),
+            offers,
+        }
     }
 
     /// Where the page after this canonical name begins: names that come and go do not shift it.

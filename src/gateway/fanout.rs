@@ -33,13 +33,20 @@ const SIGNALS_MAX: usize = 64;
 pub struct Prints {
     /// Of the tools.
     pub tools: Fingerprint,
+    /// Of the prompts.
+    pub prompts: Fingerprint,
+    /// Of the resources and their templates, of which changes are told together.
+    pub resources: Fingerprint,
 }
 
 impl Prints {
     fn of(view: &DirectView) -> Prints {
-        Prints { tools: view.print }
+        Prints { tools: view.print, prompts: view.prompts_print, resources: view.resources_print }
     }
 }
+
+/// What groups see of one catalogue.
+pub(super) type Known = HashMap<ViewKey, Prints>;
 
 /// What streams of a tenant are told besides other lists.
 #[derive(Clone, Debug)]
@@ -84,20 +91,39 @@ impl Fanout {
         self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Settings whose views open streams use: they are made together with a new catalogue.
-    pub(super) fn settings(&self) -> Vec<Effective> {
-        self.lock().values().map(|group| group.settings.clone()).collect()
+    /// Groups of which it is not known yet what they see of a catalogue.
+    fn unknown(&self, known: &Known) -> Vec<(ViewKey, Effective)> {
+        let groups = self.lock();
+        let unknown = groups.iter().filter(|(key, _)| !known.contains_key(*key));
+        unknown.map(|(key, group)| (key.clone(), group.settings.clone())).collect()
     }
 
-    /// Wakes the groups that see something else from now on. After the swap: a group that was made from the catalogue
-    /// before it is found here.
-    pub(super) fn tell(&self, catalogue: &Catalog) {
+    /// Finds out what each group sees of a catalogue: for threads that may take their time.
+    pub(super) fn look(&self, catalogue: &Catalog) -> Known {
+        let seen =
+            |(key, settings): (ViewKey, Effective)| (key, Prints::of(&catalogue.direct_view(&settings)));
+        self.unknown(&Known::new()).into_iter().map(seen).collect()
+    }
+
+    /// The same of groups that were made meanwhile.
+    pub(super) async fn look_again(&self, catalogue: &Arc<Catalog>, known: &mut Known) {
+        for (key, settings) in self.unknown(known) {
+            known.insert(key, Prints::of(&*catalogue.direct_view_soon(&settings).await));
+        }
+    }
+
+    /// Wakes the groups that see something else from now on. Right after the swap, and at once: whoever waits for the
+    /// load may give it up.
+    pub(super) fn tell(&self, catalogue: &Catalog, known: &Known) {
         let mut groups = self.lock();
         groups.retain(|_, group| group.prints.receiver_count() > 0);
-        for group in groups.values() {
-            let prints = Prints::of(&catalogue.direct_view(&group.settings));
+        for (key, group) in groups.iter() {
+            // one that is not known was made between a look and the swap
+            let prints = known.get(key).copied();
+            let prints = prints.unwrap_or_else(|| Prints::of(&catalogue.direct_view(&group.settings)));
             group.prints.send_if_modified(|told| std::mem::replace(told, prints) != prints);
         }
+        drop(groups);
         self.moved.send_replace(());
     }
 

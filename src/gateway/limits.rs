@@ -202,6 +202,13 @@ impl Gateway {
         })
     }
 
+    /// Counts a call of a management tool.
+    pub fn admit_management(&self, caller: &Caller) -> Result<(), Refusal> {
+        self.limits.admit(caller, Instant::now()).inspect_err(|_| {
+            self.limits.count_shed(caller, Shed::Call, super::clock::now());
+        })
+    }
+
     /// Writes what was refused since the last time, one record per key.
     pub(super) fn record_sheds(&self) {
         for (key, sheds) in self.limits.take_sheds() {

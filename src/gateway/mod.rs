@@ -16,7 +16,9 @@ mod error;
 mod fanout;
 mod keys;
 mod limits;
+mod offers;
 mod outlive;
+mod pins;
 mod read_cache;
 mod report_lane;
 mod reports;
@@ -31,9 +33,12 @@ mod tenants;
 mod views;
 mod watch;
 
+pub use crate::store::{OfferKind, OfferView};
 pub use access::{Access, Caller};
 pub use activity::{ActivityLimits, ActivityLog, RecordUnavailable};
-pub use call_tool::{Attempt, CallOutcome, CallRequest, Client, Door, Refused, Replaced, RoundRequest};
+pub use call_tool::{
+    Asked, Attempt, CallOutcome, CallRequest, Client, Door, OfferRequest, Refused, Replaced, RoundRequest,
+};
 pub use caller::AuthError;
 pub use cancel::CancelBy;
 pub use catalog::{Catalog, ServerEntry, Tool};
@@ -43,12 +48,16 @@ pub use embeddings::EmbeddingsOptions;
 pub use error::GatewayError;
 pub use fanout::{Heard, Listening, Prints, ServerState, Topic};
 pub use keys::{KeyCreated, KeyRequest};
+pub use offers::{Offer, OffersPage, OffersView};
 pub use outlive::{Apart, Outlive};
+pub use pins::OverrideRequest;
 pub use read_cache::{ReadRequest, ReadResult, TextPage};
 pub use reports::{Act, Acting, RefusedAttempt};
 pub use retrieve_tools::{Detail, LIMIT_DEFAULT, LIMIT_MAX, SearchRequest, SearchResult};
 pub use rounds::Rounds;
-pub use servers::{LOG_LIMIT_MAX, LogPage, Reconnect, ServerChange, ServerRequest, ServerView, ToolView};
+pub use servers::{
+    LOG_LIMIT_MAX, LogPage, OverrideView, Reconnect, ServerChange, ServerRequest, ServerView, ToolView,
+};
 pub use tail::{News, Reach};
 pub use tenants::QuotaView;
 pub use views::View;

@@ -12,9 +12,11 @@ use super::error::GatewayError;
 use super::watch::as_of;
 use super::{Gateway, clock};
 use crate::domain::id::{ServerId, ServerName, TenantId};
-use crate::domain::pin::Pin;
 use crate::domain::tenant::{Action, Role};
-use crate::store::{HeadersPatch, Kind, NewServer, Right, Server, ServerPatch, StoreError, StoredTool};
+use crate::store::{
+    HeadersPatch, Kind, NewServer, OfferKind, OfferView, Right, Server, ServerPatch, StoreError,
+    StoredOverride, StoredTool,
+};
 
 /// A server to be added.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +37,8 @@ pub struct ServerRequest {
     pub limits: Option<Map<String, Value>>,
     /// What it is called with.
     pub headers: Option<Headers>,
+    /// Starts quarantined, whoever adds it; what an operator adds does so anyway.
+    pub quarantined: Option<bool>,
 }
 
 /// A change to a server.
@@ -63,6 +67,8 @@ pub use self::logs::{LOG_LIMIT_MAX, LogPage};
 
 /// A tool as shown.
 pub type ToolView = StoredTool;
+/// An override as shown.
+pub type OverrideView = StoredOverride;
 
 /// Bounds a server may have of its own, with their largest values.
 pub(super) const OWN_LIMITS: [(&str, u64); 5] = [
@@ -111,7 +117,7 @@ impl Gateway {
             url: place.url,
             command: place.command,
             enabled: request.enabled.unwrap_or(true),
-            quarantined: caller.role == Role::Operator,
+            quarantined: caller.role == Role::Operator || request.quarantined == Some(true),
             auto_approve: request.auto_approve.unwrap_or(false),
             limits,
             headers: headers.into_headers(),
@@ -273,25 +279,19 @@ impl Gateway {
         tools.map_err(|e| GatewayError::from_store(e, "server"))
     }
 
-    /// Approves a tool's definition by the pin that was reviewed.
-    pub async fn approve_tool(
+    /// A page of what a server offers of these kinds, by kind and name.
+    pub async fn list_server_offers(
         &self,
         caller: &Caller,
         name: &str,
-        tool: &str,
-        pin: &str,
-    ) -> Result<(), GatewayError> {
-        caller.authorise(Action::Approve)?;
+        kinds: &[OfferKind],
+        after: (&str, &str),
+        limit: i64,
+    ) -> Result<Vec<OfferView>, GatewayError> {
         let server = self.get_server(caller, name).await?;
-        forbid_own(caller, &server)?;
-        let pin = Pin::parse(pin).map_err(|_| {
-            GatewayError::invalid("pin", "pin must be the pin that the tool's page shows (v1:…)")
-        })?;
         let tenant = caller.tenant()?.id;
-        let approved = self.store.approve_tool(tenant, server.id(), tool, pin.as_str(), caller.key).await;
-        approved.map_err(|e| GatewayError::from_store(e, "tool"))?;
-        self.refresh(tenant, Kind::Catalogue).await;
-        Ok(())
+        let offers = self.store.list_offers(tenant, server.id(), kinds, after, limit).await;
+        offers.map_err(|e| GatewayError::from_store(e, "server"))
     }
 
     async fn change(
@@ -354,7 +354,7 @@ fn is_enabled(server: Server) -> Result<Server, GatewayError> {
 }
 
 /// An operator does not approve or release what it added itself (behaviour, section 3).
-fn forbid_own(caller: &Caller, server: &Server) -> Result<(), GatewayError> {
+pub(super) fn forbid_own(caller: &Caller, server: &Server) -> Result<(), GatewayError> {
     let own = caller.key.is_some() && server.added_by == caller.key.map(|key| key.0);
     if caller.role == Role::Operator && own { Err(own_approval()) } else { Ok(()) }
 }

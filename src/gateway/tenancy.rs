@@ -149,7 +149,6 @@ impl Tenancy {
         self.live.write().unwrap_or_else(PoisonError::into_inner).remove(&live.id);
         self.swap_keys(live.id, &[]);
         live.access.store(Arc::new(None));
-        live.fanout.forget_served();
         live.fanout.check();
     }
 }
@@ -278,21 +277,22 @@ impl Gateway {
         let old = live.catalogue();
         let (tenant, limits) = (live.id, self.options.upstream);
         let (keyring, commands) = (Arc::clone(&self.options.keyring), Arc::clone(&self.options.commands));
-        let watched = live.fanout.settings();
+        let watched = Arc::clone(live);
         // parsing and indexing a large catalogue takes milliseconds, and so does looking who sees what of it: off the
         // threads that serve calls
         let build = move || {
             let catalogue = Catalog::build(tenant, &rows, &old, &limits, &keyring, &commands);
-            watched.iter().for_each(|settings| drop(catalogue.direct_view(settings)));
-            catalogue
+            let seen = watched.fanout.look(&catalogue);
+            (catalogue, seen)
         };
         let built = tokio::task::spawn_blocking(build).await;
         match built {
-            Ok(catalogue) => {
+            Ok((catalogue, mut seen)) => {
                 let catalogue = Arc::new(catalogue);
+                live.fanout.look_again(&catalogue, &mut seen).await;
                 live.catalogue.store(Arc::clone(&catalogue));
                 *live.made.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
-                live.fanout.tell(&catalogue);
+                live.fanout.tell(&catalogue, &seen);
                 self.find_misled(live);
                 // after the swap: nobody connects anew with what was dropped
                 for server in &catalogue.gone {

@@ -17,11 +17,11 @@ use crate::domain::settings::Effective;
 
 /// Most views kept per catalogue; above it the one that was not asked for the longest is made anew.
 const VIEWS_MAX: usize = 512;
-/// Most tools that the views of one catalogue are about, all together: five bytes each.
+/// Most tools, prompts and resources that the views of one catalogue are about, all together: five bytes each.
 const VIEWED_TOOLS_MAX: usize = 2_000_000;
 
 /// Prepared bodies that a face may keep beside a view.
-pub const BODIES: usize = 4;
+pub const BODIES: usize = 8;
 
 /// What decides about what is seen; callers that are alike in it share a view.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -40,16 +40,25 @@ impl ViewKey {
         }
     }
 
+    /// Whether what is only read, and so within every ceiling, is seen: `server:name` or `server:URI`.
+    pub(super) fn allows(&self, canonical: &str) -> bool {
+        self.allowed_tools.allows(canonical)
+    }
+
+    /// One whose definition is not the approved one is in the scope of whoever may use either: a key that saw it is told
+    /// what became of it (check 8). It is in no list.
     fn tier(&self, tool: &Tool) -> Option<Tier> {
-        let tier = tool.tier(self.unannotated);
-        let is_seen = tier.operation() <= self.max_operation && self.allowed_tools.allows(&tool.canonical);
-        is_seen.then_some(tier)
+        let (tier, before) = (tool.tier(self.unannotated), tool.tier_before(self.unannotated));
+        let is_in_reach = |tier: Tier| tier.operation() <= self.max_operation;
+        let is_seen = is_in_reach(tier) || before.is_some_and(is_in_reach);
+        (is_seen && self.allows(&tool.canonical)).then_some(tier)
     }
 }
 
 /// What one kind of caller sees.
 #[derive(Debug)]
 pub struct View {
+    key: ViewKey,
     /// The tier of each listed tool, `None` where this caller does not see it.
     tiers: Vec<Option<Tier>>,
     /// Names of the servers with at least one visible tool.
@@ -86,6 +95,7 @@ impl View {
         }
         let away = |(server, tiers): (&str, _)| Away { server: server.to_owned(), tiers };
         View {
+            key: key.clone(),
             servers: servers.into_iter().map(str::to_owned).collect(),
             away: away_of.into_iter().map(away).collect(),
             tiers,
@@ -105,6 +115,11 @@ impl View {
             Some(cell) => cell.get_or_init(make).clone(),
             None => make(),
         }
+    }
+
+    /// What decided about it.
+    pub(super) fn key(&self) -> &ViewKey {
+        &self.key
     }
 
     fn direct(&self, catalogue: &Catalog) -> Arc<DirectView> {
@@ -166,7 +181,8 @@ impl Catalog {
             return view;
         }
         let made = Arc::new(View::make(self, &key));
-        let views_max = (VIEWED_TOOLS_MAX / self.listed().len().max(1)).clamp(1, VIEWS_MAX);
+        let views_max =
+            (VIEWED_TOOLS_MAX / (self.listed().len() + self.offers().len()).max(1)).clamp(1, VIEWS_MAX);
         let mut known = self.views.known();
         // whoever asked at the same time made the same
         if let Some(view) = known.get(&key) {

@@ -1,16 +1,20 @@
 //! Listings: what discovery found, stored against what was approved.
 
+mod drifts;
+mod offers;
 mod plan;
 mod right;
 mod signs;
 mod spelling;
 
+pub use self::offers::NewOffers;
 pub use self::right::Right;
 
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
+use self::offers::OffersPlan;
 use self::plan::{Known, Plan, ServerState};
 use self::spelling::assign_names;
 use super::revisions::{self, Kind};
@@ -19,6 +23,7 @@ use super::tx::{Access, Lane};
 use super::unit::Unit;
 use super::{Store, StoreError, quotas};
 use crate::domain::damping::{self, Damping, Return};
+use crate::domain::drift::Drift;
 use crate::domain::id::{ServerId, TenantId};
 use crate::domain::quota::{self, Quotas, Room};
 
@@ -42,6 +47,8 @@ pub struct NewListing<'a> {
     pub era: &'a str,
     /// Its tools.
     pub found: &'a [Discovered],
+    /// What it offers besides.
+    pub offers: NewOffers<'a>,
     /// By what right it is stored.
     pub right: Right,
 }
@@ -55,6 +62,10 @@ pub struct Applied {
     pub written: usize,
     /// Tools that disappeared.
     pub removed: usize,
+    /// Prompts, resources and templates that are other than before.
+    pub offers: usize,
+    /// Tools whose hints got worse than what was trusted, if that was not known yet.
+    pub drifted: Vec<(String, Drift)>,
     /// Whether the server is connected; if not, it is held back, since it comes and goes.
     pub is_connected: bool,
     /// For how long the server, or tools of it, are still held back.
@@ -89,7 +100,7 @@ impl Store {
         listing: &NewListing<'_>,
         deployment: &Quotas,
     ) -> Result<Applied, StoreError> {
-        let NewListing { version, era, found, right } = *listing;
+        let NewListing { version, era, found, offers, right } = *listing;
         let mut tx = self.begin(Lane::Upkeep, Access::Tenant(tenant)).await?;
         let state = lock(&mut tx, tenant, server, version).await?;
         right.check(&mut tx, state.rev).await?;
@@ -124,11 +135,17 @@ impl Store {
             held = Some((damping::tools_note(until, &returning), state.until(until)));
             plan.hold(&returning);
         }
-        let remark = [left_out, held.as_ref().map(|(note, _)| note.clone())];
+        let bytes = found.iter().map(|tool| i64::try_from(tool.definition.len()).unwrap_or(i64::MAX));
+        let own_tools = bytes.fold(0, i64::saturating_add);
+        let others = OffersPlan::make(&mut tx, (tenant, server), &offers, own_tools, deployment).await?;
+        let fault = offers.fault.map(str::to_owned);
+        let remark = [left_out, held.as_ref().map(|(note, _)| note.clone()), fault, others.note()];
         let remark = Some(remark.into_iter().flatten().collect::<Vec<_>>().join("; "));
         let mut applied = Applied {
             written: plan.write.len(),
             removed: plan.remove.len(),
+            offers: others.changes(),
+            drifted: Vec::new(),
             is_connected: true,
             held: held.map(|(_, left)| left),
             remark: remark.filter(|text| !text.is_empty()),
@@ -138,12 +155,16 @@ impl Store {
             || !plan.remove.is_empty()
             || state.connection != "connected"
             || state.era.as_deref() != Some(era)
-            || plan.sets_baseline;
+            || plan.sets_baseline
+            || others.changes() > 0;
         if visible {
             let rev = revisions::bump(&mut tx, tenant, Kind::Catalogue).await?;
+            applied.drifted = drifts::find(&mut tx, tenant, server, &plan).await?;
             write_tools(&mut tx, tenant, server, &plan, rev).await?;
+            drifts::note(&mut tx, tenant, server, &applied.drifted).await?;
             assign_names(&mut tx, tenant, server, &plan).await?;
             remove_tools(&mut tx, tenant, server, &plan.remove, rev).await?;
+            others.apply(&mut tx, tenant, server, rev).await?;
             applied.rev = Some(rev);
         }
         let (connection, remark) = ("connected", applied.remark.as_deref());
@@ -241,7 +262,7 @@ async fn note(
     Ok(())
 }
 
-/// What is left for a server's tools, beside those of the tenant's other servers.
+/// What is left for a server's tools, beside what the tenant's other servers offer.
 async fn room(
     tx: &mut Unit,
     tenant: TenantId,
@@ -251,7 +272,9 @@ async fn room(
     let (tools, bytes): (i64, i64) = sqlx::query_as(concat!(
         "select count(*), ",
         stored_bytes!(),
-        " from tools where tenant_id = $1 and server_id <> $2 and removed_at is null"
+        " + (select coalesce(sum(octet_length(definition)), 0)::bigint from offers
+             where tenant_id = $1 and server_id <> $2)
+          from tools where tenant_id = $1 and server_id <> $2 and removed_at is null"
     ))
     .bind(tenant.0)
     .bind(server.0)

@@ -51,7 +51,8 @@ impl Store {
                  (select count(*) from api_keys where tenant_id = $1 and revoked_at is null) as keys,
                  count(*) as tools, ",
             stored_bytes!(),
-            " as definition_bytes from tools where tenant_id = $1 and removed_at is null"
+            " + (select coalesce(sum(octet_length(definition)), 0)::bigint from offers where tenant_id = $1)
+                 as definition_bytes from tools where tenant_id = $1 and removed_at is null"
         ))
         .bind(tenant.0)
         .fetch_one(&mut *tx)

@@ -5,10 +5,11 @@ use sqlx::FromRow;
 use sqlx::types::Json;
 use uuid::Uuid;
 
+use super::offers::{self, StoredOffer};
 use super::revisions::{self, Kind};
 use super::secrets::{self, HeadersPatch, SealedHeaders, SecretRows};
 use super::server_logs;
-use super::tools::{StoredTool, ToolRow};
+use super::tools::{StoredTool, ToolRow, select_tools};
 use super::tx::{Access, Lane};
 use super::unit::Unit;
 use super::{Store, StoreError, quotas};
@@ -297,6 +298,7 @@ impl Store {
         let updated = updated.ok_or(StoreError::Conflict("the server changed since that version"))?;
         if patch.origin_changed {
             super::tools::clear_pins(&mut tx, tenant, server, rev).await?;
+            offers::remove_all(&mut tx, tenant, server).await?;
         }
         if patch.origin_changed || patch.headers.is_some() {
             secrets::remove(&mut tx, tenant, server).await?;
@@ -331,6 +333,7 @@ impl Store {
         secrets::remove(&mut tx, tenant, server).await?;
         server_logs::remove(&mut tx, tenant, server).await?;
         super::tools::remove_all(&mut tx, tenant, server, rev).await?;
+        offers::remove_all(&mut tx, tenant, server).await?;
         revisions::commit(tx, tenant, Kind::Catalogue, rev).await.map(drop)
     }
 
@@ -349,27 +352,25 @@ impl Store {
         .bind(tenant.0)
         .fetch_all(&mut *tx)
         .await?;
-        let tools: Vec<ToolRow> = sqlx::query_as(
-            "select t.server_id, t.name, t.definition, t.pin, t.state, t.approved_pin, t.approved_definition,
-                    n.safe_name
-             from tools t left join tool_names n
-               on n.tenant_id = t.tenant_id and n.server_id = t.server_id and n.tool = t.name
-             where t.tenant_id = $1 and t.removed_at is null",
-        )
+        let tools: Vec<ToolRow> = sqlx::query_as(select_tools!(
+            "case when t.approved_pin <> t.pin then t.approved_definition end",
+            ""
+        ))
         .bind(tenant.0)
         .fetch_all(&mut *tx)
         .await?;
+        let offers = offers::load(&mut tx, tenant).await?;
         let sealed = servers.iter().any(|server| !server.header_names.is_empty());
         let secrets =
             if sealed { secrets::load(&mut tx, tenant, None).await? } else { SecretRows::default() };
         tx.commit().await?;
         let tools = tools.into_iter().map(StoredTool::try_from).collect::<Result<Vec<_>, _>>()?;
-        Ok(CatalogueRows { rev, servers, tools, secrets })
+        Ok(CatalogueRows { rev, servers, tools, offers, secrets })
     }
 }
 
 /// Takes the server's row before the revision's: every change of a server does it in this order.
-async fn lock(tx: &mut Unit, tenant: TenantId, server: ServerId) -> Result<(), StoreError> {
+pub(super) async fn lock(tx: &mut Unit, tenant: TenantId, server: ServerId) -> Result<(), StoreError> {
     sqlx::query("select from servers where tenant_id = $1 and server_id = $2 for update")
         .bind(tenant.0)
         .bind(server.0)
@@ -387,6 +388,8 @@ pub struct CatalogueRows {
     pub servers: Vec<Server>,
     /// In no order.
     pub tools: Vec<StoredTool>,
+    /// Those first that are offered the longest.
+    pub offers: Vec<StoredOffer>,
     /// What the servers are called with, sealed.
     pub secrets: SecretRows,
 }

@@ -1,13 +1,15 @@
-//! Tools as they are stored, and what people decide about them.
+//! Tools as they are stored.
 
+use chrono::{DateTime, Utc};
 use sqlx::FromRow;
 use uuid::Uuid;
 
-use super::revisions::{self, Kind};
 use super::tx::{Access, Lane};
 use super::unit::Unit;
 use super::{Store, StoreError};
-use crate::domain::id::{KeyId, ServerId, TenantId};
+use crate::domain::drift::Drift;
+use crate::domain::id::{ServerId, TenantId};
+use crate::domain::overrides::Override;
 use crate::domain::tool::PinState;
 
 /// Bytes of approved definitions kept of a server's tools that it does not offer any more, the last ones: they may come
@@ -21,6 +23,24 @@ macro_rules! stored_bytes {
     };
 }
 pub(super) use stored_bytes;
+
+/// A read of tools whose names can go on with a condition; `$approved` is the text that was approved, as far as it is
+/// wanted.
+macro_rules! select_tools {
+    ($approved:literal, $condition:literal) => {
+        concat!(
+            "select t.server_id, t.name, t.definition, t.pin, t.state, t.approved_pin, ",
+            $approved,
+            " as approved_definition, n.safe_name, t.blocked_by, t.drift, t.drifted_at,
+                 t.override_annotations, t.override_pin, t.override_version, t.override_by, t.overridden_at
+             from tools t left join tool_names n
+               on n.tenant_id = t.tenant_id and n.server_id = t.server_id and n.tool = t.name
+             where t.tenant_id = $1 and t.removed_at is null ",
+            $condition
+        )
+    };
+}
+pub(super) use select_tools;
 
 /// A tool as stored.
 #[derive(Clone, Debug)]
@@ -37,10 +57,29 @@ pub struct StoredTool {
     pub state: PinState,
     /// The pin that was approved.
     pub approved_pin: Option<String>,
-    /// The definition that was approved.
+    /// The definition that was approved; in the rows of a catalogue only where it is another one.
     pub approved_definition: Option<String>,
     /// The safe spelling.
     pub safe_name: Option<String>,
+    /// Who blocked it.
+    pub blocked_by: Option<Uuid>,
+    /// What became of its hints, and since when, until a person approves it.
+    pub drift: Option<(Drift, DateTime<Utc>)>,
+    /// What a person says of it instead of its server.
+    pub overridden: Option<StoredOverride>,
+}
+
+/// An override as stored.
+#[derive(Clone, Debug)]
+pub struct StoredOverride {
+    /// What is said, and of which definition.
+    pub said: Override,
+    /// Which one of this tool's it is.
+    pub version: i64,
+    /// Who said so.
+    pub by: Option<Uuid>,
+    /// When.
+    pub at: DateTime<Utc>,
 }
 
 #[derive(FromRow)]
@@ -53,12 +92,41 @@ pub(super) struct ToolRow {
     approved_pin: Option<String>,
     approved_definition: Option<String>,
     safe_name: Option<String>,
+    blocked_by: Option<Uuid>,
+    drift: Option<String>,
+    drifted_at: Option<DateTime<Utc>>,
+    override_annotations: Option<String>,
+    override_pin: Option<String>,
+    override_version: i64,
+    override_by: Option<Uuid>,
+    overridden_at: Option<DateTime<Utc>>,
+}
+
+impl ToolRow {
+    /// What cannot be read is no reason to show a tool without it: it may make the tool look worse.
+    fn take_override(&mut self) -> Result<Option<StoredOverride>, StoreError> {
+        let (Some(text), Some(pin)) = (self.override_annotations.take(), self.override_pin.take()) else {
+            return Ok(None);
+        };
+        let Ok(hints) = serde_json::from_str(&text) else {
+            return Err(StoreError::Inconsistent {
+                table: "tools",
+                column: "override_annotations",
+                value: text,
+            });
+        };
+        let at = self.overridden_at.unwrap_or_default();
+        let said = Override { hints, pin };
+        Ok(Some(StoredOverride { said, version: self.override_version, by: self.override_by, at }))
+    }
 }
 
 impl TryFrom<ToolRow> for StoredTool {
     type Error = StoreError;
 
-    fn try_from(row: ToolRow) -> Result<StoredTool, StoreError> {
+    fn try_from(mut row: ToolRow) -> Result<StoredTool, StoreError> {
+        let overridden = row.take_override()?;
+        let drift = row.drift.as_deref().and_then(Drift::parse).zip(row.drifted_at);
         let Some(state) = PinState::parse(&row.state) else {
             return Err(StoreError::Inconsistent { table: "tools", column: "state", value: row.state });
         };
@@ -71,48 +139,14 @@ impl TryFrom<ToolRow> for StoredTool {
             approved_pin: row.approved_pin,
             approved_definition: row.approved_definition,
             safe_name: row.safe_name,
+            blocked_by: row.blocked_by,
+            drift,
+            overridden,
         })
     }
 }
 
 impl Store {
-    /// Approves a tool's current definition, if it still is the one that was reviewed.
-    pub async fn approve_tool(
-        &self,
-        tenant: TenantId,
-        server: ServerId,
-        tool: &str,
-        pin: &str,
-        by: Option<KeyId>,
-    ) -> Result<(), StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
-        let rev = revisions::bump(&mut tx, tenant, Kind::Catalogue).await?;
-        let current: Option<String> = sqlx::query_scalar(
-            "select pin from tools where tenant_id = $1 and server_id = $2 and name = $3 and removed_at is null",
-        )
-        .bind(tenant.0)
-        .bind(server.0)
-        .bind(tool)
-        .fetch_optional(&mut *tx)
-        .await?;
-        if current.ok_or(StoreError::NotFound)? != pin {
-            return Err(StoreError::Conflict("the definition is not the one with this pin any more"));
-        }
-        sqlx::query(
-            "update tools set state = 'approved', approved_pin = pin, approved_definition = definition,
-                 approved_by = $4, rev = $5
-             where tenant_id = $1 and server_id = $2 and name = $3",
-        )
-        .bind(tenant.0)
-        .bind(server.0)
-        .bind(tool)
-        .bind(by.map(|key| key.0))
-        .bind(rev)
-        .execute(&mut *tx)
-        .await?;
-        revisions::commit(tx, tenant, Kind::Catalogue, rev).await.map(drop)
-    }
-
     /// A server's present tools by name, after `after`.
     pub async fn list_tools(
         &self,
@@ -122,14 +156,10 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<StoredTool>, StoreError> {
         let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
-        let rows: Vec<ToolRow> = sqlx::query_as(
-            "select t.server_id, t.name, t.definition, t.pin, t.state, t.approved_pin, t.approved_definition,
-                    n.safe_name
-             from tools t left join tool_names n
-               on n.tenant_id = t.tenant_id and n.server_id = t.server_id and n.tool = t.name
-             where t.tenant_id = $1 and t.server_id = $2 and t.removed_at is null and t.name > $3
-             order by t.name limit $4",
-        )
+        let rows: Vec<ToolRow> = sqlx::query_as(select_tools!(
+            "t.approved_definition",
+            "and t.server_id = $2 and t.name > $3 order by t.name limit $4"
+        ))
         .bind(tenant.0)
         .bind(server.0)
         .bind(after)
@@ -138,6 +168,25 @@ impl Store {
         .await?;
         tx.commit().await?;
         rows.into_iter().map(StoredTool::try_from).collect()
+    }
+
+    /// One of a server's present tools.
+    pub async fn get_tool(
+        &self,
+        tenant: TenantId,
+        server: ServerId,
+        tool: &str,
+    ) -> Result<StoredTool, StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
+        let row: Option<ToolRow> =
+            sqlx::query_as(select_tools!("t.approved_definition", "and t.server_id = $2 and t.name = $3"))
+                .bind(tenant.0)
+                .bind(server.0)
+                .bind(tool)
+                .fetch_optional(&mut *tx)
+                .await?;
+        tx.commit().await?;
+        row.ok_or(StoreError::NotFound)?.try_into()
     }
 }
 
@@ -160,7 +209,7 @@ pub(super) async fn remove_all(
     Ok(())
 }
 
-/// Another origin is another server in all but name: nothing that was approved holds.
+/// Another origin is another server in all but name: nothing that was approved or said of its tools holds, but a block does.
 pub(super) async fn clear_pins(
     tx: &mut Unit,
     tenant: TenantId,
@@ -169,6 +218,7 @@ pub(super) async fn clear_pins(
 ) -> Result<(), StoreError> {
     sqlx::query(
         "update tools set approved_pin = null, approved_definition = null, approved_by = null,
+             drift = null, drifted_at = null, override_annotations = null, override_pin = null,
              state = case when state = 'blocked' then state else 'pending' end,
              removed_at = coalesce(removed_at, now()), definition = '', rev = $3
          where tenant_id = $1 and server_id = $2",

@@ -56,12 +56,10 @@ impl Connection {
             let _turn = self.asides.lock().await;
             work(Arc::clone(&dispatched)).await
         };
-        let ended = timeout(limit, alone).await.unwrap_or_else(|_| {
+        timeout(limit, alone).await.unwrap_or_else(|_| {
             let dispatched = dispatched.load(Ordering::Relaxed);
             Err(UpstreamError::timeout(dispatched))
-        });
-        self.health.listed(&ended);
-        ended
+        })
     }
 
     /// Waits for a turn; the caller bounds the time. A call that queued while the upstream was given up is

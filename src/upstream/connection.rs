@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{Mutex, mpsc};
@@ -16,9 +17,10 @@ use super::health::Health;
 use super::http_link::HttpLink;
 use super::jsonrpc::{self, Answer};
 use super::link::Link;
+use super::offers::{Announced, Offers};
 use super::post::Reply;
 use super::stdio::{Children, Keeper};
-use super::target::{Credential, Limits, Round, Target, ToolCall};
+use super::target::{Credential, Limits, Request, Round, Target, ToolCall};
 use crate::domain::origin::Origin;
 
 /// One upstream server: its connections, its session and its bounds.
@@ -157,10 +159,21 @@ impl Connection {
         self.link.as_ref().ok().and_then(|link| link.era())
     }
 
-    /// Whether the upstream says that it announces changes of its tools; `None` until it was asked, and in
-    /// the modern era, where nobody asks.
-    pub fn announces(&self) -> Option<bool> {
-        self.link.as_ref().ok()?.announces()
+    /// Whether the upstream says that it announces changes of these; `None` until it was asked, which in the
+    /// modern era nobody does for this.
+    pub fn announces(&self, what: Announced) -> Option<bool> {
+        Some(self.link.as_ref().ok()?.last_offers()?.announces(what))
+    }
+
+    /// What the upstream declares. It is asked where nobody did, or not for a while; else this costs nothing.
+    ///
+    /// # Errors
+    /// Any [`Kind`].
+    pub async fn offers(&self) -> Result<Offers, UpstreamError> {
+        if let Some(offers) = self.link()?.known_offers() {
+            return Ok(offers);
+        }
+        self.aside(self.limits.listing_timeout, |_| async move { self.link()?.offers().await }).await
     }
 
     /// Calls a tool. Sent at most once, except where the upstream said that it did not process it.
@@ -181,10 +194,41 @@ impl Connection {
             round: Some(&call.round),
             bytes_max: self.limits.response_bytes_max,
         };
-        let limit = call.timeout.min(self.limits.call_timeout);
-        self.within(limit, &call.dispatched, |dispatched| async move {
+        self.pass_on(&ask, call.timeout, &call.dispatched).await
+    }
+
+    /// Passes on a request that is no tool call, by the rules of [`call`](Self::call).
+    ///
+    /// # Errors
+    /// Any [`Kind`]
+    pub async fn ask(&self, request: Request) -> Result<Answer, UpstreamError> {
+        let (method, subject) = request.subject.wire();
+        let quoted = subject.map(|(key, name)| (key, jsonrpc::quoted(name)));
+        let own = quoted.as_ref().map(|(key, name)| (*key, name.as_slice()));
+        let rest = request.members.iter().map(|(member, value)| (*member, &value[..]));
+        let ask = Ask {
+            method,
+            name: subject.map(|(_, name)| name),
+            members: &own.into_iter().chain(rest).collect::<Vec<_>>(),
+            meta: &request.meta,
+            param_headers: &[],
+            progress: request.progress.as_ref(),
+            round: Some(&request.round),
+            bytes_max: self.limits.response_bytes_max,
+        };
+        self.pass_on(&ask, request.timeout, &request.dispatched).await
+    }
+
+    /// Sends a caller's request, in its turn.
+    async fn pass_on(
+        &self,
+        ask: &Ask<'_>,
+        limit: Duration,
+        dispatched: &Arc<AtomicBool>,
+    ) -> Result<Answer, UpstreamError> {
+        self.within(limit.min(self.limits.call_timeout), dispatched, |dispatched| async move {
             let began = Instant::now();
-            let ended = self.link()?.exchange(&ask, &dispatched).await;
+            let ended = self.link()?.exchange(ask, &dispatched).await;
             self.health.called(began, &ended);
             settle(ended?)
         })
@@ -196,14 +240,17 @@ impl Connection {
     /// # Errors
     /// Any [`Kind`].
     pub async fn ping(&self) -> Result<(), UpstreamError> {
-        self.aside(self.limits.listing_timeout, |dispatched| async move {
-            let link = self.link()?;
-            match settle(link.exchange(&link.ping().await?, &dispatched).await?)? {
-                Answer::Result(_) => Ok(()),
-                Answer::Error(error) => Err(refused("ping", &error)),
-            }
-        })
-        .await
+        let ended = self
+            .aside(self.limits.listing_timeout, |dispatched| async move {
+                let link = self.link()?;
+                match settle(link.exchange(&link.ping().await?, &dispatched).await?)? {
+                    Answer::Result(_) => Ok(()),
+                    Answer::Error(error) => Err(refused("ping", &error)),
+                }
+            })
+            .await;
+        self.health.listed(&ended);
+        ended
     }
 
     /// Sends a request in the upstream's era. A session that has ended is opened again once.
@@ -239,8 +286,15 @@ impl Connection {
     #[cfg(test)]
     pub(super) async fn rested(&self) {
         while self.health.is_resting() {
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
+    }
+
+    /// Makes what the upstream declared too old to be believed.
+    #[cfg(test)]
+    pub(super) fn let_offers_grow_old(&self) {
+        let Link::Http(link) = &**self.link.as_ref().unwrap() else { panic!("not over HTTP") };
+        link.sessions.current().unwrap().declared.grow_old();
     }
 
     #[cfg(test)]

@@ -10,6 +10,7 @@ use tokio::time::timeout;
 
 use super::error::{Kind, UpstreamError};
 use super::jsonrpc::{self, Answer, MODERN, Meta};
+use super::offers::Offers;
 use super::post::{Http, Post};
 
 /// Largest answer to `server/discover` or `initialize`, in bytes.
@@ -31,17 +32,18 @@ pub(super) fn modern_headers(base: &HeaderMap) -> HeaderMap {
     headers
 }
 
-/// Asks an upstream whether it speaks the modern era, for at most `wait`. Any other answer than a clear yes,
-/// silence included, means no: old servers answer what they do not know in every possible way.
+/// Asks an upstream whether it speaks the modern era, for at most `wait`; gives what it declares if so. Any other
+/// answer than a clear yes, silence included, means no: old servers answer what they do not know in every possible
+/// way.
 ///
 /// # Errors
 /// Only if the upstream was not asked: unreachable or refused.
-pub(super) async fn is_modern(
+pub(super) async fn discover(
     http: &Http,
     base: &HeaderMap,
     id: u64,
     wait: Duration,
-) -> Result<bool, UpstreamError> {
+) -> Result<Option<Offers>, UpstreamError> {
     let mut headers = modern_headers(base);
     headers.insert("mcp-method", HeaderValue::from_static("server/discover"));
     let meta = Meta { modern: true, ..Meta::default() };
@@ -56,13 +58,21 @@ pub(super) async fn is_modern(
         dispatched: &dispatched,
     });
     match timeout(wait, asked).await {
-        Ok(Ok(reply)) => Ok(matches!(reply.answer, Some(Answer::Result(result)) if offers_modern(&result))),
+        Ok(Ok(reply)) => Ok(reply.answer.and_then(|answer| modern_offers(&answer))),
         Ok(Err(error)) if matches!(error.kind, Kind::Unreachable | Kind::EgressRefused) => Err(error),
-        Ok(Err(_)) | Err(_) => Ok(false),
+        Ok(Err(_)) | Err(_) => Ok(None),
     }
 }
 
-pub(super) fn offers_modern(result: &[u8]) -> bool {
+/// What a server of the modern era declares; nothing if the answer is not that of one.
+pub(super) fn modern_offers(answer: &Answer) -> Option<Offers> {
+    match answer {
+        Answer::Result(result) if speaks_modern(result) => Some(Offers::of(result)),
+        Answer::Result(_) | Answer::Error(_) => None,
+    }
+}
+
+fn speaks_modern(result: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct Discovered<'a> {
         #[serde(borrow, rename = "supportedVersions")]
@@ -87,7 +97,7 @@ mod tests {
             ("{}", false),
         ];
         for (result, want) in table {
-            assert_eq!(offers_modern(result.as_bytes()), want, "{result}");
+            assert_eq!(speaks_modern(result.as_bytes()), want, "{result}");
         }
     }
 }

@@ -12,9 +12,10 @@ use tokio::time::timeout;
 
 use super::connect::Dialer;
 use super::connection::Ask;
-use super::discover::Era;
+use super::discover::{Era, HELLO_BYTES_MAX, modern_offers};
 use super::error::{Kind, UpstreamError};
 use super::jsonrpc::{self, Answer, Meta};
+use super::offers::Offers;
 use super::param_headers::encode;
 use super::post::{Http, Post, Reply};
 use super::session::{Session, Sessions};
@@ -65,6 +66,34 @@ impl HttpLink {
         // The upstream refused the request unread: this is its first real sending.
         dispatched.store(false, Ordering::Relaxed);
         Ok(self.send(ask, dispatched).await?.1)
+    }
+
+    /// What the upstream declares; asked where nobody did, or not for a while.
+    pub(super) async fn offers(&self) -> Result<Offers, UpstreamError> {
+        let session = self.sessions.get().await?;
+        if let Some(offers) = session.offers() {
+            return Ok(offers);
+        }
+        if session.era == Era::Handshake {
+            // only another handshake tells
+            self.sessions.end(&session);
+            return self.declared().await;
+        }
+        let ask = Ask::plain("server/discover", &[], HELLO_BYTES_MAX);
+        match self.exchange(&ask, &AtomicBool::new(false)).await?.answer.as_ref().and_then(modern_offers) {
+            Some(offers) => {
+                session.declared.set(offers);
+                Ok(offers)
+            }
+            // asked, it has turned out to be of the other era, which says so at once
+            None => self.declared().await,
+        }
+    }
+
+    /// What the upstream declared in the session that is open now.
+    async fn declared(&self) -> Result<Offers, UpstreamError> {
+        let known = self.sessions.get().await?.declared.last();
+        known.ok_or_else(|| UpstreamError::invalid("it does not say what it offers"))
     }
 
     async fn send(

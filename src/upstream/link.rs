@@ -8,6 +8,7 @@ use super::connection::Ask;
 use super::discover::{Era, HELLO_BYTES_MAX};
 use super::error::UpstreamError;
 use super::http_link::HttpLink;
+use super::offers::Offers;
 use super::post::Reply;
 use super::stdio::Keeper;
 
@@ -60,11 +61,27 @@ impl Link {
         }
     }
 
-    /// Whether the upstream says that it announces changes of its tools, where it was asked.
-    pub(super) fn announces(&self) -> Option<bool> {
+    /// What the upstream declared last, where it was asked.
+    pub(super) fn last_offers(&self) -> Option<Offers> {
         match self {
-            Self::Http(link) => link.sessions.current()?.announces,
-            Self::Stdio(keeper) => keeper.announces(),
+            Self::Http(link) => link.sessions.current()?.declared.last(),
+            Self::Stdio(keeper) => keeper.offers(),
+        }
+    }
+
+    /// What the upstream declares, where nobody has to be asked for it.
+    pub(super) fn known_offers(&self) -> Option<Offers> {
+        match self {
+            Self::Http(link) => link.sessions.current()?.offers(),
+            Self::Stdio(keeper) => keeper.offers(),
+        }
+    }
+
+    /// What the upstream declares; asked where nobody did, or not for a while.
+    pub(super) async fn offers(&self) -> Result<Offers, UpstreamError> {
+        match self {
+            Self::Http(link) => link.offers().await,
+            Self::Stdio(keeper) => Ok(keeper.session().await?.offers),
         }
     }
 }

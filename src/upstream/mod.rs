@@ -21,6 +21,7 @@ mod jsonrpc;
 mod link;
 mod list;
 mod meter;
+mod offers;
 mod param_headers;
 mod pool;
 mod post;
@@ -45,7 +46,11 @@ pub use egress::{Deny, Egress, EgressError, Resolve, Resolving, SystemDns, URL_B
 pub use embedder::{EmbedError, Embedder, EmbedderOptions, Fault, Patience, Question};
 pub use error::{Kind, UpstreamError};
 pub use jsonrpc::Answer;
-pub use list::{DEFINITION_BYTES_MAX, LIST_BYTES_MAX, Listing, NAME_BYTES_MAX, PAGES_MAX, TOOLS_MAX, Tool};
+pub use list::{
+    DEFINITION_BYTES_MAX, Entry, LIST_BYTES_MAX, ListKind, Listing, Listings, NAME_BYTES_MAX,
+    OFFERS_BYTES_MAX, PAGES_MAX, PROMPTS_MAX, RESOURCES_MAX, TEMPLATES_MAX, TOOLS_MAX, URI_BYTES_MAX,
+};
+pub use offers::{Announced, Offer, Offers};
 pub use param_headers::{
     ParamHeader, check_param_headers, encode as header_value, param_header_rules, param_headers,
 };
@@ -54,4 +59,6 @@ pub use shares::Reserved;
 pub use stdio::{
     Command, Commands, Journal, LINE_BYTES_MAX, LogLine, LogSource, NoCommand, StdioRules, run_warden,
 };
-pub use target::{Credential, Limits, Program, Round, Target, ToolCall, is_reserved_header};
+pub use target::{
+    Credential, Limits, Program, Request, Round, Subject, Target, ToolCall, is_reserved_header,
+};

@@ -9,6 +9,7 @@ use uuid::Uuid;
 use super::connect::Dialer;
 use super::connection::Connection;
 use super::egress::Egress;
+use super::offers::Announced;
 use super::rmcp::{WatchEnd, Watcher};
 use super::shares::Reserved;
 use super::stdio::{Children, Journal, Keeper, StdioRules};
@@ -97,15 +98,16 @@ impl Pool {
         drop(gone);
     }
 
-    /// Opens a stream on which a server announces changes of its tools, over connections of its own.
+    /// Opens a stream on which a server announces changes of what is `wanted`, or of a part of it, over connections
+    /// of its own.
     ///
     /// # Errors
     /// [`WatchEnd`]
-    pub async fn watch(&self, target: &Target) -> Result<Watcher, WatchEnd> {
+    pub async fn watch(&self, target: &Target, wanted: &[Announced]) -> Result<Watcher, WatchEnd> {
         if target.program.is_some() {
             return Err(WatchEnd::Unsupported("it is a program, which is listed while it runs"));
         }
-        Watcher::open(&self.dialer, target).await
+        Watcher::open(&self.dialer, target, wanted).await
     }
 
     /// Drops all connections of a tenant, with its breakers; calls in flight still end.

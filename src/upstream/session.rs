@@ -12,6 +12,7 @@ use tokio::time::{Instant, timeout};
 use super::discover::{self, Era, HELLO_BYTES_MAX};
 use super::error::{Kind, UpstreamError};
 use super::jsonrpc::{self, Answer};
+use super::offers::{Declared, Offers};
 use super::post::{Http, Post, Reply};
 
 /// The handshake revisions we speak, the one we offer first.
@@ -34,8 +35,16 @@ pub(super) struct Session {
     pub(super) headers: HeaderMap,
     /// Whether the upstream named a session that can end.
     pub(super) has_id: bool,
-    /// Whether it says that it announces changes of its tools; only a handshake tells.
-    pub(super) announces: Option<bool>,
+    /// What it declares. A stored era says nothing of it: then it is asked when somebody wants to know.
+    pub(super) declared: Declared,
+}
+
+impl Session {
+    /// What the upstream declares, as far as that is known and still holds: a session with an id ends when its
+    /// server is another one, and nothing else does.
+    pub(super) fn offers(&self) -> Option<Offers> {
+        if self.has_id { self.declared.last() } else { self.declared.fresh(Instant::now()) }
+    }
 }
 
 /// The one session of a connection, and how to get it.
@@ -134,7 +143,7 @@ impl Sessions {
         if self.current().is_some_and(|session| !Arc::ptr_eq(&session, refused)) {
             return Ok(true);
         }
-        if self.is_modern().await? {
+        if self.discover().await?.is_some() {
             return Ok(false);
         }
         let session = self.handshake().await?;
@@ -155,32 +164,32 @@ impl Sessions {
 
     async fn open(&self) -> Result<Session, UpstreamError> {
         let session = match self.era() {
-            Some(Era::Modern) => self.modern(),
+            Some(Era::Modern) => self.modern(Declared::default()),
             Some(Era::Handshake) => match self.handshake().await {
                 Ok(session) => session,
                 // It answers, but not to this: perhaps it has moved on.
-                Err(error) if error.kind == Kind::Invalid => {
-                    if !self.is_modern().await? {
-                        return Err(error);
-                    }
-                    self.modern()
-                }
+                Err(error) if error.kind == Kind::Invalid => match self.discover().await? {
+                    Some(offers) => self.modern(Declared::new(offers)),
+                    None => return Err(error),
+                },
                 Err(error) => return Err(error),
             },
-            None if self.is_modern().await? => self.modern(),
-            None => self.handshake().await?,
+            None => match self.discover().await? {
+                Some(offers) => self.modern(Declared::new(offers)),
+                None => self.handshake().await?,
+            },
         };
         self.remember(session.era);
         Ok(session)
     }
 
-    async fn is_modern(&self) -> Result<bool, UpstreamError> {
-        discover::is_modern(&self.http, &self.base, self.id(), self.discover_wait).await
+    async fn discover(&self) -> Result<Option<Offers>, UpstreamError> {
+        discover::discover(&self.http, &self.base, self.id(), self.discover_wait).await
     }
 
-    fn modern(&self) -> Session {
+    fn modern(&self, declared: Declared) -> Session {
         let headers = discover::modern_headers(&self.base);
-        Session { era: Era::Modern, headers, has_id: false, announces: None }
+        Session { era: Era::Modern, headers, has_id: false, declared }
     }
 
     async fn handshake(&self) -> Result<Session, UpstreamError> {
@@ -228,7 +237,8 @@ impl Sessions {
         if let Some(id) = reply.session_id {
             headers.insert("mcp-session-id", checked_id(id)?);
         }
-        Ok(Session { era: Era::Handshake, headers, has_id, announces: Some(announces(&result)) })
+        let declared = Declared::new(Offers::of(&result));
+        Ok(Session { era: Era::Handshake, headers, has_id, declared })
     }
 }
 
@@ -254,26 +264,4 @@ pub(super) fn version_of(result: &[u8]) -> Result<&'static str, UpstreamError> {
         .into_iter()
         .find(|version| *version == found.version)
         .ok_or_else(|| UpstreamError::invalid("the upstream speaks no protocol version that we do"))
-}
-
-/// Whether an `initialize` result declares that changes of the tools are announced.
-pub(super) fn announces(result: &[u8]) -> bool {
-    #[derive(Default, Deserialize)]
-    #[serde(default)]
-    struct Initialized {
-        capabilities: Capabilities,
-    }
-    #[derive(Default, Deserialize)]
-    #[serde(default)]
-    struct Capabilities {
-        tools: Tools,
-    }
-    #[derive(Default, Deserialize)]
-    #[serde(default)]
-    struct Tools {
-        #[serde(rename = "listChanged")]
-        list_changed: bool,
-    }
-    // What is not of this form declares nothing.
-    serde_json::from_slice::<Initialized>(result).is_ok_and(|found| found.capabilities.tools.list_changed)
 }

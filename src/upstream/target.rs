@@ -155,6 +155,47 @@ pub struct Round {
     pub members: Vec<(&'static str, Bytes)>,
 }
 
+/// What a request asks of an upstream that is no tool call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// `prompts/get` of the prompt of this name.
+    Prompt(String),
+    /// `resources/read` of this URI.
+    Resource(String),
+    /// `completion/complete`
+    Completion,
+}
+
+impl Subject {
+    /// The method, and the member of `params` that names the subject, whose value `Mcp-Name` mirrors.
+    pub(super) fn wire(&self) -> (&'static str, Option<(&'static str, &str)>) {
+        match self {
+            Self::Prompt(name) => ("prompts/get", Some(("name", name))),
+            Self::Resource(uri) => ("resources/read", Some(("uri", uri))),
+            Self::Completion => ("completion/complete", None),
+        }
+    }
+}
+
+/// A request to send that is no tool call.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// What is asked.
+    pub subject: Subject,
+    /// Members of `params` besides the subject and `_meta`, as `(name, raw JSON)`, sent byte for byte.
+    pub members: Vec<(&'static str, Bytes)>,
+    /// Members of `_meta` as `(name, raw JSON)`; those that belong to this hop are left out.
+    pub meta: Vec<(String, Bytes)>,
+    /// Where the raw `params` of progress notifications go; without, no progress is asked for.
+    pub progress: Option<mpsc::Sender<Bytes>>,
+    /// What it says of its rounds.
+    pub round: Round,
+    /// Longest time for this request; the upstream's own bound holds too.
+    pub timeout: Duration,
+    /// Set while the upstream may have seen the request.
+    pub dispatched: Arc<AtomicBool>,
+}
+
 /// Whether a server's settings cannot set this header.
 pub fn is_reserved_header(name: &HeaderName) -> bool {
     let text = name.as_str();

@@ -1,6 +1,8 @@
 """The official Python client of the handshake revisions: `mcp` 1.x.
 
     python client1.py URL KEY STEPS_JSON
+
+The step `listen` is in listen.py.
 """
 
 import json
@@ -12,21 +14,25 @@ import mcp.types as types
 from mcp import ClientSession
 from mcp.client.streamable_http import streamablehttp_client
 from mcp.shared._httpx_utils import create_mcp_http_client
+from pydantic import AnyUrl
 
 from harness import main
+from listen import Stream
 
 CLIENT_INFO = types.Implementation(name="mcpproxy-test-client", version="1.0.0")
 
 
-class LastCall:
-    """The id of the last call, which this client tells nobody."""
+class Traffic:
+    """What this client tells nobody: the id of the last call, and whether its stream is open."""
 
     def __init__(self):
         self.id = None
+        self.stream = Stream()
 
     def factory(self, **arguments) -> httpx.AsyncClient:
         client = create_mcp_http_client(**arguments)
         client.event_hooks["request"].append(self._note)
+        client.event_hooks["response"].append(self.stream.on_response)
         return client
 
     async def _note(self, request):
@@ -36,11 +42,29 @@ class LastCall:
 
 
 class Driver:
-    def __init__(self, session, last_call, about):
-        self._session, self._last_call, self.about = session, last_call, about
+    def __init__(self, session, traffic, about):
+        self._session, self._traffic, self.about = session, traffic, about
 
     async def tools(self):
         return (await self._session.list_tools()).tools
+
+    async def names(self, _):
+        return [tool.name for tool in await self.tools()]
+
+    async def listen(self, tell):
+        await self._traffic.stream.listen(tell)
+
+    async def offers(self, wanted):
+        session = self._session
+        reference = types.PromptReference(type="ref/prompt", name=wanted["prompt"])
+        return {
+            "prompts": await session.list_prompts(),
+            "resources": await session.list_resources(),
+            "templates": await session.list_resource_templates(),
+            "prompt": await session.get_prompt(wanted["prompt"], {"n": "1"}),
+            "contents": await session.read_resource(AnyUrl(wanted["uri"])),
+            "completion": await session.complete(reference, {"name": "n", "value": "o"}),
+        }
 
     async def call(self, name, arguments, on_progress):
         return await self._session.call_tool(name, arguments, progress_callback=on_progress)
@@ -55,7 +79,7 @@ class Driver:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.call, name, arguments, on_progress)
             await begun.wait()
-            params = types.CancelledNotificationParams(requestId=self._last_call.id, reason="enough")
+            params = types.CancelledNotificationParams(requestId=self._traffic.id, reason="enough")
             notification = types.CancelledNotification(method="notifications/cancelled", params=params)
             await self._session.send_notification(types.ClientNotification(notification))
             tasks.cancel_scope.cancel()
@@ -63,11 +87,15 @@ class Driver:
 
 @asynccontextmanager
 async def open_client(url, key, _):
-    last_call = LastCall()
-    connect = streamablehttp_client(url, headers={"X-API-Key": key}, httpx_client_factory=last_call.factory)
-    async with connect as (read, write, _), ClientSession(read, write, client_info=CLIENT_INFO) as session:
+    traffic = Traffic()
+    connect = streamablehttp_client(url, headers={"X-API-Key": key}, httpx_client_factory=traffic.factory)
+    handler = traffic.stream.on_message
+    async with (
+        connect as (read, write, _),
+        ClientSession(read, write, client_info=CLIENT_INFO, message_handler=handler) as session,
+    ):
         greeting = await session.initialize()
-        yield Driver(session, last_call, {"era": "legacy", "protocolVersion": greeting.protocolVersion})
+        yield Driver(session, traffic, {"era": "legacy", "protocolVersion": greeting.protocolVersion})
 
 
 main(open_client)

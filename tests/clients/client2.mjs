@@ -5,6 +5,7 @@
 // `modern` accepts revision 2026-07-28 only, `legacy` shakes hands, and `auto`
 // (the default) probes first and falls back. With `--form` it declares that it
 // shows forms, and fills in each of them with the given content.
+// The step `listen` is in listen.mjs.
 
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { CLIENT_INFO, main } from './harness.mjs';
@@ -34,6 +35,8 @@ await main(({ url, requestInit, fetch, args }) => {
     client,
     transport,
     call: (params, options) => client.callTool(params, options),
+    onChanged: (list, told) => client.setNotificationHandler(`notifications/${list}/list_changed`, told),
+    subscribes: () => client.getProtocolEra() === 'modern',
     describe: () => ({
       era: client.getProtocolEra() ?? null,
       protocolVersion: client.getNegotiatedProtocolVersion() ?? null,

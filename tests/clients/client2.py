@@ -2,7 +2,7 @@
 
     python client2.py URL KEY STEPS_JSON [auto|legacy]
 
-`legacy` shakes hands, `auto` (the default) probes first and falls back.
+`legacy` shakes hands, `auto` (the default) probes first and falls back. The step `listen` is in listen.py.
 """
 
 from contextlib import asynccontextmanager
@@ -11,20 +11,55 @@ import anyio
 import httpx2
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.types import Implementation
+from mcp.types import Implementation, PromptReference
 
 from harness import TOTAL_S_MAX, main
+from listen import AGAIN_S, LISTEN_S_MAX, Stream
 
 CLIENT_INFO = Implementation(name="mcpproxy-test-client", version="1.0.0")
 
 
+MODERN = "2026-07-28"
+
+
 class Driver:
-    def __init__(self, client):
-        self._client = client
+    def __init__(self, client, stream):
+        self._client, self._stream = client, stream
         self.about = {"protocolVersion": client.protocol_version}
 
     async def tools(self):
         return (await self._client.list_tools()).tools
+
+    async def names(self, fresh):
+        listed = await self._client.list_tools(cache_mode="refresh" if fresh else "use")
+        return [tool.name for tool in listed.tools]
+
+    async def listen(self, tell):
+        if self._client.protocol_version != MODERN:
+            return await self._stream.listen(tell)
+        wanted = {f"{what}_list_changed": True for what in ("tools", "prompts", "resources")}
+        while True:
+            try:
+                async with self._client.listen(**wanted) as subscription:
+                    tell("READY")
+                    async for event in subscription:
+                        tell("CHANGED", type(event).__name__.removesuffix("ListChanged").lower())
+                tell("LOST", "graceful")
+            except Exception as error:
+                tell("LOST", type(error).__name__)
+            await anyio.sleep(AGAIN_S)
+
+    async def offers(self, wanted):
+        session = self._client
+        reference = PromptReference(type="ref/prompt", name=wanted["prompt"])
+        return {
+            "prompts": await session.list_prompts(),
+            "resources": await session.list_resources(),
+            "templates": await session.list_resource_templates(),
+            "prompt": await session.get_prompt(wanted["prompt"], {"n": "1"}),
+            "contents": await session.read_resource(wanted["uri"]),
+            "completion": await session.complete(reference, {"name": "n", "value": "o"}),
+        }
 
     async def call(self, name, arguments, on_progress):
         return await self._client.call_tool(name, arguments, progress_callback=on_progress)
@@ -41,10 +76,13 @@ class Driver:
 @asynccontextmanager
 async def open_client(url, key, arguments):
     mode = arguments[0] if arguments else "auto"
-    async with httpx2.AsyncClient(headers={"X-API-Key": key}, timeout=TOTAL_S_MAX) as http:
+    stream = Stream()
+    options = {"headers": {"X-API-Key": key}, "timeout": TOTAL_S_MAX + LISTEN_S_MAX}
+    hooks = {"response": [stream.on_response]}
+    async with httpx2.AsyncClient(**options, event_hooks=hooks) as http:
         transport = streamable_http_client(url, http_client=http)
-        async with Client(transport, mode=mode, client_info=CLIENT_INFO) as client:
-            yield Driver(client)
+        async with Client(transport, mode=mode, client_info=CLIENT_INFO, message_handler=stream.on_message) as client:
+            yield Driver(client, stream)
 
 
 main(open_client)

@@ -2,8 +2,9 @@
 // one line of JSON that is printed at the end.
 
 import { text as readAll } from 'node:stream/consumers';
+import { listen, listening } from './listen.mjs';
 
-/** Everything ends within this time, in milliseconds. */
+/** Everything but listening ends within this time, in milliseconds. */
 const TOTAL_MS_MAX = 28_000;
 /** Pages of one list that are followed. */
 const PAGES_MAX = 100;
@@ -73,10 +74,26 @@ async function listAll(client, options) {
   return { ...page, tools };
 }
 
+// Prompts, resources and templates, with one of each.
+async function askOffers(client, { prompt, uri }, options) {
+  const ref = { type: 'ref/prompt', name: prompt };
+  return {
+    prompts: await client.listPrompts(undefined, options),
+    resources: await client.listResources(undefined, options),
+    templates: await client.listResourceTemplates(undefined, options),
+    prompt: await client.getPrompt({ name: prompt, arguments: { n: '1' } }, options),
+    contents: await client.readResource({ uri }, options),
+    completion: await client.complete({ ref, argument: { name: 'n', value: 'o' } }, options),
+  };
+}
+
 // A step with `cancel` takes its call back as soon as there is progress.
-function runStep(client, step, call, options, progress) {
+function runStep(opened, step, options, { progress, http }) {
+  const { client, call } = opened;
+  if (step.listen) return listen(opened, step.listen, http, (more) => listAll(client, { ...options, ...more }));
   if (step.list) return listAll(client, options);
   if (step.ping) return client.ping(options);
+  if (step.offers) return askOffers(client, step.offers, options);
   if (step.call === undefined) throw new Error(`unknown step: ${JSON.stringify(step)}`);
   if (step.cancel) {
     const canceller = new AbortController();
@@ -87,11 +104,11 @@ function runStep(client, step, call, options, progress) {
   return call(step.call, { ...options, onprogress });
 }
 
-async function runSteps(client, steps, call, deadline, report) {
+async function runSteps(opened, steps, deadline, report) {
   for (const step of steps) {
     const options = { timeout: Math.max(1, deadline - Date.now()) };
     try {
-      report.steps.push({ ok: await runStep(client, step, call, options, report.progress) });
+      report.steps.push({ ok: await runStep(opened, step, options, report) });
     } catch (error) {
       report.steps.push({ error: describeError(error) });
     }
@@ -102,16 +119,18 @@ async function runSteps(client, steps, call, deadline, report) {
  * Reads `URL KEY STEPS_JSON` (`-`: from standard input), connects, runs the steps, prints the report, and
  * ends the process: 0 once connected, 1 if connecting failed, 2 on wrong usage.
  *
- * `open({url, key, requestInit, fetch, args})` returns `{client, transport, call, describe}`.
+ * `open({url, key, requestInit, fetch, args})` returns `{client, transport, call, describe}`, and for the step
+ * `listen` also `onChanged(list, told)`, and `subscribes()`: whether the program itself has to open the stream.
  */
 export async function main(open) {
   const [url, key, stepsText, ...args] = process.argv.slice(2);
   const steps = await parseSteps(stepsText);
   const recorded = recordingFetch();
   const report = { steps: [], progress: [], wire: recorded.wire, http: recorded.http };
-  const deadline = Date.now() + TOTAL_MS_MAX;
+  const total = TOTAL_MS_MAX + listening(steps) * 1_000;
+  const deadline = Date.now() + total;
   let exitCode = 1;
-  const watchdog = setTimeout(() => finish(report, exitCode), TOTAL_MS_MAX + 1_000);
+  const watchdog = setTimeout(() => finish(report, exitCode), total + 1_000);
   try {
     const requestInit = { headers: { 'X-API-Key': key } };
     const opened = open({ url: new URL(url), key, requestInit, fetch: recorded.fetch, args });
@@ -120,7 +139,7 @@ export async function main(open) {
     Object.assign(report, opened.describe());
     report.serverInfo = opened.client.getServerVersion() ?? null;
     report.capabilities = opened.client.getServerCapabilities() ?? null;
-    await runSteps(opened.client, steps, opened.call, deadline, report);
+    await runSteps(opened, steps, deadline, report);
     await opened.client.close();
   } catch (error) {
     report.error = describeError(error);

@@ -4,13 +4,17 @@ A client is an asynchronous context manager `open(url, key, arguments)` that giv
 
     about                              what the report begins with
     tools()                            every tool
+    offers(wanted)                     prompts, resources and templates, with one of each
     call(name, arguments, on_progress) a result
     cancel(name, arguments)            a call that is taken back as soon as there is progress
+    names(fresh), listen(tell)         see listen.py
 """
 
 import asyncio
 import json
 import sys
+
+from listen import listen, listening
 
 TOTAL_S_MAX = 28
 USAGE = "usage: python CLIENT.py URL KEY STEPS_JSON|- [MODE]"
@@ -33,6 +37,10 @@ def _describe(error):
 async def _run_step(client, step, progress):
     if step.get("list"):
         return {"tools": [_dump(tool) for tool in await client.tools()]}
+    if step.get("listen"):
+        return await listen(client, step["listen"])
+    if step.get("offers"):
+        return {name: _dump(got) for name, got in (await client.offers(step["offers"])).items()}
     name, arguments = step["call"]["name"], step["call"]["arguments"]
     if step.get("cancel"):
         await client.cancel(name, arguments)
@@ -65,7 +73,7 @@ def main(open_client):
     report = {"steps": [], "progress": []}
     run = _run(open_client, url, key, steps, arguments, report)
     try:
-        asyncio.run(asyncio.wait_for(run, TOTAL_S_MAX))
+        asyncio.run(asyncio.wait_for(run, TOTAL_S_MAX + listening(steps)))
     except Exception as error:
         report["error"] = _describe(error)
     print(json.dumps(report))

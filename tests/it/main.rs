@@ -36,7 +36,11 @@ mod leases;
 #[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
+mod management;
+#[cfg(test)]
 mod mcp;
+#[cfg(test)]
+mod pins;
 #[cfg(test)]
 mod pooled;
 #[cfg(test)]

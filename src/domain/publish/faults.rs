@@ -100,7 +100,7 @@ fn has_readable_parameters(schema: &str) -> bool {
         && required.is_none_or(|raw| all_elements(raw, is_string))
 }
 
-fn are_icons(raw: &str) -> bool {
+pub(super) fn are_icons(raw: &str) -> bool {
     all_elements(raw, |icon| {
         let Ok([src, kind, sizes, theme]) = json::find_members(icon, ["src", "mimeType", "sizes", "theme"])
         else {

@@ -3,8 +3,8 @@
 use clap::{Args, Subcommand};
 use http::Method;
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 
 use super::client::{Client, Query};
 use super::connection::Connection;
@@ -12,6 +12,8 @@ use super::failure::Failure;
 use super::output::{self, Column, Format, Output, text};
 use super::show;
 use crate::domain::id::split_canonical;
+use crate::domain::json;
+use crate::domain::overrides::Hints;
 use crate::faces::wire::headers;
 use crate::gateway::Detail;
 
@@ -51,6 +53,32 @@ enum Command {
         #[command(flatten)]
         output: Output,
     },
+    /// Show what differs between the approved definition and the one that is there (not for agents' keys)
+    Diff {
+        /// The tool
+        #[arg(value_name = "SERVER:TOOL")]
+        name: String,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Block a tool, whatever its definition is or becomes
+    Block {
+        /// The tool
+        #[arg(value_name = "SERVER:TOOL")]
+        name: String,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Lift a block; nothing is approved by that
+    Unblock {
+        /// The tool
+        #[arg(value_name = "SERVER:TOOL")]
+        name: String,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Say annotations of a tool anew, in the place of what its server says
+    Override(Override),
     /// Approve a new or changed definition, naming the pin that was looked at
     Approve {
         /// The tool
@@ -89,6 +117,41 @@ struct Search {
     output: Output,
 }
 
+#[derive(Args)]
+struct Override {
+    /// The tool
+    #[arg(value_name = "SERVER:TOOL")]
+    name: String,
+    /// The pin of the definition that was looked at, as `mcpproxy tools show` prints it
+    #[arg(long, required_unless_present = "clear")]
+    pin: Option<String>,
+    /// It only reads: true or false
+    #[arg(long, value_name = "BOOL")]
+    read_only: Option<bool>,
+    /// It may destroy: true or false
+    #[arg(long, value_name = "BOOL")]
+    destructive: Option<bool>,
+    /// The same call again changes nothing more: true or false
+    #[arg(long, value_name = "BOOL")]
+    idempotent: Option<bool>,
+    /// It reaches out into the world: true or false
+    #[arg(long, value_name = "BOOL")]
+    open_world: Option<bool>,
+    /// How people see it called
+    #[arg(long)]
+    title: Option<String>,
+    /// Only while the override is still the one of this version; 0 for none
+    #[arg(long = "if-version", value_name = "VERSION")]
+    version: Option<i64>,
+    /// Let the server's word count again
+    #[arg(long, conflicts_with_all = [
+        "pin", "read_only", "destructive", "idempotent", "open_world", "title", "version",
+    ])]
+    clear: bool,
+    #[command(flatten)]
+    output: Output,
+}
+
 #[derive(Deserialize)]
 struct Found {
     tools: Vec<Box<RawValue>>,
@@ -109,7 +172,7 @@ const FOUND_COMPACT: [Column; 3] = [
 
 const LISTED: [Column; 4] = [
     ("TOOL", |tool| text(tool, "name")),
-    ("STATE", |tool| text(tool, "state")),
+    ("STATE", |tool| state(tool)),
     ("CALL WITH", |tool| call_with(tool)),
     ("WHAT IT DOES", |tool| {
         sentence(&tool.get("definition").map(|it| text(it, "description")).unwrap_or_default())
@@ -139,13 +202,89 @@ impl Tools {
                 output.thing(found.get(), show::fields)
             }
             Command::Approve { name, pin, output } => {
+                let body = serde_json::json!({ "pin": pin }).to_string();
+                decide(&client, (Method::POST, "approve"), &name, body, output).await
+            }
+            Command::Diff { name, output } => {
                 let (server, tool) = split(&name)?;
-                let body = json!({ "pin": pin }).to_string();
-                let path = ["servers", server, "tools", tool, "approve"];
-                let answer = client.send(Method::POST, &path, body).await?;
-                output.thing(&answer.text, show::fields)
+                let path = ["servers", server, "tools", tool, "diff"];
+                let answer = client.get(&path, &Query::default()).await?;
+                output.thing(&answer.text, differences)
+            }
+            Command::Block { name, output } => {
+                decide(&client, (Method::POST, "block"), &name, String::new(), output).await
+            }
+            Command::Unblock { name, output } => {
+                decide(&client, (Method::DELETE, "block"), &name, String::new(), output).await
+            }
+            Command::Override(said) => said.run(&client).await,
+        }
+    }
+}
+
+/// The state, and the flag of hints that got worse.
+fn state(tool: &Value) -> String {
+    let (state, drift) = (text(tool, "state"), text(tool, "drift"));
+    if drift.is_empty() { state } else { format!("{state}, {drift}") }
+}
+
+/// Decides something about a tool, and shows what became of it.
+async fn decide(
+    client: &Client,
+    (method, verb): (Method, &str),
+    name: &str,
+    body: String,
+    output: Output,
+) -> Result<(), Failure> {
+    let (server, tool) = split(name)?;
+    let answer = client.send(method, &["servers", server, "tools", tool, verb], body).await?;
+    output.thing(&answer.text, show::fields)
+}
+
+/// What differs, each with what was there and what is: as it is written, since numbers differ by that.
+fn differences(raw: &str) -> String {
+    let Ok(diff) = json::members(raw) else { return output::safe(raw) };
+    let of = |name: &str| diff.iter().find(|member| member.name == name).map(|member| member.value);
+    let mut out = String::new();
+    for name in ["name", "state", "pin", "approved_pin", "drift"] {
+        let value = of(name).and_then(|raw| serde_json::from_str(raw).ok()).unwrap_or_default();
+        out.push_str(&show::field(name, &value, "approved_pin".len()));
+    }
+    for change in of("changes").and_then(json::elements).into_iter().flatten() {
+        let [path, before, after] =
+            json::find_members(change, ["path", "before", "after"]).unwrap_or_default();
+        let path: String = path.and_then(|raw| serde_json::from_str(raw).ok()).unwrap_or_default();
+        out.push_str(&format!("\n{}\n", output::safe(&path)));
+        for (sign, value) in [("-", before), ("+", after)] {
+            if let Some(value) = value {
+                out.push_str(&format!("{sign} {}\n", output::safe(value)));
             }
         }
+    }
+    if of("truncated") == Some("true") {
+        out.push_str("\nThere are more differences; compare the two definitions (-o json).\n");
+    }
+    out
+}
+
+impl Override {
+    async fn run(self, client: &Client) -> Result<(), Failure> {
+        if self.clear {
+            let how = (Method::DELETE, "override");
+            return decide(client, how, &self.name, String::new(), self.output).await;
+        }
+        let mut said = serde_json::Map::new();
+        let flags = [self.read_only, self.destructive, self.idempotent, self.open_world];
+        let values =
+            flags.map(|flag| flag.map(Value::Bool)).into_iter().chain([self.title.map(Value::String)]);
+        for (name, value) in Hints::NAMES.into_iter().zip(values) {
+            said.extend(value.map(|value| (name.to_owned(), value)));
+        }
+        let mut body = serde_json::json!({ "pin": self.pin, "annotations": said });
+        if let (Some(version), Some(body)) = (self.version, body.as_object_mut()) {
+            body.insert("version".to_owned(), version.into());
+        }
+        decide(client, (Method::PUT, "override"), &self.name, body.to_string(), self.output).await
     }
 }
 

@@ -52,6 +52,10 @@ enum Command {
     Update(Update),
     /// Show what a server's program writes to standard error, and what became of the server
     Logs(Logs),
+    /// List a server's prompts (not for agents' keys)
+    Prompts(One),
+    /// List a server's resources and templates of resources (not for agents' keys)
+    Resources(One),
     /// Remove a server with its credentials and approvals
     Remove {
         /// Its name
@@ -152,6 +156,8 @@ impl Upstream {
             Command::Restart(one) => one.act(&client, "restart").await,
             Command::Update(update) => update.run(&client).await,
             Command::Logs(logs) => logs.run(&client).await,
+            Command::Prompts(one) => one.list(&client, "prompts", &PROMPTS).await,
+            Command::Resources(one) => one.list(&client, "resources", &RESOURCES).await,
             Command::Remove { name, yes } => {
                 input::confirm(yes, &format!("remove the server {name} with its credentials and approvals"))?;
                 client.act(Method::DELETE, &["servers", &name]).await?;
@@ -162,7 +168,22 @@ impl Upstream {
     }
 }
 
+const PROMPTS: [Column; 2] =
+    [("PROMPT", |prompt| text(prompt, "name")), ("NOT LISTED", |it| text(it, "not_listed"))];
+
+const RESOURCES: [Column; 4] = [
+    ("KIND", |resource| text(resource, "kind")),
+    ("URI", |resource| text(resource, "uri")),
+    ("SHADOWED BY", |resource| text(resource, "shadowed_by")),
+    ("NOT LISTED", |resource| text(resource, "not_listed")),
+];
+
 impl One {
+    async fn list(self, client: &Client, what: &str, columns: &[Column]) -> Result<(), Failure> {
+        let path = ["servers", &self.name, what];
+        self.output.items(&client.list(&path, &Query::default(), usize::MAX).await?, columns)
+    }
+
     async fn act(self, client: &Client, verb: &str) -> Result<(), Failure> {
         let answer = client.act(Method::POST, &["servers", &self.name, verb]).await?;
         self.output.thing(&answer.text, show::fields)?;

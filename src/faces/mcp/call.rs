@@ -10,12 +10,14 @@ use http::StatusCode;
 use tokio::sync::mpsc;
 
 use super::jsonrpc::{RpcError, message, notification};
+use super::management::Managing;
 use super::result::Answered;
 use super::text::Chunks;
-use super::{Endpoint, Era, args, modern, result, tools};
+use super::{Endpoint, Era, args, management, modern, result, tools};
 use crate::domain::activity::Kind;
 use crate::domain::intent::Variant;
 use crate::domain::json::{self, Member};
+use crate::faces::Faces;
 use crate::faces::http::stream_body;
 use crate::faces::sse;
 use crate::faces::wire;
@@ -25,10 +27,11 @@ use crate::gateway::{
 };
 
 /// Progress notifications on their way to a client; more are dropped, as the protocol allows.
-const PROGRESS_QUEUE: usize = 64;
+pub(super) const PROGRESS_QUEUE: usize = 64;
 
 /// A `tools/call` with everything around it.
 pub(super) struct Call<'a> {
+    pub(super) faces: &'a Arc<Faces>,
     pub(super) gateway: &'a Arc<Gateway>,
     pub(super) endpoint: Endpoint,
     pub(super) era: Era,
@@ -48,7 +51,9 @@ impl Call<'_> {
         let Ok(name) = serde_json::from_str::<String>(raw_name) else {
             return Err(self.refuse("Invalid params: name must be a string").await);
         };
-        if self.endpoint == Endpoint::Direct && name != tools::READ_CACHE {
+        // whose role may use none has no such tool
+        let managing = Managing::named(&name).filter(|_| management::ceiling(&self.attempt.caller).is_some());
+        if self.endpoint == Endpoint::Direct && name != tools::READ_CACHE && managing.is_none() {
             return self.call_directly(raw_name, value("arguments")).await;
         }
         let arguments = match value("arguments") {
@@ -56,6 +61,10 @@ impl Call<'_> {
             Some(raw) if raw.starts_with('{') => raw,
             Some(_) => return Err(self.refuse("Invalid params: arguments must be an object").await),
         };
+        if let Some(tool) = managing {
+            let result = management::run(self.faces, self.attempt, self.era, tool, arguments).await;
+            return Ok(json_response(StatusCode::OK, message(self.id, "result", &result)));
+        }
         match Variant::parse(&name) {
             Some(variant) => self.call_tool(variant, arguments).await,
             None if name == tools::RETRIEVE_TOOLS => Ok(self.search(arguments).await),
@@ -163,12 +172,12 @@ impl Call<'_> {
         let (sender, progress) = mpsc::channel(PROGRESS_QUEUE);
         request.progress = Some(sender);
         let outcome = self.gateway.call_tool(self.attempt, door, request, cancel_by);
-        let to = To { endpoint: self.endpoint, era: self.era, id: self.id.to_owned() };
+        let to = To { endpoint: self.endpoint, era: self.era, id: self.id.to_owned(), render: call_outcome };
         Ok(with_progress(to, token, outcome, progress).await)
     }
 
     /// What of the caller's `_meta` is not hop by hop.
-    fn forwarded_meta(&self) -> Vec<(String, Bytes)> {
+    pub(super) fn forwarded_meta(&self) -> Vec<(String, Bytes)> {
         let Some(meta) = self.meta else { return Vec::new() };
         let Ok(members) = json::top_level_members(meta) else { return Vec::new() };
         members
@@ -197,7 +206,7 @@ impl Call<'_> {
         })
     }
 
-    fn progress_token(&self) -> Option<String> {
+    pub(super) fn progress_token(&self) -> Option<String> {
         let [token] = json::find_members(self.meta?, ["progressToken"]).ok()?;
         token.filter(|raw| self.streams && *raw != "null").map(str::to_owned)
     }
@@ -232,7 +241,7 @@ async fn record(gateway: &Gateway, attempt: &Attempt, refused: &RefusedAttempt<'
 
 /// The answer to a call. One that was taken back gets none (MCP 2025-11-25, cancellation): an event stream
 /// that ends without a message, where the client reads streams.
-fn answer(text: Answered, streams: bool) -> Response {
+pub(super) fn answer(text: Answered, streams: bool) -> Response {
     match text {
         Answered::Withdrawn(_) if streams => sse::event_stream(Bytes::from_static(b": cancelled\n\n").into()),
         Answered::Rejected(text) => json_response(StatusCode::BAD_REQUEST, text),
@@ -241,20 +250,26 @@ fn answer(text: Answered, streams: bool) -> Response {
 }
 
 /// Whom an outcome is told, and how.
-struct To {
-    endpoint: Endpoint,
-    era: Era,
-    id: String,
+pub(super) struct To {
+    pub(super) endpoint: Endpoint,
+    pub(super) era: Era,
+    pub(super) id: String,
+    /// The message that answers it.
+    pub(super) render: fn(&To, &CallOutcome) -> Answered,
 }
 
 impl To {
     fn answer(&self, outcome: &CallOutcome) -> Answered {
-        result::outcome(self.endpoint, self.era, &self.id, outcome)
+        (self.render)(self, outcome)
     }
 }
 
+fn call_outcome(to: &To, outcome: &CallOutcome) -> Answered {
+    result::outcome(to.endpoint, to.era, &to.id, outcome)
+}
+
 /// Waits for the outcome. A JSON answer, unless progress comes first: then an event stream.
-async fn with_progress(
+pub(super) async fn with_progress(
     to: To,
     token: String,
     mut outcome: Outlive<CallOutcome>,

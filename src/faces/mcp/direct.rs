@@ -7,7 +7,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 
 use super::jsonrpc::RpcError;
-use super::{Era, methods, result, tools};
+use super::{Era, management, methods, result, tools};
+use crate::domain::intent::OperationType;
 use crate::domain::json::{Member, escape_into};
 use crate::domain::settings::ToolNames;
 use crate::gateway::{Caller, Catalog, DirectView, Gateway, ListKey, ListPlan};
@@ -16,6 +17,8 @@ use crate::gateway::{Caller, Catalog, DirectView, Gateway, ListKey, ListPlan};
 const CURSOR_BYTES_MAX: usize = 1024;
 /// The member of a list that has the tools.
 const TOOLS: &str = r#""tools":["#;
+/// How often a list is made anew because what it was made of has changed meanwhile.
+const TRIES_MAX: usize = 2;
 /// Longest part of a query that is repeated, in characters.
 const QUERY_SHOWN_CHARS_MAX: usize = 64;
 
@@ -36,6 +39,11 @@ pub(super) fn names(query: Option<&str>) -> Result<Option<ToolNames>, RpcError> 
 
 /// The canonical name after which a page begins; `None` for the first page.
 pub(super) fn cursor(params: &[Member<'_>]) -> Result<Option<String>, RpcError> {
+    cursor_within(params, CURSOR_BYTES_MAX)
+}
+
+/// The same for names of which a cursor may have so many bytes.
+pub(super) fn cursor_within(params: &[Member<'_>], bytes_max: usize) -> Result<Option<String>, RpcError> {
     let invalid = || RpcError::invalid_params("Invalid cursor");
     let raw = params.iter().find(|member| member.name == "cursor").map(|member| member.value);
     let Some(raw) = raw.filter(|raw| *raw != "null") else { return Ok(None) };
@@ -43,7 +51,7 @@ pub(super) fn cursor(params: &[Member<'_>]) -> Result<Option<String>, RpcError> 
     if cursor.is_empty() {
         return Ok(None);
     }
-    if cursor.len() > CURSOR_BYTES_MAX {
+    if cursor.len() > bytes_max {
         return Err(invalid());
     }
     let name = URL_SAFE_NO_PAD.decode(cursor).map_err(|_| invalid())?;
@@ -58,30 +66,53 @@ pub(super) async fn tools_list(
     names: ToolNames,
     after: Option<&str>,
 ) -> Result<Bytes, RpcError> {
-    let (catalogue, view) = loop {
-        let catalogue = methods::catalogue(caller)?;
-        let view = catalogue.direct_view_soon(&caller.settings).await;
-        if gateway.note_served(caller, &catalogue, &view) {
-            break (catalogue, view);
-        }
-    };
-    let from = after.map(|name| view.position_after(&catalogue, name));
-    let key = ListKey { tenant: caller.tenant_id(), print: view.print, reader: era.reader(), names, from };
-    let body = gateway.list_body(key, || {
-        let page = view.page(&catalogue, from.unwrap_or_default(), names, era.reader());
-        let (bytes, next, turn) = (page.bytes, page.next.map(|(_, at)| at), catalogue.turn());
-        drop(page);
-        let make = move || body(era, names, &catalogue, &view, from);
-        ListPlan { bytes, next, make, turn }
-    });
-    body.await.map_err(|refusal| RpcError::rate_limited(era, &refusal))
+    let tenant = caller.tenant_id();
+    while_current(gateway, caller, |catalogue, view| async move {
+        let from = after.map(|name| view.position_after(&catalogue, name));
+        let manages = management::ceiling(caller);
+        let key = ListKey { tenant, print: view.print, reader: era.reader(), names, manages, from };
+        let body = gateway.list_body(key, move || {
+            let page = view.page(&catalogue, from.unwrap_or_default(), names, era.reader());
+            let (bytes, next, turn) = (page.bytes, page.next.map(|(_, at)| at), catalogue.turn());
+            drop(page);
+            let make = move || body(era, (names, manages), &catalogue, &view, from);
+            ListPlan { bytes, next, make, turn }
+        });
+        body.await.map_err(|refusal| RpcError::rate_limited(era, &refusal))
+    })
+    .await
 }
 
-fn body(era: Era, names: ToolNames, catalogue: &Catalog, view: &DirectView, from: Option<usize>) -> String {
+/// A list of what is seen, made anew when what it was made of has changed before it goes out. One that is out of date all
+/// the same is noted, and its client told again.
+pub(super) async fn while_current<F: Future<Output = Result<Bytes, RpcError>>>(
+    gateway: &Gateway,
+    caller: &Arc<Caller>,
+    list: impl Fn(Arc<Catalog>, Arc<DirectView>) -> F,
+) -> Result<Bytes, RpcError> {
+    let mut tries = 0..TRIES_MAX;
+    loop {
+        let catalogue = methods::catalogue(caller)?;
+        let view = catalogue.direct_view_soon(&caller.settings).await;
+        let body = list(Arc::clone(&catalogue), Arc::clone(&view)).await?;
+        let is_current = gateway.note_served(caller, &catalogue, &view);
+        if is_current || tries.next().is_none() {
+            return Ok(body);
+        }
+    }
+}
+
+fn body(
+    era: Era,
+    (names, manages): (ToolNames, Option<OperationType>),
+    catalogue: &Catalog,
+    view: &DirectView,
+    from: Option<usize>,
+) -> String {
     let page = view.page(catalogue, from.unwrap_or_default(), names, era.reader());
     let opening = result::opening(era);
     let own: Vec<String> = match from {
-        None => tools::on_direct().iter().map(ToString::to_string).collect(),
+        None => tools::on_direct(manages).iter().map(ToString::to_string).collect(),
         Some(_) => Vec::new(),
     };
     let mut end = format!("]{}", methods::list_notes(era));
@@ -110,6 +141,26 @@ fn body(era: Era, names: ToolNames, catalogue: &Catalog, view: &DirectView, from
     // only names with quotes in them need more than was counted
     out.shrink_to_fit();
     out
+}
+
+/// A list with how to go on after the last of its items.
+pub(super) fn finished(era: Era, member: &str, items: &str, next: Option<&str>) -> String {
+    let mut out = methods::list_result(era, member, items);
+    if let Some(last) = next {
+        out.pop();
+        out.push_str(r#","nextCursor":"#);
+        escape_into(&mut out, &URL_SAFE_NO_PAD.encode(last));
+        out.push('}');
+    }
+    out
+}
+
+/// The list, ready for its next item.
+pub(super) fn begin(items: &mut String) -> &mut String {
+    if items.len() > 1 {
+        items.push(',');
+    }
+    items
 }
 
 #[cfg(test)]

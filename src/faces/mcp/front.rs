@@ -14,7 +14,7 @@ use super::jsonrpc::{RpcError, message};
 use super::listen::{Listener, Opening};
 use super::session::Session;
 use super::text::Text;
-use super::{Endpoint, Era, HANDSHAKE, direct, listen, methods, modern};
+use super::{Endpoint, Era, HANDSHAKE, direct, listen, methods, modern, offers};
 use crate::domain::json::{self, Member};
 use crate::domain::settings::ToolNames;
 use crate::domain::tenant::Action;
@@ -25,7 +25,7 @@ use crate::faces::wire::{
     self,
     error::{json_response, not_found, render},
 };
-use crate::gateway::{Attempt, Caller, Client};
+use crate::gateway::{Attempt, Caller, Client, OfferKind};
 
 /// Serves `/mcp`.
 pub async fn handle(
@@ -278,25 +278,18 @@ impl Incoming<'_> {
             methods::no_cursor(self.members)?;
             Ok(self.result(&methods::list_result(era, member, "[]")))
         };
-        match self.method {
-            "tools/call" => {
-                let mut attempt = attempt(self.entry, self.headers, self.id, self.meta);
-                attempt.client = client;
-                attempt.session_id = session.map(|session| session.id);
-                let call = Call {
-                    gateway: &self.entry.faces.gateway,
-                    endpoint: self.entry.endpoint,
-                    era,
-                    id: self.id,
-                    body: self.body,
-                    params: self.members,
-                    meta: self.meta,
-                    attempt,
-                    streams: reads_streams(self.headers),
-                };
-                // the call records what it refuses
-                call.run().await.map_err(RpcError::on_record)
+        if self.entry.endpoint == Endpoint::Direct {
+            if let Some(kind) = offers::listed_by(self.method) {
+                let body = self.offers_list(era, kind).await?;
+                return Ok(json_response(StatusCode::OK, Text::whole(self.id, "result", &body)));
             }
+            if offers::is_asked_by(self.method) {
+                return self.call(era, client, session).ask(self.method).await;
+            }
+        }
+        match self.method {
+            // the call records what it refuses
+            "tools/call" => self.call(era, client, session).run().await.map_err(RpcError::on_record),
             "tools/list" => {
                 let body = self.tools_list(era).await?;
                 Ok(json_response(StatusCode::OK, Text::whole(self.id, "result", &body)))
@@ -308,6 +301,32 @@ impl Incoming<'_> {
             "resources/read" => Err(RpcError::no_resource(era)),
             other => Err(RpcError::unknown_method(era, other)),
         }
+    }
+
+    fn call(&self, era: Era, client: Client, session: Option<Session>) -> Call<'_> {
+        let mut attempt = attempt(self.entry, self.headers, self.id, self.meta);
+        attempt.client = client;
+        attempt.session_id = session.map(|session| session.id);
+        Call {
+            faces: self.entry.faces,
+            gateway: &self.entry.faces.gateway,
+            endpoint: self.entry.endpoint,
+            era,
+            id: self.id,
+            body: self.body,
+            params: self.members,
+            meta: self.meta,
+            attempt,
+            streams: reads_streams(self.headers),
+        }
+    }
+
+    async fn offers_list(&self, era: Era, kind: OfferKind) -> Result<Bytes, RpcError> {
+        let Entry { faces, caller, .. } = self.entry;
+        let from = offers::cursor(self.members)?;
+        let admitted = faces.gateway.admit_list(caller);
+        admitted.map_err(|refusal| RpcError::rate_limited(era, &refusal))?;
+        offers::list(&faces.gateway, caller, era, (kind, self.entry.names()), from.as_deref()).await
     }
 
     async fn tools_list(&self, era: Era) -> Result<Bytes, RpcError> {

@@ -11,6 +11,8 @@ use crate::faces::wire::error::json_response;
 
 /// Our own code for too many attempts: outside -32768 to -32000, which are reserved.
 const RATE_LIMITED: i32 = -31429;
+/// Something that is not the caller's fault, and for which there is no result to say it in.
+const INTERNAL_ERROR: i32 = -32603;
 
 /// The code of a request that needs a capability which its client did not declare.
 const MISSING_CAPABILITY: &str = "-32021";
@@ -57,6 +59,11 @@ impl RpcError {
         RpcError::new(StatusCode::OK, -32602, message)
     }
 
+    /// A state that was not given for this request, or not lately: which of it is not said.
+    pub(super) fn invalid_state() -> RpcError {
+        RpcError::invalid_params("Invalid requestState")
+    }
+
     /// A required `_meta` member is missing or not usable.
     pub(super) fn missing_meta(message: impl Into<String>) -> RpcError {
         RpcError::new(StatusCode::BAD_REQUEST, -32602, message)
@@ -78,6 +85,18 @@ impl RpcError {
     pub(super) fn no_resource(era: Era) -> RpcError {
         let code = if era == Era::Modern { -32602 } else { -32002 };
         RpcError::new(StatusCode::OK, code, "Resource not found")
+    }
+
+    /// What was asked for cannot be had, now or at all: the code and when to try again stand in `data`.
+    pub(super) fn refusal(refusal: &Refusal) -> RpcError {
+        let mut data = json!({"code": refusal.code.as_str()});
+        if let (Some(data), Some(seconds)) = (data.as_object_mut(), refusal.retry_after_s) {
+            data.insert("retry_after_s".to_owned(), seconds.into());
+        }
+        RpcError {
+            data: Some(data),
+            ..RpcError::new(StatusCode::OK, INTERNAL_ERROR, refusal.message.as_str())
+        }
     }
 
     /// Too many attempts. The ranges that JSON-RPC and MCP reserve have no code for it: this one is ours. In the

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::jsonrpc::RpcError;
 use super::session::Session;
-use super::{Endpoint, Era, HANDSHAKE, MODERN, tools};
+use super::{Endpoint, Era, HANDSHAKE, MODERN, management, tools};
 use crate::domain::intent::IntentMode;
 use crate::domain::json::{self, Member};
 use crate::faces::Faces;
@@ -70,8 +70,11 @@ pub(super) async fn tools_list(era: Era, caller: &Caller) -> Result<bytes::Bytes
     let catalogue = catalogue(caller)?;
     let view = catalogue.view_soon(&caller.settings).await;
     let is_required = caller.settings.intent_declaration == IntentMode::Required;
-    let slot = 2 * usize::from(is_required) + usize::from(era == Era::Modern);
-    Ok(view.body(slot, || tools::list_body(era, &caller.settings, &view).into()))
+    // the ceiling is one of the settings that a view is of: only the role is not
+    let manages = management::ceiling(caller);
+    let slot =
+        4 * usize::from(manages.is_some()) + 2 * usize::from(is_required) + usize::from(era == Era::Modern);
+    Ok(view.body(slot, || tools::list_body(era, &caller.settings, manages, &view).into()))
 }
 
 /// `server/discover` (MCP 2026-07-28).
@@ -90,8 +93,16 @@ pub(super) fn discover(endpoint: Endpoint) -> String {
 
 /// `listChanged` is said only where changes are told (behaviour, section 4).
 fn capabilities(endpoint: Endpoint) -> serde_json::Value {
+    if endpoint == Endpoint::Direct {
+        return json!({
+            "tools": {"listChanged": true},
+            "prompts": {"listChanged": true},
+            "resources": {"listChanged": true, "subscribe": false},
+            "completions": {},
+        });
+    }
     json!({
-        "tools": {"listChanged": endpoint == Endpoint::Direct},
+        "tools": {"listChanged": false},
         "prompts": {"listChanged": false},
         "resources": {"listChanged": false, "subscribe": false},
     })

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use super::jsonrpc::notification;
 use super::tools;
 use crate::domain::fingerprint::{Fingerprint, Fingerprinting};
+use crate::domain::intent::OperationType;
 use crate::domain::settings::ToolNames;
 use crate::faces::sse::{EVENT_END, EVENT_START};
 use crate::gateway::Prints;
@@ -14,80 +15,89 @@ use crate::gateway::Prints;
 /// What changes within this time after a notice is told together at its end (behaviour, section 7).
 const MERGE: Duration = Duration::from_millis(200);
 
-/// The lists that a client would be served: equal ones are equal bytes.
+/// Kinds of lists, as members of `subscriptions/listen` and as methods of notices.
+const TOPICS: [(&str, &str); KINDS] = [
+    ("toolsListChanged", "notifications/tools/list_changed"),
+    ("promptsListChanged", "notifications/prompts/list_changed"),
+    ("resourcesListChanged", "notifications/resources/list_changed"),
+];
+const KINDS: usize = 3;
+
+/// The lists that a client would be served, of each kind: equal ones are equal bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Seen {
-    tools: Fingerprint,
-}
+pub(super) struct Seen([Fingerprint; KINDS]);
 
 impl Seen {
     /// Of what is seen of the servers, in this spelling, beside the gateway's own tools.
-    pub(super) fn of(prints: Prints, names: ToolNames) -> Seen {
-        let mut of_tools = Fingerprinting::default();
-        of_tools.field(&prints.tools.to_string());
-        of_tools.field(match names {
+    pub(super) fn of(prints: Prints, names: ToolNames, manages: Option<OperationType>) -> Seen {
+        let spelling = match names {
             ToolNames::Colon => "colon",
             ToolNames::Safe => "safe",
-        });
-        tools::on_direct().iter().for_each(|tool| of_tools.field(&tool.to_string()));
-        Seen { tools: of_tools.finish() }
+        };
+        let spelled = |print: Fingerprint, own: &[String]| {
+            let mut making = Fingerprinting::default();
+            making.print(print);
+            making.field(spelling);
+            own.iter().for_each(|tool| making.field(tool));
+            making.finish()
+        };
+        let own: Vec<String> = tools::on_direct(manages).iter().map(ToString::to_string).collect();
+        // URIs have one spelling
+        Seen([spelled(prints.tools, &own), spelled(prints.prompts, &[]), prints.resources])
     }
 
     /// As the id of an event: a client that comes back with it says which lists it was last told of.
     pub(super) fn id(self) -> String {
-        self.tools.to_string()
+        self.0.map(|print| print.to_string()).join(".")
     }
 
     /// The lists that are other ones than those that an event's id stands for.
     fn other_than_id(self, id: &str) -> Topics {
-        Topics { tools: self.tools.to_string() != id }
+        let mut parts = id.split('.');
+        Topics(self.0.map(|print| parts.next() != Some(print.to_string().as_str())))
     }
 
     fn other_than(self, told: Seen) -> Topics {
-        Topics { tools: self.tools != told.tools }
+        let mut told = told.0.into_iter();
+        Topics(self.0.map(|print| told.next() != Some(print)))
     }
 }
 
-/// Kinds of lists.
+/// Some of the kinds of lists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Topics {
-    /// Tools.
-    pub(super) tools: bool,
-}
+pub(super) struct Topics([bool; KINDS]);
 
 impl Topics {
-    /// All that there is.
-    pub(super) const ALL: Topics = Topics { tools: true };
+    /// All that there are.
+    pub(super) const ALL: Topics = Topics([true; KINDS]);
 
-    /// Whether there is none.
-    pub(super) fn is_none(self) -> bool {
+    fn is_none(self) -> bool {
         self == Topics::default()
     }
 
     fn and(self, other: Topics) -> Topics {
-        Topics { tools: self.tools && other.tools }
+        let mut other = other.0.into_iter();
+        Topics(self.0.map(|is| other.next() == Some(true) && is))
     }
 
     /// These together with others.
     pub(super) fn or(self, other: Topics) -> Topics {
-        Topics { tools: self.tools || other.tools }
+        let mut other = other.0.into_iter();
+        Topics(self.0.map(|is| other.next() == Some(true) || is))
     }
 
-    /// The names in `subscriptions/listen`, of those that are among these.
+    /// The names of these in `subscriptions/listen`.
     pub(super) fn members(self) -> impl Iterator<Item = &'static str> {
-        [("toolsListChanged", self.tools)].into_iter().filter(|(_, is)| *is).map(|(name, _)| name)
+        TOPICS.into_iter().zip(self.0).filter(|(_, is)| *is).map(|((member, _), _)| member)
     }
 
     /// The kind that a member of `subscriptions/listen` stands for.
     pub(super) fn of_member(name: &str) -> Topics {
-        Topics { tools: name == "toolsListChanged" }
+        Topics(TOPICS.map(|(member, _)| member == name))
     }
 
     fn methods(self) -> impl Iterator<Item = &'static str> {
-        [("notifications/tools/list_changed", self.tools)]
-            .into_iter()
-            .filter(|(_, is)| *is)
-            .map(|(name, _)| name)
+        TOPICS.into_iter().zip(self.0).filter(|(_, is)| *is).map(|((_, method), _)| method)
     }
 }
 
@@ -169,7 +179,7 @@ mod tests {
     fn seen(text: &str) -> Seen {
         let mut making = Fingerprinting::default();
         making.field(text);
-        Seen { tools: making.finish() }
+        Seen([making.finish(); KINDS])
     }
 
     const MS: Duration = Duration::from_millis(1);
@@ -186,6 +196,20 @@ mod tests {
         assert_eq!(told.due(seen("e"), start + MERGE), NOW);
         assert_eq!(told.due(seen("e"), start + 2 * MERGE), Due::Nothing);
         assert_eq!(told.due(seen("f"), start + 3 * MERGE), NOW, "at once again");
+    }
+
+    #[test]
+    fn each_kind_is_told_by_itself() {
+        let (mut now, start) = (seen("a"), Instant::now());
+        let mut told =
+            Told::new(now, Topics::of_member("promptsListChanged").or(Topics::of_member("toolsListChanged")));
+        now.0[2] = seen("b").0[2];
+        assert_eq!(told.due(now, start), Due::Nothing, "nobody asked for resources");
+        now.0[1] = seen("b").0[1];
+        assert_eq!(told.due(now, start), Due::Now(Topics([false, true, false])));
+        let text = events(Topics([true, false, true]), "{}", Some("x"));
+        let expected = TOPICS.map(|(_, method)| text.matches(method).count());
+        assert_eq!((expected, text.matches("id: x\n").count()), ([1, 0, 1], 2));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::{Endpoint, Era};
 use crate::domain::json::{self, escape_into};
 use crate::domain::refusal::{Code, Refusal};
 use crate::domain::tool::ResultHead;
+use crate::faces::wire::managed::NotDone;
 use crate::gateway::{CallOutcome, ReadResult, Refused, Replaced, SearchResult};
 
 /// Member of a result's `_meta` that carries a warning.
@@ -37,10 +38,7 @@ pub(super) fn outcome(endpoint: Endpoint, era: Era, id: &str, outcome: &CallOutc
             Answered::Message(passed_on(era, id, raw, head, &notes))
         }
         CallOutcome::InputRequired { raw, state } => Answered::Message(question(id, raw, state.as_ref())),
-        CallOutcome::InvalidState => {
-            let error = RpcError::invalid_params("Invalid requestState");
-            Answered::Message(Text::Whole(error.text(Some(id))))
-        }
+        CallOutcome::InvalidState => Answered::Message(Text::Whole(RpcError::invalid_state().text(Some(id)))),
         CallOutcome::UpstreamError(raw) => upstream_error(era, id, raw),
         // there the tool's name is the method's parameter, not an argument of ours
         CallOutcome::Refused(Refused { refusal, .. })
@@ -60,7 +58,7 @@ pub(super) fn outcome(endpoint: Endpoint, era: Era, id: &str, outcome: &CallOutc
 }
 
 /// A server's question: its bytes, but for the state that it wants to see again.
-fn question(id: &str, raw: &Bytes, state: Option<&Replaced>) -> Text {
+pub(super) fn question(id: &str, raw: &Bytes, state: Option<&Replaced>) -> Text {
     match state {
         None => Text::whole(id, "result", raw),
         Some((range, own)) => Text::replacing(id, "result", raw, range, own),
@@ -68,7 +66,7 @@ fn question(id: &str, raw: &Bytes, state: Option<&Replaced>) -> Text {
 }
 
 /// A server's error, as it came. That a client lacks what a request needs is said in the HTTP status too.
-fn upstream_error(era: Era, id: &str, raw: &Bytes) -> Answered {
+pub(super) fn upstream_error(era: Era, id: &str, raw: &Bytes) -> Answered {
     let text = Text::whole(id, "error", raw);
     match era == Era::Modern && is_missing_capability(raw) {
         true => Answered::Rejected(text),
@@ -90,8 +88,25 @@ fn notes(warning: Option<&str>, truncated: Option<&str>) -> Vec<(&'static str, S
 
 /// An upstream's result: its bytes, but for what behaviour, section 4 lists.
 fn passed_on(era: Era, id: &str, raw: &Bytes, head: &ResultHead, notes: &[(&str, String)]) -> Text {
+    spliced(era, id, raw, head, &Splice { notes, ..Splice::default() })
+}
+
+/// What else is done to a result on its way.
+#[derive(Default)]
+pub(super) struct Splice<'a> {
+    /// Members of `_meta`, raw.
+    pub(super) notes: &'a [(&'a str, String)],
+    /// Members that are left out.
+    pub(super) without: &'a [&'a str],
+    /// Members that come first, raw, with their names.
+    pub(super) added: &'a [&'a str],
+}
+
+/// The same, with more done to it.
+pub(super) fn spliced(era: Era, id: &str, raw: &Bytes, head: &ResultHead, splice: &Splice<'_>) -> Text {
+    let Splice { notes, added, .. } = *splice;
+    let mut without = splice.without.to_vec();
     let text = std::str::from_utf8(raw).unwrap_or_default();
-    let mut without: Vec<&str> = Vec::new();
     // only a string is a result type; anything else is not passed on as one
     if head.has_result_type && (era == Era::Handshake || head.result_type.is_none()) {
         without.push("resultType");
@@ -108,7 +123,7 @@ fn passed_on(era: Era, id: &str, raw: &Bytes, head: &ResultHead, notes: &[(&str,
     if meta.is_some() {
         without.push("_meta");
     }
-    if without.is_empty() && !adds_type {
+    if without.is_empty() && !adds_type && added.is_empty() {
         return Text::whole(id, "result", raw);
     }
     let Some(object) = json::opened(text, &without) else { return Text::whole(id, "result", raw) };
@@ -116,8 +131,9 @@ fn passed_on(era: Era, id: &str, raw: &Bytes, head: &ResultHead, notes: &[(&str,
     if let Some(meta) = &meta {
         before.extend([r#""_meta":"#, meta]);
     }
-    if adds_type {
-        before.extend([if meta.is_some() { "," } else { "" }, r#""resultType":"complete""#]);
+    let complete = adds_type.then_some(r#""resultType":"complete""#);
+    for member in complete.iter().chain(added) {
+        before.extend([if before.len() > 1 { "," } else { "" }, *member]);
     }
     if before.len() > 1 && !object.is_empty {
         before.push(",");
@@ -162,6 +178,20 @@ fn refusal(era: Era, refused: &Refused) -> String {
 pub(super) fn plain_refusal(era: Era, refusal: &Refusal) -> String {
     let structured = serde_json::json!({"code": refusal.code.as_str(), "message": refusal.message});
     error_result(era, &refusal.message, &structured.to_string())
+}
+
+/// What a management tool answers.
+pub(super) fn managed(era: Era, done: &Result<Bytes, NotDone>) -> String {
+    match done {
+        Ok(json) => structured(opening(era), &String::from_utf8_lossy(json)),
+        Err(NotDone { code, message, field }) => {
+            let mut said = serde_json::json!({"code": code, "message": message});
+            if let (Some(field), Some(said)) = (field, said.as_object_mut()) {
+                said.insert("field".to_owned(), field.as_str().into());
+            }
+            error_result(era, message, &said.to_string())
+        }
+    }
 }
 
 fn error_result(era: Era, text: &str, structured: &str) -> String {

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{Era, methods};
-use crate::domain::intent::{IntentMode, Variant};
+use super::{Era, management, methods};
+use crate::domain::intent::{IntentMode, OperationType, Variant};
 use crate::domain::settings::Effective;
 use crate::gateway::{Detail, LIMIT_DEFAULT, LIMIT_MAX, View};
 
@@ -15,17 +15,25 @@ pub(super) const READ_CACHE: &str = "read_cache";
 const SERVERS_NAMED_MAX: usize = 50;
 
 /// The gateway's own tools on `/mcp/direct`: those that a search needs are not there.
-pub(super) fn on_direct() -> [Value; 1] {
-    [read_cache()]
+pub(super) fn on_direct(manages: Option<OperationType>) -> Vec<Value> {
+    let mut tools = management::definitions(manages);
+    tools.push(read_cache());
+    tools
 }
 
 /// The body of a `tools/list` result for a caller with these settings.
-pub(super) fn list_body(era: Era, settings: &Effective, view: &View) -> String {
+pub(super) fn list_body(
+    era: Era,
+    settings: &Effective,
+    manages: Option<OperationType>,
+    view: &View,
+) -> String {
     let mode = settings.intent_declaration;
     let mut tools = vec![retrieve_tools(mode, view)];
     let allowed = |variant: &Variant| variant.operation() <= settings.max_operation;
     tools.extend(Variant::ALL.into_iter().filter(allowed).map(|variant| call_tool(variant, mode)));
     tools.push(read_cache());
+    tools.extend(management::definitions(manages));
     methods::list_result(era, "tools", &Value::Array(tools).to_string())
 }
 

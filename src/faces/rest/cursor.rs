@@ -13,8 +13,8 @@ use crate::gateway::GatewayError;
 pub(super) const LIMIT_DEFAULT: usize = 50;
 /// Most items of a page.
 pub(super) const LIMIT_MAX: usize = 100;
-/// Longest cursor that is looked at, in bytes: the longest key, a tool's name, encoded.
-const CURSOR_BYTES_MAX: usize = 512;
+/// Longest cursor that is looked at, in bytes: the longest key, a URI, encoded.
+const CURSOR_BYTES_MAX: usize = 3072;
 
 /// Which page is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -34,7 +34,30 @@ pub(super) struct Exchange {
     body: Result<Bytes, BodyError>,
 }
 
+/// What stands in the place of a request's parts, where somebody within asks.
+pub(super) struct Inward {
+    /// As of [`Exchange::path`].
+    pub(super) path: String,
+    /// Its parts by name, decoded.
+    pub(super) segments: Vec<(String, String)>,
+    /// The raw query.
+    pub(super) query: Option<String>,
+    /// The body.
+    pub(super) body: Bytes,
+}
+
 impl Exchange {
+    /// An exchange without a request of its own, of an attempt that came in by another face.
+    pub(super) fn inward(faces: Arc<Faces>, attempt: Attempt, inward: Inward) -> Exchange {
+        let Inward { path, segments, query, body } = inward;
+        Exchange { faces, attempt, path, segments, query, headers: HeaderMap::new(), body: Ok(body) }
+    }
+
+    /// Whether a model asks, or may: over MCP nothing is approved or released (behaviour, section 8).
+    pub(super) fn is_over_mcp(&self) -> bool {
+        matches!(self.attempt.source, Source::Mcp | Source::Direct)
+    }
+
     /// Takes a request in. Only a missing caller or an unreadable path is answered here: a body that cannot
     /// be read is a failure of the attempt, which is recorded like any other.
     pub(super) async fn open(faces: Arc<Faces>, request: Request) -> Result<Arc<Exchange>, Response> {

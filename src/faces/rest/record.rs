@@ -10,8 +10,23 @@ use crate::domain::json;
 use crate::gateway::{Act, Acting, GatewayError, RefusedAttempt};
 
 /// Members of bodies about servers that hold no credential.
-const RECORDED: [&str; 9] =
-    ["name", "kind", "url", "command", "enabled", "auto_approve", "limits", "version", "pin"];
+const RECORDED: [&str; 14] = [
+    "name",
+    "kind",
+    "url",
+    "command",
+    "enabled",
+    "auto_approve",
+    "limits",
+    "version",
+    "pin",
+    "annotations",
+    // of management tools
+    "operation",
+    "tool",
+    "limit",
+    "cursor",
+];
 /// What stands in the place of any other value.
 const MASKED: &str = r#""[redacted]""#;
 
@@ -70,7 +85,7 @@ fn text(path: &str, body: Option<&str>) -> String {
 
 /// The body of an act on a server as it may be recorded: of its headers the names only. What no such body has
 /// is masked whole, since it may be a credential in the wrong place.
-fn without_credentials(body: &str) -> String {
+pub(super) fn without_credentials(body: &str) -> String {
     members(body, |name, value| match name {
         "headers" => Cow::Owned(members(value, |_, _| Cow::Borrowed(MASKED))),
         name if RECORDED.contains(&name) => Cow::Borrowed(value),

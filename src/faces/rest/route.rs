@@ -73,7 +73,8 @@ where
     })
 }
 
-async fn perform<H, F>(what: &'static str, who: Who, exchange: Arc<Exchange>, handler: H) -> Answer
+/// Does what is recorded.
+pub(super) async fn perform<H, F>(what: &'static str, who: Who, exchange: Arc<Exchange>, handler: H) -> Answer
 where
     H: FnOnce(Arc<Exchange>) -> F,
     F: Future<Output = Answer>,
@@ -81,6 +82,28 @@ where
     let acting = record::begin(&exchange, what).await?;
     let answer = match admit(&exchange, who, NONE) {
         Ok(_) => handler(Arc::clone(&exchange)).await,
+        Err(error) => Err(error),
+    };
+    acting.end(answer.as_ref().map(|_| ()).map_err(RestError::cause));
+    answer
+}
+
+/// Looks at what a tool asks to see: an attempt like any other call of a tool, and recorded.
+pub(super) async fn look<H, F>(
+    what: &'static str,
+    who: Who,
+    names: Names,
+    exchange: Arc<Exchange>,
+    handler: H,
+) -> Answer
+where
+    H: FnOnce(Arc<Exchange>, Params) -> F,
+    F: Future<Output = Answer>,
+{
+    let acting = record::begin(&exchange, what).await?;
+    let ready = admit(&exchange, who, names).and_then(|params| Ok((params, exchange.no_body()?)));
+    let answer = match ready {
+        Ok((params, ())) => handler(Arc::clone(&exchange), params).await,
         Err(error) => Err(error),
     };
     acting.end(answer.as_ref().map(|_| ()).map_err(RestError::cause));

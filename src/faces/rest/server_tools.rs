@@ -1,28 +1,28 @@
-//! `/servers/{name}/tools`: definitions as discovered, and their approval.
+//! `/servers/{name}/tools`: definitions as discovered, and what was decided about them.
 
 use std::sync::Arc;
 
 use serde::Serialize;
-use serde_json::json;
 use serde_json::value::RawValue;
+use uuid::Uuid;
 
 use super::cursor;
 use super::error::RestError;
 use super::exchange::Exchange;
-use super::fields::Nulls;
 use super::params::Params;
 use super::route::Answer;
 use super::servers;
 use super::show;
 use crate::domain::annotations::Unannotated;
 use crate::domain::id::TOOL_NAME_BYTES_MAX;
+use crate::domain::overrides::Hints;
 use crate::domain::publish::Published;
-use crate::domain::tool::{Definition, PinState};
-use crate::gateway::{GatewayError, ToolView};
+use crate::domain::tool::Definition;
+use crate::gateway::{OverrideView, ToolView};
 
 /// A tool; the JSON texts of the server's own stand in it byte for byte.
 #[derive(Serialize)]
-struct Shown<'a> {
+pub(super) struct Shown<'a> {
     name: &'a str,
     safe_name: Option<&'a str>,
     state: &'static str,
@@ -30,7 +30,15 @@ struct Shown<'a> {
     approved_pin: Option<&'a str>,
     tier: &'static str,
     call_with: &'static str,
-    annotations: &'a RawValue,
+    /// As they count.
+    annotations: Box<RawValue>,
+    #[serde(rename = "override")]
+    overridden: Option<ShownOverride<'a>>,
+    drift: Option<&'static str>,
+    drifted_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    blocked_by: Option<Uuid>,
+    /// As the server sent it.
     definition: &'a RawValue,
     #[serde(skip_serializing_if = "Option::is_none")]
     approved_definition: Option<&'a RawValue>,
@@ -39,8 +47,33 @@ struct Shown<'a> {
     not_listed: Option<&'static str>,
 }
 
-fn shown(tool: &ToolView, unannotated: Unannotated) -> Result<Shown<'_>, RestError> {
-    let definition = Definition::read(&tool.definition).map_err(RestError::unshowable)?;
+#[derive(Serialize)]
+struct ShownOverride<'a> {
+    annotations: &'a Hints,
+    pin: &'a str,
+    /// Whether it holds for the definition that is there.
+    applies: bool,
+    version: i64,
+    set_by: Option<Uuid>,
+    set_at: String,
+}
+
+fn shown_override(overridden: &OverrideView, applies: bool) -> ShownOverride<'_> {
+    ShownOverride {
+        annotations: &overridden.said.hints,
+        pin: &overridden.said.pin,
+        applies,
+        version: overridden.version,
+        set_by: overridden.by,
+        set_at: show::time(overridden.at),
+    }
+}
+
+pub(super) fn shown(tool: &ToolView, unannotated: Unannotated) -> Result<Shown<'_>, RestError> {
+    let overridden = tool.overridden.as_ref();
+    let said = overridden.and_then(|overridden| overridden.said.over(&tool.definition, &tool.pin));
+    let text = said.as_deref().unwrap_or(&tool.definition);
+    let definition = Definition::read(text).map_err(RestError::unshowable)?;
     let tier = definition.annotations.tier(unannotated);
     let approved = tool.approved_definition.as_deref().filter(|approved| *approved != tool.definition);
     Ok(Shown {
@@ -51,14 +84,18 @@ fn shown(tool: &ToolView, unannotated: Unannotated) -> Result<Shown<'_>, RestErr
         approved_pin: tool.approved_pin.as_deref(),
         tier: tier.as_str(),
         call_with: tier.call_with().as_str(),
-        annotations: show::raw(definition.annotations_raw.unwrap_or("{}"))?,
+        annotations: show::raw(definition.annotations_raw.unwrap_or("{}"))?.to_owned(),
+        overridden: overridden.map(|overridden| shown_override(overridden, said.is_some())),
+        drift: tool.drift.map(|(drift, _)| drift.as_str()),
+        drifted_at: tool.drift.map(|(_, at)| show::time(at)),
+        blocked_by: tool.blocked_by,
         definition: show::raw(&tool.definition)?,
         approved_definition: approved.map(show::raw).transpose()?,
-        not_listed: Published::of(&tool.definition).not_listed().map(|why| why.0),
+        not_listed: Published::of(text).not_listed().map(|why| why.0),
     })
 }
 
-fn is_tool_name(text: &str) -> bool {
+pub(super) fn is_tool_name(text: &str) -> bool {
     !text.is_empty() && text.len() <= TOOL_NAME_BYTES_MAX && !text.contains('\0')
 }
 
@@ -71,25 +108,13 @@ pub(super) async fn list(exchange: Arc<Exchange>, params: Params) -> Answer {
     cursor::list(&tools, &page, |tool| tool.name.clone(), |tool| shown(tool, unannotated))
 }
 
-pub(super) async fn approve(exchange: Arc<Exchange>) -> Answer {
-    let pin = exchange.fields(&["pin"], Nulls::Absent)?.needed_text("pin")?;
-    let server = servers::name(&exchange)?;
-    let tool = exchange.segment("tool");
-    if !is_tool_name(tool) {
-        // the server is looked at all the same: a tool that cannot be must not tell more than one that is not
-        exchange.gateway().get_server(exchange.caller(), server).await?;
-        return Err(GatewayError::NotFound("tool").into());
-    }
-    exchange.gateway().approve_tool(exchange.caller(), server, tool, &pin).await?;
-    show::ok(&json!({"name": tool, "state": PinState::Approved.as_str(), "pin": pin}))
-}
-
 #[cfg(test)]
 mod tests {
-    use uuid::Uuid;
+    use serde_json::json;
 
     use super::*;
     use crate::domain::id::ServerId;
+    use crate::domain::tool::PinState;
 
     fn tool(definition: &str, approved: Option<&str>) -> ToolView {
         ToolView {
@@ -101,6 +126,9 @@ mod tests {
             approved_pin: Some("v1:a".into()),
             approved_definition: approved.map(str::to_owned),
             safe_name: None,
+            blocked_by: None,
+            drift: None,
+            overridden: None,
         }
     }
 
@@ -112,7 +140,7 @@ mod tests {
         let text = serde_json::to_string(&shown(&tool, Unannotated::Trust).unwrap()).unwrap();
         let expected = format!(
             "{}{}{}",
-            r#"{"name":"t","safe_name":null,"state":"changed","pin":"v1:b","approved_pin":"v1:a","tier":"read","call_with":"call_tool_read","annotations":{ "readOnlyHint":true,"vendor":18446744073709551616 },"#,
+            r#"{"name":"t","safe_name":null,"state":"changed","pin":"v1:b","approved_pin":"v1:a","tier":"read","call_with":"call_tool_read","annotations":{ "readOnlyHint":true,"vendor":18446744073709551616 },"override":null,"drift":null,"drifted_at":null,"#,
             format_args!(r#""definition":{now},"#),
             format_args!(r#""approved_definition":{before}}}"#),
         );

@@ -38,6 +38,14 @@ struct Shown<'a> {
     added_by: Option<Uuid>,
 }
 
+/// Servers read at once where all are looked at; a tenant's quota bounds them.
+const WHOLE_PAGE: i64 = 500;
+
+#[derive(Serialize)]
+struct Quarantined<'a> {
+    items: Vec<Shown<'a>>,
+}
+
 fn shown(server: &ServerView) -> Shown<'_> {
     Shown {
         name: &server.name,
@@ -71,6 +79,16 @@ fn headers(fields: &mut Fields) -> Result<Option<Headers>, GatewayError> {
     fields.nullable_object("headers")?.map(|given| Headers::read(given.unwrap_or_default())).transpose()
 }
 
+/// Over MCP nothing is approved, by itself or otherwise.
+fn forbid_approval(exchange: &Exchange, auto_approve: Option<bool>) -> Result<(), GatewayError> {
+    if auto_approve == Some(true) && exchange.is_over_mcp() {
+        let message =
+            "over MCP nothing is approved; a person sets auto_approve by the API or the command line";
+        return Err(GatewayError::Forbidden(message.to_owned()));
+    }
+    Ok(())
+}
+
 fn answer(server: &ServerView) -> Answer {
     show::ok(&shown(server))
 }
@@ -80,6 +98,18 @@ pub(super) async fn list(exchange: Arc<Exchange>, params: Params) -> Answer {
     let after = page.after(String::new(), |key| is_name(key).then(|| key.to_owned()))?;
     let servers = exchange.gateway().list_servers(exchange.caller(), &after, page.fetch()).await?;
     cursor::list(&servers, &page, |server| server.name.clone(), |server| Ok(shown(server)))
+}
+
+/// Servers that wait for a person; only tools ask for this.
+pub(super) async fn list_quarantined(exchange: Arc<Exchange>, _: Params) -> Answer {
+    let (mut after, mut found) = (String::new(), Vec::new());
+    loop {
+        let servers = exchange.gateway().list_servers(exchange.caller(), &after, WHOLE_PAGE).await?;
+        let Some(last) = servers.last() else { break };
+        after.clone_from(&last.name);
+        found.extend(servers.into_iter().filter(|server| server.quarantined));
+    }
+    show::ok(&Quarantined { items: found.iter().map(shown).collect() })
 }
 
 pub(super) async fn create(exchange: Arc<Exchange>) -> Answer {
@@ -94,7 +124,10 @@ pub(super) async fn create(exchange: Arc<Exchange>) -> Answer {
         auto_approve: fields.flag("auto_approve")?,
         limits: fields.object("limits")?,
         headers: headers(&mut fields)?,
+        // whatever the role: a key in an IDE is an agent
+        quarantined: exchange.is_over_mcp().then_some(true),
     };
+    forbid_approval(&exchange, request.auto_approve)?;
     let server = exchange.gateway().create_server(exchange.caller(), request).await?;
     show::created(&shown(&server))
 }
@@ -116,6 +149,12 @@ pub(super) async fn update(exchange: Arc<Exchange>) -> Answer {
         headers: headers(&mut fields)?,
         version: fields.version()?,
     };
+    forbid_approval(&exchange, change.auto_approve)?;
+    if exchange.is_over_mcp() && change.version.is_none() {
+        return Err(
+            GatewayError::invalid("version", "version is needed: that of the server as it was read").into()
+        );
+    }
     let server = exchange.gateway().update_server(exchange.caller(), name(&exchange)?, change).await?;
     answer(&server)
 }

@@ -3,5 +3,6 @@
 pub mod call;
 pub mod error;
 pub mod headers;
+pub mod managed;
 pub mod session;
 pub mod trace;

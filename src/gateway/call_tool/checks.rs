@@ -18,7 +18,7 @@ use crate::domain::refusal::{Code, Refusal};
 use crate::domain::tool::PinState;
 use crate::domain::validation::{self, Verdict};
 use crate::gateway::access::Caller;
-use crate::gateway::catalog::Tool;
+use crate::gateway::catalog::{ServerEntry, Tool};
 use crate::gateway::views;
 
 /// A call that may be dispatched.
@@ -62,7 +62,7 @@ pub(super) fn run(
     steps(caller, door, request, record, preview_bytes, &mut about)
         .and_then(|checked| {
             admitted?;
-            reachable(&checked.tool)?;
+            reachable(&checked.tool.server)?;
             Ok(checked)
         })
         .map_err(|refusal| Refused { refusal, ..about })
@@ -238,21 +238,26 @@ fn seen(caller: &Caller, tool: Arc<Tool>) -> Option<(Arc<Tool>, Tier)> {
     views::sees(&caller.settings, &tool).map(|tier| (tool, tier))
 }
 
+/// Check 8, the server.
+pub(super) fn open(server: &ServerEntry) -> Result<(), Refusal> {
+    let name = &server.name;
+    if !server.enabled {
+        return Err(Refusal::new(Code::ServerDisabled, format!("Server '{name}' is disabled")));
+    }
+    if server.quarantined {
+        let message = format!(
+            "Server '{name}' is quarantined until a person releases it (POST /api/v1/servers/{name}/unquarantine)"
+        );
+        return Err(Refusal::new(Code::ServerQuarantined, message));
+    }
+    Ok(())
+}
+
 /// Check 8.
 fn available(tool: &Tool) -> Result<(), Refusal> {
+    open(&tool.server)?;
     let (server, name) = (&tool.server.name, &tool.canonical);
     let refuse = |code, message: String| Err(Refusal::new(code, message));
-    if !tool.server.enabled {
-        return refuse(Code::ServerDisabled, format!("Server '{server}' is disabled"));
-    }
-    if tool.server.quarantined {
-        return refuse(
-            Code::ServerQuarantined,
-            format!(
-                "Server '{server}' is quarantined until a person releases it (POST /api/v1/servers/{server}/unquarantine)"
-            ),
-        );
-    }
     match tool.state {
         PinState::Approved => Ok(()),
         PinState::Pending => refuse(
@@ -311,13 +316,12 @@ fn schema(tool: &Tool, arguments: &Bytes, record: &mut Record) -> Result<(), Ref
 }
 
 /// Check 12, as far as it is known beforehand.
-fn reachable(tool: &Tool) -> Result<(), Refusal> {
-    if tool.server.connected {
+pub(super) fn reachable(server: &ServerEntry) -> Result<(), Refusal> {
+    if server.connected {
         return Ok(());
     }
-    let name = &tool.server.name;
-    let message = match tool.server.target.program.as_ref().and_then(|program| program.command.as_ref().err())
-    {
+    let name = &server.name;
+    let message = match server.target.program.as_ref().and_then(|program| program.command.as_ref().err()) {
         Some(why) => format!("Server '{name}' cannot be run: {}; nothing was run", why.sentence()),
         None => format!("Server '{name}' is not connected now; nothing was run, a retry may help later"),
     };

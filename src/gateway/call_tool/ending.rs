@@ -1,10 +1,12 @@
 //! How a call ends: what the upstream did, as an outcome and as a line of the record.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::checks::Checked;
-use super::round::{Asking, Opened};
-use super::{Attempt, CallOutcome, record, round};
+use bytes::Bytes;
+
+use super::round::Asking;
+use super::{CallOutcome, record, round};
 use crate::domain::activity::{Record, Status};
 use crate::domain::refusal::{Class, Code, Refusal};
 use crate::domain::tool::ResultHead;
@@ -18,42 +20,52 @@ impl Gateway {
     /// Turns what the upstream did into the outcome, and notes it in the record.
     pub(super) fn conclude(
         &self,
-        attempt: &Attempt,
+        asking: &Asking<'_>,
         record: &mut Record,
-        checked: &Checked,
-        opened: &Opened,
         ended: Result<Answer, Refusal>,
-    ) -> CallOutcome {
-        let server = &checked.tool.server;
-        let refusal = match ended {
+        digest: impl FnOnce() -> [u8; 32],
+    ) -> Result<CallOutcome, Refusal> {
+        let target = &asking.server.target;
+        let outcome = match ended {
             Ok(Answer::Error(raw)) => {
                 record.status = Status::UpstreamError;
-                record::upstream_error(record, &server.target, &raw);
-                return CallOutcome::UpstreamError(raw);
+                record::upstream_error(record, target, &raw);
+                Ok(CallOutcome::UpstreamError(raw))
             }
             Ok(Answer::Result(raw)) => match std::str::from_utf8(&raw).ok().and_then(ResultHead::read) {
                 Some(head) if head.result_type.as_deref() == Some("input_required") => {
-                    let asking = Asking { attempt, server, opened, record: record.id };
-                    match self.ask_caller(&asking, raw, || round::digest(attempt, checked)) {
-                        Ok(asked) => {
-                            round::note_asked(record);
-                            return asked;
-                        }
-                        Err(refusal) => refusal,
-                    }
+                    round::note_asked(record);
+                    self.ask_caller(asking, raw, digest)
                 }
                 Some(head) => {
                     record.status = if head.is_error { Status::UpstreamError } else { Status::Success };
                     let warning = record.warning.clone();
-                    return CallOutcome::Result { raw, head, warning, truncated: None };
+                    Ok(CallOutcome::Result { raw, head, warning, truncated: None })
                 }
-                None => after_dispatch(Code::UpstreamInvalid, "the server's answer is no tool result"),
+                None => Err(after_dispatch(Code::UpstreamInvalid, "the server's answer is no result")),
             },
-            Err(refusal) => refusal,
+            Err(refusal) => Err(refusal),
         };
-        record.status = status_of(refusal.code);
-        record::error(record, &refusal);
-        CallOutcome::Refused(checked.refused(refusal))
+        match &outcome {
+            Ok(outcome) => {
+                let shown = shown(outcome);
+                record::response(record, target, shown.as_deref(), self.options.preview_bytes);
+            }
+            Err(refusal) => {
+                record.status = status_of(refusal.code);
+                record::error(record, refusal);
+            }
+        }
+        outcome
+    }
+}
+
+/// What the record keeps of an outcome.
+fn shown(outcome: &CallOutcome) -> Option<Cow<'_, Bytes>> {
+    match outcome {
+        CallOutcome::Result { raw, .. } | CallOutcome::UpstreamError(raw) => Some(Cow::Borrowed(raw)),
+        CallOutcome::InputRequired { raw, .. } => Some(Cow::Owned(round::without_state(raw))),
+        CallOutcome::Refused(_) | CallOutcome::InvalidState => None,
     }
 }
 

@@ -84,6 +84,26 @@ pub(super) fn digest(attempt: &Attempt, checked: &Checked) -> [u8; 32] {
     .digest()
 }
 
+/// The same of a request of another `method`, which is about a prompt or a resource. These have no pin and no variant.
+pub(super) fn digest_of(
+    attempt: &Attempt,
+    server: &ServerEntry,
+    (method, subject): (&str, &str),
+    arguments: &str,
+) -> [u8; 32] {
+    Bound {
+        endpoint: attempt.source.as_str(),
+        method,
+        server: server.id,
+        origin: &origin(server),
+        subject,
+        pin: "",
+        variant: "",
+        arguments,
+    }
+    .digest()
+}
+
 /// Where a server is; what no origin can be read of stands for itself.
 fn origin(server: &ServerEntry) -> String {
     let target = &server.target;
@@ -165,6 +185,7 @@ pub(super) fn note_asked(record: &mut Record) {
 
 /// Notes that the state that came back is not this request's.
 pub(super) fn note_invalid(record: &mut Record) {
+    record.status = Status::Blocked;
     record.error_code = Some(INVALID_STATE.to_owned());
     record.error_message = Some("the state is not one that was given for this request of late".to_owned());
 }

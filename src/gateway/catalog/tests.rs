@@ -49,6 +49,9 @@ pub(in crate::gateway) fn build_with_tools(
         server: first.expect("a server"),
         pin: Pin::of(&definition).expect("a pin").as_str().to_owned(),
         safe_name: Some(format!("safe__{name}")),
+        blocked_by: None,
+        drift: None,
+        overridden: None,
         name,
         definition,
         state: PinState::Approved,
@@ -56,7 +59,7 @@ pub(in crate::gateway) fn build_with_tools(
         approved_definition: None,
     };
     let tools = tools.into_iter().map(tool).collect();
-    let rows = CatalogueRows { rev, servers, tools, secrets: SecretRows::default() };
+    let rows = CatalogueRows { rev, servers, tools, offers: Vec::new(), secrets: SecretRows::default() };
     let keyring = Keyring::new([Key::new([1; 32])]).unwrap();
     Catalog::build(TenantId(Uuid::from_u128(1)), &rows, old, &LIMITS, &keyring, &Commands::off())
 }

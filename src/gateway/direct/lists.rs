@@ -16,6 +16,7 @@ use tokio::time::timeout;
 use self::kept::{Found, Kept};
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::id::TenantId;
+use crate::domain::intent::OperationType;
 use crate::domain::publish::Reader;
 use crate::domain::refusal::{Code, Refusal};
 use crate::domain::settings::ToolNames;
@@ -40,6 +41,8 @@ pub struct ListKey {
     pub reader: Reader,
     /// The spelling.
     pub names: ToolNames,
+    /// What the caller may do with management tools; `None` for nothing.
+    pub manages: Option<OperationType>,
     /// Where the page begins; `None` for the first, which also has the gateway's own tools.
     pub from: Option<usize>,
 }

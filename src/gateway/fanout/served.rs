@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::{Fanout, Prints, Signal};
 use crate::domain::id::KeyId;
+use crate::domain::settings::Effective;
 use crate::gateway::Gateway;
 use crate::gateway::access::Caller;
 use crate::gateway::catalog::Catalog;
@@ -40,7 +41,8 @@ struct Lists {
 
 #[derive(Clone, Debug)]
 struct List {
-    caller: Arc<Caller>,
+    /// Not the caller, who holds the tenant, which holds this.
+    settings: Effective,
     prints: Prints,
     at: Instant,
 }
@@ -50,13 +52,14 @@ impl Served {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note(&self, caller: &Arc<Caller>, prints: Prints) {
+    fn note(&self, caller: &Caller, prints: Prints) {
         let mut lists = self.lock();
         let at = Instant::now();
-        if let Some(list) = lists.by_key.get_mut(&caller.key) {
-            *list = List { caller: Arc::clone(caller), prints, at };
+        let list = || List { settings: caller.settings.clone(), prints, at };
+        if let Some(known) = lists.by_key.get_mut(&caller.key) {
+            *known = list();
         } else if lists.by_key.len() < SERVED_MAX {
-            lists.by_key.insert(caller.key, List { caller: Arc::clone(caller), prints, at });
+            lists.by_key.insert(caller.key, list());
         } else {
             lists.overflowed = Some(at);
         }
@@ -84,11 +87,6 @@ impl Fanout {
         let mut lists = self.served.lock();
         lists.by_key.retain(|_, list| list.at >= at);
         lists.overflowed = lists.overflowed.filter(|last| *last >= at);
-    }
-
-    /// Of a tenant that is gone nothing is remembered.
-    pub(in crate::gateway) fn forget_served(&self) {
-        self.served.lock().by_key.clear();
     }
 
     /// Tells the streams of these keys, or all, that what they were served may have been out of date.
@@ -158,13 +156,16 @@ fn look_for_misled(live: &LiveTenant) -> Option<TellAgain> {
         }
         lists.by_key.iter().map(|(key, list)| (*key, list.clone())).collect()
     };
-    let sees = |list: &List| {
-        let current = list.caller.key.and_then(|key| access.as_ref().as_ref()?.by_id.get(&key));
-        let settings = current.map_or(&list.caller.settings, |caller| &caller.settings);
-        Prints::of(&catalogue.direct_view(settings))
+    let is_other = |key: Option<KeyId>, list: &List| {
+        let current = key.and_then(|key| access.as_ref().as_ref()?.by_id.get(&key));
+        let settings = current.map_or(&list.settings, |caller| &caller.settings);
+        // the spelling, and what the gateway's own tools may do
+        (settings.tool_names, settings.max_operation)
+            != (list.settings.tool_names, list.settings.max_operation)
+            || Prints::of(&catalogue.direct_view(settings)) != list.prints
     };
     let misled: HashSet<Option<KeyId>> =
-        served.iter().filter(|(_, list)| sees(list) != list.prints).map(|(key, _)| *key).collect();
+        served.iter().filter(|(key, list)| is_other(*key, list)).map(|(key, _)| *key).collect();
     if misled.is_empty() {
         return None;
     }

@@ -15,7 +15,6 @@ use rmcp::service::{
 use rmcp::transport::common::client_side_sse::NeverRetry;
 use rmcp::transport::streamable_http_client::{StreamableHttpClientTransportConfig, StreamableHttpError};
 use rmcp::transport::{DynamicTransportError, StreamableHttpClientTransport};
-use tokio::sync::Notify;
 
 use super::super::connect::Dialer;
 use super::super::discover::{self, Era};
@@ -25,6 +24,7 @@ use super::super::post::Http;
 use super::super::session::VERSIONS;
 use super::super::target::{Target, base_headers};
 use super::super::wires::{Timeouts, Wires};
+use super::heard::{Heard, announced};
 use super::transport::Transport;
 
 /// Connections of one client: its stream, and a few for what is said beside it.
@@ -50,7 +50,7 @@ pub(in super::super) async fn connect(
     let era = match target.era {
         Some(era) => era,
         // rmcp's own way of finding out gives up on servers that answer anything with an empty result
-        None if discover::is_modern(&http, &base, 0, DISCOVER_WAIT_MAX).await? => Era::Modern,
+        None if discover::discover(&http, &base, 0, DISCOVER_WAIT_MAX).await?.is_some() => Era::Modern,
         None => Era::Handshake,
     };
     let lifecycle = match era {
@@ -104,11 +104,11 @@ pub(in super::super) fn own_error(error: &DynamicTransportError) -> Option<Upstr
     }
 }
 
-/// Who we are to an upstream: a client without capabilities that hears when tools change.
+/// Who we are to an upstream: a client without capabilities that hears when something changes.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Listener {
     /// Told of every change that is announced outside of a subscription.
-    pub(in super::super) changed: Arc<Notify>,
+    pub(in super::super) heard: Arc<Heard>,
 }
 
 impl rmcp::Service<RoleClient> for Listener {
@@ -128,8 +128,8 @@ impl rmcp::Service<RoleClient> for Listener {
         notification: ServerNotification,
         _: NotificationContext<RoleClient>,
     ) -> Result<(), ErrorData> {
-        if matches!(notification, ServerNotification::ToolListChangedNotification(_)) {
-            self.changed.notify_one();
+        if let Some(what) = announced(&notification) {
+            self.heard.note(what);
         }
         Ok(())
     }

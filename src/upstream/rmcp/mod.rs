@@ -3,6 +3,7 @@
 //! guard, TLS, credentials and bounds are those of every other request, and it sees no credential.
 
 mod client;
+mod heard;
 mod shared;
 mod stream;
 mod tap;
@@ -13,5 +14,7 @@ pub use watcher::{WatchEnd, Watcher};
 
 #[cfg(test)]
 pub(super) use client::{Listener, Service, connect, own_error};
+#[cfg(test)]
+pub(super) use heard::Heard;
 #[cfg(test)]
 pub(super) use transport::Transport;

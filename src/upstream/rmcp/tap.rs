@@ -1,39 +1,92 @@
 //! What an upstream says, before rmcp reads it: messages that nobody here waits for stop at the tap, and a
 //! result that rmcp's types cannot hold does not stall it.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use rmcp::model::ServerJsonRpcMessage;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::super::error::{Kind, UpstreamError};
 use super::super::jsonrpc::Message;
+use super::super::offers::Announced;
 
-/// Notifications that rmcp gets to see; the rest would only cost tasks and log lines.
-const HEARD: [&str; 4] = [
-    "notifications/tools/list_changed",
-    "notifications/subscriptions/acknowledged",
-    "notifications/cancelled",
-    "notifications/progress",
-];
+/// Notifications that rmcp always gets to see, and announcements that somebody waits for; the rest would only cost
+/// tasks and log lines, and one that no subscription is for would end it.
+const HEARD: [&str; 3] = [ACKNOWLEDGED, "notifications/cancelled", "notifications/progress"];
+const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
 /// Largest notification or request of an upstream, in bytes.
 const UNASKED_BYTES_MAX: usize = 64 * 1024;
 /// Most requests of an upstream that are answered within [`REQUESTS_WINDOW`].
 const REQUESTS_MAX: usize = 64;
 const REQUESTS_WINDOW: Duration = Duration::from_secs(60);
 
+/// The notification that announces a change.
+fn method_of(what: Announced) -> &'static str {
+    match what {
+        Announced::Tools => "notifications/tools/list_changed",
+        Announced::Prompts => "notifications/prompts/list_changed",
+        Announced::Resources => "notifications/resources/list_changed",
+    }
+}
+
+#[derive(Deserialize)]
+struct Acknowledged {
+    notifications: Honoured,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Honoured {
+    #[serde(rename = "toolsListChanged")]
+    tools: bool,
+    #[serde(rename = "promptsListChanged")]
+    prompts: bool,
+    #[serde(rename = "resourcesListChanged")]
+    resources: bool,
+}
+
 /// Stands between the wire and rmcp.
 #[derive(Debug, Default)]
 pub(in super::super) struct Tap {
     /// Requests of the upstream in the current window, and when that began.
     requests: Mutex<Option<(Instant, usize)>>,
+    /// Announcements that somebody waits for.
+    wanted: Mutex<Vec<Announced>>,
     #[cfg(test)]
     results: Mutex<std::collections::HashMap<String, Bytes>>,
 }
 
 impl Tap {
+    /// Lets announcements of these through from now on, and of nothing else; less once the server acknowledges less.
+    pub(super) fn listen_for(&self, wanted: &[Announced]) {
+        *self.wanted() = wanted.to_vec();
+    }
+
+    fn is_heard(&self, method: &str) -> bool {
+        HEARD.contains(&method) || self.wanted().iter().any(|what| method_of(*what) == method)
+    }
+
+    /// What a server acknowledges holds for the very next message.
+    fn narrow(&self, acknowledged: Option<&RawValue>) {
+        let read = acknowledged.map(|params| serde_json::from_str::<Acknowledged>(params.get()));
+        // what is not of the form is rmcp's to refuse
+        if let Some(Ok(Acknowledged { notifications })) = read {
+            self.wanted().retain(|what| match what {
+                Announced::Tools => notifications.tools,
+                Announced::Prompts => notifications.prompts,
+                Announced::Resources => notifications.resources,
+            });
+        }
+    }
+
+    fn wanted(&self) -> MutexGuard<'_, Vec<Announced>> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The message as rmcp may read it, or nothing.
     ///
     /// # Errors
@@ -49,7 +102,10 @@ impl Tap {
             self.count_request(Instant::now())?;
             return Ok(Some(text.to_owned()));
         }
-        Ok(HEARD.contains(&method).then(|| text.to_owned()))
+        if method == ACKNOWLEDGED {
+            self.narrow(read.params);
+        }
+        Ok(self.is_heard(method).then(|| text.to_owned()))
     }
 
     /// An answer to one of our requests. One that rmcp cannot hold is replaced: it would wait for ever.
@@ -104,7 +160,8 @@ mod tests {
     fn only_what_is_waited_for_passes() {
         let tap = Tap::default();
         let table = [
-            (r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#, true),
+            (r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#, false),
+            (r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#, true),
             (
                 r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}"#,
                 false,
@@ -124,6 +181,30 @@ mod tests {
             assert!(read(&tap, bad).is_err(), "{bad}");
         }
         assert!(tap.read(&Bytes::from_static(b"\xff")).is_err());
+    }
+
+    #[test]
+    fn announcements_pass_that_somebody_waits_for() {
+        let tap = Tap::default();
+        let all = [Announced::Tools, Announced::Prompts, Announced::Resources];
+        for wanted in [&all[..0], &all[..1], &all[1..], &all] {
+            tap.listen_for(wanted);
+            for what in all {
+                let message = format!(r#"{{"jsonrpc":"2.0","method":"{}"}}"#, method_of(what));
+                let passed = read(&tap, &message).unwrap();
+                assert_eq!(passed.is_some(), wanted.contains(&what), "{what:?} of {wanted:?}");
+            }
+        }
+        // from the acknowledgement on, only what is acknowledged; what that does not say changes nothing
+        let acknowledges = |notifications: &str| {
+            let params = format!(r#"{{"notifications":{notifications}}}"#);
+            read(&tap, &format!(r#"{{"jsonrpc":"2.0","method":"{ACKNOWLEDGED}","params":{params}}}"#))
+                .unwrap()
+        };
+        assert!(acknowledges("7").is_some());
+        assert_eq!(*tap.wanted(), all);
+        assert!(acknowledges(r#"{"toolsListChanged":true,"promptsListChanged":false,"x":1}"#).is_some());
+        assert_eq!(*tap.wanted(), all[..1]);
     }
 
     #[test]

@@ -22,6 +22,7 @@ use tokio::time::timeout;
 
 use super::super::error::UpstreamError;
 use super::super::jsonrpc::Answer;
+use super::super::offers::Announced;
 use super::super::post::{DRAIN_WAIT_MAX, Form, Http, MINOR_BODY_BYTES_MAX, read_all, refusal};
 use super::super::wires::Lease;
 use super::shared::{Failed, SessionStream, Shared};
@@ -46,6 +47,11 @@ impl Transport {
     /// How the session's stream is doing.
     pub(super) fn stream(&self) -> watch::Receiver<SessionStream> {
         self.0.stream.subscribe()
+    }
+
+    /// Lets announcements of these through, and of nothing else.
+    pub(super) fn listen_for(&self, wanted: &[Announced]) {
+        self.0.tap.listen_for(wanted);
     }
 
     /// Whether the server named a session.

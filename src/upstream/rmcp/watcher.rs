@@ -1,19 +1,21 @@
-//! Watches one upstream for changes of its tools.
+//! Watches one upstream for changes of its tools, prompts and resources.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::ServiceError;
-use rmcp::model::{ServerNotification, SubscriptionFilter};
+use rmcp::model::{ServerCapabilities, SubscriptionFilter};
 use rmcp::service::{Subscription, SubscriptionEnd};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::super::connect::Dialer;
 use super::super::discover::HELLO_BYTES_MAX;
 use super::super::error::{Kind, UpstreamError};
+use super::super::offers::Announced;
 use super::super::target::Target;
 use super::client::{Listener, Service, connect, own_error};
+use super::heard::{Heard, announced};
 use super::shared::SessionStream;
 use super::transport::Transport;
 
@@ -29,13 +31,14 @@ pub enum WatchEnd {
     Lost(UpstreamError),
 }
 
-/// An open stream on which a server announces changes of its tools. Dropping it closes it.
+/// An open stream on which a server announces changes. Dropping it closes it.
 pub struct Watcher {
     /// Holds rmcp's tasks, which end with it.
     _service: Service,
     transport: Transport,
     stream: Stream,
-    changed: Arc<Notify>,
+    heard: Arc<Heard>,
+    hears: Vec<Announced>,
 }
 
 /// Where the announcements come from.
@@ -51,35 +54,48 @@ impl Watcher {
     ///
     /// # Errors
     /// [`WatchEnd`], within a bounded time.
-    pub(in super::super) async fn open(dialer: &Dialer, target: &Target) -> Result<Self, WatchEnd> {
+    pub(in super::super) async fn open(
+        dialer: &Dialer,
+        target: &Target,
+        wanted: &[Announced],
+    ) -> Result<Self, WatchEnd> {
         let late = || UpstreamError::sent(Kind::Timeout, "opening the stream took too long");
-        timeout(OPEN_WAIT_MAX, Self::try_open(dialer, target))
+        timeout(OPEN_WAIT_MAX, Self::try_open(dialer, target, wanted))
             .await
             .unwrap_or_else(|_| Err(WatchEnd::Lost(late())))
     }
 
-    async fn try_open(dialer: &Dialer, target: &Target) -> Result<Self, WatchEnd> {
-        let changed = Arc::new(Notify::new());
-        let listener = Listener { changed: Arc::clone(&changed) };
+    async fn try_open(dialer: &Dialer, target: &Target, wanted: &[Announced]) -> Result<Self, WatchEnd> {
+        let heard = Arc::new(Heard::default());
+        let listener = Listener { heard: Arc::clone(&heard) };
         let (service, transport) =
             connect(dialer, target, HELLO_BYTES_MAX, listener).await.map_err(WatchEnd::Lost)?;
         let info = service.peer().peer_info();
-        let announces = info.as_ref().and_then(|info| info.capabilities.tools.as_ref()?.list_changed);
-        if announces != Some(true) {
-            return Err(WatchEnd::Unsupported("it announces no changes of its tools"));
+        let announces = |what| info.as_ref().is_some_and(|info| announces(&info.capabilities, what));
+        let mut hears: Vec<_> = wanted.iter().copied().filter(|what| announces(*what)).collect();
+        if hears.is_empty() {
+            return Err(WatchEnd::Unsupported("it announces no changes"));
         }
+        transport.listen_for(&hears);
         let is_modern = info.is_some_and(|info| !info.protocol_version.has_initialize());
         let stream = if is_modern {
-            subscribe(&service, &transport).await?
+            let subscription = subscribe(&service, &transport, &hears).await?;
+            hears.retain(|what| is_in(subscription.acknowledged(), *what));
+            Stream::Subscription(Box::new(subscription))
         } else {
             session_stream(&transport).await?
         };
-        Ok(Self { _service: service, transport, stream, changed })
+        Ok(Self { _service: service, transport, stream, heard, hears })
+    }
+
+    /// What is heard of on this stream: what was wanted, as far as the server announces it.
+    pub fn hears(&self) -> &[Announced] {
+        &self.hears
     }
 
     /// Calls `on_change` for every announcement until the stream ends. It must be quick: merging many
     /// announcements into little work is the caller's part.
-    pub async fn follow(mut self, on_change: impl Fn()) -> WatchEnd {
+    pub async fn follow(mut self, on_change: impl Fn(Announced)) -> WatchEnd {
         match &mut self.stream {
             Stream::Subscription(subscription) => {
                 let error = follow_subscription(subscription, on_change).await;
@@ -91,7 +107,7 @@ impl Watcher {
                     tokio::select! {
                         // one that came before the end counts
                         biased;
-                        () = self.changed.notified() => on_change(),
+                        what = self.heard.next() => on_change(what),
                         _ = state.wait_for(|state| *state != live) => break,
                     }
                 }
@@ -101,11 +117,38 @@ impl Watcher {
     }
 }
 
-async fn subscribe(service: &Service, transport: &Transport) -> Result<Stream, WatchEnd> {
-    let wanted = SubscriptionFilter::builder().tools_list_changed().build();
-    match service.peer().listen(wanted).await {
-        Ok(subscription) if subscription.acknowledged().tools_list_changed == Some(true) => {
-            Ok(Stream::Subscription(Box::new(subscription)))
+/// Whether a server declares that it announces changes of these.
+fn announces(declared: &ServerCapabilities, what: Announced) -> bool {
+    let changed = match what {
+        Announced::Tools => declared.tools.as_ref().and_then(|tools| tools.list_changed),
+        Announced::Prompts => declared.prompts.as_ref().and_then(|prompts| prompts.list_changed),
+        Announced::Resources => declared.resources.as_ref().and_then(|resources| resources.list_changed),
+    };
+    changed == Some(true)
+}
+
+fn is_in(filter: &SubscriptionFilter, what: Announced) -> bool {
+    let wanted = match what {
+        Announced::Tools => filter.tools_list_changed,
+        Announced::Prompts => filter.prompts_list_changed,
+        Announced::Resources => filter.resources_list_changed,
+    };
+    wanted == Some(true)
+}
+
+async fn subscribe(
+    service: &Service,
+    transport: &Transport,
+    wanted: &[Announced],
+) -> Result<Subscription, WatchEnd> {
+    let filter = wanted.iter().fold(SubscriptionFilter::builder(), |filter, what| match what {
+        Announced::Tools => filter.tools_list_changed(),
+        Announced::Prompts => filter.prompts_list_changed(),
+        Announced::Resources => filter.resources_list_changed(),
+    });
+    match service.peer().listen(filter.build()).await {
+        Ok(subscription) if wanted.iter().any(|what| is_in(subscription.acknowledged(), *what)) => {
+            Ok(subscription)
         }
         Ok(_) => Err(WatchEnd::Unsupported("it acknowledged nothing to listen to")),
         Err(ServiceError::McpError(_)) => Err(WatchEnd::Unsupported("it refused to be listened to")),
@@ -136,11 +179,13 @@ async fn session_stream(transport: &Transport) -> Result<Stream, WatchEnd> {
     }
 }
 
-async fn follow_subscription(subscription: &mut Subscription, on_change: impl Fn()) -> UpstreamError {
+async fn follow_subscription(
+    subscription: &mut Subscription,
+    on_change: impl Fn(Announced),
+) -> UpstreamError {
     loop {
         match subscription.next().await {
-            Ok(Some(ServerNotification::ToolListChangedNotification(_))) => on_change(),
-            Ok(Some(_)) => {}
+            Ok(Some(notification)) => announced(&notification).into_iter().for_each(&on_change),
             Ok(None) if matches!(subscription.end(), Some(SubscriptionEnd::Graceful(_))) => {
                 return lost("the server ended the stream");
             }

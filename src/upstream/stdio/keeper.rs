@@ -15,6 +15,7 @@ use crate::upstream::connection::Ask;
 use crate::upstream::discover::Era;
 use crate::upstream::error::{Kind, UpstreamError};
 use crate::upstream::jsonrpc::{self, Answer, Meta};
+use crate::upstream::offers::Offers;
 use crate::upstream::shares::Share;
 use crate::upstream::target::{Program, Target};
 
@@ -106,9 +107,9 @@ impl Keeper {
         self.shared.era()
     }
 
-    /// Whether the program says that it announces changes of its tools.
-    pub(in crate::upstream) fn announces(&self) -> Option<bool> {
-        self.shared.announces()
+    /// What the program declared when it came up last.
+    pub(in crate::upstream) fn offers(&self) -> Option<Offers> {
+        self.shared.offers()
     }
 
     /// Whether the program was ended because nobody called it.

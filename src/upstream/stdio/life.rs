@@ -13,10 +13,11 @@ use super::process::{Pipes, Process};
 use super::reader::{Reader, STALL_WAIT_MAX, log_errors};
 use super::state::{Session, Shared};
 use super::wire::{self, Request, Wire};
-use crate::upstream::discover::{Era, HELLO_BYTES_MAX, offers_modern};
+use crate::upstream::discover::{Era, HELLO_BYTES_MAX, modern_offers};
 use crate::upstream::error::{Kind, UpstreamError};
 use crate::upstream::jsonrpc::{self, Answer, Meta};
-use crate::upstream::session::{VERSIONS, announces, version_of};
+use crate::upstream::offers::Offers;
+use crate::upstream::session::{VERSIONS, version_of};
 
 /// How long what a program wrote before its end may take to be read.
 const DRAIN_WAIT_MAX: Duration = Duration::from_secs(1);
@@ -136,16 +137,20 @@ impl Tasks {
 
 /// Finds the era and opens the session: the handshake first, which nearly all such programs speak.
 async fn open(shared: &Shared, wire: &Arc<Wire>) -> Result<Session, UpstreamError> {
-    let modern = || Session { era: Era::Modern, announces: None, wire: Arc::clone(wire) };
-    if shared.era() == Some(Era::Modern) && is_modern(wire).await? {
-        return Ok(modern());
+    let session = |era, offers| Session { era, offers, wire: Arc::clone(wire) };
+    if shared.era() == Some(Era::Modern)
+        && let Some(offers) = discover(wire).await?
+    {
+        return Ok(session(Era::Modern, offers));
     }
     let id = wire.id();
     let [offered, ..] = VERSIONS;
     let result = match ask(wire, id, jsonrpc::initialize(id, offered)).await? {
         Answer::Result(result) => result,
-        Answer::Error(_) if is_modern(wire).await? => return Ok(modern()),
         Answer::Error(error) => {
+            if let Some(offers) = discover(wire).await? {
+                return Ok(session(Era::Modern, offers));
+            }
             let code = jsonrpc::error_code(&error).unwrap_or_default();
             return Err(UpstreamError::unsent(
                 Kind::Invalid,
@@ -155,14 +160,15 @@ async fn open(shared: &Shared, wire: &Arc<Wire>) -> Result<Session, UpstreamErro
     };
     version_of(&result)?;
     wire.tell(&jsonrpc::notification("notifications/initialized"));
-    Ok(Session { era: Era::Handshake, announces: Some(announces(&result)), wire: Arc::clone(wire) })
+    Ok(session(Era::Handshake, Offers::of(&result)))
 }
 
-async fn is_modern(wire: &Wire) -> Result<bool, UpstreamError> {
+/// What the program declares, if it speaks the modern era.
+async fn discover(wire: &Wire) -> Result<Option<Offers>, UpstreamError> {
     let id = wire.id();
     let meta = Meta { modern: true, ..Meta::default() };
     let answer = ask(wire, id, jsonrpc::request(id, "server/discover", &[], meta)).await?;
-    Ok(matches!(answer, Answer::Result(result) if offers_modern(&result)))
+    Ok(modern_offers(&answer))
 }
 
 async fn ask(wire: &Wire, id: u64, body: Bytes) -> Result<Answer, UpstreamError> {

@@ -17,6 +17,7 @@ use super::usage::Usage;
 use super::wire::Wire;
 use crate::upstream::discover::Era;
 use crate::upstream::error::{Kind, UpstreamError};
+use crate::upstream::offers::Offers;
 use crate::upstream::shares::Share;
 use crate::upstream::target::Target;
 
@@ -44,7 +45,7 @@ struct State {
     phase: Phase,
     failures: Failures,
     era: Option<Era>,
-    announces: Option<bool>,
+    offers: Option<Offers>,
     /// How often it was started.
     start: u64,
     /// Whether it has shaken hands since.
@@ -81,7 +82,7 @@ pub(super) enum Now {
 /// A program that has shaken hands.
 pub(in crate::upstream) struct Session {
     pub(in crate::upstream) era: Era,
-    pub(super) announces: Option<bool>,
+    pub(in crate::upstream) offers: Offers,
     pub(super) wire: Arc<Wire>,
 }
 
@@ -103,7 +104,7 @@ impl Shared {
             phase: Phase::Off,
             failures: Failures::default(),
             era: target.era,
-            announces: None,
+            offers: None,
             start: 0,
             came_up: false,
             end: CancellationToken::new(),
@@ -172,9 +173,9 @@ impl Shared {
         self.state().era
     }
 
-    /// Whether the program says that it announces changes of its tools.
-    pub(super) fn announces(&self) -> Option<bool> {
-        self.state().announces
+    /// What the program declared when it came up last.
+    pub(super) fn offers(&self) -> Option<Offers> {
+        self.state().offers
     }
 
     /// From now on it can be asked.
@@ -182,7 +183,7 @@ impl Shared {
         let mut state = self.state();
         state.era = Some(session.era);
         state.came_up = true;
-        state.announces = session.announces;
+        state.offers = Some(session.offers);
         state.usage.came_up();
         state.phase = Phase::Up(Arc::new(session));
         drop(state);

@@ -54,7 +54,9 @@ pub(super) struct Open<'a> {
 
 impl<'a> Open<'a> {
     pub(super) fn new(shared: &'a Shared, method: &str) -> Self {
-        let (is_call, is_listing) = (method == "tools/call", method == "tools/list");
+        let is_call =
+            matches!(method, "tools/call" | "prompts/get" | "resources/read" | "completion/complete");
+        let is_listing = method == "tools/list";
         shared.with_usage(|usage| {
             usage.asked += 1;
             usage.listings += usize::from(is_listing);

@@ -202,7 +202,7 @@ async fn waiting_for_a_turn_has_a_bound_of_its_own() {
     let ended = connection.call(call("t")).await.unwrap_err();
     assert_eq!((ended.kind, ended.dispatched), (Kind::Overloaded, false));
     // a listing waits for no caller
-    assert!(connection.list_tools().await.unwrap().tools.is_empty());
+    assert!(connection.list(ListKind::Tools).await.unwrap().entries.is_empty());
     connection.ping().await.unwrap();
     first.abort();
 }
@@ -215,7 +215,7 @@ async fn a_listing_or_somebody_who_knows_better_closes_it() {
     kinds(&connection, 3).await;
     mended.store(true, Ordering::SeqCst);
     assert!(is_resting(connection.call(call("t")).await.unwrap_err().kind));
-    connection.list_tools().await.unwrap();
+    connection.list(ListKind::Tools).await.unwrap();
     connection.call(call("t")).await.unwrap();
 
     mended.store(false, Ordering::SeqCst);

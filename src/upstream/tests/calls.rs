@@ -203,8 +203,8 @@ async fn lists_are_read_page_by_page() {
         Some(other) => panic!("{other}"),
     })
     .await;
-    let listing = fake.connection().list_tools().await.unwrap();
-    let found: Vec<_> = listing.tools.iter().map(|t| (t.name.as_str(), &t.definition[..])).collect();
+    let listing = fake.connection().list(ListKind::Tools).await.unwrap();
+    let found: Vec<_> = listing.entries.iter().map(|t| (t.name.as_str(), &t.definition[..])).collect();
     assert_eq!(
         found,
         [("a", &br#"{"name":"a", "v":1.0}"#[..]), ("b", br#"{"name":"b"}"#), ("c", br#"{"name":"c"}"#)]
@@ -220,7 +220,7 @@ async fn a_broken_list_is_an_error_not_a_short_list() {
         Some(_) => error(200, &seen.body["id"], -32603),
     })
     .await;
-    assert_eq!(fake.connection().list_tools().await.unwrap_err().kind, Kind::Invalid);
+    assert_eq!(fake.connection().list(ListKind::Tools).await.unwrap_err().kind, Kind::Invalid);
 }
 
 #[tokio::test]

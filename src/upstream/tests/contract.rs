@@ -17,10 +17,7 @@ const ODD: &str = r#"{ "resultType":"complete","content":[{"type":"vendor/odd","
     "z":{"big":123456789012345678901234567890},"a":"\u00e9","isError":true,"_meta":{"v/x":1} }"#;
 
 async fn upstream(era: Era, answer: impl Fn(&Seen) -> Say + Send + Sync + 'static) -> Fake {
-    match era {
-        Era::Modern => Fake::modern(answer).await,
-        Era::Handshake => Fake::handshake(answer).await,
-    }
+    Fake::declaring(era, EVERYTHING, answer).await
 }
 
 async fn open(which: &str, pool: &Pool, target: &Target) -> Result<Way, UpstreamError> {
@@ -81,22 +78,60 @@ async fn the_era_is_found_and_credentials_stand_in_headers_only() {
 
 #[tokio::test]
 async fn pages_are_followed_and_definitions_kept() {
-    let odd = r#"{ "name":"b","inputSchema":{"type":"object","vendor":1.0},"execution":{"x":2e3},"annotations":{"odd":true}}"#;
+    let odd = r#"{ "name":"N","uri":"x://N","uriTemplate":"x://N/{a}","inputSchema":{"type":"object","vendor":1.0},
+        "execution":{"x":2e3},"annotations":{"odd":true},"size":1.50}"#;
     let answer = move |seen: &Seen| {
         let page = match seen.body["params"]["cursor"].as_str() {
-            None => r#"{"name":"a","inputSchema":{"type":"object"}}],"nextCursor":"p 2""#.to_owned(),
+            None => format!(r#"{}],"nextCursor":"p 2""#, odd.replace('N', "a")),
             Some("p 2") => format!(r#"{odd}],"nextCursor":"""#),
-            Some(_) => r#"{"name":"c","inputSchema":{"type":"object"}}]"#.to_owned(),
+            Some(_) => format!("{}]", odd.replace('N', "c")),
+        };
+        let member = match seen.method() {
+            "resources/templates/list" => "resourceTemplates",
+            other => other.trim_end_matches("/list"),
         };
         result(
             seen,
-            &format!(r#"{{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[{page}}}"#),
+            &format!(r#"{{"resultType":"complete","ttlMs":0,"cacheScope":"private","{member}":[{page}}}"#),
         )
     };
-    each(answer, async |way, _fake, name| {
-        let tools = way.list().await.unwrap();
-        assert_eq!(tools.len(), 3, "{name}: {tools:?}");
-        assert_eq!(tools[1], odd, "{name}");
+    each(answer, async |way, fake, name| {
+        for kind in [ListKind::Tools, ListKind::Prompts, ListKind::Resources, ListKind::Templates] {
+            let entries = way.list(kind).await.unwrap();
+            assert_eq!(entries.len(), 3, "{name} {kind:?}: {entries:?}");
+            assert_eq!(entries[1], odd, "{name} {kind:?}");
+        }
+        let hellos = ["server/discover", "initialize"];
+        let asked = fake.methods().iter().filter(|method| hellos.contains(&method.as_str())).count();
+        assert_eq!(asked, 1, "{name}: {:?}", fake.methods());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn prompts_and_resources_come_back_byte_for_byte() {
+    const CONTENTS: &str = r#"{ "resultType":"complete","ttlMs":0,"cacheScope":"private",
+        "messages":[{"role":"user","content":{"type":"text","text":"\u00e9"}}],
+        "contents":[{"uri":"x://größe?a=1&b","blob":"AAECAw==","vendor":1.0}],"z":2e3 }"#;
+    let answer = |seen: &Seen| result(seen, CONTENTS);
+    each(answer, async |way, fake, name| {
+        for subject in [Subject::Prompt("größe".to_owned()), Subject::Resource("x://größe?a=1&b".to_owned())]
+        {
+            let answer = way.request(subject).await.unwrap();
+            assert_eq!(answer, Answer::Result(CONTENTS.into()), "{name}");
+        }
+        let seen = fake.seen();
+        let sent = |method: &str| seen.iter().find(|seen| seen.method() == method).unwrap();
+        let (prompt, resource) = (sent("prompts/get"), sent("resources/read"));
+        assert_eq!(prompt.body["params"]["name"], "größe", "{name}");
+        assert_eq!(resource.body["params"]["uri"], "x://größe?a=1&b", "{name}");
+        let is_modern = prompt.header("mcp-protocol-version") == "2026-07-28";
+        let mirrored = if is_modern {
+            ["=?base64?Z3LDtsOfZQ==?=", "=?base64?eDovL2dyw7bDn2U/YT0xJmI=?="]
+        } else {
+            ["", ""]
+        };
+        assert_eq!([prompt, resource].map(|seen| seen.header("mcp-name")), mirrored, "{name}");
     })
     .await;
 }

@@ -84,8 +84,17 @@ pub(super) fn chunk(data: &str) -> String {
     format!("{:x}\r\n{data}\r\n", data.len())
 }
 
-/// What a server of the handshake era that announces changes says first.
-pub(super) const INITIALIZED: &str = r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"fake","version":"1"}}"#;
+/// The capabilities of a server that announces changes of its tools.
+pub(super) const TOOLS_ANNOUNCED: &str = r#"{"tools":{"listChanged":true}}"#;
+/// The capabilities of a server that has and announces everything.
+pub(super) const EVERYTHING: &str = r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},
+    "resources":{"listChanged":true,"subscribe":true},"completions":{}}"#;
+
+/// What a server of the handshake era with these capabilities says first.
+pub(super) fn hello(capabilities: &str) -> String {
+    let server = r#"{"name":"fake","version":"1"}"#;
+    format!(r#"{{"protocolVersion":"2025-06-18","capabilities":{capabilities},"serverInfo":{server}}}"#)
+}
 
 /// A running fake.
 pub(super) struct Fake {
@@ -126,28 +135,36 @@ impl Fake {
 
     /// A modern server; `answer` is asked everything but `server/discover`.
     pub(super) async fn modern(answer: impl Fn(&Seen) -> Say + Send + Sync + 'static) -> Self {
-        Self::start(move |seen| match seen.method() {
-            "server/discover" => result(
-                seen,
-                r#"{"resultType":"complete","supportedVersions":["2026-07-28"],
-                "capabilities":{"tools":{"listChanged":true}},"ttlMs":0,"cacheScope":"private"}"#,
-            ),
-            _ => answer(seen),
-        })
-        .await
+        Self::declaring(Era::Modern, TOOLS_ANNOUNCED, answer).await
     }
 
     /// A server of the handshake era with numbered sessions `s0`, `s1`, …
     pub(super) async fn handshake(answer: impl Fn(&Seen) -> Say + Send + Sync + 'static) -> Self {
+        Self::declaring(Era::Handshake, TOOLS_ANNOUNCED, answer).await
+    }
+
+    /// A server of this era with these capabilities.
+    pub(super) async fn declaring(
+        era: Era,
+        capabilities: &'static str,
+        answer: impl Fn(&Seen) -> Say + Send + Sync + 'static,
+    ) -> Self {
         let sessions = AtomicUsize::new(0);
-        Self::start(move |seen| match seen.method() {
-            "server/discover" => error(400, &Value::Null, -32000),
-            "initialize" => {
-                let Say::Http(code, mut headers, body) = result(seen, INITIALIZED) else { unreachable!() };
+        Self::start(move |seen| match (seen.method(), era) {
+            ("server/discover", Era::Modern) => {
+                let more = r#""resultType":"complete","ttlMs":0,"cacheScope":"private""#;
+                let versions = r#""supportedVersions":["2026-07-28"]"#;
+                result(seen, &format!(r#"{{{versions},"capabilities":{capabilities},{more}}}"#))
+            }
+            ("server/discover", Era::Handshake) => error(400, &Value::Null, -32000),
+            ("initialize", Era::Handshake) => {
+                let Say::Http(code, mut headers, body) = result(seen, &hello(capabilities)) else {
+                    unreachable!()
+                };
                 headers.push(("mcp-session-id", format!("s{}", sessions.fetch_add(1, Ordering::SeqCst))));
                 Say::Http(code, headers, body)
             }
-            "notifications/initialized" => Say::Http(202, vec![], String::new()),
+            ("notifications/initialized", Era::Handshake) => Say::Http(202, vec![], String::new()),
             _ => answer(seen),
         })
         .await
@@ -231,6 +248,18 @@ pub(super) fn call(name: &str) -> ToolCall {
         arguments: bytes::Bytes::new(),
         meta: vec![],
         param_headers: vec![],
+        progress: None,
+        round: Round::default(),
+        timeout: Duration::from_secs(10),
+        dispatched: Arc::default(),
+    }
+}
+
+pub(super) fn request(subject: Subject) -> Request {
+    Request {
+        subject,
+        members: vec![],
+        meta: vec![],
         progress: None,
         round: Round::default(),
         timeout: Duration::from_secs(10),

@@ -210,7 +210,7 @@ async fn a_refused_url_fails_every_request_unsent() {
     let failed = guarded.connection(&fake.target()).call(call("t")).await.unwrap_err();
     assert_eq!((failed.kind, failed.dispatched), (Kind::EgressRefused, false));
     let ftp = Target { url: "ftp://example.com/".to_owned(), ..fake.target() };
-    assert_eq!(pool().connection(&ftp).list_tools().await.unwrap_err().kind, Kind::EgressRefused);
+    assert_eq!(pool().connection(&ftp).list(ListKind::Tools).await.unwrap_err().kind, Kind::EgressRefused);
     assert_eq!(fake.accepted(), 0);
 }
 

@@ -6,6 +6,8 @@ mod contract;
 mod eras;
 mod fake;
 mod limits;
+mod lists;
+mod passing;
 mod watch;
 mod way;
 mod wire;

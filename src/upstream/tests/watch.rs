@@ -1,6 +1,6 @@
 //! Watching for announced changes, in both eras.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -20,8 +20,11 @@ fn notice(seen: &Seen, method: &str, more: &Value) -> String {
 }
 
 fn acknowledged(seen: &Seen) -> String {
-    let honoured = json!({"notifications": {"toolsListChanged": true}});
-    notice(seen, "notifications/subscriptions/acknowledged", &honoured)
+    acknowledges(seen, &json!({"toolsListChanged": true}))
+}
+
+fn acknowledges(seen: &Seen, honoured: &Value) -> String {
+    notice(seen, "notifications/subscriptions/acknowledged", &json!({"notifications": honoured}))
 }
 
 fn changed(seen: &Seen) -> String {
@@ -55,7 +58,7 @@ async fn handshake(signal: &Arc<Notify>) -> Fake {
 }
 
 async fn open(fake: &Fake, era: Option<Era>) -> Result<Watcher, WatchEnd> {
-    pool().watch(&Target { era, ..fake.target() }).await
+    pool().watch(&Target { era, ..fake.target() }, &[Announced::Tools]).await
 }
 
 #[tokio::test]
@@ -65,12 +68,112 @@ async fn a_change_is_announced_and_an_end_noticed() {
         let fake = if era == Era::Modern { modern(&signal).await } else { handshake(&signal).await };
         let watcher = open(&fake, Some(era)).await.unwrap_or_else(|end| panic!("{era:?}: {end:?}"));
         let told = Arc::clone(&seen);
-        let following = tokio::spawn(watcher.follow(move || told.notify_one()));
+        let following = tokio::spawn(watcher.follow(move |_| told.notify_one()));
         signal.notify_one();
         tokio::time::timeout(BOUND, seen.notified()).await.unwrap();
         signal.notify_one();
         let end = tokio::time::timeout(BOUND, following).await.unwrap().unwrap();
         assert!(matches!(end, WatchEnd::Lost(_)), "{era:?}: {end:?}");
+    }
+}
+
+const ALL: [Announced; 3] = [Announced::Tools, Announced::Prompts, Announced::Resources];
+const METHODS: [&str; 3] = [
+    "notifications/tools/list_changed",
+    "notifications/prompts/list_changed",
+    "notifications/resources/list_changed",
+];
+
+/// A server that announces all it can, `times` over, on a stream that says to be for `honoured` only, and hangs up
+/// at the signal.
+async fn announcing(
+    era: Era,
+    capabilities: &'static str,
+    (honoured, times): (Value, usize),
+    signal: &Arc<Notify>,
+) -> Fake {
+    let signal = Arc::clone(signal);
+    let says = move |messages: &str| {
+        let said = Box::new(Say::Raw(stream(messages)));
+        Say::Then(said, Arc::clone(&signal), Box::new(Say::Last(vec![])))
+    };
+    Fake::declaring(era, capabilities, move |seen| match (seen.verb.as_str(), seen.method()) {
+        (_, "subscriptions/listen") => {
+            let notices = METHODS.map(|method| notice(seen, method, &json!({}))).concat().repeat(times);
+            says(&format!("{}{notices}", acknowledges(seen, &honoured)))
+        }
+        ("GET", _) => {
+            let notices =
+                METHODS.map(|method| event(&json!({"jsonrpc": "2.0", "method": method}).to_string()));
+            says(&notices.concat().repeat(times))
+        }
+        ("DELETE", _) => Say::Http(204, vec![], String::new()),
+        _ => result(seen, "{}"),
+    })
+    .await
+}
+
+/// What is heard of on a stream, of each kind how often, and how it ends. The signal to hang up is given when the
+/// `last` kind was heard.
+async fn heard(watcher: Watcher, last: Announced, signal: &Notify) -> ([usize; 3], WatchEnd) {
+    let counts = Mutex::new([0; 3]);
+    let on_change = |what| {
+        counts.lock().unwrap()[ALL.iter().position(|kind| *kind == what).unwrap()] += 1;
+        if what == last {
+            signal.notify_one();
+        }
+    };
+    let end = tokio::time::timeout(BOUND, watcher.follow(on_change)).await.unwrap();
+    (counts.into_inner().unwrap(), end)
+}
+
+#[tokio::test]
+async fn what_is_heard_is_what_is_wanted_declared_and_acknowledged() {
+    let all = json!({"toolsListChanged": true, "promptsListChanged": true, "resourcesListChanged": true});
+    let two = json!({"toolsListChanged": true, "resourcesListChanged": true});
+    let partly = r#"{"tools":{},"prompts":{"listChanged":true},"resources":{"listChanged":true}}"#;
+    let table = [
+        (EVERYTHING, &all, &ALL[..], &ALL[..]),
+        (EVERYTHING, &json!({"toolsListChanged": true}), &ALL[..1], &ALL[..1]),
+        (EVERYTHING, &json!({"promptsListChanged": true}), &ALL[1..2], &ALL[1..2]),
+        (partly, &json!({"promptsListChanged": true, "resourcesListChanged": true}), &ALL[..], &ALL[1..]),
+        (EVERYTHING, &two, &ALL[..], &[Announced::Tools, Announced::Resources]),
+    ];
+    for era in [Era::Modern, Era::Handshake] {
+        for (capabilities, honoured, wanted, hears) in table {
+            // nobody acknowledges anything in a session
+            let hears = if era == Era::Handshake && honoured == &two { &ALL[..] } else { hears };
+            let signal = Arc::new(Notify::new());
+            let fake = announcing(era, capabilities, (honoured.clone(), 1), &signal).await;
+            let watcher = pool().watch(&Target { era: Some(era), ..fake.target() }, wanted).await;
+            let watcher = watcher.unwrap_or_else(|end| panic!("{era:?} {honoured}: {end:?}"));
+            assert_eq!(watcher.hears(), hears, "{era:?} {honoured}");
+            let (counts, end) = heard(watcher, *hears.last().unwrap(), &signal).await;
+            let want = ALL.map(|what| usize::from(hears.contains(&what)));
+            assert_eq!(counts, want, "{era:?} {honoured}: {end:?}");
+            assert_eq!(reason(&end).split(' ').next(), Some("Lost"), "{era:?} {honoured}: {end:?}");
+            let asked = fake.seen().into_iter().find(|seen| seen.method() == "subscriptions/listen");
+            let filter = asked.map(|seen| seen.body["params"]["notifications"].as_object().unwrap().len());
+            assert!(filter.is_none_or(|filter| filter <= wanted.len()), "{era:?} {honoured}: {filter:?}");
+        }
+    }
+    let silent = r#"{"tools":{"listChanged":true},"prompts":{}}"#;
+    let nothing = announcing(Era::Modern, silent, (json!({}), 1), &Arc::default()).await;
+    let refused = pool().watch(&Target { era: Some(Era::Modern), ..nothing.target() }, &ALL[1..]).await;
+    let Err(end) = refused else { panic!("opened") };
+    assert_eq!(reason(&end), "it announces no changes");
+}
+
+#[tokio::test]
+async fn a_flood_of_announcements_loses_no_kind() {
+    let all = json!({"toolsListChanged": true, "promptsListChanged": true, "resourcesListChanged": true});
+    for era in [Era::Modern, Era::Handshake] {
+        let signal = Arc::new(Notify::new());
+        let fake = announcing(era, EVERYTHING, (all.clone(), 15), &signal).await;
+        let watcher = pool().watch(&Target { era: Some(era), ..fake.target() }, &ALL).await;
+        let watcher = watcher.unwrap_or_else(|end| panic!("{era:?}: {end:?}"));
+        let (counts, end) = heard(watcher, Announced::Resources, &signal).await;
+        assert!(counts.iter().all(|count| (1..=15).contains(count)), "{era:?}: {counts:?} {end:?}");
     }
 }
 
@@ -92,17 +195,14 @@ async fn refusal(fake: &Fake, era: Era) -> WatchEnd {
 async fn who_announces_nothing_is_told_from_who_is_lost() {
     let bare = |_: &Seen| Say::Http(405, vec![], String::new());
     let silent = Fake::start(move |seen| match seen.method() {
-        "initialize" => result(
-            seen,
-            r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"f","version":"1"}}"#,
-        ),
+        "initialize" => result(seen, &hello(r#"{"tools":{},"prompts":{"listChanged":true}}"#)),
         "notifications/initialized" => Say::Http(202, vec![], String::new()),
         _ => bare(seen),
     })
     .await;
     let without_stream = Fake::handshake(bare).await;
     let without_session = Fake::start(move |seen| match seen.method() {
-        "initialize" => result(seen, INITIALIZED),
+        "initialize" => result(seen, &hello(TOOLS_ANNOUNCED)),
         "notifications/initialized" => Say::Http(202, vec![], String::new()),
         _ => bare(seen),
     })
@@ -119,7 +219,7 @@ async fn who_announces_nothing_is_told_from_who_is_lost() {
     });
     let moved = moved.await;
     let table = [
-        (&silent, Era::Handshake, "it announces no changes of its tools"),
+        (&silent, Era::Handshake, "it announces no changes"),
         (&without_stream, Era::Handshake, "it offers no stream"),
         (&without_session, Era::Handshake, "it keeps no sessions"),
         (&refusing, Era::Modern, "it refused to be listened to"),
@@ -193,7 +293,7 @@ async fn what_is_no_protocol_ends_the_stream() {
                 Era::Handshake => Fake::handshake(move |_| says(": hello\n\n")).await,
             };
             let watcher = open(&fake, Some(era)).await.unwrap_or_else(|end| panic!("{end:?}"));
-            let following = tokio::spawn(watcher.follow(|| {}));
+            let following = tokio::spawn(watcher.follow(|_| {}));
             signal.notify_one();
             let end = tokio::time::timeout(BOUND, following).await.unwrap().unwrap();
             assert!(reason(&end).starts_with(kind), "{era:?}: {end:?}");
@@ -207,7 +307,9 @@ async fn a_stream_is_guarded_like_everything_else() {
     let fake = Fake::modern(|_| panic!("nothing may arrive")).await;
     let guarded = Pool::new(Arc::new(Egress::new(vec![], vec![])), None);
     for era in [None, Some(Era::Modern), Some(Era::Handshake)] {
-        let Err(WatchEnd::Lost(error)) = guarded.watch(&Target { era, ..fake.target() }).await else {
+        let Err(WatchEnd::Lost(error)) =
+            guarded.watch(&Target { era, ..fake.target() }, &[Announced::Tools]).await
+        else {
             panic!("opened")
         };
         assert_eq!(error.kind, Kind::EgressRefused);
@@ -219,6 +321,8 @@ async fn a_stream_is_guarded_like_everything_else() {
 async fn nothing_is_sent_without_a_credential_that_does_not_open() {
     let fake = Fake::modern(|_| panic!("nothing may arrive")).await;
     let target = Target { credential: Credential::Locked, headers: vec![], ..fake.target() };
-    let Err(WatchEnd::Lost(error)) = pool().watch(&target).await else { panic!("opened") };
+    let Err(WatchEnd::Lost(error)) = pool().watch(&target, &[Announced::Tools]).await else {
+        panic!("opened")
+    };
     assert_eq!((error.kind, fake.accepted()), (Kind::Locked, 0));
 }

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use ::rmcp::ServiceError;
 use ::rmcp::model::{
-    CallToolRequest, CallToolRequestParams, ClientRequest, ListToolsRequest, PaginatedRequestParams,
-    RequestId,
+    CallToolRequest, CallToolRequestParams, ClientRequest, GetPromptRequest, GetPromptRequestParams,
+    ListPromptsRequest, ListResourceTemplatesRequest, ListResourcesRequest, ListToolsRequest,
+    PaginatedRequestParams, ReadResourceRequest, ReadResourceRequestParams, RequestId,
 };
 use ::rmcp::service::PeerRequestOptions;
 use bytes::Bytes;
 use serde_json::Value;
-use tokio::sync::Notify;
 
 use super::super::jsonrpc;
-use super::super::rmcp::{Listener, Service, Transport, connect, own_error};
+use super::super::rmcp::{Heard, Listener, Service, Transport, connect, own_error};
 use super::super::*;
 use super::fake::*;
 
@@ -34,7 +34,7 @@ impl Way {
 
     /// rmcp's client, which shakes hands at once.
     pub(super) async fn rmcp(pool: &Pool, target: &Target) -> Result<Way, UpstreamError> {
-        let listener = Listener { changed: Arc::new(Notify::new()) };
+        let listener = Listener { heard: Arc::new(Heard::default()) };
         let limit = target.limits.response_bytes_max;
         let (service, transport) = connect(&pool.dialer, target, limit, listener).await?;
         Ok(Way::Rmcp { service, transport })
@@ -62,24 +62,45 @@ impl Way {
         }
     }
 
-    /// Lists the tools; gives their raw definitions.
-    pub(super) async fn list(&self) -> Result<Vec<String>, UpstreamError> {
+    /// Lists what there is of a kind; gives the raw definitions.
+    pub(super) async fn list(&self, kind: ListKind) -> Result<Vec<String>, UpstreamError> {
         if let Way::Raw(connection) = self {
-            let listing = connection.list_tools().await?;
-            let text = |tool: &Tool| String::from_utf8(tool.definition.to_vec()).unwrap();
-            return Ok(listing.tools.iter().map(text).collect());
+            let listing = connection.list(kind).await?;
+            let text = |entry: &Entry| String::from_utf8(entry.definition.to_vec()).unwrap();
+            return Ok(listing.entries.iter().map(text).collect());
         }
-        let (mut tools, mut cursor) = (Vec::new(), None);
+        let (mut entries, mut cursor) = (Vec::new(), None);
         loop {
             let params = PaginatedRequestParams::default().with_cursor(cursor);
-            let request = ClientRequest::ListToolsRequest(ListToolsRequest::with_param(params));
+            let request = match kind {
+                ListKind::Tools => ListToolsRequest::with_param(params).into(),
+                ListKind::Prompts => ListPromptsRequest::with_param(params).into(),
+                ListKind::Resources => ListResourcesRequest::with_param(params).into(),
+                ListKind::Templates => ListResourceTemplatesRequest::with_param(params).into(),
+            };
             let Answer::Result(page) = self.ask(request).await? else { panic!("an error for a list") };
             let page: RawPage<'_> = serde_json::from_slice(&page).unwrap();
-            tools.extend(page.tools.iter().map(|tool| tool.get().to_owned()));
+            entries.extend(page.entries.iter().map(|entry| entry.get().to_owned()));
             match page.next {
                 Some(next) => cursor = Some(next),
-                None => return Ok(tools),
+                None => return Ok(entries),
             }
+        }
+    }
+
+    /// Asks for something that is no tool; gives the raw answer.
+    pub(super) async fn request(&self, subject: Subject) -> Result<Answer, UpstreamError> {
+        if let Way::Raw(connection) = self {
+            return connection.ask(request(subject)).await;
+        }
+        match subject {
+            Subject::Prompt(name) => {
+                self.ask(GetPromptRequest::new(GetPromptRequestParams::new(name)).into()).await
+            }
+            Subject::Resource(uri) => {
+                self.ask(ReadResourceRequest::new(ReadResourceRequestParams::new(uri)).into()).await
+            }
+            Subject::Completion => panic!("not asked for here"),
         }
     }
 
@@ -105,8 +126,8 @@ impl Way {
 
 #[derive(serde::Deserialize)]
 struct RawPage<'a> {
-    #[serde(borrow)]
-    tools: Vec<&'a serde_json::value::RawValue>,
+    #[serde(borrow, alias = "tools", alias = "prompts", alias = "resources", alias = "resourceTemplates")]
+    entries: Vec<&'a serde_json::value::RawValue>,
     #[serde(rename = "nextCursor")]
     next: Option<String>,
 }

@@ -129,3 +129,32 @@ async fn tools_are_found_listed_and_shown() {
     cli(&admin, &["tools", "show", "fresh"]).await.failed(2, "SERVER:TOOL");
     cli(&admin, &["tools", "show", "up:none"]).await.failed(3, "no tool none");
 }
+
+#[tokio::test]
+async fn tools_are_compared_blocked_and_said_anew() {
+    let (_stage, tenant, upstream) = set_up().await;
+    let (agent, admin) = (tenant.agent().await, tenant.admin().await);
+    upstream.set_tools(vec![Tool::destroys("reader")]);
+    cli(&admin, &["upstream", "refresh", "up"]).await.ok();
+    let listed = cli(&admin, &["tools", "list", "up"]).await.ok().out;
+    assert!(listed.contains("changed, to_destructive"), "{listed}");
+    let diff = cli(&admin, &["tools", "diff", "up:reader"]).await.ok().out;
+    assert!(diff.contains("\n/annotations/destructiveHint\n+ true\n"), "{diff}");
+    let pin = cli(&admin, &["tools", "show", "up:reader", "-o", "json"]).await.ok().json()["pin"].clone();
+    let pin = pin.as_str().unwrap();
+    cli(&admin, &["tools", "approve", "up:reader", "--pin", pin]).await.ok();
+    cli(&agent, &["call", "tool-read", "up:reader"]).await.failed(3, "destructive");
+    let over = ["tools", "override", "up:reader"];
+    let said =
+        ["--pin", pin, "--read-only", "true", "--destructive", "false", "--if-version", "0", "-o", "json"];
+    let tool = cli(&admin, &[&over[..], &said[..]].concat()).await.ok().json();
+    assert_eq!((&tool["tier"], &tool["override"]["version"]), (&json!("read"), &json!(1)));
+    cli(&agent, &["call", "tool-read", "up:reader"]).await.ok();
+    cli(&admin, &[&over[..], &["--pin", pin][..]].concat()).await.failed(2, "annotations");
+    cli(&admin, &over).await.failed(2, "--pin");
+    cli(&admin, &[&over[..], &["--clear"][..]].concat()).await.ok();
+    cli(&admin, &["tools", "block", "up:reader"]).await.ok();
+    cli(&agent, &["call", "tool-destructive", "up:reader"]).await.failed(3, "blocked");
+    cli(&admin, &["tools", "unblock", "up:reader"]).await.ok();
+    cli(&agent, &["call", "tool-destructive", "up:reader"]).await.ok();
+}

@@ -5,12 +5,33 @@ use serde_json::{Value, json};
 use super::script::Servers;
 use super::stacks::run_all_at;
 use super::{keys, servers};
+use crate::support::upstream::Offers;
 use crate::support::{DIRECT, Stage, Tool, Upstream};
 
 /// A tool that clients hold results against a schema of, and that has odd members which they would refuse a list for.
 const TYPED: &str = r#"{"name":"typed","title":null,"inputSchema":{"type":"object","required":["n"]},
     "outputSchema":{"type":"object","properties":{"t":{"type":"string"}},"required":["t"]},
     "annotations":{"readOnlyHint":true,"idempotentHint":null}}"#;
+
+/// With members that clients would refuse a list for.
+fn offers() -> Offers {
+    Offers {
+        prompts: Some(vec![
+            r#"{"name":"sum_up","title":null,"arguments":[{"name":"n","required":true}]}"#.to_owned(),
+            r#"{"name":"odd","arguments":[{"title":"nameless"}],"icons":7,"_meta":[]}"#.to_owned(),
+        ]),
+        resources: Some(vec![
+            r#"{"uri":"note://all","name":"All","size":1.5,"annotations":{"priority":2}}"#.to_owned(),
+            r#"{"uri":"no uri at all","name":"x"}"#.to_owned(),
+            r#"{"uri":"http://h:99999/","name":"x"}"#.to_owned(),
+            r#"{"uri":"note://nameless"}"#.to_owned(),
+        ]),
+        templates: vec![r#"{"uriTemplate":"note://{id}","name":"One","mimeType":null}"#.to_owned()],
+        completes: true,
+        broken: None,
+        asks_first: None,
+    }
+}
 
 /// Output schemas that some client cannot compile, by the tool's name.
 const OUTPUTS: [(&str, &str); 7] = [
@@ -59,6 +80,7 @@ async fn every_client_on_the_direct_endpoint() {
         Tool::raw("none", r#"{"name":"none","inputSchema":{}}"#),
     ])
     .await;
+    strange.set_offers(offers());
     tenant.add("strange", &strange).await;
     let call = |name: &str, arguments: Value| json!({"call": {"name": name, "arguments": arguments}});
     for (query, separator) in [("", ":"), ("?names=safe", "__")] {
@@ -69,6 +91,7 @@ async fn every_client_on_the_direct_endpoint() {
             call(&name("strange:typed"), json!({"n": 1})),
             call(&name("strange:typed"), json!({})),
             call("retrieve_tools", json!({"query": "echo"})),
+            {"offers": {"prompt": name("strange:sum_up"), "uri": "note://7"}},
         ]);
         let keys = keys(&tenant, json!({"direct_endpoint": true})).await;
         let endpoint = format!("{}{DIRECT}{query}", stage.gateway.url);
@@ -88,7 +111,15 @@ async fn every_client_on_the_direct_endpoint() {
             assert_eq!(step(3)["ok"]["isError"], true, "{who}: {}", step(3));
             assert!(step(3)["ok"].to_string().contains("Invalid arguments"), "{who}: {}", step(3));
             assert_eq!(step(4)["error"]["code"], -32602, "{who}: {}", step(4));
-            for record in tenant.records(&format!("key={}&type=direct_call", key.id), 4).await {
+            let offers = &step(5)["ok"];
+            let said = offers.to_string();
+            assert!(said.contains(&format!("\"{}\"", name("strange:sum_up"))), "{who}: {}", step(5));
+            assert!(offers["resources"].to_string().contains("note://all"), "{who}: {said}");
+            assert!(offers["templates"].to_string().contains("note://{id}"), "{who}: {said}");
+            assert!(offers["prompt"]["messages"][0].to_string().contains("n"), "{who}: {said}");
+            assert_eq!(offers["contents"]["contents"][0]["blob"], "AAH/+w==", "{who}: {said}");
+            assert_eq!(offers["completion"]["completion"]["values"], json!(["one", "two"]), "{who}: {said}");
+            for record in tenant.records(&format!("key={}&type=direct_call", key.id), 6).await {
                 assert_eq!(record["source"], "direct", "{who}: {record}");
             }
         }

@@ -2,6 +2,7 @@
 //! that is not installed fails the test.
 
 mod direct;
+mod listening;
 mod rounds;
 mod script;
 mod servers;

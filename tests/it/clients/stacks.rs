@@ -2,12 +2,14 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream;
 use serde_json::Value;
-use tokio::io::AsyncWriteExt;
-use tokio::process::Command;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::mpsc;
 
 use super::servers::{INSTALL, ROOT, installed, tools};
 use crate::support::{Api, MODERN};
@@ -16,6 +18,11 @@ use crate::support::{Api, MODERN};
 const AT_ONCE: usize = 3;
 /// The newest handshake revision.
 const HANDSHAKE: &str = "2025-11-25";
+
+/// Longer than any test; a listener is killed when its test is over.
+const LISTEN: &str = r#"[{"listen": {"seconds": 100}}]"#;
+/// Lines of a listener that nobody read yet.
+const LINES_MAX: usize = 1000;
 
 /// An official client in one of its modes.
 #[derive(Clone, Copy, Debug)]
@@ -83,9 +90,8 @@ fn command(program: &str, home: &Path) -> Command {
     command
 }
 
-/// Exit code and report of a client that ran these steps at this address with this key.
-async fn run(stack: &Stack, endpoint: &str, key: &str, steps: &Value) -> (Option<i32>, Value) {
-    let home = tempfile::tempdir().unwrap();
+/// A client's program; it reads its steps from standard input.
+fn client(stack: &Stack, endpoint: &str, key: &str, home: &Path) -> Command {
     let program = match stack.script {
         "client1.py" => installed(&tools().join("py1/bin/python")),
         "client2.py" => installed(&tools().join("venv/bin/python")),
@@ -94,13 +100,21 @@ async fn run(stack: &Stack, endpoint: &str, key: &str, steps: &Value) -> (Option
     for needed in ["@modelcontextprotocol/sdk", "@modelcontextprotocol/client", "mcp-remote"] {
         module(needed);
     }
-    let mut command = command(&program, home.path());
+    let mut command = command(&program, home);
     command.args([stack.script, endpoint, key, "-"]).args(stack.mode);
     if stack.script == "remote.mjs" {
-        command.arg(home.path());
+        command.arg(home);
     }
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap_or_else(|error| panic!("{program}: {error}; {INSTALL}"));
+    command
+}
+
+/// Exit code and report of a client that ran these steps at this address with this key.
+async fn run(stack: &Stack, endpoint: &str, key: &str, steps: &Value) -> (Option<i32>, Value) {
+    let home = tempfile::tempdir().unwrap();
+    let mut child = client(stack, endpoint, key, home.path())
+        .spawn()
+        .unwrap_or_else(|error| panic!("{}: {error}; {INSTALL}", stack.script));
     // a client that does not even start says so itself
     drop(child.stdin.take().unwrap().write_all(steps.to_string().as_bytes()).await);
     let output = child.wait_with_output().await.unwrap();
@@ -148,4 +162,60 @@ pub async fn inspector(url: &str, key: &str, era: &str, arguments: &[&str]) -> (
         .unwrap_or_else(|error| panic!("node: {error}; {INSTALL}"));
     let printed = serde_json::from_slice(&output.stdout).unwrap_or_default();
     (output.status.code(), printed, String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// A client that listens on a stream; killed when dropped.
+pub struct Listener {
+    name: &'static str,
+    child: Child,
+    lines: mpsc::Receiver<String>,
+    said: Vec<String>,
+    _home: tempfile::TempDir,
+}
+
+impl Listener {
+    /// The step `listen` and no other.
+    pub fn start(stack: &Stack, endpoint: &str, key: &str) -> Listener {
+        let home = tempfile::tempdir().unwrap();
+        let mut command = client(stack, endpoint, key, home.path());
+        let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+        let (mut stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let (found, lines) = mpsc::channel(LINES_MAX);
+        tokio::spawn(async move {
+            drop(stdin.write_all(LISTEN.as_bytes()).await);
+            drop(stdin);
+            let mut lines = BufReader::new(stdout).lines();
+            while let Ok(Some(line)) = lines.next_line().await {
+                drop(found.send(line).await);
+            }
+        });
+        Listener { name: stack.name, child, lines, said: Vec::new(), _home: home }
+    }
+
+    /// The next line with this word: its time in milliseconds, and the rest.
+    pub async fn heard(&mut self, word: &str, bound: Duration) -> (u128, String) {
+        let next = async {
+            while let Some(line) = self.lines.recv().await {
+                self.said.push(line.clone());
+                let mut parts = line.splitn(3, ' ');
+                if parts.next() == Some(word) {
+                    let at = parts.next().and_then(|at| at.parse().ok()).unwrap_or_default();
+                    return Some((at, parts.next().unwrap_or_default().to_owned()));
+                }
+            }
+            None
+        };
+        let found = tokio::time::timeout(bound, next).await;
+        found.ok().flatten().unwrap_or_else(|| panic!("{}: no {word} after {:?}", self.name, self.said))
+    }
+
+    /// Waits for such a list of tools.
+    pub async fn listed(&mut self, bound: Duration, is_right: impl Fn(&str) -> bool) {
+        while !is_right(&self.heard("TOOLS", bound).await.1) {}
+    }
+
+    /// Whether it still listens.
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
 }

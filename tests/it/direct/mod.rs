@@ -5,6 +5,7 @@ mod doors;
 mod fidelity;
 mod list;
 mod names;
+mod offers;
 mod refusals;
 mod replicas;
 

@@ -2,6 +2,7 @@
 
 mod bound;
 mod declared;
+mod offers;
 mod passing;
 
 use serde_json::{Value, json};

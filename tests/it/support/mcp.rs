@@ -1,5 +1,6 @@
 //! MCP as one caller: JSON-RPC by hand, so that a test sees and chooses every byte.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use reqwest::{Method, RequestBuilder};
@@ -163,7 +164,12 @@ impl Mcp {
         let mut params = params.to_owned();
         if self.era == Era::Modern {
             http = http.header("Mcp-Method", method);
-            if let Some(name) = name_of(&params).filter(|_| method == "tools/call") {
+            let named = match method {
+                "tools/call" | "prompts/get" => "name",
+                "resources/read" => "uri",
+                _ => "",
+            };
+            if let Some(name) = name_of(&params, named) {
                 http = http.header("Mcp-Name", name);
             }
             params = with_meta(&params, &self.capabilities);
@@ -215,12 +221,10 @@ fn with_meta(params: &str, capabilities: &str) -> String {
     format!(r#"{{"_meta":{{{meta}}}{comma}{rest}"#)
 }
 
-fn name_of(params: &str) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Named {
-        name: Option<String>,
-    }
-    serde_json::from_str::<Named>(params).ok()?.name
+fn name_of(params: &str, member: &str) -> Option<String> {
+    // raw: arguments may have numbers that no type holds
+    let params: HashMap<String, &RawValue> = serde_json::from_str(params).ok()?;
+    serde_json::from_str(params.get(member)?.get()).ok()
 }
 
 /// An answer that came as a stream, as if it had come plain: the last event.

@@ -156,6 +156,7 @@ mod tests {
             print: Fingerprint::of(what),
             reader: Reader::Modern,
             names: ToolNames::Colon,
+            manages: None,
             from: None,
         }
     }

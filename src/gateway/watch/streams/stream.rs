@@ -13,9 +13,9 @@ use tokio_util::sync::CancellationToken;
 use super::damping::Damping;
 use super::watched::Watched;
 use crate::gateway::Gateway;
-use crate::gateway::discovery::ListingError;
+use crate::gateway::discovery::{ListingError, What};
 use crate::store::{Applied, DueServer, Right, Server, StoreError};
-use crate::upstream::{Era, Target, WatchEnd, Watcher};
+use crate::upstream::{Announced, Era, ListKind, Target, WatchEnd, Watcher};
 
 /// The pause after the first failure; doubled by every further one.
 const BACK_OFF_MIN: Duration = Duration::from_secs(1);
@@ -30,6 +30,27 @@ const TURN_MAX: Duration = Duration::from_millis(500);
 const PAUSE_IN_PLACE_MAX: Duration = Duration::from_secs(5);
 /// Attempts are spread over this part of a second, and pauses over as much of themselves.
 const JITTER_MS_MAX: u64 = 250;
+
+/// What is awaited.
+const ANNOUNCED: [Announced; 3] = [Announced::Tools, Announced::Prompts, Announced::Resources];
+
+/// What of a server changed and is not listed yet.
+#[derive(Default)]
+struct Told {
+    tools: Notify,
+    prompts: Notify,
+    resources: Notify,
+}
+
+impl Told {
+    fn of(&self, what: Announced) -> &Notify {
+        match what {
+            Announced::Tools => &self.tools,
+            Announced::Prompts => &self.prompts,
+            Announced::Resources => &self.resources,
+        }
+    }
+}
 
 /// Why a server is not followed now.
 enum Ended {
@@ -98,27 +119,38 @@ impl Gateway {
 
     /// Opens a server's stream and follows it to its end.
     async fn follow_server(&self, due: &DueServer, watched: &Watched) -> Ended {
-        let stream = match self.open_in_turn(due).await {
+        let (stream, hears_all) = match self.open_in_turn(due).await {
             Ok(stream) => stream,
             Err(ended) => return ended,
         };
         watched.went_live(Instant::now());
-        let told = Notify::new();
+        if !hears_all {
+            watched.hears_a_part();
+        }
+        let told = Told::default();
         // what changed while nobody listened was announced to nobody
-        told.notify_one();
-        let on_change = || {
-            watched.announced(Instant::now());
-            told.notify_one();
+        match stream.hears() {
+            // the first listing is a whole one
+            hears if hears.contains(&Announced::Tools) => told.tools.notify_one(),
+            hears => hears.iter().for_each(|what| told.of(*what).notify_one()),
+        }
+        let on_change = |what| {
+            if what == Announced::Tools {
+                watched.announced(Instant::now());
+            }
+            told.of(what).notify_one();
         };
         tokio::select! {
             end = stream.follow(on_change) => Ended::Stream(end),
-            never = self.list_when_told(due, watched, &told) => match never {},
+            never = self.list_when_told(due, watched, &told.tools) => match never {},
+            never = self.list_offers_when_told(due, Announced::Prompts, &told.prompts) => match never {},
+            never = self.list_offers_when_told(due, Announced::Resources, &told.resources) => match never {},
         }
     }
 
     /// Opens a server's stream. Turns keep a replica that takes over from opening all at once; a server that
     /// is slow loses its turn, so that it holds up nobody else's.
-    async fn open_in_turn(&self, due: &DueServer) -> Result<Watcher, Ended> {
+    async fn open_in_turn(&self, due: &DueServer) -> Result<(Watcher, bool), Ended> {
         let turn = self.upkeep.streams.opening.acquire().await;
         let mut opening = pin!(self.open_stream(due));
         tokio::select! {
@@ -128,13 +160,20 @@ impl Gateway {
         opening.await
     }
 
-    async fn open_stream(&self, due: &DueServer) -> Result<Watcher, Ended> {
+    /// Opens the stream, and says whether all that the server has is announced on it.
+    async fn open_stream(&self, due: &DueServer) -> Result<(Watcher, bool), Ended> {
         let Ok(Some(server)) = self.server_as_due(due).await else { return Err(Ended::Away) };
         let Ok(target) = self.listing_target(due.tenant, &server).await else { return Err(Ended::Away) };
         if !self.may_announce(&target).await {
-            return Err(Ended::Stream(WatchEnd::Unsupported("it announces no changes of its tools")));
+            return Err(Ended::Stream(WatchEnd::Unsupported("it announces no changes")));
         }
-        self.upstreams.watch(&target).await.map_err(Ended::Stream)
+        let watcher = self.upstreams.watch(&target, &ANNOUNCED).await.map_err(Ended::Stream)?;
+        let offers = self.upstreams.connection(&target).offers().await.unwrap_or_default();
+        let is_heard = |what| watcher.hears().contains(&what);
+        let hears_all = is_heard(Announced::Tools)
+            && (is_heard(Announced::Prompts) || !offers.has(ListKind::Prompts))
+            && (is_heard(Announced::Resources) || !offers.has(ListKind::Resources));
+        Ok((watcher, hears_all))
     }
 
     /// Whether a server may announce changes, as far as its handshake with us tells; saves those that do not
@@ -144,23 +183,25 @@ impl Gateway {
             return true;
         }
         let connection = self.upstreams.connection(target);
-        if connection.announces().is_none()
+        let may = |what| connection.announces(what) != Some(false);
+        if connection.announces(Announced::Tools).is_none()
             && let Err(error) = connection.ping().await
         {
             tracing::debug!(%error, "a server did not answer before its stream was opened");
         }
-        connection.announces() != Some(false)
+        ANNOUNCED.into_iter().any(may)
     }
 
     async fn list_when_told(&self, due: &DueServer, watched: &Watched, told: &Notify) -> Infallible {
         let mut damping = Damping::default();
-        let mut let_in = None;
+        let (mut let_in, mut whole) = (None, true);
         loop {
             tokio::select! {
                 () = told.notified() => {}
                 () = sleep_until_some(let_in) => {}
             }
-            let listed = self.list_as_announced(due).await;
+            let listed = self.list_as_announced(due, whole).await;
+            whole &= listed.is_none();
             let now = Instant::now();
             let held = listed.as_ref().and_then(|listed| listed.held);
             let_in = held.map(|left| now + left);
@@ -175,11 +216,41 @@ impl Gateway {
         }
     }
 
-    /// Lists a server, while this replica looks after servers; nothing if that failed.
-    async fn list_as_announced(&self, due: &DueServer) -> Option<Applied> {
+    /// Lists what a server announces changes of, but for its tools.
+    async fn list_offers_when_told(&self, due: &DueServer, what: Announced, told: &Notify) -> Infallible {
+        let mut damping = Damping::default();
+        loop {
+            told.notified().await;
+            let listed = self.list_offers_as_announced(due, what).await;
+            if listed.is_none() {
+                // for whatever reason: what was announced still stands
+                told.notify_one();
+            }
+            sleep(damping.pause(Instant::now(), listed.unwrap_or_default())).await;
+        }
+    }
+
+    async fn list_offers_as_announced(&self, due: &DueServer, what: Announced) -> Option<usize> {
         let lease = self.upkeep.streams.lease()?;
         let server = self.server_as_due(due).await.ok()??;
-        match self.list_server(due.tenant, &server, Right::Lease(lease)).await {
+        match self.list_offers(due.tenant, &server, what, Right::Lease(lease)).await {
+            Ok(changes) => Some(changes),
+            Err(error) => {
+                tracing::debug!(tenant = %due.tenant, server = due.name, %error, "a server could not be listed");
+                if matches!(error, ListingError::Store(StoreError::LostLease)) {
+                    self.upkeep.streams.lost(lease);
+                }
+                None
+            }
+        }
+    }
+
+    /// Lists a server, or its tools alone, while this replica looks after servers; nothing if that failed.
+    async fn list_as_announced(&self, due: &DueServer, whole: bool) -> Option<Applied> {
+        let lease = self.upkeep.streams.lease()?;
+        let server = self.server_as_due(due).await.ok()??;
+        let what = if whole { What::All } else { What::Tools };
+        match self.list_of_server(due.tenant, &server, what, Right::Lease(lease)).await {
             Ok(applied) => Some(applied),
             Err(error) => {
                 tracing::debug!(tenant = %due.tenant, server = due.name, %error, "a server could not be listed");

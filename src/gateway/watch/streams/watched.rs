@@ -20,12 +20,19 @@ struct State {
     listed: Option<Instant>,
     /// When a listing found a change that nobody had announced.
     silent_change: Option<Instant>,
+    /// Whether the server has something whose changes it does not announce.
+    hears_a_part: bool,
 }
 
 impl Watched {
     /// The stream is open.
     pub(super) fn went_live(&self, now: Instant) {
         *self.state() = State { live: Some(now), ..State::default() };
+    }
+
+    /// Not all that the server has is announced on the stream that is open: the rest must be listed as ever.
+    pub(super) fn hears_a_part(&self) {
+        self.state().hears_a_part = true;
     }
 
     /// The stream has ended; gives how long it was open.
@@ -68,7 +75,7 @@ impl Watched {
     pub(super) fn can_wait(&self, now: Instant, interval: Duration) -> bool {
         let state = self.state();
         let is_fresh = state.listed.is_some_and(|at| now.duration_since(at) < interval);
-        state.live.is_some() && is_fresh && state.silent_change.is_none()
+        state.live.is_some() && is_fresh && state.silent_change.is_none() && !state.hears_a_part
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

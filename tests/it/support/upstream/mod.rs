@@ -1,6 +1,7 @@
 //! An MCP server on loopback that does what a test tells it to, and keeps its own log of what it was asked.
 
 mod announce;
+mod offers;
 mod serve;
 mod tool;
 
@@ -15,6 +16,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use self::announce::Announcer;
+pub use self::offers::Offers;
 pub use self::tool::{Say, Tool, zoo};
 use super::wait::settle;
 
@@ -89,6 +91,9 @@ struct State {
     /// Calls whose connection was closed before they were answered.
     abandoned: AtomicUsize,
     announcer: Announcer,
+    offers: Mutex<Offers>,
+    /// What was asked of them: method and raw params.
+    asked: Mutex<Vec<(String, String)>>,
 }
 
 /// The running server; stops when dropped.
@@ -131,6 +136,8 @@ impl Upstream {
             notifications: Mutex::default(),
             abandoned: AtomicUsize::new(0),
             announcer: Announcer::default(),
+            offers: Mutex::default(),
+            asked: Mutex::default(),
         });
         let task = tokio::spawn(serve::run(listener, Arc::clone(&state)));
         Upstream { url: format!("http://{address}/mcp"), address, state, task }
@@ -145,7 +152,27 @@ impl Upstream {
 
     /// Announces, so many times, that its tools have changed.
     pub fn announce(&self, times: usize) {
-        self.state.announcer.announce(times);
+        self.state.announcer.announce("tools", times);
+    }
+
+    /// Announces once that `prompts` or `resources` have changed.
+    pub fn announce_of(&self, what: &'static str) {
+        self.state.announcer.announce(what, 1);
+    }
+
+    /// Prompts and resources from now on. What it declares is told to those who ask from then on.
+    pub fn set_offers(&self, offers: Offers) {
+        *self.state.offers.lock().unwrap() = offers;
+    }
+
+    /// What was asked of prompts and resources so far, lists as well: method and raw params.
+    pub fn asked(&self) -> Vec<(String, String)> {
+        self.state.asked.lock().unwrap().clone()
+    }
+
+    /// How often it was asked this.
+    pub fn asked_of(&self, method: &str) -> usize {
+        self.asked().iter().filter(|(asked, _)| asked == method).count()
     }
 
     /// Streams that are open for its announcements now.

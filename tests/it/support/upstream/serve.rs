@@ -130,18 +130,18 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Answer {
     }
     match (message.method.as_deref(), state.era) {
         (Some("server/discover"), Era::Modern) => {
-            let capabilities = state.announcer.capabilities();
+            let capabilities = state.announcer.capabilities(&state.offers.lock().unwrap());
             let result = format!(
                 r#"{{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{capabilities},"ttlMs":0,"cacheScope":"private"}}"#
             );
             Ok(state.result(id, &result))
         }
         (Some("subscriptions/listen"), Era::Modern) if state.announcer.is_on() => {
-            Ok(state.announcer.subscription(id))
+            Ok(state.announcer.subscription(id, &state.offers.lock().unwrap()))
         }
         (Some("initialize"), Era::Handshake) => {
             let session = state.initializes.fetch_add(1, Ordering::SeqCst);
-            let capabilities = state.announcer.capabilities();
+            let capabilities = state.announcer.capabilities(&state.offers.lock().unwrap());
             let result = format!(
                 r#"{{"protocolVersion":"2025-06-18","capabilities":{capabilities},"serverInfo":{{"name":"fake","version":"1"}}}}"#
             );
@@ -164,6 +164,24 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Answer {
                     call(&state, id, (raw, &params), &head.headers).await
                 }
                 _ => Ok(state.message(&error(id, -32602, "bad params"))),
+            }
+        }
+        (Some(method), _) => {
+            let offers = state.offers.lock().unwrap().clone();
+            let params = message.params.map(RawValue::get).unwrap_or("{}");
+            state.asked.lock().unwrap().push((method.to_owned(), params.to_owned()));
+            if let Some(question) = offers.question(method, params) {
+                return Ok(state.result(id, question));
+            }
+            let mut unanswered = Unanswered { state: Arc::clone(&state), is_answered: false };
+            let answer = offers.answer(method, params).await;
+            unanswered.is_answered = true;
+            match answer {
+                Some(Ok(members)) => Ok(state.result(id, &format!("{}{members}}}", state.opening()))),
+                Some(Err(raw)) => {
+                    Ok(state.message(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{raw}}}"#)))
+                }
+                None => Ok(plain(404, "application/json", &error(id, -32601, "Method not found"))),
             }
         }
         _ => Ok(plain(404, "application/json", &error(id, -32601, "Method not found"))),

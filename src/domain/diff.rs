@@ -1,0 +1,142 @@
+//! What differs between two JSON texts, as people have to look at it before they approve a definition.
+
+use super::canonical::canonical;
+use super::json;
+
+/// Levels that are looked into; what is deeper is compared as a whole.
+const DEPTH_MAX: u32 = 32;
+/// Most differences that are named.
+const CHANGES_MAX: usize = 1000;
+/// Most bytes of places that are named.
+const PATHS_BYTES_MAX: usize = 256 * 1024;
+
+/// One difference.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Change<'a> {
+    /// Where it is, as a JSON pointer.
+    pub path: String,
+    /// What was there: the raw value.
+    pub before: Option<&'a str>,
+    /// What is there.
+    pub after: Option<&'a str>,
+}
+
+/// The differences of two texts.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Diff<'a> {
+    /// In the order of the text before, what is new after that.
+    pub changes: Vec<Change<'a>>,
+    /// There are more than are named.
+    pub is_cut: bool,
+    paths_bytes: usize,
+}
+
+impl<'a> Diff<'a> {
+    /// What differs. The order of members, white space and the spelling of strings do not count; numbers do as written.
+    pub fn between(before: &'a str, after: &'a str) -> Diff<'a> {
+        let mut diff = Diff::default();
+        diff.values("", Some(before), Some(after), 0);
+        diff
+    }
+
+    fn values(&mut self, path: &str, before: Option<&'a str>, after: Option<&'a str>, depth: u32) {
+        if before == after || self.is_cut {
+            return;
+        }
+        if let (Some(before), Some(after)) = (before, after)
+            && depth < DEPTH_MAX
+            && (self.objects(path, before, after, depth) || self.arrays(path, before, after, depth))
+        {
+            return;
+        }
+        if let (Some(before), Some(after)) = (before, after)
+            && canonical(before).is_ok_and(|before| canonical(after).is_ok_and(|after| before == after))
+        {
+            return;
+        }
+        self.paths_bytes += path.len();
+        if self.changes.len() == CHANGES_MAX || self.paths_bytes > PATHS_BYTES_MAX {
+            self.is_cut = true;
+            return;
+        }
+        self.changes.push(Change { path: path.to_owned(), before, after });
+    }
+
+    /// Whether both are objects, and so were compared by their members.
+    fn objects(&mut self, path: &str, before: &'a str, after: &'a str, depth: u32) -> bool {
+        let (Ok(before), Ok(after)) = (json::top_level_members(before), json::top_level_members(after))
+        else {
+            return false;
+        };
+        let value_after: std::collections::HashMap<&str, &'a str> =
+            after.iter().map(|member| (&*member.name, member.value)).collect();
+        let names: std::collections::HashSet<&str> = before.iter().map(|member| &*member.name).collect();
+        for member in &before {
+            let after = value_after.get(&*member.name).copied();
+            self.values(&below(path, &member.name), Some(member.value), after, depth + 1);
+        }
+        for member in after.iter().filter(|member| !names.contains(&*member.name)) {
+            self.values(&below(path, &member.name), None, Some(member.value), depth + 1);
+        }
+        true
+    }
+
+    /// Whether both are arrays, and so were compared place by place.
+    fn arrays(&mut self, path: &str, before: &'a str, after: &'a str, depth: u32) -> bool {
+        let (Some(mut before), Some(mut after)) = (json::elements(before), json::elements(after)) else {
+            return false;
+        };
+        for at in 0_usize.. {
+            let (before, after) = (before.next(), after.next());
+            if (before.is_none() && after.is_none()) || self.is_cut {
+                break;
+            }
+            self.values(&below(path, &at.to_string()), before, after, depth + 1);
+        }
+        true
+    }
+}
+
+fn below(path: &str, name: &str) -> String {
+    format!("{path}/{}", name.replace('~', "~0").replace('/', "~1"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_have_places() {
+        let before = r#"{"name":"t","description":"a","inputSchema":{"a/b":1.0,"~":{"x":[1,2]},"same":"\u0061"},"gone":null}"#;
+        let after = r#"{"inputSchema":{"same":"a","~":{"x":[1,3,4]},"a/b":1.00},"description":"b","name":"t","new":{}}"#;
+        let diff = Diff::between(before, after);
+        let shown: Vec<(&str, Option<&str>, Option<&str>)> =
+            diff.changes.iter().map(|change| (&*change.path, change.before, change.after)).collect();
+        assert_eq!(
+            shown,
+            [
+                ("/description", Some(r#""a""#), Some(r#""b""#)),
+                ("/inputSchema/a~1b", Some("1.0"), Some("1.00")),
+                ("/inputSchema/~0/x/1", Some("2"), Some("3")),
+                ("/inputSchema/~0/x/2", None, Some("4")),
+                ("/gone", Some("null"), None),
+                ("/new", None, Some("{}")),
+            ]
+        );
+        assert!(!diff.is_cut);
+        assert!(Diff::between(r#"{"a":1,"b":[ ]}"#, r#"{ "b":[],"\u0061":1}"#).changes.is_empty());
+        assert_eq!(Diff::between("{}", "[]").changes.len(), 1);
+    }
+
+    #[test]
+    fn it_is_bounded() {
+        let many = |value: u32| format!("[{}]", vec![value.to_string(); CHANGES_MAX + 1].join(","));
+        let (before, after) = (many(1), many(2));
+        let diff = Diff::between(&before, &after);
+        assert_eq!((diff.changes.len(), diff.is_cut), (CHANGES_MAX, true));
+        let deep = |value: u32| format!("{}{value}{}", "[".repeat(60), "]".repeat(60));
+        let (before, after) = (deep(1), deep(2));
+        let diff = Diff::between(&before, &after);
+        assert_eq!((diff.changes.len(), diff.is_cut), (1, false));
+    }
+}

@@ -1,0 +1,81 @@
+//! Definitions whose hints got worse since somebody trusted them (behaviour, section 6).
+
+use super::annotations::{Annotations, Tier, Unannotated};
+
+/// What became of a tool, by what its server says; the later one is the graver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Drift {
+    /// It only read, and does not say so any more.
+    FromReadOnly,
+    /// It was not destructive, and is now.
+    ToDestructive,
+}
+
+impl Drift {
+    /// The wire name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Drift::FromReadOnly => "from_read_only",
+            Drift::ToDestructive => "to_destructive",
+        }
+    }
+
+    /// `None` for any other text.
+    pub fn parse(text: &str) -> Option<Drift> {
+        [Drift::FromReadOnly, Drift::ToDestructive].into_iter().find(|drift| drift.as_str() == text)
+    }
+
+    /// What happened, in words.
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Drift::FromReadOnly => "it was read-only and does not say so any more",
+            Drift::ToDestructive => "it was not destructive and is now",
+        }
+    }
+
+    /// What became of a tool that had the hints `before`. Absent hints count as they do for keys that trust them, and
+    /// after that as they do for keys that do not.
+    pub fn between(before: Annotations, after: Annotations) -> Option<Drift> {
+        let became_destructive = |unannotated| {
+            before.tier(unannotated) != Tier::Destructive && after.tier(unannotated) == Tier::Destructive
+        };
+        if became_destructive(Unannotated::Trust) {
+            return Some(Drift::ToDestructive);
+        }
+        if before.tier(Unannotated::Trust) == Tier::Read && after.tier(Unannotated::Trust) != Tier::Read {
+            return Some(Drift::FromReadOnly);
+        }
+        became_destructive(Unannotated::Distrust).then_some(Drift::ToDestructive)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_step_between_hints() {
+        let (t, f, n) = (Some(true), Some(false), None);
+        let rows = [
+            ((t, n), (t, f), None),
+            ((t, f), (f, f), Some(Drift::FromReadOnly)),
+            ((t, n), (n, n), Some(Drift::FromReadOnly)),
+            ((t, n), (t, t), Some(Drift::ToDestructive)),
+            ((t, n), (f, t), Some(Drift::ToDestructive)),
+            ((f, f), (f, t), Some(Drift::ToDestructive)),
+            ((n, n), (n, t), Some(Drift::ToDestructive)),
+            ((f, f), (f, n), Some(Drift::ToDestructive)),
+            ((n, f), (n, n), Some(Drift::ToDestructive)),
+            ((f, n), (n, n), None),
+            ((n, n), (f, n), None),
+            ((f, t), (t, n), None),
+            ((f, t), (n, t), None),
+        ];
+        for (before, after, expected) in rows {
+            let of = |(read_only, destructive)| Annotations { read_only, destructive };
+            assert_eq!(Drift::between(of(before), of(after)), expected, "{before:?} {after:?}");
+        }
+        assert_eq!(Drift::parse("to_destructive"), Some(Drift::ToDestructive));
+        assert_eq!(Drift::parse("other"), None);
+    }
+}

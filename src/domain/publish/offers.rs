@@ -1,0 +1,270 @@
+//! Prompts, resources and templates as `/mcp/direct` lists them. Clients check these lists as a whole too.
+
+use std::ops::Range;
+
+use chrono::DateTime;
+use serde_json::Value;
+
+use super::faults::{NotListed, all_elements, are_icons, is_object, is_string, text};
+use crate::domain::json::{self, escape_into};
+
+/// Schemes whose URIs have a host, always (WHATWG URL).
+const SPECIAL: [&str; 5] = ["http", "https", "ws", "wss", "ftp"];
+
+/// A definition's text, with the place where the name goes if it is listed under another one.
+#[derive(Debug, PartialEq, Eq)]
+pub struct OfferPart {
+    text: Box<str>,
+    name: Option<Range<usize>>,
+}
+
+impl OfferPart {
+    /// A prompt, whose name is replaced.
+    ///
+    /// # Errors
+    /// [`NotListed`], where clients would refuse the whole list for it.
+    pub fn prompt(definition: &str) -> Result<OfferPart, NotListed> {
+        let unnamed = NotListed("it has no name");
+        let mut part = Self::of(definition, |name, raw| match name {
+            "title" | "description" => is_string(raw),
+            "arguments" => all_elements(raw, is_argument),
+            _ => true,
+        })?;
+        let members = json::top_level_members(&part.text).map_err(|_| unnamed)?;
+        let name = members.iter().find(|member| member.name == "name").ok_or(unnamed)?;
+        part.name = Some(name.value_range());
+        Ok(part)
+    }
+
+    /// A resource.
+    ///
+    /// # Errors
+    /// [`NotListed`], where clients would refuse the whole list for it.
+    pub fn resource(definition: &str) -> Result<OfferPart, NotListed> {
+        let part = Self::of_resource(definition)?;
+        let [uri] = json::find_members(definition, ["uri"]).unwrap_or_default();
+        match uri.and_then(text) {
+            Some(uri) if is_uri(&uri) => Ok(part),
+            _ => Err(NotListed("its uri is not one that every client can read")),
+        }
+    }
+
+    /// A template of resources.
+    ///
+    /// # Errors
+    /// [`NotListed`], where clients would refuse the whole list for it.
+    pub fn template(definition: &str) -> Result<OfferPart, NotListed> {
+        Self::of_resource(definition)
+    }
+
+    fn of_resource(definition: &str) -> Result<OfferPart, NotListed> {
+        let [name] = json::find_members(definition, ["name"]).unwrap_or_default();
+        if !name.is_some_and(is_string) {
+            return Err(NotListed("it has no name"));
+        }
+        Self::of(definition, |name, raw| match name {
+            "title" | "description" | "mimeType" => is_string(raw),
+            "size" => !raw.is_empty() && raw.len() < 16 && raw.bytes().all(|byte| byte.is_ascii_digit()),
+            "annotations" => are_annotations(raw),
+            _ => true,
+        })
+    }
+
+    /// The definition without what is optional and not of its form.
+    fn of(definition: &str, is_good: impl Fn(&str, &str) -> bool) -> Result<OfferPart, NotListed> {
+        // halves of characters and numbers beyond all bounds, which some clients stumble over
+        if !matches!(serde_json::from_str(definition), Ok(Value::Object(_))) {
+            return Err(NotListed("not every client can read its definition"));
+        }
+        let mut left_out: Vec<String> = Vec::new();
+        json::for_each_member(definition, |member| {
+            let is_good = match &*member.name {
+                "icons" => are_icons(member.value),
+                "_meta" => is_object(member.value),
+                name => is_good(name, member.value),
+            };
+            if !is_good {
+                left_out.push(member.name.to_string());
+            }
+        });
+        let left_out: Vec<&str> = left_out.iter().map(String::as_str).collect();
+        Ok(OfferPart { text: json::without_members(definition, &left_out).into(), name: None })
+    }
+
+    /// Writes the definition, under this name where its own is replaced.
+    pub fn write(&self, name: &str, out: &mut String) {
+        let Some(own) = &self.name else { return out.push_str(&self.text) };
+        out.push_str(self.text.get(..own.start).unwrap_or_default());
+        escape_into(out, name);
+        out.push_str(self.text.get(own.end..).unwrap_or_default());
+    }
+
+    /// Its size, in bytes, but for the name.
+    pub fn bytes(&self) -> usize {
+        self.text.len()
+    }
+}
+
+fn is_argument(raw: &str) -> bool {
+    let Ok([name, title, description, required]) =
+        json::find_members(raw, ["name", "title", "description", "required"])
+    else {
+        return false;
+    };
+    name.is_some_and(is_string)
+        && title.is_none_or(is_string)
+        && description.is_none_or(is_string)
+        && required.is_none_or(|required| matches!(required, "true" | "false"))
+}
+
+fn are_annotations(raw: &str) -> bool {
+    let Ok([audience, priority, modified]) =
+        json::find_members(raw, ["audience", "priority", "lastModified"])
+    else {
+        return false;
+    };
+    let is_role = |raw: &str| matches!(text(raw).as_deref(), Some("user" | "assistant"));
+    let is_time = |raw: &str| {
+        text(raw).is_some_and(|time| {
+            time.as_bytes().get(10) == Some(&b'T') && DateTime::parse_from_rfc3339(&time).is_ok()
+        })
+    };
+    is_object(raw)
+        && audience.is_none_or(|raw| all_elements(raw, is_role))
+        && priority.is_none_or(|raw| raw.parse().is_ok_and(|priority: f64| (0.0..=1.0).contains(&priority)))
+        && modified.is_none_or(is_time)
+}
+
+/// Whether it is a URI to the strictest of the clients, who parse it as a URL.
+fn is_uri(uri: &str) -> bool {
+    let Some((scheme, rest)) = uri.split_once(':') else { return false };
+    let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
+    let is_odd =
+        |c: char| c.is_control() || c.is_whitespace() || matches!(c, '<' | '>' | '"' | '\\' | '^' | '`');
+    if !is_scheme || rest.contains(is_odd) {
+        return false;
+    }
+    let is_special = SPECIAL.iter().any(|special| scheme.eq_ignore_ascii_case(special));
+    let Some(rest) = rest.strip_prefix("//") else { return !is_special };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let place = authority.rsplit_once('@').map_or(authority, |(_, place)| place);
+    // addresses in brackets are not worth a parser here
+    let (host, port) = place.split_at(place.find(':').unwrap_or(place.len()));
+    let is_port = match port.strip_prefix(':') {
+        Some(digits) => {
+            digits.is_empty() || digits.bytes().all(|b| b.is_ascii_digit()) && digits.parse::<u16>().is_ok()
+        }
+        None => port.is_empty(),
+    };
+    is_port && is_host(host, is_special)
+}
+
+fn is_host(host: &str, is_special: bool) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '~');
+    if !is_special {
+        return host
+            .chars()
+            .all(|c| is_plain(c) || matches!(c, '%' | '!' | '$' | '&' | '+' | ',' | '=' | '*'));
+    }
+    let last = host.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
+    let is_number = last.starts_with(|c: char| c.is_ascii_digit())
+        && (last.bytes().all(|b| b.is_ascii_digit()) || last.starts_with("0x"));
+    !host.is_empty() && host.chars().all(is_plain) && !host.contains("xn--") && (!is_number || is_ipv4(host))
+}
+
+fn is_ipv4(host: &str) -> bool {
+    let is_byte = |part: &str| part.parse::<u8>().is_ok_and(|byte| byte.to_string() == part);
+    host.split('.').count() == 4 && host.split('.').all(is_byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(part: Result<OfferPart, NotListed>, name: &str) -> String {
+        let mut out = String::new();
+        part.unwrap().write(name, &mut out);
+        out
+    }
+
+    #[test]
+    fn a_prompt_gets_its_name_and_keeps_the_rest() {
+        let prompt = r#"{"x": 1.0, "name":"a" ,"arguments":[{"name":"n","required":true,"y":[]}],"_meta":{"k":18446744073709551616}}"#;
+        assert_eq!(written(OfferPart::prompt(prompt), "s:\"a"), prompt.replace("\"a\"", r#""s:\"a""#));
+        for odd in [
+            r#""arguments":null"#,
+            r#""arguments":[{"title":"x"}]"#,
+            r#""arguments":[{"name":"n","required":"yes"}]"#,
+            r#""description":7"#,
+            r#""icons":{}"#,
+            r#""_meta":[]"#,
+        ] {
+            let prompt = format!(r#"{{"name":"a",{odd}}}"#);
+            assert_eq!(written(OfferPart::prompt(&prompt), "b"), r#"{"name":"b"}"#, "{odd}");
+        }
+        for bad in [r#"{"name":"a","x":"\ud800"}"#, r#"{"name":"a","x":1e400}"#, "[]", r#"{"title":"a"}"#] {
+            assert!(OfferPart::prompt(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_resource_stays_as_it_is_but_for_what_clients_cannot_read() {
+        let good = r#"{"uri":"x://a","name":"n","size":7,"annotations":{"audience":["user"],"priority":0.5,"lastModified":"2026-01-02T03:04:05Z"}}"#;
+        assert_eq!(written(OfferPart::resource(good), "other"), good);
+        for odd in [
+            r#""size":1.5"#,
+            r#""size":-1"#,
+            r#""mimeType":null"#,
+            r#""annotations":{"audience":["robot"]}"#,
+            r#""annotations":{"priority":2}"#,
+            r#""annotations":{"lastModified":"yesterday"}"#,
+            r#""annotations":[]"#,
+        ] {
+            let resource = format!(r#"{{"uri":"x://a",{odd},"name":"n"}}"#);
+            assert_eq!(written(OfferPart::resource(&resource), ""), r#"{"uri":"x://a","name":"n"}"#, "{odd}");
+        }
+        assert!(OfferPart::resource(r#"{"uri":"x://a"}"#).is_err());
+        assert!(OfferPart::resource(r#"{"uri":"a b","name":"n"}"#).is_err());
+        let template = r#"{"uriTemplate":"a b{x}","name":"n"}"#;
+        assert_eq!(written(OfferPart::template(template), ""), template);
+    }
+
+    #[test]
+    fn uris_that_every_client_reads() {
+        for good in [
+            "file:///a/b",
+            "note://7",
+            "x:y",
+            "ui://app/x.html",
+            "https://a.b:8/c?d=e#f",
+            "http://10.0.0.1:80/",
+            "urn:isbn:1",
+            "https://10.0.0.1/",
+            "data:text/plain,é",
+            "repo://a/b%20c",
+            "https://u:p@h/",
+        ] {
+            assert!(is_uri(good), "{good}");
+        }
+        for bad in [
+            "",
+            "a",
+            "1x://a",
+            "http://",
+            "http:///a",
+            "http:a",
+            "http://a b",
+            "http://h:99999/",
+            "http://[::1]/",
+            "http://1.2.3/",
+            "http://1.2.3.256/",
+            "x://a:b",
+            "x://<a>",
+            "http://a%2fb/",
+            "x://a\u{7f}",
+        ] {
+            assert!(!is_uri(bad), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Templates of URIs (RFC 6570, levels 1 to 3): whether a URI may be of one.
+//!
+//! Only good for finding the server that is to be asked, so in doubt a URI matches: the server looks closer.
+
+/// Most expressions of a template that is looked at.
+const EXPRESSIONS_MAX: usize = 32;
+
+/// A template.
+#[derive(Debug, PartialEq, Eq)]
+pub struct UriTemplate(Vec<Piece>);
+
+#[derive(Debug, PartialEq, Eq)]
+enum Piece {
+    Literal(Box<str>),
+    /// `{name}`: something without a slash.
+    Segment,
+    /// `{+name}` and all others with an operator: anything, or nothing.
+    Any,
+}
+
+impl UriTemplate {
+    /// `None` for what is no template, or one with too many expressions.
+    pub fn parse(text: &str) -> Option<UriTemplate> {
+        let mut pieces = Vec::new();
+        let mut rest = text;
+        let mut expressions = 0;
+        while let Some((literal, after)) = rest.split_once('{') {
+            let (expression, after) = after.split_once('}')?;
+            push_literal(&mut pieces, literal)?;
+            pieces.push(match expression.chars().next()? {
+                '+' | '#' | '.' | '/' | ';' | '?' | '&' => Piece::Any,
+                '{' => return None,
+                _ => Piece::Segment,
+            });
+            expressions += 1;
+            rest = after;
+        }
+        push_literal(&mut pieces, rest)?;
+        (expressions <= EXPRESSIONS_MAX).then_some(UriTemplate(pieces))
+    }
+
+    /// Whether the URI may be of this template. Takes time by the length of both and no more.
+    pub fn matches(&self, uri: &str) -> bool {
+        let text = uri.as_bytes();
+        // where the pieces so far may end
+        let mut ends = vec![false; text.len() + 1];
+        ends.first_mut().into_iter().for_each(|start| *start = true);
+        for piece in &self.0 {
+            ends = match piece {
+                Piece::Literal(literal) => after_literal(&ends, text, literal.as_bytes()),
+                Piece::Segment => after_segment(&ends, text),
+                Piece::Any => after_anything(&ends),
+            };
+        }
+        ends.last().copied().unwrap_or(false)
+    }
+}
+
+fn push_literal(pieces: &mut Vec<Piece>, literal: &str) -> Option<()> {
+    if literal.contains('}') {
+        return None;
+    }
+    if !literal.is_empty() {
+        pieces.push(Piece::Literal(literal.into()));
+    }
+    Some(())
+}
+
+fn after_literal(ends: &[bool], text: &[u8], literal: &[u8]) -> Vec<bool> {
+    let mut next = vec![false; ends.len()];
+    for (at, _) in ends.iter().enumerate().filter(|(_, is_end)| **is_end) {
+        let is_there = text.get(at..).is_some_and(|rest| rest.starts_with(literal));
+        if let Some(end) = next.get_mut(at + literal.len()).filter(|_| is_there) {
+            *end = true;
+        }
+    }
+    next
+}
+
+fn after_segment(ends: &[bool], text: &[u8]) -> Vec<bool> {
+    let mut next = vec![false];
+    let mut is_within = false;
+    for (is_end, byte) in ends.iter().zip(text) {
+        is_within = (is_within || *is_end) && *byte != b'/';
+        next.push(is_within);
+    }
+    next
+}
+
+fn after_anything(ends: &[bool]) -> Vec<bool> {
+    let mut is_after = false;
+    let after = |is_end: &bool| {
+        is_after |= is_end;
+        is_after
+    };
+    ends.iter().map(after).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    #[test]
+    fn what_matches() {
+        for (template, uri, expected) in [
+            ("note://all", "note://all", true),
+            ("note://all", "note://all/", false),
+            ("note://{id}", "note://7", true),
+            ("note://{id}", "note://", false),
+            ("note://{id}", "note://a/b", false),
+            ("note://{id}", "note://é%20", true),
+            ("note://{id}/text", "note://7/text", true),
+            ("note://{id}/text", "note://7/8/text", false),
+            ("file:///{+path}", "file:///a/b/c", true),
+            ("file:///{+path}", "file:///", true),
+            ("file:///{+path}", "files:///a", false),
+            ("db://{table}{?limit,offset}", "db://users?limit=1&offset=2", true),
+            ("db://{table}{?limit,offset}", "db://users", true),
+            ("db{/path*}", "db/a/b", true),
+            ("x://{a}-{b}", "x://1-2-3", true),
+            ("x://{a}-{b}", "x://-2", false),
+            ("{+any}", "", true),
+            ("{a}{b}", "ab", true),
+            ("{a}{b}", "a", false),
+        ] {
+            let matches = UriTemplate::parse(template).expect(template).matches(uri);
+            assert_eq!(matches, expected, "{template} {uri}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_template() {
+        for bad in ["x://{", "x://}", "x://{}", "x://{{a}}", "x://{a}}", &"{a}".repeat(EXPRESSIONS_MAX + 1)] {
+            assert_eq!(UriTemplate::parse(bad), None, "{bad}");
+        }
+        assert!(UriTemplate::parse(&"{a}".repeat(EXPRESSIONS_MAX)).is_some());
+    }
+
+    #[test]
+    fn the_worst_is_bounded() {
+        let hostile = format!("{{+a}}{}b", "a".repeat(900).replace("aaaaaaaaaa", "aaaaaaaaa{+b}"));
+        let hostile: String = hostile.chars().take(1990).collect();
+        let template =
+            UriTemplate::parse("{+a}aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab{+b}aaaaaaaaaaaaaaab").unwrap();
+        let began = Instant::now();
+        assert!(!template.matches(&"a".repeat(2000)));
+        assert!(UriTemplate::parse(&hostile).is_none_or(|template| !template.matches(&"a".repeat(2000))));
+        assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
+    }
+}

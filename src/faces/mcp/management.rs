@@ -1,0 +1,259 @@
+//! The management tools: servers and what waits for a person, as far as a model may see to them. Nothing here approves
+//! or releases anything, since an operator's key in an IDE is an agent (behaviour, section 8).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use super::{Era, result};
+use crate::domain::intent::OperationType::{self, Destructive, Read, Write};
+use crate::domain::json::{self, Member};
+use crate::domain::refusal::Code;
+use crate::domain::tenant::Action;
+use crate::faces::Faces;
+use crate::faces::wire::managed::{Act, Asked, NotDone};
+use crate::gateway::{Attempt, Caller};
+
+/// Longest unknown operation that is repeated, in characters.
+const SHOWN_CHARS_MAX: usize = 64;
+
+/// One of the tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Managing {
+    /// `upstream_servers`
+    Servers,
+    /// `quarantine_security`
+    Quarantine,
+}
+
+/// An operation of a tool.
+struct Op {
+    name: &'static str,
+    act: Act,
+    /// How much it may do, against the key's ceiling.
+    operation: OperationType,
+    /// Arguments that say what it is about; the others are what is to be set.
+    about: &'static [&'static str],
+    /// Arguments that say what is to be set.
+    sets: &'static [&'static str],
+    /// What a model is told of it.
+    says: &'static str,
+}
+
+const fn op(
+    name: &'static str,
+    act: Act,
+    operation: OperationType,
+    about: &'static [&'static str],
+    says: &'static str,
+) -> Op {
+    Op { name, act, operation, about, sets: &[], says }
+}
+
+const PAGE: &[&str] = &["limit", "cursor"];
+const NAME: &[&str] = &["name"];
+const NAME_AND_PAGE: &[&str] = &["name", "limit", "cursor"];
+
+const SERVERS: [Op; 9] = [
+    op("list", Act::List, Read, PAGE, "the servers and how they are"),
+    op("logs", Act::Logs, Read, NAME_AND_PAGE, "the newest lines of a server's log"),
+    Op {
+        sets: &["name", "kind", "url", "command", "headers", "enabled", "limits"],
+        ..op("add", Act::Add, Write, &[], "a server, quarantined until a person releases it")
+    },
+    Op {
+        sets: &["url", "command", "headers", "enabled", "limits", "auto_approve", "version"],
+        ..op("update", Act::Update, Write, NAME, "changes a server, naming the version that was read")
+    },
+    op("remove", Act::Remove, Destructive, NAME, "takes a server away with all that is known of it"),
+    op("enable", Act::Enable, Write, NAME, "switches a server on"),
+    op("disable", Act::Disable, Write, NAME, "switches a server off"),
+    op("restart", Act::Restart, Write, NAME, "connects to a server anew and lists it"),
+    op("refresh", Act::Refresh, Write, NAME, "lists a server now"),
+];
+
+const QUARANTINE: [Op; 5] = [
+    op("list_quarantined", Act::ListQuarantined, Read, &[], "servers that wait for a person's release"),
+    op("inspect", Act::Inspect, Read, NAME, "a server"),
+    op("inspect_tools", Act::InspectTools, Read, NAME_AND_PAGE, "its tools with their state and definitions"),
+    op("diff", Act::Diff, Read, &["name", "tool"], "what differs from the definition that was approved"),
+    op("quarantine", Act::Quarantine, Write, NAME, "hides a server from agents until a person releases it"),
+];
+
+impl Managing {
+    const ALL: [Managing; 2] = [Managing::Servers, Managing::Quarantine];
+
+    fn name(self) -> &'static str {
+        match self {
+            Managing::Servers => "upstream_servers",
+            Managing::Quarantine => "quarantine_security",
+        }
+    }
+
+    /// The tool of this name.
+    pub(super) fn named(name: &str) -> Option<Managing> {
+        Managing::ALL.into_iter().find(|tool| tool.name() == name)
+    }
+
+    fn ops(self) -> &'static [Op] {
+        match self {
+            Managing::Servers => &SERVERS,
+            Managing::Quarantine => &QUARANTINE,
+        }
+    }
+
+    /// What a key with this ceiling is offered.
+    fn offered(self, ceiling: OperationType) -> Vec<&'static Op> {
+        self.ops().iter().filter(|op| op.operation <= ceiling).collect()
+    }
+
+    /// The definition as listed; the annotations are those of the worst that is offered.
+    fn definition(self, ceiling: OperationType) -> Value {
+        let (title, what, never) = match self {
+            Managing::Servers => (
+                "Manage upstream servers",
+                "See and change the servers behind this gateway.",
+                "What is added starts quarantined; only a person releases it or approves its tools.",
+            ),
+            Managing::Quarantine => (
+                "Look into quarantine",
+                "See which servers and tools wait for a person, and put a server into quarantine.",
+                "Nothing is approved or released here: a person does that by the API or the command line.",
+            ),
+        };
+        let offered = self.offered(ceiling);
+        let said: Vec<String> = offered.iter().map(|op| format!("{}: {}", op.name, op.says)).collect();
+        let mut properties = Map::new();
+        let names: Vec<&str> = offered.iter().map(|op| op.name).collect();
+        let what_to_do = json!({"type": "string", "enum": names, "description": "What to do"});
+        properties.insert("operation".to_owned(), what_to_do);
+        for name in offered.iter().flat_map(|op| op.about.iter().chain(op.sets)) {
+            properties.insert((*name).to_owned(), property(name));
+        }
+        let worst = offered.iter().map(|op| op.operation).max().unwrap_or(Read);
+        json!({
+            "name": self.name(),
+            "title": title,
+            "description": format!("{what} Operations: {}. {never}", said.join("; ")),
+            "inputSchema": {"type": "object", "properties": properties, "required": ["operation"]},
+            "annotations": {
+                "title": title, "readOnlyHint": worst == Read, "destructiveHint": worst == Destructive,
+                "openWorldHint": true
+            }
+        })
+    }
+}
+
+fn property(name: &str) -> Value {
+    match name {
+        "name" => json!({"type": "string", "description": "The server's name"}),
+        "tool" => json!({"type": "string", "description": "The tool's own name, without its server's"}),
+        "limit" => json!({"type": "integer", "minimum": 1, "description": "How many at most"}),
+        "cursor" => json!({"type": "string", "description": "next_cursor of the page before"}),
+        "kind" => json!({"type": "string", "enum": ["http", "stdio"]}),
+        "url" => json!({"type": "string", "description": "Where it is, for kind http"}),
+        "command" => {
+            json!({"type": "string", "description": "Which of the deployment's programs, for kind stdio"})
+        }
+        "headers" => json!({
+            "type": "object", "additionalProperties": {"type": "string"},
+            "description": "Sent with every request; never read back"
+        }),
+        "enabled" => json!({"type": "boolean", "description": "Switched on"}),
+        "auto_approve" => {
+            json!({"type": "boolean", "description": "Can only be switched off here", "enum": [false]})
+        }
+        "limits" => json!({"type": "object", "description": "Bounds of its own"}),
+        _ => json!({"type": "integer", "description": "The version of the server as it was read"}),
+    }
+}
+
+/// How much a caller may do with these tools; `None` for whoever has none of them.
+pub(super) fn ceiling(caller: &Caller) -> Option<OperationType> {
+    let may = caller.role.may(Action::SeeServers) && caller.role.may(Action::ChangeServers);
+    may.then_some(caller.settings.max_operation)
+}
+
+/// What is listed for whoever may do so much.
+pub(super) fn definitions(ceiling: Option<OperationType>) -> Vec<Value> {
+    let all = |ceiling| Managing::ALL.into_iter().map(move |tool| tool.definition(ceiling));
+    ceiling.into_iter().flat_map(all).collect()
+}
+
+/// Does what is asked for; gives the result of the call.
+pub(super) async fn run(
+    faces: &Arc<Faces>,
+    attempt: Attempt,
+    era: Era,
+    tool: Managing,
+    arguments: &str,
+) -> String {
+    if let Err(refusal) = faces.gateway.admit_management(&attempt.caller) {
+        return result::plain_refusal(era, &refusal);
+    }
+    let done = match read(&attempt.caller, tool, arguments) {
+        Ok((act, asked)) => faces.manage(attempt, act, asked).await,
+        Err(not_done) => {
+            faces.refuse_managing(&attempt, tool.name(), arguments, &not_done);
+            Err(not_done)
+        }
+    };
+    result::managed(era, &done)
+}
+
+/// What is asked for, if this caller may ask for it.
+fn read(caller: &Caller, tool: Managing, arguments: &str) -> Result<(Act, Asked), NotDone> {
+    let members = json::top_level_members(arguments).unwrap_or_default();
+    let wanted = text(&members, "operation")?.ok_or_else(|| invalid("operation", "operation is needed"))?;
+    let max = caller.settings.max_operation;
+    let Some(op) = tool.ops().iter().find(|op| op.name == wanted) else {
+        let known = tool.offered(max).iter().map(|op| op.name).collect::<Vec<_>>().join(", ");
+        let shown: String = wanted.chars().take(SHOWN_CHARS_MAX).collect();
+        return Err(invalid("operation", &format!("unknown operation '{shown}'; known: {known}")));
+    };
+    if op.operation > max {
+        let message = format!("{} is not permitted for this key, whose ceiling is {}", op.name, max.as_str());
+        return Err(NotDone { code: Code::OperationNotPermitted.as_str(), message, field: None });
+    }
+    let mut asked = Asked::default();
+    for name in op.about {
+        match *name {
+            "name" => asked.server = Some(needed(&members, name)?),
+            "tool" => asked.tool = Some(needed(&members, name)?),
+            "limit" => asked.page.extend(number(&members, name)?.map(|value| (*name, value))),
+            _ => asked.page.extend(text(&members, name)?.map(|value| (*name, value))),
+        }
+    }
+    let about: Vec<&str> = ["operation"].into_iter().chain(op.about.iter().copied()).collect();
+    asked.body = Bytes::from(json::without_members(arguments, &about).into_owned());
+    Ok((op.act, asked))
+}
+
+fn invalid(field: &str, message: &str) -> NotDone {
+    NotDone { code: "invalid_request", message: message.to_owned(), field: Some(field.to_owned()) }
+}
+
+fn raw<'a>(members: &'a [Member<'_>], name: &str) -> Option<&'a str> {
+    members.iter().find(|member| member.name == name).map(|member| member.value).filter(|raw| *raw != "null")
+}
+
+fn text(members: &[Member<'_>], name: &str) -> Result<Option<String>, NotDone> {
+    let Some(raw) = raw(members, name) else { return Ok(None) };
+    let text = serde_json::from_str::<String>(raw).ok().filter(|text| !text.contains('\0'));
+    text.map(Some).ok_or_else(|| invalid(name, &format!("{name} must be a string")))
+}
+
+fn needed(members: &[Member<'_>], name: &str) -> Result<String, NotDone> {
+    let text = text(members, name)?.filter(|text| !text.is_empty());
+    text.ok_or_else(|| invalid(name, &format!("{name} is needed")))
+}
+
+/// A whole number, as it stands in a query; 5.0 is the integer 5 to a JSON schema.
+fn number(members: &[Member<'_>], name: &str) -> Result<Option<String>, NotDone> {
+    let Some(raw) = raw(members, name) else { return Ok(None) };
+    let number = raw.parse::<f64>().ok().filter(|number| number.fract() == 0.0 && number.is_finite());
+    number
+        .map(|number| Some(number.to_string()))
+        .ok_or_else(|| invalid(name, &format!("{name} must be a whole number")))
+}

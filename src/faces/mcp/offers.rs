@@ -1,0 +1,258 @@
+//! Prompts, resources and completions on `/mcp/direct`: their lists, and what is asked of their servers.
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use bytes::Bytes;
+use tokio::sync::mpsc;
+
+use super::call::{Call, PROGRESS_QUEUE, To, answer, with_progress};
+use super::direct::{begin, cursor_within, finished, while_current};
+use super::jsonrpc::RpcError;
+use super::result::{Answered, Splice, spliced};
+use super::text::Text;
+use super::{Era, result};
+use crate::domain::json::{self, Member};
+use crate::domain::refusal::{Code, Refusal};
+use crate::domain::settings::ToolNames;
+use crate::domain::tool::ResultHead;
+use crate::gateway::{
+    Asked, CallOutcome, Caller, CancelBy, Catalog, DirectView, Gateway, ListKey, ListPlan, OfferKind,
+    OfferRequest, RoundRequest,
+};
+
+/// Longest cursor that is looked at, in bytes: that of the longest URI.
+const CURSOR_BYTES_MAX: usize = 3072;
+/// The code of a resource that is not there, before 2026-07-28, which must not be seen there any more.
+const NO_RESOURCE_BEFORE: &str = "-32002";
+/// How long what was read may be kept, where its server does not say.
+const NOT_KEPT: &str = r#""ttlMs":0"#;
+/// What was read depends on the key.
+const PRIVATE: &str = r#""cacheScope":"private""#;
+
+/// What this method lists.
+pub(super) fn listed_by(method: &str) -> Option<OfferKind> {
+    match method {
+        "prompts/list" => Some(OfferKind::Prompt),
+        "resources/list" => Some(OfferKind::Resource),
+        "resources/templates/list" => Some(OfferKind::Template),
+        _ => None,
+    }
+}
+
+/// Whether this method asks a server for something.
+pub(super) fn is_asked_by(method: &str) -> bool {
+    matches!(method, "prompts/get" | "resources/read" | "completion/complete")
+}
+
+/// The name or URI after which a page begins; `None` for the first page.
+pub(super) fn cursor(params: &[Member<'_>]) -> Result<Option<String>, RpcError> {
+    cursor_within(params, CURSOR_BYTES_MAX)
+}
+
+/// A list: prepared once for all who see the same.
+pub(super) async fn list(
+    gateway: &Gateway,
+    caller: &Arc<Caller>,
+    era: Era,
+    (kind, names): (OfferKind, ToolNames),
+    after: Option<&str>,
+) -> Result<Bytes, RpcError> {
+    // URIs have one spelling
+    let names = if kind == OfferKind::Prompt { names } else { ToolNames::Colon };
+    let tenant = caller.tenant_id();
+    while_current(gateway, caller, |catalogue, view| async move {
+        let from = after.map(|name| view.offers.position_after(&catalogue, kind, name));
+        let print = view.offers.print(kind);
+        let key = ListKey { tenant, print, reader: era.reader(), names, manages: None, from };
+        let from = from.unwrap_or_default();
+        let body = gateway.list_body(key, move || {
+            let page = view.offers.page(&catalogue, kind, from, names);
+            let (bytes, next, turn) = (page.bytes, page.next.map(|(_, at)| at), catalogue.turn());
+            drop(page);
+            let make = move || body(era, (kind, names), &catalogue, &view, from);
+            ListPlan { bytes, next, make, turn }
+        });
+        body.await.map_err(|refusal| RpcError::rate_limited(era, &refusal))
+    })
+    .await
+}
+
+fn body(
+    era: Era,
+    (kind, names): (OfferKind, ToolNames),
+    catalogue: &Catalog,
+    view: &DirectView,
+    from: usize,
+) -> String {
+    let page = view.offers.page(catalogue, kind, from, names);
+    let mut items = String::from("[");
+    for (offer, name) in page.offers {
+        if let Some(part) = offer.part() {
+            part.write(name, begin(&mut items));
+        }
+    }
+    items.push(']');
+    let member = match kind {
+        OfferKind::Prompt => "prompts",
+        OfferKind::Resource => "resources",
+        OfferKind::Template => "resourceTemplates",
+    };
+    finished(era, member, &items, page.next.map(|(last, _)| last))
+}
+
+impl Call<'_> {
+    /// `prompts/get`, `resources/read` and `completion/complete`.
+    pub(super) async fn ask(self, method: &str) -> Result<Response, RpcError> {
+        let mut request = self.offer_request(method)?;
+        let render = match &request.asked {
+            Asked::Prompt(_) => prompt_outcome,
+            Asked::Resource(_) => resource_outcome,
+            Asked::PromptCompletion(_) | Asked::TemplateCompletion(_) => completion_outcome,
+        };
+        let to = To { endpoint: self.endpoint, era: self.era, id: self.id.to_owned(), render };
+        let cancel_by = match self.era {
+            Era::Modern => CancelBy::Disconnect,
+            Era::Handshake => CancelBy::Notification(self.id),
+        };
+        let gateway = Arc::clone(self.gateway);
+        let Some(token) = self.progress_token() else {
+            let outcome = gateway.ask(self.attempt, request, cancel_by).await;
+            return match &outcome {
+                // its HTTP status says it too
+                CallOutcome::Refused(refused) if refused.refusal.code == Code::RateLimited => {
+                    Err(RpcError::rate_limited(self.era, &refused.refusal))
+                }
+                outcome => Ok(answer(render(&to, outcome), self.streams)),
+            };
+        };
+        let (sender, progress) = mpsc::channel(PROGRESS_QUEUE);
+        request.progress = Some(sender);
+        let outcome = gateway.ask(self.attempt, request, cancel_by);
+        Ok(with_progress(to, token, outcome, progress).await)
+    }
+
+    fn offer_request(&self, method: &str) -> Result<OfferRequest, RpcError> {
+        let (asked, named) = match method {
+            "prompts/get" => (Asked::Prompt(self.text("name")?), &["arguments"][..]),
+            "resources/read" => (Asked::Resource(self.text("uri")?), &[][..]),
+            _ => (self.reference()?, &["ref", "argument", "context"][..]),
+        };
+        let mut members = Vec::new();
+        for name in named.iter().copied() {
+            match self.value(name) {
+                None | Some("null") if name != "argument" => {}
+                Some(raw) if raw.starts_with('{') => {
+                    members.push((name, self.body.slice_ref(raw.as_bytes())));
+                }
+                _ => {
+                    return Err(RpcError::invalid_params(format!(
+                        "Invalid params: {name} must be an object"
+                    )));
+                }
+            }
+        }
+        let round = match &asked {
+            Asked::Prompt(_) | Asked::Resource(_) => self.round().map_err(RpcError::invalid_params)?,
+            Asked::PromptCompletion(_) | Asked::TemplateCompletion(_) => RoundRequest::default(),
+        };
+        Ok(OfferRequest { asked, members, meta: self.forwarded_meta(), progress: None, round })
+    }
+
+    /// Whose argument is completed.
+    fn reference(&self) -> Result<Asked, RpcError> {
+        let invalid = || RpcError::invalid_params("Invalid params: ref must name a prompt or a template");
+        let [kind, name, uri] =
+            json::find_members(self.value("ref").unwrap_or("null"), ["type", "name", "uri"])
+                .map_err(|_| invalid())?;
+        let text = |raw: Option<&str>| raw.and_then(|raw| serde_json::from_str::<String>(raw).ok());
+        match text(kind).as_deref() {
+            Some("ref/prompt") => text(name).map(Asked::PromptCompletion),
+            Some("ref/resource") => text(uri).map(Asked::TemplateCompletion),
+            _ => None,
+        }
+        .ok_or_else(invalid)
+    }
+
+    fn text(&self, name: &str) -> Result<String, RpcError> {
+        let text = self.value(name).and_then(|raw| serde_json::from_str(raw).ok());
+        text.ok_or_else(|| RpcError::invalid_params(format!("Invalid params: {name} must be a string")))
+    }
+
+    fn value(&self, name: &str) -> Option<&str> {
+        self.params.iter().find(|member| member.name == name).map(|member| member.value)
+    }
+}
+
+fn prompt_outcome(to: &To, outcome: &CallOutcome) -> Answered {
+    let unknown = |refusal: &Refusal| RpcError::invalid_params(refusal.message.as_str());
+    ended(to, outcome, unknown, |raw, head| spliced(to.era, &to.id, raw, head, &Splice::default()))
+}
+
+fn completion_outcome(to: &To, outcome: &CallOutcome) -> Answered {
+    prompt_outcome(to, outcome)
+}
+
+fn resource_outcome(to: &To, outcome: &CallOutcome) -> Answered {
+    ended(to, outcome, |_| RpcError::no_resource(to.era), |raw, head| read(to, raw, head))
+}
+
+/// What was read: how long it may be kept is said in the newer revision, and only there.
+fn read(to: &To, raw: &Bytes, head: &ResultHead) -> Text {
+    let text = std::str::from_utf8(raw).unwrap_or_default();
+    let [ttl, scope] = json::find_members(text, ["ttlMs", "cacheScope"]).unwrap_or_default();
+    let mut without = Vec::new();
+    let mut added = Vec::new();
+    if to.era == Era::Modern {
+        if scope != Some(r#""private""#) {
+            without.extend(scope.map(|_| "cacheScope"));
+            added.push(PRIVATE);
+        }
+        if !ttl.is_some_and(|ttl| ttl.bytes().all(|byte| byte.is_ascii_digit())) {
+            without.extend(ttl.map(|_| "ttlMs"));
+            added.push(NOT_KEPT);
+        }
+    } else if head.has_result_type {
+        without.extend(["ttlMs", "cacheScope"]);
+    }
+    spliced(to.era, &to.id, raw, head, &Splice { without: &without, added: &added, ..Splice::default() })
+}
+
+/// The message that answers: these have no result to say a refusal in.
+fn ended(
+    to: &To,
+    outcome: &CallOutcome,
+    unknown: impl Fn(&Refusal) -> RpcError,
+    passed_on: impl Fn(&Bytes, &ResultHead) -> Text,
+) -> Answered {
+    let refused = |error: RpcError| Text::Whole(error.text(Some(&to.id)));
+    match outcome {
+        CallOutcome::Result { raw, head, .. } => Answered::Message(passed_on(raw, head)),
+        CallOutcome::InputRequired { raw, state } => {
+            Answered::Message(result::question(&to.id, raw, state.as_ref()))
+        }
+        CallOutcome::InvalidState => Answered::Message(refused(RpcError::invalid_state())),
+        CallOutcome::UpstreamError(raw) => upstream_error(to, raw),
+        CallOutcome::Refused(about) => {
+            let refusal = &about.refusal;
+            match refusal.code {
+                Code::NotFound => Answered::Message(refused(unknown(refusal))),
+                Code::RateLimited => Answered::Message(refused(RpcError::rate_limited(to.era, refusal))),
+                Code::Cancelled => Answered::Withdrawn(refused(RpcError::refusal(refusal))),
+                _ => Answered::Message(refused(RpcError::refusal(refusal))),
+            }
+        }
+    }
+}
+
+/// An upstream's error as it came, but for the code that one revision has and the other must not see.
+fn upstream_error(to: &To, raw: &Bytes) -> Answered {
+    let text = std::str::from_utf8(raw).unwrap_or_default();
+    let is_old = to.era == Era::Modern
+        && json::find_members(text, ["code"]).is_ok_and(|[code]| code == Some(NO_RESOURCE_BEFORE));
+    if !is_old {
+        return result::upstream_error(to.era, &to.id, raw);
+    }
+    let error = json::with_member_first(&json::without_members(text, &["code"]), "code", "-32602");
+    Answered::Message(Text::whole(&to.id, "error", &Bytes::from(error)))
+}

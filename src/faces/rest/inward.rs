@@ -1,0 +1,148 @@
+//! What management tools ask for, done as the routes do it: the same roles, checks, records and answers.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::StatusCode;
+
+use super::error::code_of;
+use super::exchange::{Exchange, Inward};
+use super::params::{NONE, PAGE};
+use super::route::{Answer, Who, look, perform};
+use super::{pins, record, server_logs, server_tools, servers};
+use crate::domain::activity::Kind;
+use crate::domain::tenant::Action::{self, ChangeServers, SeeServers};
+use crate::faces::Faces;
+use crate::faces::http::read_body;
+use crate::faces::wire::managed::{Act, Asked, NotDone};
+use crate::gateway::{Attempt, GatewayError, RefusedAttempt};
+
+/// Longest answer that a tool gives, in bytes: a model reads it.
+const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+impl Act {
+    /// The name in the activity log: the route's, where it has one.
+    fn what(self) -> &'static str {
+        match self {
+            Act::List => "servers.list",
+            Act::ListQuarantined => "servers.list_quarantined",
+            Act::Inspect => "servers.inspect",
+            Act::InspectTools => "tools.list",
+            Act::Diff => "tools.diff",
+            Act::Logs => "servers.logs",
+            Act::Add => "servers.create",
+            Act::Update => "servers.update",
+            Act::Remove => "servers.remove",
+            Act::Enable => "servers.enable",
+            Act::Disable => "servers.disable",
+            Act::Quarantine => "servers.quarantine",
+            Act::Restart => "servers.restart",
+            Act::Refresh => "servers.refresh",
+        }
+    }
+
+    /// What its caller's role has to allow.
+    fn needs(self) -> Action {
+        match self {
+            Act::List | Act::ListQuarantined | Act::Inspect | Act::InspectTools | Act::Diff => SeeServers,
+            Act::Logs
+            | Act::Add
+            | Act::Update
+            | Act::Remove
+            | Act::Enable
+            | Act::Disable
+            | Act::Quarantine
+            | Act::Restart
+            | Act::Refresh => ChangeServers,
+        }
+    }
+}
+
+impl From<&GatewayError> for NotDone {
+    fn from(error: &GatewayError) -> NotDone {
+        let field = match error {
+            GatewayError::Invalid { field, .. } => field.clone(),
+            _ => None,
+        };
+        NotDone { code: code_of(error), message: error.to_string(), field }
+    }
+}
+
+/// Does it, whether or not anybody waits, and records it. Gives the answer, a JSON object.
+pub(in crate::faces) async fn run(
+    faces: &Arc<Faces>,
+    attempt: Attempt,
+    act: Act,
+    asked: Asked,
+) -> Result<Bytes, NotDone> {
+    let gateway = Arc::clone(&faces.gateway);
+    let exchange = Arc::new(exchange(Arc::clone(faces), attempt, asked));
+    let answer = gateway.outlive(answer(act, exchange)).await;
+    let response = answer.map_err(|error| NotDone::from(error.cause()))?;
+    if response.status() == StatusCode::NO_CONTENT {
+        return Ok(Bytes::from_static(b"{}"));
+    }
+    read_body(response.into_body(), ANSWER_BYTES_MAX).await.map_err(|_| {
+        let message =
+            "there is too much of it for one answer; ask for less, or read it by the API".to_owned();
+        NotDone::from(&GatewayError::Invalid { field: None, message })
+    })
+}
+
+/// Records what was refused before it came to that. No credential that was sent is in the record.
+pub(in crate::faces) fn refused(
+    faces: &Faces,
+    attempt: &Attempt,
+    tool: &str,
+    arguments: &str,
+    why: &NotDone,
+) {
+    let body = record::without_credentials(arguments);
+    let NotDone { code, message, .. } = why;
+    let refused = RefusedAttempt { kind: Kind::Admin, tool: Some(tool), body: Some(&body), code, message };
+    faces.gateway.record_refused(attempt, &refused);
+}
+
+fn exchange(faces: Arc<Faces>, attempt: Attempt, asked: Asked) -> Exchange {
+    let Asked { server, tool, page, body } = asked;
+    let mut path = "/servers".to_owned();
+    let mut segments = Vec::new();
+    if let Some(server) = server {
+        path.push_str(&format!("/{server}"));
+        segments.push(("name".to_owned(), server));
+    }
+    if let Some(tool) = tool {
+        path.push_str(&format!("/tools/{tool}"));
+        segments.push(("tool".to_owned(), tool));
+    }
+    Exchange::inward(faces, attempt, Inward { path, segments, query: query(&page), body })
+}
+
+fn query(page: &[(&str, String)]) -> Option<String> {
+    let pairs = page.iter().map(|(name, value)| {
+        let value: String = value.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        format!("{name}={value}")
+    });
+    let query = pairs.collect::<Vec<_>>().join("&");
+    (!query.is_empty()).then_some(query)
+}
+
+async fn answer(act: Act, exchange: Arc<Exchange>) -> Answer {
+    let (what, who) = (act.what(), Who::May(act.needs()));
+    match act {
+        Act::List => look(what, who, PAGE, exchange, servers::list).await,
+        Act::ListQuarantined => look(what, who, NONE, exchange, servers::list_quarantined).await,
+        Act::Inspect => look(what, who, NONE, exchange, servers::get).await,
+        Act::InspectTools => look(what, who, PAGE, exchange, server_tools::list).await,
+        Act::Diff => look(what, who, NONE, exchange, pins::diff).await,
+        Act::Logs => look(what, who, server_logs::PARAMS, exchange, server_logs::get).await,
+        Act::Add => Box::pin(perform(what, who, exchange, servers::create)).await,
+        Act::Update => Box::pin(perform(what, who, exchange, servers::update)).await,
+        Act::Remove => perform(what, who, exchange, servers::remove).await,
+        Act::Enable => perform(what, who, exchange, servers::enable).await,
+        Act::Disable => perform(what, who, exchange, servers::disable).await,
+        Act::Quarantine => perform(what, who, exchange, servers::quarantine).await,
+        Act::Restart => perform(what, who, exchange, servers::restart).await,
+        Act::Refresh => perform(what, who, exchange, servers::refresh).await,
+    }
+}

@@ -1,0 +1,93 @@
+//! `/servers/{name}/prompts` and `/servers/{name}/resources`: definitions as discovered.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::cursor::{self, Page};
+use super::error::RestError;
+use super::exchange::Exchange;
+use super::params::Params;
+use super::route::Answer;
+use super::servers;
+use super::show;
+use crate::domain::publish::OfferPart;
+use crate::gateway::{OfferKind, OfferView};
+
+/// A prompt; the JSON text of the server's own stands in it byte for byte.
+#[derive(Serialize)]
+struct Prompt<'a> {
+    name: &'a str,
+    safe_name: Option<&'a str>,
+    definition: &'a RawValue,
+    /// Why `/mcp/direct` has it in no list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_listed: Option<&'static str>,
+}
+
+/// A resource, or a template of resources.
+#[derive(Serialize)]
+struct Resource<'a> {
+    kind: &'a str,
+    uri: &'a str,
+    definition: &'a RawValue,
+    /// The server that has offered the same URI for longer: this one is published nowhere.
+    shadowed_by: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_listed: Option<&'static str>,
+}
+
+fn prompt(offer: &OfferView) -> Result<Prompt<'_>, RestError> {
+    Ok(Prompt {
+        name: &offer.name,
+        safe_name: offer.safe_name.as_deref(),
+        definition: show::raw(&offer.definition)?,
+        not_listed: OfferPart::prompt(&offer.definition).err().map(|why| why.0),
+    })
+}
+
+fn resource(offer: &OfferView) -> Result<Resource<'_>, RestError> {
+    let part = match OfferKind::parse(&offer.kind) {
+        Some(OfferKind::Template) => OfferPart::template(&offer.definition),
+        _ => OfferPart::resource(&offer.definition),
+    };
+    Ok(Resource {
+        kind: &offer.kind,
+        uri: &offer.name,
+        definition: show::raw(&offer.definition)?,
+        shadowed_by: offer.shadowed_by.as_deref(),
+        not_listed: part.err().map(|why| why.0),
+    })
+}
+
+pub(super) async fn prompts(exchange: Arc<Exchange>, params: Params) -> Answer {
+    let page = params.page()?;
+    let offers = fetch(&exchange, &page, &[OfferKind::Prompt]).await?;
+    cursor::list(&offers, &page, key, prompt)
+}
+
+pub(super) async fn resources(exchange: Arc<Exchange>, params: Params) -> Answer {
+    let page = params.page()?;
+    let offers = fetch(&exchange, &page, &[OfferKind::Resource, OfferKind::Template]).await?;
+    cursor::list(&offers, &page, key, resource)
+}
+
+async fn fetch(exchange: &Exchange, page: &Page, kinds: &[OfferKind]) -> Result<Vec<OfferView>, RestError> {
+    let (kind, name) = page.after((String::new(), String::new()), read_key)?;
+    let server = servers::name(exchange)?;
+    let after = (kind.as_str(), name.as_str());
+    let gateway = exchange.gateway();
+    Ok(gateway.list_server_offers(exchange.caller(), server, kinds, after, page.fetch()).await?)
+}
+
+fn key(offer: &OfferView) -> String {
+    format!("{} {}", offer.kind, offer.name)
+}
+
+/// The place after which a page begins.
+fn read_key(key: &str) -> Option<(String, String)> {
+    let (kind, name) = key.split_once(' ')?;
+    let is_good = OfferKind::parse(kind).is_some() && !name.contains('\0');
+    is_good.then(|| (kind.to_owned(), name.to_owned()))
+}

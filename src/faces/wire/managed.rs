@@ -1,0 +1,60 @@
+//! What management tools ask for, and what they are answered: `mcp` asks, `rest` does it as its routes do.
+
+use bytes::Bytes;
+
+/// What a tool can ask for. Nothing in it approves or releases anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// The servers.
+    List,
+    /// Those that wait for a person.
+    ListQuarantined,
+    /// One of them.
+    Inspect,
+    /// Its tools.
+    InspectTools,
+    /// What differs from what was approved of a tool.
+    Diff,
+    /// Its log.
+    Logs,
+    /// A server more, quarantined.
+    Add,
+    /// Changes it.
+    Update,
+    /// Takes it away.
+    Remove,
+    /// Switches it on.
+    Enable,
+    /// Switches it off.
+    Disable,
+    /// Hides it from agents.
+    Quarantine,
+    /// Connects to it anew.
+    Restart,
+    /// Lists it now.
+    Refresh,
+}
+
+/// What is asked for.
+#[derive(Debug, Default)]
+pub struct Asked {
+    /// The server, where it is about one.
+    pub server: Option<String>,
+    /// The tool, where it is about one.
+    pub tool: Option<String>,
+    /// Which part of a list, as parameters of a query.
+    pub page: Vec<(&'static str, String)>,
+    /// Everything else, as a body.
+    pub body: Bytes,
+}
+
+/// Why something was not done, as the API says it.
+#[derive(Debug)]
+pub struct NotDone {
+    /// The code.
+    pub code: &'static str,
+    /// What to do.
+    pub message: String,
+    /// The argument, when it is about one.
+    pub field: Option<String>,
+}

@@ -1,0 +1,194 @@
+//! Prompts, resources and templates of a catalogue: what may be listed, and which server is asked for what.
+//!
+//! A URI belongs to the server that has offered it the longest, whether that is connected or not; where others offer it
+//! too, theirs is published nowhere. So a URI never leads to another server while the first one offers it.
+
+mod view;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::catalog::ServerEntry;
+use crate::domain::id::ServerId;
+use crate::domain::publish::OfferPart;
+use crate::domain::uri_template::UriTemplate;
+use crate::store::{OfferKind, StoredOffer};
+
+pub use view::{OffersPage, OffersView};
+
+/// Most templates that are tried for a URI.
+const TEMPLATE_MATCHES_MAX: usize = 200;
+
+/// What is made of a definition once, and shared by every snapshot that has the same bytes.
+#[derive(Debug)]
+struct OfferShape {
+    digest: String,
+    /// How it is listed; `None` where clients would refuse the whole list for it.
+    part: Option<OfferPart>,
+    /// Of a template that can be understood.
+    template: Option<UriTemplate>,
+}
+
+impl OfferShape {
+    fn of(server: &str, row: &StoredOffer) -> OfferShape {
+        let part = match row.kind {
+            OfferKind::Prompt => OfferPart::prompt(&row.definition),
+            OfferKind::Resource => OfferPart::resource(&row.definition),
+            OfferKind::Template => OfferPart::template(&row.definition),
+        };
+        if let Err(why) = &part {
+            tracing::debug!(why = why.0, server, kind = row.kind.as_str(), "an offer cannot be listed");
+        }
+        let template = (row.kind == OfferKind::Template).then(|| UriTemplate::parse(&row.name)).flatten();
+        OfferShape { digest: row.digest.clone(), part: part.ok(), template }
+    }
+}
+
+/// A prompt, resource or template at one revision.
+#[derive(Debug)]
+pub struct Offer {
+    /// `server:name` of a prompt; `server:URI`, by which resources are allowed to keys.
+    pub canonical: Box<str>,
+    /// A prompt's own name, a resource's URI, a template's text.
+    pub name: Box<str>,
+    /// The other spelling of a prompt's canonical name.
+    pub safe_name: Option<Box<str>>,
+    /// Its server.
+    pub server: Arc<ServerEntry>,
+    shape: Arc<OfferShape>,
+}
+
+impl Offer {
+    /// How it is listed.
+    pub fn part(&self) -> Option<&OfferPart> {
+        self.shape.part.as_ref()
+    }
+
+    fn is_listed(&self) -> bool {
+        self.server.is_exposed() && self.shape.part.is_some()
+    }
+}
+
+type ByName = HashMap<Box<str>, Arc<Offer>>;
+
+/// All of one kind.
+#[derive(Debug, Default)]
+struct Kind {
+    /// Prompts by canonical name, all else by URI, in whatever state.
+    by_name: ByName,
+    /// Those that may be listed, by the same.
+    listed: Vec<Arc<Offer>>,
+}
+
+/// What the servers of a catalogue offer besides tools.
+#[derive(Debug, Default)]
+pub struct Offers {
+    prompts: Kind,
+    resources: Kind,
+    templates: Kind,
+    prompts_by_safe_name: ByName,
+    /// Templates that a URI may be of, those first that are offered the longest.
+    routes: Vec<Arc<Offer>>,
+}
+
+impl Offers {
+    /// Of rows that begin with what is offered the longest; shapes of unchanged definitions are taken over from `old`.
+    pub(super) fn build(
+        rows: &[StoredOffer],
+        servers: &HashMap<ServerId, &Arc<ServerEntry>>,
+        old: &Offers,
+    ) -> Offers {
+        let mut offers = Offers::default();
+        for row in rows {
+            let Some(server) = servers.get(&row.server) else { continue };
+            let canonical: Box<str> = format!("{}:{}", server.name, row.name).into();
+            let key =
+                if row.kind == OfferKind::Prompt { canonical.clone() } else { row.name.as_str().into() };
+            let by_name = &mut offers.of_mut(row.kind).by_name;
+            if by_name.contains_key(&key) {
+                // another server's, which offered it before
+                continue;
+            }
+            let known = old.of(row.kind).by_name.get(&key);
+            let known = known.filter(|offer| offer.shape.digest == row.digest);
+            let shape = match known {
+                Some(offer) => Arc::clone(&offer.shape),
+                None => Arc::new(OfferShape::of(&server.name, row)),
+            };
+            let safe_name: Option<Box<str>> = row.safe_name.as_deref().map(Into::into);
+            let offer = Arc::new(Offer {
+                canonical,
+                name: row.name.as_str().into(),
+                safe_name: safe_name.clone(),
+                server: Arc::clone(server),
+                shape,
+            });
+            by_name.insert(key, Arc::clone(&offer));
+            if let Some(safe_name) = safe_name {
+                offers.prompts_by_safe_name.insert(safe_name, Arc::clone(&offer));
+            }
+            if offer.shape.template.is_some() && offers.routes.len() < TEMPLATE_MATCHES_MAX {
+                offers.routes.push(offer);
+            }
+        }
+        for kind in OfferKind::ALL {
+            offers.of_mut(kind).list(kind);
+        }
+        offers
+    }
+
+    /// How many may be listed.
+    pub(super) fn len(&self) -> usize {
+        OfferKind::ALL.into_iter().map(|kind| self.listed(kind).len()).sum()
+    }
+
+    fn of(&self, kind: OfferKind) -> &Kind {
+        match kind {
+            OfferKind::Prompt => &self.prompts,
+            OfferKind::Resource => &self.resources,
+            OfferKind::Template => &self.templates,
+        }
+    }
+
+    fn of_mut(&mut self, kind: OfferKind) -> &mut Kind {
+        match kind {
+            OfferKind::Prompt => &mut self.prompts,
+            OfferKind::Resource => &mut self.resources,
+            OfferKind::Template => &mut self.templates,
+        }
+    }
+
+    /// What may be listed of a kind, in the order of lists.
+    fn listed(&self, kind: OfferKind) -> &[Arc<Offer>] {
+        &self.of(kind).listed
+    }
+
+    /// A prompt by either spelling of its name, in whatever state.
+    pub(super) fn prompt(&self, name: &str) -> Option<&Arc<Offer>> {
+        self.prompts.by_name.get(name).or_else(|| self.prompts_by_safe_name.get(name))
+    }
+
+    /// Who is asked for a URI: the owner of it, else of the first template that it may be of.
+    pub(super) fn route(&self, uri: &str) -> Option<&Arc<Offer>> {
+        let is_of =
+            |offer: &&Arc<Offer>| offer.shape.template.as_ref().is_some_and(|template| template.matches(uri));
+        self.resources.by_name.get(uri).or_else(|| self.routes.iter().find(is_of))
+    }
+
+    /// Who completes arguments of a template: its owner, if it is given by its text, else as for a URI.
+    pub(super) fn route_of_template(&self, text: &str) -> Option<&Arc<Offer>> {
+        self.templates.by_name.get(text).or_else(|| self.route(text))
+    }
+}
+
+impl Kind {
+    fn list(&mut self, kind: OfferKind) {
+        self.listed = self.by_name.values().filter(|offer| offer.is_listed()).cloned().collect();
+        self.listed.sort_by(|a, b| sort_key(kind, a).cmp(sort_key(kind, b)));
+    }
+}
+
+/// By what a list is sorted, and where its next page begins: prompts by canonical name, all else by URI.
+fn sort_key(kind: OfferKind, offer: &Offer) -> &str {
+    if kind == OfferKind::Prompt { &offer.canonical } else { &offer.name }
+}

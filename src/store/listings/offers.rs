@@ -1,0 +1,352 @@
+//! What a listing changes of a server's prompts, resources and templates.
+
+use std::collections::{HashMap, HashSet};
+
+use sqlx::FromRow;
+
+use super::spelling::{self, PROMPT_NAMES};
+use super::{Discovered, Right, lock};
+use crate::domain::fingerprint::Fingerprinting;
+use crate::domain::id::{ServerId, TenantId};
+use crate::domain::quota::Quotas;
+use crate::store::offers::OfferKind;
+use crate::store::revisions::{self, Kind};
+use crate::store::tools::stored_bytes;
+use crate::store::tx::{Access, Lane};
+use crate::store::unit::Unit;
+use crate::store::{Store, StoreError, quotas};
+
+/// Most names of prompts ever remembered of one server; above it new ones have no safe spelling.
+const PROMPT_NAMES_MAX: i64 = 10_000;
+
+/// What was found of each kind; of what is `None` the stored ones stay.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NewOffers<'a> {
+    /// Prompts.
+    pub prompts: Option<&'a [Discovered]>,
+    /// Resources.
+    pub resources: Option<&'a [Discovered]>,
+    /// Templates.
+    pub templates: Option<&'a [Discovered]>,
+    /// What could not be listed, and why; it stands in the server's `last_error`.
+    pub fault: Option<&'a str>,
+}
+
+impl<'a> NewOffers<'a> {
+    fn of(&self, kind: OfferKind) -> Option<&'a [Discovered]> {
+        match kind {
+            OfferKind::Prompt => self.prompts,
+            OfferKind::Resource => self.resources,
+            OfferKind::Template => self.templates,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        OfferKind::ALL.into_iter().all(|kind| self.of(kind).is_none())
+    }
+}
+
+#[derive(FromRow)]
+struct Known {
+    kind: String,
+    name: String,
+    pin: String,
+    bytes: i64,
+}
+
+/// What a listing writes and removes.
+#[derive(Default)]
+pub(super) struct OffersPlan<'a> {
+    write: Vec<(OfferKind, &'a Discovered)>,
+    remove: Vec<(OfferKind, String)>,
+    /// Those for which there is no room.
+    left_out: usize,
+}
+
+impl<'a> OffersPlan<'a> {
+    /// Compares what was found with what is stored, within the quota of definitions. `own_tools` are the bytes of the
+    /// server's tools: those go first.
+    pub(super) async fn make(
+        tx: &mut Unit,
+        (tenant, server): (TenantId, ServerId),
+        found: &NewOffers<'a>,
+        own_tools: i64,
+        deployment: &Quotas,
+    ) -> Result<OffersPlan<'a>, StoreError> {
+        if found.is_empty() {
+            return Ok(OffersPlan::default());
+        }
+        let known = known(tx, tenant, server).await?;
+        let mut plan = Self::compare(&known, found);
+        if !plan.write.is_empty() {
+            // other listings of the tenant wait from here on
+            revisions::lock(tx, tenant, Kind::Catalogue).await?;
+            let quotas = quotas::of(tx, tenant, deployment).await?;
+            let others = bytes_of_others(tx, tenant, server).await?;
+            plan.fit(&known, quotas.definition_bytes.saturating_sub(others).saturating_sub(own_tools));
+        }
+        Ok(plan)
+    }
+
+    fn compare(known: &[Known], found: &NewOffers<'a>) -> OffersPlan<'a> {
+        let mut plan = OffersPlan::default();
+        for kind in OfferKind::ALL {
+            let Some(found) = found.of(kind) else { continue };
+            let known: HashMap<&str, &Known> = known
+                .iter()
+                .filter(|offer| offer.kind == kind.as_str())
+                .map(|offer| (offer.name.as_str(), offer))
+                .collect();
+            // of two with one name the first counts
+            let mut names = HashSet::new();
+            for offer in found.iter().filter(|offer| names.insert(offer.name.as_str())) {
+                if known.get(offer.name.as_str()).is_none_or(|known| known.pin != offer.pin) {
+                    plan.write.push((kind, offer));
+                }
+            }
+            let gone = known.keys().filter(|name| !names.contains(**name));
+            plan.remove.extend(gone.map(|name| (kind, (*name).to_owned())));
+        }
+        plan
+    }
+
+    /// Leaves out what there is no room for; what was stored in its place goes as well.
+    fn fit(&mut self, known: &[Known], mut room: i64) {
+        let moved: HashSet<(&str, &str)> =
+            self.write.iter().map(|(kind, offer)| (kind.as_str(), offer.name.as_str())).collect();
+        let gone: HashSet<(&str, &str)> =
+            self.remove.iter().map(|(kind, name)| (kind.as_str(), name.as_str())).collect();
+        let mut present = HashSet::new();
+        for offer in known {
+            let of = (offer.kind.as_str(), offer.name.as_str());
+            if moved.contains(&of) {
+                present.insert(of);
+            } else if !gone.contains(&of) {
+                room = room.saturating_sub(offer.bytes);
+            }
+        }
+        let mut left_out = Vec::new();
+        self.write.retain(|(kind, offer)| {
+            let bytes = i64::try_from(offer.definition.len()).unwrap_or(i64::MAX);
+            let fits = bytes <= room;
+            if fits {
+                room -= bytes;
+            } else {
+                left_out.push((*kind, offer.name.as_str()));
+            }
+            fits
+        });
+        self.left_out = left_out.len();
+        let replaced = left_out.into_iter().filter(|(kind, name)| present.contains(&(kind.as_str(), *name)));
+        self.remove.extend(replaced.map(|(kind, name)| (kind, name.to_owned())));
+    }
+
+    /// Whether anything is other than it was.
+    pub(super) fn changes(&self) -> usize {
+        self.write.len() + self.remove.len()
+    }
+
+    /// What is left out and why.
+    pub(super) fn note(&self) -> Option<String> {
+        let many = self.left_out;
+        (many > 0).then(|| {
+            format!(
+                "{many} prompts, resources or templates are left out: the tenant's quota of definition_bytes is used up"
+            )
+        })
+    }
+
+    /// Writes it, as of this revision, which is held.
+    pub(super) async fn apply(
+        &self,
+        tx: &mut Unit,
+        tenant: TenantId,
+        server: ServerId,
+        rev: i64,
+    ) -> Result<(), StoreError> {
+        self.remove(tx, tenant, server).await?;
+        if self.write.is_empty() {
+            return Ok(());
+        }
+        let kinds: Vec<&str> = self.write.iter().map(|(kind, _)| kind.as_str()).collect();
+        let column = |pick: fn(&Discovered) -> &str| {
+            self.write.iter().map(|(_, offer)| pick(offer)).collect::<Vec<_>>()
+        };
+        sqlx::query(
+            "insert into offers (tenant_id, server_id, kind, name, definition, pin, digest, rev)
+             select $1, $2, kind, name, definition, pin, digest, $8
+             from unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[])
+                 as f (kind, name, definition, pin, digest)
+             on conflict (tenant_id, server_id, kind, name) do update set
+                 definition = excluded.definition, pin = excluded.pin, digest = excluded.digest, rev = excluded.rev",
+        )
+        .bind(tenant.0)
+        .bind(server.0)
+        .bind(kinds)
+        .bind(column(|offer| &offer.name))
+        .bind(column(|offer| &offer.definition))
+        .bind(column(|offer| &offer.pin))
+        .bind(self.write.iter().map(|(_, offer)| digest(&offer.definition)).collect::<Vec<_>>())
+        .bind(rev)
+        .execute(&mut **tx)
+        .await?;
+        let prompts = self.write.iter().filter(|(kind, _)| *kind == OfferKind::Prompt);
+        let prompts: Vec<&str> = prompts.map(|(_, offer)| offer.name.as_str()).collect();
+        if prompts.is_empty() || has_all_names(tx, tenant, server).await? {
+            return Ok(());
+        }
+        spelling::assign(tx, tenant, server, &PROMPT_NAMES, prompts).await
+    }
+
+    async fn remove(&self, tx: &mut Unit, tenant: TenantId, server: ServerId) -> Result<(), StoreError> {
+        if self.remove.is_empty() {
+            return Ok(());
+        }
+        let (kinds, names): (Vec<&str>, Vec<&str>) =
+            self.remove.iter().map(|(kind, name)| (kind.as_str(), name.as_str())).unzip();
+        sqlx::query(
+            "delete from offers where tenant_id = $1 and server_id = $2
+                 and (kind, name) in (select kind, name from unnest($3::text[], $4::text[]) as f (kind, name))",
+        )
+        .bind(tenant.0)
+        .bind(server.0)
+        .bind(kinds)
+        .bind(names)
+        .execute(&mut **tx)
+        .await?;
+        Ok(())
+    }
+}
+
+impl Store {
+    /// Stores what a server announced of some kinds, its tools and its state untouched; gives how many are other than
+    /// before, and the new revision. Of a server that is not connected only a whole listing tells.
+    ///
+    /// # Errors
+    /// As [`Store::apply_listing`].
+    pub async fn apply_offers(
+        &self,
+        tenant: TenantId,
+        server: ServerId,
+        version: i64,
+        (offers, right): (&NewOffers<'_>, Right),
+        deployment: &Quotas,
+    ) -> Result<(usize, Option<i64>), StoreError> {
+        let mut tx = self.begin(Lane::Upkeep, Access::Tenant(tenant)).await?;
+        let state = lock(&mut tx, tenant, server, version).await?;
+        right.check(&mut tx, state.rev).await?;
+        if state.connection != "connected" {
+            return Err(StoreError::Conflict("the server is not connected any more"));
+        }
+        let own = own_tools(&mut tx, tenant, server).await?;
+        let plan = OffersPlan::make(&mut tx, (tenant, server), offers, own, deployment).await?;
+        if plan.changes() == 0 {
+            tx.commit().await?;
+            return Ok((0, None));
+        }
+        let rev = revisions::bump(&mut tx, tenant, Kind::Catalogue).await?;
+        plan.apply(&mut tx, tenant, server, rev).await?;
+        let rev = revisions::commit(tx, tenant, Kind::Catalogue, rev).await?;
+        Ok((plan.changes(), Some(rev)))
+    }
+}
+
+fn digest(definition: &str) -> String {
+    let mut print = Fingerprinting::default();
+    print.field(definition);
+    print.finish().to_string()
+}
+
+async fn known(tx: &mut Unit, tenant: TenantId, server: ServerId) -> Result<Vec<Known>, StoreError> {
+    let known = sqlx::query_as(
+        "select kind, name, pin, octet_length(definition)::bigint as bytes from offers
+         where tenant_id = $1 and server_id = $2",
+    )
+    .bind(tenant.0)
+    .bind(server.0)
+    .fetch_all(&mut **tx)
+    .await?;
+    Ok(known)
+}
+
+/// Bytes of definitions of the tenant's other servers: tools and all else.
+async fn bytes_of_others(tx: &mut Unit, tenant: TenantId, server: ServerId) -> Result<i64, StoreError> {
+    let bytes: i64 = sqlx::query_scalar(concat!(
+        "select (select ",
+        stored_bytes!(),
+        " from tools where tenant_id = $1 and server_id <> $2 and removed_at is null)
+            + (select coalesce(sum(octet_length(definition)), 0)::bigint from offers
+               where tenant_id = $1 and server_id <> $2)"
+    ))
+    .bind(tenant.0)
+    .bind(server.0)
+    .fetch_one(&mut **tx)
+    .await?;
+    Ok(bytes)
+}
+
+async fn own_tools(tx: &mut Unit, tenant: TenantId, server: ServerId) -> Result<i64, StoreError> {
+    let bytes: i64 = sqlx::query_scalar(concat!(
+        "select ",
+        stored_bytes!(),
+        " from tools where tenant_id = $1 and server_id = $2 and removed_at is null"
+    ))
+    .bind(tenant.0)
+    .bind(server.0)
+    .fetch_one(&mut **tx)
+    .await?;
+    Ok(bytes)
+}
+
+async fn has_all_names(tx: &mut Unit, tenant: TenantId, server: ServerId) -> Result<bool, StoreError> {
+    let count: i64 =
+        sqlx::query_scalar("select count(*) from prompt_names where tenant_id = $1 and server_id = $2")
+            .bind(tenant.0)
+            .bind(server.0)
+            .fetch_one(&mut **tx)
+            .await?;
+    Ok(count >= PROMPT_NAMES_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(name: &str, pin: &str, bytes: i64) -> Known {
+        Known { kind: "resource".into(), name: name.into(), pin: pin.into(), bytes }
+    }
+
+    fn found(name: &str, pin: &str, bytes: usize) -> Discovered {
+        Discovered { name: name.into(), definition: "x".repeat(bytes), pin: pin.into() }
+    }
+
+    fn written(plan: &OffersPlan<'_>) -> Vec<String> {
+        plan.write.iter().map(|(_, offer)| offer.name.clone()).collect()
+    }
+
+    fn removed<'a>(plan: &'a OffersPlan<'_>) -> Vec<&'a str> {
+        plan.remove.iter().map(|(_, name)| name.as_str()).collect()
+    }
+
+    #[test]
+    fn only_what_was_listed_is_compared() {
+        let stored = [known("a", "1", 1), known("b", "1", 1), known("c", "1", 1)];
+        let listed = [found("a", "1", 1), found("b", "2", 1), found("d", "1", 1), found("d", "2", 1)];
+        let both = NewOffers { resources: Some(&listed), prompts: Some(&[]), ..NewOffers::default() };
+        let plan = OffersPlan::compare(&stored, &both);
+        assert_eq!((written(&plan), removed(&plan)), (vec!["b".into(), "d".into()], vec!["c"]));
+        let others = NewOffers { prompts: Some(&[]), templates: Some(&[]), ..NewOffers::default() };
+        assert_eq!(OffersPlan::compare(&stored, &others).changes(), 0);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_left_out_with_what_it_replaces() {
+        let stored = [known("a", "1", 4), known("b", "1", 4), known("gone", "1", 100)];
+        let listed = [found("a", "1", 4), found("b", "2", 7), found("c", "1", 6)];
+        let listed = NewOffers { resources: Some(&listed), ..NewOffers::default() };
+        let mut plan = OffersPlan::compare(&stored, &listed);
+        plan.fit(&stored, 10);
+        assert_eq!((written(&plan), removed(&plan)), (vec!["c".into()], vec!["gone", "b"]));
+        assert!(plan.note().unwrap().starts_with("1 prompts"));
+    }
+}

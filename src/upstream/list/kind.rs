@@ -1,0 +1,108 @@
+//! The kinds of lists: how each is asked for and read, and its bounds.
+
+/// Most tools of one server.
+pub const TOOLS_MAX: usize = 10_000;
+/// Most prompts of one server.
+pub const PROMPTS_MAX: usize = 1000;
+/// Most resources of one server.
+pub const RESOURCES_MAX: usize = 5000;
+/// Most templates of resources of one server.
+pub const TEMPLATES_MAX: usize = 500;
+/// Largest definition, in bytes.
+pub const DEFINITION_BYTES_MAX: usize = 256 * 1024;
+/// Largest list of tools, in bytes, all pages together.
+pub const LIST_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Largest list of anything else, in bytes, all pages together.
+pub const OFFERS_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Longest name, in bytes.
+pub const NAME_BYTES_MAX: usize = 256;
+/// Longest URI, or template of URIs, in bytes: it is a key in the database.
+pub const URI_BYTES_MAX: usize = 2000;
+
+/// What a server has lists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ListKind {
+    /// Tools.
+    Tools,
+    /// Prompts.
+    Prompts,
+    /// Resources.
+    Resources,
+    /// Templates of resources.
+    Templates,
+}
+
+/// How a kind of list is asked for and read.
+pub(super) struct Form {
+    pub(super) method: &'static str,
+    /// The member of a page that holds its entries.
+    pub(super) member: &'static str,
+    /// The member of an entry that names it.
+    pub(super) key: &'static str,
+    /// What one entry is called, and many.
+    pub(super) noun: &'static str,
+    pub(super) nouns: &'static str,
+    pub(super) entries_max: usize,
+    pub(super) key_bytes_max: usize,
+    pub(super) bytes_max: usize,
+}
+
+static TOOLS: Form = Form {
+    method: "tools/list",
+    member: "tools",
+    key: "name",
+    noun: "tool",
+    nouns: "tools",
+    entries_max: TOOLS_MAX,
+    key_bytes_max: NAME_BYTES_MAX,
+    bytes_max: LIST_BYTES_MAX,
+};
+
+static PROMPTS: Form = Form {
+    method: "prompts/list",
+    member: "prompts",
+    key: "name",
+    noun: "prompt",
+    nouns: "prompts",
+    entries_max: PROMPTS_MAX,
+    key_bytes_max: NAME_BYTES_MAX,
+    bytes_max: OFFERS_BYTES_MAX,
+};
+
+static RESOURCES: Form = Form {
+    method: "resources/list",
+    member: "resources",
+    key: "uri",
+    noun: "resource",
+    nouns: "resources",
+    entries_max: RESOURCES_MAX,
+    key_bytes_max: URI_BYTES_MAX,
+    bytes_max: OFFERS_BYTES_MAX,
+};
+
+static TEMPLATES: Form = Form {
+    method: "resources/templates/list",
+    member: "resourceTemplates",
+    key: "uriTemplate",
+    noun: "template",
+    nouns: "templates",
+    entries_max: TEMPLATES_MAX,
+    key_bytes_max: URI_BYTES_MAX,
+    bytes_max: OFFERS_BYTES_MAX,
+};
+
+impl ListKind {
+    pub(super) fn form(self) -> &'static Form {
+        match self {
+            Self::Tools => &TOOLS,
+            Self::Prompts => &PROMPTS,
+            Self::Resources => &RESOURCES,
+            Self::Templates => &TEMPLATES,
+        }
+    }
+
+    /// Whether what names an entry may be shown in a problem. URIs may hold passwords.
+    pub(super) fn has_plain_names(self) -> bool {
+        matches!(self, Self::Tools | Self::Prompts)
+    }
+}

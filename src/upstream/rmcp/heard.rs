@@ -1,0 +1,82 @@
+//! What was announced on the stream of a session, until somebody asks for it.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use rmcp::model::ServerNotification;
+use tokio::sync::Notify;
+
+use super::super::offers::Announced;
+
+/// All that a server may announce, in the order in which it is handed out.
+const ALL: [Announced; 3] = [Announced::Tools, Announced::Prompts, Announced::Resources];
+
+/// Announcements that nobody has taken yet. Of each kind there is at most one: what was announced twice is listed
+/// once.
+#[derive(Debug, Default)]
+pub(in super::super) struct Heard {
+    /// A bit for each kind.
+    bits: AtomicU8,
+    told: Notify,
+}
+
+impl Heard {
+    /// A change was announced.
+    pub(super) fn note(&self, what: Announced) {
+        self.bits.fetch_or(bit(what), Ordering::SeqCst);
+        self.told.notify_one();
+    }
+
+    /// Waits for an announcement, and takes it.
+    pub(super) async fn next(&self) -> Announced {
+        loop {
+            if let Some(what) = self.take() {
+                return what;
+            }
+            // one that comes in between has left its permit
+            self.told.notified().await;
+        }
+    }
+
+    fn take(&self) -> Option<Announced> {
+        ALL.into_iter().find(|what| self.bits.fetch_and(!bit(*what), Ordering::SeqCst) & bit(*what) != 0)
+    }
+}
+
+fn bit(what: Announced) -> u8 {
+    match what {
+        Announced::Tools => 1,
+        Announced::Prompts => 2,
+        Announced::Resources => 4,
+    }
+}
+
+/// What a notification announces a change of, if it is an announcement.
+pub(super) fn announced(notification: &ServerNotification) -> Option<Announced> {
+    match notification {
+        ServerNotification::ToolListChangedNotification(_) => Some(Announced::Tools),
+        ServerNotification::PromptListChangedNotification(_) => Some(Announced::Prompts),
+        ServerNotification::ResourceListChangedNotification(_) => Some(Announced::Resources),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn each_kind_is_taken_once() {
+        let heard = Heard::default();
+        assert_eq!(heard.next().now_or_never(), None);
+        for what in [Announced::Resources, Announced::Tools, Announced::Resources] {
+            heard.note(what);
+        }
+        assert_eq!(heard.next().now_or_never(), Some(Announced::Tools));
+        assert_eq!(heard.next().now_or_never(), Some(Announced::Resources));
+        assert_eq!(heard.next().now_or_never(), None);
+        heard.note(Announced::Prompts);
+        assert_eq!(heard.next().now_or_never(), Some(Announced::Prompts));
+    }
+}

@@ -1,0 +1,51 @@
+//! Who may decide about a tool.
+
+use reqwest::Method;
+use serde_json::json;
+
+use super::{Scene, decide};
+use crate::support::Tool;
+
+#[tokio::test]
+async fn an_operator_does_not_vouch_for_its_own_server() {
+    let scene = Scene::with(Vec::new(), json!({"enabled": false})).await;
+    let (own, other) = (scene.tenant.operator().await, scene.tenant.operator().await);
+    scene.tenant.platform.delete("/api/v1/servers/up").await.expect(204);
+    scene.upstream.set_tools(vec![Tool::destroys("t")]);
+    let server = json!({"name": "up", "kind": "http", "url": scene.upstream.url});
+    own.post("/api/v1/servers", &server).await.expect(201);
+    let pin = scene.pin("t").await;
+    let said = json!({"pin": pin, "annotations": {"readOnlyHint": true, "destructiveHint": false}});
+    let approval = json!({"pin": pin});
+    let acts = [
+        (Method::POST, "approve", Some(&approval)),
+        (Method::PUT, "override", Some(&said)),
+        (Method::DELETE, "override", None),
+        (Method::DELETE, "block", None),
+    ];
+    for (method, verb, body) in acts {
+        let refused = decide(&own, method.clone(), "t", verb, body).await.refused(403, "forbidden");
+        assert!(refused.contains("somebody else"), "{verb}: {refused}");
+        decide(&other, method, "t", verb, body).await.expect(200);
+    }
+    // to make it worse is nobody's harm
+    decide(&own, Method::POST, "t", "block", None).await.expect(200);
+    decide(&own, Method::DELETE, "t", "block", None).await.refused(403, "forbidden");
+    assert_eq!(scene.tool("t").await["state"], "blocked");
+}
+
+#[tokio::test]
+async fn a_tool_that_is_not_there_is_nobodys() {
+    let scene = Scene::with(vec![Tool::reads("t")], json!({})).await;
+    let admin = scene.tenant.admin().await;
+    let said = json!({"pin": scene.pin("t").await, "annotations": {"readOnlyHint": true}});
+    for tool in ["none", "a%00b"] {
+        decide(&admin, Method::POST, tool, "block", None).await.refused(404, "not_found");
+        decide(&admin, Method::DELETE, tool, "block", None).await.refused(404, "not_found");
+        decide(&admin, Method::PUT, tool, "override", Some(&said)).await.refused(404, "not_found");
+        decide(&admin, Method::DELETE, tool, "override", None).await.refused(404, "not_found");
+    }
+    scene.offers(Vec::new()).await;
+    decide(&admin, Method::POST, "t", "block", None).await.refused(404, "not_found");
+    decide(&admin, Method::PUT, "t", "override", Some(&said)).await.refused(404, "not_found");
+}
