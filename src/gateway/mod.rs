@@ -46,7 +46,7 @@ pub use credentials::{Headers, MasterKeysError};
 pub use direct::{DirectPage, DirectView, ListKey, ListPlan};
 pub use embeddings::EmbeddingsOptions;
 pub use error::GatewayError;
-pub use fanout::{Heard, Listening, Prints, ServerState, Topic};
+pub use fanout::{Heard, Listening, Prints, ServerState, ServerStates, Topic};
 pub use keys::{KeyCreated, KeyRequest};
 pub use offers::{Offer, OffersPage, OffersView};
 pub use outlive::{Apart, Outlive};

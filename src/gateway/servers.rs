@@ -183,6 +183,8 @@ impl Gateway {
             if patch.origin_changed && caller.role == Role::Operator {
                 return Err(own_approval());
             }
+            // whose it is was looked at in this version
+            patch.version = patch.version.or(Some(server.version));
         } else if patch.origin_changed {
             // trust in what a server offers does not move with it to another origin
             patch.auto_approve = Some(false);
@@ -228,8 +230,10 @@ impl Gateway {
         caller.authorise(Action::Approve)?;
         let server = self.get_server(caller, name).await?;
         forbid_own(caller, &server)?;
-        self.change(caller, &server, &ServerPatch { quarantined: Some(false), ..ServerPatch::default() })
-            .await
+        // whose it is, and where, was looked at in this version: what was moved meanwhile is not released
+        let patch =
+            ServerPatch { quarantined: Some(false), version: Some(server.version), ..ServerPatch::default() };
+        self.change(caller, &server, &patch).await
     }
 
     /// Removes a server, with its log.

@@ -1,5 +1,6 @@
 //! `tools/call`: from raw params to the pipeline and back, with progress on the way.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ use crate::faces::Faces;
 use crate::faces::http::stream_body;
 use crate::faces::sse;
 use crate::faces::wire;
+use crate::faces::wire::credentials::without_credentials;
 use crate::faces::wire::error::json_response;
 use crate::gateway::{
     Apart, Attempt, CallOutcome, CallRequest, CancelBy, Door, Gateway, Outlive, RefusedAttempt, RoundRequest,
@@ -80,10 +82,12 @@ impl Call<'_> {
     async fn refuse(&self, message: &str) -> RpcError {
         let name = self.params.iter().find(|member| member.name == "name").map(|member| member.value);
         let name = name.and_then(|raw| serde_json::from_str::<String>(raw).ok());
+        let arguments = self.params.iter().find(|member| member.name == "arguments").map(|m| m.value);
+        let body = recordable(name.as_deref(), arguments, arguments);
         let refused = RefusedAttempt {
-            kind: self.endpoint.call_kind(),
+            kind: kind_of(self.endpoint, name.as_deref()),
             tool: name.as_deref(),
-            body: self.params.iter().find(|member| member.name == "arguments").map(|member| member.value),
+            body: body.as_deref(),
             code: "invalid_params",
             message,
         };
@@ -221,15 +225,37 @@ pub(super) async fn record_refused(
     code: &str,
     message: &str,
 ) {
-    let name = params.and_then(|params| json::find_members(params, ["name"]).ok()).and_then(|[name]| name);
+    let members = params.and_then(|params| json::find_members(params, ["name", "arguments"]).ok());
+    let [name, arguments] = members.unwrap_or_default();
     let name = name.and_then(|raw| serde_json::from_str::<String>(raw).ok());
-    let kind = match name.as_deref() {
+    let kind = kind_of(endpoint, name.as_deref());
+    let body = recordable(name.as_deref(), arguments, params);
+    let refused = RefusedAttempt { kind, tool: name.as_deref(), body: body.as_deref(), code, message };
+    record(gateway, attempt, &refused).await;
+}
+
+/// What kind of act a call of this tool is.
+fn kind_of(endpoint: Endpoint, name: Option<&str>) -> Kind {
+    match name {
         Some(tools::RETRIEVE_TOOLS) if endpoint == Endpoint::Search => Kind::Search,
         Some(tools::READ_CACHE) => Kind::CacheRead,
+        Some(name) if Managing::named(name).is_some() => Kind::Admin,
         _ => endpoint.call_kind(),
-    };
-    let refused = RefusedAttempt { kind, tool: name.as_deref(), body: params, code, message };
-    record(gateway, attempt, &refused).await;
+    }
+}
+
+/// What of a call may stand in its record: no credential of a server, nothing that opens a kept text, and nothing at all
+/// where it cannot be told whether one of these is in it.
+fn recordable<'a>(
+    name: Option<&str>,
+    arguments: Option<&'a str>,
+    whole: Option<&'a str>,
+) -> Option<Cow<'a, str>> {
+    match name? {
+        tools::READ_CACHE => None,
+        name if Managing::named(name).is_some() => Some(without_credentials(arguments?).into()),
+        _ => whole.map(Cow::Borrowed),
+    }
 }
 
 async fn record(gateway: &Gateway, attempt: &Attempt, refused: &RefusedAttempt<'_>) {
