@@ -21,6 +21,7 @@ use super::{Gateway, clock};
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::id::KeyId;
 use crate::domain::settings::Effective;
+use crate::store::ListKinds;
 
 use self::served::Served;
 pub use self::servers::ServerState;
@@ -53,8 +54,8 @@ pub(super) type Known = HashMap<ViewKey, Prints>;
 enum Signal {
     /// Keys or settings are other ones, or whose they are must be asked again.
     Access,
-    /// Whoever has one of these keys (or any) was served a list that was out of date.
-    Again(Option<Arc<[Option<KeyId>]>>),
+    /// Whoever has one of these keys (or any) was served lists of these kinds that were out of date.
+    Again(Option<Arc<[Option<KeyId>]>>, ListKinds),
 }
 
 /// The open streams of a tenant on this replica, and the lists it was served of late.
@@ -151,8 +152,8 @@ impl Fanout {
 pub enum Heard {
     /// What it sees may be something else now, or the stream may have to end.
     Change,
-    /// What it fetched of late, from whichever replica, may have been out of date.
-    Again,
+    /// What it fetched of these kinds of late, from whichever replica, may have been out of date.
+    Again(ListKinds),
 }
 
 /// A stream's place among those that are told.
@@ -209,8 +210,8 @@ impl Listening {
             signal = next(self.signals.as_mut()) => signal,
         };
         match signal {
-            Some(Signal::Again(Some(keys))) if !keys.contains(&self.caller.key) => Heard::Change,
-            Some(Signal::Again(_)) => Heard::Again,
+            Some(Signal::Again(Some(keys), _)) if !keys.contains(&self.caller.key) => Heard::Change,
+            Some(Signal::Again(_, lists)) => Heard::Again(lists),
             Some(Signal::Access) => {
                 self.is_behind = true;
                 Heard::Change
@@ -218,7 +219,7 @@ impl Listening {
             // signals were missed: either may have been among them
             None => {
                 self.is_behind = true;
-                Heard::Again
+                Heard::Again(ListKinds::ALL)
             }
         }
     }

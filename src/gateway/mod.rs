@@ -32,7 +32,7 @@ mod tenants;
 mod views;
 mod watch;
 
-pub use crate::store::{OfferKind, OfferView};
+pub use crate::store::{ListKinds, OfferKind, OfferView};
 pub use access::{Access, Caller};
 pub use activity::{ActivityLimits, ActivityLog, RecordUnavailable};
 pub use call_tool::{Asked, Attempt, CallOutcome, CallRequest, Client, Door, OfferRequest, Refused};

@@ -75,6 +75,26 @@ pub struct CancelNotice {
     pub request: String,
 }
 
+/// Kinds of lists, of which clients are told apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListKinds {
+    /// Of tools.
+    pub tools: bool,
+    /// Of prompts.
+    pub prompts: bool,
+    /// Of resources and their templates.
+    pub resources: bool,
+}
+
+impl ListKinds {
+    /// Every kind.
+    pub const ALL: ListKinds = ListKinds { tools: true, prompts: true, resources: true };
+
+    fn all() -> ListKinds {
+        ListKinds::ALL
+    }
+}
+
 /// Keys were served lists that were out of date: whoever holds streams of theirs tells them once more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TellAgain {
@@ -82,6 +102,9 @@ pub struct TellAgain {
     pub tenant: TenantId,
     /// These keys, `None` among them being the platform's own; no list means all. At most [`TELL_AGAIN_KEYS_MAX`].
     pub keys: Option<Vec<Option<KeyId>>>,
+    /// Which lists; all, of a release that does not say.
+    #[serde(default = "ListKinds::all")]
+    pub lists: ListKinds,
 }
 
 /// What a replica hears.

@@ -183,8 +183,8 @@ impl State {
             heard = self.listening.heard(self.place.gateway()) => heard,
             () = sleep_until(until) => return,
         };
-        if let (Heard::Again, Some(told)) = (heard, &mut self.told) {
-            told.owe();
+        if let (Heard::Again(lists), Some(told)) = (heard, &mut self.told) {
+            told.owe(lists);
         }
     }
 }

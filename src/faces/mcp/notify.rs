@@ -10,7 +10,7 @@ use crate::domain::fingerprint::{Fingerprint, Fingerprinting};
 use crate::domain::intent::OperationType;
 use crate::domain::settings::ToolNames;
 use crate::faces::sse::{EVENT_END, EVENT_START};
-use crate::gateway::Prints;
+use crate::gateway::{ListKinds, Prints};
 
 /// What changes within this time after a notice is told together at its end (behaviour, section 7).
 const MERGE: Duration = Duration::from_millis(200);
@@ -135,9 +135,9 @@ impl Told {
         self
     }
 
-    /// It may have been served a list that was out of date.
-    pub(super) fn owe(&mut self) {
-        self.owed = Topics::ALL;
+    /// It may have been served lists of these kinds that were out of date.
+    pub(super) fn owe(&mut self, lists: ListKinds) {
+        self.owed = self.owed.or(Topics([lists.tools, lists.prompts, lists.resources]));
     }
 
     /// What is due when a client would be served these lists. What is due now counts as told.
@@ -225,11 +225,12 @@ mod tests {
     #[test]
     fn whoever_may_have_been_misled_is_told_once_more() {
         let (start, mut told) = (Instant::now(), Told::new(seen("a"), Topics::ALL));
-        told.owe();
+        told.owe(ListKinds::ALL);
         assert_eq!(told.due(seen("a"), start), NOW);
-        told.owe();
+        told.owe(ListKinds { tools: true, ..ListKinds::default() });
         assert_eq!(told.due(seen("a"), start + MS), Due::At(start + MERGE));
-        assert_eq!(told.due(seen("a"), start + MERGE), NOW);
+        let tools = Due::Now(Topics([true, false, false]));
+        assert_eq!(told.due(seen("a"), start + MERGE), tools, "of nothing else");
         assert_eq!(told.due(seen("a"), start + 2 * MERGE), Due::Nothing);
     }
 

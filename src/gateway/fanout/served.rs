@@ -16,7 +16,7 @@ use crate::gateway::access::Caller;
 use crate::gateway::catalog::Catalog;
 use crate::gateway::direct::DirectView;
 use crate::gateway::tenancy::LiveTenant;
-use crate::store::{Store, TELL_AGAIN_KEYS_MAX, TellAgain};
+use crate::store::{ListKinds, Store, TELL_AGAIN_KEYS_MAX, TellAgain};
 
 /// Keys of a tenant whose lists are remembered; with more, all of its keys are told.
 const SERVED_MAX: usize = 4096;
@@ -90,9 +90,9 @@ impl Fanout {
     }
 
     /// Tells the streams of these keys, or all, that what they were served may have been out of date.
-    pub(in crate::gateway) fn tell_again(&self, keys: Option<Vec<Option<KeyId>>>) {
+    pub(in crate::gateway) fn tell_again(&self, notice: TellAgain) {
         // nobody listens: nobody is told
-        drop(self.signals.send(Signal::Again(keys.map(Arc::from))));
+        drop(self.signals.send(Signal::Again(notice.keys.map(Arc::from), notice.lists)));
     }
 }
 
@@ -134,7 +134,7 @@ async fn tell_misled(store: Store, live: Arc<LiveTenant>) {
             Ok(Some(notice)) => {
                 if let Err(error) = store.notify_tell_again(&notice).await {
                     tracing::warn!(%error, tenant = %live.id, "streams of other replicas are not told again");
-                    live.fanout.tell_again(notice.keys);
+                    live.fanout.tell_again(notice);
                 }
                 tokio::time::sleep(TELL_AGAIN_PAUSE).await;
             }
@@ -152,30 +152,44 @@ fn look_for_misled(live: &LiveTenant) -> Option<TellAgain> {
     let served: Vec<(Option<KeyId>, List)> = {
         let mut lists = live.fanout.served.lock();
         if lists.overflowed.take().is_some() {
-            return Some(TellAgain { tenant: live.id, keys: None });
+            return Some(TellAgain { tenant: live.id, keys: None, lists: ListKinds::ALL });
         }
         lists.by_key.iter().map(|(key, list)| (*key, list.clone())).collect()
     };
-    let is_other = |key: Option<KeyId>, list: &List| {
+    let mut lists = ListKinds::default();
+    let mut is_other = |key: Option<KeyId>, list: &List| {
         let current = key.and_then(|key| access.as_ref().as_ref()?.by_id.get(&key));
         let settings = current.map_or(&list.settings, |caller| &caller.settings);
-        // the spelling, and what the gateway's own tools may do
-        (settings.tool_names, settings.max_operation)
-            != (list.settings.tool_names, list.settings.max_operation)
-            || Prints::of(&catalogue.direct_view(settings)) != list.prints
+        let other = other_lists(list, settings, Prints::of(&catalogue.direct_view(settings)));
+        lists.tools |= other.tools;
+        lists.prompts |= other.prompts;
+        lists.resources |= other.resources;
+        other != ListKinds::default()
     };
     let misled: HashSet<Option<KeyId>> =
         served.iter().filter(|(key, list)| is_other(*key, list)).map(|(key, _)| *key).collect();
     if misled.is_empty() {
         return None;
     }
-    let mut lists = live.fanout.served.lock();
+    let mut remembered = live.fanout.served.lock();
     for (key, list) in served.iter().filter(|(key, _)| misled.contains(key)) {
         // unless it was served something meanwhile
-        if lists.by_key.get(key).is_some_and(|last| last.at == list.at) {
-            lists.by_key.remove(key);
+        if remembered.by_key.get(key).is_some_and(|last| last.at == list.at) {
+            remembered.by_key.remove(key);
         }
     }
     let keys = (misled.len() <= TELL_AGAIN_KEYS_MAX).then(|| misled.into_iter().collect());
-    Some(TellAgain { tenant: live.id, keys })
+    Some(TellAgain { tenant: live.id, keys, lists })
+}
+
+/// Which lists are other ones with these settings than what was served.
+fn other_lists(list: &List, settings: &Effective, now: Prints) -> ListKinds {
+    // the spelling, and what the gateway's own tools may do
+    let is_respelled = settings.tool_names != list.settings.tool_names;
+    let manages_otherwise = settings.max_operation != list.settings.max_operation;
+    ListKinds {
+        tools: is_respelled || manages_otherwise || now.tools != list.prints.tools,
+        prompts: is_respelled || now.prompts != list.prints.prompts,
+        resources: now.resources != list.prints.resources,
+    }
 }

@@ -58,7 +58,7 @@ impl Gateway {
 
     fn tell_again(&self, notice: TellAgain) {
         if let Some(live) = self.tenants.get(notice.tenant) {
-            live.fanout.tell_again(notice.keys);
+            live.fanout.tell_again(notice);
         }
     }
 

@@ -19,7 +19,8 @@ async fn a_list_that_was_out_of_date_is_made_good() {
     let (agent, other) = (tenant.agent().await, tenant.agent().await);
     let late = modern(&behind.ask_as(&agent));
     assert_eq!(names(&late).await, ["read_cache", "zoo:reader"]);
-    let ear = Ear::of(&modern(&agent), None).await;
+    let all = json!({"toolsListChanged": true, "promptsListChanged": true, "resourcesListChanged": true});
+    let ear = Ear::listen(&modern(&agent), &all).await;
     let spared = Ear::of(&modern(&other), None).await;
 
     line.turn(Way::Refuses);
@@ -36,4 +37,7 @@ async fn a_list_that_was_out_of_date_is_made_good() {
     tenant.platform.post("/api/v1/servers/zoo/enable", &json!({})).await.expect(200);
     ear.hears(3, ACT).await;
     spared.hears(2, ACT).await;
+    for list in ["prompts", "resources"] {
+        assert!(ear.notices_of(list).is_empty(), "only tools were other ones: {:?}", ear.messages());
+    }
 }
