@@ -221,9 +221,10 @@ impl Listener {
     pub async fn told_after(&mut self, since: u128, bound: Duration) -> u128 {
         loop {
             let (at, list) = self.heard("CHANGED", bound).await;
-            // another one, of all kinds, may have come for a list that was served out of date
-            if list == "tools" && at >= since {
-                return at - since;
+            assert_eq!(list, "tools", "{}", self.name);
+            // one for a list that was served out of date may have come since
+            if let Some(after) = at.checked_sub(since) {
+                return after;
             }
         }
     }
