@@ -14,7 +14,7 @@ use super::jsonrpc::{RpcError, message, notification};
 use super::management::Managing;
 use super::result::Answered;
 use super::text::Chunks;
-use super::{Endpoint, Era, args, management, result, tools};
+use super::{Endpoint, Era, args, management, modern, result, tools};
 use crate::domain::activity::Kind;
 use crate::domain::intent::Variant;
 use crate::domain::json::{self, Member};
@@ -25,7 +25,7 @@ use crate::faces::wire;
 use crate::faces::wire::credentials::without_credentials;
 use crate::faces::wire::error::json_response;
 use crate::gateway::{
-    Apart, Attempt, CallOutcome, CallRequest, CancelBy, Door, Gateway, Outlive, RefusedAttempt,
+    Apart, Attempt, CallOutcome, CallRequest, CancelBy, Door, Gateway, Outlive, RefusedAttempt, RoundRequest,
 };
 
 /// Progress notifications on their way to a client; more are dropped, as the protocol allows.
@@ -160,6 +160,10 @@ impl Call<'_> {
 
     async fn forward(self, door: Door, mut request: CallRequest) -> Result<Response, RpcError> {
         request.meta = self.forwarded_meta();
+        request.round = match self.round() {
+            Ok(round) => round,
+            Err(message) => return Err(self.refuse(message).await),
+        };
         let token = self.progress_token();
         let cancel_by = match self.era {
             Era::Modern => CancelBy::Disconnect,
@@ -185,6 +189,25 @@ impl Call<'_> {
             .filter(|m| m.name != "progressToken" && !m.name.starts_with("io.modelcontextprotocol/"))
             .map(|m| (m.name.to_string(), self.body.slice_ref(m.value.as_bytes())))
             .collect()
+    }
+
+    /// What it says of its rounds. A handshake client cannot be asked in this way.
+    pub(super) fn round(&self) -> Result<RoundRequest, &'static str> {
+        if self.era == Era::Handshake {
+            return Ok(RoundRequest::default());
+        }
+        let member = |name: &str| self.params.iter().find(|member| member.name == name).map(|m| m.value);
+        let given = |name: &str| member(name).filter(|raw| *raw != "null");
+        let raw = |raw: &str| self.body.slice_ref(raw.as_bytes());
+        let responses = given("inputResponses");
+        if responses.is_some_and(|raw| !raw.starts_with('{')) {
+            return Err("Invalid params: inputResponses must be an object");
+        }
+        Ok(RoundRequest {
+            capabilities: modern::capabilities(self.meta).ok(),
+            responses: responses.map(raw),
+            state: given("requestState").map(raw),
+        })
     }
 
     pub(super) fn progress_token(&self) -> Option<String> {
@@ -247,6 +270,7 @@ async fn record(gateway: &Gateway, attempt: &Attempt, refused: &RefusedAttempt<'
 pub(super) fn answer(text: Answered, streams: bool) -> Response {
     match text {
         Answered::Withdrawn(_) if streams => sse::event_stream(Bytes::from_static(b": cancelled\n\n").into()),
+        Answered::Rejected(text) => json_response(StatusCode::BAD_REQUEST, text),
         Answered::Message(text) | Answered::Withdrawn(text) => json_response(StatusCode::OK, text),
     }
 }
@@ -330,7 +354,7 @@ async fn step(mut state: Progressing) -> Option<(Result<Bytes, Infallible>, Prog
         return Some((Ok(event), state));
     }
     let mut chunks = match state.ending {
-        Ending::Answered(Answered::Message(text)) => text.into_event(),
+        Ending::Answered(Answered::Message(text) | Answered::Rejected(text)) => text.into_event(),
         Ending::Leaving(chunks) => chunks,
         Ending::Answered(Answered::Withdrawn(_)) | Ending::Awaited(_) => return None,
     };

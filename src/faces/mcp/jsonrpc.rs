@@ -16,6 +16,8 @@ const INTERNAL_ERROR: i32 = -32603;
 
 /// Longest URI that is said to be nobody's, in bytes; no server's are longer.
 const URI_BYTES_MAX: usize = 2000;
+/// The code of a request that needs a capability which its client did not declare.
+const MISSING_CAPABILITY: &str = "-32021";
 
 /// A JSON-RPC error with the HTTP status that goes with it (MCP 2026-07-28, transports).
 #[derive(Clone, Debug, PartialEq)]
@@ -57,6 +59,11 @@ impl RpcError {
 
     pub(super) fn invalid_params(message: impl Into<String>) -> RpcError {
         RpcError::new(StatusCode::OK, -32602, message)
+    }
+
+    /// A state that was not given for this request, or not lately: which of it is not said.
+    pub(super) fn invalid_state() -> RpcError {
+        RpcError::invalid_params("Invalid requestState")
     }
 
     /// A required `_meta` member is missing or not usable.
@@ -148,6 +155,12 @@ impl RpcError {
         }
         response
     }
+}
+
+/// Whether an upstream's error says that the client lacks a capability.
+pub(super) fn is_missing_capability(error: &[u8]) -> bool {
+    let text = std::str::from_utf8(error).unwrap_or_default();
+    json::find_members(text, ["code"]).is_ok_and(|[code]| code == Some(MISSING_CAPABILITY))
 }
 
 /// A response message around a raw result or error object.

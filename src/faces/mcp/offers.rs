@@ -6,19 +6,19 @@ use axum::response::Response;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-use super::Era;
 use super::call::{Call, PROGRESS_QUEUE, To, answer, with_progress};
 use super::direct::{begin, cursor_within, finished, while_current};
 use super::jsonrpc::RpcError;
 use super::result::{Answered, Splice, spliced};
 use super::text::Text;
+use super::{Era, result};
 use crate::domain::json::{self, Member};
 use crate::domain::refusal::Code;
 use crate::domain::settings::ToolNames;
 use crate::domain::tool::ResultHead;
 use crate::gateway::{
     Asked, CallOutcome, Caller, CancelBy, Catalog, DirectView, Gateway, ListKey, ListPlan, OfferKind,
-    OfferRequest, Refused,
+    OfferRequest, Refused, RoundRequest,
 };
 
 /// Longest cursor that is looked at, in bytes: that of the longest URI.
@@ -152,7 +152,11 @@ impl Call<'_> {
                 }
             }
         }
-        Ok(OfferRequest { asked, members, meta: self.forwarded_meta(), progress: None })
+        let round = match &asked {
+            Asked::Prompt(_) | Asked::Resource(_) => self.round().map_err(RpcError::invalid_params)?,
+            Asked::PromptCompletion(_) | Asked::TemplateCompletion(_) => RoundRequest::default(),
+        };
+        Ok(OfferRequest { asked, members, meta: self.forwarded_meta(), progress: None, round })
     }
 
     /// Whose argument is completed.
@@ -225,7 +229,11 @@ fn ended(
     let refused = |error: RpcError| Text::Whole(error.text(Some(&to.id)));
     match outcome {
         CallOutcome::Result { raw, head, .. } => Answered::Message(passed_on(raw, head)),
-        CallOutcome::UpstreamError(raw) => Answered::Message(upstream_error(to, raw)),
+        CallOutcome::InputRequired { raw, state } => {
+            Answered::Message(result::question(&to.id, raw, state.as_ref()))
+        }
+        CallOutcome::InvalidState => Answered::Message(refused(RpcError::invalid_state())),
+        CallOutcome::UpstreamError(raw) => upstream_error(to, raw),
         CallOutcome::Refused(about) => {
             let refusal = &about.refusal;
             match refusal.code {
@@ -239,13 +247,13 @@ fn ended(
 }
 
 /// An upstream's error as it came, but for the code that one revision has and the other must not see.
-fn upstream_error(to: &To, raw: &Bytes) -> Text {
+fn upstream_error(to: &To, raw: &Bytes) -> Answered {
     let text = std::str::from_utf8(raw).unwrap_or_default();
     let is_old = to.era == Era::Modern
         && json::find_members(text, ["code"]).is_ok_and(|[code]| code == Some(NO_RESOURCE_BEFORE));
     if !is_old {
-        return Text::whole(&to.id, "error", raw);
+        return result::upstream_error(to.era, &to.id, raw);
     }
     let error = json::with_member_first(&json::without_members(text, &["code"]), "code", "-32602");
-    Text::whole(&to.id, "error", &Bytes::from(error))
+    Answered::Message(Text::whole(&to.id, "error", &Bytes::from(error)))
 }

@@ -3,6 +3,7 @@
 
 mod direct;
 mod listening;
+mod rounds;
 mod script;
 mod servers;
 pub mod stacks;

@@ -59,6 +59,7 @@ fn all_kinds() -> Offers {
         templates: vec![r#"{"uriTemplate":"note://{id}", "name":"One","mimeType":"a/b"}"#.to_owned()],
         completes: true,
         broken: None,
+        asks_first: None,
     }
 }
 

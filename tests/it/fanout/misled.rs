@@ -19,8 +19,7 @@ async fn a_list_that_was_out_of_date_is_made_good() {
     let (agent, other) = (tenant.agent().await, tenant.agent().await);
     let late = modern(&behind.ask_as(&agent));
     assert_eq!(names(&late).await, ["read_cache", "zoo:reader"]);
-    let all = json!({"toolsListChanged": true, "promptsListChanged": true, "resourcesListChanged": true});
-    let ear = Ear::listen(&modern(&agent), &all).await;
+    let ear = Ear::of(&modern(&agent), None).await;
     let spared = Ear::of(&modern(&other), None).await;
 
     line.turn(Way::Refuses);
@@ -37,7 +36,23 @@ async fn a_list_that_was_out_of_date_is_made_good() {
     tenant.platform.post("/api/v1/servers/zoo/enable", &json!({})).await.expect(200);
     ear.hears(3, ACT).await;
     spared.hears(2, ACT).await;
-    for list in ["prompts", "resources"] {
-        assert!(ear.notices_of(list).is_empty(), "only tools were other ones: {:?}", ear.messages());
-    }
+}
+
+/// A client lists, something changes, and only then it opens its stream.
+#[tokio::test]
+async fn a_change_between_a_list_and_the_stream_is_told() {
+    let mut scene = super::Scene::set().await;
+    scene.add("zoo", &["reader"]).await;
+    let agent = scene.tenant.agent().await;
+    let there = scene.there(&agent);
+    let session = super::session(&there).await;
+    assert_eq!(names(&session).await, ["read_cache", "zoo:reader"]);
+    scene.act("zoo", "disable").await;
+    crate::support::settle(vec!["read_cache".to_owned()], ACT, || names(&session)).await;
+    // the list before was of another key's client as well; this one opens its stream now
+    let ear = Ear::of(&super::session(&agent).await, None).await;
+    ear.hears(1, ACT).await;
+    // what comes after it is told as ever, once
+    scene.act("zoo", "enable").await;
+    ear.hears(2, ACT).await;
 }

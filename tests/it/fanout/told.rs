@@ -63,9 +63,10 @@ async fn of_every_act_and_nobody_else_is() {
 #[tokio::test]
 async fn of_what_an_upstream_announces() {
     let scene = Scene::set().await;
-    let agent = scene.tenant.agent().await;
     for era in [Era::Handshake, Era::Modern] {
         let name = format!("{era:?}").to_lowercase();
+        // one that has not listed before: what that was served was not of now
+        let agent = scene.tenant.agent().await;
         let upstream = Upstream::announcing(era, vec![Tool::reads("alpha")]).await;
         scene.tenant.add_with(&name, &upstream, json!({"auto_approve": true})).await;
         settle(1, Duration::from_secs(10), || async { upstream.listeners() }).await;
