@@ -17,7 +17,7 @@ use crate::domain::quota::Quotas;
 use crate::domain::seal::{Key, Keyring};
 use crate::faces::cli::{Found, FoundSetting};
 use crate::faces::{FaceOptions, Faces, http, mcp, rest, sse};
-use crate::gateway::{ActivityLimits, EmbeddingsOptions, Gateway, Options};
+use crate::gateway::{ActivityLimits, EmbeddingsOptions, Gateway, Options, Rounds};
 use crate::store::{self, CacheQuota, Store, StoreOptions};
 use crate::upstream::{
     BreakerRules, Command, Commands, Deny, Egress, EmbedderOptions, Limits, StdioRules, native_tls,
@@ -208,6 +208,7 @@ fn gateway_options(config: &Config, keyring: Keyring) -> Options {
     Options {
         defaults: config.defaults.clone(),
         keyring: Arc::new(keyring),
+        rounds: Arc::new(Rounds::new(config.session_keys.iter().map(|key| key.expose().as_bytes()))),
         bootstrap_hash: Sha256::digest(config.bootstrap_key.expose().as_bytes()).into(),
         stale_max: config.stale_max,
         commands: Arc::new(commands(config)),

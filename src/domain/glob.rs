@@ -81,20 +81,26 @@ pub struct Globs(Arc<Lists>);
 
 #[derive(Debug)]
 struct Lists {
-    lists: Vec<Vec<String>>,
+    lists: Vec<Arc<[String]>>,
     print: Fingerprint,
 }
 
 impl Globs {
     /// Of these lists; what allows everything says nothing.
     pub fn of<'a>(lists: impl IntoIterator<Item = &'a Vec<String>>) -> Globs {
-        let narrows = |list: &&Vec<String>| !list.iter().any(|pattern| pattern == "*");
-        let lists: Vec<Vec<String>> = lists.into_iter().filter(narrows).cloned().collect();
-        let mut print = Fingerprinting::default();
-        for list in &lists {
-            print.field(&list.len().to_string());
-            list.iter().for_each(|pattern| print.field(pattern));
+        let all = Globs(Arc::new(Lists { lists: Vec::new(), print: Fingerprinting::default().finish() }));
+        lists.into_iter().fold(all, |globs, list| globs.and(list))
+    }
+
+    /// These, and within them those of one more list. What there was is shared, not copied.
+    pub fn and(&self, list: &[String]) -> Globs {
+        if list.iter().any(|pattern| pattern == "*") {
+            return self.clone();
         }
+        let mut print = Fingerprinting::default();
+        print.print(self.0.print);
+        list.iter().for_each(|pattern| print.field(pattern));
+        let lists = self.0.lists.iter().map(Arc::clone).chain([Arc::from(list)]).collect();
         Globs(Arc::new(Lists { lists, print: print.finish() }))
     }
 

@@ -23,6 +23,7 @@ pub mod publish;
 pub mod quota;
 pub mod redact;
 pub mod refusal;
+pub mod rounds;
 pub mod schema;
 mod schema_cost;
 pub mod seal;

@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::annotations::{Annotations, Tier, Unannotated};
 use super::json::{self, escape_into};
 
 /// Longest title, in characters.
@@ -55,6 +54,17 @@ impl Hints {
         serde_json::to_string(self).unwrap_or_default()
     }
 
+    /// Those that make no tool look more harmless, whatever it says of itself: neither does any of them lower a tier.
+    fn lasting(&self) -> Hints {
+        Hints {
+            read_only_hint: self.read_only_hint.filter(|reads| !reads),
+            destructive_hint: self.destructive_hint.filter(|destroys| *destroys),
+            idempotent_hint: self.idempotent_hint.filter(|same| !same),
+            open_world_hint: self.open_world_hint.filter(|open| *open),
+            title: self.title.clone(),
+        }
+    }
+
     /// The members of `annotations` that they are.
     fn members(&self) -> impl Iterator<Item = (&'static str, String)> {
         let flags = [self.read_only_hint, self.destructive_hint, self.idempotent_hint, self.open_world_hint];
@@ -81,53 +91,19 @@ impl Hints {
 }
 
 impl Override {
-    /// The definition, whose pin is `pin`, as this says it is; `None` where it does not hold: what makes a tool look more
-    /// harmless was said of one definition only.
+    /// The definition, whose pin is `pin`, as this says it is; `None` where nothing of it holds. What makes a tool look
+    /// more harmless was said of one definition only; all else holds on.
     pub fn over(&self, definition: &str, pin: &str) -> Option<String> {
-        let text = self.hints.over(definition);
-        let holds = self.pin == pin || !Said::read(&text).is_looser_than(&Said::read(definition));
-        holds.then_some(text)
-    }
-}
-
-/// The hints of a definition, as far as they make a tool look harmless.
-struct Said {
-    annotations: Annotations,
-    is_idempotent: bool,
-    is_closed: bool,
-}
-
-impl Said {
-    fn read(definition: &str) -> Said {
-        let [raw] = json::find_members(definition, ["annotations"]).unwrap_or_default();
-        let hints = raw.and_then(|raw| json::find_members(raw, ["idempotentHint", "openWorldHint"]).ok());
-        let [idempotent, open] = hints.unwrap_or_default();
-        Said {
-            annotations: Annotations::read(raw.filter(|raw| raw.starts_with('{'))),
-            is_idempotent: idempotent == Some("true"),
-            is_closed: open == Some("false"),
+        if self.pin == pin {
+            return Some(self.hints.over(definition));
         }
+        let lasting = self.hints.lasting();
+        (!lasting.is_empty()).then(|| lasting.over(definition))
     }
 
-    fn is_looser_than(&self, other: &Said) -> bool {
-        let is_lower = |unannotated| {
-            let weight = |said: &Said| weight(said.annotations.tier(unannotated));
-            weight(self) < weight(other)
-        };
-        is_lower(Unannotated::Trust)
-            || is_lower(Unannotated::Distrust)
-            || (self.is_idempotent && !other.is_idempotent)
-            || (self.is_closed && !other.is_closed)
-    }
-}
-
-/// How much a tool of this tier is held back. What is not said is called as a read as well, so it weighs less than a write.
-fn weight(tier: Tier) -> u8 {
-    match tier {
-        Tier::Read => 0,
-        Tier::Unknown => 1,
-        Tier::Write => 2,
-        Tier::Destructive => 3,
+    /// Whether all of it holds for a definition.
+    pub fn holds_wholly(&self, pin: &str) -> bool {
+        self.pin == pin || self.hints.lasting() == self.hints
     }
 }
 
@@ -153,6 +129,7 @@ fn with_member(text: &str, name: &str, value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::annotations::{Annotations, Unannotated};
 
     fn hints(read_only: Option<bool>, destructive: Option<bool>) -> Hints {
         Hints { read_only_hint: read_only, destructive_hint: destructive, ..Hints::default() }
@@ -192,31 +169,59 @@ mod tests {
 
     #[test]
     fn what_loosens_holds_for_its_pin_and_what_tightens_holds_on() {
-        let of = |hints| Override { hints, pin: "p".into() };
-        let definition = |read_only: &str, destructive: &str| {
-            format!(r#"{{"annotations":{{"readOnlyHint":{read_only},"destructiveHint":{destructive}}}}}"#)
+        let all = |read_only, destructive, idempotent, open_world| Hints {
+            read_only_hint: read_only,
+            destructive_hint: destructive,
+            idempotent_hint: idempotent,
+            open_world_hint: open_world,
+            title: None,
         };
-        let idempotent = |flag| Hints { idempotent_hint: Some(flag), ..Hints::default() };
-        let open_world = |flag| Hints { open_world_hint: Some(flag), ..Hints::default() };
-        let title = Hints { title: Some("T".into()), ..Hints::default() };
-        for (hints, definition, holds) in [
-            (hints(Some(true), None), definition("false", "false"), false),
-            (hints(Some(true), Some(false)), definition("null", "true"), false),
-            (hints(None, Some(false)), definition("null", "null"), false),
-            (hints(Some(false), None), definition("true", "false"), true),
-            (hints(None, Some(true)), definition("true", "false"), true),
-            // it tightened what it was said of, and would loosen this one
-            (hints(Some(false), Some(false)), definition("true", "true"), false),
-            (hints(Some(false), Some(false)), definition("true", "null"), true),
-            (idempotent(true), definition("true", "null"), false),
-            (idempotent(false), definition("true", "null"), true),
-            (open_world(false), definition("true", "null"), false),
-            (open_world(true), definition("true", "null"), true),
-            (title, definition("true", "true"), true),
+        let (yes, no) = (Some(true), Some(false));
+        for (said, lasting) in [
+            (hints(yes, None), Hints::default()),
+            (hints(yes, no), Hints::default()),
+            (hints(None, no), Hints::default()),
+            (hints(no, no), hints(no, None)),
+            (hints(yes, yes), hints(None, yes)),
+            // one hint that loosens does not take those with it that tighten
+            (all(no, yes, None, no), hints(no, yes)),
+            (all(None, None, yes, yes), all(None, None, None, yes)),
+            (all(None, None, no, no), all(None, None, no, None)),
         ] {
-            let over = of(hints.clone());
-            assert!(over.over(&definition, "p").is_some(), "{hints:?} {definition}");
-            assert_eq!(over.over(&definition, "other").is_some(), holds, "{hints:?} {definition}");
+            let over = Override { hints: said.clone(), pin: "p".into() };
+            for definition in ["{}", r#"{"annotations":{"readOnlyHint":true,"destructiveHint":true}}"#] {
+                assert_eq!(over.over(definition, "p"), Some(said.over(definition)), "{said:?}");
+                let expected = (!lasting.is_empty()).then(|| lasting.over(definition));
+                assert_eq!(over.over(definition, "other"), expected, "{said:?}");
+            }
+            assert_eq!(over.holds_wholly("other"), said == lasting, "{said:?}");
+            assert!(over.holds_wholly("p"));
+        }
+    }
+
+    #[test]
+    fn what_lasts_lowers_no_tier() {
+        let flags = [None, Some(true), Some(false)];
+        let shown = |flag: Option<bool>| flag.map_or("null".to_owned(), |flag| flag.to_string());
+        for (read_only, destructive) in flags.iter().flat_map(|one| flags.map(|other| (*one, other))) {
+            let definition = format!(
+                r#"{{"annotations":{{"readOnlyHint":{},"destructiveHint":{}}}}}"#,
+                shown(read_only),
+                shown(destructive)
+            );
+            let tier = |definition: &str, unannotated| {
+                let [raw] = json::find_members(definition, ["annotations"]).unwrap();
+                Annotations::read(raw).tier(unannotated).operation()
+            };
+            for said in flags.iter().flat_map(|one| flags.map(|other| hints(*one, other).lasting())) {
+                for unannotated in [Unannotated::Trust, Unannotated::Distrust] {
+                    let over = said.over(&definition);
+                    assert!(
+                        tier(&over, unannotated) >= tier(&definition, unannotated),
+                        "{said:?} {definition}"
+                    );
+                }
+            }
         }
     }
 }

@@ -122,6 +122,15 @@ pub enum Place<'a> {
         /// Whose log.
         tenant: TenantId,
     },
+    /// What a request carries from one round to the next.
+    RequestState {
+        /// Whose.
+        tenant: TenantId,
+        /// The API key whose request it is; nil for the bootstrap key.
+        principal: Uuid,
+        /// Digest of all else that it is bound to.
+        digest: &'a [u8; 32],
+    },
 }
 
 impl Place<'_> {
@@ -150,6 +159,12 @@ impl Place<'_> {
             Place::OfStream { tenant } => {
                 out.extend(b"place of a stream\0");
                 out.extend(tenant.0.as_bytes());
+            }
+            Place::RequestState { tenant, principal, digest } => {
+                out.extend(b"request state\0");
+                out.extend(tenant.0.as_bytes());
+                out.extend(principal.as_bytes());
+                out.extend(digest);
             }
         }
         out
@@ -267,6 +282,10 @@ mod tests {
             Place::CachedText { tenant: tenant(1), principal: Uuid::from_u128(1), hash: &[2; 32] },
             Place::OfStream { tenant: tenant(1) },
             Place::OfStream { tenant: tenant(2) },
+            Place::RequestState { tenant: tenant(1), principal: Uuid::from_u128(1), digest: &[1; 32] },
+            Place::RequestState { tenant: tenant(2), principal: Uuid::from_u128(1), digest: &[1; 32] },
+            Place::RequestState { tenant: tenant(1), principal: Uuid::from_u128(2), digest: &[1; 32] },
+            Place::RequestState { tenant: tenant(1), principal: Uuid::from_u128(1), digest: &[2; 32] },
         ];
         for (at, place) in places.iter().enumerate() {
             let sealed = seal(&key, [3; 12], *place, b"secret").unwrap();

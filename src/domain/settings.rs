@@ -244,12 +244,27 @@ impl Rates {
     }
 }
 
+impl Globs {
+    /// What narrows every key of a tenant.
+    pub fn shared(defaults: &Defaults, tenant: &Settings) -> Globs {
+        Globs::of([Some(&defaults.allowed_tools), tenant.allowed_tools.as_ref()].into_iter().flatten())
+    }
+}
+
 impl Effective {
     /// Combines the three scopes: limits by the tightest, the others by the innermost that speaks.
     pub fn resolve(key: &Settings, tenant: &Settings, defaults: &Defaults) -> Effective {
-        let lists =
-            [Some(&defaults.allowed_tools), tenant.allowed_tools.as_ref(), key.allowed_tools.as_ref()];
-        let allowed_tools = Globs::of(lists.into_iter().flatten());
+        Effective::resolve_within(&Globs::shared(defaults, tenant), key, tenant, defaults)
+    }
+
+    /// The same with the lists that all keys of the tenant share, so that they are there once.
+    pub fn resolve_within(
+        shared: &Globs,
+        key: &Settings,
+        tenant: &Settings,
+        defaults: &Defaults,
+    ) -> Effective {
+        let allowed_tools = key.allowed_tools.as_ref().map_or_else(|| shared.clone(), |own| shared.and(own));
         let mode = pick(key.intent_declaration, tenant.intent_declaration, defaults.intent_declaration).0;
         let ceilings = [key.max_operation, tenant.max_operation, Some(defaults.max_operation)];
         Effective {

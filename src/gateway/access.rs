@@ -12,6 +12,7 @@ use super::error::GatewayError;
 use super::limits::Bucket;
 use super::suspension::SUSPENDED;
 use super::tenancy::LiveTenant;
+use crate::domain::glob::Globs;
 use crate::domain::id::{KeyId, PLATFORM_TENANT, TenantId};
 use crate::domain::quota::Quotas;
 use crate::domain::settings::{Effective, Rates, Settings};
@@ -136,6 +137,7 @@ impl Access {
             let known = before.as_ref().as_ref().and_then(|access| access.by_id.get(&key));
             known.map(|caller| Arc::clone(&caller.bucket)).unwrap_or_default()
         };
+        let shared = Globs::shared(defaults, &tenant_settings);
         let caller = |key: &ApiKey| {
             let own = by_key.get(&key.id.0).copied().unwrap_or(&none);
             Caller {
@@ -143,7 +145,7 @@ impl Access {
                 key: Some(key.id),
                 owner: key.owner.clone(),
                 role: key.role,
-                settings: Effective::resolve(own, &tenant_settings, defaults),
+                settings: Effective::resolve_within(&shared, own, &tenant_settings, defaults),
                 expires_at: key.expires_at,
                 rates: Rates::resolve(own, &tenant_settings, defaults),
                 bucket: bucket(key.id),

@@ -6,11 +6,13 @@
 mod ask;
 mod checks;
 mod door;
+mod ending;
 mod record;
+mod round;
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -19,6 +21,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use self::checks::Checked;
+use self::ending::{after_dispatch, from_upstream, status_of, withdrawn};
+use self::round::{Asking, InvalidState, Opened};
 use super::access::Caller;
 use super::activity::{Pending, RecordUnavailable};
 use super::cancel::CancelBy;
@@ -26,15 +30,12 @@ use super::catalog::Tool;
 use super::limits::Shed;
 use super::outlive::Outlive;
 use super::{Gateway, clock};
-use crate::domain::activity::{Record, Source, Status};
+use crate::domain::activity::Source;
 use crate::domain::annotations::Tier;
 use crate::domain::intent::{OperationType, Variant};
-use crate::domain::refusal::{Class, Code, Refusal};
+use crate::domain::refusal::{Code, Refusal};
 use crate::domain::tool::ResultHead;
 use crate::upstream::{self, Answer, ToolCall, UpstreamError, param_headers};
-
-/// After which a program may find a place to run, in seconds.
-const NO_PLACE_RETRY_S: u64 = 5;
 
 /// The client program's own name and version, for the record; never for a decision.
 #[derive(Clone, Debug, Default)]
@@ -69,7 +70,9 @@ pub struct Attempt {
 pub use self::ask::{Asked, OfferRequest};
 pub(super) use self::checks::direct::find as find_directly;
 pub use self::door::Door;
+pub(super) use self::ending::record_unavailable;
 pub(super) use self::record::attempt as record_of;
+pub use self::round::{Replaced, RoundRequest};
 
 impl Attempt {
     /// An attempt that begins now.
@@ -111,6 +114,8 @@ pub struct CallRequest {
     pub meta: Vec<(String, Bytes)>,
     /// Where progress goes, when the caller wants it: raw `params` of each notification.
     pub progress: Option<mpsc::Sender<Bytes>>,
+    /// What it says about its rounds.
+    pub round: RoundRequest,
 }
 
 /// How a call ended.
@@ -127,6 +132,15 @@ pub enum CallOutcome {
         /// What was cut off it, for its `_meta`: an object, raw.
         truncated: Option<String>,
     },
+    /// The upstream's question to the caller, who may ask again with the answer.
+    InputRequired {
+        /// The result object, byte for byte.
+        raw: Bytes,
+        /// The part of it that is the upstream's own state, and what the caller gets instead.
+        state: Option<Replaced>,
+    },
+    /// The state that the caller brought back was not given for this request, or not lately. Nothing was run.
+    InvalidState,
     /// The upstream's JSON-RPC error object, raw.
     UpstreamError(Bytes),
     /// Not run, or run without a usable answer: the code's class tells.
@@ -190,57 +204,78 @@ impl Gateway {
         &self,
         attempt: Attempt,
         door: Door,
-        request: CallRequest,
+        mut request: CallRequest,
         cancelled: impl Future<Output = ()> + Send,
     ) -> CallOutcome {
-        let Ok(mut pending) = self.activity.begin_call(record::begin(&attempt, door)).await else {
+        let Ok(pending) = self.activity.begin_call(record::begin(&attempt, door)).await else {
             return CallOutcome::Refused(Refused::before_checks(door, record_unavailable()));
         };
-        // every attempt counts, also one that a check is about to refuse with an answer of its own
-        let admitted = self.limits.admit(&attempt.caller, Instant::now());
-        let preview_bytes = self.options.preview_bytes;
-        let caller = &attempt.caller;
-        let mut checked =
-            match checks::run(caller, door, &request, &mut pending.record, preview_bytes, admitted) {
-                Ok(checked) => checked,
-                Err(refused) => return self.refuse(pending, &attempt, refused).await,
+        let (mut pending, checked, mut opened) =
+            match self.prepare(pending, &attempt, door, &mut request).await {
+                Ok(ready) => ready,
+                Err(outcome) => return outcome,
             };
-        if checked.tier != Tier::Read {
-            pending = match pending.open().await {
-                Ok(pending) => pending,
-                // the log closes the record itself: the row may land later
-                Err(RecordUnavailable) => {
-                    return CallOutcome::Refused(checked.refused(record_unavailable()));
-                }
-            };
-            // the commit may have taken a while: what was allowed then may not be now
-            match self.check_again(&attempt.caller, &checked) {
-                Ok(current) => checked.tool = current,
-                Err(refusal) => {
-                    return self.refuse(pending, &attempt, checked.refused(refusal)).await;
-                }
-            }
-        }
         let sent = Instant::now();
         let (dispatched, mut cancelled) = (Arc::default(), pin!(cancelled));
+        let round = std::mem::take(&mut opened.round);
         let ended = tokio::select! {
             biased;
             // one that was taken back while it waited for its record, or for its turn, is not sent at all
             () = &mut cancelled => Err(withdrawn(&dispatched)),
-            ended = self.dispatch(&checked, request, &dispatched) => ended.map_err(|error| from_upstream(&error)),
+            ended = self.dispatch(&checked, request, round, &dispatched) => {
+                ended.map_err(|error| from_upstream(&error))
+            }
         };
         let record = &mut pending.record;
         record.upstream_ms = Some(clock::milliseconds(sent.elapsed()));
-        let outcome = conclude(record, &checked, ended);
-        let response = match &outcome {
-            CallOutcome::Result { raw, .. } | CallOutcome::UpstreamError(raw) => Some(raw),
-            CallOutcome::Refused(_) => None,
-        };
-        record::response(record, &checked.tool.server.target, response, preview_bytes);
+        let server = &checked.tool.server;
+        let asking = Asking { attempt: &attempt, server, opened: &opened, record: record.id };
+        let concluded = self.conclude(&asking, record, ended, || round::digest(&attempt, &checked));
+        let outcome = concluded.unwrap_or_else(|refusal| CallOutcome::Refused(checked.refused(refusal)));
         let outcome = self.shorten(&attempt, record, outcome).await;
         record.duration_ms = Some(clock::milliseconds(attempt.started.elapsed()));
         pending.close();
         outcome
+    }
+
+    /// All that comes before the dispatch: the checks, the state of the round before, and the commit of the record.
+    async fn prepare(
+        &self,
+        mut pending: Pending,
+        attempt: &Attempt,
+        door: Door,
+        request: &mut CallRequest,
+    ) -> Result<(Pending, Checked, Opened), CallOutcome> {
+        // every attempt counts, also one that a check is about to refuse with an answer of its own
+        let admitted = self.limits.admit(&attempt.caller, Instant::now());
+        let (caller, preview_bytes) = (&attempt.caller, self.options.preview_bytes);
+        let mut checked =
+            match checks::run(caller, door, request, &mut pending.record, preview_bytes, admitted) {
+                Ok(checked) => checked,
+                Err(refused) => return Err(self.refuse(pending, attempt, refused).await),
+            };
+        let round = std::mem::take(&mut request.round);
+        let opened = match self.open_round(attempt, round, || round::digest(attempt, &checked)) {
+            Ok(opened) => opened,
+            Err(InvalidState) => return Err(self.refuse_state(pending, attempt, &checked).await),
+        };
+        pending.record.parent_id = opened.first;
+        if checked.tier == Tier::Read {
+            return Ok((pending, checked, opened));
+        }
+        // should it fail, the log closes the record itself: the row may land later
+        let opening = pending.open().await;
+        let pending = opening
+            .map_err(|RecordUnavailable| CallOutcome::Refused(checked.refused(record_unavailable())))?;
+        // the commit may have taken a while: what was allowed then may not be now
+        match self.check_again(caller, &checked) {
+            Ok(current) => checked.tool = current,
+            Err(refusal) => return Err(self.refuse(pending, attempt, checked.refused(refusal)).await),
+        }
+        if !opened.is_of(|| round::digest(attempt, &checked)) {
+            return Err(self.refuse_state(pending, attempt, &checked).await);
+        }
+        Ok((pending, checked, opened))
     }
 
     /// Checks 7 to 9 again when the catalogue moved meanwhile, and the key's validity in any case.
@@ -266,13 +301,28 @@ impl Gateway {
         let record = &mut pending.record;
         record.status = status_of(refused.refusal.code);
         record::error(record, &refused.refusal);
-        record.duration_ms = Some(clock::milliseconds(attempt.started.elapsed()));
-        if record.tier == Some(Tier::Read.as_str()) {
-            pending.close();
-        } else if pending.close_committed().await.is_err() {
+        if self.close_refused(pending, attempt).await.is_err() {
             refused.refusal = record_unavailable();
         }
         CallOutcome::Refused(refused)
+    }
+
+    /// The same for one that passed all checks, but brought back a state that is not its own.
+    async fn refuse_state(&self, mut pending: Pending, attempt: &Attempt, checked: &Checked) -> CallOutcome {
+        round::note_invalid(&mut pending.record);
+        match self.close_refused(pending, attempt).await {
+            Ok(()) => CallOutcome::InvalidState,
+            Err(RecordUnavailable) => CallOutcome::Refused(checked.refused(record_unavailable())),
+        }
+    }
+
+    async fn close_refused(&self, mut pending: Pending, attempt: &Attempt) -> Result<(), RecordUnavailable> {
+        pending.record.duration_ms = Some(clock::milliseconds(attempt.started.elapsed()));
+        if pending.record.tier == Some(Tier::Read.as_str()) {
+            pending.close();
+            return Ok(());
+        }
+        pending.close_committed().await
     }
 
     /// Dropping it tells the upstream that the answer is not wanted any more.
@@ -280,6 +330,7 @@ impl Gateway {
         &self,
         checked: &Checked,
         request: CallRequest,
+        round: upstream::Round,
         dispatched: &Arc<AtomicBool>,
     ) -> Result<Answer, UpstreamError> {
         let server = &checked.tool.server;
@@ -295,115 +346,10 @@ impl Gateway {
             meta: request.meta,
             param_headers: headers,
             progress: request.progress,
+            round,
             timeout: server.target.limits.call_timeout,
             dispatched: Arc::clone(dispatched),
         };
         self.upstreams.connection(&server.target).call(call).await
-    }
-}
-
-/// Turns what the upstream did into the outcome, and notes it in the record.
-fn conclude(record: &mut Record, checked: &Checked, ended: Result<Answer, Refusal>) -> CallOutcome {
-    let refusal = match ended {
-        Ok(Answer::Error(raw)) => {
-            record.status = Status::UpstreamError;
-            record::upstream_error(record, &checked.tool.server.target, &raw);
-            return CallOutcome::UpstreamError(raw);
-        }
-        Ok(Answer::Result(raw)) => match std::str::from_utf8(&raw).ok().and_then(ResultHead::read) {
-            Some(head) if head.result_type.as_deref() == Some("input_required") => after_dispatch(
-                Code::UpstreamNeedsInput,
-                "the server wants input that cannot be asked for through this gateway",
-            ),
-            Some(head) => {
-                record.status = if head.is_error { Status::UpstreamError } else { Status::Success };
-                let warning = record.warning.clone();
-                return CallOutcome::Result { raw, head, warning, truncated: None };
-            }
-            None => after_dispatch(Code::UpstreamInvalid, "the server's answer is no tool result"),
-        },
-        Err(refusal) => refusal,
-    };
-    record.status = status_of(refusal.code);
-    record::error(record, &refusal);
-    CallOutcome::Refused(checked.refused(refusal))
-}
-
-fn status_of(code: Code) -> Status {
-    match code.class() {
-        Class::Check | Class::Permission | Class::NotFound => Status::Blocked,
-        Class::Rate | Class::Limit => Status::Rejected,
-        Class::AfterDispatch => Status::Error,
-        Class::Cancelled => Status::Cancelled,
-    }
-}
-
-/// What is said when the activity log has no room.
-pub(super) fn record_unavailable() -> Refusal {
-    Refusal::new(
-        Code::RecordUnavailable,
-        "The activity log cannot take a record now, so nothing was run; try again in a few seconds",
-    )
-}
-
-/// What the record of a call says that its caller took back.
-fn withdrawn(dispatched: &AtomicBool) -> Refusal {
-    match dispatched.load(Ordering::Relaxed) {
-        true => after_dispatch(Code::Cancelled, "it was cancelled by its caller"),
-        false => Refusal::new(Code::Cancelled, "The call was cancelled by its caller; nothing was run"),
-    }
-}
-
-fn after_dispatch(code: Code, what: &str) -> Refusal {
-    Refusal::new(code, format!("The call was sent and may have run, but {what}; check before calling again"))
-}
-
-/// An upstream's failure as a code: before dispatch a retry is safe, after it the call may have run.
-fn from_upstream(error: &UpstreamError) -> Refusal {
-    use upstream::Kind;
-    if !error.dispatched {
-        return match error.kind {
-            Kind::Overloaded => Refusal::new(
-                Code::Overloaded,
-                "Too many calls to this server are under way; nothing was run, try again in a few seconds",
-            ),
-            Kind::Resting { retry_s } => Refusal::new(
-                Code::ServerUnavailable,
-                format!(
-                    "The server failed several times in a row; nothing was run; it is tried again in about {retry_s} s"
-                ),
-            )
-            .retry_after(retry_s.into()),
-            Kind::NotRunning { retry_s } => {
-                let again = match retry_s {
-                    Some(retry_s) => format!("; try again in about {retry_s} s"),
-                    None => String::new(),
-                };
-                let refusal = Refusal::new(
-                    Code::ServerUnavailable,
-                    format!("The server is not running: {}; nothing was run{again}", error.detail),
-                );
-                retry_s.into_iter().fold(refusal, |refusal, retry_s| refusal.retry_after(retry_s.into()))
-            }
-            Kind::NoPlace => Refusal::new(
-                Code::ServerUnavailable,
-                format!("The server is not running: {}; nothing was run, try again in a few seconds", error.detail),
-            )
-            .retry_after(NO_PLACE_RETRY_S),
-            _ => Refusal::new(
-                Code::ServerUnavailable,
-                format!("The server cannot be reached ({error}); nothing was run, a retry may help later"),
-            ),
-        };
-    }
-    match error.kind {
-        Kind::Timeout => after_dispatch(Code::UpstreamTimeout, "no answer came within the time limit"),
-        Kind::TooLarge => after_dispatch(Code::UpstreamTooLarge, "the answer is larger than the limit"),
-        Kind::Crowded => after_dispatch(
-            Code::UpstreamTooLarge,
-            "there was no memory for its answer while other large answers are under way",
-        ),
-        Kind::Invalid => after_dispatch(Code::UpstreamInvalid, "the answer could not be read as MCP"),
-        _ => after_dispatch(Code::UpstreamLost, "the connection ended before an answer came"),
     }
 }

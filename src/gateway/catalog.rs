@@ -11,6 +11,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::credentials::{Opened, Opener};
+use super::fanout::ServerStates;
 use super::offers::Offers;
 use super::views::Views;
 use crate::domain::annotations::{Annotations, Tier, Unannotated};
@@ -147,6 +148,8 @@ pub struct Catalog {
     /// off: what was connected is dropped.
     pub(super) gone: Vec<ServerId>,
     pub(super) views: Views,
+    /// What state the servers are in, for whoever follows that; made when it is first asked for.
+    pub(super) states: OnceLock<Arc<ServerStates>>,
 }
 
 impl Catalog {
@@ -162,6 +165,7 @@ impl Catalog {
             offers: Offers::default(),
             gone: Vec::new(),
             views: Views::default(),
+            states: OnceLock::new(),
         }
     }
 
@@ -225,6 +229,7 @@ impl Catalog {
             tools,
             listed,
             views: Views::default(),
+            states: OnceLock::new(),
         }
     }
 

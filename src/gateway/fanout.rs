@@ -3,27 +3,26 @@
 //! Streams that see the same are one group, which is woken when what it sees has changed, and by nothing else. What is
 //! seen is compared by fingerprints, on this replica's own snapshots: a notice of the database only makes it reload.
 
+mod groups;
 mod served;
 mod servers;
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{broadcast, watch};
 
 use super::access::Caller;
-use super::catalog::Catalog;
 use super::direct::DirectView;
 use super::tenancy::LiveTenant;
 use super::views::ViewKey;
 use super::{Gateway, clock};
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::id::KeyId;
-use crate::domain::settings::Effective;
 
+use self::groups::Groups;
 use self::served::Served;
-pub use self::servers::ServerState;
+pub use self::servers::{ServerState, ServerStates};
 
 /// Signals that a stream may be behind; one that is further behind looks at everything anew.
 const SIGNALS_MAX: usize = 64;
@@ -45,40 +44,31 @@ impl Prints {
     }
 }
 
-/// What groups see of one catalogue.
-pub(super) type Known = HashMap<ViewKey, Prints>;
-
 /// What streams of a tenant are told besides other lists.
 #[derive(Clone, Debug)]
 enum Signal {
     /// Keys or settings are other ones, or whose they are must be asked again.
     Access,
-    /// Whoever has one of these keys (or any) was served a list that was out of date.
-    Again(Option<Arc<[Option<KeyId>]>>),
+    /// Whoever has one of these keys (or any) was served, at that moment, a list that was out of date.
+    Misled(Arc<[(Option<Option<KeyId>>, Instant)]>),
+    /// Such signals were lost since then.
+    Deaf(Instant),
 }
 
 /// The open streams of a tenant on this replica, and the lists it was served of late.
 #[derive(Debug)]
 pub(super) struct Fanout {
-    groups: Mutex<HashMap<ViewKey, Group>>,
+    groups: Groups,
     signals: broadcast::Sender<Signal>,
     /// Beats with every catalogue.
     moved: watch::Sender<()>,
     served: Served,
 }
 
-/// Streams that see the same.
-#[derive(Debug)]
-struct Group {
-    /// One caller's settings; all others of the group see the same with theirs.
-    settings: Effective,
-    prints: watch::Sender<Prints>,
-}
-
 impl Default for Fanout {
     fn default() -> Fanout {
         Fanout {
-            groups: Mutex::default(),
+            groups: Groups::default(),
             signals: broadcast::Sender::new(SIGNALS_MAX),
             moved: watch::Sender::default(),
             served: Served::default(),
@@ -87,44 +77,15 @@ impl Default for Fanout {
 }
 
 impl Fanout {
-    fn lock(&self) -> MutexGuard<'_, HashMap<ViewKey, Group>> {
-        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Whether anybody follows the state of the servers.
+    pub(super) fn is_followed(&self) -> bool {
+        self.moved.receiver_count() > 0
     }
 
-    /// Groups of which it is not known yet what they see of a catalogue.
-    fn unknown(&self, known: &Known) -> Vec<(ViewKey, Effective)> {
-        let groups = self.lock();
-        let unknown = groups.iter().filter(|(key, _)| !known.contains_key(*key));
-        unknown.map(|(key, group)| (key.clone(), group.settings.clone())).collect()
-    }
-
-    /// Finds out what each group sees of a catalogue: for threads that may take their time.
-    pub(super) fn look(&self, catalogue: &Catalog) -> Known {
-        let seen =
-            |(key, settings): (ViewKey, Effective)| (key, Prints::of(&catalogue.direct_view(&settings)));
-        self.unknown(&Known::new()).into_iter().map(seen).collect()
-    }
-
-    /// The same of groups that were made meanwhile.
-    pub(super) async fn look_again(&self, catalogue: &Arc<Catalog>, known: &mut Known) {
-        for (key, settings) in self.unknown(known) {
-            known.insert(key, Prints::of(&*catalogue.direct_view_soon(&settings).await));
-        }
-    }
-
-    /// Wakes the groups that see something else from now on. Right after the swap, and at once: whoever waits for the
-    /// load may give it up.
-    pub(super) fn tell(&self, catalogue: &Catalog, known: &Known) {
-        let mut groups = self.lock();
-        groups.retain(|_, group| group.prints.receiver_count() > 0);
-        for (key, group) in groups.iter() {
-            // one that is not known was made between a look and the swap
-            let prints = known.get(key).copied();
-            let prints = prints.unwrap_or_else(|| Prints::of(&catalogue.direct_view(&group.settings)));
-            group.prints.send_if_modified(|told| std::mem::replace(told, prints) != prints);
-        }
-        drop(groups);
+    /// There is another catalogue. After the swap.
+    pub(super) fn moved(&self, live: &Arc<LiveTenant>) {
         self.moved.send_replace(());
+        self.groups.stir(live);
     }
 
     /// Keys or settings have changed, or nothing is as sure as it was: every stream looks whether it may go on.
@@ -133,16 +94,9 @@ impl Fanout {
         drop(self.signals.send(Signal::Access));
     }
 
-    async fn join(&self, live: &LiveTenant, settings: &Effective) -> watch::Receiver<Prints> {
-        // made beforehand, where it holds up nobody
-        live.catalogue().direct_view_soon(settings).await;
-        let mut groups = self.lock();
-        let group = groups.entry(ViewKey::of(settings)).or_insert_with(|| {
-            // under the lock, from the catalogue as of now: a swap that comes later finds the group
-            let prints = Prints::of(&live.catalogue().direct_view(settings));
-            Group { settings: settings.clone(), prints: watch::Sender::new(prints) }
-        });
-        group.prints.subscribe()
+    /// A replica's listener was deaf since this moment: what other replicas say besides changes was lost.
+    pub(super) fn gap(&self, since: Instant) {
+        drop(self.signals.send(Signal::Deaf(since)));
     }
 }
 
@@ -151,8 +105,10 @@ impl Fanout {
 pub enum Heard {
     /// What it sees may be something else now, or the stream may have to end.
     Change,
-    /// What it fetched of late, from whichever replica, may have been out of date.
-    Again,
+    /// What it fetched at this moment, from whichever replica, was out of date.
+    Misled(Instant),
+    /// Whether it was is not known for what it fetched since this moment.
+    Deaf(Instant),
 }
 
 /// A stream's place among those that are told.
@@ -189,6 +145,11 @@ impl Listening {
         self.lists.as_ref().map(|lists| *lists.borrow())
     }
 
+    /// When it was served a list that was out of date, if that was a short while ago: before it began to listen.
+    pub fn misled_at(&self) -> Option<Instant> {
+        self.caller.tenant.as_ref()?.fanout.served.misled_at(self.caller.key)
+    }
+
     /// How long its key lasts by itself; zero when it has ended.
     pub fn expires_in(&self) -> Option<Duration> {
         let left = self.caller.expires_at? - clock::now();
@@ -209,16 +170,20 @@ impl Listening {
             signal = next(self.signals.as_mut()) => signal,
         };
         match signal {
-            Some(Signal::Again(Some(keys))) if !keys.contains(&self.caller.key) => Heard::Change,
-            Some(Signal::Again(_)) => Heard::Again,
+            Some(Signal::Misled(keys)) => {
+                let own = keys.iter().filter(|(key, _)| key.is_none_or(|key| key == self.caller.key));
+                own.map(|(_, at)| *at).max().map_or(Heard::Change, Heard::Misled)
+            }
+            Some(Signal::Deaf(since)) => Heard::Deaf(since),
             Some(Signal::Access) => {
                 self.is_behind = true;
+                self.catch_up(gateway).await;
                 Heard::Change
             }
             // signals were missed: either may have been among them
             None => {
                 self.is_behind = true;
-                Heard::Again
+                Heard::Misled(Instant::now())
             }
         }
     }
@@ -234,7 +199,7 @@ impl Listening {
             if let (Some(_), Some(live)) = (&self.lists, &current.tenant)
                 && ViewKey::of(&current.settings) != ViewKey::of(&self.caller.settings)
             {
-                self.lists = Some(live.fanout.join(live, &current.settings).await);
+                self.lists = Some(live.fanout.groups.join(live, &current.settings).await);
             }
             self.caller = current;
         }
@@ -271,7 +236,7 @@ impl Gateway {
         let pulse = self.pulse.subscribe();
         let signals = caller.tenant.as_ref().map(|live| live.fanout.signals.subscribe());
         let lists = match (&caller.tenant, topic) {
-            (Some(live), Topic::Direct) => Some(live.fanout.join(live, &caller.settings).await),
+            (Some(live), Topic::Direct) => Some(live.fanout.groups.join(live, &caller.settings).await),
             _ => None,
         };
         let moved = caller.tenant.as_ref().filter(|_| topic == Topic::Servers);

@@ -24,6 +24,7 @@ mod report_lane;
 mod reports;
 mod response_cache;
 mod retrieve_tools;
+mod rounds;
 mod servers;
 mod suspension;
 mod tail;
@@ -35,7 +36,9 @@ mod watch;
 pub use crate::store::{OfferKind, OfferView};
 pub use access::{Access, Caller};
 pub use activity::{ActivityLimits, ActivityLog, RecordUnavailable};
-pub use call_tool::{Asked, Attempt, CallOutcome, CallRequest, Client, Door, OfferRequest, Refused};
+pub use call_tool::{
+    Asked, Attempt, CallOutcome, CallRequest, Client, Door, OfferRequest, Refused, Replaced, RoundRequest,
+};
 pub use caller::AuthError;
 pub use cancel::CancelBy;
 pub use catalog::{Catalog, ServerEntry, Tool};
@@ -43,7 +46,7 @@ pub use credentials::{Headers, MasterKeysError};
 pub use direct::{DirectPage, DirectView, ListKey, ListPlan};
 pub use embeddings::EmbeddingsOptions;
 pub use error::GatewayError;
-pub use fanout::{Heard, Listening, Prints, ServerState, Topic};
+pub use fanout::{Heard, Listening, Prints, ServerState, ServerStates, Topic};
 pub use keys::{KeyCreated, KeyRequest};
 pub use offers::{Offer, OffersPage, OffersView};
 pub use outlive::{Apart, Outlive};
@@ -51,6 +54,7 @@ pub use pins::OverrideRequest;
 pub use read_cache::{ReadRequest, ReadResult, TextPage};
 pub use reports::{Act, Acting, RefusedAttempt};
 pub use retrieve_tools::{Detail, LIMIT_DEFAULT, LIMIT_MAX, SearchRequest, SearchResult};
+pub use rounds::Rounds;
 pub use servers::{
     LOG_LIMIT_MAX, LogPage, OverrideView, Reconnect, ServerChange, ServerRequest, ServerView, ToolView,
 };
@@ -84,6 +88,8 @@ pub struct Options {
     pub defaults: Defaults,
     /// Master keys: the first seals credentials, all open them.
     pub keyring: Arc<Keyring>,
+    /// Seals what requests carry from one round to the next.
+    pub rounds: Arc<Rounds>,
     /// SHA-256 of the bootstrap key.
     pub bootstrap_hash: [u8; 32],
     /// How long keys and revisions may stay unconfirmed before requests are refused.

@@ -140,13 +140,19 @@ impl Gateway {
     /// Records an attempt that was refused before it came to a use case: a tool that is none of ours, unusable
     /// parameters, a role that may not.
     pub fn record_refused(&self, attempt: &Attempt, refused: &RefusedAttempt<'_>) {
-        let record = self.refused_record(attempt, refused);
-        self.write(record);
+        self.limits.note(&attempt.caller, Instant::now());
+        self.record_refused_counted(attempt, refused);
+    }
+
+    /// The same of one that was counted against its key's rate already.
+    pub fn record_refused_counted(&self, attempt: &Attempt, refused: &RefusedAttempt<'_>) {
+        self.write(self.refused_record(attempt, refused));
     }
 
     /// The same of a call on `/mcp/direct`, where the name tells the tool. Unless that only reads, the record is
     /// committed when this returns, or waits for the database as long as a call's does.
     pub async fn record_refused_directly(&self, attempt: &Attempt, refused: &RefusedAttempt<'_>) {
+        self.limits.note(&attempt.caller, Instant::now());
         let mut record = self.refused_record(attempt, refused);
         if let Some(name) = refused.tool {
             find_directly(&attempt.caller, name, &mut record);
@@ -165,7 +171,6 @@ impl Gateway {
     }
 
     fn refused_record(&self, attempt: &Attempt, refused: &RefusedAttempt<'_>) -> Record {
-        self.limits.note(&attempt.caller, Instant::now());
         let mut record = record_of(attempt, refused.kind);
         record.tool = refused.tool.map(|name| redact::preview(name, ACT_BYTES_MAX).text);
         record.arguments = refused.body.map(|body| redact::preview(body, self.options.preview_bytes).text);

@@ -58,6 +58,16 @@ pub struct ServerChange {
     pub headers: Option<Headers>,
     /// Only when the server is still at this version.
     pub version: Option<i64>,
+    /// An agent's: it must not be what sets the baseline of a server that was never listed while it was released.
+    pub over_mcp: bool,
+}
+
+impl ServerChange {
+    /// Whether the server is listed because of it, or offers something else.
+    fn reaches_it_anew(&self) -> bool {
+        let is_called_otherwise = self.url.is_some() || self.command.is_some() || self.headers.is_some();
+        self.enabled == Some(true) || is_called_otherwise
+    }
 }
 
 /// A server as shown.
@@ -160,7 +170,8 @@ impl Gateway {
         as_of(server, clock::now(), self.options.connected_for)
     }
 
-    /// Changes a server. Another origin clears credentials and pins and quarantines it.
+    /// Changes a server. Another origin clears credentials and pins and quarantines it; so does, without clearing
+    /// anything, an agent's change that would have its baseline set.
     pub async fn update_server(
         &self,
         caller: &Caller,
@@ -174,6 +185,7 @@ impl Gateway {
             auto_approve: change.auto_approve,
             version: change.version,
             by: caller.key,
+            waits_without_baseline: change.over_mcp && change.reaches_it_anew(),
             ..ServerPatch::default()
         };
         self.move_to(caller, &server, (change.url, change.command), &mut patch)?;
@@ -183,6 +195,8 @@ impl Gateway {
             if patch.origin_changed && caller.role == Role::Operator {
                 return Err(own_approval());
             }
+            // whose it is was looked at in this version
+            patch.version = patch.version.or(Some(server.version));
         } else if patch.origin_changed {
             // trust in what a server offers does not move with it to another origin
             patch.auto_approve = Some(false);
@@ -204,18 +218,6 @@ impl Gateway {
         self.change(caller, &server, &patch).await
     }
 
-    /// Switches a server on or off.
-    pub async fn set_enabled(
-        &self,
-        caller: &Caller,
-        name: &str,
-        enabled: bool,
-    ) -> Result<ServerView, GatewayError> {
-        caller.authorise(Action::ChangeServers)?;
-        let server = self.get_server(caller, name).await?;
-        self.change(caller, &server, &ServerPatch { enabled: Some(enabled), ..ServerPatch::default() }).await
-    }
-
     /// Hides a server from agents.
     pub async fn quarantine(&self, caller: &Caller, name: &str) -> Result<ServerView, GatewayError> {
         caller.authorise(Action::ChangeServers)?;
@@ -228,8 +230,10 @@ impl Gateway {
         caller.authorise(Action::Approve)?;
         let server = self.get_server(caller, name).await?;
         forbid_own(caller, &server)?;
-        self.change(caller, &server, &ServerPatch { quarantined: Some(false), ..ServerPatch::default() })
-            .await
+        // whose it is, and where, was looked at in this version: what was moved meanwhile is not released
+        let patch =
+            ServerPatch { quarantined: Some(false), version: Some(server.version), ..ServerPatch::default() };
+        self.change(caller, &server, &patch).await
     }
 
     /// Removes a server, with its log.

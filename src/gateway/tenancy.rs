@@ -7,6 +7,7 @@ mod lag;
 mod strangers;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -25,7 +26,7 @@ use crate::store::{Change, Kind, StoreError};
 
 /// Tenants whose keys are reloaded at the same time by the poll.
 const ACCESS_RELOADS_MAX: usize = 4;
-/// The least time between two catalogues of a tenant that are made because others changed it.
+/// The least time between two snapshots of a tenant that are made because others changed it.
 const RELOAD_PAUSE: Duration = Duration::from_millis(50);
 
 /// A tenant that this replica serves.
@@ -36,6 +37,8 @@ pub struct LiveTenant {
     /// Its name.
     pub name: String,
     access: ArcSwap<Option<Access>>,
+    /// No key leads here any more, nor ever will: who is served again is another.
+    is_ended: AtomicBool,
     catalogue: ArcSwap<Catalog>,
     /// What is left of the rate of all its keys together.
     pub(super) bucket: Bucket,
@@ -45,7 +48,7 @@ pub struct LiveTenant {
     pub(super) lag: Lag,
     /// Its open streams.
     pub(super) fanout: Fanout,
-    /// When the last catalogue was made.
+    /// When the last catalogue or access was made.
     made: std::sync::Mutex<Option<Instant>>,
     reloading_access: Mutex<()>,
     reloading_catalogue: Mutex<()>,
@@ -119,6 +122,10 @@ impl Tenancy {
         read(&self.live).values().find(|tenant| tenant.name == name).cloned()
     }
 
+    pub(super) fn all(&self) -> Vec<Arc<LiveTenant>> {
+        read(&self.live).values().map(Arc::clone).collect()
+    }
+
     pub(super) fn ids(&self) -> Vec<TenantId> {
         read(&self.live).keys().copied().collect()
     }
@@ -138,17 +145,28 @@ impl Tenancy {
         self.confirmed_at().map(|at| at.elapsed())
     }
 
-    fn swap_keys(&self, tenant: TenantId, new: &[([u8; 32], Arc<Caller>)]) {
+    /// Puts keys and settings into force: first what a key is checked against, then the key. One that was forgotten
+    /// meanwhile stays so.
+    fn swap_access(&self, live: &LiveTenant, new: Option<Access>) {
         let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
-        keys.retain(|_, caller| caller.tenant_id() != tenant);
-        keys.extend(new.iter().map(|(hash, caller)| (*hash, Arc::clone(caller))));
+        if live.is_ended.load(Ordering::Relaxed) {
+            return;
+        }
+        live.is_ended.store(new.is_none(), Ordering::Relaxed);
+        let new = Arc::new(new);
+        let old = live.access.swap(Arc::clone(&new));
+        for (hash, _) in old.iter().flat_map(|access| &access.keys) {
+            keys.remove(hash);
+        }
+        for (hash, caller) in new.iter().flat_map(|access| &access.keys) {
+            keys.insert(*hash, Arc::clone(caller));
+        }
     }
 
     /// A tenant that is deleted, or that this version cannot read: no key leads to it, and its streams end.
     pub(super) fn forget(&self, live: &LiveTenant) {
         self.live.write().unwrap_or_else(PoisonError::into_inner).remove(&live.id);
-        self.swap_keys(live.id, &[]);
-        live.access.store(Arc::new(None));
+        self.swap_access(live, None);
         live.fanout.check();
     }
 }
@@ -184,6 +202,7 @@ impl Gateway {
                 id: tenant,
                 name,
                 access: ArcSwap::from_pointee(None),
+                is_ended: AtomicBool::new(false),
                 catalogue: ArcSwap::from_pointee(Catalog::empty()),
                 bucket: Bucket::default(),
                 vectors: Vectors::default(),
@@ -242,10 +261,9 @@ impl Gateway {
         };
         if rows.rev > live.rev(Kind::Access) {
             let access = Access::build(live, &rows, &self.options);
-            let (keys, is_suspended) = (access.keys.clone(), access.is_suspended);
-            // first what a key is checked against, then the key
-            live.access.store(Arc::new(Some(access)));
-            self.tenants.swap_keys(live.id, &keys);
+            let is_suspended = access.is_suspended;
+            self.tenants.swap_access(live, Some(access));
+            *live.made.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
             live.fanout.check();
             self.find_misled(live);
             if is_suspended {
@@ -277,22 +295,22 @@ impl Gateway {
         let old = live.catalogue();
         let (tenant, limits) = (live.id, self.options.upstream);
         let (keyring, commands) = (Arc::clone(&self.options.keyring), Arc::clone(&self.options.commands));
-        let watched = Arc::clone(live);
-        // parsing and indexing a large catalogue takes milliseconds, and so does looking who sees what of it: off the
-        // threads that serve calls
+        // parsing and indexing a large catalogue takes milliseconds: off the threads that serve calls
+        let is_followed = live.fanout.is_followed();
         let build = move || {
             let catalogue = Catalog::build(tenant, &rows, &old, &limits, &keyring, &commands);
-            let seen = watched.fanout.look(&catalogue);
-            (catalogue, seen)
+            if is_followed {
+                drop(catalogue.states());
+            }
+            catalogue
         };
         let built = tokio::task::spawn_blocking(build).await;
         match built {
-            Ok((catalogue, mut seen)) => {
+            Ok(catalogue) => {
                 let catalogue = Arc::new(catalogue);
-                live.fanout.look_again(&catalogue, &mut seen).await;
                 live.catalogue.store(Arc::clone(&catalogue));
                 *live.made.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
-                live.fanout.tell(&catalogue, &seen);
+                live.fanout.moved(live);
                 self.find_misled(live);
                 // after the swap: nobody connects anew with what was dropped
                 for server in &catalogue.gone {
@@ -307,7 +325,7 @@ impl Gateway {
     /// Follows a change that was heard of. A burst of them is followed at its beginning, at its end, and now and then
     /// in between.
     pub(super) async fn heard(&self, change: Change) {
-        if let (Kind::Catalogue, Some(live)) = (change.kind, self.tenants.get(change.tenant)) {
+        if let Some(live) = self.tenants.get(change.tenant) {
             let made = *live.made.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(made) = made
                 && live.rev(change.kind) < change.rev

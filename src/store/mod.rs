@@ -58,7 +58,7 @@ pub use quotas::Usage;
 pub use removed::TABLES_OF_SERVERS;
 pub use replicas::{HEARTBEAT_TTL_S, Lease};
 pub use response_cache::{CacheQuota, CachedText, NewCachedTexts};
-pub use revisions::{CancelNotice, Change, Kind, Listener, Notice, TELL_AGAIN_KEYS_MAX, TellAgain};
+pub use revisions::{CancelNotice, Change, Kind, Listener, MISLED_KEYS_MAX, Misled, MisledKey, Notice};
 pub use secrets::{DataKey, HeadersPatch, SealedHeaders, SecretRows, ServerSecret};
 pub use server_logs::{NewLogLine, StoredLogLine};
 pub use servers::{CatalogueRows, NewServer, Server, ServerPatch};

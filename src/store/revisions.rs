@@ -2,7 +2,7 @@
 //!
 //! The database is the truth and a notice only a hint: a replica that missed one compares revisions.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use sqlx::Executor;
@@ -16,9 +16,9 @@ use crate::domain::id::{KeyId, TenantId};
 
 const CHANNEL: &str = "mcpproxy_revisions";
 const CANCEL_CHANNEL: &str = "mcpproxy_cancel";
-const TELL_AGAIN_CHANNEL: &str = "mcpproxy_tell_again";
+const MISLED_CHANNEL: &str = "mcpproxy_misled";
 /// Most keys that one notice names, in a payload of 8000 bytes.
-pub const TELL_AGAIN_KEYS_MAX: usize = 100;
+pub const MISLED_KEYS_MAX: usize = 100;
 /// A listener that heard nothing for this long asks whether its line still stands.
 const LISTEN_SILENT_MAX: Duration = Duration::from_secs(5);
 /// How long the answer may take.
@@ -77,11 +77,20 @@ pub struct CancelNotice {
 
 /// Keys were served lists that were out of date: whoever holds streams of theirs tells them once more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TellAgain {
+pub struct Misled {
     /// Whose.
     pub tenant: TenantId,
-    /// These keys, `None` among them being the platform's own; no list means all. At most [`TELL_AGAIN_KEYS_MAX`].
-    pub keys: Option<Vec<Option<KeyId>>>,
+    /// These keys; no list means all. At most [`MISLED_KEYS_MAX`].
+    pub keys: Option<Vec<MisledKey>>,
+}
+
+/// A key that was served such a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MisledKey {
+    /// The key; `None` is the platform's own.
+    pub key: Option<KeyId>,
+    /// How long ago, in milliseconds.
+    pub age_ms: u32,
 }
 
 /// What a replica hears.
@@ -92,7 +101,7 @@ pub enum Notice {
     /// A call was taken back.
     Cancel(CancelNotice),
     /// Lists were out of date.
-    TellAgain(TellAgain),
+    Misled(Misled),
 }
 
 /// Takes the next revision. First in a transaction that changes something: the row lock makes writers of
@@ -205,8 +214,8 @@ impl Store {
     }
 
     /// Tells every replica whose lists were out of date.
-    pub async fn notify_tell_again(&self, notice: &TellAgain) -> Result<(), StoreError> {
-        self.tell(notice.tenant, TELL_AGAIN_CHANNEL, serde_json::json!(notice)).await
+    pub async fn notify_misled(&self, notice: &Misled) -> Result<(), StoreError> {
+        self.tell(notice.tenant, MISLED_CHANNEL, serde_json::json!(notice)).await
     }
 
     /// Tells without a change. Nothing is written, so the commit waits for no standby; but notices are committed one
@@ -234,24 +243,36 @@ impl Store {
         let mut listener = PgListener::connect_with(&pool).await?;
         // reconnecting is ours: whoever reconnects must compare revisions, or notices are lost unseen
         listener.eager_reconnect(false);
-        timeout(LISTEN_ANSWER_MAX, listener.listen_all([CHANNEL, CANCEL_CHANNEL, TELL_AGAIN_CHANNEL]))
+        timeout(LISTEN_ANSWER_MAX, listener.listen_all([CHANNEL, CANCEL_CHANNEL, MISLED_CHANNEL]))
             .await
             .map_err(|_| sqlx::Error::PoolTimedOut)??;
-        Ok(Listener(listener))
+        Ok(Listener { listener, alive_at: Instant::now() })
     }
 }
 
 /// Notices of changes and of what else replicas tell each other. After an error or an end, take a new one and compare revisions.
-pub struct Listener(PgListener);
+pub struct Listener {
+    listener: PgListener,
+    /// When it was last certain that the line stands.
+    alive_at: Instant,
+}
 
 impl Listener {
+    /// When it was last certain that nothing was missed.
+    pub fn alive_at(&self) -> Instant {
+        self.alive_at
+    }
+
     /// The next notice; `None` when the line broke. A line that stays silent is asked whether it is still there:
     /// one that was cut without a word would be silent for ever.
     pub async fn next(&mut self) -> Option<Notice> {
         loop {
-            let Ok(received) = timeout(LISTEN_SILENT_MAX, self.0.try_recv()).await else {
-                match timeout(LISTEN_ANSWER_MAX, self.0.execute("select 1")).await {
-                    Ok(Ok(_)) => continue,
+            let Ok(received) = timeout(LISTEN_SILENT_MAX, self.listener.try_recv()).await else {
+                match timeout(LISTEN_ANSWER_MAX, self.listener.execute("select 1")).await {
+                    Ok(Ok(_)) => {
+                        self.alive_at = Instant::now();
+                        continue;
+                    }
                     _ => {
                         tracing::warn!("the change listener's connection is dead");
                         return None;
@@ -260,10 +281,11 @@ impl Listener {
             };
             match received {
                 Ok(Some(notice)) => {
+                    self.alive_at = Instant::now();
                     let payload = notice.payload();
                     let read = match notice.channel() {
                         CANCEL_CHANNEL => serde_json::from_str(payload).map(Notice::Cancel),
-                        TELL_AGAIN_CHANNEL => serde_json::from_str(payload).map(Notice::TellAgain),
+                        MISLED_CHANNEL => serde_json::from_str(payload).map(Notice::Misled),
                         _ => serde_json::from_str(payload).map(Notice::Change),
                     };
                     // else of a newer release: nothing this binary keeps

@@ -152,6 +152,8 @@ pub struct ServerPatch {
     pub enabled: Option<bool>,
     /// Quarantine or release.
     pub quarantined: Option<bool>,
+    /// Quarantine, if its pins are still to be set: what it offers first is then not taken as it is.
+    pub waits_without_baseline: bool,
     /// Automatic approval.
     pub auto_approve: Option<bool>,
     /// Bounds of its own.
@@ -273,7 +275,7 @@ impl Store {
         let rev = revisions::bump(&mut tx, tenant, Kind::Catalogue).await?;
         let updated: Option<Server> = sqlx::query_as(concat!(
             "update servers set url = coalesce($3, url), command = coalesce($13, command), enabled = coalesce($4, enabled),
-                 quarantined = coalesce($5, quarantined) or $6, auto_approve = coalesce($7, auto_approve),
+                 quarantined = coalesce($5, quarantined) or $6 or ($14 and not baselined), auto_approve = coalesce($7, auto_approve),
                  limits = coalesce($8, limits), era = case when $6 then null else era end,
                  baselined = baselined and not $6,
                  added_by = case when $6 then $11 else added_by end,
@@ -298,6 +300,7 @@ impl Store {
         .bind(patch.by.map(|key| key.0))
         .bind(patch.headers.as_ref().map(HeadersPatch::names))
         .bind(&patch.command)
+        .bind(patch.waits_without_baseline)
         .fetch_optional(&mut *tx)
         .await?;
         let updated = updated.ok_or(StoreError::Conflict("the server changed since that version"))?;

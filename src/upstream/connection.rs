@@ -21,7 +21,7 @@ use super::list::Turns;
 use super::offers::{Announced, Offers};
 use super::post::Reply;
 use super::stdio::{Children, Keeper};
-use super::target::{Credential, Limits, Request, Target, ToolCall};
+use super::target::{Credential, Limits, Request, Round, Target, ToolCall};
 use crate::domain::origin::Origin;
 
 /// One upstream server: its connections, its session and its bounds.
@@ -50,13 +50,24 @@ pub(super) struct Ask<'a> {
     pub(super) meta: &'a [(String, Bytes)],
     pub(super) param_headers: &'a [(String, String)],
     pub(super) progress: Option<&'a mpsc::Sender<Bytes>>,
+    /// What a caller's request says of its rounds.
+    pub(super) round: Option<&'a Round>,
     pub(super) bytes_max: usize,
 }
 
 impl<'a> Ask<'a> {
     /// A request with nothing special about it.
     pub(super) fn plain(method: &'static str, members: &'a [(&'a str, &'a [u8])], bytes_max: usize) -> Self {
-        Self { method, name: None, members, meta: &[], param_headers: &[], progress: None, bytes_max }
+        Self {
+            method,
+            name: None,
+            members,
+            meta: &[],
+            param_headers: &[],
+            progress: None,
+            round: None,
+            bytes_max,
+        }
     }
 }
 
@@ -183,6 +194,7 @@ impl Connection {
             meta: &call.meta,
             param_headers: &call.param_headers,
             progress: call.progress.as_ref(),
+            round: Some(&call.round),
             bytes_max: self.limits.response_bytes_max,
         };
         self.pass_on(&ask, call.timeout, &call.dispatched).await
@@ -204,6 +216,7 @@ impl Connection {
             meta: &request.meta,
             param_headers: &[],
             progress: request.progress.as_ref(),
+            round: Some(&request.round),
             bytes_max: self.limits.response_bytes_max,
         };
         self.pass_on(&ask, request.timeout, &request.dispatched).await

@@ -105,7 +105,7 @@ impl HttpLink {
         let id = self.sessions.id();
         let is_modern = session.era == Era::Modern;
         let progress_token = ask.progress.is_some().then_some(id);
-        let meta = Meta { modern: is_modern, progress_token, extra: ask.meta };
+        let meta = Meta { modern: is_modern, progress_token, round: ask.round, extra: ask.meta };
         let mut headers = session.headers.clone();
         if is_modern {
             mirror(&mut headers, ask)?;

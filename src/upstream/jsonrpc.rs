@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::error::UpstreamError;
+use super::target::Round;
 
 /// The revision without sessions.
 pub(super) const MODERN: &str = "2026-07-28";
@@ -39,6 +40,8 @@ pub(super) struct Meta<'a> {
     pub(super) modern: bool,
     /// Ask for progress under this token.
     pub(super) progress_token: Option<u64>,
+    /// What a caller's request says of its rounds; for the modern era only.
+    pub(super) round: Option<&'a Round>,
     /// Members as `(name, raw JSON)`.
     pub(super) extra: &'a [(String, Bytes)],
 }
@@ -55,6 +58,9 @@ pub(super) fn request(id: u64, method: &str, members: &[(&str, &[u8])], meta: Me
     out.extend_from_slice(br#"","params":{"#);
     let mut object = Members { out: &mut out, is_first: true };
     for (name, value) in members {
+        object.add(name, value);
+    }
+    for (name, value) in meta.round.filter(|_| meta.modern).map_or(&[][..], |round| &round.members) {
         object.add(name, value);
     }
     write_meta(&mut object, meta);
@@ -146,7 +152,9 @@ fn write_meta(params: &mut Members<'_>, meta: Meta<'_>) {
     if meta.modern {
         object.add("io.modelcontextprotocol/protocolVersion", &quoted(MODERN));
         object.add("io.modelcontextprotocol/clientInfo", client_info().as_bytes());
-        object.add("io.modelcontextprotocol/clientCapabilities", b"{}");
+        let declared = meta.round.map_or(&[][..], |round| &round.capabilities);
+        let declared = if declared.is_empty() { b"{}" } else { declared };
+        object.add("io.modelcontextprotocol/clientCapabilities", declared);
     }
     if let Some(token) = meta.progress_token {
         object.add("progressToken", decimal(token).as_bytes());
@@ -294,7 +302,7 @@ mod tests {
             ("progressToken".to_owned(), Bytes::from_static(b"\"caller\"")),
             ("io.modelcontextprotocol/clientCapabilities".to_owned(), Bytes::from_static(b"{\"x\":1}")),
         ];
-        let meta = Meta { modern: true, progress_token: Some(3), extra: &extra };
+        let meta = Meta { modern: true, progress_token: Some(3), extra: &extra, ..Meta::default() };
         let body: Value = serde_json::from_slice(&request(3, "tools/list", &[], meta)).unwrap();
         let want = json!({
             "io.modelcontextprotocol/protocolVersion": MODERN,
@@ -304,6 +312,19 @@ mod tests {
             "traceparent": "00-x",
         });
         assert_eq!(body["params"]["_meta"], want);
+
+        let round = Round {
+            capabilities: Bytes::from_static(br#"{"roots":{}}"#),
+            members: vec![("requestState", Bytes::from_static(b"\"\\u0061\""))],
+        };
+        let asked = Meta { modern: true, round: Some(&round), ..Meta::default() };
+        let body = request(3, "tools/call", &[("name", b"\"x\"")], asked);
+        let text = std::str::from_utf8(&body).unwrap();
+        assert!(text.contains(r#""params":{"name":"x","requestState":"\u0061","_meta":{"#), "{text}");
+        assert!(text.contains(r#""io.modelcontextprotocol/clientCapabilities":{"roots":{}}"#), "{text}");
+        let older = Meta { round: Some(&round), ..Meta::default() };
+        let body: Value = serde_json::from_slice(&request(3, "tools/call", &[], older)).unwrap();
+        assert_eq!(body["params"], json!({}), "in the other era nobody would understand it");
 
         let only_hop = Meta { extra: &extra[1..], ..Meta::default() };
         let body: Value = serde_json::from_slice(&request(3, "tools/list", &[], only_hop)).unwrap();

@@ -59,4 +59,6 @@ pub use shares::Reserved;
 pub use stdio::{
     Command, Commands, Journal, LINE_BYTES_MAX, LogLine, LogSource, NoCommand, StdioRules, run_warden,
 };
-pub use target::{Credential, Limits, Program, Request, Subject, Target, ToolCall, is_reserved_header};
+pub use target::{
+    Credential, Limits, Program, Request, Round, Subject, Target, ToolCall, is_reserved_header,
+};

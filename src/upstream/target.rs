@@ -138,10 +138,21 @@ pub struct ToolCall {
     pub param_headers: Vec<(String, String)>,
     /// Where the raw `params` of progress notifications go; without, no progress is asked for.
     pub progress: Option<mpsc::Sender<Bytes>>,
+    /// What it says of its rounds.
+    pub round: Round,
     /// Longest time for this call; the upstream's own bound holds too.
     pub timeout: Duration,
     /// Set while the upstream may have seen the call.
     pub dispatched: Arc<AtomicBool>,
+}
+
+/// What a request says of its rounds, in the modern era alone (MCP 2026-07-28, multi-round-trip requests).
+#[derive(Clone, Debug, Default)]
+pub struct Round {
+    /// `clientCapabilities`: what the caller can be asked, an object, raw. Empty means `{}`.
+    pub capabilities: Bytes,
+    /// Members of `params` that belong to rounds, as `(name, raw JSON)`.
+    pub members: Vec<(&'static str, Bytes)>,
 }
 
 /// What a request asks of an upstream that is no tool call.
@@ -177,6 +188,8 @@ pub struct Request {
     pub meta: Vec<(String, Bytes)>,
     /// Where the raw `params` of progress notifications go; without, no progress is asked for.
     pub progress: Option<mpsc::Sender<Bytes>>,
+    /// What it says of its rounds.
+    pub round: Round,
     /// Longest time for this request; the upstream's own bound holds too.
     pub timeout: Duration,
     /// Set while the upstream may have seen the request.

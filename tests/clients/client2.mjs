@@ -1,25 +1,35 @@
 // The official TypeScript client of both eras: `@modelcontextprotocol/client`.
 //
-//   node client2.mjs URL KEY STEPS_JSON [--mode modern|legacy|auto]
+//   node client2.mjs URL KEY STEPS_JSON [--mode modern|legacy|auto] [--form JSON]
 //
 // `modern` accepts revision 2026-07-28 only, `legacy` shakes hands, and `auto`
-// (the default) probes first and falls back. The step `listen` is in listen.mjs.
+// (the default) probes first and falls back. With `--form` it declares that it
+// shows forms, and fills in each of them with the given content.
+// The step `listen` is in listen.mjs.
 
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { CLIENT_INFO, main } from './harness.mjs';
 
 const MODES = { modern: { pin: '2026-07-28' }, legacy: 'legacy', auto: 'auto' };
 
-function modeOf(args) {
-  if (args.length === 0) return MODES.auto;
-  if (args.length !== 2 || args[0] !== '--mode' || !Object.hasOwn(MODES, args[1])) {
-    throw new Error('the mode is --mode modern, legacy or auto');
+function optionsOf(args) {
+  const options = { mode: MODES.auto };
+  for (let at = 0; at < args.length; at += 2) {
+    const [name, value] = args.slice(at, at + 2);
+    if (name === '--mode' && Object.hasOwn(MODES, value)) options.mode = MODES[value];
+    else if (name === '--form' && value !== undefined) options.form = JSON.parse(value);
+    else throw new Error('the options are --mode modern, legacy or auto, and --form JSON');
   }
-  return MODES[args[1]];
+  return options;
 }
 
 await main(({ url, requestInit, fetch, args }) => {
-  const client = new Client(CLIENT_INFO, { versionNegotiation: { mode: modeOf(args) } });
+  const { mode, form } = optionsOf(args);
+  const capabilities = form === undefined ? {} : { elicitation: { form: {} } };
+  const client = new Client(CLIENT_INFO, { versionNegotiation: { mode }, capabilities });
+  if (form !== undefined) {
+    client.setRequestHandler('elicitation/create', () => ({ action: 'accept', content: form }));
+  }
   const transport = new StreamableHTTPClientTransport(url, { requestInit, fetch });
   return {
     client,

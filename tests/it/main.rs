@@ -50,6 +50,8 @@ mod replicas;
 #[cfg(test)]
 mod rest;
 #[cfg(test)]
+mod rounds;
+#[cfg(test)]
 mod stdio;
 #[cfg(test)]
 mod stories;

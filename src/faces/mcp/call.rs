@@ -1,5 +1,6 @@
 //! `tools/call`: from raw params to the pipeline and back, with progress on the way.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use super::jsonrpc::{RpcError, message, notification};
 use super::management::Managing;
 use super::result::Answered;
 use super::text::Chunks;
-use super::{Endpoint, Era, args, management, result, tools};
+use super::{Endpoint, Era, args, management, modern, result, tools};
 use crate::domain::activity::Kind;
 use crate::domain::intent::Variant;
 use crate::domain::json::{self, Member};
@@ -21,9 +22,10 @@ use crate::faces::Faces;
 use crate::faces::http::stream_body;
 use crate::faces::sse;
 use crate::faces::wire;
+use crate::faces::wire::credentials::without_credentials;
 use crate::faces::wire::error::json_response;
 use crate::gateway::{
-    Apart, Attempt, CallOutcome, CallRequest, CancelBy, Door, Gateway, Outlive, RefusedAttempt,
+    Apart, Attempt, CallOutcome, CallRequest, CancelBy, Door, Gateway, Outlive, RefusedAttempt, RoundRequest,
 };
 
 /// Progress notifications on their way to a client; more are dropped, as the protocol allows.
@@ -80,10 +82,12 @@ impl Call<'_> {
     async fn refuse(&self, message: &str) -> RpcError {
         let name = self.params.iter().find(|member| member.name == "name").map(|member| member.value);
         let name = name.and_then(|raw| serde_json::from_str::<String>(raw).ok());
+        let arguments = self.params.iter().find(|member| member.name == "arguments").map(|m| m.value);
+        let body = recordable(name.as_deref(), arguments, arguments);
         let refused = RefusedAttempt {
-            kind: self.endpoint.call_kind(),
+            kind: kind_of(self.endpoint, name.as_deref()),
             tool: name.as_deref(),
-            body: self.params.iter().find(|member| member.name == "arguments").map(|member| member.value),
+            body: body.as_deref(),
             code: "invalid_params",
             message,
         };
@@ -156,6 +160,10 @@ impl Call<'_> {
 
     async fn forward(self, door: Door, mut request: CallRequest) -> Result<Response, RpcError> {
         request.meta = self.forwarded_meta();
+        request.round = match self.round() {
+            Ok(round) => round,
+            Err(message) => return Err(self.refuse(message).await),
+        };
         let token = self.progress_token();
         let cancel_by = match self.era {
             Era::Modern => CancelBy::Disconnect,
@@ -183,6 +191,25 @@ impl Call<'_> {
             .collect()
     }
 
+    /// What it says of its rounds. A handshake client cannot be asked in this way.
+    pub(super) fn round(&self) -> Result<RoundRequest, &'static str> {
+        if self.era == Era::Handshake {
+            return Ok(RoundRequest::default());
+        }
+        let member = |name: &str| self.params.iter().find(|member| member.name == name).map(|m| m.value);
+        let given = |name: &str| member(name).filter(|raw| *raw != "null");
+        let raw = |raw: &str| self.body.slice_ref(raw.as_bytes());
+        let responses = given("inputResponses");
+        if responses.is_some_and(|raw| !raw.starts_with('{')) {
+            return Err("Invalid params: inputResponses must be an object");
+        }
+        Ok(RoundRequest {
+            capabilities: modern::capabilities(self.meta).ok(),
+            responses: responses.map(raw),
+            state: given("requestState").map(raw),
+        })
+    }
+
     pub(super) fn progress_token(&self) -> Option<String> {
         let [token] = json::find_members(self.meta?, ["progressToken"]).ok()?;
         token.filter(|raw| self.streams && *raw != "null").map(str::to_owned)
@@ -198,15 +225,37 @@ pub(super) async fn record_refused(
     code: &str,
     message: &str,
 ) {
-    let name = params.and_then(|params| json::find_members(params, ["name"]).ok()).and_then(|[name]| name);
+    let members = params.and_then(|params| json::find_members(params, ["name", "arguments"]).ok());
+    let [name, arguments] = members.unwrap_or_default();
     let name = name.and_then(|raw| serde_json::from_str::<String>(raw).ok());
-    let kind = match name.as_deref() {
+    let kind = kind_of(endpoint, name.as_deref());
+    let body = recordable(name.as_deref(), arguments, params);
+    let refused = RefusedAttempt { kind, tool: name.as_deref(), body: body.as_deref(), code, message };
+    record(gateway, attempt, &refused).await;
+}
+
+/// What kind of act a call of this tool is.
+fn kind_of(endpoint: Endpoint, name: Option<&str>) -> Kind {
+    match name {
         Some(tools::RETRIEVE_TOOLS) if endpoint == Endpoint::Search => Kind::Search,
         Some(tools::READ_CACHE) => Kind::CacheRead,
+        Some(name) if Managing::named(name).is_some() => Kind::Admin,
         _ => endpoint.call_kind(),
-    };
-    let refused = RefusedAttempt { kind, tool: name.as_deref(), body: params, code, message };
-    record(gateway, attempt, &refused).await;
+    }
+}
+
+/// What of a call may stand in its record: no credential of a server, nothing that opens a kept text, and nothing at all
+/// where it cannot be told whether one of these is in it.
+fn recordable<'a>(
+    name: Option<&str>,
+    arguments: Option<&'a str>,
+    whole: Option<&'a str>,
+) -> Option<Cow<'a, str>> {
+    match name? {
+        tools::READ_CACHE => None,
+        name if Managing::named(name).is_some() => Some(without_credentials(arguments?).into()),
+        _ => whole.map(Cow::Borrowed),
+    }
 }
 
 async fn record(gateway: &Gateway, attempt: &Attempt, refused: &RefusedAttempt<'_>) {
@@ -221,6 +270,7 @@ async fn record(gateway: &Gateway, attempt: &Attempt, refused: &RefusedAttempt<'
 pub(super) fn answer(text: Answered, streams: bool) -> Response {
     match text {
         Answered::Withdrawn(_) if streams => sse::event_stream(Bytes::from_static(b": cancelled\n\n").into()),
+        Answered::Rejected(text) => json_response(StatusCode::BAD_REQUEST, text),
         Answered::Message(text) | Answered::Withdrawn(text) => json_response(StatusCode::OK, text),
     }
 }
@@ -304,7 +354,7 @@ async fn step(mut state: Progressing) -> Option<(Result<Bytes, Infallible>, Prog
         return Some((Ok(event), state));
     }
     let mut chunks = match state.ending {
-        Ending::Answered(Answered::Message(text)) => text.into_event(),
+        Ending::Answered(Answered::Message(text) | Answered::Rejected(text)) => text.into_event(),
         Ending::Leaving(chunks) => chunks,
         Ending::Answered(Answered::Withdrawn(_)) | Ending::Awaited(_) => return None,
     };

@@ -96,7 +96,11 @@ pub(super) async fn while_current<F: Future<Output = Result<Bytes, RpcError>>>(
         let view = catalogue.direct_view_soon(&caller.settings).await;
         let body = list(Arc::clone(&catalogue), Arc::clone(&view)).await?;
         let is_current = gateway.note_served(caller, &catalogue, &view);
-        if is_current || tries.next().is_none() {
+        if is_current {
+            return Ok(body);
+        }
+        if tries.next().is_none() {
+            gateway.serve_outdated(caller);
             return Ok(body);
         }
     }

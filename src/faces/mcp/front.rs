@@ -298,7 +298,11 @@ impl Incoming<'_> {
             "resources/list" => list("resources"),
             "resources/templates/list" => list("resourceTemplates"),
             "prompts/get" => Err(RpcError::invalid_params("Unknown prompt")),
-            "resources/read" => Err(RpcError::no_resource(era)),
+            "resources/read" => {
+                let uri = self.members.iter().find(|member| member.name == "uri");
+                let uri = uri.and_then(|uri| serde_json::from_str::<String>(uri.value).ok());
+                Err(RpcError::no_resource(era, uri.as_deref()))
+            }
             other => Err(RpcError::unknown_method(era, other)),
         }
     }

@@ -14,6 +14,11 @@ const RATE_LIMITED: i32 = -31429;
 /// Something that is not the caller's fault, and for which there is no result to say it in.
 const INTERNAL_ERROR: i32 = -32603;
 
+/// Longest URI that is said to be nobody's, in bytes; no server's are longer.
+const URI_BYTES_MAX: usize = 2000;
+/// The code of a request that needs a capability which its client did not declare.
+const MISSING_CAPABILITY: &str = "-32021";
+
 /// A JSON-RPC error with the HTTP status that goes with it (MCP 2026-07-28, transports).
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct RpcError {
@@ -56,6 +61,11 @@ impl RpcError {
         RpcError::new(StatusCode::OK, -32602, message)
     }
 
+    /// A state that was not given for this request, or not lately: which of it is not said.
+    pub(super) fn invalid_state() -> RpcError {
+        RpcError::invalid_params("Invalid requestState")
+    }
+
     /// A required `_meta` member is missing or not usable.
     pub(super) fn missing_meta(message: impl Into<String>) -> RpcError {
         RpcError::new(StatusCode::BAD_REQUEST, -32602, message)
@@ -73,10 +83,12 @@ impl RpcError {
         }
     }
 
-    /// The code of a resource that is not there moved between the eras.
-    pub(super) fn no_resource(era: Era) -> RpcError {
+    /// The code of a resource that is not there moved between the eras; which one it is stands in `data` (SEP-2164).
+    pub(super) fn no_resource(era: Era, uri: Option<&str>) -> RpcError {
         let code = if era == Era::Modern { -32602 } else { -32002 };
-        RpcError::new(StatusCode::OK, code, "Resource not found")
+        let uri = uri.filter(|uri| uri.len() <= URI_BYTES_MAX);
+        let data = uri.map(|uri| json!({ "uri": uri }));
+        RpcError { data, ..RpcError::new(StatusCode::OK, code, "Resource not found") }
     }
 
     /// What was asked for cannot be had, now or at all: the code and when to try again stand in `data`.
@@ -143,6 +155,12 @@ impl RpcError {
         }
         response
     }
+}
+
+/// Whether an upstream's error says that the client lacks a capability.
+pub(super) fn is_missing_capability(error: &[u8]) -> bool {
+    let text = std::str::from_utf8(error).unwrap_or_default();
+    json::find_members(text, ["code"]).is_ok_and(|[code]| code == Some(MISSING_CAPABILITY))
 }
 
 /// A response message around a raw result or error object.

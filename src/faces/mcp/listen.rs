@@ -77,14 +77,17 @@ pub(super) async fn open(listener: Listener<'_>, opening: Opening<'_>) -> Result
     };
     let listening = faces.gateway.listen(caller, topic).await;
     let seen = seen(&listening, names);
+    let opened = Instant::now();
     let state = match opening {
         Opening::Get { version, last_event_id } => {
-            let told = seen.map(|seen| Told::new(seen, Topics::ALL));
-            let told = match last_event_id {
-                Some(id) => told.map(|told| told.with_id(id)),
-                None => told,
-            };
-            let is_primed = version.is_some_and(|version| version >= PRIMED_SINCE);
+            let told = seen.map(|seen| Told::new(seen, Topics::ALL, opened));
+            let told = told.map(|told| match last_event_id {
+                Some(id) => told.with_id(id),
+                None => since_listed(told, &listening),
+            });
+            // an id says that all before it was told
+            let is_owed = told.as_ref().is_some_and(Told::is_owed);
+            let is_primed = version.is_some_and(|version| version >= PRIMED_SINCE) && !is_owed;
             let first = match seen.filter(|_| is_primed) {
                 Some(seen) => format!("id: {}\ndata:\n\n", seen.id()).into(),
                 None => Bytes::from_static(b": open\n\n"),
@@ -97,12 +100,20 @@ pub(super) async fn open(listener: Listener<'_>, opening: Opening<'_>) -> Result
             let meta = subscription(id);
             let params = format!(r#"{{"notifications":{{{}}},"_meta":{meta}}}"#, honoured.join(","));
             let first = event(&notification("notifications/subscriptions/acknowledged", &params));
-            let told = seen.map(|seen| Told::new(seen, wants));
+            let told = seen.map(|seen| since_listed(Told::new(seen, wants, opened), &listening));
             let way = Way::Listen { id: id.to_owned() };
             State { place, listening, endpoint, names, told, way, next: Next::First(first) }
         }
     };
     Ok(event_stream(stream_body(stream::unfold(state, step))))
+}
+
+/// A client that has listed a moment ago, when that was out of date.
+fn since_listed(mut told: Told, listening: &Listening) -> Told {
+    if let Some(at) = listening.misled_at() {
+        told.misled(at.into());
+    }
+    told
 }
 
 /// The `_meta` of everything that belongs to a subscription.
@@ -183,8 +194,10 @@ impl State {
             heard = self.listening.heard(self.place.gateway()) => heard,
             () = sleep_until(until) => return,
         };
-        if let (Heard::Again, Some(told)) = (heard, &mut self.told) {
-            told.owe();
+        match (heard, &mut self.told) {
+            (Heard::Misled(at), Some(told)) => told.misled(at.into()),
+            (Heard::Deaf(since), Some(told)) => told.deaf(since.into()),
+            _ => {}
         }
     }
 }

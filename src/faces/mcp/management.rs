@@ -114,7 +114,8 @@ impl Managing {
             Managing::Servers => (
                 "Manage upstream servers",
                 "See and change the servers behind this gateway.",
-                "What is added starts quarantined; only a person releases it or approves its tools.",
+                "What is added starts quarantined, and so does what was never listed; only a person releases it or \
+                 approves its tools.",
             ),
             Managing::Quarantine => (
                 "Look into quarantine",

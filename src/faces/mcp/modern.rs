@@ -9,6 +9,7 @@ use http::HeaderMap;
 use super::jsonrpc::RpcError;
 use super::{MODERN, methods};
 use crate::domain::json::{self, Member};
+use crate::domain::rounds::{CAPABILITIES_BYTES_MAX, Capabilities, TooLarge};
 use crate::gateway::Client;
 
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
@@ -50,11 +51,22 @@ pub(super) fn check(
     if !capabilities.is_some_and(|raw| raw.starts_with('{')) {
         return Err(RpcError::missing_meta(format!("Invalid params: _meta must carry {CAPABILITIES}")));
     }
+    self::capabilities(meta).map_err(|TooLarge| {
+        RpcError::missing_meta(format!(
+            "Invalid params: {CAPABILITIES}: more than {CAPABILITIES_BYTES_MAX} bytes about being asked"
+        ))
+    })?;
     if header(headers, "mcp-method") != Some(method) {
         return Err(RpcError::header_mismatch("Mcp-Method must be the request's method"));
     }
     check_name(headers, method, params)?;
     Ok(client.map(methods::client).unwrap_or_default())
+}
+
+/// What a client can be asked in the middle of a request.
+pub(super) fn capabilities(meta: Option<&str>) -> Result<Capabilities, TooLarge> {
+    let declared = meta.and_then(|meta| json::find_members(meta, [CAPABILITIES]).ok());
+    Capabilities::read(declared.and_then(|[raw]| raw).unwrap_or("{}"))
 }
 
 /// `Mcp-Name` repeats the name (or URI) that a request is about.

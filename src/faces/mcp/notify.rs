@@ -34,16 +34,15 @@ impl Seen {
             ToolNames::Colon => "colon",
             ToolNames::Safe => "safe",
         };
-        let spelled = |print: Fingerprint, own: &[String]| {
+        let spelled = |prints: &[Fingerprint]| {
             let mut making = Fingerprinting::default();
-            making.print(print);
             making.field(spelling);
-            own.iter().for_each(|tool| making.field(tool));
+            prints.iter().for_each(|print| making.print(*print));
             making.finish()
         };
-        let own: Vec<String> = tools::on_direct(manages).iter().map(ToString::to_string).collect();
+        let tools = [prints.tools, tools::print_on_direct(manages)];
         // URIs have one spelling
-        Seen([spelled(prints.tools, &own), spelled(prints.prompts, &[]), prints.resources])
+        Seen([spelled(&tools), spelled(&[prints.prompts]), prints.resources])
     }
 
     /// As the id of an event: a client that comes back with it says which lists it was last told of.
@@ -110,6 +109,7 @@ pub(super) struct Told {
     /// To be told even if nothing is other than it was told.
     owed: Topics,
     last: Option<Instant>,
+    opened: Instant,
 }
 
 /// When a stream is told something.
@@ -125,8 +125,8 @@ pub(super) enum Due {
 
 impl Told {
     /// A client that knows these lists.
-    pub(super) fn new(seen: Seen, wants: Topics) -> Told {
-        Told { seen, wants, owed: Topics::default(), last: None }
+    pub(super) fn new(seen: Seen, wants: Topics, opened: Instant) -> Told {
+        Told { seen, wants, owed: Topics::default(), last: None, opened }
     }
 
     /// A client that comes back with the id of the last event that it was told.
@@ -135,9 +135,24 @@ impl Told {
         self
     }
 
-    /// It may have been served a list that was out of date.
-    pub(super) fn owe(&mut self) {
-        self.owed = Topics::ALL;
+    /// It was served a list that was out of date, at that moment. Whoever was told since lists anew anyway; so does who has
+    /// not been told yet and listened already.
+    pub(super) fn misled(&mut self, at: Instant) {
+        if self.last.map_or(at < self.opened, |last| at >= last) {
+            self.owed = Topics::ALL;
+        }
+    }
+
+    /// It cannot be said whether it was misled after it was told something since this moment.
+    pub(super) fn deaf(&mut self, since: Instant) {
+        if self.last.is_some_and(|last| last >= since) {
+            self.owed = Topics::ALL;
+        }
+    }
+
+    /// Whether there is something to be told in any case.
+    pub(super) fn is_owed(&self) -> bool {
+        !self.owed.and(self.wants).is_none()
     }
 
     /// What is due when a client would be served these lists. What is due now counts as told.
@@ -149,18 +164,19 @@ impl Told {
         match self.last.map(|last| last + MERGE) {
             Some(end) if end > now => Due::At(end),
             _ => {
-                *self = Told { seen, wants: self.wants, owed: Topics::default(), last: Some(now) };
+                *self = Told { seen, owed: Topics::default(), last: Some(now), ..*self };
                 Due::Now(news)
             }
         }
     }
 }
 
-/// The events of a notice.
+/// The events of a notice. The last of them carries the id, which stands for all.
 pub(super) fn events(topics: Topics, params: &str, id: Option<&str>) -> String {
     let mut out = String::new();
-    for method in topics.methods() {
-        if let Some(id) = id {
+    let mut methods = topics.methods().peekable();
+    while let Some(method) = methods.next() {
+        if let Some(id) = id.filter(|_| methods.peek().is_none()) {
             out.push_str("id: ");
             out.push_str(id);
             out.push('\n');
@@ -187,7 +203,7 @@ mod tests {
 
     #[test]
     fn the_first_change_is_told_at_once_and_what_follows_together() {
-        let (start, mut told) = (Instant::now(), Told::new(seen("a"), Topics::ALL));
+        let (start, mut told) = (Instant::now(), Told::new(seen("a"), Topics::ALL, Instant::now()));
         assert_eq!(told.due(seen("a"), start), Due::Nothing);
         assert_eq!(told.due(seen("b"), start), NOW);
         for (list, after) in [("c", 1), ("d", 100), ("e", 199)] {
@@ -201,42 +217,65 @@ mod tests {
     #[test]
     fn each_kind_is_told_by_itself() {
         let (mut now, start) = (seen("a"), Instant::now());
-        let mut told =
-            Told::new(now, Topics::of_member("promptsListChanged").or(Topics::of_member("toolsListChanged")));
+        let mut told = Told::new(
+            now,
+            Topics::of_member("promptsListChanged").or(Topics::of_member("toolsListChanged")),
+            start,
+        );
         now.0[2] = seen("b").0[2];
         assert_eq!(told.due(now, start), Due::Nothing, "nobody asked for resources");
         now.0[1] = seen("b").0[1];
         assert_eq!(told.due(now, start), Due::Now(Topics([false, true, false])));
         let text = events(Topics([true, false, true]), "{}", Some("x"));
         let expected = TOPICS.map(|(_, method)| text.matches(method).count());
-        assert_eq!((expected, text.matches("id: x\n").count()), ([1, 0, 1], 2));
+        assert_eq!((expected, text.matches("id: x\n").count()), ([1, 0, 1], 1));
     }
 
     #[test]
     fn what_is_as_it_was_told_is_not_told() {
-        let (start, mut told) = (Instant::now(), Told::new(seen("a"), Topics::ALL));
+        let (start, mut told) = (Instant::now(), Told::new(seen("a"), Topics::ALL, Instant::now()));
         assert_eq!(told.due(seen("b"), start), NOW);
         assert_eq!(told.due(seen("c"), start + MS), Due::At(start + MERGE));
         assert_eq!(told.due(seen("b"), start + MERGE), Due::Nothing, "there and back");
-        let mut deaf = Told::new(seen("a"), Topics::default());
+        let mut deaf = Told::new(seen("a"), Topics::default(), Instant::now());
         assert_eq!(deaf.due(seen("b"), start), Due::Nothing, "not asked for");
     }
 
     #[test]
-    fn whoever_may_have_been_misled_is_told_once_more() {
-        let (start, mut told) = (Instant::now(), Told::new(seen("a"), Topics::ALL));
-        told.owe();
-        assert_eq!(told.due(seen("a"), start), NOW);
-        told.owe();
-        assert_eq!(told.due(seen("a"), start + MS), Due::At(start + MERGE));
-        assert_eq!(told.due(seen("a"), start + MERGE), NOW);
-        assert_eq!(told.due(seen("a"), start + 2 * MERGE), Due::Nothing);
+    fn whoever_was_misled_is_told_once_more() {
+        let opened = Instant::now() + 10 * MERGE;
+        let mut told = Told::new(seen("a"), Topics::ALL, opened);
+        told.misled(opened + MS);
+        assert_eq!(told.due(seen("a"), opened + MS), Due::Nothing, "told when this replica has heard of it");
+        told.misled(opened - MS);
+        assert_eq!(told.due(seen("a"), opened + MS), NOW, "it listed before it listened");
+        let last = opened + MS;
+        told.misled(last - MS);
+        assert_eq!(told.due(seen("a"), last + MERGE), Due::Nothing, "told since");
+        told.misled(last + MS);
+        assert_eq!(told.due(seen("a"), last + MS), Due::At(last + MERGE));
+        assert_eq!(told.due(seen("a"), last + MERGE), NOW);
+        assert_eq!(told.due(seen("a"), last + 3 * MERGE), Due::Nothing);
+    }
+
+    #[test]
+    fn who_was_told_while_nothing_was_heard_is_told_once_more() {
+        let opened = Instant::now() + 10 * MERGE;
+        let mut told = Told::new(seen("a"), Topics::ALL, opened);
+        told.deaf(opened - MERGE);
+        assert_eq!(told.due(seen("a"), opened), Due::Nothing, "told nothing");
+        assert_eq!(told.due(seen("b"), opened), NOW);
+        told.deaf(opened + MS);
+        assert_eq!(told.due(seen("b"), opened + MERGE), Due::Nothing, "told before");
+        told.deaf(opened - MS);
+        assert_eq!(told.due(seen("b"), opened + MERGE), NOW);
     }
 
     #[test]
     fn who_comes_back_is_told_of_what_it_missed() {
         let now = Instant::now();
-        let back = |id: &str| Told::new(seen("a"), Topics::ALL).with_id(id).due(seen("a"), now);
+        let back =
+            |id: &str| Told::new(seen("a"), Topics::ALL, Instant::now()).with_id(id).due(seen("a"), now);
         assert_eq!(back(&seen("a").id()), Due::Nothing);
         for other in [seen("b").id().as_str(), "", "7", "\u{0}"] {
             assert_eq!(back(other), NOW, "{other:?}");

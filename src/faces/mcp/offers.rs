@@ -6,19 +6,19 @@ use axum::response::Response;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-use super::Era;
 use super::call::{Call, PROGRESS_QUEUE, To, answer, with_progress};
 use super::direct::{begin, cursor_within, finished, while_current};
 use super::jsonrpc::RpcError;
 use super::result::{Answered, Splice, spliced};
 use super::text::Text;
+use super::{Era, result};
 use crate::domain::json::{self, Member};
-use crate::domain::refusal::{Code, Refusal};
+use crate::domain::refusal::Code;
 use crate::domain::settings::ToolNames;
 use crate::domain::tool::ResultHead;
 use crate::gateway::{
     Asked, CallOutcome, Caller, CancelBy, Catalog, DirectView, Gateway, ListKey, ListPlan, OfferKind,
-    OfferRequest,
+    OfferRequest, Refused, RoundRequest,
 };
 
 /// Longest cursor that is looked at, in bytes: that of the longest URI.
@@ -152,7 +152,11 @@ impl Call<'_> {
                 }
             }
         }
-        Ok(OfferRequest { asked, members, meta: self.forwarded_meta(), progress: None })
+        let round = match &asked {
+            Asked::Prompt(_) | Asked::Resource(_) => self.round().map_err(RpcError::invalid_params)?,
+            Asked::PromptCompletion(_) | Asked::TemplateCompletion(_) => RoundRequest::default(),
+        };
+        Ok(OfferRequest { asked, members, meta: self.forwarded_meta(), progress: None, round })
     }
 
     /// Whose argument is completed.
@@ -181,7 +185,7 @@ impl Call<'_> {
 }
 
 fn prompt_outcome(to: &To, outcome: &CallOutcome) -> Answered {
-    let unknown = |refusal: &Refusal| RpcError::invalid_params(refusal.message.as_str());
+    let unknown = |about: &Refused| RpcError::invalid_params(about.refusal.message.as_str());
     ended(to, outcome, unknown, |raw, head| spliced(to.era, &to.id, raw, head, &Splice::default()))
 }
 
@@ -190,7 +194,8 @@ fn completion_outcome(to: &To, outcome: &CallOutcome) -> Answered {
 }
 
 fn resource_outcome(to: &To, outcome: &CallOutcome) -> Answered {
-    ended(to, outcome, |_| RpcError::no_resource(to.era), |raw, head| read(to, raw, head))
+    let unknown = |about: &Refused| RpcError::no_resource(to.era, about.tool.as_deref());
+    ended(to, outcome, unknown, |raw, head| read(to, raw, head))
 }
 
 /// What was read: how long it may be kept is said in the newer revision, and only there.
@@ -218,17 +223,21 @@ fn read(to: &To, raw: &Bytes, head: &ResultHead) -> Text {
 fn ended(
     to: &To,
     outcome: &CallOutcome,
-    unknown: impl Fn(&Refusal) -> RpcError,
+    unknown: impl Fn(&Refused) -> RpcError,
     passed_on: impl Fn(&Bytes, &ResultHead) -> Text,
 ) -> Answered {
     let refused = |error: RpcError| Text::Whole(error.text(Some(&to.id)));
     match outcome {
         CallOutcome::Result { raw, head, .. } => Answered::Message(passed_on(raw, head)),
-        CallOutcome::UpstreamError(raw) => Answered::Message(upstream_error(to, raw)),
+        CallOutcome::InputRequired { raw, state } => {
+            Answered::Message(result::question(&to.id, raw, state.as_ref()))
+        }
+        CallOutcome::InvalidState => Answered::Message(refused(RpcError::invalid_state())),
+        CallOutcome::UpstreamError(raw) => upstream_error(to, raw),
         CallOutcome::Refused(about) => {
             let refusal = &about.refusal;
             match refusal.code {
-                Code::NotFound => Answered::Message(refused(unknown(refusal))),
+                Code::NotFound => Answered::Message(refused(unknown(about))),
                 Code::RateLimited => Answered::Message(refused(RpcError::rate_limited(to.era, refusal))),
                 Code::Cancelled => Answered::Withdrawn(refused(RpcError::refusal(refusal))),
                 _ => Answered::Message(refused(RpcError::refusal(refusal))),
@@ -238,13 +247,13 @@ fn ended(
 }
 
 /// An upstream's error as it came, but for the code that one revision has and the other must not see.
-fn upstream_error(to: &To, raw: &Bytes) -> Text {
+fn upstream_error(to: &To, raw: &Bytes) -> Answered {
     let text = std::str::from_utf8(raw).unwrap_or_default();
     let is_old = to.era == Era::Modern
         && json::find_members(text, ["code"]).is_ok_and(|[code]| code == Some(NO_RESOURCE_BEFORE));
     if !is_old {
-        return Text::whole(&to.id, "error", raw);
+        return result::upstream_error(to.era, &to.id, raw);
     }
     let error = json::with_member_first(&json::without_members(text, &["code"]), "code", "-32602");
-    Text::whole(&to.id, "error", &Bytes::from(error))
+    Answered::Message(Text::whole(&to.id, "error", &Bytes::from(error)))
 }

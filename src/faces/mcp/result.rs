@@ -2,14 +2,14 @@
 
 use bytes::Bytes;
 
-use super::jsonrpc::{RpcError, message};
+use super::jsonrpc::{RpcError, is_missing_capability, message};
 use super::text::Text;
 use super::{Endpoint, Era};
 use crate::domain::json::{self, escape_into};
 use crate::domain::refusal::{Code, Refusal};
 use crate::domain::tool::ResultHead;
 use crate::faces::wire::managed::NotDone;
-use crate::gateway::{CallOutcome, ReadResult, Refused, SearchResult};
+use crate::gateway::{CallOutcome, ReadResult, Refused, Replaced, SearchResult};
 
 /// Member of a result's `_meta` that carries a warning.
 const WARNING: &str = "mcpproxy/warning";
@@ -24,6 +24,8 @@ const MISSING: &str = "mcpproxy/missing";
 pub(super) enum Answered {
     /// This message.
     Message(Text),
+    /// This error, whose HTTP status says 400 as well.
+    Rejected(Text),
     /// None, since the caller took it back; a client that must have one gets this.
     Withdrawn(Text),
 }
@@ -35,7 +37,9 @@ pub(super) fn outcome(endpoint: Endpoint, era: Era, id: &str, outcome: &CallOutc
             let notes = notes(warning.as_deref(), truncated.as_deref());
             Answered::Message(passed_on(era, id, raw, head, &notes))
         }
-        CallOutcome::UpstreamError(raw) => Answered::Message(Text::whole(id, "error", raw)),
+        CallOutcome::InputRequired { raw, state } => Answered::Message(question(id, raw, state.as_ref())),
+        CallOutcome::InvalidState => Answered::Message(Text::Whole(RpcError::invalid_state().text(Some(id)))),
+        CallOutcome::UpstreamError(raw) => upstream_error(era, id, raw),
         // there the tool's name is the method's parameter, not an argument of ours
         CallOutcome::Refused(Refused { refusal, .. })
             if endpoint == Endpoint::Direct && refusal.code == Code::NotFound =>
@@ -50,6 +54,23 @@ pub(super) fn outcome(endpoint: Endpoint, era: Era, id: &str, outcome: &CallOutc
                 _ => Answered::Message(text),
             }
         }
+    }
+}
+
+/// A server's question: its bytes, but for the state that it wants to see again.
+pub(super) fn question(id: &str, raw: &Bytes, state: Option<&Replaced>) -> Text {
+    match state {
+        None => Text::whole(id, "result", raw),
+        Some((range, own)) => Text::replacing(id, "result", raw, range, own),
+    }
+}
+
+/// A server's error, as it came. That a client lacks what a request needs is said in the HTTP status too.
+pub(super) fn upstream_error(era: Era, id: &str, raw: &Bytes) -> Answered {
+    let text = Text::whole(id, "error", raw);
+    match era == Era::Modern && is_missing_capability(raw) {
+        true => Answered::Rejected(text),
+        false => Answered::Message(text),
     }
 }
 

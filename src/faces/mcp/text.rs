@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::iter;
+use std::ops::Range;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -61,6 +62,25 @@ impl Text {
         let start = Bytes::from(message_start(id, member, 0));
         let end = Bytes::from_static(MESSAGE_END.as_bytes());
         Text::Pieces([start, raw.clone(), end].into())
+    }
+
+    /// The same with other text in the place of a part of it.
+    pub(super) fn replacing(id: &str, member: &str, raw: &Bytes, part: &Range<usize>, other: &str) -> Text {
+        let text = std::str::from_utf8(raw).unwrap_or("{}");
+        let (Some(start), Some(end)) = (text.get(..part.start), text.get(part.end..)) else {
+            return Text::whole(id, member, raw);
+        };
+        if raw.len() <= WHOLE_BYTES_MAX {
+            return Text::Whole(message(id, member, &[start, other, end].concat()));
+        }
+        let pieces = [
+            Bytes::from(message_start(id, member, 0)),
+            raw.slice_ref(start.as_bytes()),
+            Bytes::copy_from_slice(other.as_bytes()),
+            raw.slice_ref(end.as_bytes()),
+            Bytes::from_static(MESSAGE_END.as_bytes()),
+        ];
+        Text::Pieces(pieces.into())
     }
 
     /// The message as one server-sent event.
@@ -147,6 +167,17 @@ mod tests {
             let body = Body::from(text);
             assert_eq!(body.size_hint().exact(), Some(expected(&raw).len() as u64));
             assert_eq!(body.collect().await.unwrap().to_bytes(), expected(&raw));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_part_is_replaced() {
+        for bytes in [10, 2 * WHOLE_BYTES_MAX] {
+            let raw = object(bytes);
+            let text = Text::replacing("7", "result", &raw, &(2..3), "bc");
+            let rest = std::str::from_utf8(&raw).unwrap().split_at(3).1;
+            let expected = format!(r#"{{"jsonrpc":"2.0","id":7,"result":{{"bc{rest}}}"#);
+            assert_eq!(Body::from(text).collect().await.unwrap().to_bytes(), expected);
         }
     }
 

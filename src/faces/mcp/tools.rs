@@ -1,8 +1,11 @@
 //! The built-in tools of `/mcp`: definitions as listed, per view (behaviour, section 5; texts of R1).
 
+use std::sync::OnceLock;
+
 use serde_json::{Value, json};
 
 use super::{Era, management, methods};
+use crate::domain::fingerprint::{Fingerprint, Fingerprinting};
 use crate::domain::intent::{IntentMode, OperationType, Variant};
 use crate::domain::settings::Effective;
 use crate::gateway::{Detail, LIMIT_DEFAULT, LIMIT_MAX, View};
@@ -19,6 +22,23 @@ pub(super) fn on_direct(manages: Option<OperationType>) -> Vec<Value> {
     let mut tools = management::definitions(manages);
     tools.push(read_cache());
     tools
+}
+
+/// What stands for the texts of [`on_direct`], made once each.
+pub(super) fn print_on_direct(manages: Option<OperationType>) -> Fingerprint {
+    static PRINTS: [OnceLock<Fingerprint>; 4] = [const { OnceLock::new() }; 4];
+    let make = || {
+        let mut making = Fingerprinting::default();
+        on_direct(manages).iter().for_each(|tool| making.field(&tool.to_string()));
+        making.finish()
+    };
+    let place = match manages {
+        None => 0,
+        Some(OperationType::Read) => 1,
+        Some(OperationType::Write) => 2,
+        Some(OperationType::Destructive) => 3,
+    };
+    PRINTS.get(place).map_or_else(make, |print| *print.get_or_init(make))
 }
 
 /// The body of a `tools/list` result for a caller with these settings.

@@ -64,6 +64,10 @@ fn render(outcome: CallOutcome, request_id: Option<&str>) -> Result<Response, Re
         }
         CallOutcome::UpstreamError(raw) => error::upstream(&raw, request_id),
         CallOutcome::Refused(refused) => error::refused(&refused, request_id),
+        // whoever calls over REST declares nothing that it can be asked
+        CallOutcome::InputRequired { .. } | CallOutcome::InvalidState => {
+            Err(RestError::unshowable("it takes another round"))
+        }
     }
 }
 

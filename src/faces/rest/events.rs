@@ -2,7 +2,6 @@
 //!
 //! Each stream begins with all there is, so whoever comes back, to whichever replica, needs no place to come back to.
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -17,7 +16,7 @@ use super::params::Params;
 use super::route::Answer;
 use crate::faces::http::stream_body;
 use crate::faces::sse::{OpenStream, event_stream};
-use crate::gateway::{Listening, ServerState};
+use crate::gateway::{Listening, ServerState, ServerStates};
 
 #[derive(Serialize)]
 struct Shown<'a> {
@@ -57,7 +56,7 @@ struct Following {
     open: OpenStream,
     listening: Listening,
     /// The state that the client knows.
-    told: Option<BTreeMap<String, ServerState>>,
+    told: Option<Arc<ServerStates>>,
 }
 
 impl Following {
@@ -69,6 +68,7 @@ impl Following {
             let now = self.listening.servers()?;
             let news = match &self.told {
                 None => event("servers", &All { items: now.iter().map(shown).collect() })?,
+                Some(told) if Arc::ptr_eq(told, &now) => String::new(),
                 Some(told) => changes(told, &now)?,
             };
             self.told = Some(now);
@@ -89,7 +89,7 @@ impl Following {
 }
 
 /// An event for each server that is not as it was.
-fn changes(told: &BTreeMap<String, ServerState>, now: &BTreeMap<String, ServerState>) -> Option<String> {
+fn changes(told: &ServerStates, now: &ServerStates) -> Option<String> {
     let mut out = String::new();
     for server in now.iter().filter(|(name, state)| told.get(*name) != Some(state)) {
         out.push_str(&event("server", &shown(server))?);

@@ -9,11 +9,12 @@ use super::error::code_of;
 use super::exchange::{Exchange, Inward};
 use super::params::{NONE, PAGE};
 use super::route::{Answer, Who, look, perform};
-use super::{pins, record, server_logs, server_tools, servers};
+use super::{pins, server_logs, server_tools, servers};
 use crate::domain::activity::Kind;
 use crate::domain::tenant::Action::{self, ChangeServers, SeeServers};
 use crate::faces::Faces;
 use crate::faces::http::read_body;
+use crate::faces::wire::credentials::without_credentials;
 use crate::faces::wire::managed::{Act, Asked, NotDone};
 use crate::gateway::{Attempt, GatewayError, RefusedAttempt};
 
@@ -89,7 +90,7 @@ pub(in crate::faces) async fn run(
     })
 }
 
-/// Records what was refused before it came to that. No credential that was sent is in the record.
+/// Records what was refused before it came to that, and was counted. No credential that was sent is in the record.
 pub(in crate::faces) fn refused(
     faces: &Faces,
     attempt: &Attempt,
@@ -97,10 +98,10 @@ pub(in crate::faces) fn refused(
     arguments: &str,
     why: &NotDone,
 ) {
-    let body = record::without_credentials(arguments);
+    let body = without_credentials(arguments);
     let NotDone { code, message, .. } = why;
     let refused = RefusedAttempt { kind: Kind::Admin, tool: Some(tool), body: Some(&body), code, message };
-    faces.gateway.record_refused(attempt, &refused);
+    faces.gateway.record_refused_counted(attempt, &refused);
 }
 
 fn exchange(faces: Arc<Faces>, attempt: Attempt, asked: Asked) -> Exchange {

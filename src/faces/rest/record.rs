@@ -1,34 +1,12 @@
 //! The records of administrators' acts, and of attempts that never came to a use case.
 
-use std::borrow::Cow;
-
 use super::error::code_of;
 use super::exchange::Exchange;
 use crate::domain::activity::Kind;
 use crate::domain::id::is_name;
 use crate::domain::json;
+use crate::faces::wire::credentials::without_credentials;
 use crate::gateway::{Act, Acting, GatewayError, RefusedAttempt};
-
-/// Members of bodies about servers that hold no credential.
-const RECORDED: [&str; 14] = [
-    "name",
-    "kind",
-    "url",
-    "command",
-    "enabled",
-    "auto_approve",
-    "limits",
-    "version",
-    "pin",
-    "annotations",
-    // of management tools
-    "operation",
-    "tool",
-    "limit",
-    "cursor",
-];
-/// What stands in the place of any other value.
-const MASKED: &str = r#""[redacted]""#;
 
 /// Commits the record of what is to be done. The activity log masks secrets and cuts.
 pub(super) async fn begin(exchange: &Exchange, what: &str) -> Result<Acting, GatewayError> {
@@ -78,32 +56,6 @@ fn text(path: &str, body: Option<&str>) -> String {
             true => out.push_str(&without_credentials(body)),
             false => out.push_str(body),
         }
-    }
-    out.push('}');
-    out
-}
-
-/// The body of an act on a server as it may be recorded: of its headers the names only. What no such body has
-/// is masked whole, since it may be a credential in the wrong place.
-pub(super) fn without_credentials(body: &str) -> String {
-    members(body, |name, value| match name {
-        "headers" => Cow::Owned(members(value, |_, _| Cow::Borrowed(MASKED))),
-        name if RECORDED.contains(&name) => Cow::Borrowed(value),
-        _ => Cow::Borrowed(MASKED),
-    })
-}
-
-/// The object `text` with other values; what is no object is masked.
-fn members<'a>(text: &'a str, value: impl Fn(&str, &'a str) -> Cow<'a, str>) -> String {
-    let Ok(members) = json::top_level_members(text) else { return MASKED.to_owned() };
-    let mut out = String::from("{");
-    for member in &members {
-        if out.len() > 1 {
-            out.push(',');
-        }
-        json::escape_into(&mut out, &member.name);
-        out.push(':');
-        out.push_str(&value(&member.name, member.value));
     }
     out.push('}');
     out

@@ -85,7 +85,8 @@ pub(super) fn shown(tool: &ToolView, unannotated: Unannotated) -> Result<Shown<'
         tier: tier.as_str(),
         call_with: tier.call_with().as_str(),
         annotations: show::raw(definition.annotations_raw.unwrap_or("{}"))?.to_owned(),
-        overridden: overridden.map(|overridden| shown_override(overridden, said.is_some())),
+        overridden: overridden
+            .map(|overridden| shown_override(overridden, overridden.said.holds_wholly(&tool.pin))),
         drift: tool.drift.map(|(drift, _)| drift.as_str()),
         drifted_at: tool.drift.map(|(_, at)| show::time(at)),
         blocked_by: tool.blocked_by,

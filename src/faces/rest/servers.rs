@@ -155,6 +155,7 @@ pub(super) async fn update(exchange: Arc<Exchange>) -> Answer {
         limits: fields.object("limits")?,
         headers: headers(&mut fields)?,
         version: fields.version()?,
+        over_mcp: exchange.is_over_mcp(),
     };
     forbid_approval(&exchange, change.auto_approve)?;
     if exchange.is_over_mcp() && change.version.is_none() {
@@ -173,15 +174,19 @@ pub(super) async fn remove(exchange: Arc<Exchange>) -> Answer {
 }
 
 pub(super) async fn enable(exchange: Arc<Exchange>) -> Answer {
-    exchange.no_body()?;
-    let server = exchange.gateway().set_enabled(exchange.caller(), name(&exchange)?, true).await?;
-    answer(&server)
+    switch(&exchange, true).await
 }
 
 pub(super) async fn disable(exchange: Arc<Exchange>) -> Answer {
+    switch(&exchange, false).await
+}
+
+async fn switch(exchange: &Exchange, enabled: bool) -> Answer {
     exchange.no_body()?;
-    let server = exchange.gateway().set_enabled(exchange.caller(), name(&exchange)?, false).await?;
-    answer(&server)
+    let over_mcp = exchange.is_over_mcp();
+    let change = ServerChange { enabled: Some(enabled), over_mcp, ..ServerChange::default() };
+    let changed = exchange.gateway().update_server(exchange.caller(), name(exchange)?, change);
+    answer(&Box::pin(changed).await?)
 }
 
 pub(super) async fn quarantine(exchange: Arc<Exchange>) -> Answer {

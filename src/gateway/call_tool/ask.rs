@@ -8,21 +8,21 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::{Attempt, CallOutcome, Door, Refused, after_dispatch, checks, from_upstream, record};
+use super::round::{self, Asking, RoundRequest};
+use super::{Attempt, CallOutcome, Door, Refused, checks, from_upstream, record};
 use super::{record_unavailable, status_of, withdrawn};
-use crate::domain::activity::{Record, Status};
+use crate::domain::activity::Record;
 use crate::domain::annotations::Tier;
 use crate::domain::intent::OperationType;
 use crate::domain::json;
 use crate::domain::refusal::{Code, Refusal};
-use crate::domain::tool::ResultHead;
 use crate::gateway::cancel::CancelBy;
 use crate::gateway::limits::Shed;
 use crate::gateway::offers::{self, Offer};
 use crate::gateway::outlive::Outlive;
 use crate::gateway::views::ViewKey;
 use crate::gateway::{Caller, Gateway, clock};
-use crate::upstream::{Answer, Connection, Request, Subject, URI_BYTES_MAX, UpstreamError};
+use crate::upstream::{self, Answer, Connection, Request, Subject, URI_BYTES_MAX, UpstreamError};
 
 /// Longest name or URI that is repeated, in characters.
 const NAME_SHOWN_CHARS_MAX: usize = 300;
@@ -57,6 +57,14 @@ impl Asked {
             Self::Prompt(_) => "prompts/get",
             Self::Resource(_) => "resources/read",
             Self::PromptCompletion(_) | Self::TemplateCompletion(_) => "completion/complete",
+        }
+    }
+
+    /// What its server calls it.
+    fn own_name<'a>(&'a self, offer: &'a Offer) -> &'a str {
+        match self {
+            Self::Prompt(_) => &offer.name,
+            _ => self.name(),
         }
     }
 
@@ -101,6 +109,8 @@ pub struct OfferRequest {
     pub meta: Vec<(String, Bytes)>,
     /// Where progress goes, when the caller wants it: raw `params` of each notification.
     pub progress: Option<mpsc::Sender<Bytes>>,
+    /// What it says about its rounds; completions have none.
+    pub round: RoundRequest,
 }
 
 impl Gateway {
@@ -139,7 +149,7 @@ impl Gateway {
         };
         let admitted = self.limits.admit(&attempt.caller, Instant::now());
         let outcome = match check(&attempt.caller, &request, &mut pending.record, admitted) {
-            Ok(offer) => self.send(&offer, request, &mut pending.record, cancelled).await,
+            Ok(offer) => self.send(&attempt, &offer, request, &mut pending.record, cancelled).await,
             Err(refusal) if refusal.code == Code::RateLimited => {
                 pending.forget();
                 self.limits.count_shed(&attempt.caller, Shed::Call, attempt.started_at);
@@ -148,7 +158,8 @@ impl Gateway {
             Err(refusal) => {
                 pending.record.status = status_of(refusal.code);
                 record::error(&mut pending.record, &refusal);
-                refused(refusal)
+                let tool = Some(request.asked.name().to_owned());
+                CallOutcome::Refused(Refused { tool, ..Refused::before_checks(Door::Direct, refusal) })
             }
         };
         if is_recorded {
@@ -162,48 +173,42 @@ impl Gateway {
 
     async fn send(
         &self,
+        attempt: &Attempt,
         offer: &Offer,
-        request: OfferRequest,
+        mut request: OfferRequest,
         record: &mut Record,
         cancelled: impl Future<Output = ()> + Send,
     ) -> CallOutcome {
-        if let Some((_, arguments)) = request.members.iter().find(|(name, _)| *name == "arguments") {
+        let arguments = request.members.iter().find(|(name, _)| *name == "arguments");
+        let arguments = arguments.map(|(_, raw)| raw.clone());
+        if let Some(arguments) = &arguments {
             record::arguments(record, arguments, self.options.preview_bytes);
         }
+        let method = request.asked.method();
+        let subject = request.asked.own_name(offer).to_owned();
+        let digest = || {
+            let arguments = arguments.as_deref().map(|raw| std::str::from_utf8(raw).unwrap_or_default());
+            round::digest_of(attempt, &offer.server, (method, &subject), arguments.unwrap_or_default())
+        };
+        let opened = self.open_round(attempt, std::mem::take(&mut request.round), digest);
+        let Ok(mut opened) = opened else {
+            round::note_invalid(record);
+            return CallOutcome::InvalidState;
+        };
+        record.parent_id = opened.first;
         let target = &offer.server.target;
         let connection = self.upstreams.connection(target);
         let (sent, dispatched, mut cancelled) = (Instant::now(), Arc::default(), pin!(cancelled));
-        let request = to_send(offer, request, target.limits.call_timeout, Arc::clone(&dispatched));
+        let mut request = to_send(offer, request, target.limits.call_timeout, Arc::clone(&dispatched));
+        request.round = std::mem::take(&mut opened.round);
         let ended = tokio::select! {
             biased;
             () = &mut cancelled => Err(withdrawn(&dispatched)),
             ended = exchange(&connection, request) => ended.map_err(|error| from_upstream(&error)),
         };
         record.upstream_ms = Some(clock::milliseconds(sent.elapsed()));
-        let refusal = match ended {
-            Ok(Answer::Error(raw)) => {
-                record.status = Status::UpstreamError;
-                record::upstream_error(record, target, &raw);
-                record::response(record, target, Some(&raw), self.options.preview_bytes);
-                return CallOutcome::UpstreamError(raw);
-            }
-            Ok(Answer::Result(raw)) => match std::str::from_utf8(&raw).ok().and_then(ResultHead::read) {
-                Some(head) if head.result_type.as_deref() == Some("input_required") => after_dispatch(
-                    Code::UpstreamNeedsInput,
-                    "the server wants input that cannot be asked for through this gateway",
-                ),
-                Some(head) => {
-                    record.status = Status::Success;
-                    record::response(record, target, Some(&raw), self.options.preview_bytes);
-                    return CallOutcome::Result { raw, head, warning: None, truncated: None };
-                }
-                None => after_dispatch(Code::UpstreamInvalid, "the server's answer is no result"),
-            },
-            Err(refusal) => refusal,
-        };
-        record.status = status_of(refusal.code);
-        record::error(record, &refusal);
-        refused(refusal)
+        let asking = Asking { attempt, server: &offer.server, opened: &opened, record: record.id };
+        self.conclude(&asking, record, ended, digest).unwrap_or_else(refused)
     }
 }
 
@@ -246,7 +251,7 @@ fn to_send(
     timeout: std::time::Duration,
     dispatched: Arc<std::sync::atomic::AtomicBool>,
 ) -> Request {
-    let OfferRequest { asked, mut members, meta, progress } = request;
+    let OfferRequest { asked, mut members, meta, progress, .. } = request;
     let subject = match asked {
         Asked::Prompt(_) => Subject::Prompt(offer.name.to_string()),
         Asked::Resource(uri) => Subject::Resource(uri),
@@ -258,7 +263,8 @@ fn to_send(
         }
         Asked::TemplateCompletion(_) => Subject::Completion,
     };
-    Request { subject, members, meta, progress, timeout, dispatched }
+    let round = upstream::Round::default();
+    Request { subject, members, meta, progress, round, timeout, dispatched }
 }
 
 /// A reference to a prompt, by this name.

@@ -29,7 +29,7 @@ pub(super) struct Checked {
     name: String,
     pub(super) tool: Arc<Tool>,
     pub(super) tier: Tier,
-    variant: Variant,
+    pub(super) variant: Variant,
     /// The arguments object, exactly as checked.
     pub(super) arguments: Bytes,
     intent: Intent,

@@ -2,9 +2,10 @@
 //!
 //! A client hears of a change from the replica that holds its stream and fetches the list from another, which may not
 //! have heard of it yet: it would keep the old list for ever. So a replica that finds out, on reloading, that it served
-//! a list which was out of date has the client told once more, wherever its stream is.
+//! a list which is out of date says so, and when that was; whoever holds streams of that key tells those once more that
+//! were not told since.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,12 +17,18 @@ use crate::gateway::access::Caller;
 use crate::gateway::catalog::Catalog;
 use crate::gateway::direct::DirectView;
 use crate::gateway::tenancy::LiveTenant;
-use crate::store::{Store, TELL_AGAIN_KEYS_MAX, TellAgain};
+use crate::store::{Backoff, MISLED_KEYS_MAX, Misled, MisledKey, Store};
 
 /// Keys of a tenant whose lists are remembered; with more, all of its keys are told.
 const SERVED_MAX: usize = 4096;
 /// The least time between two such notices of one tenant: a notice is a commit, and those take turns in Postgres.
-const TELL_AGAIN_PAUSE: Duration = Duration::from_millis(200);
+const NOTICE_PAUSE: Duration = Duration::from_millis(200);
+/// Pauses between attempts to send one, and how many there are.
+const RETRY_MIN: Duration = Duration::from_millis(500);
+const RETRY_MAX: Duration = Duration::from_secs(5);
+const TRIES_MAX: usize = 60;
+/// How long it is remembered who was misled: a client may open its stream a moment after it has listed.
+const REMEMBERED: Duration = Duration::from_secs(5);
 
 /// What was served since the database was last known to say the same.
 #[derive(Debug, Default)]
@@ -33,6 +40,8 @@ struct Lists {
     by_key: HashMap<Option<KeyId>, List>,
     /// More keys than are remembered were served something, last at this moment.
     overflowed: Option<Instant>,
+    /// Keys that were misled, here or elsewhere, and when they were served that; `None` means any.
+    misled: Vec<(Option<Option<KeyId>>, Instant)>,
     /// There was a change after which nobody has looked yet.
     is_changed: bool,
     /// Somebody looks.
@@ -44,7 +53,19 @@ struct List {
     /// Not the caller, who holds the tenant, which holds this.
     settings: Effective,
     prints: Prints,
+    /// Revisions of catalogue and keys.
+    revs: (i64, i64),
     at: Instant,
+    /// Another list was served to the same key before this one, and nobody has looked yet: one of the two is out of date.
+    is_mixed: bool,
+}
+
+impl List {
+    fn is_other(&self, settings: &Effective, prints: Prints) -> bool {
+        // the spelling, and what the gateway's own tools may do
+        let shown = |settings: &Effective| (settings.tool_names, settings.max_operation);
+        self.prints != prints || shown(&self.settings) != shown(settings)
+    }
 }
 
 impl Served {
@@ -52,16 +73,15 @@ impl Served {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note(&self, caller: &Caller, prints: Prints) {
+    fn note(&self, key: Option<KeyId>, mut list: List) {
         let mut lists = self.lock();
-        let at = Instant::now();
-        let list = || List { settings: caller.settings.clone(), prints, at };
-        if let Some(known) = lists.by_key.get_mut(&caller.key) {
-            *known = list();
+        if let Some(known) = lists.by_key.get_mut(&key) {
+            list.is_mixed = known.is_mixed || known.is_other(&list.settings, list.prints);
+            *known = list;
         } else if lists.by_key.len() < SERVED_MAX {
-            lists.by_key.insert(caller.key, list());
+            lists.by_key.insert(key, list);
         } else {
-            lists.overflowed = Some(at);
+            lists.overflowed = Some(list.at);
         }
     }
 
@@ -79,33 +99,74 @@ impl Served {
         lists.is_under_way = std::mem::take(&mut lists.is_changed);
         lists.is_under_way
     }
+
+    /// When this key was served a list that was out of date, if that was a short while ago.
+    pub(super) fn misled_at(&self, key: Option<KeyId>) -> Option<Instant> {
+        let mut lists = self.lock();
+        lists.misled.retain(|(_, at)| at.elapsed() < REMEMBERED);
+        lists
+            .misled
+            .iter()
+            .filter(|(misled, _)| misled.is_none_or(|misled| misled == key))
+            .map(|(_, at)| *at)
+            .max()
+    }
 }
 
 impl Fanout {
-    /// The database said at this moment, or after it, what is known here: nobody was misled before.
-    pub(in crate::gateway) fn confirm(&self, at: Instant) {
+    /// The database said at this moment, or after it, that these are the revisions of catalogue and keys: nobody who was
+    /// served what is of them before was misled.
+    pub(in crate::gateway) fn confirm(&self, at: Instant, revs: (i64, i64)) {
         let mut lists = self.served.lock();
-        lists.by_key.retain(|_, list| list.at >= at);
-        lists.overflowed = lists.overflowed.filter(|last| *last >= at);
+        lists.by_key.retain(|_, list| list.at >= at || list.revs != revs || list.is_mixed);
+        if lists.by_key.is_empty() {
+            lists.overflowed = lists.overflowed.filter(|last| *last >= at);
+        }
     }
 
-    /// Tells the streams of these keys, or all, that what they were served may have been out of date.
-    pub(in crate::gateway) fn tell_again(&self, keys: Option<Vec<Option<KeyId>>>) {
+    /// Tells the streams of these keys, or all, that what they were served was out of date.
+    pub(in crate::gateway) fn tell_misled(&self, keys: Option<&[MisledKey]>) {
+        let now = Instant::now();
+        let at = |age_ms: u32| now.checked_sub(Duration::from_millis(age_ms.into())).unwrap_or(now);
+        let misled: Arc<[_]> = match keys {
+            Some(keys) => keys.iter().map(|misled| (Some(misled.key), at(misled.age_ms))).collect(),
+            None => Arc::from([(None, now)]),
+        };
+        let mut lists = self.served.lock();
+        lists.misled.retain(|(_, at)| at.elapsed() < REMEMBERED);
+        if lists.misled.len() < SERVED_MAX {
+            lists.misled.extend(misled.iter().copied());
+        }
+        drop(lists);
         // nobody listens: nobody is told
-        drop(self.signals.send(Signal::Again(keys.map(Arc::from))));
+        drop(self.signals.send(Signal::Misled(misled)));
     }
 }
 
 impl Gateway {
     /// Notes what a caller is about to be served. `false` when it is out of date already: make it anew.
-    pub fn note_served(&self, caller: &Arc<Caller>, catalogue: &Catalog, view: &DirectView) -> bool {
+    pub fn note_served(&self, caller: &Caller, catalogue: &Catalog, view: &DirectView) -> bool {
         let Some(live) = &caller.tenant else { return true };
-        live.fanout.served.note(caller, Prints::of(view));
+        let list = List {
+            settings: caller.settings.clone(),
+            prints: Prints::of(view),
+            revs: (catalogue.rev, live.access_now().as_ref().as_ref().map_or(0, |access| access.rev)),
+            at: Instant::now(),
+            is_mixed: false,
+        };
+        live.fanout.served.note(caller.key, list);
         // after the note: whoever swaps from here on finds it
         if !is_current(live, caller) {
             self.find_misled(live);
         }
         live.catalogue_now().rev == catalogue.rev
+    }
+
+    /// A list goes out that is known to be out of date.
+    pub fn serve_outdated(&self, caller: &Caller) {
+        if let Some(live) = &caller.tenant {
+            self.find_misled(live);
+        }
     }
 
     /// After a swap: finds out who was served something else, and has them told.
@@ -118,11 +179,11 @@ impl Gateway {
 
 /// Whether a key's settings are still those that a request came in with. The platform's own are made anew for each
 /// request, from what is loaded.
-fn is_current(live: &LiveTenant, caller: &Arc<Caller>) -> bool {
+fn is_current(live: &LiveTenant, caller: &Caller) -> bool {
     let Some(key) = caller.key else { return true };
     let access = live.access_now();
     let known = access.as_ref().as_ref().and_then(|access| access.by_id.get(&key));
-    known.is_some_and(|known| Arc::ptr_eq(known, caller))
+    known.is_some_and(|known| std::ptr::eq(Arc::as_ptr(known), caller))
 }
 
 /// Looks and tells until there was no further change.
@@ -132,11 +193,8 @@ async fn tell_misled(store: Store, live: Arc<LiveTenant>) {
         match tokio::task::spawn_blocking(move || look_for_misled(&at)).await {
             Ok(None) => {}
             Ok(Some(notice)) => {
-                if let Err(error) = store.notify_tell_again(&notice).await {
-                    tracing::warn!(%error, tenant = %live.id, "streams of other replicas are not told again");
-                    live.fanout.tell_again(notice.keys);
-                }
-                tokio::time::sleep(TELL_AGAIN_PAUSE).await;
+                send(&store, &live, notice).await;
+                tokio::time::sleep(NOTICE_PAUSE).await;
             }
             Err(error) => {
                 tracing::error!(%error, tenant = %live.id, "comparing lists that were served failed");
@@ -145,37 +203,104 @@ async fn tell_misled(store: Store, live: Arc<LiveTenant>) {
     }
 }
 
+/// Sends a notice until it is sent: whoever was misled while the database was away is told when it is back.
+async fn send(store: &Store, live: &LiveTenant, mut notice: Misled) {
+    let (began, mut backoff) = (Instant::now(), Backoff::new(RETRY_MIN, RETRY_MAX));
+    for _ in 0..TRIES_MAX {
+        let Err(error) = store.notify_misled(&notice).await else { return };
+        tracing::warn!(%error, tenant = %live.id, "who was served an old list is not told yet");
+        tokio::time::sleep(backoff.pause()).await;
+        let passed = u32::try_from(began.elapsed().as_millis()).unwrap_or(u32::MAX);
+        for misled in notice.keys.iter_mut().flatten() {
+            misled.age_ms = misled.age_ms.saturating_add(passed);
+        }
+    }
+    live.fanout.tell_misled(notice.keys.as_deref());
+}
+
 /// Who was served something else than what is seen now, if anybody.
-fn look_for_misled(live: &LiveTenant) -> Option<TellAgain> {
+fn look_for_misled(live: &LiveTenant) -> Option<Misled> {
     let (catalogue, access) = (live.catalogue(), live.access());
     // the lock is not held while views are made
     let served: Vec<(Option<KeyId>, List)> = {
         let mut lists = live.fanout.served.lock();
         if lists.overflowed.take().is_some() {
-            return Some(TellAgain { tenant: live.id, keys: None });
+            lists.by_key.clear();
+            return Some(Misled { tenant: live.id, keys: None });
         }
         lists.by_key.iter().map(|(key, list)| (*key, list.clone())).collect()
     };
-    let is_other = |key: Option<KeyId>, list: &List| {
+    let is_misled = |(key, list): &&(Option<KeyId>, List)| {
         let current = key.and_then(|key| access.as_ref().as_ref()?.by_id.get(&key));
         let settings = current.map_or(&list.settings, |caller| &caller.settings);
-        // the spelling, and what the gateway's own tools may do
-        (settings.tool_names, settings.max_operation)
-            != (list.settings.tool_names, list.settings.max_operation)
-            || Prints::of(&catalogue.direct_view(settings)) != list.prints
+        list.is_mixed || list.is_other(settings, Prints::of(&catalogue.direct_view(settings)))
     };
-    let misled: HashSet<Option<KeyId>> =
-        served.iter().filter(|(key, list)| is_other(*key, list)).map(|(key, _)| *key).collect();
+    let misled: Vec<&(Option<KeyId>, List)> = served.iter().filter(is_misled).collect();
     if misled.is_empty() {
         return None;
     }
     let mut lists = live.fanout.served.lock();
-    for (key, list) in served.iter().filter(|(key, _)| misled.contains(key)) {
+    for (key, list) in &misled {
         // unless it was served something meanwhile
         if lists.by_key.get(key).is_some_and(|last| last.at == list.at) {
             lists.by_key.remove(key);
         }
     }
-    let keys = (misled.len() <= TELL_AGAIN_KEYS_MAX).then(|| misled.into_iter().collect());
-    Some(TellAgain { tenant: live.id, keys })
+    let age_ms = |at: Instant| u32::try_from(at.elapsed().as_millis()).unwrap_or(u32::MAX);
+    let key = |(key, list): &&(Option<KeyId>, List)| MisledKey { key: *key, age_ms: age_ms(list.at) };
+    let keys = (misled.len() <= MISLED_KEYS_MAX).then(|| misled.iter().map(key).collect());
+    Some(Misled { tenant: live.id, keys })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::fingerprint::Fingerprinting;
+    use crate::domain::settings::{Defaults, Settings};
+
+    fn list(text: &str, rev: i64) -> List {
+        let mut making = Fingerprinting::default();
+        making.field(text);
+        let print = making.finish();
+        List {
+            settings: Effective::resolve(&Settings::default(), &Settings::default(), &Defaults::example()),
+            prints: Prints { tools: print, prompts: print, resources: print },
+            revs: (rev, 1),
+            at: Instant::now(),
+            is_mixed: false,
+        }
+    }
+
+    /// Two clients with one key: what the second is served says nothing of the first.
+    #[test]
+    fn a_newer_list_does_not_hide_an_older_one() {
+        let served = Served::default();
+        served.note(None, list("old", 1));
+        served.note(None, list("new", 2));
+        served.note(None, list("new", 2));
+        assert!(served.lock().by_key[&None].is_mixed);
+    }
+
+    #[test]
+    fn only_what_the_database_names_is_confirmed() {
+        let fanout = Fanout::default();
+        fanout.served.note(None, list("old", 1));
+        let later = Instant::now() + Duration::from_secs(1);
+        fanout.confirm(later, (2, 1));
+        assert_eq!(fanout.served.lock().by_key.len(), 1, "another catalogue");
+        fanout.confirm(Instant::now().checked_sub(Duration::from_secs(9)).unwrap(), (1, 1));
+        assert_eq!(fanout.served.lock().by_key.len(), 1, "served after that");
+        fanout.confirm(later, (1, 1));
+        assert!(fanout.served.lock().by_key.is_empty());
+    }
+
+    #[test]
+    fn whoever_was_misled_is_known_for_a_while() {
+        let fanout = Fanout::default();
+        let key = Some(KeyId(uuid::Uuid::from_u128(1)));
+        assert_eq!(fanout.served.misled_at(key), None);
+        fanout.tell_misled(Some(&[MisledKey { key, age_ms: 200 }, MisledKey { key: None, age_ms: 9_000 }]));
+        assert!(fanout.served.misled_at(key).unwrap().elapsed() >= Duration::from_millis(200));
+        assert_eq!(fanout.served.misled_at(None), None, "too long ago");
+    }
 }

@@ -29,9 +29,16 @@ pub struct ServerState {
     pub blocked: usize,
 }
 
+/// The state of every server, by name.
+pub type ServerStates = BTreeMap<String, ServerState>;
+
 impl Catalog {
-    /// The state of every server, by name.
-    pub fn states(&self) -> BTreeMap<String, ServerState> {
+    /// The state of every server, counted once for all who ask.
+    pub fn states(&self) -> Arc<ServerStates> {
+        Arc::clone(self.states.get_or_init(|| Arc::new(self.count_states())))
+    }
+
+    fn count_states(&self) -> ServerStates {
         let state = |server: &Arc<ServerEntry>| {
             let state = ServerState {
                 enabled: server.enabled,
@@ -41,7 +48,7 @@ impl Catalog {
             };
             (server.name.clone(), state)
         };
-        let mut states: BTreeMap<String, ServerState> = self.servers().iter().map(state).collect();
+        let mut states: ServerStates = self.servers().iter().map(state).collect();
         for tool in self.all_tools() {
             let Some(state) = states.get_mut(&tool.server.name) else { continue };
             *match tool.state {
@@ -66,7 +73,7 @@ impl Gateway {
 
 impl Listening {
     /// The state of the servers now; `None` when its key may not see it any more.
-    pub fn servers(&self) -> Option<BTreeMap<String, ServerState>> {
+    pub fn servers(&self) -> Option<Arc<ServerStates>> {
         self.caller.authorise(Action::SeeServers).ok()?;
         Some(self.caller.catalogue()?.states())
     }

@@ -1,6 +1,6 @@
 //! Following the database: a listener for changes, and a poll of revisions that finds what it missed.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use super::{Gateway, POLL, report, sleep_or_stop};
 use crate::domain::id::TenantId;
 use crate::gateway::tenancy::LiveTenant;
-use crate::store::{Backoff, Change, Kind, Notice, StoreError, TellAgain, jittered};
+use crate::store::{Backoff, Change, Kind, Misled, Notice, StoreError, jittered};
 
 /// Pauses between attempts to listen; what is missed meanwhile is found by the poll.
 const LISTEN_RETRY_MIN: Duration = Duration::from_millis(250);
@@ -24,22 +24,32 @@ impl Gateway {
     /// Owns the listener for as long as the gateway runs: reconnects, compares revisions, goes on.
     pub(super) async fn listen_to_changes(self: Arc<Self>) {
         let mut backoff = Backoff::new(LISTEN_RETRY_MIN, LISTEN_RETRY_MAX);
+        let mut deaf_since = None;
         while !self.stop.is_cancelled() {
             match self.store.listen().await {
                 Ok(mut listener) => {
                     backoff.reset();
-                    // notices sent while nobody listened are lost: compare first
-                    report("revision poll", self.poll().await);
-                    report("programs", self.end_unheard_programs().await);
+                    // notices sent while nobody listened are lost: compare, and meanwhile hear what comes
+                    let gateway = Arc::clone(&self);
+                    tokio::spawn(async move {
+                        report("revision poll", gateway.poll_soon().await);
+                        report("programs", gateway.end_unheard_programs().await);
+                    });
+                    if let Some(since) = deaf_since.take() {
+                        self.tenants.all().iter().for_each(|live| live.fanout.gap(since));
+                    }
                     loop {
                         let notice = tokio::select! {
                             () = self.stop.cancelled() => return,
                             notice = listener.next() => notice,
                         };
                         match notice {
-                            None => break,
+                            None => {
+                                deaf_since = Some(listener.alive_at());
+                                break;
+                            }
                             Some(Notice::Cancel(notice)) => self.cancelled_elsewhere(notice),
-                            Some(Notice::TellAgain(notice)) => self.tell_again(notice),
+                            Some(Notice::Misled(notice)) => self.tell_misled(&notice),
                             Some(Notice::Change(change)) => {
                                 self.upkeep.streams.changed(change.kind);
                                 let gateway = Arc::clone(&self);
@@ -56,10 +66,15 @@ impl Gateway {
         }
     }
 
-    fn tell_again(&self, notice: TellAgain) {
+    fn tell_misled(&self, notice: &Misled) {
         if let Some(live) = self.tenants.get(notice.tenant) {
-            live.fanout.tell_again(notice.keys);
+            live.fanout.tell_misled(notice.keys.as_deref());
         }
+    }
+
+    async fn poll_soon(self: &Arc<Self>) -> Result<(), StoreError> {
+        let late = || StoreError::Down("comparing revisions took too long".to_owned());
+        timeout(POLL_MAX, self.poll()).await.unwrap_or_else(|_| Err(late()))
     }
 
     /// Polls for as long as the gateway runs.
@@ -67,9 +82,7 @@ impl Gateway {
         loop {
             let polled = tokio::select! {
                 () = self.stop.cancelled() => return,
-                polled = timeout(POLL_MAX, self.poll()) => polled.unwrap_or(Err(StoreError::Down(
-                    "comparing revisions took too long".to_owned(),
-                ))),
+                polled = self.poll_soon() => polled,
             };
             // a little less each time: replicas that started together drift apart
             let pause = if polled.is_ok() { POLL - jittered(POLL / 5) } else { POLL_RETRY };
@@ -99,8 +112,11 @@ impl Gateway {
         };
         let behind: HashSet<TenantId> =
             changes.iter().filter(is_behind).map(|change| change.tenant).collect();
+        let said: HashMap<(TenantId, Kind), i64> =
+            changes.iter().map(|change| ((change.tenant, change.kind), change.rev)).collect();
         for live in known.difference(&behind).filter_map(|id| self.tenants.get(*id)) {
-            live.fanout.confirm(began);
+            let said = |kind| said.get(&(live.id, kind)).copied().unwrap_or_default();
+            live.fanout.confirm(began, (said(Kind::Catalogue), said(Kind::Access)));
         }
         for change in changes {
             self.catch_up(change, since);

@@ -57,6 +57,7 @@ impl Keeper {
         let meta = Meta {
             modern: session.era == Era::Modern,
             progress_token: ask.progress.is_some().then_some(id),
+            round: ask.round,
             extra: ask.meta,
         };
         let request = Request {

@@ -249,6 +249,7 @@ pub(super) fn call(name: &str) -> ToolCall {
         meta: vec![],
         param_headers: vec![],
         progress: None,
+        round: Round::default(),
         timeout: Duration::from_secs(10),
         dispatched: Arc::default(),
     }
@@ -260,6 +261,7 @@ pub(super) fn request(subject: Subject) -> Request {
         members: vec![],
         meta: vec![],
         progress: None,
+        round: Round::default(),
         timeout: Duration::from_secs(10),
         dispatched: Arc::default(),
     }

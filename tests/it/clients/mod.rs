@@ -3,9 +3,10 @@
 
 mod direct;
 mod listening;
+mod rounds;
 mod script;
 mod servers;
-mod stacks;
+pub mod stacks;
 
 use serde_json::{Value, json};
 

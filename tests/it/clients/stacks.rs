@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::StreamExt;
 use futures_util::stream;
@@ -123,6 +123,13 @@ async fn run(stack: &Stack, endpoint: &str, key: &str, steps: &Value) -> (Option
     (output.status.code(), report)
 }
 
+/// The official client that answers what a server asks in the middle of a call, with this form.
+pub async fn answering(endpoint: &str, key: &Api, steps: &Value) -> (Option<i32>, Value) {
+    const MODE: [&str; 4] = ["--mode", "modern", "--form", r#"{"name":"ana"}"#];
+    let stack = stack("npm client 2.x, answering", "client2.mjs", &MODE, MODERN);
+    run(&stack, endpoint, key.key.as_deref().unwrap(), steps).await
+}
+
 /// Runs every client on `/mcp` with a key of its own, a few at a time: with its exit code, 0 once it is connected.
 pub async fn run_all(url: &str, keys: Vec<Api>, steps: &Value) -> Vec<(Stack, Api, Option<i32>, Value)> {
     run_all_at(&format!("{url}/mcp"), keys, steps).await
@@ -157,6 +164,11 @@ pub async fn inspector(url: &str, key: &str, era: &str, arguments: &[&str]) -> (
     (output.status.code(), printed, String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
+/// The time as listeners tell it: milliseconds since 1970.
+pub fn now_ms() -> u128 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()
+}
+
 /// A client that listens on a stream; killed when dropped.
 pub struct Listener {
     name: &'static str,
@@ -185,6 +197,11 @@ impl Listener {
         Listener { name: stack.name, child, lines, said: Vec::new(), _home: home }
     }
 
+    /// Which of the stacks it is.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
     /// The next line with this word: its time in milliseconds, and the rest.
     pub async fn heard(&mut self, word: &str, bound: Duration) -> (u128, String) {
         let next = async {
@@ -205,6 +222,22 @@ impl Listener {
     /// Waits for such a list of tools.
     pub async fn listed(&mut self, bound: Duration, is_right: impl Fn(&str) -> bool) {
         while !is_right(&self.heard("TOOLS", bound).await.1) {}
+    }
+
+    /// Waits for a notice of other tools that came after this time, and says how many milliseconds after.
+    pub async fn told_after(&mut self, since: u128, bound: Duration) -> u128 {
+        loop {
+            let (at, list) = self.heard("CHANGED", bound).await;
+            // another one, of all kinds, may have come for a list that was served out of date
+            if list == "tools" && at >= since {
+                return at - since;
+            }
+        }
+    }
+
+    /// How many of the lines that were read so far have this word.
+    pub fn said(&self, word: &str) -> usize {
+        self.said.iter().filter(|line| line.split(' ').next() == Some(word)).count()
     }
 
     /// Whether it still listens.

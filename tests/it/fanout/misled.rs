@@ -37,3 +37,22 @@ async fn a_list_that_was_out_of_date_is_made_good() {
     ear.hears(3, ACT).await;
     spared.hears(2, ACT).await;
 }
+
+/// A client lists, something changes, and only then it opens its stream.
+#[tokio::test]
+async fn a_change_between_a_list_and_the_stream_is_told() {
+    let mut scene = super::Scene::set().await;
+    scene.add("zoo", &["reader"]).await;
+    let agent = scene.tenant.agent().await;
+    let there = scene.there(&agent);
+    let session = super::session(&there).await;
+    assert_eq!(names(&session).await, ["read_cache", "zoo:reader"]);
+    scene.act("zoo", "disable").await;
+    crate::support::settle(vec!["read_cache".to_owned()], ACT, || names(&session)).await;
+    // the list before was of another key's client as well; this one opens its stream now
+    let ear = Ear::of(&super::session(&agent).await, None).await;
+    ear.hears(1, ACT).await;
+    // what comes after it is told as ever, once
+    scene.act("zoo", "enable").await;
+    ear.hears(2, ACT).await;
+}

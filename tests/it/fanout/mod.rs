@@ -5,6 +5,8 @@ mod cut;
 mod ids;
 mod killed;
 mod misled;
+mod offers;
+mod official;
 mod rights;
 mod told;
 
@@ -12,7 +14,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::support::{Api, DIRECT, Ear, Gateway, Mcp, Stage, Tenant, Tool, Upstream};
+use crate::support::{Api, DIRECT, Database, Ear, Gateway, Mcp, PgBouncer, Stage, Tenant, Tool, Upstream};
 
 /// Switches the endpoint on for the deployment.
 const ON: (&str, &str) = ("MCPPROXY__DIRECT__ENABLED", "true");
@@ -63,6 +65,19 @@ async fn open(stage: &Stage, name: &str) -> Tenant {
     let tenant = stage.tenant(name).await;
     tenant.platform.patch("/api/v1/settings", &json!({"direct_endpoint": true})).await.expect(200);
     tenant
+}
+
+/// A replica that reaches its database through this pooler.
+async fn pooled(database: &Database, bouncer: &PgBouncer) -> Gateway {
+    let (through, direct) = (bouncer.url(database), database.url());
+    let settings = [
+        ON,
+        NO_RELIST,
+        ("MCPPROXY__DATABASE__URL", through.as_str()),
+        ("MCPPROXY__DATABASE__DIRECT_URL", direct.as_str()),
+        ("MCPPROXY__DATABASE__STATEMENT_CACHE", "0"),
+    ];
+    Gateway::start(database, &settings).await
 }
 
 /// A handshake session on `/mcp/direct`.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use reqwest::Method;
 use serde_json::json;
 
 use super::{ACT, Scene, ears, modern, names};
@@ -36,6 +37,43 @@ async fn a_key_that_is_given_other_tools_is_told_and_no_other() {
     }
     for ear in &spared {
         ear.hears(1, ACT).await;
+    }
+}
+
+#[tokio::test]
+async fn of_other_management_tools_and_of_what_a_person_says_of_a_tool() {
+    let mut scene = Scene::set().await;
+    scene.add("zoo", &["reader"]).await;
+    let (operator, agent) = (scene.tenant.operator().await, scene.tenant.agent().await);
+    let manages = ears(&scene.there(&operator)).await;
+    let spared = ears(&scene.there(&agent)).await;
+    let platform = &scene.tenant.platform;
+    for key in [&operator, &agent] {
+        let settings = format!("/api/v1/keys/{}/settings", key.id);
+        platform.patch(&settings, &json!({"max_operation": "write"})).await.expect(200);
+    }
+    for ear in &manages {
+        ear.hears(1, ACT).await;
+    }
+    // all that an agent sees only reads: its list is what it was, until this
+    let tools = "/api/v1/servers/zoo/tools";
+    let pin = platform.items(tools).await[0]["pin"].clone();
+    let says = json!({"pin": pin, "annotations": {"openWorldHint": true}});
+    platform.ask(Method::PUT, &format!("{tools}/reader/override"), Some(&says)).await.expect(200);
+    for (ears, count) in [(&manages, 2), (&spared, 1)] {
+        for ear in ears {
+            ear.hears(count, ACT).await;
+        }
+    }
+    let seen = modern(&scene.there(&agent)).tools().await;
+    let reader = seen.iter().find(|tool| tool["name"] == "zoo:reader").unwrap();
+    assert_eq!(reader["annotations"]["openWorldHint"], true, "{reader}");
+    // it was told once
+    scene.act("zoo", "disable").await;
+    for (ears, count) in [(&manages, 3), (&spared, 2)] {
+        for ear in ears {
+            ear.hears(count, ACT).await;
+        }
     }
 }
 

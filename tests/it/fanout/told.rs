@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{ACT, OWN, Scene, ears, modern, names, open, session};
 use crate::support::upstream::Era;
-use crate::support::{Ear, Gateway, Mcp, Stage, Tool, Upstream, settle};
+use crate::support::{Ear, Mcp, Stage, Tool, Upstream, settle};
 
 #[tokio::test]
 async fn of_every_act_and_nobody_else_is() {
@@ -63,9 +63,10 @@ async fn of_every_act_and_nobody_else_is() {
 #[tokio::test]
 async fn of_what_an_upstream_announces() {
     let scene = Scene::set().await;
-    let agent = scene.tenant.agent().await;
     for era in [Era::Handshake, Era::Modern] {
         let name = format!("{era:?}").to_lowercase();
+        // one that has not listed before: what that was served was not of now
+        let agent = scene.tenant.agent().await;
         let upstream = Upstream::announcing(era, vec![Tool::reads("alpha")]).await;
         scene.tenant.add_with(&name, &upstream, json!({"auto_approve": true})).await;
         settle(1, Duration::from_secs(10), || async { upstream.listeners() }).await;
@@ -145,17 +146,7 @@ async fn through_a_pooler() {
     let mut scene = Scene::set().await;
     let Stage { database, .. } = &scene.stage;
     let bouncer = crate::support::PgBouncer::start(database).await;
-    let (through, direct) = (bouncer.url(database), database.url());
-    let pooled = Gateway::start(
-        database,
-        &[
-            super::ON,
-            ("MCPPROXY__DATABASE__URL", through.as_str()),
-            ("MCPPROXY__DATABASE__DIRECT_URL", direct.as_str()),
-            ("MCPPROXY__DATABASE__STATEMENT_CACHE", "0"),
-        ],
-    )
-    .await;
+    let pooled = super::pooled(database, &bouncer).await;
     scene.add("zoo", &["reader"]).await;
     let agent = scene.tenant.agent().await;
     let ears = ears(&pooled.ask_as(&agent)).await;

@@ -148,3 +148,48 @@ async fn a_ceiling_bounds_what_is_offered() {
     let refused = tenant.records("type=admin&tool=upstream_servers&status=blocked", 32).await;
     assert!(refused.iter().all(|record| record["error_code"] == "operation_not_permitted"), "{refused:?}");
 }
+
+/// However a call is refused before it is read, no credential of it is in a record.
+#[tokio::test]
+async fn headers_stand_in_no_record() {
+    const SECRET: &str = "s3cret-of-a-header";
+    let (stage, tenant, upstream) = scene().await;
+    let (operator, agent) = (tenant.operator().await, tenant.agent().await);
+    let arguments = format!(
+        r#"{{"operation":"add","name":"more","kind":"http","url":"{}","headers":{{"X-Up-Key":"{SECRET}"}}}}"#,
+        upstream.url
+    );
+    let params = |arguments: &str| format!(r#"{{"name":"{SERVERS}","arguments":{arguments}}}"#);
+    let other = Mcp::direct(&operator).shake_hands("2025-11-25").await;
+    let misplaced = Mcp::in_session(&operator, other.session_id());
+    let as_text = serde_json::to_string(&arguments).unwrap();
+    let twice = format!(r#"{{"name":"{SERVERS}","name":"{SERVERS}","arguments":{arguments}}}"#);
+    let within = arguments.replacen("{", r#"{"name":"x","#, 1);
+    let asked = [
+        (misplaced, params(&arguments)),
+        (Mcp::bare(&operator), params(&as_text)),
+        (Mcp::bare(&operator), twice),
+        (Mcp::bare(&operator), params(&within)),
+        (Mcp::bare(&agent), params(&arguments)),
+        (Mcp::modern(&operator), params(&arguments.replacen("add", "nothing", 1))),
+        (Mcp::bare(&operator), params(&arguments)),
+    ];
+    let count = asked.len();
+    for (client, params) in asked {
+        client.request("tools/call", &params).await;
+    }
+    let database = &stage.database;
+    let with_secret = format!(
+        "select count(*) from activity where coalesce(arguments, '') || coalesce(response, '') || coalesce(error_message, '') like '%{SECRET}%'"
+    );
+    let all = "select count(*) from activity where source in ('mcp', 'direct') and started_at > now() - interval '1 hour'";
+    crate::support::settle(true, std::time::Duration::from_secs(5), || async {
+        database.count(all).await >= i64::try_from(count).unwrap()
+    })
+    .await;
+    let found: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(with_secret))
+        .fetch_one(&mut database.connect().await)
+        .await
+        .unwrap();
+    assert_eq!(found, 0);
+}

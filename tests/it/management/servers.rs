@@ -111,6 +111,48 @@ async fn nothing_is_approved_or_released() {
     assert_eq!(again["quarantined"], true);
 }
 
+/// What was never listed while it was released would be taken as it is by the listing that follows: an agent's act must
+/// not be what leads to it.
+#[tokio::test]
+async fn no_baseline_is_set_by_an_agent() {
+    let (_stage, tenant, upstream) = scene().await;
+    let admin = Mcp::bare(&tenant.admin().await);
+    for (name, operation, with) in [
+        ("one", "enable", json!({})),
+        ("two", "update", json!({"enabled": true})),
+        ("three", "update", json!({"enabled": true, "headers": {"X-Up-Key": "v"}})),
+    ] {
+        tenant.add_with(name, &upstream, json!({"enabled": false})).await;
+        let mut more = with.clone();
+        more["name"] = json!(name);
+        // switching it off, or bounding it, lists nothing
+        let said = done(&admin, SERVERS, "disable", json!({ "name": name })).await;
+        assert_eq!(said["quarantined"], false, "{name}");
+        if operation == "update" {
+            more["version"] = said["version"].clone();
+        }
+        let said = done(&admin, SERVERS, operation, more).await;
+        assert_eq!((&said["enabled"], &said["quarantined"]), (&json!(true), &json!(true)), "{name}: {said}");
+        let tools = format!("/api/v1/servers/{name}/tools");
+        assert_eq!(tenant.platform.items(&tools).await[0]["state"], "pending", "{name}");
+        let waiting = done(&admin, QUARANTINE, "list_quarantined", json!({})).await;
+        let names: Vec<&Value> =
+            waiting["items"].as_array().unwrap().iter().map(|item| &item["name"]).collect();
+        assert!(names.contains(&&json!(name)), "{waiting}");
+        // a person's is what it always was
+        tenant.platform.post(&format!("/api/v1/servers/{name}/unquarantine"), &json!({})).await.expect(200);
+        assert_eq!(tenant.platform.items(&tools).await[0]["state"], "approved", "{name}");
+        done(&admin, SERVERS, "disable", json!({ "name": name })).await;
+        let again = done(&admin, SERVERS, "enable", json!({ "name": name })).await;
+        assert_eq!(again["quarantined"], false, "what was taken by a person stays taken");
+    }
+    // by REST it is a person who does it
+    tenant.add_with("four", &upstream, json!({"enabled": false})).await;
+    let enabled = tenant.platform.post("/api/v1/servers/four/enable", &json!({})).await.expect(200);
+    assert_eq!(enabled["quarantined"], false);
+    assert_eq!(tenant.platform.items("/api/v1/servers/four/tools").await[0]["state"], "approved");
+}
+
 /// Agents and operators with the same settings share a view of the servers, and not each other's list.
 #[tokio::test]
 async fn a_list_is_of_its_role() {

@@ -13,7 +13,7 @@ use crate::support::{Answer, Api, Mcp, Outcome, Stage, Tenant, Tool, Upstream};
 
 /// A tenant whose keys have `/mcp/direct`, with one server, `up`.
 struct Scene {
-    _stage: Stage,
+    stage: Stage,
     tenant: Tenant,
     upstream: Upstream,
 }
@@ -25,7 +25,7 @@ impl Scene {
         tenant.platform.patch("/api/v1/settings", &json!({"direct_endpoint": true})).await.expect(200);
         let upstream = Upstream::handshake(tools).await;
         tenant.add_with("up", &upstream, server).await;
-        Scene { _stage: stage, tenant, upstream }
+        Scene { stage, tenant, upstream }
     }
 
     /// The server offers these from now on.

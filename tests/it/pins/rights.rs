@@ -1,10 +1,13 @@
 //! Who may decide about a tool.
 
+use std::time::Duration;
+
 use reqwest::Method;
 use serde_json::json;
+use sqlx::Connection;
 
 use super::{Scene, decide};
-use crate::support::Tool;
+use crate::support::{Tool, Upstream, settle};
 
 #[tokio::test]
 async fn an_operator_does_not_vouch_for_its_own_server() {
@@ -48,4 +51,44 @@ async fn a_tool_that_is_not_there_is_nobodys() {
     scene.offers(Vec::new()).await;
     decide(&admin, Method::POST, "t", "block", None).await.refused(404, "not_found");
     decide(&admin, Method::PUT, "t", "override", Some(&said)).await.refused(404, "not_found");
+}
+
+/// What the release was allowed for is not what is released.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_was_moved_meanwhile_is_not_released() {
+    let scene = Scene::with(vec![Tool::reads("t")], json!({})).await;
+    let (database, platform) = (&scene.stage.database, &scene.tenant.platform);
+    let elsewhere = Upstream::handshake(vec![Tool::destroys("evil")]).await;
+    let waiting = async || {
+        let waiting = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+        database.count(waiting).await
+    };
+    for (verb, body) in [("unquarantine", json!({})), ("", json!({"auto_approve": true}))] {
+        platform.delete("/api/v1/servers/up").await.expect(204);
+        let server = json!({"name": "up", "kind": "http", "url": scene.upstream.url});
+        platform.post("/api/v1/servers", &server).await.expect(201);
+        let (moving, acting) = (scene.tenant.operator().await, scene.tenant.operator().await);
+        let mut connection = database.connect().await;
+        let mut tx = connection.begin().await.unwrap();
+        sqlx::query("select from servers where name = 'up' for update").execute(&mut *tx).await.unwrap();
+        let url = json!({"url": elsewhere.url});
+        let moved = tokio::spawn(async move { moving.patch("/api/v1/servers/up", &url).await.status });
+        settle(1, Duration::from_secs(5), &waiting).await;
+        // that it may is looked at while the server is where it was
+        let acted = tokio::spawn(async move {
+            match verb {
+                "" => acting.patch("/api/v1/servers/up", &body).await.status,
+                verb => acting.post(&format!("/api/v1/servers/up/{verb}"), &body).await.status,
+            }
+        });
+        settle(2, Duration::from_secs(5), &waiting).await;
+        tx.rollback().await.unwrap();
+        assert_eq!((moved.await.unwrap(), acted.await.unwrap()), (200, 409), "{verb}");
+        let server = platform.get("/api/v1/servers/up").await.expect(200);
+        assert_eq!(
+            (&server["quarantined"], &server["auto_approve"]),
+            (&json!(true), &json!(false)),
+            "{server}"
+        );
+    }
 }

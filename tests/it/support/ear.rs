@@ -13,9 +13,6 @@ use super::wait::eventually;
 
 /// How long a test waits for a stream to open, or to end.
 const WAIT_MAX: Duration = Duration::from_secs(20);
-/// The notice of other tools.
-const TOOLS: &str = "notifications/tools/list_changed";
-
 /// One message.
 #[derive(Clone, Debug)]
 pub struct Message {
@@ -94,15 +91,25 @@ impl Ear {
 
     /// When it heard that its tools are other ones.
     pub fn notices(&self) -> Vec<Instant> {
-        let messages = self.messages();
-        messages.iter().filter(|message| message.json["method"] == TOOLS).map(|message| message.at).collect()
+        self.notices_of("tools")
+    }
+
+    /// The same of `tools`, `prompts` or `resources`.
+    pub fn notices_of(&self, list: &str) -> Vec<Instant> {
+        let (messages, method) = (self.messages(), format!("notifications/{list}/list_changed"));
+        messages.iter().filter(|message| message.json["method"] == method).map(|message| message.at).collect()
     }
 
     /// Waits for this many notices of other tools in all, and says when the last of them came.
     pub async fn hears(&self, count: usize, bound: Duration) -> Instant {
-        let what = format!("{count} notices");
+        self.hears_of("tools", count, bound).await
+    }
+
+    /// The same of `tools`, `prompts` or `resources`.
+    pub async fn hears_of(&self, list: &str, count: usize, bound: Duration) -> Instant {
+        let what = format!("{count} notices of {list}");
         let notices = eventually(&what, bound, || {
-            let notices = self.notices();
+            let notices = self.notices_of(list);
             async move { (notices.len() >= count).then_some(notices) }
         })
         .await;

@@ -34,13 +34,21 @@ pub struct Mcp {
     pub api: Api,
     path: String,
     era: Era,
+    /// `clientCapabilities`, raw, where it speaks the modern way.
+    capabilities: String,
     next_id: AtomicU64,
 }
 
 impl Mcp {
     /// Speaks the old way without a session.
     pub fn bare(api: &Api) -> Mcp {
-        Mcp { api: api.clone(), path: "/mcp".to_owned(), era: Era::Bare, next_id: AtomicU64::new(1) }
+        Mcp {
+            api: api.clone(),
+            path: "/mcp".to_owned(),
+            era: Era::Bare,
+            capabilities: "{}".to_owned(),
+            next_id: AtomicU64::new(1),
+        }
     }
 
     /// Another handle on the same session.
@@ -51,6 +59,11 @@ impl Mcp {
     /// The same at another path.
     pub fn at(self, path: &str) -> Mcp {
         Mcp { path: path.to_owned(), ..self }
+    }
+
+    /// The same, declaring these raw capabilities with each modern request.
+    pub fn declaring(self, capabilities: &str) -> Mcp {
+        Mcp { capabilities: capabilities.to_owned(), ..self }
     }
 
     /// Speaks the old way to `/mcp/direct`, without a session.
@@ -159,7 +172,7 @@ impl Mcp {
             if let Some(name) = name_of(&params, named) {
                 http = http.header("Mcp-Name", name);
             }
-            params = with_meta(&params);
+            params = with_meta(&params, &self.capabilities);
         }
         http.body(format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#))
     }
@@ -196,9 +209,9 @@ impl Mcp {
 }
 
 /// The modern `_meta` members, before whatever else is in params.
-fn with_meta(params: &str) -> String {
+fn with_meta(params: &str, capabilities: &str) -> String {
     let meta = format!(
-        r#""io.modelcontextprotocol/protocolVersion":"{MODERN}","io.modelcontextprotocol/clientCapabilities":{{}},"io.modelcontextprotocol/clientInfo":{{"name":"it-client","version":"1.2.3"}}"#
+        r#""io.modelcontextprotocol/protocolVersion":"{MODERN}","io.modelcontextprotocol/clientCapabilities":{capabilities},"io.modelcontextprotocol/clientInfo":{{"name":"it-client","version":"1.2.3"}}"#
     );
     if params.contains(r#""_meta":{"#) {
         return params.replacen(r#""_meta":{"#, &format!(r#""_meta":{{{meta},"#), 1);

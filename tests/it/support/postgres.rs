@@ -31,7 +31,7 @@ impl Cluster {
         format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
     }
 
-    /// Where a gateway's process id is noted, so that none outlives the run.
+    /// Where the process id of a gateway, or of nginx, is noted, so that none outlives the run.
     pub(super) fn note_of(&self, pid: u32) -> PathBuf {
         self.state.join("gateways").join(pid.to_string())
     }

@@ -4,8 +4,8 @@
 #   postgres.sh STATE PORT WATCHED
 #
 # STATE/ready appears when it takes connections on 127.0.0.1:PORT, STATE/failed when it never will;
-# STATE/log says why. Gateways that a killed test left behind (one file named by pid in STATE/gateways)
-# end with it.
+# STATE/log says why. Gateways that a killed test left behind, and nginx before them (one file named by pid in
+# STATE/gateways), end with it.
 set -euo pipefail
 
 state="$1" port="$2" watched="$3"
@@ -48,7 +48,7 @@ clean_up() {
   local file pid tries=100
   for file in "$state"/gateways/*; do
     pid="$(basename "$file")"
-    if [[ "$(ps -o comm= -p "$pid" 2>/dev/null)" == mcpproxy ]]; then kill -KILL "$pid" || true; fi
+    case "$(ps -o comm= -p "$pid" 2>/dev/null)" in mcpproxy | nginx) kill -KILL "$pid" || true ;; esac
   done
   kill -INT "$postgres" 2>/dev/null || true
   while kill -0 "$postgres" 2>/dev/null && [[ $((tries--)) -gt 0 ]]; do sleep 0.1; done

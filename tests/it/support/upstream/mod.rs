@@ -40,6 +40,8 @@ pub struct Call {
     pub tool: String,
     /// The arguments, byte for byte; "" when there were none.
     pub arguments: String,
+    /// The whole of `params`, byte for byte.
+    pub params: String,
     /// The raw id of the request.
     pub id: String,
     pub headers: HashMap<String, String>,

@@ -12,6 +12,8 @@ pub struct Offers {
     /// Declared with the resources.
     pub templates: Vec<String>,
     pub completes: bool,
+    /// The raw result with which it asks for input before it gives a prompt or a resource.
+    pub asks_first: Option<String>,
     /// A method that it refuses.
     pub broken: Option<&'static str>,
     /// Methods whose answers wait until it is true.
@@ -36,6 +38,13 @@ impl Offers {
         let templates =
             texts.iter().map(|text| json!({ "uriTemplate": text, "name": text }).to_string()).collect();
         Offers { resources: Some(Vec::new()), templates, ..Offers::default() }
+    }
+
+    /// The raw result that asks for input, as long as none has come.
+    pub(super) fn question(&self, method: &str, params: &str) -> Option<&String> {
+        let is_first =
+            matches!(method, "prompts/get" | "resources/read") && !params.contains(r#""inputResponses""#);
+        self.asks_first.as_ref().filter(|_| is_first)
     }
 
     /// What is declared, by the names of capabilities.

@@ -23,6 +23,9 @@ use tokio::task::JoinSet;
 use super::tool::{Say, Tool};
 use super::{Call, Era, Form, State};
 
+/// What is said to a state that it did not give.
+const UNKNOWN_STATE: &str = r#"{"code":-32602,"message":"the server does not know this state"}"#;
+
 /// Ends the connection without an answer.
 #[derive(Debug, thiserror::Error)]
 #[error("the connection ends here")]
@@ -45,6 +48,8 @@ struct Params<'a> {
     name: String,
     #[serde(borrow)]
     arguments: Option<&'a RawValue>,
+    #[serde(borrow, rename = "requestState")]
+    state: Option<&'a RawValue>,
     #[serde(borrow, rename = "_meta")]
     meta: Option<Meta<'a>>,
 }
@@ -154,7 +159,10 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Answer {
         }
         (Some("tools/call"), _) => {
             match message.params.map(|raw| serde_json::from_str::<Params<'_>>(raw.get())) {
-                Some(Ok(params)) => call(&state, id, &params, &head.headers).await,
+                Some(Ok(params)) => {
+                    let raw = message.params.map(RawValue::get).unwrap_or_default();
+                    call(&state, id, (raw, &params), &head.headers).await
+                }
                 _ => Ok(state.message(&error(id, -32602, "bad params"))),
             }
         }
@@ -162,6 +170,9 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Answer {
             let offers = state.offers.lock().unwrap().clone();
             let params = message.params.map(RawValue::get).unwrap_or("{}");
             state.asked.lock().unwrap().push((method.to_owned(), params.to_owned()));
+            if let Some(question) = offers.question(method, params) {
+                return Ok(state.result(id, question));
+            }
             let mut unanswered = Unanswered { state: Arc::clone(&state), is_answered: false };
             let answer = offers.answer(method, params).await;
             unanswered.is_answered = true;
@@ -177,12 +188,18 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Answer {
     }
 }
 
-async fn call(state: &Arc<State>, id: &str, params: &Params<'_>, headers: &HeaderMap) -> Answer {
+async fn call(
+    state: &Arc<State>,
+    id: &str,
+    (raw, params): (&str, &Params<'_>),
+    headers: &HeaderMap,
+) -> Answer {
     let arguments = params.arguments.map(RawValue::get).unwrap_or_default();
     let headers = texts(headers);
     state.calls.lock().unwrap().push(Call {
         tool: params.name.clone(),
         arguments: arguments.to_owned(),
+        params: raw.to_owned(),
         id: id.to_owned(),
         headers: headers.clone(),
     });
@@ -208,6 +225,11 @@ async fn call(state: &Arc<State>, id: &str, params: &Params<'_>, headers: &Heade
             }
             Say::ProgressThen(gate) => {
                 return Ok(unanswered.begins(id.to_owned(), params.progress_token().unwrap_or("null"), gate));
+            }
+            Say::Rounds(rounds) => {
+                let state = params.state.map_or("", RawValue::get);
+                let round = rounds.into_iter().find(|(known, _)| known == state);
+                round.map_or(Say::RpcError(UNKNOWN_STATE.to_owned()), |(_, say)| say)
             }
             Say::Headers => break Ok(state.result(id, &state.text(&format!("{headers:?}")))),
             say => break last(state, id, say, arguments).await,
@@ -290,6 +312,7 @@ async fn last(state: &State, id: &str, say: Say, arguments: &str) -> Answer {
         }
         Say::Hang => match std::future::pending::<Infallible>().await {},
         Say::Close
+        | Say::Rounds(_)
         | Say::Headers
         | Say::Progress(_)
         | Say::ProgressThen(_)

@@ -31,6 +31,8 @@ pub enum Say {
     /// So many progress notifications of about so many bytes, then this raw result, line breaks and all; without
     /// one, nothing more, ever.
     Chatter(usize, usize, Option<String>),
+    /// By the raw `requestState` that comes back, "" for none.
+    Rounds(Vec<(String, Say)>),
     /// Nothing, ever.
     Hang,
     /// Waits, then answers.

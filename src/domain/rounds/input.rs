@@ -1,0 +1,256 @@
+//! What a client says it can be asked, and what a server asks.
+
+use std::ops::Range;
+
+use super::{CAPABILITIES_BYTES_MAX, INPUT_REQUESTS_MAX, STATE_BYTES_MAX};
+use crate::domain::json::{self, Member};
+
+/// The capabilities that are about being asked, each with the method that asks.
+const KINDS: [(&str, &str); 3] =
+    [("elicitation", "elicitation/create"), ("sampling", "sampling/createMessage"), ("roots", "roots/list")];
+/// The mode of an elicitation that names none.
+const MODE_DEFAULT: &str = "form";
+/// How keys of input requests begin that are the gateway's own.
+const OWN_PREFIX: &str = "mcpproxy.";
+
+/// More than is passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLarge;
+
+/// What a client can be asked in the middle of a request: an object, raw, of what it declared about that alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Capabilities(String);
+
+impl Capabilities {
+    /// Reads `clientCapabilities`, of which nobody else has another reading; what is no object declares nothing.
+    ///
+    /// # Errors
+    /// [`TooLarge`]
+    pub fn read(raw: &str) -> Result<Capabilities, TooLarge> {
+        let members = json::top_level_members(raw).unwrap_or_default();
+        let mut out = String::from("{");
+        for Member { name, value, .. } in &members {
+            if !value.starts_with('{') || !KINDS.iter().any(|(kind, _)| kind == name) {
+                continue;
+            }
+            if out.len() > 1 {
+                out.push(',');
+            }
+            json::escape_into(&mut out, name);
+            out.push(':');
+            out.push_str(value);
+        }
+        out.push('}');
+        if out.len() > CAPABILITIES_BYTES_MAX { Err(TooLarge) } else { Ok(Capabilities(out)) }
+    }
+
+    /// As it is passed on.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether a client that declared this may be asked so.
+    fn allows(&self, method: &str, params: &str) -> bool {
+        let Some((kind, _)) = KINDS.iter().find(|(_, asks)| *asks == method) else { return false };
+        let Some(declared) = member(&self.0, kind) else { return false };
+        match *kind {
+            "elicitation" => allows_mode(declared, params),
+            // whoever offers tools to a model must have been told that the client lets it use them
+            "sampling" => {
+                let uses_tools = ["tools", "toolChoice"].iter().any(|name| member(params, name).is_some());
+                !uses_tools || member(declared, "tools").is_some()
+            }
+            _ => true,
+        }
+    }
+}
+
+/// An `elicitation` that declares no mode means forms.
+fn allows_mode(declared: &str, params: &str) -> bool {
+    let mode: Option<String> = match member(params, "mode") {
+        None => Some(MODE_DEFAULT.to_owned()),
+        Some(raw) => serde_json::from_str(raw).ok(),
+    };
+    let Some(mode) = mode else { return false };
+    let says_nothing = json::top_level_members(declared).is_ok_and(|members| members.is_empty());
+    member(declared, &mode).is_some() || (says_nothing && mode == MODE_DEFAULT)
+}
+
+/// A member that is there: absent and `null` are the same.
+fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
+    let [value] = json::find_members(object, [name]).ok()?;
+    value.filter(|raw| *raw != "null")
+}
+
+/// A server's answer that asks for input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Where the server's own state stands in the answer: a JSON string, quotes and all.
+    pub state: Option<Range<usize>>,
+}
+
+/// Why an answer that asks for input cannot be passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misfit {
+    /// It asks for what the client did not declare.
+    NotDeclared,
+    /// It is not as the protocol has it, or can be read in two ways.
+    Malformed,
+    /// More requests, or a longer state, than are passed on.
+    TooLarge,
+}
+
+impl Asked {
+    /// Reads a result with `resultType: "input_required"`, against what its client declared.
+    ///
+    /// # Errors
+    /// [`Misfit`]
+    pub fn read(result: &str, capabilities: &Capabilities) -> Result<Asked, Misfit> {
+        let (mut requests, mut state) = (None, None);
+        let members = json::top_level_members(result).map_err(|_| Misfit::Malformed)?;
+        for member in members {
+            let range = member.value_range();
+            let before = match &*member.name {
+                "inputRequests" => requests.replace(member.value).is_some(),
+                "requestState" => state.replace((member.value, range)).is_some(),
+                _ => false,
+            };
+            if before {
+                return Err(Misfit::Malformed);
+            }
+        }
+        if let Some(requests) = requests {
+            check_requests(requests, capabilities)?;
+        }
+        let state = match state {
+            Some((raw, _)) if !raw.starts_with('"') => return Err(Misfit::Malformed),
+            Some((raw, _)) if raw.len() > STATE_BYTES_MAX => return Err(Misfit::TooLarge),
+            Some((_, range)) => Some(range),
+            None if requests.is_none() => return Err(Misfit::Malformed),
+            None => None,
+        };
+        Ok(Asked { state })
+    }
+}
+
+fn check_requests(requests: &str, capabilities: &Capabilities) -> Result<(), Misfit> {
+    // one reading of all that is in it: what is checked here is what the client sees
+    let requests = json::members(requests).map_err(|_| Misfit::Malformed)?;
+    if requests.len() > INPUT_REQUESTS_MAX {
+        return Err(Misfit::TooLarge);
+    }
+    for request in requests {
+        let [method, params] =
+            json::find_members(request.value, ["method", "params"]).map_err(|_| Misfit::Malformed)?;
+        let method = method.and_then(|raw| serde_json::from_str::<String>(raw).ok());
+        let method = method.ok_or(Misfit::Malformed)?;
+        if request.name.starts_with(OWN_PREFIX) {
+            return Err(Misfit::Malformed);
+        }
+        if !capabilities.allows(&method, params.unwrap_or("{}")) {
+            return Err(Misfit::NotDeclared);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn declared(raw: &str) -> Capabilities {
+        Capabilities::read(raw).unwrap()
+    }
+
+    #[test]
+    fn only_what_is_about_being_asked_goes_on() {
+        let raw = r#"{ "roots":{"listChanged":true}, "extensions":{"x":1},"sampling":7,"elicitation": { "url":{} } }"#;
+        assert_eq!(declared(raw).as_str(), r#"{"roots":{"listChanged":true},"elicitation":{ "url":{} }}"#);
+        for nothing in ["{}", "7", "[]", r#"{"tools":{}}"#] {
+            assert_eq!(declared(nothing).as_str(), "{}", "{nothing}");
+        }
+        let sized = |bytes: usize| {
+            let raw = format!(r#"{{"roots":{{"x":"{}"}},"y":"{}"}}"#, "x".repeat(bytes), "y".repeat(9000));
+            Capabilities::read(&raw)
+        };
+        let frame = r#"{"roots":{"x":""}}"#.len();
+        assert_eq!(sized(CAPABILITIES_BYTES_MAX - frame).unwrap().as_str().len(), CAPABILITIES_BYTES_MAX);
+        assert_eq!(sized(CAPABILITIES_BYTES_MAX - frame + 1), Err(TooLarge));
+    }
+
+    #[test]
+    fn what_was_declared_may_be_asked_and_nothing_else() {
+        let form = r#"{"method":"elicitation/create","params":{"message":"?"}}"#;
+        let url = r#"{"method":"elicitation/create","params":{"mode":"url","url":"https://x.example"}}"#;
+        let odd = r#"{"method":"elicitation/create","params":{"mode":7}}"#;
+        let sampling = r#"{"method":"sampling/createMessage","params":{"messages":[],"tools":null}}"#;
+        let tools = r#"{"method":"sampling/createMessage","params":{"tools":[]}}"#;
+        let roots = r#"{"method":"roots/list"}"#;
+        let other = r#"{"method":"tools/call","params":{}}"#;
+        let all = [form, url, odd, sampling, tools, roots, other];
+        for (capabilities, allowed) in [
+            ("{}", &[][..]),
+            (r#"{"elicitation":{}}"#, &[form]),
+            (r#"{"elicitation":{"form":{}}}"#, &[form]),
+            (r#"{"elicitation":{"url":{}}}"#, &[url]),
+            (r#"{"elicitation":{"form":{},"url":{}}}"#, &[form, url]),
+            (r#"{"elicitation":{"form":{},"url":null}}"#, &[form]),
+            (r#"{"elicitation":{"later":{}}}"#, &[]),
+            (r#"{"sampling":{}}"#, &[sampling]),
+            (r#"{"sampling":{"tools":{}}}"#, &[sampling, tools]),
+            (r#"{"roots":{}}"#, &[roots]),
+            (r#"{"roots":{},"sampling":{},"elicitation":{}}"#, &[roots, sampling, form]),
+        ] {
+            for request in all {
+                let result =
+                    format!(r#"{{"resultType":"input_required","inputRequests":{{"a":{request}}}}}"#);
+                let expected = match allowed.contains(&request) {
+                    true => Ok(Asked { state: None }),
+                    false => Err(Misfit::NotDeclared),
+                };
+                assert_eq!(
+                    Asked::read(&result, &declared(capabilities)),
+                    expected,
+                    "{capabilities} {request}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn an_answer_has_one_reading_and_a_size() {
+        let all = declared(r#"{"elicitation":{},"sampling":{},"roots":{}}"#);
+        let read = |result: &str| Asked::read(result, &all);
+        let result = r#"{"x":1, "requestState" : "a\"b" ,"inputRequests":{}}"#;
+        let state = read(result).unwrap().state.unwrap();
+        assert_eq!(result.get(state), Some(r#""a\"b""#));
+        for malformed in [
+            "{}",
+            "[]",
+            r#"{"requestState":7}"#,
+            r#"{"requestState":null}"#,
+            r#"{"requestState":"a","requestState":"b"}"#,
+            r#"{"inputRequests":{},"inputRequests":{}}"#,
+            r#"{"inputRequests":[]}"#,
+            r#"{"inputRequests":{"a":7}}"#,
+            r#"{"inputRequests":{"a":{}}}"#,
+            r#"{"inputRequests":{"a":{"method":7}}}"#,
+            r#"{"inputRequests":{"a":{"method":"roots/list","m\u0065thod":"tools/call"}}}"#,
+            r#"{"inputRequests":{"a":{"method":"roots/list"},"\u0061":{"method":"roots/list"}}}"#,
+            r#"{"inputRequests":{"mcpproxy.consent":{"method":"roots/list"}}}"#,
+            r#"{"inputRequests":{"a":{"method":"elicitation/create","params":{"mode":"form","mode":"url"}}}}"#,
+        ] {
+            assert_eq!(read(malformed), Err(Misfit::Malformed), "{malformed}");
+        }
+        let requests = |count: usize| {
+            let one = |n: usize| format!(r#""{n}":{{"method":"roots/list"}}"#);
+            let all: Vec<String> = (0..count).map(one).collect();
+            format!(r#"{{"inputRequests":{{{}}}}}"#, all.join(","))
+        };
+        assert_eq!(read(&requests(INPUT_REQUESTS_MAX)), Ok(Asked { state: None }));
+        assert_eq!(read(&requests(INPUT_REQUESTS_MAX + 1)), Err(Misfit::TooLarge));
+        let state = |bytes: usize| format!(r#"{{"requestState":"{}"}}"#, "x".repeat(bytes - 2));
+        assert!(read(&state(STATE_BYTES_MAX)).is_ok());
+        assert_eq!(read(&state(STATE_BYTES_MAX + 1)), Err(Misfit::TooLarge));
+    }
+}

@@ -1,0 +1,133 @@
+//! The state that goes with a request, from round to round.
+
+use chrono::{DateTime, Utc};
+use sha2::{Digest, Sha256};
+use ulid::Ulid;
+
+use crate::domain::canonical::canonical;
+use crate::domain::id::ServerId;
+
+/// What a state belongs to besides its tenant and its key: a request that differs in any of it has another state.
+#[derive(Clone, Copy, Debug)]
+pub struct Bound<'a> {
+    /// Where the request came in.
+    pub endpoint: &'a str,
+    /// Its method.
+    pub method: &'a str,
+    /// The server that it goes to.
+    pub server: ServerId,
+    /// Where that server is.
+    pub origin: &'a str,
+    /// What it is about: a tool, a prompt, a URI.
+    pub subject: &'a str,
+    /// The definition that it was checked against; empty where there is none.
+    pub pin: &'a str,
+    /// The variant; empty where there is none.
+    pub variant: &'a str,
+    /// The arguments, in whatever spelling; empty where there are none.
+    pub arguments: &'a str,
+}
+
+impl Bound<'_> {
+    /// What stands for all of it.
+    pub fn digest(&self) -> [u8; 32] {
+        let mut hash = Sha256::new_with_prefix("mcpproxy round v1\0");
+        // white space and the order of members do not make other arguments
+        let arguments = canonical(self.arguments).unwrap_or_else(|_| self.arguments.to_owned());
+        let fields =
+            [self.endpoint, self.method, self.origin, self.subject, self.pin, self.variant, &*arguments];
+        hash.update(self.server.0.as_bytes());
+        for field in fields {
+            // the length first, so that no two rows of fields read alike
+            hash.update((field.len() as u64).to_le_bytes());
+            hash.update(field);
+        }
+        hash.finalize().into()
+    }
+}
+
+/// What a client carries from one round to the next, once it is opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct State {
+    /// Until when it is good.
+    pub expires_at: DateTime<Utc>,
+    /// The record of the first round.
+    pub first: Ulid,
+    /// The server's own state, a JSON string as the server wrote it.
+    pub own: String,
+}
+
+impl State {
+    /// As bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = self.expires_at.timestamp_millis().to_be_bytes().to_vec();
+        out.extend(self.first.to_bytes());
+        out.extend(self.own.as_bytes());
+        out
+    }
+
+    /// From bytes that [`State::encode`] made.
+    pub fn decode(bytes: &[u8]) -> Option<State> {
+        let (expires, rest) = bytes.split_first_chunk()?;
+        let (first, own) = rest.split_first_chunk()?;
+        Some(State {
+            expires_at: DateTime::from_timestamp_millis(i64::from_be_bytes(*expires))?,
+            first: Ulid::from_bytes(*first),
+            own: String::from_utf8(own.to_vec()).ok()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    const BOUND: Bound<'_> = Bound {
+        endpoint: "mcp",
+        method: "tools/call",
+        server: ServerId(Uuid::nil()),
+        origin: "http://a.example:80",
+        subject: "ask",
+        pin: "v1:00",
+        variant: "call_tool_read",
+        arguments: r#"{"a":1,"b":[1.0]}"#,
+    };
+
+    #[test]
+    fn whatever_differs_makes_another_digest() {
+        let same = Bound { arguments: r#" { "b":[ 1.0 ], "\u0061":1 }"#, ..BOUND };
+        assert_eq!(same.digest(), BOUND.digest());
+        let others = [
+            Bound { endpoint: "direct", ..BOUND },
+            Bound { method: "prompts/get", ..BOUND },
+            Bound { server: ServerId(Uuid::from_u128(1)), ..BOUND },
+            Bound { origin: "https://a.example:80", ..BOUND },
+            Bound { subject: "other", ..BOUND },
+            Bound { pin: "v1:01", ..BOUND },
+            Bound { variant: "call_tool_write", ..BOUND },
+            Bound { arguments: r#"{"a":1,"b":[1]}"#, ..BOUND },
+            Bound { arguments: "{}", ..BOUND },
+            Bound { arguments: "", ..BOUND },
+            // the same letters, shared out differently
+            Bound { endpoint: "mcpt", method: "ools/call", ..BOUND },
+            Bound { pin: "v1:00call_tool_read", variant: "", ..BOUND },
+        ];
+        for other in others {
+            assert_ne!(other.digest(), BOUND.digest(), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_state_comes_back_as_it_went() {
+        let state = State {
+            expires_at: DateTime::from_timestamp_millis(1_795_000_000_123).unwrap(),
+            first: Ulid::from_parts(7, 8),
+            own: r#""a\"é""#.to_owned(),
+        };
+        assert_eq!(State::decode(&state.encode()), Some(state.clone()));
+        assert_eq!(State::decode(&state.encode()[..23]), None);
+        assert_eq!(State::decode(&[]), None);
+    }
+}

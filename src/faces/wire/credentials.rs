@@ -1,0 +1,52 @@
+//! Bodies about servers as they may be recorded: without the credentials that they carry.
+
+use std::borrow::Cow;
+
+use crate::domain::json;
+
+/// Members of bodies about servers that hold no credential.
+const RECORDED: [&str; 14] = [
+    "name",
+    "kind",
+    "url",
+    "command",
+    "enabled",
+    "auto_approve",
+    "limits",
+    "version",
+    "pin",
+    "annotations",
+    // of management tools
+    "operation",
+    "tool",
+    "limit",
+    "cursor",
+];
+/// What stands in the place of any other value.
+const MASKED: &str = r#""[redacted]""#;
+
+/// The body of an act on a server as it may be recorded: of its headers the names only. What no such body has
+/// is masked whole, since it may be a credential in the wrong place.
+pub fn without_credentials(body: &str) -> String {
+    members(body, |name, value| match name {
+        "headers" => Cow::Owned(members(value, |_, _| Cow::Borrowed(MASKED))),
+        name if RECORDED.contains(&name) => Cow::Borrowed(value),
+        _ => Cow::Borrowed(MASKED),
+    })
+}
+
+/// The object `text` with other values; what is no object is masked.
+fn members<'a>(text: &'a str, value: impl Fn(&str, &'a str) -> Cow<'a, str>) -> String {
+    let Ok(members) = json::top_level_members(text) else { return MASKED.to_owned() };
+    let mut out = String::from("{");
+    for member in &members {
+        if out.len() > 1 {
+            out.push(',');
+        }
+        json::escape_into(&mut out, &member.name);
+        out.push(':');
+        out.push_str(&value(&member.name, member.value));
+    }
+    out.push('}');
+    out
+}
