@@ -36,12 +36,25 @@ impl UriTemplate {
             rest = after;
         }
         push_literal(&mut pieces, rest)?;
+        // what follows anything is anything as well
+        pieces.dedup_by(|next, before| matches!((next, before), (Piece::Any, Piece::Any)));
         (expressions <= EXPRESSIONS_MAX).then_some(UriTemplate(pieces))
     }
 
-    /// Whether the URI may be of this template. Takes time by the length of both and no more.
+    /// How often it goes through a URI, at most.
+    pub fn pieces(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether the URI may be of this template. Takes time by the length of the URI for each piece, so callers bound
+    /// both.
     pub fn matches(&self, uri: &str) -> bool {
         let text = uri.as_bytes();
+        if let Some(Piece::Literal(beginning)) = self.0.first()
+            && !uri.starts_with(&**beginning)
+        {
+            return false;
+        }
         // where the pieces so far may end
         let mut ends = vec![false; text.len() + 1];
         ends.first_mut().into_iter().for_each(|start| *start = true);
@@ -51,9 +64,24 @@ impl UriTemplate {
                 Piece::Segment => after_segment(&ends, text),
                 Piece::Any => after_anything(&ends),
             };
+            if !ends.contains(&true) {
+                return false;
+            }
         }
         ends.last().copied().unwrap_or(false)
     }
+}
+
+/// Whether a URI is read alike by who compares it as a text and by who resolves it as a path first: it has no segment
+/// `.` or `..`, however written, and nothing that parsers of URLs drop.
+pub fn is_straight(uri: &str) -> bool {
+    if uri.contains(char::is_control) || uri.trim() != uri {
+        return false;
+    }
+    let path = uri.split_once(':').map_or(uri, |(_, path)| path).to_ascii_lowercase();
+    let path = path.replace("%2e", ".").replace("%2f", "/").replace("%5c", "/");
+    let mut segments = path.split(['/', '\\', '?', '#', ':', ';']);
+    segments.all(|segment| !matches!(segment.trim(), "." | ".."))
 }
 
 fn push_literal(pieces: &mut Vec<Piece>, literal: &str) -> Option<()> {
@@ -140,13 +168,60 @@ mod tests {
 
     #[test]
     fn the_worst_is_bounded() {
-        let hostile = format!("{{+a}}{}b", "a".repeat(900).replace("aaaaaaaaaa", "aaaaaaaaa{+b}"));
-        let hostile: String = hostile.chars().take(1990).collect();
-        let template =
-            UriTemplate::parse("{+a}aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab{+b}aaaaaaaaaaaaaaab").unwrap();
-        let began = Instant::now();
-        assert!(!template.matches(&"a".repeat(2000)));
-        assert!(UriTemplate::parse(&hostile).is_none_or(|template| !template.matches(&"a".repeat(2000))));
-        assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
+        let uri = "a".repeat(2000);
+        // each as long as a template may be, with as many expressions
+        let literals = format!("{{+a}}{}", "a".repeat(55));
+        let hostile = [
+            format!("{}b", literals.repeat(EXPRESSIONS_MAX)),
+            format!("{}b", "{+a}a".repeat(EXPRESSIONS_MAX)),
+            format!("{}b", "{a}a".repeat(EXPRESSIONS_MAX)),
+        ];
+        for text in hostile {
+            let template = UriTemplate::parse(&text).expect(&text);
+            assert_eq!(template.pieces(), 2 * EXPRESSIONS_MAX + usize::from(!text.ends_with("ab")));
+            let began = Instant::now();
+            for _ in 0..20 {
+                assert!(!template.matches(&uri));
+            }
+            assert!(began.elapsed() < Duration::from_millis(500), "{text} {:?}", began.elapsed());
+        }
+        assert_eq!(UriTemplate::parse("x://{+a}{/b}{?c}").unwrap().pieces(), 2);
+    }
+
+    #[test]
+    fn what_is_straight() {
+        for good in [
+            "x://h/public/a..b",
+            "x://h/a/.hidden/...",
+            "note://7",
+            "urn:isbn:1",
+            "x:",
+            "",
+            "x://h/a%20b%0Ac?c=1.2#d",
+            "file:///a/b.txt",
+        ] {
+            assert!(is_straight(good), "{good}");
+        }
+        for bad in [
+            "x://h/public/../private",
+            "x://h/public/..",
+            "x://h/./a",
+            "x://h/public/%2e%2e/private",
+            "x://h/public/.%2E/private",
+            "x://h/public/..%2fprivate",
+            "x://h/public%2F..%2Fprivate",
+            "file:///public/..\\private",
+            "file:///public%5c..%5Cprivate",
+            "x://h/public/..?q",
+            "x://h/public/..#f",
+            "x://h/public/.\t./private",
+            "x://h/public/..;a/private",
+            "x://h/public/.. ",
+            "x:..",
+            "../a",
+            " x://h",
+        ] {
+            assert!(!is_straight(bad), "{bad:?}");
+        }
     }
 }

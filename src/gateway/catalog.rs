@@ -37,6 +37,8 @@ pub struct ServerEntry {
     pub enabled: bool,
     /// Nothing of it is shown to agents.
     pub quarantined: bool,
+    /// It has been listed since somebody released it first.
+    pub baselined: bool,
     /// Listed or pinged successfully a short while ago, as the database says.
     pub connected: bool,
     /// How to reach it.
@@ -313,6 +315,7 @@ fn server_entry(row: &Server, target: Target) -> ServerEntry {
         name: row.name.clone(),
         enabled: row.enabled,
         quarantined: row.quarantined,
+        baselined: row.baselined,
         connected: row.connection == "connected",
         target,
     }

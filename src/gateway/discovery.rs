@@ -1,5 +1,9 @@
 //! Listing a server: connect, find its era, read what it offers, store what is new.
 
+mod offers;
+
+use std::sync::Arc;
+
 use super::Gateway;
 use super::catalog;
 use super::credentials::Opener;
@@ -8,7 +12,7 @@ use crate::domain::pin::Pin;
 use crate::domain::redact;
 use crate::store::{Applied, Discovered, Kind, NewListing, NewOffers, Right, SecretRows, Server, StoreError};
 use crate::upstream::{
-    Announced, Entry, Era, Kind as UpstreamKind, ListKind, Listing, Listings, Target, UpstreamError,
+    Connection, Entry, Era, Kind as UpstreamKind, ListKind, Listing, Target, UpstreamError,
 };
 
 /// Longest text about a failed listing that is kept, in bytes.
@@ -41,8 +45,8 @@ pub(super) enum What {
 struct Found {
     era: &'static str,
     tools: Listing,
-    /// Unless only the tools were asked for.
-    others: Option<Listings>,
+    /// It is known to have nothing else.
+    is_all: bool,
 }
 
 /// What a server offers, or why nobody knows.
@@ -68,7 +72,7 @@ impl Gateway {
         what: What,
         right: Right,
     ) -> Result<Applied, ListingError> {
-        let listed = self.list_and_note(tenant, server, what, right).await;
+        let listed = self.list_in_steps(tenant, server, what, right).await;
         if let Err(ListingError::Store(StoreError::Conflict(_) | StoreError::NotFound)) = &listed {
             self.end_unless_on(tenant, server.id()).await;
         }
@@ -87,17 +91,46 @@ impl Gateway {
         }
     }
 
-    async fn list_and_note(
+    /// The tools first, which are stored before anything else is asked for: a server may be slow at the rest.
+    async fn list_in_steps(
         &self,
         tenant: TenantId,
         server: &Server,
         what: What,
         right: Right,
     ) -> Result<Applied, ListingError> {
-        match self.ask_for(tenant, server, what).await? {
-            Ok(found) => self.store_listing(tenant, server, &found, right).await,
-            // its programs and connections end with this replica; the others go on
-            Err(text) if self.is_draining() => Err(ListingError::Here(text)),
+        let (mut applied, is_all) = self.list_and_note(tenant, server, right).await?;
+        if what == What::Tools || is_all || !applied.is_connected {
+            return Ok(applied);
+        }
+        // what was written just now is no news to whoever wrote it
+        let right = match (right, applied.rev) {
+            (Right::Program(_), Some(rev)) => Right::Program(rev),
+            _ => right,
+        };
+        applied.offers = self.list_others(tenant, server, right).await?;
+        Ok(applied)
+    }
+
+    /// Lists the tools, and says whether that is all that the server has.
+    async fn list_and_note(
+        &self,
+        tenant: TenantId,
+        server: &Server,
+        right: Right,
+    ) -> Result<(Applied, bool), ListingError> {
+        let connection = self.connection_for_listing(tenant, server).await?;
+        let _turn = connection.turn_of_tools().await;
+        match self.ask_for(&connection).await? {
+            Ok(found) => {
+                let applied = self.store_listing(tenant, server, &found, right).await?;
+                Ok((applied, found.is_all))
+            }
+            // a program's failure here says nothing about those of other replicas; and its programs and connections
+            // end with this replica, where the others go on
+            Err(text) if matches!(right, Right::Program(_)) || self.is_draining() => {
+                Err(ListingError::Here(text))
+            }
             Err(text) => {
                 let text = redact::preview(&text, ERROR_BYTES_MAX).text;
                 let noted =
@@ -120,15 +153,12 @@ impl Gateway {
         tenant: TenantId,
         server: &Server,
     ) -> Result<Applied, ListingError> {
-        let right = Right::Program(server.rev);
-        let found = self.ask_for(tenant, server, What::All).await?.map_err(ListingError::Here)?;
-        self.store_listing(tenant, server, &found, right).await
+        self.list_in_steps(tenant, server, What::All, Right::Program(server.rev)).await
     }
 
     /// What a server offers, or why it does not say.
-    async fn ask_for(&self, tenant: TenantId, server: &Server, what: What) -> Result<Answered, ListingError> {
-        let target = self.listing_target(tenant, server).await?;
-        match self.fetch(&target, what).await {
+    async fn ask_for(&self, connection: &Connection) -> Result<Answered, ListingError> {
+        match fetch(connection).await {
             Ok(found) => Ok(Ok(found)),
             Err(error) if error.kind == UpstreamKind::NoPlace => Err(ListingError::Here(error.to_string())),
             Err(error) if error.kind == UpstreamKind::Timeout => {
@@ -146,12 +176,11 @@ impl Gateway {
         found: &Found,
         right: Right,
     ) -> Result<Applied, ListingError> {
-        let Found { era, tools: listing, others } = found;
+        let Found { era, tools: listing, is_all } = found;
         warn_of_problems(tenant, server, listing);
         let found = discovered(listing, self.options.tools_max);
-        let offers = others.as_ref().map(|others| FoundOffers::of_all(tenant, server, others));
-        let offers = offers.unwrap_or_default();
-        let new = NewListing { version: server.version, era, found: &found, offers: offers.as_new(), right };
+        let offers = if *is_all { NewOffers::NONE } else { NewOffers::default() };
+        let new = NewListing { version: server.version, era, found: &found, offers, right };
         let quotas = &self.options.quotas;
         let applied = self.store.apply_listing(tenant, server.id(), &new, quotas).await?;
         if applied.is_connected && server.connection != "connected" {
@@ -182,93 +211,22 @@ impl Gateway {
         Ok(catalog::target(tenant, server, opened, &self.options.upstream, &self.options.commands))
     }
 
-    /// Lists what a server announced a change of, which is not its tools, and stores it; gives how much of it is other
-    /// than before.
-    pub(super) async fn list_offers(
+    async fn connection_for_listing(
         &self,
         tenant: TenantId,
         server: &Server,
-        what: Announced,
-        right: Right,
-    ) -> Result<usize, ListingError> {
-        let target = self.listing_target(tenant, server).await?;
-        let connection = self.upstreams.connection(&target);
-        let here = |error: UpstreamError| ListingError::Here(error.whole());
-        let mut offers = FoundOffers::default();
-        if what == Announced::Prompts {
-            offers.prompts =
-                Some(offers_of(tenant, server, &connection.list(ListKind::Prompts).await.map_err(here)?));
-        } else {
-            let resources = connection.list(ListKind::Resources).await.map_err(here)?;
-            offers.resources = Some(offers_of(tenant, server, &resources));
-            let templates = connection.list(ListKind::Templates).await.map_err(here)?;
-            offers.templates = Some(offers_of(tenant, server, &templates));
-        }
-        let (new, quotas) = (offers.as_new(), &self.options.quotas);
-        let stored =
-            self.store.apply_offers(tenant, server.id(), server.version, (&new, right), quotas).await?;
-        if let (_, Some(rev)) = stored {
-            self.applied(tenant, Kind::Catalogue, rev).await;
-        }
-        Ok(stored.0)
-    }
-
-    async fn fetch(&self, target: &Target, what: What) -> Result<Found, UpstreamError> {
-        let connection = self.upstreams.connection(target);
-        let (tools, others) = match what {
-            What::Tools => (connection.list(ListKind::Tools).await?, None),
-            What::All => {
-                let mut all = connection.list_all().await?;
-                (std::mem::take(&mut all.tools), Some(all))
-            }
-        };
-        let era = match connection.era() {
-            Some(Era::Modern) => "modern",
-            _ => "handshake",
-        };
-        Ok(Found { era, tools, others })
+    ) -> Result<Arc<Connection>, StoreError> {
+        Ok(self.upstreams.connection(&self.listing_target(tenant, server).await?))
     }
 }
 
-/// What can be stored of a server's other lists.
-#[derive(Default)]
-struct FoundOffers {
-    prompts: Option<Vec<Discovered>>,
-    resources: Option<Vec<Discovered>>,
-    templates: Option<Vec<Discovered>>,
-    fault: Option<String>,
-}
-
-impl FoundOffers {
-    fn of_all(tenant: TenantId, server: &Server, listings: &Listings) -> FoundOffers {
-        let mut faults = Vec::new();
-        let mut found = |nouns: &str, listed: &Result<Listing, UpstreamError>| match listed {
-            Ok(listing) => Some(offers_of(tenant, server, listing)),
-            Err(error) => {
-                faults.push(format!("its {nouns} could not be listed: {}", error.whole()));
-                None
-            }
-        };
-        let prompts = found("prompts", &listings.prompts);
-        let resources = found("resources", &listings.resources);
-        let templates = found("templates of resources", &listings.templates);
-        let fault = (!faults.is_empty()).then(|| redact::preview(&faults.join("; "), ERROR_BYTES_MAX).text);
-        FoundOffers { prompts, resources, templates, fault }
-    }
-
-    fn as_new(&self) -> NewOffers<'_> {
-        NewOffers {
-            prompts: self.prompts.as_deref(),
-            resources: self.resources.as_deref(),
-            templates: self.templates.as_deref(),
-            fault: self.fault.as_deref(),
-        }
-    }
-}
-
-fn offers_of(tenant: TenantId, server: &Server, listing: &Listing) -> Vec<Discovered> {
-    warn_of_problems(tenant, server, listing);
-    discovered(listing, usize::MAX)
+async fn fetch(connection: &Connection) -> Result<Found, UpstreamError> {
+    let tools = connection.list(ListKind::Tools).await?;
+    let era = match connection.era() {
+        Some(Era::Modern) => "modern",
+        _ => "handshake",
+    };
+    Ok(Found { era, tools, is_all: connection.has_tools_alone() })
 }
 
 fn warn_of_problems(tenant: TenantId, server: &Server, listing: &Listing) {

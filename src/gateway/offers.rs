@@ -1,7 +1,8 @@
 //! Prompts, resources and templates of a catalogue: what may be listed, and which server is asked for what.
 //!
 //! A URI belongs to the server that has offered it the longest, whether that is connected or not; where others offer it
-//! too, theirs is published nowhere. So a URI never leads to another server while the first one offers it.
+//! too, theirs is published nowhere. So a URI never leads to another server while the first one offers it. A server that
+//! nobody has released yet owns nothing.
 
 mod view;
 
@@ -11,13 +12,16 @@ use std::sync::Arc;
 use super::catalog::ServerEntry;
 use crate::domain::id::ServerId;
 use crate::domain::publish::OfferPart;
-use crate::domain::uri_template::UriTemplate;
+use crate::domain::uri_template::{UriTemplate, is_straight};
 use crate::store::{OfferKind, StoredOffer};
 
 pub use view::{OffersPage, OffersView};
 
-/// Most templates that are tried for a URI.
-const TEMPLATE_MATCHES_MAX: usize = 200;
+/// Most pieces of templates that are tried for a URI, all servers together: what the longest URI costs, tens of
+/// milliseconds at the worst.
+const PIECES_MAX: usize = 13_000;
+/// Those of one server.
+const SERVER_PIECES_MAX: usize = 1300;
 
 /// What is made of a definition once, and shared by every snapshot that has the same bytes.
 #[derive(Debug)]
@@ -56,6 +60,8 @@ pub struct Offer {
     /// Its server.
     pub server: Arc<ServerEntry>,
     shape: Arc<OfferShape>,
+    /// Whether there is no room for it among the templates that are tried.
+    is_beyond: bool,
 }
 
 impl Offer {
@@ -65,7 +71,7 @@ impl Offer {
     }
 
     fn is_listed(&self) -> bool {
-        self.server.is_exposed() && self.shape.part.is_some()
+        self.server.is_exposed() && self.shape.part.is_some() && !self.is_beyond
     }
 }
 
@@ -91,6 +97,25 @@ pub struct Offers {
     routes: Vec<Arc<Offer>>,
 }
 
+/// What templates may still cost.
+struct Work<'a> {
+    left: usize,
+    by_server: HashMap<&'a str, usize>,
+}
+
+impl<'a> Work<'a> {
+    /// Takes what this one costs, if there is so much.
+    fn take(&mut self, server: &'a str, template: &UriTemplate) -> bool {
+        let own = self.by_server.entry(server).or_insert(SERVER_PIECES_MAX);
+        let costs = template.pieces();
+        if costs > *own || costs > self.left {
+            return false;
+        }
+        (*own, self.left) = (*own - costs, self.left - costs);
+        true
+    }
+}
+
 impl Offers {
     /// Of rows that begin with what is offered the longest; shapes of unchanged definitions are taken over from `old`.
     pub(super) fn build(
@@ -99,8 +124,11 @@ impl Offers {
         old: &Offers,
     ) -> Offers {
         let mut offers = Offers::default();
-        for row in rows {
-            let Some(server) = servers.get(&row.server) else { continue };
+        let mut work = Work { left: PIECES_MAX, by_server: HashMap::new() };
+        let known = rows.iter().filter_map(|row| servers.get(&row.server).map(|server| (row, *server)));
+        // what nobody has released takes nothing from what somebody has
+        let (released, others): (Vec<_>, Vec<_>) = known.partition(|(_, server)| server.baselined);
+        for (row, server) in released.into_iter().chain(others) {
             let canonical: Box<str> = format!("{}:{}", server.name, row.name).into();
             let key =
                 if row.kind == OfferKind::Prompt { canonical.clone() } else { row.name.as_str().into() };
@@ -115,6 +143,11 @@ impl Offers {
                 Some(offer) => Arc::clone(&offer.shape),
                 None => Arc::new(OfferShape::of(&server.name, row)),
             };
+            let is_route = match &shape.template {
+                Some(template) if server.baselined => work.take(&server.name, template),
+                _ => false,
+            };
+            let is_beyond = row.kind == OfferKind::Template && !is_route;
             let safe_name: Option<Box<str>> = row.safe_name.as_deref().map(Into::into);
             let offer = Arc::new(Offer {
                 canonical,
@@ -122,12 +155,13 @@ impl Offers {
                 safe_name: safe_name.clone(),
                 server: Arc::clone(server),
                 shape,
+                is_beyond,
             });
             by_name.insert(key, Arc::clone(&offer));
             if let Some(safe_name) = safe_name {
                 offers.prompts_by_safe_name.insert(safe_name, Arc::clone(&offer));
             }
-            if offer.shape.template.is_some() && offers.routes.len() < TEMPLATE_MATCHES_MAX {
+            if is_route {
                 offers.routes.push(offer);
             }
         }
@@ -168,11 +202,18 @@ impl Offers {
         self.prompts.by_name.get(name).or_else(|| self.prompts_by_safe_name.get(name))
     }
 
-    /// Who is asked for a URI: the owner of it, else of the first template that it may be of.
+    /// Who is asked for a URI: the owner of it, else of the first template that it may be of. What keys are allowed is
+    /// compared with the text of the URI, so nobody is asked for one that servers may read as another.
     pub(super) fn route(&self, uri: &str) -> Option<&Arc<Offer>> {
+        if let Some(owner) = self.resources.by_name.get(uri) {
+            return Some(owner);
+        }
+        if !is_straight(uri) {
+            return None;
+        }
         let is_of =
             |offer: &&Arc<Offer>| offer.shape.template.as_ref().is_some_and(|template| template.matches(uri));
-        self.resources.by_name.get(uri).or_else(|| self.routes.iter().find(is_of))
+        self.routes.iter().find(is_of)
     }
 
     /// Who completes arguments of a template: its owner, if it is given by its text, else as for a URI.

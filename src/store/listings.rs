@@ -7,7 +7,7 @@ mod right;
 mod signs;
 mod spelling;
 
-pub use self::offers::NewOffers;
+pub use self::offers::{AppliedOffers, NewOffers};
 pub use self::right::Right;
 
 use std::time::Duration;
@@ -47,7 +47,7 @@ pub struct NewListing<'a> {
     pub era: &'a str,
     /// Its tools.
     pub found: &'a [Discovered],
-    /// What it offers besides.
+    /// What it offers besides, where that is known without asking.
     pub offers: NewOffers<'a>,
     /// By what right it is stored.
     pub right: Right,
@@ -138,8 +138,7 @@ impl Store {
         let bytes = found.iter().map(|tool| i64::try_from(tool.definition.len()).unwrap_or(i64::MAX));
         let own_tools = bytes.fold(0, i64::saturating_add);
         let others = OffersPlan::make(&mut tx, (tenant, server), &offers, own_tools, deployment).await?;
-        let fault = offers.fault.map(str::to_owned);
-        let remark = [left_out, held.as_ref().map(|(note, _)| note.clone()), fault, others.note()];
+        let remark = [left_out, held.as_ref().map(|(note, _)| note.clone())];
         let remark = Some(remark.into_iter().flatten().collect::<Vec<_>>().join("; "));
         let mut applied = Applied {
             written: plan.write.len(),
@@ -165,12 +164,18 @@ impl Store {
             assign_names(&mut tx, tenant, server, &plan).await?;
             remove_tools(&mut tx, tenant, server, &plan.remove, rev).await?;
             others.apply(&mut tx, tenant, server, rev).await?;
+            if plan.sets_baseline {
+                super::offers::begin_anew(&mut tx, tenant, server).await?;
+            }
             applied.rev = Some(rev);
         }
         let (connection, remark) = ("connected", applied.remark.as_deref());
         let (sets_baseline, rev) = (plan.sets_baseline, applied.rev);
         let noted = Noted { era: Some(era), connection, remark, sets_baseline, damping, rev };
         note(&mut tx, tenant, server, &noted).await?;
+        if !offers.is_empty() {
+            offers::note(&mut tx, tenant, server, &others.faults(&offers), None).await?;
+        }
         match applied.rev {
             Some(rev) => revisions::commit(tx, tenant, Kind::Catalogue, rev).await.map(drop)?,
             None => tx.commit().await?,

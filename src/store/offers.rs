@@ -99,7 +99,7 @@ pub struct OfferView {
     pub definition: String,
     /// The safe spelling of a prompt.
     pub safe_name: Option<String>,
-    /// The server that offered the same URI before, if one did: this one is published nowhere.
+    /// The server that offered the same URI before, if one did that was released: this one is published nowhere.
     pub shadowed_by: Option<String>,
 }
 
@@ -120,9 +120,12 @@ impl Store {
                  select s.name from offers f join servers s
                      on s.tenant_id = f.tenant_id and s.server_id = f.server_id and s.removed_at is null
                  where f.tenant_id = o.tenant_id and f.kind = o.kind and f.name = o.name and o.kind <> 'prompt'
-                     and (f.first_seen_at, f.server_id) < (o.first_seen_at, o.server_id)
-                 order by f.first_seen_at, f.server_id limit 1) as shadowed_by
-             from offers o left join prompt_names n
+                     and (not s.baselined, f.first_seen_at, f.server_id)
+                       < (not own.baselined, o.first_seen_at, o.server_id)
+                 order by not s.baselined, f.first_seen_at, f.server_id limit 1) as shadowed_by
+             from offers o join servers own
+               on own.tenant_id = o.tenant_id and own.server_id = o.server_id
+             left join prompt_names n
                on n.tenant_id = o.tenant_id and n.server_id = o.server_id and n.prompt = o.name and o.kind = 'prompt'
              where o.tenant_id = $1 and o.server_id = $2 and o.kind = any($3) and (o.kind, o.name) > ($4, $5)
              order by o.kind, o.name limit $6",
@@ -152,6 +155,18 @@ pub(super) async fn load(tx: &mut Unit, tenant: TenantId) -> Result<Vec<StoredOf
     .fetch_all(&mut **tx)
     .await?;
     rows.into_iter().map(StoredOffer::try_from).collect()
+}
+
+/// Who is released offers from then on: what it did before counts for nothing.
+pub(super) async fn begin_anew(tx: &mut Unit, tenant: TenantId, server: ServerId) -> Result<(), StoreError> {
+    sqlx::query(
+        "update offers set first_seen_at = clock_timestamp() where tenant_id = $1 and server_id = $2",
+    )
+    .bind(tenant.0)
+    .bind(server.0)
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
 }
 
 /// What a server offered at another origin, or before it was removed, is gone.

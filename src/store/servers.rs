@@ -49,6 +49,8 @@ pub struct Server {
     pub last_ok_at: Option<DateTime<Utc>>,
     /// Why the last listing failed.
     pub last_error: Option<String>,
+    /// Why some of its prompts, resources or templates are not there.
+    pub offers_error: Option<String>,
     /// The key that added it.
     pub added_by: Option<Uuid>,
     /// When it was added.
@@ -81,6 +83,7 @@ impl Server {
             connection: "unknown".to_owned(),
             last_ok_at: None,
             last_error: None,
+            offers_error: None,
             added_by: None,
             created_at: DateTime::UNIX_EPOCH,
             version: 1,
@@ -101,7 +104,9 @@ macro_rules! server_columns {
     () => {
         "server_id, name, kind, url, command,
          (select t.name from tenants t where t.tenant_id = servers.tenant_id) as tenant_name, enabled, quarantined, auto_approve, baselined, limits, era, connection, \
-         last_ok_at, last_error, added_by, created_at, version, rev, header_names"
+         last_ok_at, last_error,
+         (select string_agg(value, '; ' order by key) from jsonb_each_text(offers_error)) as offers_error,
+         added_by, created_at, version, rev, header_names"
     };
 }
 

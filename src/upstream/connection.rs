@@ -17,6 +17,7 @@ use super::health::Health;
 use super::http_link::HttpLink;
 use super::jsonrpc::{self, Answer};
 use super::link::Link;
+use super::list::Turns;
 use super::offers::{Announced, Offers};
 use super::post::Reply;
 use super::stdio::{Children, Keeper};
@@ -35,7 +36,8 @@ pub struct Connection {
     pub(super) health: Arc<Health>,
     /// Held by a question of the gateway's own.
     pub(super) asides: Mutex<()>,
-    link: Result<Arc<Link>, UpstreamError>,
+    pub(super) turns: Turns,
+    pub(super) link: Result<Arc<Link>, UpstreamError>,
 }
 
 /// A request of ours.
@@ -123,6 +125,7 @@ impl Connection {
             gate: Gate::new(running_max, limits.queue, limits.queue_wait),
             health: Arc::new(Health::new(limits.breaker)),
             asides: Mutex::new(()),
+            turns: Turns::default(),
             link,
         }
     }

@@ -2,12 +2,14 @@
 
 mod kind;
 mod page;
+mod turns;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::sync::MutexGuard;
 use tokio::time::Instant;
 
 pub use self::kind::{
@@ -15,6 +17,8 @@ pub use self::kind::{
     RESOURCES_MAX, TEMPLATES_MAX, TOOLS_MAX, URI_BYTES_MAX,
 };
 use self::page::{Reading, too_large};
+pub use self::turns::Slowness;
+pub(super) use self::turns::Turns;
 use super::connection::{Ask, Connection, refused};
 use super::error::UpstreamError;
 use super::jsonrpc::{self, Answer};
@@ -42,18 +46,8 @@ pub struct Listing {
     pub problems: Vec<String>,
 }
 
-/// All lists of a server. One that could not be read says nothing about the others.
-#[derive(Debug)]
-pub struct Listings {
-    /// Its tools.
-    pub tools: Listing,
-    /// Its prompts.
-    pub prompts: Result<Listing, UpstreamError>,
-    /// Its resources.
-    pub resources: Result<Listing, UpstreamError>,
-    /// Its templates of resources.
-    pub templates: Result<Listing, UpstreamError>,
-}
+/// A list that was read, or why it could not be.
+pub type Listed = (ListKind, Result<Listing, UpstreamError>);
 
 impl Connection {
     /// Lists what the upstream offers of one kind, all pages, past the queue of calls. What it does not declare is
@@ -65,21 +59,33 @@ impl Connection {
         self.list_within(kind, self.limits.listing_timeout).await
     }
 
-    /// Lists everything that the upstream offers. The tools may take as long as a listing may, and all that is not
-    /// tools together as long again, of which each list has its part.
-    ///
-    /// # Errors
-    /// Any [`Kind`](super::Kind), if the tools could not be listed.
-    pub async fn list_all(&self) -> Result<Listings, UpstreamError> {
-        let tools = self.list(ListKind::Tools).await?;
+    /// Lists what the upstream offers besides tools, of these kinds. Together they may take as long as one listing, of
+    /// which each has its part. One that could not be read says nothing about the others.
+    pub async fn list_others(&self, kinds: &[ListKind]) -> Vec<Listed> {
         let until = Instant::now() + self.limits.listing_timeout;
-        let part = |of: u32| until.saturating_duration_since(Instant::now()) / of;
-        Ok(Listings {
-            tools,
-            prompts: self.list_within(ListKind::Prompts, part(3)).await,
-            resources: self.list_within(ListKind::Resources, part(2)).await,
-            templates: self.list_within(ListKind::Templates, part(1)).await,
-        })
+        let mut listed = Vec::with_capacity(kinds.len());
+        for (left, kind) in (1..=kinds.len()).rev().zip(kinds) {
+            let part = until.saturating_duration_since(Instant::now()) / u32::try_from(left).unwrap_or(1);
+            listed.push((*kind, self.list_within(*kind, part).await));
+        }
+        listed
+    }
+
+    /// Whether the upstream is known to have nothing but tools.
+    pub fn has_tools_alone(&self) -> bool {
+        let known = self.link.as_ref().ok().and_then(|link| link.known_offers());
+        known.is_some_and(|offers| ListKind::OTHERS.into_iter().all(|kind| !offers.has(kind)))
+    }
+
+    /// The turn to read the tools and to store them. Whoever has one stores what it read before another reads, so that
+    /// nobody puts back what was taken away meanwhile. Turns last as long as a listing and the database may take.
+    pub async fn turn_of_tools(&self) -> MutexGuard<'_, ()> {
+        self.turns.tools.lock().await
+    }
+
+    /// The same for all else.
+    pub async fn turn_of_others(&self) -> MutexGuard<'_, Slowness> {
+        self.turns.others.lock().await
     }
 
     async fn list_within(&self, kind: ListKind, limit: Duration) -> Result<Listing, UpstreamError> {
@@ -104,7 +110,7 @@ impl Connection {
             let ask = Ask::plain(form.method, members, form.bytes_max.saturating_sub(list.bytes));
             let page = match self.request(ask, Arc::clone(&dispatched)).await? {
                 Answer::Result(page) => page,
-                Answer::Error(error) if cursor.is_none() && self.has_no_tools(kind, &error).await? => {
+                Answer::Error(error) if cursor.is_none() && self.has_none(kind, &error).await? => {
                     return Ok(Listing::default());
                 }
                 Answer::Error(error) => return Err(refused(form.method, &error)),
@@ -117,11 +123,16 @@ impl Connection {
         Err(too_large("too many pages"))
     }
 
-    /// Whether a server that refuses to list its tools has only other things, by its own word.
-    async fn has_no_tools(&self, kind: ListKind, error: &[u8]) -> Result<bool, UpstreamError> {
-        if kind != ListKind::Tools || jsonrpc::error_code(error) != Some(METHOD_NOT_FOUND) {
+    /// Whether a server that does not know a list has none of the kind: templates, since what it declares are resources,
+    /// and tools, if it has only other things by its own word.
+    async fn has_none(&self, kind: ListKind, error: &[u8]) -> Result<bool, UpstreamError> {
+        if jsonrpc::error_code(error) != Some(METHOD_NOT_FOUND) {
             return Ok(false);
         }
-        Ok(self.link()?.offers().await?.is_without_tools())
+        match kind {
+            ListKind::Templates => Ok(true),
+            ListKind::Tools => Ok(self.link()?.offers().await?.is_without_tools()),
+            ListKind::Prompts | ListKind::Resources => Ok(false),
+        }
     }
 }

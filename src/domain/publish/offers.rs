@@ -124,15 +124,19 @@ fn are_annotations(raw: &str) -> bool {
         return false;
     };
     let is_role = |raw: &str| matches!(text(raw).as_deref(), Some("user" | "assistant"));
-    let is_time = |raw: &str| {
-        text(raw).is_some_and(|time| {
-            time.as_bytes().get(10) == Some(&b'T') && DateTime::parse_from_rfc3339(&time).is_ok()
-        })
-    };
+    let is_time = |raw: &str| text(raw).is_some_and(|time| is_time(&time));
     is_object(raw)
         && audience.is_none_or(|raw| all_elements(raw, is_role))
         && priority.is_none_or(|raw| raw.parse().is_ok_and(|priority: f64| (0.0..=1.0).contains(&priority)))
         && modified.is_none_or(is_time)
+}
+
+/// Whether it is a time to the strictest of the clients: no leap second, and nothing in small letters.
+fn is_time(time: &str) -> bool {
+    let has_letters =
+        time.as_bytes().get(10) == Some(&b'T') && !time.contains(|c: char| c.is_ascii_lowercase());
+    // `2026-01-02T03:04:05`, whatever follows
+    has_letters && time.get(17..19) != Some("60") && DateTime::parse_from_rfc3339(time).is_ok()
 }
 
 /// Whether it is a URI to the strictest of the clients, who parse it as a URL.
@@ -148,6 +152,13 @@ fn is_uri(uri: &str) -> bool {
     let is_special = SPECIAL.iter().any(|special| scheme.eq_ignore_ascii_case(special));
     let Some(rest) = rest.strip_prefix("//") else { return !is_special };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    if scheme.eq_ignore_ascii_case("file") {
+        // neither port nor user
+        return authority.is_empty() || is_drive(authority) || is_host(authority, true);
+    }
+    if !is_special && authority.is_empty() {
+        return true;
+    }
     let place = authority.rsplit_once('@').map_or(authority, |(_, place)| place);
     // addresses in brackets are not worth a parser here
     let (host, port) = place.split_at(place.find(':').unwrap_or(place.len()));
@@ -157,7 +168,12 @@ fn is_uri(uri: &str) -> bool {
         }
         None => port.is_empty(),
     };
-    is_port && is_host(host, is_special)
+    is_port && !host.is_empty() && is_host(host, is_special)
+}
+
+/// `C:`, as some write files.
+fn is_drive(authority: &str) -> bool {
+    matches!(authority.as_bytes(), [letter, b':'] if letter.is_ascii_alphabetic())
 }
 
 fn is_host(host: &str, is_special: bool) -> bool {
@@ -169,8 +185,11 @@ fn is_host(host: &str, is_special: bool) -> bool {
     }
     let last = host.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
     let is_number = last.starts_with(|c: char| c.is_ascii_digit())
-        && (last.bytes().all(|b| b.is_ascii_digit()) || last.starts_with("0x"));
-    !host.is_empty() && host.chars().all(is_plain) && !host.contains("xn--") && (!is_number || is_ipv4(host))
+        && (last.bytes().all(|b| b.is_ascii_digit()) || last.to_ascii_lowercase().starts_with("0x"));
+    !host.is_empty()
+        && host.chars().all(is_plain)
+        && !host.to_ascii_lowercase().contains("xn--")
+        && (!is_number || is_ipv4(host))
 }
 
 fn is_ipv4(host: &str) -> bool {
@@ -219,6 +238,8 @@ mod tests {
             r#""annotations":{"audience":["robot"]}"#,
             r#""annotations":{"priority":2}"#,
             r#""annotations":{"lastModified":"yesterday"}"#,
+            r#""annotations":{"lastModified":"2026-01-02T03:04:05z"}"#,
+            r#""annotations":{"lastModified":"2026-01-02T03:04:60Z"}"#,
             r#""annotations":[]"#,
         ] {
             let resource = format!(r#"{{"uri":"x://a",{odd},"name":"n"}}"#);
@@ -244,6 +265,11 @@ mod tests {
             "data:text/plain,é",
             "repo://a/b%20c",
             "https://u:p@h/",
+            "postgres://user:pw@h:5432/db",
+            "x:///a",
+            "x://",
+            "file://localhost/a",
+            "file://C:/a",
         ] {
             assert!(is_uri(good), "{good}");
         }
@@ -263,6 +289,17 @@ mod tests {
             "x://<a>",
             "http://a%2fb/",
             "x://a\u{7f}",
+            "x://u@/p",
+            "postgres://user:pw@/db/t/schema",
+            "x://:80/",
+            "x://@/",
+            "file://h:80/x",
+            "file://u@h/x",
+            "file://a%b/",
+            "file://1.2.3.256/",
+            "file://xn--a/",
+            "FILE://XN--a/",
+            "http://h.0X7g/",
         ] {
             assert!(!is_uri(bad), "{bad:?}");
         }

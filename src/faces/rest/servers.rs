@@ -28,7 +28,7 @@ struct Shown<'a> {
     auto_approve: bool,
     connection: &'a str,
     era: Option<&'a str>,
-    last_error: Option<&'a str>,
+    last_error: Option<String>,
     last_ok_at: Option<String>,
     limits: &'a Map<String, Value>,
     /// Names only.
@@ -58,7 +58,7 @@ fn shown(server: &ServerView) -> Shown<'_> {
         auto_approve: server.auto_approve,
         connection: &server.connection,
         era: server.era.as_deref(),
-        last_error: server.last_error.as_deref(),
+        last_error: last_error(server),
         last_ok_at: server.last_ok_at.map(show::time),
         limits: &server.limits.0,
         headers: &server.header_names,
@@ -66,6 +66,13 @@ fn shown(server: &ServerView) -> Shown<'_> {
         created_at: show::time(server.created_at),
         added_by: server.added_by,
     }
+}
+
+/// What is wrong with it, and with what it offers besides tools.
+fn last_error(server: &ServerView) -> Option<String> {
+    let both: Vec<&str> =
+        [&server.last_error, &server.offers_error].into_iter().flatten().map(|text| &**text).collect();
+    (!both.is_empty()).then(|| both.join("; "))
 }
 
 /// What cannot be a name is no server's.

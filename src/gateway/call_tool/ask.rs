@@ -22,7 +22,7 @@ use crate::gateway::offers::{self, Offer};
 use crate::gateway::outlive::Outlive;
 use crate::gateway::views::ViewKey;
 use crate::gateway::{Caller, Gateway, clock};
-use crate::upstream::{self, Answer, Connection, Request, Subject, UpstreamError};
+use crate::upstream::{self, Answer, Connection, Request, Subject, URI_BYTES_MAX, UpstreamError};
 
 /// Longest name or URI that is repeated, in characters.
 const NAME_SHOWN_CHARS_MAX: usize = 300;
@@ -224,6 +224,14 @@ fn check(
     record.operation_type = Some(OperationType::Read);
     let shown: String = asked.name().chars().take(NAME_SHOWN_CHARS_MAX).collect();
     record::tool(record, None, &format!("{} {shown}", asked.method()));
+    // no server has so long a one, and it would be held against every template
+    if asked.name().len() > URI_BYTES_MAX {
+        return Err(asked.unknown());
+    }
+    // templates cost more than a look into a map: not without a share of the rate
+    if matches!(asked, Asked::Resource(_) | Asked::TemplateCompletion(_)) {
+        admitted.clone()?;
+    }
     let catalogue = caller.catalogue();
     let offer = catalogue.as_ref().and_then(|catalogue| asked.find(catalogue.offers()).cloned());
     let offer = offer.filter(|offer| ViewKey::of(&caller.settings).allows(&asked.canonical(offer)));

@@ -20,7 +20,7 @@ impl Gateway {
         let mut listings = JoinSet::new();
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let limit = self.options.upstream.listing_timeout + STORE_WAIT_MAX;
+        let limit = self.options.upstream.listing_timeout * 2 + STORE_WAIT_MAX;
         loop {
             tokio::select! {
                 () = self.stop.cancelled() => return,

@@ -54,7 +54,8 @@ impl Gateway {
             interval: self.options.relist_interval,
             pause_max: self.options.relist_pause_max,
             places: self.options.relist_places,
-            lost_after: self.options.upstream.listing_timeout + STORE_WAIT_MAX + TICK,
+            // its tools, and all else
+            lost_after: self.options.upstream.listing_timeout * 2 + STORE_WAIT_MAX + TICK,
         };
         let (mut duty, mut running) = (Duty::default(), JoinSet::new());
         let mut ticks = interval(TICK);

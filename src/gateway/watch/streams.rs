@@ -83,7 +83,7 @@ impl Streams {
     pub(super) fn relisted(&self, due: &DueServer, found: &Applied) {
         if let Some(watched) = self.watched(due) {
             match found.held {
-                None => watched.relisted(Instant::now(), found.written + found.removed),
+                None => watched.relisted(Instant::now(), [found.written + found.removed, found.offers]),
                 Some(_) => watched.holds_back(),
             }
         }

@@ -2,7 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
+use serde_json::{Map, Value};
 use sqlx::FromRow;
+use sqlx::types::Json;
 
 use super::spelling::{self, PROMPT_NAMES};
 use super::{Discovered, Right, lock};
@@ -28,11 +30,26 @@ pub struct NewOffers<'a> {
     pub resources: Option<&'a [Discovered]>,
     /// Templates.
     pub templates: Option<&'a [Discovered]>,
-    /// What could not be listed, and why; it stands in the server's `last_error`.
-    pub fault: Option<&'a str>,
+    /// What could not be listed, and why; it stands in the server's `last_error` until it can.
+    pub faults: &'a [(OfferKind, String)],
+}
+
+/// What a listing of these changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AppliedOffers {
+    /// How many are other than before.
+    pub changes: usize,
+    /// The new revision; `None` when nothing changed.
+    pub rev: Option<i64>,
+    /// What of them could not be listed, or has no room; if that is other than it was.
+    pub remark: Option<String>,
 }
 
 impl<'a> NewOffers<'a> {
+    /// Of a server that has nothing but tools.
+    pub const NONE: NewOffers<'static> =
+        NewOffers { prompts: Some(&[]), resources: Some(&[]), templates: Some(&[]), faults: &[] };
+
     fn of(&self, kind: OfferKind) -> Option<&'a [Discovered]> {
         match kind {
             OfferKind::Prompt => self.prompts,
@@ -41,7 +58,7 @@ impl<'a> NewOffers<'a> {
         }
     }
 
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         OfferKind::ALL.into_iter().all(|kind| self.of(kind).is_none())
     }
 }
@@ -110,35 +127,31 @@ impl<'a> OffersPlan<'a> {
         plan
     }
 
-    /// Leaves out what there is no room for; what was stored in its place goes as well.
+    /// Leaves out what there is no room for: what is stored of it stays as it was, and so does its place before others
+    /// who offer the same.
     fn fit(&mut self, known: &[Known], mut room: i64) {
-        let moved: HashSet<(&str, &str)> =
-            self.write.iter().map(|(kind, offer)| (kind.as_str(), offer.name.as_str())).collect();
         let gone: HashSet<(&str, &str)> =
             self.remove.iter().map(|(kind, name)| (kind.as_str(), name.as_str())).collect();
-        let mut present = HashSet::new();
+        let mut stored = HashMap::new();
         for offer in known {
             let of = (offer.kind.as_str(), offer.name.as_str());
-            if moved.contains(&of) {
-                present.insert(of);
-            } else if !gone.contains(&of) {
+            if !gone.contains(&of) {
                 room = room.saturating_sub(offer.bytes);
+                stored.insert(of, offer.bytes);
             }
         }
-        let mut left_out = Vec::new();
+        let all = self.write.len();
         self.write.retain(|(kind, offer)| {
             let bytes = i64::try_from(offer.definition.len()).unwrap_or(i64::MAX);
-            let fits = bytes <= room;
+            let before = stored.get(&(kind.as_str(), offer.name.as_str())).copied().unwrap_or_default();
+            let more = bytes.saturating_sub(before);
+            let fits = more <= room.max(0);
             if fits {
-                room -= bytes;
-            } else {
-                left_out.push((*kind, offer.name.as_str()));
+                room -= more;
             }
             fits
         });
-        self.left_out = left_out.len();
-        let replaced = left_out.into_iter().filter(|(kind, name)| present.contains(&(kind.as_str(), *name)));
-        self.remove.extend(replaced.map(|(kind, name)| (kind, name.to_owned())));
+        self.left_out = all - self.write.len();
     }
 
     /// Whether anything is other than it was.
@@ -146,14 +159,26 @@ impl<'a> OffersPlan<'a> {
         self.write.len() + self.remove.len()
     }
 
-    /// What is left out and why.
-    pub(super) fn note(&self) -> Option<String> {
-        let many = self.left_out;
-        (many > 0).then(|| {
+    /// What could not be listed or is left out, and why; `null` for what is well.
+    pub(super) fn faults(&self, found: &NewOffers<'_>) -> Value {
+        let mut faults = Map::new();
+        for kind in OfferKind::ALL {
+            let fault = found.faults.iter().find(|(of, _)| *of == kind).map(|(_, why)| why.as_str());
+            if fault.is_some() || found.of(kind).is_some() {
+                faults.insert(kind.as_str().to_owned(), fault.into());
+            }
+        }
+        let is_whole = OfferKind::ALL.into_iter().all(|kind| found.of(kind).is_some());
+        let room = (self.left_out > 0).then(|| {
             format!(
-                "{many} prompts, resources or templates are left out: the tenant's quota of definition_bytes is used up"
+                "{} prompts, resources or templates are left out, or stay as they were: the tenant's quota of definition_bytes is used up",
+                self.left_out
             )
-        })
+        });
+        if is_whole || room.is_some() {
+            faults.insert("room".to_owned(), room.into());
+        }
+        Value::Object(faults)
     }
 
     /// Writes it, as of this revision, which is held.
@@ -219,8 +244,8 @@ impl<'a> OffersPlan<'a> {
 }
 
 impl Store {
-    /// Stores what a server announced of some kinds, its tools and its state untouched; gives how many are other than
-    /// before, and the new revision. Of a server that is not connected only a whole listing tells.
+    /// Stores what a server offers of some kinds, its tools and its state untouched. Of a server that is not connected
+    /// only a whole listing tells.
     ///
     /// # Errors
     /// As [`Store::apply_listing`].
@@ -231,7 +256,7 @@ impl Store {
         version: i64,
         (offers, right): (&NewOffers<'_>, Right),
         deployment: &Quotas,
-    ) -> Result<(usize, Option<i64>), StoreError> {
+    ) -> Result<AppliedOffers, StoreError> {
         let mut tx = self.begin(Lane::Upkeep, Access::Tenant(tenant)).await?;
         let state = lock(&mut tx, tenant, server, version).await?;
         right.check(&mut tx, state.rev).await?;
@@ -240,15 +265,48 @@ impl Store {
         }
         let own = own_tools(&mut tx, tenant, server).await?;
         let plan = OffersPlan::make(&mut tx, (tenant, server), offers, own, deployment).await?;
-        if plan.changes() == 0 {
-            tx.commit().await?;
-            return Ok((0, None));
+        let changes = plan.changes();
+        let rev = match changes {
+            0 => None,
+            _ => Some(revisions::bump(&mut tx, tenant, Kind::Catalogue).await?),
+        };
+        if let Some(rev) = rev {
+            plan.apply(&mut tx, tenant, server, rev).await?;
         }
-        let rev = revisions::bump(&mut tx, tenant, Kind::Catalogue).await?;
-        plan.apply(&mut tx, tenant, server, rev).await?;
-        let rev = revisions::commit(tx, tenant, Kind::Catalogue, rev).await?;
-        Ok((plan.changes(), Some(rev)))
+        let remark = note(&mut tx, tenant, server, &plan.faults(offers), rev).await?;
+        match rev {
+            Some(rev) => revisions::commit(tx, tenant, Kind::Catalogue, rev).await.map(drop)?,
+            None => tx.commit().await?,
+        }
+        Ok(AppliedOffers { changes, rev, remark })
     }
+}
+
+/// Notes faults by kind, `null` for what is well again, and the revision; gives what stands there by now, if it is other
+/// than it was.
+pub(super) async fn note(
+    tx: &mut Unit,
+    tenant: TenantId,
+    server: ServerId,
+    faults: &Value,
+    rev: Option<i64>,
+) -> Result<Option<String>, StoreError> {
+    let now: Option<Option<String>> = sqlx::query_scalar(
+        "with was as (
+             select nullif(jsonb_strip_nulls(coalesce(offers_error, '{}') || $3), '{}') as faults, offers_error as before
+             from servers where tenant_id = $1 and server_id = $2)
+         update servers set offers_error = was.faults, rev = coalesce($4, rev) from was
+         where tenant_id = $1 and server_id = $2 and (was.faults is distinct from was.before or $4 is not null)
+         returning case when was.faults is distinct from was.before then
+             (select string_agg(value, '; ' order by key) from jsonb_each_text(was.faults)) end",
+    )
+    .bind(tenant.0)
+    .bind(server.0)
+    .bind(Json(faults))
+    .bind(rev)
+    .fetch_optional(&mut **tx)
+    .await?;
+    Ok(now.flatten())
 }
 
 fn digest(definition: &str) -> String {
@@ -340,13 +398,18 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_left_out_with_what_it_replaces() {
-        let stored = [known("a", "1", 4), known("b", "1", 4), known("gone", "1", 100)];
-        let listed = [found("a", "1", 4), found("b", "2", 7), found("c", "1", 6)];
+    fn what_does_not_fit_is_left_out_and_keeps_its_place() {
+        let stored = [known("a", "1", 4), known("b", "1", 4), known("d", "1", 4), known("gone", "1", 100)];
+        let listed = [found("a", "1", 4), found("b", "2", 7), found("c", "1", 4), found("d", "2", 1)];
         let listed = NewOffers { resources: Some(&listed), ..NewOffers::default() };
         let mut plan = OffersPlan::compare(&stored, &listed);
-        plan.fit(&stored, 10);
-        assert_eq!((written(&plan), removed(&plan)), (vec!["c".into()], vec!["gone", "b"]));
-        assert!(plan.note().unwrap().starts_with("1 prompts"));
+        plan.fit(&stored, 14);
+        assert_eq!((written(&plan), removed(&plan)), (vec!["d".to_owned()], vec!["gone"]));
+        let faults = plan.faults(&listed);
+        assert!(faults["resource"].is_null() && faults.get("prompt").is_none());
+        assert!(faults["room"].as_str().unwrap().starts_with("2 prompts"));
+        let mut plan = OffersPlan::compare(&stored, &listed);
+        plan.fit(&stored, 1);
+        assert_eq!(written(&plan), ["d"], "what takes less always fits");
     }
 }

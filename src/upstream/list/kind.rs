@@ -92,6 +92,9 @@ static TEMPLATES: Form = Form {
 };
 
 impl ListKind {
+    /// All but tools.
+    pub const OTHERS: [ListKind; 3] = [ListKind::Prompts, ListKind::Resources, ListKind::Templates];
+
     pub(super) fn form(self) -> &'static Form {
         match self {
             Self::Tools => &TOOLS,

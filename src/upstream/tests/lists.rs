@@ -25,8 +25,19 @@ fn names(listing: &Listing) -> Vec<&str> {
     listing.entries.iter().map(|entry| entry.name.as_str()).collect()
 }
 
+#[derive(Debug)]
+struct Listings {
+    tools: Listing,
+    others: Vec<Listed>,
+}
+
+async fn list_all(connection: &Connection) -> Result<Listings, UpstreamError> {
+    let tools = connection.list(ListKind::Tools).await?;
+    Ok(Listings { tools, others: connection.list_others(&ListKind::OTHERS).await })
+}
+
 fn rest(listings: &Listings) -> [&Result<Listing, UpstreamError>; 3] {
-    [&listings.prompts, &listings.resources, &listings.templates]
+    [0, 1, 2].map(|number| &listings.others[number].1)
 }
 
 fn count(fake: &Fake, method: &str) -> usize {
@@ -37,7 +48,7 @@ fn count(fake: &Fake, method: &str) -> usize {
 async fn everything_declared_is_listed() {
     for era in ERAS {
         let fake = Fake::declaring(era, EVERYTHING, |seen| result(seen, PAGE)).await;
-        let listings = connection(&fake, era, limits()).list_all().await.unwrap();
+        let listings = list_all(&connection(&fake, era, limits())).await.unwrap();
         assert_eq!(names(&listings.tools), ["t"], "{era:?}");
         let others = rest(&listings).map(|listing| names(listing.as_ref().unwrap())[0].to_owned());
         assert_eq!(others, ["p", "x://r", "x://{t}"], "{era:?}");
@@ -56,7 +67,7 @@ async fn what_is_not_declared_is_not_asked_for() {
             (r#"{"resources":{}}"#, &OTHERS[1..]),
         ] {
             let fake = Fake::declaring(era, capabilities, |seen| result(seen, PAGE)).await;
-            let listings = connection(&fake, era, limits()).list_all().await.unwrap();
+            let listings = list_all(&connection(&fake, era, limits())).await.unwrap();
             assert_eq!(names(&listings.tools), ["t"], "{era:?} {capabilities}");
             for (listing, method) in rest(&listings).into_iter().zip(OTHERS) {
                 let is_asked = asked.contains(&method);
@@ -67,6 +78,31 @@ async fn what_is_not_declared_is_not_asked_for() {
                     "{era:?} {method}"
                 );
             }
+        }
+    }
+}
+
+#[tokio::test]
+async fn resources_need_no_templates() {
+    for era in ERAS {
+        for (refused, code, is_fine) in [
+            ("resources/templates/list", -32601, true),
+            ("resources/templates/list", -32603, false),
+            ("resources/list", -32601, false),
+        ] {
+            let fake = Fake::declaring(era, EVERYTHING, move |seen| match seen.method() {
+                method if method == refused && era == Era::Modern => error(404, &seen.body["id"], code),
+                method if method == refused => error(200, &seen.body["id"], code),
+                _ => result(seen, PAGE),
+            })
+            .await;
+            let listings = list_all(&connection(&fake, era, limits())).await.unwrap();
+            let all_fine = rest(&listings).iter().all(|listing| listing.is_ok());
+            assert_eq!(all_fine, is_fine, "{era:?} {refused} {code}");
+            assert_eq!(
+                rest(&listings)[2].as_ref().map_or(0, |listing| listing.entries.len()),
+                usize::from(!is_fine && refused == "resources/list")
+            );
         }
     }
 }
@@ -84,12 +120,12 @@ async fn only_who_declares_something_else_may_have_no_tools() {
                 _ => result(seen, PAGE),
             })
             .await;
-            let listed = connection(&fake, era, limits()).list_all().await;
+            let listed = list_all(&connection(&fake, era, limits())).await;
             let name = format!("{era:?} {capabilities} {code}");
             match listed {
                 Ok(listings) => {
                     assert!(is_fine && listings.tools.entries.is_empty(), "{name}");
-                    assert_eq!(names(listings.prompts.as_ref().unwrap()), ["p"], "{name}");
+                    assert_eq!(names(rest(&listings)[0].as_ref().unwrap()), ["p"], "{name}");
                 }
                 Err(error) => assert!(!is_fine && error.kind == Kind::Invalid, "{name}: {error:?}"),
             }
@@ -114,7 +150,7 @@ async fn lists_that_fail_take_no_tools_away() {
             _ => result(seen, "{}"),
         })
         .await;
-        let listings = connection(&fake, era, limits()).list_all().await.unwrap();
+        let listings = list_all(&connection(&fake, era, limits())).await.unwrap();
         assert_eq!(names(&listings.tools), ["t"], "{era:?}");
         let details = rest(&listings).map(|listing| match listing {
             Ok(listing) => format!("{:?}", names(listing)),
@@ -134,7 +170,7 @@ async fn a_server_that_says_the_same_to_everything_has_nothing() {
     let fake = Fake::start(|seen| result(seen, "{}")).await;
     for era in [None, Some(Era::Modern), Some(Era::Handshake)] {
         let connection = pool().connection(&Target { era, ..fake.target() });
-        assert_eq!(connection.list_all().await.unwrap_err().kind, Kind::Invalid, "{era:?}");
+        assert_eq!(list_all(&connection).await.unwrap_err().kind, Kind::Invalid, "{era:?}");
         for kind in [ListKind::Prompts, ListKind::Resources, ListKind::Templates] {
             assert_eq!(connection.list(kind).await.unwrap_err().kind, Kind::Invalid, "{era:?} {kind:?}");
         }
@@ -158,7 +194,7 @@ async fn silence_on_a_list_is_bounded_and_costs_no_other() {
             let limits = Limits { listing_timeout: Duration::from_millis(600), breaker, ..limits() };
             let connection = connection(&fake, era, limits);
             let began = Instant::now();
-            let listings = connection.list_all().await.unwrap();
+            let listings = list_all(&connection).await.unwrap();
             assert!(began.elapsed() < Duration::from_secs(3), "{era:?}: {:?}", began.elapsed());
             assert_eq!(names(&listings.tools), ["t"], "{era:?}");
             for (number, listing) in rest(&listings).into_iter().enumerate() {
@@ -209,12 +245,12 @@ async fn what_is_declared_is_asked_for_once_and_again_when_it_is_old() {
         assert_eq!(connection.announces(Announced::Prompts), None, "{era:?}");
         for _ in 0..2 {
             assert!(connection.offers().await.unwrap().completions, "{era:?}");
-            connection.list_all().await.unwrap();
+            list_all(&connection).await.unwrap();
         }
         assert_eq!(connection.announces(Announced::Prompts), Some(true), "{era:?}");
         assert_eq!(count(&fake, hello), 1, "{era:?}");
         connection.let_offers_grow_old();
-        connection.list_all().await.unwrap();
+        list_all(&connection).await.unwrap();
         connection.offers().await.unwrap();
         // a session with an id ends with the server that declared it
         assert_eq!(count(&fake, hello), if era == Era::Modern { 2 } else { 1 }, "{era:?}");
@@ -267,7 +303,7 @@ async fn a_program_is_listed_as_it_declares_and_asked_like_a_server() {
     let program = Some(Program { name: "p".to_owned(), command });
     let pool = pool();
     let connection = pool.connection(&Target { program, url: String::new(), ..http.target() });
-    let listings = connection.list_all().await.unwrap();
+    let listings = list_all(&connection).await.unwrap();
     let found = rest(&listings).map(|listing| listing.as_ref().unwrap().entries.len());
     assert_eq!((listings.tools.entries.len(), found), (0, [1, 0, 0]));
     assert_eq!(connection.announces(Announced::Prompts), Some(true));

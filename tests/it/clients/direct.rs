@@ -28,8 +28,7 @@ fn offers() -> Offers {
         ]),
         templates: vec![r#"{"uriTemplate":"note://{id}","name":"One","mimeType":null}"#.to_owned()],
         completes: true,
-        broken: None,
-        asks_first: None,
+        ..Offers::default()
     }
 }
 

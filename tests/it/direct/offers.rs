@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use super::{modern, open, scene};
 use crate::support::upstream::{Era, Offers};
@@ -58,8 +59,7 @@ fn all_kinds() -> Offers {
         ]),
         templates: vec![r#"{"uriTemplate":"note://{id}", "name":"One","mimeType":"a/b"}"#.to_owned()],
         completes: true,
-        broken: None,
-        asks_first: None,
+        ..Offers::default()
     }
 }
 
@@ -276,6 +276,95 @@ async fn a_uri_belongs_to_whoever_offered_it_first_while_it_offers_it() {
 }
 
 #[tokio::test]
+async fn what_cannot_be_a_uri_of_a_server_reaches_none() {
+    let (_stage, tenant) = scene().await;
+    let mut offers = Offers::templates(&["x://h/{+p}", "{+any}"]);
+    offers.completes = true;
+    let upstream = offering(&tenant, "up", Era::Handshake, offers).await;
+    let agent = tenant
+        .agent_with(
+            json!({"direct_endpoint": true, "allowed_tools": ["up:x://h/public/*"], "max_operation": "read"}),
+        )
+        .await;
+    let everything = tenant.agent().await;
+    let clients = [
+        (Mcp::direct(&agent), -32002),
+        (modern(&agent), -32602),
+        (Mcp::direct(&everything), -32002),
+        (modern(&everything), -32602),
+    ];
+    for (client, code) in &clients {
+        for uri in [
+            "x://h/public/../private",
+            "x://h/public/%2e%2E/private",
+            "x://h/public/..%2fprivate",
+            "x://h/public/..\\private",
+            "x://h/public/.\t./private",
+            &format!("x://h/public/{}", "a".repeat(2000)),
+        ] {
+            assert_eq!(read(client, uri).await["error"]["code"], *code, "{uri:?}");
+            let reference = json!({"type": "ref/resource", "uri": uri});
+            let params = json!({"ref": reference, "argument": {"name": "p", "value": ""}}).to_string();
+            let completed = client.request("completion/complete", &params).await.json();
+            assert_eq!(completed["error"]["code"], -32602, "{uri:?} {completed}");
+        }
+    }
+    // handshake clients need not repeat it in a header
+    let long = read(&clients[0].0, &"x".repeat(1 << 20)).await;
+    assert_eq!(long["error"]["code"], -32002);
+    assert_eq!((upstream.asked_of("resources/read"), upstream.asked_of("completion/complete")), (0, 0));
+    assert!(read(&modern(&agent), "x://h/public/a..b/...").await["result"].is_object());
+}
+
+#[tokio::test]
+async fn a_server_that_nobody_released_owns_nothing() {
+    let (_stage, tenant) = scene().await;
+    let client = modern(&tenant.agent().await);
+    let mut greedy = Offers::resources(&["x://a"]);
+    greedy.templates = Offers::templates(&["{+any}"]).templates;
+    let early = Upstream::announcing(Era::Handshake, vec![Tool::reads("tool")]).await;
+    early.set_offers(greedy);
+    let added = json!({"name": "early", "kind": "http", "url": early.url});
+    tenant.operator().await.post("/api/v1/servers", &added).await.expect(201);
+    let mut real = Offers::resources(&["x://a"]);
+    real.templates = Offers::templates(&["x://{+path}"]).templates;
+    let late = offering(&tenant, "late", Era::Handshake, real).await;
+    let reads = || [early.asked_of("resources/read"), late.asked_of("resources/read")];
+    let both = async || {
+        for uri in ["x://a", "x://b/c"] {
+            assert!(read(&client, uri).await["result"].is_object(), "{uri}");
+        }
+    };
+    let shadow = async |server: &str| {
+        tenant.platform.items(&format!("/api/v1/servers/{server}/resources")).await[0]["shadowed_by"].clone()
+    };
+    assert_eq!(listed(&client).await[1], ["x://a"]);
+    both().await;
+    assert_eq!((reads(), shadow("late").await, shadow("early").await), ([0, 2], Value::Null, json!("late")));
+    tenant.platform.post("/api/v1/servers/early/unquarantine", &json!({})).await.expect(200);
+    both().await;
+    assert_eq!((reads(), shadow("late").await, shadow("early").await), ([0, 4], Value::Null, json!("late")));
+    // who was released keeps what it has
+    tenant.platform.post("/api/v1/servers/late/quarantine", &json!({})).await.expect(200);
+    assert_eq!(read(&client, "x://a").await["error"]["data"]["code"], "server_quarantined");
+    assert_eq!((reads(), shadow("late").await), ([0, 4], Value::Null));
+}
+
+#[tokio::test]
+async fn no_server_takes_all_the_room_of_templates() {
+    let (_stage, tenant) = scene().await;
+    let client = modern(&tenant.agent().await);
+    let many: Vec<String> = (0..400).map(|n| format!("a://{n}{{+a}}-{{b}}-{{+c}}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    let greedy = offering(&tenant, "greedy", Era::Handshake, Offers::templates(&many)).await;
+    let small = offering(&tenant, "small", Era::Handshake, Offers::templates(&["b://{+id}"])).await;
+    // 1300 pieces of 6 each
+    assert_eq!(listed(&client).await[2].len(), 216 + 1);
+    assert!(read(&client, "b://7").await["result"].is_object());
+    assert_eq!((small.asked_of("resources/read"), greedy.asked_of("resources/read")), (1, 0));
+}
+
+#[tokio::test]
 async fn a_list_that_fails_takes_nothing_away_and_what_is_not_declared_is_not_asked_for() {
     let (_stage, tenant) = scene().await;
     let agent = tenant.agent().await;
@@ -332,6 +421,88 @@ async fn an_announced_change_lists_that_kind_alone_and_reaches_another_replica()
         assert_eq!((upstream.counts().lists, upstream.asked_of("prompts/list")), (2, 2));
         tenant.platform.delete(&format!("/api/v1/servers/{name}")).await.expect(204);
     }
+}
+
+#[tokio::test]
+async fn a_listing_that_read_earlier_puts_nothing_back_and_tools_wait_for_nothing() {
+    let settings = [super::ON, ("MCPPROXY__LIMITS__RELIST_INTERVAL_S", "3600")];
+    let stage = crate::support::Stage::with(&settings).await;
+    let tenant = open(&stage, "acme").await;
+    let client = modern(&tenant.agent().await);
+    let offers = Offers { prompts: Offers::prompts(&["p"]).prompts, ..Offers::resources(&["x://a"]) };
+    let ((open_first, first), (open_last, last)) = (watch::channel(false), watch::channel(false));
+    let gates = vec![("prompts/list", first), ("resources/templates/list", last.clone())];
+    let upstream = Upstream::announcing(Era::Handshake, vec![Tool::reads("tool"), Tool::reads("gone")]).await;
+    upstream.set_offers(Offers { gates, ..offers.clone() });
+    let has_tools = async |count: usize| {
+        eventually("the tools are listed", Duration::from_secs(5), || async {
+            eprintln!(
+                "DEBUG {:?} {:?} {:?}",
+                super::names(&client).await,
+                upstream.asked(),
+                tenant.platform.get("/api/v1/servers/up").await
+            );
+            let names = super::names(&client).await;
+            (names.iter().filter(|name| name.starts_with("up:")).count() == count).then_some(())
+        })
+        .await;
+    };
+    let (adds, listens) = (tenant.add("up", &upstream), async {
+        // whatever the other lists do
+        has_tools(2).await;
+        settle(1, Duration::from_secs(5), || async { upstream.asked_of("prompts/list") }).await;
+        upstream.set_offers(Offers {
+            prompts: Some(Vec::new()),
+            gates: vec![("resources/templates/list", last)],
+            ..offers.clone()
+        });
+        upstream.set_tools(vec![Tool::reads("tool")]);
+        settle(1, Duration::from_secs(10), || async { upstream.listeners() }).await;
+        upstream.announce(1);
+        upstream.announce_of("prompts");
+        open_first.send_replace(true);
+        has_tools(1).await;
+        settle(1, Duration::from_secs(5), || async { upstream.asked_of("resources/templates/list") }).await;
+        open_last.send_replace(true);
+    });
+    tokio::join!(adds, listens);
+    eventually("the prompt is gone", Duration::from_secs(5), || async {
+        (listed(&client).await == each([&[], &["x://a"], &[]])).then_some(())
+    })
+    .await;
+    has_tools(1).await;
+}
+
+#[tokio::test]
+async fn a_list_that_fails_holds_up_no_other_that_changed() {
+    let settings = [super::ON, ("MCPPROXY__LIMITS__RELIST_INTERVAL_S", "3600")];
+    let stage = crate::support::Stage::with(&settings).await;
+    let tenant = open(&stage, "acme").await;
+    let client = modern(&tenant.agent().await);
+    let broken =
+        |uris: &[&str]| Offers { broken: Some("resources/templates/list"), ..Offers::resources(uris) };
+    let upstream = offering(&tenant, "up", Era::Handshake, Offers::resources(&["x://a"])).await;
+    settle(1, Duration::from_secs(10), || async { upstream.listeners() }).await;
+    settle(2, Duration::from_secs(5), || async { upstream.asked_of("resources/list") }).await;
+    upstream.set_offers(broken(&["x://a", "x://b"]));
+    upstream.announce_of("resources");
+    eventually("the change is listed", Duration::from_secs(4), || async {
+        (listed(&client).await[1] == ["x://a", "x://b"]).then_some(())
+    })
+    .await;
+    let error = async || tenant.platform.get("/api/v1/servers/up").await.expect(200)["last_error"].clone();
+    let said = error().await;
+    assert!(said.as_str().unwrap().starts_with("its templates of resources could not be listed: "), "{said}");
+    // tools say nothing about it
+    upstream.announce(1);
+    settle(3, Duration::from_secs(5), || async { upstream.counts().lists }).await;
+    assert_eq!((error().await, upstream.asked_of("resources/list")), (said, 3));
+    upstream.set_offers(Offers::resources(&["x://a"]));
+    upstream.announce_of("resources");
+    eventually("it is well again", Duration::from_secs(4), || async {
+        (error().await == Value::Null).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use super::watched::Watched;
 use crate::gateway::Gateway;
 use crate::gateway::discovery::{ListingError, What};
 use crate::store::{Applied, DueServer, Right, Server, StoreError};
-use crate::upstream::{Announced, Era, ListKind, Target, WatchEnd, Watcher};
+use crate::upstream::{Announced, Era, ListKind, Offers, Target, WatchEnd, Watcher};
 
 /// The pause after the first failure; doubled by every further one.
 const BACK_OFF_MIN: Duration = Duration::from_secs(1);
@@ -135,9 +135,7 @@ impl Gateway {
             hears => hears.iter().for_each(|what| told.of(*what).notify_one()),
         }
         let on_change = |what| {
-            if what == Announced::Tools {
-                watched.announced(Instant::now());
-            }
+            watched.announced(what, Instant::now());
             told.of(what).notify_one();
         };
         tokio::select! {
@@ -168,11 +166,8 @@ impl Gateway {
             return Err(Ended::Stream(WatchEnd::Unsupported("it announces no changes")));
         }
         let watcher = self.upstreams.watch(&target, &ANNOUNCED).await.map_err(Ended::Stream)?;
-        let offers = self.upstreams.connection(&target).offers().await.unwrap_or_default();
-        let is_heard = |what| watcher.hears().contains(&what);
-        let hears_all = is_heard(Announced::Tools)
-            && (is_heard(Announced::Prompts) || !offers.has(ListKind::Prompts))
-            && (is_heard(Announced::Resources) || !offers.has(ListKind::Resources));
+        let offers = self.upstreams.connection(&target).offers().await;
+        let hears_all = hears_all(watcher.hears(), offers.ok());
         Ok((watcher, hears_all))
     }
 
@@ -273,6 +268,16 @@ impl Gateway {
     }
 }
 
+/// Whether all that a server has is announced; not where it did not say what it has.
+fn hears_all(heard: &[Announced], offers: Option<Offers>) -> bool {
+    let is_heard = |what| heard.contains(&what);
+    offers.is_some_and(|offers| {
+        is_heard(Announced::Tools)
+            && (is_heard(Announced::Prompts) || !offers.has(ListKind::Prompts))
+            && (is_heard(Announced::Resources) || !offers.has(ListKind::Resources))
+    })
+}
+
 /// Never ends without a time.
 async fn sleep_until_some(at: Option<Instant>) {
     match at {
@@ -284,7 +289,17 @@ async fn sleep_until_some(at: Option<Instant>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::upstream::{Kind, UpstreamError};
+    use crate::upstream::{Kind, Offer, UpstreamError};
+
+    #[test]
+    fn all_is_heard_of_who_says_what_it_has() {
+        let tools = Offers { tools: Offer::Announced, ..Offers::default() };
+        let both = Offers { resources: Offer::Listed, ..tools };
+        let heard = [Announced::Tools, Announced::Resources];
+        assert!(hears_all(&heard[..1], Some(tools)) && hears_all(&heard, Some(both)));
+        assert!(!hears_all(&heard[..1], Some(both)) && !hears_all(&heard[1..], Some(both)));
+        assert!(!hears_all(&heard, None), "who knows");
+    }
 
     #[test]
     fn pauses_double_until_a_stream_has_lived() {

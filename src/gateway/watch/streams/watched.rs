@@ -3,6 +3,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::upstream::Announced;
+
 /// How long after a listing that found something new its announcement may still come.
 const ANNOUNCEMENT_LATE_MAX: Duration = Duration::from_secs(10);
 
@@ -18,8 +20,8 @@ struct State {
     live: Option<Instant>,
     /// When its tools were last listed while it was.
     listed: Option<Instant>,
-    /// When a listing found a change that nobody had announced.
-    silent_change: Option<Instant>,
+    /// When a listing found a change that nobody had announced: of tools, and of all else.
+    silent_changes: [Option<Instant>; 2],
     /// Whether the server has something whose changes it does not announce.
     hears_a_part: bool,
 }
@@ -42,10 +44,11 @@ impl Watched {
     }
 
     /// A change was announced.
-    pub(super) fn announced(&self, now: Instant) {
-        let mut state = self.state();
-        if state.silent_change.is_some_and(|at| now.duration_since(at) <= ANNOUNCEMENT_LATE_MAX) {
-            state.silent_change = None;
+    pub(super) fn announced(&self, what: Announced, now: Instant) {
+        let [tools, others] = &mut self.state().silent_changes;
+        let silent = if what == Announced::Tools { tools } else { others };
+        if silent.is_some_and(|at| now.duration_since(at) <= ANNOUNCEMENT_LATE_MAX) {
+            *silent = None;
         }
     }
 
@@ -57,12 +60,17 @@ impl Watched {
         }
     }
 
-    /// The tools were listed because it was time, and so many were other than before.
-    pub(super) fn relisted(&self, now: Instant, changes: usize) {
+    /// The server was listed because it was time, and so many tools, and so much else, were other than before.
+    pub(super) fn relisted(&self, now: Instant, changes: [usize; 2]) {
         self.listed(now);
         let mut state = self.state();
-        if state.live.is_some() && changes > 0 {
-            state.silent_change = Some(now);
+        if state.live.is_none() {
+            return;
+        }
+        for (silent, changes) in state.silent_changes.iter_mut().zip(changes) {
+            if changes > 0 {
+                *silent = Some(now);
+            }
         }
     }
 
@@ -75,7 +83,7 @@ impl Watched {
     pub(super) fn can_wait(&self, now: Instant, interval: Duration) -> bool {
         let state = self.state();
         let is_fresh = state.listed.is_some_and(|at| now.duration_since(at) < interval);
-        state.live.is_some() && is_fresh && state.silent_change.is_none() && !state.hears_a_part
+        state.live.is_some() && is_fresh && state.silent_changes == [None; 2] && !state.hears_a_part
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -108,19 +116,27 @@ mod tests {
 
     #[test]
     fn a_change_that_nobody_announced_ends_the_trust() {
-        let (watched, now) = (Watched::default(), Instant::now());
-        watched.went_live(now);
-        watched.relisted(now, 0);
-        assert!(watched.can_wait(now, INTERVAL));
-        watched.relisted(now, 1);
-        assert!(!watched.can_wait(now, INTERVAL));
-        watched.announced(now + ANNOUNCEMENT_LATE_MAX);
-        assert!(watched.can_wait(now, INTERVAL), "the announcement was only late");
-        watched.relisted(now, 1);
-        watched.announced(now + ANNOUNCEMENT_LATE_MAX * 2);
-        assert!(!watched.can_wait(now, INTERVAL));
-        watched.went_live(now);
-        watched.listed(now);
-        assert!(watched.can_wait(now, INTERVAL), "a new stream starts anew");
+        for (changes, what, other) in [
+            ([1, 0], Announced::Tools, Announced::Resources),
+            ([0, 1], Announced::Resources, Announced::Tools),
+            ([0, 1], Announced::Prompts, Announced::Tools),
+        ] {
+            let (watched, now) = (Watched::default(), Instant::now());
+            watched.went_live(now);
+            watched.relisted(now, [0, 0]);
+            assert!(watched.can_wait(now, INTERVAL));
+            watched.relisted(now, changes);
+            assert!(!watched.can_wait(now, INTERVAL));
+            watched.announced(other, now);
+            assert!(!watched.can_wait(now, INTERVAL), "{other:?} says nothing about {what:?}");
+            watched.announced(what, now + ANNOUNCEMENT_LATE_MAX);
+            assert!(watched.can_wait(now, INTERVAL), "the announcement was only late");
+            watched.relisted(now, changes);
+            watched.announced(what, now + ANNOUNCEMENT_LATE_MAX * 2);
+            assert!(!watched.can_wait(now, INTERVAL));
+            watched.went_live(now);
+            watched.listed(now);
+            assert!(watched.can_wait(now, INTERVAL), "a new stream starts anew");
+        }
     }
 }

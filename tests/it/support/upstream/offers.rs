@@ -1,6 +1,7 @@
 //! Prompts and resources of the server, and what it says when it is asked for them.
 
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 /// What it offers besides tools. `None` is not declared at all.
 #[derive(Clone, Debug, Default)]
@@ -15,6 +16,8 @@ pub struct Offers {
     pub asks_first: Option<String>,
     /// A method that it refuses.
     pub broken: Option<&'static str>,
+    /// Methods whose answers wait until it is true.
+    pub gates: Vec<(&'static str, watch::Receiver<bool>)>,
 }
 
 impl Offers {
@@ -54,6 +57,9 @@ impl Offers {
     pub(super) async fn answer(&self, method: &str, params: &str) -> Option<Result<String, String>> {
         if self.broken == Some(method) {
             return Some(Err(r#"{"code":-32603,"message":"broken"}"#.to_owned()));
+        }
+        for (_, gate) in self.gates.iter().filter(|(held, _)| *held == method) {
+            drop(gate.clone().wait_for(|is_open| *is_open).await);
         }
         let list = |member: &str, items: &[String]| {
             Ok(format!(r#""ttlMs":0,"cacheScope":"public","{member}":[{}]"#, items.join(",")))
