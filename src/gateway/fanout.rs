@@ -18,10 +18,9 @@ use super::tenancy::LiveTenant;
 use super::views::ViewKey;
 use super::{Gateway, clock};
 use crate::domain::fingerprint::Fingerprint;
-use crate::domain::id::KeyId;
 
 use self::groups::Groups;
-use self::served::Served;
+use self::served::{Kinds, Served, WasMisled};
 pub use self::servers::{ServerState, ServerStates};
 
 /// Signals that a stream may be behind; one that is further behind looks at everything anew.
@@ -49,8 +48,8 @@ impl Prints {
 enum Signal {
     /// Keys or settings are other ones, or whose they are must be asked again.
     Access,
-    /// Whoever has one of these keys (or any) was served, at that moment, a list that was out of date.
-    Misled(Arc<[(Option<Option<KeyId>>, Instant)]>),
+    /// Keys were served lists that were out of date.
+    Misled(Arc<[WasMisled]>),
     /// Such signals were lost since then.
     Deaf(Instant),
 }
@@ -105,8 +104,8 @@ impl Fanout {
 pub enum Heard {
     /// What it sees may be something else now, or the stream may have to end.
     Change,
-    /// What it fetched at this moment, from whichever replica, was out of date.
-    Misled(Instant),
+    /// What it fetched at this moment of these kinds, from whichever replica, was out of date.
+    Misled(Instant, Kinds),
     /// Whether it was is not known for what it fetched since this moment.
     Deaf(Instant),
 }
@@ -145,9 +144,10 @@ impl Listening {
         self.lists.as_ref().map(|lists| *lists.borrow())
     }
 
-    /// When it was served a list that was out of date, if that was a short while ago: before it began to listen.
-    pub fn misled_at(&self) -> Option<Instant> {
-        self.caller.tenant.as_ref()?.fanout.served.misled_at(self.caller.key)
+    /// When it was served lists that were out of date, and which, if that was a short while ago: before it began to
+    /// listen.
+    pub fn misled(&self) -> Option<(Instant, Kinds)> {
+        self.caller.tenant.as_ref()?.fanout.served.misled(self.caller.key)
     }
 
     /// How long its key lasts by itself; zero when it has ended.
@@ -171,8 +171,8 @@ impl Listening {
         };
         match signal {
             Some(Signal::Misled(keys)) => {
-                let own = keys.iter().filter(|(key, _)| key.is_none_or(|key| key == self.caller.key));
-                own.map(|(_, at)| *at).max().map_or(Heard::Change, Heard::Misled)
+                let own = served::latest(keys.iter().filter(|misled| misled.is(self.caller.key)));
+                own.map_or(Heard::Change, |(at, kinds)| Heard::Misled(at, kinds))
             }
             Some(Signal::Deaf(since)) => Heard::Deaf(since),
             Some(Signal::Access) => {
@@ -183,7 +183,7 @@ impl Listening {
             // signals were missed: either may have been among them
             None => {
                 self.is_behind = true;
-                Heard::Misled(Instant::now())
+                Heard::Misled(Instant::now(), [true; 3])
             }
         }
     }

@@ -91,6 +91,8 @@ pub struct MisledKey {
     pub key: Option<KeyId>,
     /// How long ago, in milliseconds.
     pub age_ms: u32,
+    /// Which: tools, prompts, resources.
+    pub kinds: [bool; 3],
 }
 
 /// What a replica hears.

@@ -110,8 +110,8 @@ pub(super) async fn open(listener: Listener<'_>, opening: Opening<'_>) -> Result
 
 /// A client that has listed a moment ago, when that was out of date.
 fn since_listed(mut told: Told, listening: &Listening) -> Told {
-    if let Some(at) = listening.misled_at() {
-        told.misled(at.into());
+    if let Some((at, kinds)) = listening.misled() {
+        told.misled(at.into(), kinds);
     }
     told
 }
@@ -195,7 +195,7 @@ impl State {
             () = sleep_until(until) => return,
         };
         match (heard, &mut self.told) {
-            (Heard::Misled(at), Some(told)) => told.misled(at.into()),
+            (Heard::Misled(at, kinds), Some(told)) => told.misled(at.into(), kinds),
             (Heard::Deaf(since), Some(told)) => told.deaf(since.into()),
             _ => {}
         }

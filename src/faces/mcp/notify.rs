@@ -137,9 +137,9 @@ impl Told {
 
     /// It was served a list that was out of date, at that moment. Whoever was told since lists anew anyway; so does who has
     /// not been told yet and listened already.
-    pub(super) fn misled(&mut self, at: Instant) {
+    pub(super) fn misled(&mut self, at: Instant, kinds: [bool; KINDS]) {
         if self.last.map_or(at < self.opened, |last| at >= last) {
-            self.owed = Topics::ALL;
+            self.owed = self.owed.or(Topics(kinds));
         }
     }
 
@@ -245,14 +245,14 @@ mod tests {
     fn whoever_was_misled_is_told_once_more() {
         let opened = Instant::now() + 10 * MERGE;
         let mut told = Told::new(seen("a"), Topics::ALL, opened);
-        told.misled(opened + MS);
+        told.misled(opened + MS, [true; KINDS]);
         assert_eq!(told.due(seen("a"), opened + MS), Due::Nothing, "told when this replica has heard of it");
-        told.misled(opened - MS);
+        told.misled(opened - MS, [true; KINDS]);
         assert_eq!(told.due(seen("a"), opened + MS), NOW, "it listed before it listened");
         let last = opened + MS;
-        told.misled(last - MS);
+        told.misled(last - MS, [true; KINDS]);
         assert_eq!(told.due(seen("a"), last + MERGE), Due::Nothing, "told since");
-        told.misled(last + MS);
+        told.misled(last + MS, [true; KINDS]);
         assert_eq!(told.due(seen("a"), last + MS), Due::At(last + MERGE));
         assert_eq!(told.due(seen("a"), last + MERGE), NOW);
         assert_eq!(told.due(seen("a"), last + 3 * MERGE), Due::Nothing);

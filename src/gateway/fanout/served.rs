@@ -40,8 +40,8 @@ struct Lists {
     by_key: HashMap<Option<KeyId>, List>,
     /// More keys than are remembered were served something, last at this moment.
     overflowed: Option<Instant>,
-    /// Keys that were misled, here or elsewhere, and when they were served that; `None` means any.
-    misled: Vec<(Option<Option<KeyId>>, Instant)>,
+    /// Keys that were misled, here or elsewhere.
+    misled: Vec<WasMisled>,
     /// There was a change after which nobody has looked yet.
     is_changed: bool,
     /// Somebody looks.
@@ -56,15 +56,55 @@ struct List {
     /// Revisions of catalogue and keys.
     revs: (i64, i64),
     at: Instant,
-    /// Another list was served to the same key before this one, and nobody has looked yet: one of the two is out of date.
-    is_mixed: bool,
+    /// Of which kinds another list was served to the same key before, and nobody has looked yet: one of the two is out of
+    /// date.
+    mixed: Kinds,
+}
+
+/// Of tools, prompts, resources.
+pub type Kinds = [bool; 3];
+
+/// A key that was served a list that was out of date.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WasMisled {
+    /// The key; `None` means any.
+    key: Option<Option<KeyId>>,
+    /// When it was served that.
+    at: Instant,
+    /// Which.
+    kinds: Kinds,
+}
+
+impl WasMisled {
+    /// Whether this is about a key.
+    pub(super) fn is(&self, key: Option<KeyId>) -> bool {
+        self.key.is_none_or(|misled| misled == key)
+    }
+}
+
+/// Some of these, and some of those.
+fn either(one: Kinds, other: Kinds) -> Kinds {
+    let mut other = other.into_iter();
+    one.map(|is| other.next() == Some(true) || is)
+}
+
+/// When the last of these was, and which kinds were among them.
+pub(super) fn latest<'a>(misled: impl Iterator<Item = &'a WasMisled>) -> Option<(Instant, Kinds)> {
+    let all = misled.map(|misled| (misled.at, misled.kinds));
+    all.reduce(|one, other| (one.0.max(other.0), either(one.1, other.1)))
 }
 
 impl List {
-    fn is_other(&self, settings: &Effective, prints: Prints) -> bool {
-        // the spelling, and what the gateway's own tools may do
-        let shown = |settings: &Effective| (settings.tool_names, settings.max_operation);
-        self.prints != prints || shown(&self.settings) != shown(settings)
+    /// Which lists are other ones with these settings and prints.
+    fn other_than(&self, settings: &Effective, prints: Prints) -> Kinds {
+        let is_spelled = self.settings.tool_names != settings.tool_names;
+        // what the gateway's own tools may do
+        let is_bound = self.settings.max_operation != settings.max_operation;
+        [
+            self.prints.tools != prints.tools || is_spelled || is_bound,
+            self.prints.prompts != prints.prompts || is_spelled,
+            self.prints.resources != prints.resources,
+        ]
     }
 }
 
@@ -76,7 +116,7 @@ impl Served {
     fn note(&self, key: Option<KeyId>, mut list: List) {
         let mut lists = self.lock();
         if let Some(known) = lists.by_key.get_mut(&key) {
-            list.is_mixed = known.is_mixed || known.is_other(&list.settings, list.prints);
+            list.mixed = either(known.mixed, known.other_than(&list.settings, list.prints));
             *known = list;
         } else if lists.by_key.len() < SERVED_MAX {
             lists.by_key.insert(key, list);
@@ -100,16 +140,11 @@ impl Served {
         lists.is_under_way
     }
 
-    /// When this key was served a list that was out of date, if that was a short while ago.
-    pub(super) fn misled_at(&self, key: Option<KeyId>) -> Option<Instant> {
+    /// What this key was served that was out of date, if that was a short while ago.
+    pub(super) fn misled(&self, key: Option<KeyId>) -> Option<(Instant, Kinds)> {
         let mut lists = self.lock();
-        lists.misled.retain(|(_, at)| at.elapsed() < REMEMBERED);
-        lists
-            .misled
-            .iter()
-            .filter(|(misled, _)| misled.is_none_or(|misled| misled == key))
-            .map(|(_, at)| *at)
-            .max()
+        lists.misled.retain(|misled| misled.at.elapsed() < REMEMBERED);
+        latest(lists.misled.iter().filter(|misled| misled.is(key)))
     }
 }
 
@@ -118,7 +153,7 @@ impl Fanout {
     /// served what is of them before was misled.
     pub(in crate::gateway) fn confirm(&self, at: Instant, revs: (i64, i64)) {
         let mut lists = self.served.lock();
-        lists.by_key.retain(|_, list| list.at >= at || list.revs != revs || list.is_mixed);
+        lists.by_key.retain(|_, list| list.at >= at || list.revs != revs || list.mixed.contains(&true));
         if lists.by_key.is_empty() {
             lists.overflowed = lists.overflowed.filter(|last| *last >= at);
         }
@@ -129,11 +164,14 @@ impl Fanout {
         let now = Instant::now();
         let at = |age_ms: u32| now.checked_sub(Duration::from_millis(age_ms.into())).unwrap_or(now);
         let misled: Arc<[_]> = match keys {
-            Some(keys) => keys.iter().map(|misled| (Some(misled.key), at(misled.age_ms))).collect(),
-            None => Arc::from([(None, now)]),
+            Some(keys) => keys
+                .iter()
+                .map(|said| WasMisled { key: Some(said.key), at: at(said.age_ms), kinds: said.kinds })
+                .collect(),
+            None => Arc::from([WasMisled { key: None, at: now, kinds: [true; 3] }]),
         };
         let mut lists = self.served.lock();
-        lists.misled.retain(|(_, at)| at.elapsed() < REMEMBERED);
+        lists.misled.retain(|misled| misled.at.elapsed() < REMEMBERED);
         if lists.misled.len() < SERVED_MAX {
             lists.misled.extend(misled.iter().copied());
         }
@@ -152,7 +190,7 @@ impl Gateway {
             prints: Prints::of(view),
             revs: (catalogue.rev, live.access_now().as_ref().as_ref().map_or(0, |access| access.rev)),
             at: Instant::now(),
-            is_mixed: false,
+            mixed: [false; 3],
         };
         live.fanout.served.note(caller.key, list);
         // after the note: whoever swaps from here on finds it
@@ -230,25 +268,33 @@ fn look_for_misled(live: &LiveTenant) -> Option<Misled> {
         }
         lists.by_key.iter().map(|(key, list)| (*key, list.clone())).collect()
     };
-    let is_misled = |(key, list): &&(Option<KeyId>, List)| {
+    let other = |key: Option<KeyId>, list: &List| {
         let current = key.and_then(|key| access.as_ref().as_ref()?.by_id.get(&key));
         let settings = current.map_or(&list.settings, |caller| &caller.settings);
-        list.is_mixed || list.is_other(settings, Prints::of(&catalogue.direct_view(settings)))
+        either(list.mixed, list.other_than(settings, Prints::of(&catalogue.direct_view(settings))))
     };
-    let misled: Vec<&(Option<KeyId>, List)> = served.iter().filter(is_misled).collect();
+    let misled: Vec<(Option<KeyId>, &List, Kinds)> = served
+        .iter()
+        .map(|(key, list)| (*key, list, other(*key, list)))
+        .filter(|(_, _, kinds)| kinds.contains(&true))
+        .collect();
     if misled.is_empty() {
         return None;
     }
     let mut lists = live.fanout.served.lock();
-    for (key, list) in &misled {
+    for (key, list, _) in &misled {
         // unless it was served something meanwhile
         if lists.by_key.get(key).is_some_and(|last| last.at == list.at) {
             lists.by_key.remove(key);
         }
     }
     let age_ms = |at: Instant| u32::try_from(at.elapsed().as_millis()).unwrap_or(u32::MAX);
-    let key = |(key, list): &&(Option<KeyId>, List)| MisledKey { key: *key, age_ms: age_ms(list.at) };
-    let keys = (misled.len() <= MISLED_KEYS_MAX).then(|| misled.iter().map(key).collect());
+    let named = |&(key, list, kinds): &(Option<KeyId>, &List, Kinds)| MisledKey {
+        key,
+        age_ms: age_ms(list.at),
+        kinds,
+    };
+    let keys = (misled.len() <= MISLED_KEYS_MAX).then(|| misled.iter().map(named).collect());
     Some(Misled { tenant: live.id, keys })
 }
 
@@ -267,7 +313,7 @@ mod tests {
             prints: Prints { tools: print, prompts: print, resources: print },
             revs: (rev, 1),
             at: Instant::now(),
-            is_mixed: false,
+            mixed: [false; 3],
         }
     }
 
@@ -278,7 +324,7 @@ mod tests {
         served.note(None, list("old", 1));
         served.note(None, list("new", 2));
         served.note(None, list("new", 2));
-        assert!(served.lock().by_key[&None].is_mixed);
+        assert_eq!(served.lock().by_key[&None].mixed, [true; 3]);
     }
 
     #[test]
@@ -297,10 +343,12 @@ mod tests {
     #[test]
     fn whoever_was_misled_is_known_for_a_while() {
         let fanout = Fanout::default();
-        let key = Some(KeyId(uuid::Uuid::from_u128(1)));
-        assert_eq!(fanout.served.misled_at(key), None);
-        fanout.tell_misled(Some(&[MisledKey { key, age_ms: 200 }, MisledKey { key: None, age_ms: 9_000 }]));
-        assert!(fanout.served.misled_at(key).unwrap().elapsed() >= Duration::from_millis(200));
-        assert_eq!(fanout.served.misled_at(None), None, "too long ago");
+        let (key, kinds) = (Some(KeyId(uuid::Uuid::from_u128(1))), [true, false, false]);
+        assert_eq!(fanout.served.misled(key), None);
+        let long_ago = MisledKey { key: None, age_ms: 9_000, kinds };
+        fanout.tell_misled(Some(&[MisledKey { key, age_ms: 200, kinds }, long_ago]));
+        let (at, which) = fanout.served.misled(key).unwrap();
+        assert!(at.elapsed() >= Duration::from_millis(200) && which == kinds);
+        assert_eq!(fanout.served.misled(None), None, "too long ago");
     }
 }
