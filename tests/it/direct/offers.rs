@@ -436,12 +436,6 @@ async fn a_listing_that_read_earlier_puts_nothing_back_and_tools_wait_for_nothin
     upstream.set_offers(Offers { gates, ..offers.clone() });
     let has_tools = async |count: usize| {
         eventually("the tools are listed", Duration::from_secs(5), || async {
-            eprintln!(
-                "DEBUG {:?} {:?} {:?}",
-                super::names(&client).await,
-                upstream.asked(),
-                tenant.platform.get("/api/v1/servers/up").await
-            );
             let names = super::names(&client).await;
             (names.iter().filter(|name| name.starts_with("up:")).count() == count).then_some(())
         })
