@@ -4,7 +4,7 @@ use super::canonical::canonical;
 use super::json;
 
 /// Levels that are looked into; what is deeper is compared as a whole.
-const DEPTH_MAX: u32 = 32;
+const DEPTH_MAX: usize = 32;
 /// Most differences that are named.
 const CHANGES_MAX: usize = 1000;
 /// Most bytes of places that are named.
@@ -35,17 +35,18 @@ impl<'a> Diff<'a> {
     /// What differs. The order of members, white space and the spelling of strings do not count; numbers do as written.
     pub fn between(before: &'a str, after: &'a str) -> Diff<'a> {
         let mut diff = Diff::default();
-        diff.values("", Some(before), Some(after), 0);
+        diff.values(&mut Vec::new(), Some(before), Some(after));
         diff
     }
 
-    fn values(&mut self, path: &str, before: Option<&'a str>, after: Option<&'a str>, depth: u32) {
+    /// `place` is how one gets there; it is put into words only where something differs.
+    fn values(&mut self, place: &mut Vec<String>, before: Option<&'a str>, after: Option<&'a str>) {
         if before == after || self.is_cut {
             return;
         }
         if let (Some(before), Some(after)) = (before, after)
-            && depth < DEPTH_MAX
-            && (self.objects(path, before, after, depth) || self.arrays(path, before, after, depth))
+            && place.len() < DEPTH_MAX
+            && (self.objects(place, before, after) || self.arrays(place, before, after))
         {
             return;
         }
@@ -54,16 +55,30 @@ impl<'a> Diff<'a> {
         {
             return;
         }
-        self.paths_bytes += path.len();
+        self.paths_bytes += place.iter().map(|step| step.len() + 1).sum::<usize>();
         if self.changes.len() == CHANGES_MAX || self.paths_bytes > PATHS_BYTES_MAX {
             self.is_cut = true;
             return;
         }
-        self.changes.push(Change { path: path.to_owned(), before, after });
+        self.changes.push(Change { path: pointer(place), before, after });
+    }
+
+    fn below(
+        &mut self,
+        place: &mut Vec<String>,
+        step: impl FnOnce() -> String,
+        before: Option<&'a str>,
+        after: Option<&'a str>,
+    ) {
+        if before != after && !self.is_cut {
+            place.push(step());
+            self.values(place, before, after);
+            place.pop();
+        }
     }
 
     /// Whether both are objects, and so were compared by their members.
-    fn objects(&mut self, path: &str, before: &'a str, after: &'a str, depth: u32) -> bool {
+    fn objects(&mut self, place: &mut Vec<String>, before: &'a str, after: &'a str) -> bool {
         let (Ok(before), Ok(after)) = (json::top_level_members(before), json::top_level_members(after))
         else {
             return false;
@@ -73,16 +88,16 @@ impl<'a> Diff<'a> {
         let names: std::collections::HashSet<&str> = before.iter().map(|member| &*member.name).collect();
         for member in &before {
             let after = value_after.get(&*member.name).copied();
-            self.values(&below(path, &member.name), Some(member.value), after, depth + 1);
+            self.below(place, || member.name.to_string(), Some(member.value), after);
         }
         for member in after.iter().filter(|member| !names.contains(&*member.name)) {
-            self.values(&below(path, &member.name), None, Some(member.value), depth + 1);
+            self.below(place, || member.name.to_string(), None, Some(member.value));
         }
         true
     }
 
     /// Whether both are arrays, and so were compared place by place.
-    fn arrays(&mut self, path: &str, before: &'a str, after: &'a str, depth: u32) -> bool {
+    fn arrays(&mut self, place: &mut Vec<String>, before: &'a str, after: &'a str) -> bool {
         let (Some(mut before), Some(mut after)) = (json::elements(before), json::elements(after)) else {
             return false;
         };
@@ -91,14 +106,14 @@ impl<'a> Diff<'a> {
             if (before.is_none() && after.is_none()) || self.is_cut {
                 break;
             }
-            self.values(&below(path, &at.to_string()), before, after, depth + 1);
+            self.below(place, || at.to_string(), before, after);
         }
         true
     }
 }
 
-fn below(path: &str, name: &str) -> String {
-    format!("{path}/{}", name.replace('~', "~0").replace('/', "~1"))
+fn pointer(place: &[String]) -> String {
+    place.iter().map(|step| format!("/{}", step.replace('~', "~0").replace('/', "~1"))).collect()
 }
 
 #[cfg(test)]

@@ -321,7 +321,8 @@ impl Gateway {
         if !server.enabled {
             return;
         }
-        match self.list_server(tenant, server, Right::Asked).await {
+        // apart: what it takes to ask a server is large, and not every change does
+        match Box::pin(self.list_server(tenant, server, Right::Asked)).await {
             Ok(_) => {}
             Err(super::discovery::ListingError::Store(StoreError::Conflict(_))) => {
                 // somebody changed it meanwhile, and lists it too

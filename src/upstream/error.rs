@@ -26,6 +26,8 @@ pub enum Kind {
     },
     /// It is a program, and this replica has no place to run it now; the detail is for callers too.
     NoPlace,
+    /// The call carries answers to its questions, which cannot be said in the era that it speaks now.
+    NoRounds,
     /// The call itself cannot be put on the wire.
     Unsendable,
     /// The deadline passed.
@@ -47,6 +49,7 @@ impl Kind {
             Self::Unreachable => "the upstream server cannot be reached",
             Self::EgressRefused => "the upstream server's address is refused by the egress rules",
             Self::Locked => "the credentials stored for the upstream server cannot be opened",
+            Self::NoRounds => "the upstream server does not take answers to its questions any more",
             Self::Overloaded => "the queue of the upstream server is full",
             Self::Resting { .. } => {
                 "the upstream server failed several times in a row and is left alone for now"

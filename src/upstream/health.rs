@@ -140,6 +140,7 @@ impl Verdict {
                 // it has pauses of its own, and somebody else has told of its end
                 | Kind::NotRunning { .. }
                 | Kind::NoPlace
+                | Kind::NoRounds
                 | Kind::Unsendable
                 | Kind::Locked => Self::Nothing,
             },

@@ -106,6 +106,7 @@ impl HttpLink {
         let is_modern = session.era == Era::Modern;
         let progress_token = ask.progress.is_some().then_some(id);
         let meta = Meta { modern: is_modern, progress_token, round: ask.round, extra: ask.meta };
+        meta.check_rounds()?;
         let mut headers = session.headers.clone();
         if is_modern {
             mirror(&mut headers, ask)?;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::error::UpstreamError;
+use super::error::{Kind, UpstreamError};
 use super::target::Round;
 
 /// The revision without sessions.
@@ -44,6 +44,18 @@ pub(super) struct Meta<'a> {
     pub(super) round: Option<&'a Round>,
     /// Members as `(name, raw JSON)`.
     pub(super) extra: &'a [(String, Bytes)],
+}
+
+impl Meta<'_> {
+    /// What carries answers, or a state, goes in the modern era or not at all: without them it would be another call.
+    pub(super) fn check_rounds(&self) -> Result<(), UpstreamError> {
+        match self.round {
+            Some(round) if !self.modern && !round.members.is_empty() => {
+                Err(UpstreamError::unsent(Kind::NoRounds, "it is spoken to in the handshake era"))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// A request body; `members` are written into `params` before `_meta`.

@@ -82,6 +82,9 @@ fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
     value.filter(|raw| *raw != "null")
 }
 
+/// Longest answer that asks for input, in bytes.
+const QUESTION_BYTES_MAX: usize = 1024 * 1024;
+
 /// A server's answer that asks for input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
@@ -106,6 +109,10 @@ impl Asked {
     /// # Errors
     /// [`Misfit`]
     pub fn read(result: &str, capabilities: &Capabilities) -> Result<Asked, Misfit> {
+        // before anything is made of it: whoever asks a person has not that much to say
+        if result.len() > QUESTION_BYTES_MAX {
+            return Err(Misfit::TooLarge);
+        }
         let (mut requests, mut state) = (None, None);
         let members = json::top_level_members(result).map_err(|_| Misfit::Malformed)?;
         for member in members {

@@ -261,6 +261,13 @@ fn differences(raw: &str) -> String {
             }
         }
     }
+    if of("compared") == Some("false") {
+        let why = match of("approved_pin") {
+            None | Some("null") => "Nothing was approved before",
+            Some(_) => "The approved definition is not kept any more",
+        };
+        out.push_str(&format!("\n{why}: read the whole definition (-o json).\n"));
+    }
     if of("truncated") == Some("true") {
         out.push_str("\nThere are more differences; compare the two definitions (-o json).\n");
     }

@@ -254,7 +254,10 @@ fn recordable<'a>(
     match name? {
         tools::READ_CACHE => None,
         name if Managing::named(name).is_some() => Some(without_credentials(arguments?).into()),
-        _ => whole.map(Cow::Borrowed),
+        // what people answered, and what a server said of itself, is in no record; nor is what cannot be told apart from it
+        _ => whole
+            .filter(|whole| json::top_level_members(whole).is_ok())
+            .map(|whole| json::without_members(whole, &["inputResponses", "requestState"])),
     }
 }
 

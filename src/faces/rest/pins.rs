@@ -36,6 +36,8 @@ struct ShownDiff<'a> {
     changes: Vec<ShownChange<'a>>,
     /// There are more changes than are shown.
     truncated: bool,
+    /// There is an approved definition to compare with.
+    compared: bool,
     definition: &'a RawValue,
     approved_definition: Option<&'a RawValue>,
 }
@@ -115,6 +117,7 @@ fn shown_diff<'a>(tool: &'a ToolView, diff: &'a Diff<'a>) -> Result<ShownDiff<'a
         drift: tool.drift.map(|(drift, _)| drift.as_str()),
         changes: diff.changes.iter().map(shown).collect::<Result<_, _>>()?,
         truncated: diff.is_cut,
+        compared: tool.approved_definition.is_some(),
         definition: show::raw(&tool.definition)?,
         approved_definition: tool.approved_definition.as_deref().map(show::raw).transpose()?,
     })

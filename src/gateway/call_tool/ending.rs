@@ -125,6 +125,10 @@ pub(super) fn from_upstream(error: &UpstreamError) -> Refusal {
                 );
                 retry_s.into_iter().fold(refusal, |refusal, retry_s| refusal.retry_after(retry_s.into()))
             }
+            Kind::NoRounds => Refusal::new(
+                Code::ServerUnavailable,
+                "The server does not take answers to its questions any more; nothing was run; call it again without them",
+            ),
             Kind::NoPlace => Refusal::new(
                 Code::ServerUnavailable,
                 format!("The server is not running: {}; nothing was run, try again in a few seconds", error.detail),

@@ -60,6 +60,7 @@ impl Keeper {
             round: ask.round,
             extra: ask.meta,
         };
+        meta.check_rounds()?;
         let request = Request {
             id,
             body: jsonrpc::request(id, ask.method, ask.members, meta),

@@ -76,9 +76,13 @@ async fn handshake_clients_and_servers_have_no_rounds() {
     let params = modern.calls().pop().unwrap().params;
     assert!(!params.contains("inputResponses") && !params.contains("U-2"), "{params}");
     let old = Way { tool: "old:t", ..Way::DIRECT };
-    old.go(client(&agent), r#","inputResponses":{"who":{"action":"cancel"}}"#).await.ok();
+    old.go(client(&agent), "").await.ok();
     let params = handshake.calls().pop().unwrap().params;
-    assert!(!params.contains("inputResponses") && !params.contains("elicitation"), "{params}");
+    assert!(!params.contains("elicitation"), "{params}");
+    // without its answer, "cancel" above all, it would be another call
+    let refused = old.go(client(&agent), r#","inputResponses":{"who":{"action":"cancel"}}"#).await;
+    assert!(refused.refused("server_unavailable").to_string().contains("nothing was run"));
+    assert_eq!(handshake.calls().len(), 1);
 }
 
 #[tokio::test]

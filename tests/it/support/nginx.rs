@@ -16,7 +16,7 @@ use super::wait::eventually;
 const START_WAIT_MAX: Duration = Duration::from_secs(15);
 /// As `/proc/net/tcp` says it.
 const ESTABLISHED: &str = "01";
-const MISSING: &str = "nginx is missing: install the package nginx-light, or nginx";
+const MISSING: &str = "nginx is missing: install the package nginx";
 
 /// A running nginx; killed when dropped.
 pub struct Nginx {
