@@ -36,8 +36,14 @@ async fn a_view_is_made_once_for_all_who_see_the_same() {
     assert_eq!(catalogue.direct_view(&settings(&["s1:*", "s1:tool_*"])).print, direct.print);
 }
 
-#[tokio::test(flavor = "current_thread")]
-async fn making_one_leaves_the_thread_to_others_and_is_done_in_turns() {
+#[test]
+fn making_one_leaves_the_thread_to_others_and_is_done_in_turns() {
+    let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+    runtime.block_on(leaves_the_thread_and_takes_turns());
+}
+
+/// On a runtime that has one thread for such work.
+async fn leaves_the_thread_and_takes_turns() {
     let catalogue = catalogue(3);
     let turn = Arc::clone(&catalogue.views.turn).acquire_owned().await.unwrap();
     let (one, other) = (settings(&["*_00001"]), settings(&["*_00002"]));
@@ -48,8 +54,12 @@ async fn making_one_leaves_the_thread_to_others_and_is_done_in_turns() {
     drop(turn);
     assert!(Arc::ptr_eq(&made, &waits.await));
     {
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let busy = tokio::task::spawn_blocking(move || drop(held.recv()));
         let mut given_up = std::pin::pin!(catalogue.direct_view_soon(&other));
         assert!(futures_util::poll!(&mut given_up).is_pending(), "not on this thread");
+        drop(release);
+        busy.await.unwrap();
     }
     // the turn is with the work until that is done, though nobody waits for it
     let _turn = catalogue.views.turn.acquire().await.unwrap();
