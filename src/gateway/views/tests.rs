@@ -55,11 +55,11 @@ async fn leaves_the_thread_and_takes_turns() {
     assert!(Arc::ptr_eq(&made, &waits.await));
     {
         let (release, held) = std::sync::mpsc::channel::<()>();
-        let busy = tokio::task::spawn_blocking(move || drop(held.recv()));
+        let busy = tokio::task::spawn_blocking(move || held.recv().is_err());
         let mut given_up = std::pin::pin!(catalogue.direct_view_soon(&other));
         assert!(futures_util::poll!(&mut given_up).is_pending(), "not on this thread");
         drop(release);
-        busy.await.unwrap();
+        assert!(busy.await.unwrap());
     }
     // the turn is with the work until that is done, though nobody waits for it
     let _turn = catalogue.views.turn.acquire().await.unwrap();
