@@ -18,11 +18,13 @@ check:
 	cargo fmt --check
 	cargo clippy --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --no-deps --document-private-items --quiet
-	shellcheck -x deploy/demo/*.sh tests/it/*.sh tests/it/support/*.sh tests/bench/*.sh tests/helm/*.sh .ci/run
+	shellcheck -x deploy/demo/*.sh tests/it/*.sh tests/it/support/*.sh tests/bench/*.sh tests/helm/*.sh tests/compose/*.sh \
+		deploy/compose/*.sh .ci/run
 
-# the Helm chart, over several sets of values (tests/helm/check.sh --update rewrites its snapshots)
+# the Helm chart, over several sets of values (tests/helm/check.sh --update rewrites its snapshots), and compose.yaml
 check-chart:
 	tests/helm/check.sh
+	tests/compose/check.sh
 
 bench:
 	tests/bench/run.sh
