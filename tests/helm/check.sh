@@ -104,6 +104,8 @@ refused "must be above limits.drain_s (25)" "${least[@]}" \
 refused "maxReplicas is below" "${least[@]}" --set autoscaling.enabled=true,autoscaling.maxReplicas=1
 refused "chart requires kubeVersion: >=1.20.0-0" "${least[@]}" --kube-version 1.19
 
+"$python" tests/helm/lookup.py "$helm"
+
 binary="${MCPPROXY_BINARY:-${CARGO_TARGET_DIR:-target}/debug/mcpproxy}"
 if [ -x "$binary" ]; then
   "$python" tests/helm/settings.py "$binary" "$out"/*.yaml
