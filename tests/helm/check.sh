@@ -63,6 +63,9 @@ refused() {
 lines="$(wc -l <"$chart/values.yaml")"
 [ "$lines" -le "$values_lines_max" ] || fail "values.yaml has $lines lines, $values_lines_max are allowed"
 
+version="$(sed -n '0,/^version = "\(.*\)"/s//\1/p' Cargo.toml)"
+grep -qx "appVersion: \"$version\"" "$chart/Chart.yaml" || fail "Chart.yaml's appVersion is not $version, that of Cargo.toml"
+
 for file in tests/helm/values/*.yaml; do
   "$helm" lint --strict --quiet "$chart" --values "$file" 2>"$out/lint" || {
     cat "$out/lint" >&2
