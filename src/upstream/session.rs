@@ -40,6 +40,15 @@ pub(super) struct Session {
 }
 
 impl Session {
+    /// The revision that is spoken.
+    pub(super) fn version(&self) -> &'static str {
+        let said = self.headers.get("mcp-protocol-version");
+        VERSIONS
+            .into_iter()
+            .find(|version| said.is_some_and(|said| said == version))
+            .unwrap_or(jsonrpc::MODERN)
+    }
+
     /// What the upstream declares, as far as that is known and still holds: a session with an id ends when its
     /// server is another one, and nothing else does.
     pub(super) fn offers(&self) -> Option<Offers> {

@@ -14,6 +14,7 @@ mod methods;
 mod modern;
 mod notify;
 mod offers;
+mod operation;
 mod result;
 mod session;
 mod text;

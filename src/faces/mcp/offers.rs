@@ -6,7 +6,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-use super::call::{Call, PROGRESS_QUEUE, To, answer, with_progress};
+use super::call::{About, Call, PROGRESS_QUEUE, To, Told, answer, with_progress};
 use super::direct::{begin, cursor_within, finished, while_current};
 use super::jsonrpc::RpcError;
 use super::result::{Answered, Splice, spliced};
@@ -110,7 +110,13 @@ impl Call<'_> {
             Asked::Resource(_) => resource_outcome,
             Asked::PromptCompletion(_) | Asked::TemplateCompletion(_) => completion_outcome,
         };
-        let to = To { endpoint: self.endpoint, era: self.era, id: self.id.to_owned(), render };
+        let about = match &request.asked {
+            Asked::Prompt(name) => About::Prompt("prompts/get", name.clone()),
+            Asked::PromptCompletion(name) => About::Prompt("completion/complete", name.clone()),
+            Asked::Resource(_) | Asked::TemplateCompletion(_) => About::Other,
+        };
+        let told = Told { operation: self.operation.clone(), about };
+        let to = To { endpoint: self.endpoint, era: self.era, id: self.id.to_owned(), render, told };
         let cancel_by = match self.era {
             Era::Modern => CancelBy::Disconnect,
             Era::Handshake => CancelBy::Notification(self.id),
@@ -118,6 +124,7 @@ impl Call<'_> {
         let gateway = Arc::clone(self.gateway);
         let Some(token) = self.progress_token() else {
             let outcome = gateway.ask(self.attempt, request, cancel_by).await;
+            to.told.ended(self.endpoint, &outcome);
             return match &outcome {
                 // its HTTP status says it too
                 CallOutcome::Refused(refused) if refused.refusal.code == Code::RateLimited => {
