@@ -199,8 +199,72 @@ pub fn current() -> Option<TraceParent> {
 
 /// Ids for a trace and a span in it.
 fn fresh_ids() -> Option<(TraceId, SpanId)> {
-    let (mut trace, mut span) = (TraceId::default(), SpanId::default());
-    getrandom::fill(&mut trace).ok()?;
-    getrandom::fill(&mut span).ok()?;
+    let mut chance = [0; 24];
+    getrandom::fill(&mut chance).ok()?;
+    let (trace, span) = chance.split_first_chunk()?;
+    let (trace, span): (TraceId, SpanId) = (*trace, span.try_into().ok()?);
     Some((trace, span)).filter(|_| trace != TraceId::default() && span != SpanId::default())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::domain::span::Value;
+
+    #[derive(Default)]
+    struct Kept(Mutex<Vec<Span>>);
+
+    impl SpanSink for Arc<Kept> {
+        fn take(&self, span: Span) {
+            self.0.lock().unwrap().push(span);
+        }
+    }
+
+    fn tracer(ratio: f64) -> (Arc<Kept>, Arc<Tracer>) {
+        let kept = Arc::<Kept>::default();
+        (Arc::clone(&kept), Arc::new(Tracer::new(Box::new(kept), ratio)))
+    }
+
+    #[test]
+    fn traces_are_recorded_by_their_ids() {
+        let below = |share: f64| {
+            let mut trace = [0xff; 16];
+            let end = (share * u64::MAX as f64) as u64;
+            trace[8..].copy_from_slice(&end.to_be_bytes());
+            trace
+        };
+        for (ratio, share, is_recorded) in [
+            (0.0, 0.0, false),
+            (0.1, 0.09, true),
+            (0.1, 0.11, false),
+            (0.5, 0.49, true),
+            (0.5, 0.51, false),
+            (1.0, 1.0, true),
+        ] {
+            assert_eq!(tracer(ratio).1.records(&below(share)), is_recorded, "{ratio} {share}");
+        }
+    }
+
+    #[test]
+    fn a_span_ends_once_and_what_is_dropped_was_given_up() {
+        let (kept, tracer) = tracer(1.0);
+        let (trace, span) = tracer.begin(Incoming::default()).unwrap();
+        let client = trace.client().unwrap();
+        let mut meta = vec![("tracestate".to_owned(), Bytes::new()), ("x".to_owned(), Bytes::new())];
+        trace.carry(Some(&client), &mut meta);
+        let names: Vec<&str> = meta.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["x", "traceparent"]);
+        client.end();
+        drop(span);
+        trace.client().unwrap().forget();
+        let kept = kept.0.lock().unwrap();
+        let [client, server] = kept.as_slice() else { panic!("{kept:?}") };
+        assert_eq!((client.parent, client.is_error), (Some(server.context.span), false));
+        assert_eq!((server.parent, server.is_error), (None, true));
+        assert_eq!(server.attributes, [("error.type", Value::from("cancelled"))]);
+        let sent = format!("\"{}\"", client.context.render());
+        assert_eq!(meta[1].1, sent);
+    }
 }

@@ -108,7 +108,7 @@ impl HttpLink {
         let meta = Meta { modern: is_modern, progress_token, round: ask.round, extra: ask.meta };
         meta.check_rounds()?;
         if let Some(sent_as) = ask.sent_as {
-            sent_as.set(id, session.version());
+            sent_as.set(id, session.version);
         }
         let mut headers = session.headers.clone();
         if is_modern {

@@ -15,11 +15,12 @@ use super::management::Managing;
 use super::operation::{Ended, Operation};
 use super::result::Answered;
 use super::text::Chunks;
+use super::told::{About, Told};
 use super::{Endpoint, Era, args, management, modern, result, tools};
 use crate::domain::activity::Kind;
 use crate::domain::intent::Variant;
 use crate::domain::json::{self, Member};
-use crate::domain::refusal::{Code, Refusal};
+use crate::domain::refusal::Refusal;
 use crate::faces::Faces;
 use crate::faces::http::stream_body;
 use crate::faces::sse;
@@ -193,7 +194,7 @@ impl Call<'_> {
             Era::Handshake => CancelBy::Notification(self.id),
         };
         let tool = if door == Door::Direct { request.name.clone() } else { None };
-        let told = Told { operation: self.operation, about: About::Tool(tool) };
+        let told = Told { operation: self.operation, era: self.era, about: About::Tool(tool) };
         let Some(token) = token else {
             let outcome = self.gateway.call_tool(self.attempt, door, request, cancel_by).await;
             told.ended(self.endpoint, &outcome);
@@ -323,48 +324,6 @@ impl To {
     }
 }
 
-/// What telemetry is told of a request that an upstream serves.
-pub(super) struct Told {
-    pub(super) operation: Operation,
-    pub(super) about: About,
-}
-
-/// What it is about, where that is an upstream's: told only of what there is, since clients send any name.
-pub(super) enum About {
-    /// A tool by its own raw name, where it is not one of ours.
-    Tool(Option<Bytes>),
-    /// A prompt, asked for by this method.
-    Prompt(&'static str, String),
-    /// Something else.
-    Other,
-}
-
-impl Told {
-    /// Tells how it ended.
-    pub(super) fn ended(&self, endpoint: Endpoint, outcome: &CallOutcome) {
-        let is_known = !matches!(outcome, CallOutcome::Refused(refused)
-            if matches!(refused.refusal.code, Code::NotFound | Code::InvalidName | Code::RecordUnavailable));
-        match &self.about {
-            About::Tool(Some(raw)) if is_known && self.operation.is_recorded() => {
-                if let Ok(name) = serde_json::from_slice::<String>(raw) {
-                    self.operation.tool(&name);
-                }
-            }
-            About::Prompt(method, name) if is_known => self.operation.prompt(method, name),
-            _ => {}
-        }
-        self.operation.ended(|| match &self.about {
-            About::Tool(_) => Ended::of_call(endpoint, outcome),
-            _ => Ended::of_ask(outcome),
-        });
-    }
-
-    /// The same, not over when the request has its first answer.
-    fn apart(self) -> Told {
-        Told { operation: self.operation.apart(), ..self }
-    }
-}
-
 fn call_outcome(to: &To, outcome: &CallOutcome) -> Answered {
     result::outcome(to.endpoint, to.era, &to.id, outcome)
 }
@@ -444,4 +403,26 @@ fn progress_event(params: &Bytes, token: &str) -> Bytes {
     let params =
         json::with_member_first(&json::without_members(&text, &["progressToken"]), "progressToken", token);
     sse::event(&notification("notifications/progress", &params))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_of_people_and_states_of_servers_are_in_no_record() {
+        let whole = r#"{"name":"up:t","arguments":{"a":1},"inputResponses":{"w":{"action":"accept"}},"requestState":"s"}"#;
+        let shown = recordable(Some("up:t"), Some(r#"{"a":1}"#), Some(whole)).unwrap();
+        assert_eq!(shown, r#"{"name":"up:t","arguments":{"a":1}}"#);
+        // spelled otherwise it is the same member
+        let spelled = r#"{"input\u0052esponses":{"w":1},"name":"up:t","requestState":[1]}"#;
+        assert_eq!(recordable(Some("up:t"), None, Some(spelled)).unwrap(), r#"{"name":"up:t"}"#);
+        // what cannot be told apart from them
+        for odd in [r#"{"inputResponses":{}"#, "[]", "7", r#"{"a":1,"a":2}"#] {
+            let shown = recordable(Some("up:t"), None, Some(odd));
+            assert!(shown.is_none_or(|shown| !shown.contains("inputResponses")), "{odd}");
+        }
+        assert_eq!(recordable(Some(tools::READ_CACHE), None, Some(whole)), None);
+        assert_eq!(recordable(None, None, Some(whole)), None);
+    }
 }

@@ -18,6 +18,7 @@ mod operation;
 mod result;
 mod session;
 mod text;
+mod told;
 mod tools;
 
 pub use front::{handle, handle_direct};

@@ -6,11 +6,12 @@ use axum::response::Response;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-use super::call::{About, Call, PROGRESS_QUEUE, To, Told, answer, with_progress};
+use super::call::{Call, PROGRESS_QUEUE, To, answer, with_progress};
 use super::direct::{begin, cursor_within, finished, while_current};
 use super::jsonrpc::RpcError;
 use super::result::{Answered, Splice, spliced};
 use super::text::Text;
+use super::told::{About, Told};
 use super::{Era, result};
 use crate::domain::json::{self, Member};
 use crate::domain::refusal::Code;
@@ -113,9 +114,10 @@ impl Call<'_> {
         let about = match &request.asked {
             Asked::Prompt(name) => About::Prompt("prompts/get", name.clone()),
             Asked::PromptCompletion(name) => About::Prompt("completion/complete", name.clone()),
-            Asked::Resource(_) | Asked::TemplateCompletion(_) => About::Other,
+            Asked::Resource(_) => About::Resource,
+            Asked::TemplateCompletion(_) => About::Other,
         };
-        let told = Told { operation: self.operation.clone(), about };
+        let told = Told { operation: self.operation.clone(), era: self.era, about };
         let to = To { endpoint: self.endpoint, era: self.era, id: self.id.to_owned(), render, told };
         let cancel_by = match self.era {
             Era::Modern => CancelBy::Disconnect,

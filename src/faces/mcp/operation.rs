@@ -7,7 +7,7 @@ use http::{HeaderMap, Version};
 
 use super::jsonrpc::RpcError;
 use super::session::Session;
-use super::{Endpoint, HANDSHAKE, MODERN, jsonrpc};
+use super::{Endpoint, Era, HANDSHAKE, MODERN, jsonrpc};
 use crate::domain::json::{self, Member};
 use crate::domain::refusal::Code;
 use crate::domain::span::{Span, shown, shown_uri};
@@ -74,19 +74,19 @@ pub(super) enum Ended {
 
 impl Ended {
     /// How a call of a tool ended.
-    pub(super) fn of_call(endpoint: Endpoint, outcome: &CallOutcome) -> Ended {
+    pub(super) fn of_call(endpoint: Endpoint, era: Era, outcome: &CallOutcome) -> Ended {
         match outcome {
             CallOutcome::Refused(refused)
                 if endpoint == Endpoint::Search || refused.refusal.code != Code::NotFound =>
             {
                 Ended::Refused(refused.refusal.code.as_str())
             }
-            outcome => Ended::of_ask(outcome),
+            outcome => Ended::of_ask(era, outcome),
         }
     }
 
     /// How anything else ended that an upstream was asked.
-    pub(super) fn of_ask(outcome: &CallOutcome) -> Ended {
+    pub(super) fn of_ask(era: Era, outcome: &CallOutcome) -> Ended {
         match outcome {
             CallOutcome::Result { head, .. } if head.is_error => Ended::ToolError,
             CallOutcome::Result { .. } | CallOutcome::InputRequired { .. } => Ended::Well,
@@ -96,10 +96,11 @@ impl Ended {
                 let code = json::find_members(text, ["code"]).ok().and_then(|[code]| code?.parse().ok());
                 Ended::Error { code: code.unwrap_or_default(), reason: None }
             }
-            CallOutcome::Refused(refused) if refused.refusal.code == Code::NotFound => {
-                RpcError::invalid_params("").ended()
-            }
-            CallOutcome::Refused(refused) => RpcError::refusal(&refused.refusal).ended(),
+            CallOutcome::Refused(refused) => match refused.refusal.code {
+                Code::NotFound => RpcError::invalid_params("").ended(),
+                Code::RateLimited => RpcError::rate_limited(era, &refused.refusal).ended(),
+                _ => RpcError::refusal(&refused.refusal).ended(),
+            },
         }
     }
 

@@ -52,6 +52,7 @@ impl ClientSpan {
             span.note(|span| {
                 describe(span, method, &about);
                 to(span, &server.target);
+                span.set("mcpproxy.tenant", attempt.caller.tenant_name().to_owned());
                 span.set("mcpproxy.server", server.name.clone());
                 // completions have no record that stays
                 if method != "completion/complete" {

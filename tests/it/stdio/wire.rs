@@ -71,6 +71,9 @@ async fn a_program_is_told_what_its_call_is_a_part_of() {
     let spans = collector.trace("4bf92f3577b34da6a3ce929d0e0e4736", 2).await;
     let expected = format!("00-4bf92f3577b34da6a3ce929d0e0e4736-{}-01", spans[1].id);
     assert_eq!(told, json!({"traceparent": expected, "vendor/x": 1}));
-    assert_eq!((spans[1].get("network.transport"), spans[1].get("mcp.protocol.version")), ("pipe", "2025-11-25"));
+    assert_eq!(
+        (spans[1].get("network.transport"), spans[1].get("mcp.protocol.version")),
+        ("pipe", "2025-11-25")
+    );
     assert_ne!(spans[1].get("jsonrpc.request.id"), "");
 }

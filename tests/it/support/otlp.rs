@@ -93,8 +93,8 @@ impl Collector {
                 async move { kept.take(ExportTraceServiceRequest::decode(body).unwrap()) }
             }),
         );
-        let service = TraceServiceServer::new(Arc::clone(&heap));
-        let incoming = futures_util::stream::unfold(over_grpc, |listener| async {
+        let service = TraceServiceServer::from_arc(Arc::clone(&heap));
+        let incoming = futures_util::stream::unfold(over_grpc, |listener| async move {
             let accepted = listener.accept().await;
             Some((accepted.map(|(stream, _)| stream), listener))
         });
@@ -123,28 +123,22 @@ impl Collector {
         self.heap.raw.lock().unwrap().clone()
     }
 
-    /// The spans of a trace, as soon as there are so many: servers first, in the order in which they began.
-    #[track_caller]
-    pub fn trace(&self, id: &str, count: usize) -> impl Future<Output = Vec<Seen>> {
-        let (id, heap) = (id.to_owned(), Arc::clone(&self.heap));
-        eventually(&format!("{count} spans of {id}"), ARRIVAL_WAIT_MAX, move || {
-            let all = heap.spans.lock().unwrap();
-            let mut found: Vec<Seen> = all.iter().filter(|span| span.trace == id).cloned().collect();
+    /// The spans of a trace, as soon as there are so many, and never more: servers first.
+    pub async fn trace(&self, id: &str, count: usize) -> Vec<Seen> {
+        let found = || async {
+            let mut found = self.spans();
+            found.retain(|span| span.trace == id);
             found.sort_by_key(|span| span.kind != Kind::Server);
-            let is_there = found.len() >= count;
             assert!(found.len() <= count, "{found:?}");
-            async move { is_there.then_some(found) }
-        })
+            (found.len() == count).then_some(found)
+        };
+        eventually(&format!("{count} spans of {id}"), ARRIVAL_WAIT_MAX, found).await
     }
 
     /// The first span of this name.
-    #[track_caller]
-    pub fn named(&self, name: &str) -> impl Future<Output = Seen> {
-        let (name, heap) = (name.to_owned(), Arc::clone(&self.heap));
-        eventually(&format!("a span {name}"), ARRIVAL_WAIT_MAX, move || {
-            let found = heap.spans.lock().unwrap().iter().find(|span| span.name == name).cloned();
-            async move { found }
-        })
+    pub async fn named(&self, name: &str) -> Seen {
+        let found = || async { self.spans().into_iter().find(|span| span.name == name) };
+        eventually(&format!("a span {name}"), ARRIVAL_WAIT_MAX, found).await
     }
 }
 
@@ -172,6 +166,7 @@ impl TraceService for Heap {
         &self,
         request: tonic::Request<ExportTraceServiceRequest>,
     ) -> Result<tonic::Response<ExportTraceServiceResponse>, tonic::Status> {
+        self.raw.lock().unwrap().push_str(&format!("{:?}\n", request.metadata()));
         self.take(request.into_inner());
         Ok(tonic::Response::new(ExportTraceServiceResponse::default()))
     }

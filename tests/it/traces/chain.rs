@@ -78,6 +78,7 @@ async fn one_trace_leads_from_the_agent_to_the_upstream_in_both_eras() {
                 ("network.protocol.name", "http"),
                 ("server.address", host),
                 ("server.port", port),
+                ("mcpproxy.tenant", "acme"),
                 ("mcpproxy.server", server),
                 ("mcpproxy.tier", "read"),
             ] {

@@ -12,7 +12,7 @@ async fn called(stage: &Stage, calls: usize) {
     let tenant = stage.tenant("acme").await;
     let upstream = Upstream::handshake(vec![Tool::reads("look")]).await;
     tenant.add("up", &upstream).await;
-    let client = Mcp::bare(&tenant.agent_with(json!({"rate_limit": 0})).await);
+    let client = Mcp::bare(&tenant.agent().await);
     for _ in 0..calls {
         let meta = json!({"traceparent": agent("01")});
         client.request("tools/call", &params("up:look", &json!({}), &meta)).await.expect(200);
@@ -28,6 +28,7 @@ async fn spans_go_out_over_grpc_and_the_last_ones_before_the_end() {
         ("MCPPROXY__TELEMETRY__OTLP_PROTOCOL", "grpc"),
         ("MCPPROXY__TELEMETRY__SERVICE_NAME", "gateway-of-the-tests"),
         ("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "x-collector-key=its-own"),
         ("OTEL_BSP_SCHEDULE_DELAY", "600000"),
     ];
     let mut stage = Stage::with(&settings).await;
@@ -38,6 +39,7 @@ async fn spans_go_out_over_grpc_and_the_last_ones_before_the_end() {
     let spans = collector.trace(TRACE, 2).await;
     assert_eq!((spans[0].kind, spans[0].parent.as_str()), (Kind::Server, AGENT));
     assert_eq!(spans[1].resource["service.name"], "gateway-of-the-tests");
+    assert!(collector.raw().contains("its-own"));
     assert_eq!(spans[1].resource["deployment.environment.name"], "test");
 }
 
@@ -46,8 +48,9 @@ async fn a_collector_that_is_away_costs_nothing_and_is_named_once() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = free.local_addr().unwrap();
     drop(free);
-    for protocol in ["grpc", "http/protobuf"] {
-        let endpoint = format!("http://{address}");
+    let both = ["grpc", "http/protobuf"].into_iter();
+    for (protocol, scheme) in both.flat_map(|protocol| [(protocol, "http"), (protocol, "https")]) {
+        let endpoint = format!("{scheme}://{address}");
         let settings = [
             ("MCPPROXY__TELEMETRY__OTLP_ENDPOINT", endpoint.as_str()),
             ("MCPPROXY__TELEMETRY__OTLP_PROTOCOL", protocol),

@@ -25,7 +25,7 @@ async fn call(client: &Mcp, upstream: &Upstream, sent: &Value) -> Value {
 
 #[tokio::test]
 async fn with_a_share_of_nothing_only_callers_have_anything_recorded() {
-    let (collector, _stage, tenant, upstream, client) = stage("0").await;
+    let (collector, _stage, tenant, upstream, client) = stage("0.0").await;
     let arrived = call(&client, &upstream, &json!({"baggage": "a=1"})).await;
     let [trace, span, flags] = told(&arrived);
     assert_eq!(
@@ -47,7 +47,7 @@ async fn with_a_share_of_nothing_only_callers_have_anything_recorded() {
 
 #[tokio::test]
 async fn what_callers_do_not_want_recorded_is_not_whatever_the_share() {
-    let (collector, _stage, tenant, upstream, client) = stage("1").await;
+    let (collector, _stage, tenant, upstream, client) = stage("1.0").await;
     let arrived = call(&client, &upstream, &json!({"traceparent": agent("00"), "tracestate": "a=1"})).await;
     assert_eq!((&arrived["traceparent"], &arrived["tracestate"]), (&json!(agent("00")), &json!("a=1")));
     // what is malformed, or too long, is not there
