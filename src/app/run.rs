@@ -4,7 +4,7 @@ use std::net::ToSocketAddrs;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -51,8 +51,13 @@ pub fn stdio_warden() {
 pub async fn migrate(config_file: Option<&Path>) -> anyhow::Result<()> {
     let config = MigrationConfig::load_from_process(config_file)?;
     telemetry::start(&config.telemetry);
+    let stop = stop_on_signals()?;
     let (options, local) = database(&config.database, &config.limits, &config.host).await?;
-    let migrated = store::migrate(&options).await;
+    // one that is cut off begins anew the next time: each file is a transaction
+    let migrated = tokio::select! {
+        migrated = store::migrate(&options) => migrated.map_err(anyhow::Error::from),
+        () = stop.cancelled() => Err(anyhow!("told to stop before the database was migrated")),
+    };
     if let Some(local) = local {
         local.stop().await;
     }
