@@ -13,7 +13,8 @@ use super::config::{self, Config, Database, DatabaseLocation, Host, MigrationCon
 use super::lifecycle::{leave_when_stopped, stop_on_signals};
 use super::local_postgres::LocalPostgres;
 use super::own_memory;
-use super::telemetry::{self, Metrics};
+use super::telemetry::{self, Metrics, Traces};
+use crate::domain::id::ReplicaId;
 use crate::domain::quota::Quotas;
 use crate::domain::seal::{Key, Keyring};
 use crate::faces::cli::{Found, FoundSetting};
@@ -134,7 +135,11 @@ async fn serve_on(
     };
     let keys = config.master_keys.iter().map(|key| Key::new(*key.expose()));
     let keyring = Keyring::new(keys).context("secrets.master_key is empty")?;
-    let gateway = Gateway::new(store, egress, tls, gateway_options(config, keyring));
+    let replica = ReplicaId(uuid::Uuid::now_v7());
+    let traces = Traces::start(&config.telemetry, replica)?;
+    let tracer = traces.as_ref().map(Traces::tracer);
+    let options = Options { tracer, ..gateway_options(config, replica, keyring) };
+    let gateway = Gateway::new(store, egress, tls, options);
     let gateway = gateway.context("search.embeddings_url cannot be used")?;
     gateway.settle_master_keys().await?;
     let listener = TcpListener::bind(config.server.listen)
@@ -155,6 +160,9 @@ async fn serve_on(
     // one deadline for connections and calls: what Kubernetes grants is not granted twice
     let deadline = http::serve(listener, faces, closing, config.limits.drain).await;
     gateway.finish(deadline, log).await;
+    if let Some(traces) = traces {
+        traces.stop(deadline).await;
+    }
     // to the last: what becomes of the calls under way is worth a scrape
     admin_stop.cancel();
     if let Some(scraped) = scraped {
@@ -221,10 +229,11 @@ mod http_uri {
 /// Counted for a record's texts beside the two previews, in bytes.
 const RECORD_BYTES: usize = 2048;
 
-fn gateway_options(config: &Config, keyring: Keyring) -> Options {
+fn gateway_options(config: &Config, replica: ReplicaId, keyring: Keyring) -> Options {
     let limits = &config.limits;
     let bound = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
     Options {
+        replica,
         defaults: config.defaults.clone(),
         keyring: Arc::new(keyring),
         rounds: Arc::new(Rounds::new(config.session_keys.iter().map(|key| key.expose().as_bytes()))),
@@ -292,6 +301,7 @@ fn gateway_options(config: &Config, keyring: Keyring) -> Options {
         retention_interval: limits.retention_interval,
         reloads_max: limits.reload_concurrency,
         embeddings: config.embeddings.as_ref().map(|service| embeddings(service, limits)),
+        tracer: None,
     }
 }
 

@@ -61,6 +61,9 @@ impl Keeper {
             extra: ask.meta,
         };
         meta.check_rounds()?;
+        if let Some(sent_as) = ask.sent_as {
+            sent_as.set(id, session.version);
+        }
         let request = Request {
             id,
             body: jsonrpc::request(id, ask.method, ask.members, meta),

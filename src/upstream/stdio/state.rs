@@ -84,6 +84,8 @@ pub(super) enum Now {
 /// A program that has shaken hands.
 pub(in crate::upstream) struct Session {
     pub(in crate::upstream) era: Era,
+    /// The revision that is spoken.
+    pub(super) version: &'static str,
     pub(in crate::upstream) offers: Offers,
     pub(super) wire: Arc<Wire>,
 }
