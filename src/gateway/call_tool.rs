@@ -9,10 +9,10 @@ mod door;
 mod ending;
 mod record;
 mod round;
+mod sending;
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use self::checks::Checked;
 use self::ending::{after_dispatch, from_upstream, status_of, withdrawn};
 use self::round::{Asking, InvalidState, Opened};
+use self::sending::Sending;
 use super::access::Caller;
 use super::activity::{Pending, RecordUnavailable};
 use super::cancel::CancelBy;
@@ -215,25 +216,29 @@ impl Gateway {
                 Ok(ready) => ready,
                 Err(outcome) => return outcome,
             };
-        let sent = Instant::now();
-        let (dispatched, mut cancelled) = (Arc::default(), pin!(cancelled));
+        let (sending, mut cancelled) = (Sending::begin("tools/call", &checked.tool.server), pin!(cancelled));
         let round = std::mem::take(&mut opened.round);
         let ended = tokio::select! {
             biased;
             // one that was taken back while it waited for its record, or for its turn, is not sent at all
-            () = &mut cancelled => Err(withdrawn(&dispatched)),
-            ended = self.dispatch(&checked, request, round, &dispatched) => {
+            () = &mut cancelled => Err(withdrawn(&sending.dispatched)),
+            ended = self.dispatch(&checked, request, round, &sending) => {
                 ended.map_err(|error| from_upstream(&error))
             }
         };
         let record = &mut pending.record;
-        record.upstream_ms = Some(clock::milliseconds(sent.elapsed()));
+        record.upstream_ms = Some(clock::milliseconds(sending.elapsed()));
         let server = &checked.tool.server;
         let asking = Asking { attempt: &attempt, server, opened: &opened, record: record.id };
         let concluded = self.conclude(&asking, record, ended, || round::digest(&attempt, &checked));
+        let took = sending.ended(self.upstreams.measures(), &concluded);
         let outcome = concluded.unwrap_or_else(|refusal| CallOutcome::Refused(checked.refused(refusal)));
         let outcome = self.shorten(&attempt, record, outcome).await;
-        record.duration_ms = Some(clock::milliseconds(attempt.started.elapsed()));
+        let whole = attempt.started.elapsed();
+        record.duration_ms = Some(clock::milliseconds(whole));
+        if let Some(took) = took {
+            self.overhead.observe(checked.tier.as_str(), whole.saturating_sub(took));
+        }
         pending.close();
         outcome
     }
@@ -331,7 +336,7 @@ impl Gateway {
         checked: &Checked,
         request: CallRequest,
         round: upstream::Round,
-        dispatched: &Arc<AtomicBool>,
+        sending: &Sending,
     ) -> Result<Answer, UpstreamError> {
         let server = &checked.tool.server;
         let arguments = checked.arguments.clone();
@@ -348,7 +353,8 @@ impl Gateway {
             progress: request.progress,
             round,
             timeout: server.target.limits.call_timeout,
-            dispatched: Arc::clone(dispatched),
+            dispatched: Arc::clone(&sending.dispatched),
+            took: sending.took.clone(),
         };
         self.upstreams.connection(&server.target).call(call).await
     }

@@ -14,6 +14,7 @@ use uuid::Uuid;
 use super::breaker::BreakerRules;
 use super::discover::Era;
 use super::error::{Kind, UpstreamError};
+use super::measures::Took;
 use super::stdio::{Command, NoCommand};
 
 pub(super) const USER_AGENT: &str = concat!("mcpproxy/", env!("CARGO_PKG_VERSION"));
@@ -144,6 +145,8 @@ pub struct ToolCall {
     pub timeout: Duration,
     /// Set while the upstream may have seen the call.
     pub dispatched: Arc<AtomicBool>,
+    /// Set once it has ended.
+    pub took: Took,
 }
 
 /// What a request says of its rounds, in the modern era alone (MCP 2026-07-28, multi-round-trip requests).
@@ -194,6 +197,8 @@ pub struct Request {
     pub timeout: Duration,
     /// Set while the upstream may have seen the request.
     pub dispatched: Arc<AtomicBool>,
+    /// Set once it has ended.
+    pub took: Took,
 }
 
 /// Whether a server's settings cannot set this header.

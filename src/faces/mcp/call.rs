@@ -13,11 +13,13 @@ use tokio::sync::mpsc;
 use super::jsonrpc::{RpcError, message, notification};
 use super::management::Managing;
 use super::result::Answered;
+use super::serving::Serving;
 use super::text::Chunks;
 use super::{Endpoint, Era, args, management, modern, result, tools};
 use crate::domain::activity::Kind;
 use crate::domain::intent::Variant;
 use crate::domain::json::{self, Member};
+use crate::domain::refusal::Refusal;
 use crate::faces::Faces;
 use crate::faces::http::stream_body;
 use crate::faces::sse;
@@ -42,6 +44,7 @@ pub(super) struct Call<'a> {
     pub(super) params: &'a [Member<'a>],
     pub(super) meta: Option<&'a str>,
     pub(super) attempt: Attempt,
+    pub(super) serving: &'a Serving,
     /// Whether the client reads event streams.
     pub(super) streams: bool,
 }
@@ -64,11 +67,19 @@ impl Call<'_> {
             Some(_) => return Err(self.refuse("Invalid params: arguments must be an object").await),
         };
         if let Some(tool) = managing {
-            let result = management::run(self.faces, self.attempt, self.era, tool, arguments).await;
+            self.serving.tool(tool.name());
+            let done = management::run(self.faces, self.attempt, tool, arguments).await;
+            if let Err(not_done) = &done {
+                self.serving.failed(not_done.code);
+            }
+            let result = result::managed(self.era, &done);
             return Ok(json_response(StatusCode::OK, message(self.id, "result", &result)));
         }
         match Variant::parse(&name) {
-            Some(variant) => self.call_tool(variant, arguments).await,
+            Some(variant) => {
+                self.serving.tool(variant.as_str());
+                self.call_tool(variant, arguments).await
+            }
             None if name == tools::RETRIEVE_TOOLS => Ok(self.search(arguments).await),
             None if name == tools::READ_CACHE => Ok(self.read_cache(arguments).await),
             None => {
@@ -96,6 +107,7 @@ impl Call<'_> {
     }
 
     async fn search(self, arguments: &str) -> Response {
+        self.serving.tool(tools::RETRIEVE_TOOLS);
         let result = match args::search(arguments) {
             Err(refusal) => {
                 let refused = RefusedAttempt {
@@ -106,17 +118,18 @@ impl Call<'_> {
                     message: &refusal.message,
                 };
                 self.gateway.record_refused(&self.attempt, &refused);
-                result::plain_refusal(self.era, &refusal)
+                plain_refusal(self.serving, self.era, &refusal)
             }
             Ok(request) => match self.gateway.retrieve_tools(&self.attempt, &request).await {
                 Ok(found) => result::found(self.era, &found),
-                Err(refusal) => result::plain_refusal(self.era, &refusal),
+                Err(refusal) => plain_refusal(self.serving, self.era, &refusal),
             },
         };
         json_response(StatusCode::OK, message(self.id, "result", &result))
     }
 
     async fn read_cache(self, arguments: &str) -> Response {
+        self.serving.tool(tools::READ_CACHE);
         let result = match args::read(arguments) {
             Err(refusal) => {
                 let refused = RefusedAttempt {
@@ -128,11 +141,11 @@ impl Call<'_> {
                     message: &refusal.message,
                 };
                 self.gateway.record_refused(&self.attempt, &refused);
-                result::plain_refusal(self.era, &refusal)
+                plain_refusal(self.serving, self.era, &refusal)
             }
             Ok(request) => match self.gateway.read_cache(self.attempt, request).await {
                 Ok(page) => result::page(self.era, &page),
-                Err(refusal) => result::plain_refusal(self.era, &refusal),
+                Err(refusal) => plain_refusal(self.serving, self.era, &refusal),
             },
         };
         json_response(StatusCode::OK, message(self.id, "result", &result))
@@ -171,13 +184,21 @@ impl Call<'_> {
         };
         let Some(token) = token else {
             let outcome = self.gateway.call_tool(self.attempt, door, request, cancel_by).await;
+            self.serving.concluded(&outcome);
             return Ok(answer(result::outcome(self.endpoint, self.era, self.id, &outcome), self.streams));
         };
         let (sender, progress) = mpsc::channel(PROGRESS_QUEUE);
         request.progress = Some(sender);
+        let to = self.to(call_outcome);
         let outcome = self.gateway.call_tool(self.attempt, door, request, cancel_by);
-        let to = To { endpoint: self.endpoint, era: self.era, id: self.id.to_owned(), render: call_outcome };
         Ok(with_progress(to, token, outcome, progress).await)
+    }
+
+    /// Whom the outcome is told.
+    pub(super) fn to(&self, render: fn(&To, &CallOutcome) -> Answered) -> To {
+        let (endpoint, era, id, serving) =
+            (self.endpoint, self.era, self.id.to_owned(), self.serving.clone());
+        To { endpoint, era, id, serving, render }
     }
 
     /// What of the caller's `_meta` is not hop by hop.
@@ -214,6 +235,12 @@ impl Call<'_> {
         let [token] = json::find_members(self.meta?, ["progressToken"]).ok()?;
         token.filter(|raw| self.streams && *raw != "null").map(str::to_owned)
     }
+}
+
+/// A refusal of a tool of our own.
+fn plain_refusal(serving: &Serving, era: Era, refusal: &Refusal) -> String {
+    serving.failed(refusal.code.as_str());
+    result::plain_refusal(era, refusal)
 }
 
 /// Records a call that was refused before its parameters were looked at.
@@ -283,12 +310,14 @@ pub(super) struct To {
     pub(super) endpoint: Endpoint,
     pub(super) era: Era,
     pub(super) id: String,
+    pub(super) serving: Serving,
     /// The message that answers it.
     pub(super) render: fn(&To, &CallOutcome) -> Answered,
 }
 
 impl To {
     fn answer(&self, outcome: &CallOutcome) -> Answered {
+        self.serving.concluded(outcome);
         (self.render)(self, outcome)
     }
 }
@@ -322,6 +351,7 @@ pub(super) async fn with_progress(
         Some(answered) => Ending::Answered(answered),
         None => Ending::Awaited(outcome.apart()),
     };
+    to.serving.streams();
     let begin = Progressing { to, token, progress, first: Some(first), ending };
     sse::event_stream(stream_body(stream::unfold(begin, step)))
 }

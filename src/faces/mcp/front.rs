@@ -1,6 +1,7 @@
 //! The door of `/mcp` and `/mcp/direct`: POST, GET, DELETE, from HTTP to a method.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::Extension;
 use axum::extract::{Request, State};
@@ -12,10 +13,12 @@ use super::call::{self, Call};
 use super::envelope::{self, Message};
 use super::jsonrpc::{RpcError, message};
 use super::listen::{Listener, Opening};
+use super::serving::Serving;
 use super::session::Session;
 use super::text::Text;
-use super::{Endpoint, Era, HANDSHAKE, direct, listen, methods, modern, offers};
+use super::{Endpoint, Era, HANDSHAKE, MODERN, direct, listen, methods, modern, offers};
 use crate::domain::json::{self, Member};
+use crate::domain::measure::{Between, Transport, known_version};
 use crate::domain::settings::ToolNames;
 use crate::domain::tenant::Action;
 use crate::faces::Faces;
@@ -146,28 +149,34 @@ fn accepted() -> Response {
 }
 
 async fn post(entry: Entry<'_>, request: Request) -> Response {
-    let faces = entry.faces;
+    let (faces, began) = (entry.faces, Instant::now());
+    let unread = |error: RpcError| {
+        Serving::unreadable(faces, began, &error);
+        error.response(None)
+    };
     let (parts, body) = request.into_parts();
     let headers = &parts.headers;
     if let Err(error) = check_media(headers) {
-        return error.response(None);
+        return unread(error);
     }
     let body = match read_body(body, faces.options.request_bytes_max).await {
         Ok(body) => body,
         Err(BodyError::TooLarge) => {
             let message = format!("Invalid request: larger than {} bytes", faces.options.request_bytes_max);
-            return RpcError::refused(StatusCode::PAYLOAD_TOO_LARGE, message).response(None);
+            return unread(RpcError::refused(StatusCode::PAYLOAD_TOO_LARGE, message));
         }
-        Err(BodyError::Broken) => return RpcError::parse("Parse error: the body ended early").response(None),
+        Err(BodyError::Broken) => return unread(RpcError::parse("Parse error: the body ended early")),
     };
     let (id, method, params) = match envelope::read(&body) {
         Err((error, id)) => {
             record_unreadable(entry, headers, &body, &error).await;
+            Serving::unreadable(faces, began, &error);
             return error.response(id.as_deref());
         }
         // answers and notifications are never refused: a client would take it for the end of everything
         Ok(Message::Response) => return accepted(),
         Ok(Message::Notification { method, params }) => {
+            Serving::begin(faces, began, &method).answered();
             if method == "notifications/cancelled" {
                 cancel(entry, headers, params.unwrap_or("{}"));
             }
@@ -178,14 +187,20 @@ async fn post(entry: Entry<'_>, request: Request) -> Response {
     // the whole body was checked: this only finds the members
     let members = json::top_level_members(params).unwrap_or_default();
     let meta = members.iter().find(|member| member.name == "_meta").map(|member| member.value);
-    let incoming = Incoming { entry, headers, id, method: &method, members: &members, meta, body: &body };
-    let answered = match modern::is_modern(headers, &method, meta) {
+    let serving = Serving::begin(faces, began, &method);
+    let (method, members, serving) = (&*method, &*members, &serving);
+    let incoming = Incoming { entry, headers, id, method, members, meta, body: &body, serving };
+    let answered = match modern::is_modern(headers, method, meta) {
         true => incoming.modern().await,
         false => incoming.handshake().await,
     };
     match answered {
-        Ok(response) => response,
+        Ok(response) => {
+            serving.answered();
+            response
+        }
         Err(error) => {
+            serving.refused(&error);
             if method == "tools/call" && !error.recorded {
                 let attempt = attempt(entry, headers, id, meta);
                 let (code, message) = (error.name(), error.message());
@@ -237,11 +252,13 @@ struct Incoming<'a> {
     members: &'a [Member<'a>],
     meta: Option<&'a str>,
     body: &'a Bytes,
+    serving: &'a Serving,
 }
 
 impl Incoming<'_> {
     async fn modern(self) -> Result<Response, RpcError> {
         let client = modern::check(self.headers, self.method, self.members, self.meta)?;
+        self.serving.speaks(MODERN);
         match self.method {
             "server/discover" => Ok(self.result(&methods::discover(self.entry.endpoint))),
             "subscriptions/listen" => self.listen().await,
@@ -263,6 +280,9 @@ impl Incoming<'_> {
             }
         }
         let session = session(self.entry, self.headers)?;
+        if let Some(version) = version_of(session.as_ref(), self.headers) {
+            self.serving.speaks(version);
+        }
         match self.method {
             "ping" => Ok(self.result("{}")),
             _ => {
@@ -321,6 +341,7 @@ impl Incoming<'_> {
             params: self.members,
             meta: self.meta,
             attempt,
+            serving: self.serving,
             streams: reads_streams(self.headers),
         }
     }
@@ -358,7 +379,8 @@ impl Incoming<'_> {
 
     fn initialize(&self) -> Result<Response, RpcError> {
         let Entry { faces, caller, endpoint, .. } = self.entry;
-        let (result, token) = methods::initialize(faces, caller, endpoint, self.members)?;
+        let (result, token, version) = methods::initialize(faces, caller, endpoint, self.members)?;
+        self.serving.speaks(version);
         let mut response = self.result(&result);
         if let Some(token) = token.and_then(|token| HeaderValue::from_str(&token).ok()) {
             response.headers_mut().insert("mcp-session-id", token);
@@ -417,13 +439,29 @@ async fn get(entry: Entry<'_>, headers: &HeaderMap) -> Response {
 /// Sessions are not kept, so there is nothing to end.
 fn delete(entry: Entry<'_>, headers: &HeaderMap) -> Response {
     match session(entry, headers) {
-        Ok(_) => {
+        Ok(session) => {
+            if let Some(session) = session {
+                note_end(entry.faces, &session);
+            }
             let mut response = Response::default();
             *response.status_mut() = StatusCode::NO_CONTENT;
             response
         }
         Err(error) => error.response(None),
     }
+}
+
+/// The only sessions of which anybody knows how long they lasted are those that their clients end.
+fn note_end(faces: &Faces, session: &Session) {
+    let Some(lasted) = session.lasted() else { return };
+    let between = Between { transport: Transport::Tcp, version: known_version(&session.version) };
+    faces.measures.sessions.observe((between, None), lasted);
+}
+
+/// The revision of a handshake request.
+fn version_of<'a>(session: Option<&'a Session>, headers: &'a HeaderMap) -> Option<&'a str> {
+    let said = || headers.get("mcp-protocol-version").and_then(|version| version.to_str().ok());
+    session.map(|session| session.version.as_str()).or_else(said)
 }
 
 /// The trace a request belongs to: `_meta` first, then the header (W3C Trace Context).

@@ -15,6 +15,7 @@ mod modern;
 mod notify;
 mod offers;
 mod result;
+mod serving;
 mod session;
 mod text;
 mod tools;

@@ -110,7 +110,7 @@ impl Call<'_> {
             Asked::Resource(_) => resource_outcome,
             Asked::PromptCompletion(_) | Asked::TemplateCompletion(_) => completion_outcome,
         };
-        let to = To { endpoint: self.endpoint, era: self.era, id: self.id.to_owned(), render };
+        let to = self.to(render);
         let cancel_by = match self.era {
             Era::Modern => CancelBy::Disconnect,
             Era::Handshake => CancelBy::Notification(self.id),
@@ -118,6 +118,7 @@ impl Call<'_> {
         let gateway = Arc::clone(self.gateway);
         let Some(token) = self.progress_token() else {
             let outcome = gateway.ask(self.attempt, request, cancel_by).await;
+            self.serving.concluded(&outcome);
             return match &outcome {
                 // its HTTP status says it too
                 CallOutcome::Refused(refused) if refused.refusal.code == Code::RateLimited => {

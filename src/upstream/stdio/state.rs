@@ -17,6 +17,7 @@ use super::usage::Usage;
 use super::wire::Wire;
 use crate::upstream::discover::Era;
 use crate::upstream::error::{Kind, UpstreamError};
+use crate::upstream::measures::Life;
 use crate::upstream::offers::Offers;
 use crate::upstream::shares::Share;
 use crate::upstream::target::Target;
@@ -84,6 +85,10 @@ pub(in crate::upstream) struct Session {
     pub(in crate::upstream) era: Era,
     pub(in crate::upstream) offers: Offers,
     pub(super) wire: Arc<Wire>,
+    /// The revision that is spoken.
+    pub(super) version: &'static str,
+    /// That of a session; the modern era has none.
+    pub(super) life: Option<Life>,
 }
 
 impl Shared {
@@ -173,6 +178,14 @@ impl Shared {
         self.state().era
     }
 
+    /// The revision that the program speaks, while it runs.
+    pub(super) fn version(&self) -> Option<&'static str> {
+        match &self.state().phase {
+            Phase::Up(session) => Some(session.version),
+            _ => None,
+        }
+    }
+
     /// What the program declared when it came up last.
     pub(super) fn offers(&self) -> Option<Offers> {
         self.state().offers
@@ -188,6 +201,15 @@ impl Shared {
         state.phase = Phase::Up(Arc::new(session));
         drop(state);
         self.moved.notify_waiters();
+    }
+
+    /// It ended by itself.
+    pub(super) fn broke(&self) {
+        if let Phase::Up(session) = &self.state().phase
+            && let Some(life) = &session.life
+        {
+            life.broke(Kind::Lost.name());
+        }
     }
 
     /// From now on nobody gets to ask it.
