@@ -4,14 +4,14 @@ use std::net::ToSocketAddrs;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::config::{self, Config, Database, DatabaseLocation, Host, MigrationConfig, StdioCommand};
+use super::lifecycle::{leave_when_stopped, stop_on_signals};
 use super::local_postgres::LocalPostgres;
 use super::own_memory;
 use super::telemetry::{self, Metrics};
@@ -51,8 +51,13 @@ pub fn stdio_warden() {
 pub async fn migrate(config_file: Option<&Path>) -> anyhow::Result<()> {
     let config = MigrationConfig::load_from_process(config_file)?;
     telemetry::start(&config.telemetry);
+    let stop = stop_on_signals()?;
     let (options, local) = database(&config.database, &config.limits, &config.host).await?;
-    let migrated = store::migrate(&options).await;
+    // one that is cut off begins anew the next time: each file is a transaction
+    let migrated = tokio::select! {
+        migrated = store::migrate(&options) => migrated.map_err(anyhow::Error::from),
+        () = stop.cancelled() => Err(anyhow!("told to stop before the database was migrated")),
+    };
     if let Some(local) = local {
         local.stop().await;
     }
@@ -147,14 +152,9 @@ async fn serve_on(
     if config.direct.enabled {
         tracing::info!("/mcp/direct is open to keys whose setting direct_endpoint is on");
     }
-    let draining = Arc::clone(&gateway);
-    let drain_when_stopped = stop.clone();
-    tokio::spawn(async move {
-        drain_when_stopped.cancelled().await;
-        draining.begin_drain();
-    });
+    let closing = leave_when_stopped(Arc::clone(&gateway), stop, config.limits.drain_delay);
     // one deadline for connections and calls: what Kubernetes grants is not granted twice
-    let deadline = http::serve(listener, faces, stop, config.limits.drain).await;
+    let deadline = http::serve(listener, faces, closing, config.limits.drain).await;
     gateway.finish(deadline, log).await;
     // to the last: what becomes of the calls under way is worth a scrape
     admin_stop.cancel();
@@ -186,19 +186,6 @@ fn serve_metrics(
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + use<> {
     admin::serve(listener, Arc::clone(faces), Metrics::of(faces).into_scrape(), stop)
-}
-
-fn stop_on_signals() -> anyhow::Result<CancellationToken> {
-    let stop = CancellationToken::new();
-    for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
-        let mut signals = signal(kind).context("signals cannot be handled")?;
-        let stop = stop.clone();
-        tokio::spawn(async move {
-            signals.recv().await;
-            stop.cancel();
-        });
-    }
-    Ok(stop)
 }
 
 /// The deployment's own doors, which no upstream may be: its database and itself.

@@ -124,7 +124,7 @@ impl Keeper {
         self.shared.offers()
     }
 
-    /// Whether the program was ended because nobody called it.
+    /// Whether the program was ended because nobody called it, or is being: a listing then would start it again.
     pub(in crate::upstream) fn is_asleep(&self) -> bool {
         self.shared.is_asleep()
     }

@@ -57,7 +57,7 @@ pub(super) async fn run(shared: &Shared, end: &CancellationToken) -> Ended {
     if let Ended::Failed(_) = ended {
         shared.broke();
     }
-    shared.is_ending();
+    shared.is_ending(&ended);
     if process.has_ended() {
         // what it still said counts; who it left behind could keep its output open
         process.kill_group().await;
