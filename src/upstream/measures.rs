@@ -49,6 +49,11 @@ impl Ending {
         Ending { error: Some(error), code: None }
     }
 
+    /// The same, or, where that looks well and what was answered is of no use, with this.
+    pub(super) fn or_failed(self, error: &UpstreamError) -> Ending {
+        Ending { error: self.error.or(Some(error.kind.name())), ..self }
+    }
+
     /// That of a request of the gateway's own.
     pub(super) fn of(ended: &Result<Answer, UpstreamError>) -> Ending {
         match ended {

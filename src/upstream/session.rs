@@ -223,8 +223,13 @@ impl Sessions {
         };
         let asked = OwnRequest::begin(&self.measures, "initialize", Transport::Tcp);
         let reply = self.http.post(post).await;
-        asked.ended(None, Ending::of_reply(&reply));
-        let session = self.accept(reply?)?;
+        let ending = Ending::of_reply(&reply);
+        let session = reply.and_then(|reply| self.accept(reply));
+        match &session {
+            Ok(session) => asked.ended(Some(session.version), ending),
+            Err(error) => asked.ended(None, ending.or_failed(error)),
+        }
+        let session = session?;
         let body = jsonrpc::notification("notifications/initialized");
         let status = self.http.tell(session.headers.clone(), body).await?;
         if !status.is_success() {
