@@ -190,7 +190,8 @@ def policies_let_pods_work(rendered):
     peers = [peer["podSelector"]["matchLabels"] for peer in entry.get("from", []) if set(peer) == {"podSelector"}]
     require("from" not in entry or any(selects(peer, labels) for peer in peers), "helm test is not let in")
     out = [rule for rule in tester["egress"] if {"port": "http", "protocol": "TCP"} in rule.get("ports", [])]
-    require({} in tester["egress"] or selects(out[0]["to"][0]["podSelector"]["matchLabels"], own), "helm test is not let out")
+    peers = [peer["podSelector"]["matchLabels"] for rule in out for peer in rule["to"]]
+    require({} in tester["egress"] or any(selects(peer, own) for peer in peers), "helm test is not let out")
     if "migration" in by_component:
         # what the gateway has beside names and upstreams
         require(by_component["migration"][0]["egress"] == gateway["egress"][:2], "migrating reaches no database")
@@ -223,6 +224,12 @@ def selectors_find_the_gateway_alone(rendered):
         require(all(port["protocol"] == "TCP" for port in service["spec"]["ports"]), "a port without its protocol")
         if service["metadata"]["name"] != name:
             require(service["spec"]["type"] == "ClusterIP", "only the gateway itself may be shown outside")
+
+
+def names_fit(rendered):
+    for database in rendered.kind("StatefulSet"):
+        # Kubernetes appends to it in a label of pods
+        require(len(database["metadata"]["name"]) <= 52, "the database's pods cannot be made")
 
 
 def secrets_are_references(rendered):
@@ -332,6 +339,7 @@ def main():
         probes_ask_the_right_thing,
         policies_let_pods_work,
         selectors_find_the_gateway_alone,
+        names_fit,
         secrets_are_references,
         migration_comes_first,
         hosts_are_served,
