@@ -9,6 +9,7 @@ use bytes::Bytes;
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::Instant;
 
+use super::breaker::BreakerState;
 use super::connect::Dialer;
 use super::discover::Era;
 use super::error::{Kind, UpstreamError};
@@ -18,6 +19,7 @@ use super::http_link::HttpLink;
 use super::jsonrpc::{self, Answer};
 use super::link::Link;
 use super::list::Turns;
+use super::measures::Took;
 use super::offers::{Announced, Offers};
 use super::post::Reply;
 use super::stdio::{Children, Keeper};
@@ -201,7 +203,7 @@ impl Connection {
             sent_as: call.sent_as.as_deref(),
             bytes_max: self.limits.response_bytes_max,
         };
-        self.pass_on(&ask, call.timeout, &call.dispatched).await
+        self.pass_on(&ask, call.timeout, (&call.dispatched, &call.took)).await
     }
 
     /// Passes on a request that is no tool call, by the rules of [`call`](Self::call).
@@ -224,7 +226,7 @@ impl Connection {
             sent_as: request.sent_as.as_deref(),
             bytes_max: self.limits.response_bytes_max,
         };
-        self.pass_on(&ask, request.timeout, &request.dispatched).await
+        self.pass_on(&ask, request.timeout, (&request.dispatched, &request.took)).await
     }
 
     /// Sends a caller's request, in its turn.
@@ -232,11 +234,13 @@ impl Connection {
         &self,
         ask: &Ask<'_>,
         limit: Duration,
-        dispatched: &Arc<AtomicBool>,
+        (dispatched, took): (&Arc<AtomicBool>, &Took),
     ) -> Result<Answer, UpstreamError> {
         self.within(limit.min(self.limits.call_timeout), dispatched, |dispatched| async move {
             let began = Instant::now();
-            let ended = self.link()?.exchange(ask, &dispatched).await;
+            let link = self.link()?;
+            let ended = link.exchange(ask, &dispatched).await;
+            took.set(began.elapsed(), link.between());
             self.health.called(began, &ended);
             settle(ended?)
         })
@@ -251,7 +255,7 @@ impl Connection {
         let ended = self
             .aside(self.limits.listing_timeout, |dispatched| async move {
                 let link = self.link()?;
-                match settle(link.exchange(&link.ping().await?, &dispatched).await?)? {
+                match link.ask(&link.ping().await?, &dispatched).await? {
                     Answer::Result(_) => Ok(()),
                     Answer::Error(error) => Err(refused("ping", &error)),
                 }
@@ -267,7 +271,12 @@ impl Connection {
         ask: Ask<'_>,
         dispatched: Arc<AtomicBool>,
     ) -> Result<Answer, UpstreamError> {
-        settle(self.link()?.exchange(&ask, &dispatched).await?)
+        self.link()?.ask(&ask, &dispatched).await
+    }
+
+    /// What becomes of calls now.
+    pub(super) fn breaker(&self) -> BreakerState {
+        self.health.state()
     }
 
     /// Forgets failures: the next call is sent.
@@ -312,7 +321,8 @@ impl Connection {
     }
 }
 
-fn settle(reply: Reply) -> Result<Answer, UpstreamError> {
+/// The answer, or that there is none.
+pub(super) fn settle(reply: Reply) -> Result<Answer, UpstreamError> {
     let status = reply.status.as_u16();
     reply.answer.ok_or_else(|| UpstreamError::invalid(format!("HTTP status {status}")))
 }

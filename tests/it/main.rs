@@ -40,6 +40,8 @@ mod management;
 #[cfg(test)]
 mod mcp;
 #[cfg(test)]
+mod metrics;
+#[cfg(test)]
 mod pins;
 #[cfg(test)]
 mod pooled;
