@@ -145,6 +145,15 @@ dependencies: [{ name: mcpproxy, version: ">=0.0.0", condition: mcpproxy.enabled
 EOF
 sed '1i mcpproxy:
   s/^/  /' tests/helm/values/minimal.yaml >"$above/values.yaml"
+for file in alerts.yaml dashboards; do
+  mv "$above/charts/mcpproxy/$file" "$out/aside"
+  if "$helm" template mcpproxy "$above/charts/mcpproxy" --values tests/helm/values/production.yaml \
+    --api-versions monitoring.coreos.com/v1 >/dev/null 2>"$out/refused"; then
+    fail "without $file it renders nothing of it, and says nothing"
+  fi
+  grep -q "this copy of the chart has no $file" "$out/refused" || fail "without $file: $(cat "$out/refused")"
+  mv "$out/aside" "$above/charts/mcpproxy/$file"
+done
 for enabled in true false; do
   "$helm" template mcpproxy "$above" --kube-version "$newest" --set mcpproxy.enabled=$enabled >"$out/above.txt" ||
     fail "in a chart above it, it is refused with enabled=$enabled"
