@@ -433,6 +433,14 @@ async fn a_listing_that_read_earlier_puts_nothing_back_and_tools_wait_for_nothin
     let ((open_first, first), (open_last, last)) = (watch::channel(false), watch::channel(false));
     let gates = vec![("prompts/list", first), ("resources/templates/list", last.clone())];
     let upstream = Upstream::announcing(Era::Handshake, vec![Tool::reads("tool"), Tool::reads("gone")]).await;
+    upstream.set_offers(offers.clone());
+    tenant.add("up", &upstream).await;
+    settle(1, Duration::from_secs(10), || async { upstream.listeners() }).await;
+    // the listings that follow the opening
+    settle((2, 2), Duration::from_secs(5), || async {
+        (upstream.asked_of("prompts/list"), upstream.asked_of("resources/templates/list"))
+    })
+    .await;
     upstream.set_offers(Offers { gates, ..offers.clone() });
     let has_tools = async |count: usize| {
         eventually("the tools are listed", Duration::from_secs(5), || async {
@@ -441,25 +449,24 @@ async fn a_listing_that_read_earlier_puts_nothing_back_and_tools_wait_for_nothin
         })
         .await;
     };
-    let (adds, listens) = (tenant.add("up", &upstream), async {
-        // whatever the other lists do
+    let refresh = tenant.platform.post("/api/v1/servers/up/refresh", &json!({}));
+    let (refreshes, changes) = (refresh, async {
+        settle(3, Duration::from_secs(5), || async { upstream.asked_of("prompts/list") }).await;
         has_tools(2).await;
-        settle(1, Duration::from_secs(5), || async { upstream.asked_of("prompts/list") }).await;
         upstream.set_offers(Offers {
             prompts: Some(Vec::new()),
             gates: vec![("resources/templates/list", last)],
             ..offers.clone()
         });
         upstream.set_tools(vec![Tool::reads("tool")]);
-        settle(1, Duration::from_secs(10), || async { upstream.listeners() }).await;
         upstream.announce(1);
         upstream.announce_of("prompts");
         open_first.send_replace(true);
         has_tools(1).await;
-        settle(1, Duration::from_secs(5), || async { upstream.asked_of("resources/templates/list") }).await;
+        settle(3, Duration::from_secs(5), || async { upstream.asked_of("resources/templates/list") }).await;
         open_last.send_replace(true);
     });
-    tokio::join!(adds, listens);
+    tokio::join!(refreshes, changes);
     eventually("the prompt is gone", Duration::from_secs(5), || async {
         (listed(&client).await == each([&[], &["x://a"], &[]])).then_some(())
     })
