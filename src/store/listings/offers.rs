@@ -316,7 +316,8 @@ pub(super) async fn note(
     faults: &Value,
     rev: Option<i64>,
 ) -> Result<Option<String>, StoreError> {
-    let one_of = |kind| i64::from(listed.tells_of(kind));
+    // what could not be listed makes nobody's listing an old one
+    let one_of = |kind| i64::from(listed.of(kind).is_some());
     let now: Option<Option<String>> = sqlx::query_scalar(
         "with was as (
              select nullif(jsonb_strip_nulls(coalesce(offers_error, '{}') || $3), '{}') as faults, offers_error as before

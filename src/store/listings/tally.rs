@@ -13,7 +13,8 @@ use crate::store::offers::OfferKind;
 use crate::store::tx::{Access, Lane};
 use crate::store::{Store, StoreError};
 
-/// How often each list of a server has been stored, or was found to fail.
+/// How often each list of a server has been stored; of the tools also, how often it was noted that they could not be
+/// listed, since that is what takes a server away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromRow)]
 pub struct Tally {
     tools_listings: i64,
