@@ -66,4 +66,6 @@ mod support;
 #[cfg(test)]
 mod tenants;
 #[cfg(test)]
+mod traces;
+#[cfg(test)]
 mod write_ahead;
