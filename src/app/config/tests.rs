@@ -325,9 +325,13 @@ fn without_a_database_url_secrets_are_generated_once() {
     assert!(sentence(bare(&[])).contains("data_dir"));
 
     let pod = tempfile::tempdir().unwrap();
-    let environment = [("KUBERNETES_SERVICE_HOST", "10.0.0.1"), ("HOME", pod.path().to_str().unwrap())];
-    assert!(sentence(bare(&environment)).contains("DATABASE_URL"));
-    assert_eq!(std::fs::read_dir(pod.path()).unwrap().count(), 0);
+    for (place, value, named) in
+        [("KUBERNETES_SERVICE_HOST", "10.0.0.1", "Kubernetes"), ("MCPPROXY_IMAGE", "1", "container image")]
+    {
+        let text = sentence(bare(&[(place, value), ("HOME", pod.path().to_str().unwrap())]));
+        assert!(text.contains("DATABASE_URL") && text.contains(named), "{text}");
+        assert_eq!(std::fs::read_dir(pod.path()).unwrap().count(), 0);
+    }
 }
 
 #[test]

@@ -1,0 +1,140 @@
+#!/usr/bin/env bash
+# The gateway on a real Kubernetes, under load, while it is upgraded, rolled back and killed, and while its database is
+# restarted. Passes when no client that retries as the protocol says saw a failure, and nothing that ran is without its record.
+#
+#   tests/cluster/run.sh [--keep]      --keep leaves the cluster up; tests/cluster/down.sh ends it
+#
+# Needs root, Debian 12 and cargo; installs what else it needs. The first run builds Kubernetes (about 8 minutes).
+set -euo pipefail
+cd "$(dirname "$0")"
+# shellcheck source=tests/cluster/settings.sh
+source ./settings.sh
+# shellcheck source=tests/cluster/outside.sh
+source ./outside.sh
+# shellcheck source=tests/cluster/gateway.sh
+source ./gateway.sh
+
+agent_keys="" auditor_key="" load_pid=""
+killed_at=()
+
+finish() {
+  local code=$?
+  if [[ -n "$load_pid" ]]; then
+    touch "$STATE/stop"
+    wait "$load_pid" || true
+  fi
+  if [[ $code -ne 0 ]] && is_up; then
+    kube get pods,events --output wide >"$LOGS/objects.txt" 2>&1 || true
+    for_each_pod_log || true
+  fi
+  if [[ "${1:-}" != --keep ]]; then ./down.sh; fi
+  exit "$code"
+}
+
+for_each_pod_log() {
+  local pod
+  for pod in $(kube get pods --output name); do
+    kube logs "$pod" --all-containers --prefix >"$LOGS/${pod//\//-}.log" 2>&1 || true
+    kube logs "$pod" --previous >"$LOGS/${pod//\//-}.previous.log" 2>&1 || true
+  done
+}
+
+start_load() {
+  rm -f "$STATE/stop"
+  inside python3 load/main.py "$RELEASE" 8080 ledger "$STATE/stop" "$STATE/items.jsonl" <<<"$agent_keys" >"$LOGS/load.log" 2>&1 &
+  load_pid=$!
+}
+
+stop_load() {
+  touch "$STATE/stop"
+  wait "$load_pid" || die "the load ended badly; see $LOGS/load.log"
+  load_pid=""
+  [[ ! -s "$LOGS/load.log" ]] || die "the load complained; see $LOGS/load.log"
+}
+
+# Load goes on for a while, so that each disturbance meets a gateway that had recovered from the one before.
+calm() { sleep "${1:-6}"; }
+
+kill_process() {
+  local pid
+  pid="$(gateway_pids | head -n 1)"
+  inside kill -KILL "$pid"
+  killed_at+=("$(date +%s.%N)")
+}
+
+delete_pod() {
+  kube delete pod "$(any_pod)" --grace-period 0 --force >/dev/null 2>&1
+  # the kubelet grants 2 s all the same, then kills
+  killed_at+=("$(date +%s.%N -d '+2 seconds')")
+}
+
+restart_postgres() {
+  postgres_ctl stop
+  sleep 2
+  postgres_ctl start
+}
+
+disturb() {
+  calm
+  say "helm upgrade: another image and another setting"
+  gateway_helm upgrade --set image.tag=2 --set config.activity.preview_bytes=2048 >/dev/null
+  calm
+  say "helm rollback"
+  inside helm rollback "$RELEASE" 1 --wait --timeout 180s >/dev/null
+  calm
+  say "a pod is deleted by force"
+  delete_pod
+  rolled_out
+  calm
+  say "a replica is killed with SIGKILL"
+  kill_process
+  rolled_out
+  calm
+  say "Postgres is restarted"
+  restart_postgres
+  calm 10
+}
+
+account() {
+  local api_key="$auditor_key"
+  # what was killed is closed when its heartbeat has been gone for 30 s
+  say "waiting for the records of killed replicas to be closed"
+  records_are_closed() { ! cli activity list --status pending --output json | grep --quiet '"id"'; }
+  wait_for 90 "the end of pending records" records_are_closed
+  cli activity export --format jsonl --type tool_call >"$STATE/export.jsonl"
+  python3 load/account.py "$UPSTREAM_LOG" "$STATE/items.jsonl" "$STATE/export.jsonl" "${killed_at[@]}"
+}
+
+main() {
+  local password secrets
+  password="$(head -c 18 /dev/urandom | base64 | tr -d '+/=')"
+  ./up.sh
+  build_image
+  start_postgres "$password"
+  start_upstream
+  create_secrets "$password"
+
+  say "helm install, 3 replicas"
+  gateway_helm install >/dev/null
+  check_confinement
+  say "helm test"
+  inside helm test "$RELEASE" --timeout 60s >"$LOGS/helm-test.log"
+  secrets="$(generated_secrets)"
+  set_up_tenant
+
+  say "load"
+  start_load
+  disturb
+  stop_load
+  account
+  [[ "$(generated_secrets)" == "$secrets" ]] || die "an upgrade made other secrets"
+
+  say "helm uninstall"
+  inside helm uninstall "$RELEASE" --wait --timeout 120s >/dev/null
+  [[ -z "$(left_behind)" ]] || die "left behind: $(left_behind)"
+  say "passed"
+}
+
+trap 'finish "$@"' EXIT
+trap 'exit 130' INT TERM
+main
