@@ -1,5 +1,5 @@
 # What people run. `make demo` sets everything up and shows the gateway at work; `make test` runs the tests.
-.PHONY: demo test check bench tools
+.PHONY: demo test check check-chart bench tools
 
 SHELL := bash
 
@@ -18,7 +18,11 @@ check:
 	cargo fmt --check
 	cargo clippy --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --no-deps --document-private-items --quiet
-	shellcheck -x deploy/demo/*.sh tests/it/*.sh tests/it/support/*.sh tests/bench/*.sh .ci/run
+	shellcheck -x deploy/demo/*.sh tests/it/*.sh tests/it/support/*.sh tests/bench/*.sh tests/helm/*.sh .ci/run
+
+# the Helm chart, over several sets of values (tests/helm/check.sh --update rewrites its snapshots)
+check-chart:
+	tests/helm/check.sh
 
 bench:
 	tests/bench/run.sh

@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# Checks the chart: lint, its own rules, Kubernetes' schemas and snapshots over several sets of values, and what must be
+# refused. With MCPPROXY_BINARY (or a built target/debug/mcpproxy) the program itself is asked about the settings.
+#
+#   tests/helm/check.sh            # checks
+#   tests/helm/check.sh --update   # rewrites snapshots, and the settings in values.schema.json
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+update=()
+if [ "${1:-}" = --update ]; then update=(--update); fi
+
+# the oldest schemas that are promised, the newest there are, and a cluster from before them
+oldest=1.29 newest=1.37 ancient=1.20
+chart=helm/mcpproxy
+values_lines_max=150
+
+tools="$(tests/helm/tools.sh)"
+helm="$tools/bin/helm"
+python="$tools/venv/bin/python"
+out="$(mktemp -d)"
+trap 'rm -rf "$out"' EXIT
+
+fail() {
+  echo "check.sh: $*" >&2
+  exit 1
+}
+
+# render NAME KUBE [ARGUMENT…]: the chart with a set of values, for a version of Kubernetes that has all kinds asked for.
+render() {
+  local values="tests/helm/values/$1.yaml" kube="$2"
+  shift 2
+  "$helm" template mcpproxy "$chart" --namespace tools --values "$values" --kube-version "$kube" \
+    --api-versions gateway.networking.k8s.io/v1 --api-versions monitoring.coreos.com/v1 "$@"
+}
+
+# holds NAME KUBE: the set renders, and what it renders is right.
+holds() {
+  local file="$out/$1-$2.yaml"
+  render "$1" "$2" >"$file"
+  "$python" tests/helm/rules.py "$file" "$2"
+  # kinds that no schema is known of are held to rules.py instead; no other may slip through so
+  "$tools/venv/bin/kubernetes-validate" --strict --quiet -k "${3:-$2}" "$file" >"$out/validated" 2>&1 || {
+    cat "$out/validated" >&2
+    fail "$1 does not fit the schemas of Kubernetes ${3:-$2}"
+  }
+  if grep -v "find schema for kind \(${4:-HTTPRoute\|ServiceMonitor\|PrometheusRule}\) " "$out/validated" >&2; then
+    fail "$1: a kind was not checked"
+  fi
+}
+
+# refused TEXT ARGUMENT…: helm template with these arguments fails, and says so.
+refused() {
+  local text="$1"
+  shift
+  if "$helm" template mcpproxy "$chart" "$@" >/dev/null 2>"$out/refused"; then
+    fail "not refused: $*"
+  fi
+  grep -qF -- "$text" "$out/refused" || fail "refused $* without saying '$text': $(cat "$out/refused")"
+}
+
+"$python" tests/helm/schema.py "${update[@]}"
+lines="$(wc -l <"$chart/values.yaml")"
+[ "$lines" -le "$values_lines_max" ] || fail "values.yaml has $lines lines, $values_lines_max are allowed"
+
+for file in tests/helm/values/*.yaml; do
+  "$helm" lint --strict --quiet "$chart" --values "$file" 2>"$out/lint" || {
+    cat "$out/lint" >&2
+    fail "lint with $file"
+  }
+done
+
+for name in minimal evaluation production gateway-api everything; do
+  holds "$name" "$oldest"
+  holds "$name" "$newest"
+  "$python" tests/helm/snapshot.py "$out/$name-$newest.yaml" "tests/helm/snapshots/$name.yaml" "${update[@]}"
+done
+# Schemas of a cluster that old are not to be had: the nearest ones know all of its kinds but one.
+holds old-cluster "$ancient" 1.25 PodDisruptionBudget
+"$python" tests/helm/snapshot.py "$out/old-cluster-$ancient.yaml" tests/helm/snapshots/old-cluster.yaml "${update[@]}"
+
+least=(--values tests/helm/values/minimal.yaml)
+gateway_api=(--api-versions gateway.networking.k8s.io/v1)
+database="secrets.databaseUrl.existingSecret"
+refused "secrets.masterKey.existingSecret is not set. This chart never generates the master key" --set $database=mcpproxy
+refused "secrets.databaseUrl.existingSecret is not set" --set secrets.masterKey.existingSecret=mcpproxy
+refused "Both postgres.enabled and secrets.databaseUrl.existingSecret" "${least[@]}" --set postgres.enabled=true
+refused "migration.mode is hook, but" "${least[@]}" --set $database=,postgres.enabled=true,migration.mode=hook
+refused "at '/replicas': got string, want integer" "${least[@]}" --set replicas=many
+refused "additional properties 'replicaCount' not allowed" "${least[@]}" --set replicaCount=3
+refused "at '/config/limits': additional properties 'drain' not allowed" "${least[@]}" --set config.limits.drain=3
+refused "at '/config/limits/drain_s': got string, want integer" "${least[@]}" --set config.limits.drain_s=long
+refused "at '/config': additional properties 'secrets' not allowed" "${least[@]}" --set config.secrets.master_key=x
+refused "at '/migration/mode'" "${least[@]}" --set migration.mode=later
+refused "has a comma" "${least[@]}" --set-json 'config.egress={"allow":["10.0.0.0/8,0.0.0.0/0"]}'
+refused "ingress.hosts is empty" "${least[@]}" --set ingress.enabled=true
+refused "at '/ingress/hosts/0'" "${least[@]}" --set ingress.enabled=true --set 'ingress.hosts={*.example.com}'
+refused "this cluster has no gateway.networking.k8s.io/v1" "${least[@]}" --set httpRoute.enabled=true
+refused "httpRoute.parentRefs or httpRoute.hostnames is empty" "${least[@]}" "${gateway_api[@]}" --set httpRoute.enabled=true
+refused "this cluster has no monitoring.coreos.com/v1" "${least[@]}" --set metrics.serviceMonitor.enabled=true
+refused "this cluster has no monitoring.coreos.com/v1" "${least[@]}" --set metrics.prometheusRule.enabled=true
+refused "must be above limits.drain_s (25)" "${least[@]}" \
+  --set autoscaling.enabled=true,autoscaling.scaleDownStabilizationSeconds=25
+refused "maxReplicas is below" "${least[@]}" --set autoscaling.enabled=true,autoscaling.maxReplicas=1
+refused "chart requires kubeVersion: >=1.20.0-0" "${least[@]}" --kube-version 1.19
+
+binary="${MCPPROXY_BINARY:-${CARGO_TARGET_DIR:-target}/debug/mcpproxy}"
+if [ -x "$binary" ]; then
+  "$python" tests/helm/settings.py "$binary" "$out"/*.yaml
+else
+  echo "check.sh: $binary is not built, so the program was not asked about the settings" >&2
+fi
+echo "the chart is as it should be: $(find tests/helm/values -name '*.yaml' | wc -l) sets of values, Kubernetes $oldest and $newest"
