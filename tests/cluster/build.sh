@@ -44,12 +44,18 @@ generate_openapi() {
     --report-filename "$work/openapi-violations"
 }
 
+# What the API server calls itself, and helm goes by; upstream sets it when it releases.
+set_version() {
+  sed --in-place 's/^\tgitMajor string .*/\tgitMajor = "1"/; s/^\tgitMinor string .*/\tgitMinor = "20"/
+    s/^\tgitVersion .*/\tgitVersion = "v1.20.2"/' staging/src/k8s.io/component-base/version/base.go
+  grep --quiet '^.gitVersion = "v1.20.2"' staging/src/k8s.io/component-base/version/base.go
+}
+
 compile() {
-  local command flags version=k8s.io/kubernetes/vendor/k8s.io/component-base/version
-  flags="-s -w -X $version.gitVersion=v1.20.2 -X $version.gitMajor=1 -X $version.gitMinor=20"
+  local command
   for command in "${COMMANDS[@]}"; do
     say "building $command"
-    go build -ldflags "$flags" -o "$work/bin/$command" "./cmd/$command"
+    go build -ldflags "-s -w" -o "$work/bin/$command" "./cmd/$command"
   done
 }
 
@@ -69,6 +75,7 @@ unpack
 cd "$tree"
 say "building it: about 7 minutes of processor time"
 generate_openapi
+set_version
 compile
 rm -rf "$KUBERNETES_BIN"
 mv "$work/bin" "$KUBERNETES_BIN"

@@ -25,4 +25,4 @@ node_is_ready() { kube get node localhost --output 'jsonpath={.status.conditions
 wait_for 30 "the API server" kube get --raw /readyz
 wait_for 120 "the node" node_is_ready
 wait_for 30 "the default service account" kube get serviceaccount default
-say "the cluster is up: $(kube version --output json | sed -n 's/.*"gitVersion": "\(v1\.20[^"]*\)".*/\1/p')"
+say "the cluster is up: $(kube get --raw /version | sed -n "s/.*\"gitVersion\": \"\(.*\)\".*/\1/p")"
