@@ -14,6 +14,7 @@ source ./outside.sh
 # shellcheck source=tests/cluster/gateway.sh
 source ./gateway.sh
 
+keep="${1:-}"
 agent_keys="" auditor_key="" load_pid=""
 killed_at=()
 
@@ -27,7 +28,7 @@ finish() {
     kube get pods,events --output wide >"$LOGS/objects.txt" 2>&1 || true
     for_each_pod_log || true
   fi
-  if [[ "${1:-}" != --keep ]]; then ./down.sh; fi
+  if [[ "$keep" != --keep ]]; then ./down.sh; fi
   exit "$code"
 }
 
@@ -77,7 +78,7 @@ restart_postgres() {
 disturb() {
   calm
   say "helm upgrade: another image and another setting"
-  gateway_helm upgrade --set image.tag=2 --set config.activity.preview_bytes=2048 >/dev/null
+  gateway_helm upgrade --set-string image.tag=2 --set config.activity.preview_bytes=2048 >/dev/null
   calm
   say "helm rollback"
   inside helm rollback "$RELEASE" 1 --wait --timeout 180s >/dev/null
@@ -118,7 +119,7 @@ main() {
   gateway_helm install >/dev/null
   check_confinement
   say "helm test"
-  inside helm test "$RELEASE" --timeout 60s >"$LOGS/helm-test.log"
+  inside helm test "$RELEASE" --timeout 60s >"$LOGS/helm-test.log" 2>&1
   secrets="$(generated_secrets)"
   set_up_tenant
 
@@ -135,6 +136,6 @@ main() {
   say "passed"
 }
 
-trap 'finish "$@"' EXIT
+trap finish EXIT
 trap 'exit 130' INT TERM
 main

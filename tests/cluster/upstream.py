@@ -2,8 +2,8 @@
 
     python upstream.py ADDRESS PORT LOG [CERTIFICATE KEY]
 
-Each line of LOG is {"at", "tool", "item", "attempt"}: `item` is what is to be done, `attempt` the id of the request with which
-the client asked for it.
+Each line of LOG is {"at", "what", "item", "attempt"}: `what` is the tool when its call begins, `done` when an item was written;
+`item` is what is to be done, `attempt` the id of the request with which the client asked for it.
 """
 
 import asyncio
@@ -23,10 +23,14 @@ log = open(log_file, "a", buffering=1, encoding="utf-8")
 written: set[str] = set()
 
 
-async def note(tool: str, item: str, attempt: str, pause_ms: int) -> None:
+def note(what: str, item: str, attempt: str) -> None:
+    log.write(json.dumps({"at": time.time(), "what": what, "item": item, "attempt": attempt}) + "\n")
+
+
+async def begin(tool: str, item: str, attempt: str, pause_ms: int) -> None:
     if not 0 <= pause_ms <= PAUSE_MS_MAX:
         raise ValueError(f"pause_ms must be between 0 and {PAUSE_MS_MAX}")
-    log.write(json.dumps({"at": time.time(), "tool": tool, "item": item, "attempt": attempt}) + "\n")
+    note(tool, item, attempt)
     if pause_ms:
         await asyncio.sleep(pause_ms / 1000)
 
@@ -34,22 +38,24 @@ async def note(tool: str, item: str, attempt: str, pause_ms: int) -> None:
 @mcp.tool(annotations=ToolAnnotations(readOnlyHint=True, openWorldHint=False))
 async def read_item(item: str, attempt: str, pause_ms: int = 0) -> str:
     """Read an item."""
-    await note("read_item", item, attempt, pause_ms)
+    await begin("read_item", item, attempt, pause_ms)
     return f"read {item}"
 
 
 @mcp.tool(annotations=ToolAnnotations(readOnlyHint=False, destructiveHint=False, idempotentHint=False))
 async def write_item(item: str, attempt: str, pause_ms: int = 0) -> str:
     """Write an item: not to be done twice."""
-    await note("write_item", item, attempt, pause_ms)
+    await begin("write_item", item, attempt, pause_ms)
+    # whose caller has gone does not come this far: the SDK ends it
     written.add(item)
+    note("done", item, attempt)
     return f"wrote {item}"
 
 
 @mcp.tool(annotations=ToolAnnotations(readOnlyHint=True, openWorldHint=False))
 async def was_written(item: str, attempt: str) -> str:
     """Whether an item was written."""
-    await note("was_written", item, attempt, 0)
+    await begin("was_written", item, attempt, 0)
     return f"{item in written}".lower()
 
 

@@ -30,9 +30,10 @@ def main() -> int:
         records.setdefault(record["request_id"], []).append(record)
 
     failed = [item for item in items if item["how"].startswith("failed")]
+    writes = Counter(line["item"] for line in upstream if line["what"] == "done")
+    upstream = [line for line in upstream if line["what"] != "done"]
     ran = Counter(call["attempt"] for call in upstream)
     twice_sent = [attempt for attempt, count in ran.items() if count > 1]
-    writes = Counter(call["item"] for call in upstream if call["tool"] == "write_item")
     twice_written = [item for item, count in writes.items() if count > 1]
     done_writes = [item["item"] for item in items if item["tool"] == "write_item" and item not in failed]
     not_written = [item for item in done_writes if item not in writes]
@@ -40,7 +41,7 @@ def main() -> int:
     missing = [call for call in upstream if call["attempt"] not in records]
     buffered = [
         call for call in missing
-        if call["tool"] != "write_item" and any(-BUFFERED_S <= call["at"] - at <= 0.05 for at in killed)
+        if call["what"] != "write_item" and any(-BUFFERED_S <= call["at"] - at <= 0.05 for at in killed)
     ]
     missing = [call for call in missing if call not in buffered]
     answered = [item for item in items if item["how"] == "answered"]
@@ -57,7 +58,7 @@ def main() -> int:
 
     print(f"items asked for                              {len(items)}")
     print(f"  how they were done                         {dict(Counter(i['how'] for i in items if i not in failed))}")
-    print(f"calls that the server ran                    {len(upstream)}")
+    print(f"calls that the server began                  {len(upstream)}, items written {len(writes)}")
     print(f"records of the activity log                  {len(export)} {dict(Counter(r['status'] for r in export))}")
     print(f"what clients met on the way                  {met}")
     faults = {
