@@ -15,6 +15,7 @@ test: tools
 
 # what CI runs before the tests
 check:
+	shellcheck -x tests/compose/*.sh deploy/compose/*.sh
 	cargo fmt --check
 	cargo clippy --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --no-deps --document-private-items --quiet
@@ -39,3 +40,8 @@ cluster-test:
 
 bench:
 	tests/bench/run.sh
+
+# compose.yaml and what it mounts
+.PHONY: check-compose
+check-compose:
+	tests/compose/check.sh

@@ -3,6 +3,7 @@
 use std::net::ToSocketAddrs;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use sha2::{Digest, Sha256};
@@ -142,17 +143,27 @@ async fn serve_on(
     if config.direct.enabled {
         tracing::info!("/mcp/direct is open to keys whose setting direct_endpoint is on");
     }
-    let draining = Arc::clone(&gateway);
-    let drain_when_stopped = stop.clone();
-    tokio::spawn(async move {
-        drain_when_stopped.cancelled().await;
-        draining.begin_drain();
-    });
+    let closing = leave_when_stopped(Arc::clone(&gateway), stop, config.limits.drain_delay);
     // one deadline for connections and calls: what Kubernetes grants is not granted twice
-    let deadline = http::serve(listener, faces, stop, config.limits.drain).await;
+    let deadline = http::serve(listener, faces, closing, config.limits.drain).await;
     gateway.finish(deadline, log).await;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Takes leave in two steps: first nobody new is sent here any more, then, after `delay`, nobody is taken. Gives the token
+/// of the second one.
+fn leave_when_stopped(gateway: Arc<Gateway>, stop: CancellationToken, delay: Duration) -> CancellationToken {
+    let closing = CancellationToken::new();
+    let close = closing.clone();
+    tokio::spawn(async move {
+        stop.cancelled().await;
+        gateway.begin_leaving();
+        tokio::time::sleep(delay).await;
+        gateway.begin_drain();
+        close.cancel();
+    });
+    closing
 }
 
 fn stop_on_signals() -> anyhow::Result<CancellationToken> {

@@ -87,6 +87,10 @@ async fn gate(State(faces): State<Arc<Faces>>, mut request: Request, next: Next)
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(REQUEST_ID, value);
     }
+    if faces.gateway.is_leaving() {
+        // the next request had better find another replica
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
     response
 }
 

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
+use tokio::sync::OnceCell;
 
 use super::credentials::{Opened, Opener};
 use super::fanout::ServerStates;
@@ -142,7 +143,8 @@ pub struct Catalog {
     by_safe_name: HashMap<Box<str>, Arc<Tool>>,
     /// Tools that may be listed, by canonical name: positions are the index's documents.
     listed: Vec<Arc<Tool>>,
-    index: Index,
+    /// Over `listed`; made after the snapshot is in place, because no list and no call needs it.
+    index: OnceCell<Index>,
     offers: Offers,
     /// Servers of the snapshot before that are no more or have another credential, and programs that are switched
     /// off: what was connected is dropped.
@@ -161,7 +163,7 @@ impl Catalog {
             tools: HashMap::new(),
             by_safe_name: HashMap::new(),
             listed: Vec::new(),
-            index: Index::default(),
+            index: OnceCell::new(),
             offers: Offers::default(),
             gone: Vec::new(),
             views: Views::default(),
@@ -222,7 +224,7 @@ impl Catalog {
         Catalog {
             rev: rows.rev,
             gone,
-            index: Index::build(listed.iter().map(|tool| document(tool))),
+            index: OnceCell::new(),
             offers: Offers::build(&rows.offers, &by_id, &old.offers),
             servers,
             by_safe_name: by_safe_name(&tools),
@@ -270,9 +272,19 @@ impl Catalog {
         &self.offers
     }
 
-    /// The search index over [`Catalog::listed`].
-    pub(super) fn index(&self) -> &Index {
-        &self.index
+    /// The search index over [`Catalog::listed`]: whoever comes before it is made waits for it without a thread.
+    pub(super) async fn index(self: &Arc<Self>) -> &Index {
+        let make = async || {
+            let catalogue = Arc::clone(self);
+            let made = tokio::task::spawn_blocking(move || catalogue.make_index()).await;
+            // what broke there is to break this request alone
+            made.unwrap_or_else(|_| self.make_index())
+        };
+        self.index.get_or_init(make).await
+    }
+
+    fn make_index(&self) -> Index {
+        Index::build(self.listed.iter().map(|tool| document(tool)))
     }
 }
 

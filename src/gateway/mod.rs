@@ -156,6 +156,7 @@ pub struct Gateway {
     log_tasks: TaskTracker,
     cancellations: cancel::Cancellations,
     stop: CancellationToken,
+    leaving: AtomicBool,
     draining: AtomicBool,
     /// Beats when every open stream has to look whether it may go on.
     pulse: tokio_watch::Sender<()>,
@@ -210,6 +211,7 @@ impl Gateway {
             log_tasks: TaskTracker::new(),
             cancellations: cancel::Cancellations::default(),
             stop: CancellationToken::new(),
+            leaving: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             pulse: tokio_watch::Sender::default(),
             upkeep: watch::Upkeep::default(),

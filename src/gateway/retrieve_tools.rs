@@ -138,7 +138,7 @@ async fn search(
             ranking = RANKING_WITH_EMBEDDINGS;
         }
         let design = Design { nearness: nearness.as_ref(), ..Design::default() };
-        let found = catalogue.index().search_with(design, &request.query, request.limit, admit);
+        let found = catalogue.index().await.search_with(design, &request.query, request.limit, admit);
         total = found.total;
         for (n, hit) in found.hits.iter().enumerate() {
             let tool = catalogue.listed().get(hit.document as usize);

@@ -295,7 +295,7 @@ impl Gateway {
         let old = live.catalogue();
         let (tenant, limits) = (live.id, self.options.upstream);
         let (keyring, commands) = (Arc::clone(&self.options.keyring), Arc::clone(&self.options.commands));
-        // parsing and indexing a large catalogue takes milliseconds: off the threads that serve calls
+        // parsing a large catalogue takes milliseconds: off the threads that serve calls
         let is_followed = live.fanout.is_followed();
         let build = move || {
             let catalogue = Catalog::build(tenant, &rows, &old, &limits, &keyring, &commands);
@@ -316,6 +316,10 @@ impl Gateway {
                 for server in &catalogue.gone {
                     self.upstreams.forget(live.id.0, server.0);
                 }
+                // last, because nobody but a search needs it, and the first one should not have to wait for it
+                tokio::spawn(async move {
+                    catalogue.index().await;
+                });
             }
             Err(error) => tracing::error!(%error, tenant = %live.id, "building a catalogue failed"),
         }

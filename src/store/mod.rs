@@ -56,7 +56,7 @@ pub use pins::NewOverride;
 pub use purge::{Deleted, PURGED_TABLES};
 pub use quotas::Usage;
 pub use removed::TABLES_OF_SERVERS;
-pub use replicas::{HEARTBEAT_TTL_S, Lease};
+pub use replicas::{Beat, HEARTBEAT_TTL_S, Lease};
 pub use response_cache::{CacheQuota, CachedText, NewCachedTexts};
 pub use revisions::{CancelNotice, Change, Kind, Listener, MISLED_KEYS_MAX, Misled, MisledKey, Notice};
 pub use secrets::{DataKey, HeadersPatch, SealedHeaders, SecretRows, ServerSecret};

@@ -1,5 +1,7 @@
 //! Replicas and leases, all by the database's clock.
 
+use chrono::{DateTime, Utc};
+
 use super::tx::{Access, Lane};
 use super::unit::Unit;
 use super::{Store, StoreError};
@@ -34,17 +36,26 @@ impl Lease {
     }
 }
 
+/// What a heartbeat gives.
+#[derive(Clone, Copy, Debug)]
+pub struct Beat {
+    /// Replicas that live, this one included.
+    pub live: u32,
+    /// The database's clock when it was written.
+    pub at: DateTime<Utc>,
+}
+
 impl Store {
     /// Writes this replica's heartbeat; the first one registers it, with the space of the vectors that it uses. A row
-    /// that somebody removed meanwhile is written again. Gives how many replicas live, this one included.
-    pub async fn heartbeat(&self, replica: ReplicaId, space: Option<&str>) -> Result<u32, StoreError> {
+    /// that somebody removed meanwhile is written again.
+    pub async fn heartbeat(&self, replica: ReplicaId, space: Option<&str>) -> Result<Beat, StoreError> {
         let mut tx = self.begin(Lane::Upkeep, Access::System).await?;
         // a statement does not see what it writes: this replica is counted apart
-        let others: i64 = sqlx::query_scalar(
+        let (others, at): (i64, DateTime<Utc>) = sqlx::query_as(
             "with beat as (
                  insert into replicas (replica_id, version, embedding_space) values ($1, $2, $4)
                  on conflict (replica_id) do update set heartbeat_at = now())
-             select count(*) from replicas where replica_id <> $1 and stopped_at is null
+             select count(*), clock_timestamp() from replicas where replica_id <> $1 and stopped_at is null
                 and heartbeat_at > now() - make_interval(secs => $3)",
         )
         .bind(replica.0)
@@ -54,7 +65,7 @@ impl Store {
         .fetch_one(&mut *tx)
         .await?;
         tx.commit().await?;
-        Ok(u32::try_from(others).unwrap_or(u32::MAX).saturating_add(1))
+        Ok(Beat { live: u32::try_from(others).unwrap_or(u32::MAX).saturating_add(1), at })
     }
 
     /// Says goodbye: leases move on at once, open records are closed by the next sweep.

@@ -63,6 +63,9 @@ refused() {
 lines="$(wc -l <"$chart/values.yaml")"
 [ "$lines" -le "$values_lines_max" ] || fail "values.yaml has $lines lines, $values_lines_max are allowed"
 
+version="$(sed -n '0,/^version = "\(.*\)"/s//\1/p' Cargo.toml)"
+grep -qx "appVersion: \"$version\"" "$chart/Chart.yaml" || fail "Chart.yaml's appVersion is not $version, that of Cargo.toml"
+
 for file in tests/helm/values/*.yaml; do
   "$helm" lint --strict --quiet "$chart" --values "$file" 2>"$out/lint" || {
     cat "$out/lint" >&2
@@ -103,6 +106,8 @@ refused "must be above limits.drain_s (25)" "${least[@]}" \
   --set autoscaling.enabled=true,autoscaling.scaleDownStabilizationSeconds=25
 refused "maxReplicas is below" "${least[@]}" --set autoscaling.enabled=true,autoscaling.maxReplicas=1
 refused "chart requires kubeVersion: >=1.20.0-0" "${least[@]}" --kube-version 1.19
+
+"$python" tests/helm/lookup.py "$helm"
 
 binary="${MCPPROXY_BINARY:-${CARGO_TARGET_DIR:-target}/debug/mcpproxy}"
 if [ -x "$binary" ]; then

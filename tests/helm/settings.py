@@ -1,4 +1,4 @@
-"""Asks the program whether it takes the settings that rendered pods give it.
+"""Asks the program whether it takes the settings that rendered pods, or compose's services, give it.
 
     settings.py PROGRAM RENDERED...
 """
@@ -34,26 +34,28 @@ def environment(container):
     return variables
 
 
+def gateways(document):
+    """The environment of each gateway in a document."""
+    if "services" in document:
+        services = document["services"].items()
+        yield from (service["environment"] for name, service in services if name.startswith("gateway"))
+    elif document["kind"] == "Deployment":
+        yield from map(environment, document["spec"]["template"]["spec"]["containers"])
+
+
 def main():
     program, *files = sys.argv[1:]
     asked = 0
     for file in files:
         with open(file) as rendered:
             documents = [document for document in yaml.safe_load_all(rendered) if document]
-        for document in documents:
-            if document["kind"] != "Deployment":
-                continue
-            for container in document["spec"]["template"]["spec"]["containers"]:
-                answer = subprocess.run(
-                    [program, "config", "check"],
-                    env=environment(container),
-                    capture_output=True,
-                    text=True,
-                    timeout=30,
-                )
-                if answer.returncode != 0:
-                    sys.exit(f"{file}: the program does not take these settings:\n{answer.stdout}{answer.stderr}")
-                asked += 1
+        for variables in (variables for document in documents for variables in gateways(document)):
+            answer = subprocess.run(
+                [program, "config", "check"], env=variables, capture_output=True, text=True, timeout=30
+            )
+            if answer.returncode != 0:
+                sys.exit(f"{file}: the program does not take these settings:\n{answer.stdout}{answer.stderr}")
+            asked += 1
     if asked == 0:
         sys.exit("no settings were found to ask about")
 

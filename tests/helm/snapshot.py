@@ -1,4 +1,4 @@
-"""Compares what was rendered with a snapshot, byte for byte but for what is generated; `--update` writes it.
+"""Compares what was rendered with a snapshot, byte for byte but for what is generated or carried; `--update` writes it.
 
     snapshot.py RENDERED SNAPSHOT [--update]
 """
@@ -9,18 +9,15 @@ import re
 import sys
 
 GENERATED = re.compile(r"^(  (?:sessions-key|bootstrap-key|password|database-url): )([A-Za-z0-9+/=]{40,})$", re.M)
-# Files of others that the chart only carries: rules.py compares them with what is rendered.
-CARRIED = [
-    re.compile(r"(# Source: mcpproxy/templates/dashboards\.yaml\n(?:(?!---\n).*\n)*?data:\n)(?:(?!---\n).*\n)*"),
-    re.compile(r"(kind: PrometheusRule\n(?:(?!---\n).*\n)*?spec:\n)(?:(?!---\n).*\n)*"),
-]
+# Documents that only carry a file of the chart: rules.py compares them with it.
+CARRIED = re.compile(r"^(# Source: mcpproxy/templates/dashboards\.yaml|kind: PrometheusRule)$", re.M)
 
 
 def main():
     rendered, snapshot, *update = sys.argv[1:]
-    text = GENERATED.sub(r"\1GENERATED", pathlib.Path(rendered).read_text())
-    for carried in CARRIED:
-        text = carried.sub(r"\1  CARRIED\n", text)
+    documents = re.split(r"^(?=---$)", pathlib.Path(rendered).read_text(), flags=re.M)
+    text = "".join(document for document in documents if not CARRIED.search(document))
+    text = GENERATED.sub(r"\1GENERATED", text)
     snapshot = pathlib.Path(snapshot)
     if update:
         snapshot.write_text(text)

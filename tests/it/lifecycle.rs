@@ -1,8 +1,9 @@
 //! Starting, stopping, and dying.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use sqlx::AssertSqlSafe;
 
 use crate::support::upstream::Say;
 use crate::support::{Database, Gateway, Mcp, Stage, Tool, Upstream, run_to_end, settle};
@@ -101,6 +102,63 @@ async fn sigterm_lets_calls_finish() {
     let open: i64 =
         sqlx::query_scalar("select count(*) from activity_open").fetch_one(&mut connection).await.unwrap();
     assert_eq!(open, 0);
+}
+
+/// Behind a load balancer that takes a moment to hear of it, nobody is turned away meanwhile.
+#[tokio::test]
+async fn new_connections_are_taken_until_the_delay_is_over() {
+    let mut stage = Stage::with(&[("MCPPROXY__LIMITS__DRAIN_DELAY_S", "3")]).await;
+    let tenant = stage.tenant("acme").await;
+    let upstream = Upstream::handshake(vec![Tool::reads("look")]).await;
+    tenant.add("up", &upstream).await;
+    let agent = tenant.agent().await;
+    let mut stream = Mcp::session(&agent).await.http(reqwest::Method::GET).send().await.unwrap();
+    let begun = Instant::now();
+    stage.gateway.terminate();
+    settle(503, Duration::from_secs(2), || async { agent.get("/readyz").await.status }).await;
+    assert_eq!(Mcp::bare(&agent).run("read", "up:look", &json!({})).await.code(), "ok");
+    let answer = agent.request(reqwest::Method::GET, "/api/v1/servers").send().await.unwrap();
+    assert_eq!(answer.headers()["connection"], "close");
+    assert!(begun.elapsed() < Duration::from_secs(3), "the machine is too slow for this test");
+    while let Ok(Some(_)) = stream.chunk().await {}
+    assert!(
+        begun.elapsed() >= Duration::from_secs(3),
+        "the stream ended before its client could go elsewhere"
+    );
+    let status = stage.gateway.ended().await;
+    assert_eq!(status.code(), Some(0), "{}", stage.gateway.log());
+}
+
+#[tokio::test]
+async fn a_clock_that_differs_from_the_databases_is_named() {
+    let database = Database::create().await;
+    Gateway::migrate(&database);
+    let mut connection = database.connect().await;
+    let name: String =
+        sqlx::query_scalar("select current_database()").fetch_one(&mut connection).await.unwrap();
+    for statement in [
+        "create schema tomorrow".to_owned(),
+        "create function tomorrow.clock_timestamp() returns timestamptz language sql as
+             $$ select pg_catalog.clock_timestamp() + interval '1 hour' $$"
+            .to_owned(),
+        "grant usage on schema tomorrow to public".to_owned(),
+        format!("alter database \"{name}\" set search_path = tomorrow, public, pg_catalog"),
+    ] {
+        sqlx::query(AssertSqlSafe(statement)).execute(&mut connection).await.unwrap();
+    }
+    let gateway = Gateway::start(&database, &[]).await;
+    let behind = "this replica's clock is behind the database's";
+    settle(1, Duration::from_secs(10), || async { gateway.log().matches(behind).count() }).await;
+    sqlx::query(
+        "create or replace function tomorrow.clock_timestamp() returns timestamptz language sql as
+             $$ select pg_catalog.clock_timestamp() $$",
+    )
+    .execute(&mut connection)
+    .await
+    .unwrap();
+    let agrees = "this replica's clock agrees with the database's again";
+    settle(1, Duration::from_secs(10), || async { gateway.log().matches(agrees).count() }).await;
+    assert_eq!(gateway.log().matches(behind).count(), 1, "said once");
 }
 
 #[tokio::test]

@@ -54,6 +54,7 @@ fn range(key: &str) -> (i64, i64) {
         _ if key.starts_with("limits.database_pool_") => (1, 1000),
         "limits.definition_bytes_per_tenant_max" => (1, 1 << 36),
         _ if key.ends_with("_bytes_max") => (1, 1 << 30),
+        "limits.drain_delay_s" => (0, 300),
         _ if key.ends_with("_s") => (1, SECONDS_MAX),
         _ if key.ends_with("_ms") => (1, SECONDS_MAX * 1000),
         _ => (1, 10_000_000),

@@ -240,6 +240,9 @@ pub struct Limits {
     /// How long running calls are given when the program is told to stop.
     #[serde(rename = "drain_s", deserialize_with = "seconds")]
     pub drain: Duration,
+    /// How long new connections are still taken before that, while `/readyz` says `draining`.
+    #[serde(rename = "drain_delay_s", deserialize_with = "seconds")]
+    pub drain_delay: Duration,
     /// Database connections for committing activity records.
     pub database_pool_commit: u32,
     /// Database connections for management and reloads.

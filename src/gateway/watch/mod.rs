@@ -9,6 +9,7 @@ mod relist;
 mod removed;
 mod retention;
 mod schedule;
+mod skew;
 mod streams;
 mod wear_off;
 
@@ -22,9 +23,9 @@ use std::time::{Duration, Instant};
 use chrono::{DateTime, Utc};
 use tokio_util::sync::CancellationToken;
 
-use super::Gateway;
 use super::access::Caller;
 use super::caller::hash_key;
+use super::{Gateway, clock};
 use crate::domain::id::{KeyId, TenantId};
 use crate::store::{StoreError, jittered};
 
@@ -72,6 +73,7 @@ pub(super) struct Upkeep {
     used: Mutex<HashMap<KeyId, (TenantId, DateTime<Utc>)>>,
     auth_failures: Mutex<HashMap<String, u64>>,
     streams: streams::Streams,
+    skew: skew::Skew,
     /// The last failure of each job that is reported once.
     complaints: Mutex<HashMap<&'static str, String>>,
 }
@@ -98,8 +100,9 @@ impl Upkeep {
         complaints.insert(job, text.to_owned()).is_none_or(|last| last != text)
     }
 
-    fn forget_complaint(&self, job: &'static str) {
-        self.complaints.lock().unwrap_or_else(PoisonError::into_inner).remove(job);
+    /// Whether there was one.
+    fn forget_complaint(&self, job: &'static str) -> bool {
+        self.complaints.lock().unwrap_or_else(PoisonError::into_inner).remove(job).is_some()
     }
 
     fn take_failures(&self) -> HashMap<String, u64> {
@@ -181,7 +184,10 @@ impl Gateway {
 
     async fn heartbeat(&self) -> Result<u32, StoreError> {
         let space = self.embeddings.as_ref().map(|embeddings| embeddings.space.as_str());
-        self.store.heartbeat(self.replica, space).await
+        let sent = clock::now();
+        let beat = self.store.heartbeat(self.replica, space).await?;
+        self.upkeep.compare_clocks(sent, beat.at, clock::now());
+        Ok(beat.live)
     }
 
     /// Closes what dead replicas left open, and what a doubtful commit of our own left.
@@ -242,7 +248,7 @@ impl Gateway {
 
     /// Whether this replica should get traffic.
     pub fn readiness(&self) -> Readiness {
-        if self.draining.load(Ordering::Relaxed) {
+        if self.is_leaving() {
             return Readiness::Draining;
         }
         match self.tenants.confirmed_ago() {
@@ -258,8 +264,19 @@ impl Gateway {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// From now on `/readyz` says so and streams end.
+    /// Whether clients should go elsewhere: it is shutting down, or about to.
+    pub fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::Relaxed)
+    }
+
+    /// From now on `/readyz` says so. All else goes on, streams too: whoever comes back at once may still come here.
+    pub fn begin_leaving(&self) {
+        self.leaving.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on streams end as well.
     pub fn begin_drain(&self) {
+        self.begin_leaving();
         self.draining.store(true, Ordering::Relaxed);
         self.pulse.send_replace(());
     }

@@ -92,7 +92,10 @@ impl Gateway {
     /// does not fill the log.
     pub(super) fn report_once(&self, job: &'static str, outcome: Result<(), StoreError>) {
         let text = outcome.err().map(|error| error.to_string());
-        let Some(error) = &text else { return self.upkeep.forget_complaint(job) };
+        let Some(error) = &text else {
+            self.upkeep.forget_complaint(job);
+            return;
+        };
         if self.upkeep.is_new_complaint(job, error) {
             tracing::warn!(job, error, "a background job failed; it is tried again");
         }
