@@ -6,15 +6,25 @@ readonly RELEASE=mcpproxy
 readonly IMAGE=localhost/mcpproxy
 readonly CHART=../../helm/mcpproxy
 
-# Two tags of the same image, so that an upgrade can be one of the image.
+# Two tags of the same image, so that an upgrade can be one of the image; and its program, to be a client with.
+load_image() {
+  local archive="${MCPPROXY_CLUSTER_IMAGE:-}"
+  if [[ -z "$archive" ]]; then
+    archive="$STATE/image.tar"
+    build_image "$archive"
+  fi
+  containerd_images import "$archive" >/dev/null
+  containerd_images tag "$IMAGE:1" "$IMAGE:2" >/dev/null
+  inside mkdir /run/gateway
+  containerd_images mount --snapshotter native "$IMAGE:1" /run/gateway >/dev/null
+}
+
 build_image() {
-  local profile="${MCPPROXY_CLUSTER_PROFILE:-image-check}"
+  local profile="${MCPPROXY_CLUSTER_PROFILE:-release}"
   say "building the image (profile $profile)"
   IMAGE_BUILDAH="--root $STATE/images/root --runroot $STATE/images/run --storage-driver vfs" \
-    ../../deploy/image.sh --tag "$IMAGE:1" --profile "$profile" --archive "$STATE/image.tar" >"$LOGS/image.log" 2>&1 ||
+    ../../deploy/image.sh --tag "$IMAGE:1" --profile "$profile" --archive "$1" >"$LOGS/image.log" 2>&1 ||
     die "the image could not be built; see $LOGS/image.log"
-  containerd_images import "$STATE/image.tar" >/dev/null
-  containerd_images tag "$IMAGE:1" "$IMAGE:2" >/dev/null
 }
 
 containerd_images() {
@@ -44,25 +54,18 @@ generated_secrets() { kube get secret "$RELEASE-generated" --output 'jsonpath={.
 bootstrap_key() { kube get secret "$RELEASE-generated" --output 'jsonpath={.data.bootstrap-key}' | base64 --decode; }
 
 # The gateway's own program as its client, through the Service by its name.
-cli() { inside env MCPPROXY_URL="http://$RELEASE:8080" MCPPROXY_API_KEY="$api_key" "$STATE/mcpproxy" "$@"; }
+cli() { inside env MCPPROXY_URL="http://$RELEASE:8080" MCPPROXY_API_KEY="$api_key" /run/gateway/mcpproxy "$@"; }
 
 # Tenant, server and keys from a file; sets agent_keys and auditor_key.
 set_up_tenant() {
   local api_key
   api_key="$(bootstrap_key)"
-  install -m 755 "$(image_binary)" "$STATE/mcpproxy"
   cli apply --file tenant.yaml --keys-out "$STATE/keys.jsonl" >"$LOGS/apply.log"
   agent_keys="$(key_of agent-1; key_of agent-2)"
   auditor_key="$(key_of auditor)"
   api_key="$agent_keys"
   api_key="${api_key%%$'\n'*}"
   wait_for 60 "the server's tools" finds_tools
-}
-
-image_binary() {
-  local host
-  host="$(rustc -vV | sed -n 's/^host: //p')"
-  echo "${CARGO_TARGET_DIR:-../../target}/$host/${MCPPROXY_CLUSTER_PROFILE:-image-check}/mcpproxy"
 }
 
 finds_tools() { cli tools search 'write an item' --output json | grep --quiet write_item; }

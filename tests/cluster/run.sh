@@ -5,6 +5,8 @@
 #   tests/cluster/run.sh [--keep]      --keep leaves the cluster up; tests/cluster/down.sh ends it
 #
 # Needs root, Debian 12 and cargo; installs what else it needs. The first run builds Kubernetes (about 8 minutes).
+# MCPPROXY_CLUSTER_PROFILE names the profile of cargo (release), MCPPROXY_CLUSTER_IMAGE an archive of an image
+# localhost/mcpproxy:1 to take instead (deploy/image.sh --archive).
 set -euo pipefail
 cd "$(dirname "$0")"
 # shellcheck source=tests/cluster/settings.sh
@@ -110,7 +112,7 @@ main() {
   local password secrets
   password="$(head -c 18 /dev/urandom | base64 | tr -d '+/=')"
   ./up.sh
-  build_image
+  load_image
   start_postgres "$password"
   start_upstream
   create_secrets "$password"
