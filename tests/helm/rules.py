@@ -83,11 +83,16 @@ def pods_may_nothing(rendered):
 
 
 def pods_stop_in_time(rendered):
-    drain = int(variables(rendered.gateway).get("MCPPROXY__LIMITS__DRAIN_S", {}).get("value", SETTINGS["limits"]["drain_s"]))
-    sleep = rendered.gateway.get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
-    require((sleep > 0) == (rendered.kube >= (1, 30)), "preStop sleep does not fit the cluster")
+    given = variables(rendered.gateway)
+    drain, delay = (
+        int(given.get(f"MCPPROXY__LIMITS__{name}".upper(), {}).get("value", SETTINGS["limits"][name]))
+        for name in ("drain_s", "drain_delay_s")
+    )
+    unready = rendered.gateway["readinessProbe"]
+    seen_s = unready["periodSeconds"] * unready["failureThreshold"]
+    require(delay >= seen_s, f"within {delay} s /readyz is not seen to say draining")
     grace = rendered.pod["terminationGracePeriodSeconds"]
-    require(grace >= sleep + drain + FLUSH_S, f"{grace} s are not enough for {sleep} + {drain} + {FLUSH_S}")
+    require(grace >= delay + drain + FLUSH_S, f"{grace} s are not enough for {delay} + {drain} + {FLUSH_S}")
     strategy = rendered.deployment["spec"]["strategy"]["rollingUpdate"]
     require(strategy == {"maxUnavailable": 0, "maxSurge": 1}, "a replica goes before the next one is there")
     for autoscaler in rendered.kind("HorizontalPodAutoscaler"):

@@ -64,7 +64,11 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if semverCompare (printf ">=%s-0" .version) .root.Capabilities.KubeVersion.Version }}true{{ end -}}
 {{- end -}}
 
-{{/* Seconds in which running calls may end. */}}
+{{/* Seconds in which a replica still takes connections, then seconds in which running calls may end. */}}
+{{- define "mcpproxy.drainDelay" -}}
+{{- dig "limits" "drain_delay_s" 0 .Values.config | int64 -}}
+{{- end -}}
+
 {{- define "mcpproxy.drain" -}}
 {{- dig "limits" "drain_s" 25 .Values.config | int64 -}}
 {{- end -}}
