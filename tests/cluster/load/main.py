@@ -17,7 +17,7 @@ from collections import Counter
 
 from client import Client, Failed
 
-CLIENTS_PER_KEY = 3
+CLIENTS_PER_KEY = 6
 SECONDS_MAX = 1200
 """The load ends then by itself."""
 KEPT_CALLS_MAX = 40
@@ -40,7 +40,7 @@ def work(client: Client, name: str, stop: str, until: float, log: Log) -> None:
         number += 1
         item = f"{name}-{number}"
         # mostly quick ones; some last long enough to be met by the end of their replica
-        pause_ms = random.choices([0, 30, 1500], [70, 25, 5])[0]
+        pause_ms = random.choices([0, 30, 1500], [60, 25, 15])[0]
         tool = random.choice(["read_item", "write_item"])
         entry = {"item": item, "tool": tool}
         try:
