@@ -1,5 +1,5 @@
 # What people run. `make demo` sets everything up and shows the gateway at work; `make test` runs the tests.
-.PHONY: demo test check check-chart check-image cluster-test image bench tools
+.PHONY: demo test check check-chart check-compose check-image cluster-test image bench tools
 
 SHELL := bash
 
@@ -15,12 +15,10 @@ test: tools
 
 # what CI runs before the tests
 check:
-	shellcheck -x tests/compose/*.sh deploy/compose/*.sh
 	cargo fmt --check
 	cargo clippy --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --no-deps --document-private-items --quiet
-	shellcheck -x deploy/demo/*.sh tests/it/*.sh tests/it/support/*.sh tests/bench/*.sh tests/helm/*.sh \
-	  tests/*.sh tests/image/*.sh tests/cluster/*.sh tests/cluster/node/*.sh deploy/*.sh deploy/image/*.sh .ci/run
+	shellcheck -x deploy/*.sh deploy/*/*.sh tests/*.sh tests/*/*.sh tests/it/support/*.sh tests/cluster/node/*.sh .ci/run
 
 # the Helm chart, over several sets of values (tests/helm/check.sh --update rewrites its snapshots)
 check-chart:
@@ -42,6 +40,5 @@ bench:
 	tests/bench/run.sh
 
 # compose.yaml and what it mounts
-.PHONY: check-compose
 check-compose:
 	tests/compose/check.sh

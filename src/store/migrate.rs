@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use sqlx::migrate::Migrator;
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection, Row};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection};
 
-use super::tx::{Access, Lane};
 use super::{Store, StoreError, StoreOptions, connect_options, pooler};
 
-static MIGRATOR: Migrator = sqlx::migrate!("./migrations");
+pub(super) static MIGRATOR: Migrator = sqlx::migrate!("./migrations");
 
 /// Roles are cluster-wide: another database's migration may be creating them at this moment.
 const ROLE_ATTEMPTS: u32 = 20;
@@ -26,12 +25,15 @@ pub async fn migrate(options: &StoreOptions) -> Result<(), StoreError> {
     create_roles(&mut connection, serving.get_username()).await?;
     // a session-level role is right here: this connection is direct, ours alone, and closed below
     sqlx::query("set role mcpproxy_owner").execute(&mut connection).await?;
-    MIGRATOR.run(&mut connection).await?;
+    // what a newer release has migrated is additive: going back to this one is no fault
+    let mut migrator = Migrator::with_migrations(MIGRATOR.iter().cloned().collect());
+    migrator.set_ignore_missing(true).run(&mut connection).await?;
     connection.close().await?;
     let store = Store::new(options)?;
     let made = store.upkeep_partitions().await;
+    let checked = store.check_schema().await;
     store.close().await;
-    made.map(drop)
+    made.and(checked)
 }
 
 async fn create_roles(connection: &mut PgConnection, serving_login: &str) -> Result<(), StoreError> {
@@ -135,49 +137,4 @@ impl Store {
     pub async fn check_connection(&self) -> Result<(), StoreError> {
         pooler::check_direct(&self.direct).await
     }
-
-    /// Refuses a database whose schema is behind this binary; a newer one is fine (additive for one release).
-    pub async fn check_schema(&self) -> Result<(), StoreError> {
-        let behind = |what: &str| {
-            StoreError::Schema(format!(
-                "the database {what}: run `mcpproxy migrate` with the same settings, then start again"
-            ))
-        };
-        let mut tx = match self.begin(Lane::Control, Access::Owner).await {
-            Ok(tx) => tx,
-            Err(StoreError::Database(sqlx::Error::Database(error))) if is_missing_role(error.as_ref()) => {
-                return Err(behind("has no roles of mcpproxy yet, or this login was not given them"));
-            }
-            Err(error) => return Err(error),
-        };
-        let applied = sqlx::query("select version, checksum from _sqlx_migrations where success")
-            .fetch_all(&mut *tx)
-            .await;
-        let applied = match applied {
-            Ok(rows) => rows,
-            Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some("42P01") => {
-                return Err(behind("has never been migrated"));
-            }
-            Err(error) => return Err(error.into()),
-        };
-        for migration in MIGRATOR.iter() {
-            let found = applied.iter().find(|row| row.get::<i64, _>("version") == migration.version);
-            match found {
-                None => return Err(behind("is behind this version of mcpproxy")),
-                Some(row) if row.get::<Vec<u8>, _>("checksum") != migration.checksum.as_ref() => {
-                    return Err(StoreError::Schema(format!(
-                        "migration {} was applied with another text: this database belongs to another build",
-                        migration.version
-                    )));
-                }
-                Some(_) => {}
-            }
-        }
-        Ok(tx.rollback().await?)
-    }
-}
-
-/// 22023: the role does not exist; 42501: it may not be used.
-fn is_missing_role(error: &(dyn sqlx::error::DatabaseError + 'static)) -> bool {
-    matches!(error.code().as_deref(), Some("22023" | "42501"))
 }

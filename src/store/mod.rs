@@ -29,6 +29,7 @@ mod replicas;
 mod response_cache;
 mod retention;
 mod revisions;
+mod schema;
 mod secrets;
 mod server_logs;
 mod servers;

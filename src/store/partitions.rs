@@ -270,10 +270,12 @@ impl Patience {
 }
 
 /// 55P03: the lock was not free in time; 40P01: a deadlock; 42P07, 23505, XX000: another replica made the same
-/// table at the same moment.
+/// table at the same moment; 42809: attached it.
 fn is_contention(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(|error| error.code());
-    code.is_some_and(|code| matches!(code.as_ref(), "55P03" | "40P01" | "42P07" | "23505" | "XX000"))
+    code.is_some_and(|code| {
+        matches!(code.as_ref(), "55P03" | "40P01" | "42P07" | "42809" | "23505" | "XX000")
+    })
 }
 
 #[cfg(test)]

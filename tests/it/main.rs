@@ -52,6 +52,8 @@ mod rest;
 #[cfg(test)]
 mod rounds;
 #[cfg(test)]
+mod schema;
+#[cfg(test)]
 mod stdio;
 #[cfg(test)]
 mod stories;
