@@ -6,8 +6,9 @@ cd "$(dirname "$0")"
 # shellcheck source=tests/cluster/settings.sh
 source ./settings.sh
 
-readonly PACKAGE=kubernetes
-readonly PACKAGE_VERSION='1.20.5+really1.20.2-1.1+deb12u1'
+readonly SOURCES=/etc/apt/sources.list.d/debian.sources
+# what Debian 12 has, whatever fixes it has got since
+readonly UPSTREAM_VERSION='1.20.5+really1.20.2'
 readonly COMMANDS=(kube-apiserver kube-controller-manager kubelet kube-scheduler kube-proxy)
 
 # Debian's list of sources beside the machine's own lists, so that those stay as they are.
@@ -18,16 +19,19 @@ private_apt() {
 }
 
 download() {
+  [[ -f "$SOURCES" ]] || die "$SOURCES is not there: the cluster is built from the sources of Debian 12"
   mkdir -p "$work/apt/parts" "$work/apt/lists/partial"
-  sed 's/^Types:.*/Types: deb-src/' /etc/apt/sources.list.d/debian.sources >"$work/apt/parts/debian.sources"
+  sed 's/^Types:.*/Types: deb-src/' "$SOURCES" >"$work/apt/parts/debian.sources"
   private_apt update
-  (cd "$work" && private_apt source --download-only "$PACKAGE=$PACKAGE_VERSION")
+  (cd "$work" && private_apt source --download-only kubernetes)
+  compgen -G "$work/kubernetes_$UPSTREAM_VERSION-*.dsc" >/dev/null ||
+    die "this Debian has another Kubernetes than $UPSTREAM_VERSION: $(cd "$work" && echo *.dsc)"
 }
 
 unpack() {
   mkdir -p "$GOPATH/src/k8s.io"
   # applies Debian's patches too
-  dpkg-source --no-check -x "$work/${PACKAGE}_$PACKAGE_VERSION.dsc" "$tree" >/dev/null
+  dpkg-source --no-check --extract "$work"/kubernetes_*.dsc "$tree" >/dev/null
 }
 
 # The one file that upstream's release process makes first; without it kube-apiserver does not compile.
@@ -69,7 +73,7 @@ mkdir -p "$work/bin"
 export GOPATH="$work/go" GOCACHE="$work/go-cache" GO111MODULE=off CGO_ENABLED=0 GOFLAGS=
 tree="$GOPATH/src/k8s.io/kubernetes"
 
-say "downloading Debian's $PACKAGE $PACKAGE_VERSION"
+say "downloading Debian's source of Kubernetes"
 download
 unpack
 cd "$tree"

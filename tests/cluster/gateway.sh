@@ -80,6 +80,15 @@ for line in open(sys.argv[1]):
 # The processes of replicas, as pids within the cluster's namespace.
 gateway_pids() { inside pgrep --exact mcpproxy; }
 
+# pid_of POD: of its gateway, told by its cgroup.
+pid_of() {
+  local uid pid
+  uid="$(kube get pod "$1" --output 'jsonpath={.metadata.uid}')"
+  for pid in $(gateway_pids); do
+    if inside grep --quiet "pod$uid" "/proc/$pid/cgroup"; then echo "$pid"; fi
+  done
+}
+
 any_pod() { kube get pods --selector app.kubernetes.io/component=gateway --output 'jsonpath={.items[0].metadata.name}'; }
 
 # What the kernel says of a replica, rather than what was asked for.

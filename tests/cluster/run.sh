@@ -55,8 +55,12 @@ stop_load() {
   [[ ! -s "$LOGS/load.log" ]] || die "the load complained; see $LOGS/load.log"
 }
 
-# Load goes on for a while, so that each disturbance meets a gateway that had recovered from the one before.
-calm() { sleep "${1:-6}"; }
+# Load goes on for a while (seconds), so that each disturbance meets a gateway that had recovered from the one before.
+calm() {
+  three_replicas() { [[ "$(gateway_pids | wc -l)" -eq 3 ]]; }
+  wait_for 60 "three replicas and none that stops" three_replicas
+  sleep "${1:-6}"
+}
 
 kill_process() {
   local pid
@@ -65,10 +69,15 @@ kill_process() {
   killed_at+=("$(date +%s.%N)")
 }
 
+# The kubelet grants 2 s all the same, then kills.
 delete_pod() {
-  kube delete pod "$(any_pod)" --grace-period 0 --force >/dev/null 2>&1
-  # the kubelet grants 2 s all the same, then kills
-  killed_at+=("$(date +%s.%N -d '+2 seconds')")
+  local pod pid
+  pod="$(any_pod)"
+  pid="$(pid_of "$pod")"
+  is_dead() { ! inside kill -0 "$pid"; }
+  kube delete pod "$pod" --grace-period 0 --force >/dev/null 2>&1
+  wait_for 15 "the end of the deleted pod" is_dead
+  killed_at+=("$(date +%s.%N)")
 }
 
 restart_postgres() {
@@ -77,7 +86,21 @@ restart_postgres() {
   postgres_ctl start
 }
 
+# The migration's Job is given the settings too, so that a bad one stops there.
+refused_upgrade() {
+  local pods
+  pods="$(kube get pods --selector app.kubernetes.io/component=gateway --output name)"
+  if gateway_helm upgrade --timeout 15s --set config.limits.call_timeout_s=0 >"$LOGS/refused-upgrade.log" 2>&1; then
+    die "an upgrade with a setting that the program refuses went through"
+  fi
+  [[ "$(kube get pods --selector app.kubernetes.io/component=gateway --output name)" == "$pods" ]] ||
+    die "an upgrade with a setting that the program refuses replaced pods"
+}
+
 disturb() {
+  calm
+  say "helm upgrade, with a setting that the program refuses"
+  refused_upgrade
   calm
   say "helm upgrade: another image and another setting"
   gateway_helm upgrade --set-string image.tag=2 --set config.activity.preview_bytes=2048 >/dev/null
@@ -141,5 +164,5 @@ main() {
 }
 
 trap finish EXIT
-trap 'exit 130' INT TERM
+trap 'exit 130' INT TERM HUP
 main
