@@ -11,14 +11,14 @@ const FLOORS: [(&str, u8); 6] =
     [("domain", 0), ("store", 1), ("upstream", 1), ("gateway", 2), ("faces", 3), ("app", 4)];
 
 /// Crates with one home.
-const HOMES: [(&str, &[&str]); 15] = [
+const HOMES: [(&str, &[&str]); 16] = [
     ("sqlx", &["src/store/"]),
     ("axum", &["src/faces/", "src/app/"]),
     ("hyper", &["src/upstream/", "src/faces/http.rs"]),
     ("hyper_util", &["src/upstream/", "src/faces/http.rs"]),
     ("rmcp", &["src/upstream/"]),
     ("sse_stream", &["src/upstream/rmcp/", "src/faces/cli/"]),
-    ("rustix", &["src/app/own_memory.rs", "src/upstream/stdio/"]),
+    ("rustix", &["src/app/own_memory.rs", "src/app/telemetry/metrics/", "src/upstream/stdio/"]),
     ("clap", &["src/main.rs", "src/faces/cli/"]),
     ("clap_complete", &["src/faces/cli/"]),
     ("comfy_table", &["src/faces/cli/"]),
@@ -26,6 +26,7 @@ const HOMES: [(&str, &[&str]); 15] = [
     ("reqwest", &["src/faces/cli/"]),
     ("serde_saphyr", &["src/faces/cli/"]),
     ("serde_path_to_error", &["src/faces/cli/"]),
+    ("prometheus_client", &["src/app/telemetry/metrics"]),
     ("opentelemetry", &["src/app/telemetry"]),
 ];
 

@@ -3,21 +3,21 @@
 use std::net::ToSocketAddrs;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context;
 use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::config::{self, Config, Database, DatabaseLocation, Host, MigrationConfig, StdioCommand};
+use super::lifecycle::{leave_when_stopped, stop_on_signals};
 use super::local_postgres::LocalPostgres;
-use super::{own_memory, telemetry};
+use super::own_memory;
+use super::telemetry::{self, Metrics};
 use crate::domain::quota::Quotas;
 use crate::domain::seal::{Key, Keyring};
 use crate::faces::cli::{Found, FoundSetting};
-use crate::faces::{FaceOptions, Faces, http, mcp, rest, sse};
+use crate::faces::{FaceOptions, Faces, admin, http, mcp, rest, sse};
 use crate::gateway::{ActivityLimits, EmbeddingsOptions, Gateway, Options, Rounds};
 use crate::store::{self, CacheQuota, Store, StoreOptions};
 use crate::upstream::{
@@ -135,10 +135,13 @@ async fn serve_on(
     let listener = TcpListener::bind(config.server.listen)
         .await
         .with_context(|| format!("cannot listen on {} (server.listen)", config.server.listen))?;
+    let admin = admin_listener(config).await?;
     gateway.start().await.context("the gateway could not register with its database")?;
     let log = gateway.run_log();
     let address = listener.local_addr()?;
     let faces = faces(config, &gateway);
+    let admin_stop = CancellationToken::new();
+    let scraped = admin.map(|listener| tokio::spawn(serve_metrics(listener, &faces, admin_stop.clone())));
     tracing::info!(version = env!("CARGO_PKG_VERSION"), replica = %gateway.replica(), "listening on http://{address}");
     if config.direct.enabled {
         tracing::info!("/mcp/direct is open to keys whose setting direct_endpoint is on");
@@ -147,36 +150,36 @@ async fn serve_on(
     // one deadline for connections and calls: what Kubernetes grants is not granted twice
     let deadline = http::serve(listener, faces, closing, config.limits.drain).await;
     gateway.finish(deadline, log).await;
+    // to the last: what becomes of the calls under way is worth a scrape
+    admin_stop.cancel();
+    if let Some(scraped) = scraped {
+        drop(scraped.await);
+    }
     tracing::info!("stopped");
     Ok(())
 }
 
-/// Takes leave in two steps: first nobody new is sent here any more, then, after `delay`, nobody is taken. Gives the token
-/// of the second one.
-fn leave_when_stopped(gateway: Arc<Gateway>, stop: CancellationToken, delay: Duration) -> CancellationToken {
-    let closing = CancellationToken::new();
-    let close = closing.clone();
-    tokio::spawn(async move {
-        stop.cancelled().await;
-        gateway.begin_leaving();
-        tokio::time::sleep(delay).await;
-        gateway.begin_drain();
-        close.cancel();
-    });
-    closing
+/// The operator's own listener, where one is configured. Somebody else on its port stops the start: to go on without
+/// metrics would be noticed when they are needed.
+async fn admin_listener(config: &Config) -> anyhow::Result<Option<TcpListener>> {
+    let Some(address) = config.server.admin_listen else { return Ok(None) };
+    let listener = TcpListener::bind(address).await.with_context(|| {
+        format!(
+            "cannot listen on {address} for /metrics (server.admin_listen): name a free address there, or none (\"\") to \
+             do without"
+        )
+    })?;
+    tracing::info!("metrics are at http://{}/metrics", listener.local_addr()?);
+    Ok(Some(listener))
 }
 
-fn stop_on_signals() -> anyhow::Result<CancellationToken> {
-    let stop = CancellationToken::new();
-    for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
-        let mut signals = signal(kind).context("signals cannot be handled")?;
-        let stop = stop.clone();
-        tokio::spawn(async move {
-            signals.recv().await;
-            stop.cancel();
-        });
-    }
-    Ok(stop)
+/// Answers scrapers until `stop`.
+fn serve_metrics(
+    listener: TcpListener,
+    faces: &Arc<Faces>,
+    stop: CancellationToken,
+) -> impl Future<Output = ()> + use<> {
+    admin::serve(listener, Arc::clone(faces), Metrics::new().into_scrape(), stop)
 }
 
 /// The deployment's own doors, which no upstream may be: its database and itself.

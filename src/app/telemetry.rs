@@ -1,8 +1,11 @@
 //! Logs. Text for people, JSON for collectors, always on stderr.
 
+mod metrics;
+
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::{Directive, LevelFilter};
 
+pub(super) use self::metrics::Metrics;
 use super::config::{LogFormat, Telemetry};
 
 /// Starts logging as configured; an unreadable filter falls back to `info`.

@@ -104,6 +104,12 @@ impl Globs {
         Globs(Arc::new(Lists { lists, print: print.finish() }))
     }
 
+    /// Whether the lists of these are the other's own, and no copies.
+    #[cfg(test)]
+    pub fn share(&self, other: &Globs) -> bool {
+        self.0.lists.iter().all(|list| other.0.lists.iter().any(|others| Arc::ptr_eq(list, others)))
+    }
+
     /// Whether the canonical name is within every list.
     pub fn allows(&self, canonical: &str) -> bool {
         self.0.lists.iter().all(|list| list.iter().any(|pattern| matches(pattern, canonical)))
@@ -182,6 +188,16 @@ mod tests {
         assert!(!matches(&format!("*?{}b*", "a".repeat(290)), &name));
         let far = format!("{}xyz", "a".repeat(300));
         assert!(matches("*?y*", &far) && matches("*x?z*", &far));
+    }
+
+    #[test]
+    fn what_there_was_is_shared() {
+        let list = |pattern: &str| vec![pattern.to_owned()];
+        let tenants = Globs::of([&list("a:*"), &list("b:*")]);
+        let keys = tenants.and(&list("a:b"));
+        assert!(tenants.share(&keys) && !keys.share(&tenants), "{keys:?}");
+        assert!(Arc::ptr_eq(&tenants.and(&list("*")).0, &tenants.0), "what allows everything adds nothing");
+        assert!(!tenants.share(&Globs::of([&list("a:*"), &list("b:*")])), "equal, and another");
     }
 
     #[test]

@@ -21,7 +21,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::impatient::Impatient;
-use super::{Faces, auth, mcp, rest, wire};
+use super::{FaceOptions, Faces, auth, mcp, rest, wire};
 use crate::gateway::Readiness;
 
 /// The id of a request: the client's own `X-Request-Id` when it is usable, else a fresh one.
@@ -46,9 +46,13 @@ pub fn router(faces: Arc<Faces>) -> Router {
         .nest("/api/v1", rest::router())
         .fallback(|request: Request| async move { wire::error::not_found(request_id(&request)) })
         .layer(middleware::from_fn_with_state(Arc::clone(&faces), gate))
-        .route("/livez", get(|| async { "ok\n" }))
-        .route("/readyz", get(readyz))
+        .merge(health())
         .with_state(faces)
+}
+
+/// Whether the process lives, and whether it should get traffic.
+pub(super) fn health() -> Router<Arc<Faces>> {
+    Router::new().route("/livez", get(|| async { "ok\n" })).route("/readyz", get(readyz))
 }
 
 fn request_id(request: &Request) -> Option<&str> {
@@ -155,7 +159,16 @@ pub async fn read_body(body: Body, bytes_max: usize) -> Result<Bytes, BodyError>
     }
 }
 
-/// Serves connections until `stop`, then lets every one finish its request, at most `drain` long. Gives the
+/// What a listener takes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Doors {
+    /// Connections at the same time.
+    pub(super) connections_max: usize,
+    /// How long a client may take to send its request head.
+    pub(super) header_read_timeout: Duration,
+}
+
+/// Serves clients until `stop`, then lets every one finish its request, at most `drain` long. Gives the
 /// moment at which `drain` is over, for what has to end after the connections.
 pub async fn serve(
     listener: TcpListener,
@@ -163,14 +176,23 @@ pub async fn serve(
     stop: CancellationToken,
     drain: Duration,
 ) -> Instant {
-    let options = faces.options.clone();
-    let service = TowerToHyperService::new(router(faces));
-    let room = Arc::new(Semaphore::new(options.connections_max.max(1)));
+    let FaceOptions { connections_max, header_read_timeout, .. } = faces.options;
+    let doors = Doors { connections_max, header_read_timeout };
+    serve_connections(listener, router(faces), doors, (stop, drain)).await
+}
+
+/// The same for any router; `until` is when to stop, and how long to let requests finish.
+pub(super) async fn serve_connections(
+    listener: TcpListener,
+    router: Router,
+    doors: Doors,
+    (stop, drain): (CancellationToken, Duration),
+) -> Instant {
+    let service = TowerToHyperService::new(router);
+    let room = Arc::new(Semaphore::new(doors.connections_max.max(1)));
     let graceful = GracefulShutdown::new();
     let mut http = hyper::server::conn::http1::Builder::new();
-    http.timer(TokioTimer::new())
-        .header_read_timeout(options.header_read_timeout)
-        .max_buf_size(HEAD_BYTES_MAX);
+    http.timer(TokioTimer::new()).header_read_timeout(doors.header_read_timeout).max_buf_size(HEAD_BYTES_MAX);
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => break,

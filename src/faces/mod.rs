@@ -1,6 +1,7 @@
 //! Floor 3: the faces. `mcp` and `rest` share the porch (`http`, `auth`, `wire`) and know nothing of each
 //! other; `cli` is a client of `rest` and meets it on the wire only.
 
+pub mod admin;
 pub mod auth;
 pub mod cli;
 pub mod http;

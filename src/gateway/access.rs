@@ -6,7 +6,6 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
-use super::Options;
 use super::catalog::Catalog;
 use super::error::GatewayError;
 use super::limits::Bucket;
@@ -15,7 +14,7 @@ use super::tenancy::LiveTenant;
 use crate::domain::glob::Globs;
 use crate::domain::id::{KeyId, PLATFORM_TENANT, TenantId};
 use crate::domain::quota::Quotas;
-use crate::domain::settings::{Effective, Rates, Settings};
+use crate::domain::settings::{Defaults, Effective, Rates, Settings};
 use crate::domain::tenant::{Action, Role};
 use crate::store::{AccessRows, ApiKey};
 
@@ -118,9 +117,13 @@ pub struct Access {
 }
 
 impl Access {
-    /// Combines what was loaded with the deployment's defaults.
-    pub(super) fn build(tenant: &Arc<LiveTenant>, rows: &AccessRows, options: &Options) -> Access {
-        let defaults = &options.defaults;
+    /// Combines what was loaded with what holds in the deployment.
+    pub(super) fn build(
+        tenant: &Arc<LiveTenant>,
+        rows: &AccessRows,
+        defaults: &Defaults,
+        quotas: &Quotas,
+    ) -> Access {
         let scope = |id: Uuid| {
             rows.settings
                 .iter()
@@ -154,7 +157,54 @@ impl Access {
         let keys: Vec<([u8; 32], Arc<Caller>)> =
             rows.keys.iter().map(|key| (key.hash, Arc::new(caller(key)))).collect();
         let by_id = keys.iter().filter_map(|(_, caller)| Some((caller.key?, Arc::clone(caller)))).collect();
-        let quotas = rows.quotas.resolve(&options.quotas);
+        let quotas = rows.quotas.resolve(quotas);
         Access { rev: rows.rev, is_suspended: rows.is_suspended, quotas, tenant_settings, keys, by_id }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::domain::quota::OwnQuotas;
+
+    /// A snapshot with these keys, each named by a byte, as the deployment has it that says nothing.
+    pub fn access(live: &Arc<LiveTenant>, keys: &[u8], settings: Vec<(Uuid, Settings)>) -> Access {
+        let key = |n: &u8| ApiKey {
+            id: KeyId(Uuid::from_u128((*n).into())),
+            role: Role::Agent,
+            name: String::new(),
+            owner: String::new(),
+            prefix: String::new(),
+            hash: [*n; 32],
+            created_at: DateTime::UNIX_EPOCH,
+            expires_at: None,
+            revoked_at: None,
+            last_used_at: None,
+            version: 1,
+        };
+        let rows = AccessRows {
+            tenant_name: live.name.clone(),
+            rev: 1,
+            is_suspended: false,
+            quotas: OwnQuotas::default(),
+            keys: keys.iter().map(key).collect(),
+            settings,
+        };
+        let quotas = Quotas { servers: 1, tools: 1, definition_bytes: 1, keys: 1, streams: 1 };
+        Access::build(live, &rows, &Defaults::example(), &quotas)
+    }
+
+    #[test]
+    fn the_lists_of_a_tenant_are_there_once() {
+        let live = LiveTenant::new(TenantId(Uuid::from_u128(1)), "acme".to_owned());
+        let allows =
+            |pattern: &str| Settings { allowed_tools: Some(vec![pattern.to_owned()]), ..Settings::default() };
+        let own = Uuid::from_u128(3);
+        let access = access(&live, &[1, 2, 3], vec![(Uuid::nil(), allows("a:*")), (own, allows("a:b"))]);
+        let lists: Vec<&Globs> =
+            access.keys.iter().map(|(_, caller)| &caller.settings.allowed_tools).collect();
+        assert!(lists[0].share(lists[1]) && lists[0].share(lists[2]), "{lists:?}");
+        assert!(lists[1].allows("a:c") && !lists[1].allows("b:b"));
+        assert!(lists[2].allows("a:b") && !lists[2].allows("a:c"));
     }
 }

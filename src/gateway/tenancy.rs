@@ -55,6 +55,24 @@ pub struct LiveTenant {
 }
 
 impl LiveTenant {
+    /// One of which nothing was loaded yet.
+    pub(super) fn new(id: TenantId, name: String) -> Arc<LiveTenant> {
+        Arc::new(LiveTenant {
+            id,
+            name,
+            access: ArcSwap::from_pointee(None),
+            is_ended: AtomicBool::new(false),
+            catalogue: ArcSwap::from_pointee(Catalog::empty()),
+            bucket: Bucket::default(),
+            vectors: Vectors::default(),
+            lag: Lag::default(),
+            fanout: Fanout::default(),
+            made: std::sync::Mutex::default(),
+            reloading_access: Mutex::new(()),
+            reloading_catalogue: Mutex::new(()),
+        })
+    }
+
     /// The catalogue as of now.
     pub fn catalogue(&self) -> Arc<Catalog> {
         self.catalogue.load_full()
@@ -197,23 +215,7 @@ impl Gateway {
             None => self.store.load_access(tenant).await?.tenant_name,
         };
         let mut all = self.tenants.live.write().unwrap_or_else(PoisonError::into_inner);
-        let fresh = || {
-            Arc::new(LiveTenant {
-                id: tenant,
-                name,
-                access: ArcSwap::from_pointee(None),
-                is_ended: AtomicBool::new(false),
-                catalogue: ArcSwap::from_pointee(Catalog::empty()),
-                bucket: Bucket::default(),
-                vectors: Vectors::default(),
-                lag: Lag::default(),
-                fanout: Fanout::default(),
-                made: std::sync::Mutex::default(),
-                reloading_access: Mutex::new(()),
-                reloading_catalogue: Mutex::new(()),
-            })
-        };
-        Ok(Arc::clone(all.entry(tenant).or_insert_with(fresh)))
+        Ok(Arc::clone(all.entry(tenant).or_insert_with(|| LiveTenant::new(tenant, name))))
     }
 
     /// Brings a live tenant's snapshot to at least `rev`. Whoever waits here for a load that another began
@@ -260,7 +262,7 @@ impl Gateway {
             other => other?,
         };
         if rows.rev > live.rev(Kind::Access) {
-            let access = Access::build(live, &rows, &self.options);
+            let access = Access::build(live, &rows, &self.options.defaults, &self.options.quotas);
             let is_suspended = access.is_suspended;
             self.tenants.swap_access(live, Some(access));
             *live.made.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
@@ -366,5 +368,52 @@ impl Gateway {
     /// Applies a change that was made here, so that the replica that answers it has it.
     pub(super) async fn applied(&self, tenant: TenantId, kind: Kind, rev: i64) {
         self.follow(Change { tenant, kind, rev }).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::gateway::access::tests::access;
+
+    /// Which of the keys named by these bytes lead anywhere.
+    fn known(tenancy: &Tenancy, keys: std::ops::Range<u8>) -> Vec<u8> {
+        keys.filter(|n| tenancy.caller(&[*n; 32]).is_some()).collect()
+    }
+
+    fn live(n: u128) -> Arc<LiveTenant> {
+        LiveTenant::new(TenantId(Uuid::from_u128(n)), format!("tenant-{n}"))
+    }
+
+    #[test]
+    fn a_swap_takes_away_what_the_snapshot_before_gave() {
+        let (tenancy, ours, theirs) = (Tenancy::new(1, 1), live(1), live(2));
+        tenancy.swap_access(&theirs, Some(access(&theirs, &[7], Vec::new())));
+        tenancy.swap_access(&ours, Some(access(&ours, &[1, 2], Vec::new())));
+        assert_eq!(known(&tenancy, 0..10), [1, 2, 7]);
+        tenancy.swap_access(&ours, Some(access(&ours, &[2, 3], Vec::new())));
+        assert_eq!(known(&tenancy, 0..10), [2, 3, 7]);
+        // the same tenant, entered anew before the old one's end is through
+        let again = live(1);
+        tenancy.swap_access(&again, Some(access(&again, &[4], Vec::new())));
+        tenancy.forget(&ours);
+        assert_eq!(known(&tenancy, 0..10), [4, 7]);
+    }
+
+    #[test]
+    fn a_load_that_an_end_has_overtaken_changes_nothing() {
+        let (tenancy, ours) = (Tenancy::new(1, 1), live(1));
+        tenancy.swap_access(&ours, Some(access(&ours, &[1], Vec::new())));
+        let loaded = access(&ours, &[1, 2], Vec::new());
+        tenancy.forget(&ours);
+        tenancy.swap_access(&ours, Some(loaded));
+        assert!(known(&tenancy, 0..10).is_empty() && ours.access().is_none());
+        // also one that was never loaded before
+        let fresh = live(2);
+        tenancy.forget(&fresh);
+        tenancy.swap_access(&fresh, Some(access(&fresh, &[3], Vec::new())));
+        assert!(known(&tenancy, 0..10).is_empty() && fresh.access().is_none());
     }
 }

@@ -23,8 +23,7 @@ async fn a_database_that_was_never_migrated_is_refused() {
 
 #[tokio::test]
 async fn settings_that_cannot_hold_stop_the_start() {
-    let database = Database::create().await;
-    Gateway::migrate(&database);
+    let database = Database::migrated().await;
     let cases = [
         ("MCPPROXY__SERVER__LISTNE", "127.0.0.1:0", "LISTNE"),
         ("MCPPROXY__NOPE", "1", "NOPE"),
@@ -46,8 +45,7 @@ async fn settings_that_cannot_hold_stop_the_start() {
 
 #[tokio::test]
 async fn a_missing_secret_is_named() {
-    let database = Database::create().await;
-    Gateway::migrate(&database);
+    let database = Database::migrated().await;
     for (name, named) in [
         ("MCPPROXY__AUTH__BOOTSTRAP_KEY", "bootstrap_key"),
         ("MCPPROXY__SESSIONS__KEY", "sessions.key"),

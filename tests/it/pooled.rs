@@ -26,8 +26,7 @@ struct Pooled {
 }
 
 async fn two() -> Pooled {
-    let database = Database::create().await;
-    Gateway::migrate(&database);
+    let database = Database::migrated().await;
     let bouncer = PgBouncer::start(&database).await;
     let (through, direct) = (bouncer.url(&database), database.url());
     let settings = [
@@ -121,8 +120,7 @@ async fn changes_pass_between_a_pooled_replica_and_a_direct_one() {
 /// What a pooler cannot carry is named at the start, not met later as somebody else's statement.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pooler_that_mixes_up_statements_stops_the_start() {
-    let database = Database::create().await;
-    Gateway::migrate(&database);
+    let database = Database::migrated().await;
     let bouncer = PgBouncer::start(&database).await;
     let (through, direct) = (bouncer.url(&database), database.url());
     let settings =
@@ -140,8 +138,7 @@ async fn a_pooler_that_mixes_up_statements_stops_the_start() {
 /// A pooler where Postgres itself is needed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_direct_url_through_a_pooler_stops_the_start() {
-    let database = Database::create().await;
-    Gateway::migrate(&database);
+    let database = Database::migrated().await;
     let bouncer = PgBouncer::start(&database).await;
     let through = bouncer.url(&database);
     let ended = run_to_end(&database, &["serve"], &[("MCPPROXY__DATABASE__URL", &through)]);

@@ -144,6 +144,7 @@ async fn a_flood_of_announcements_costs_few_listings() {
     is_listening(&old).await;
     is_listening(&new).await;
     let before = [&old, &new].map(|upstream| upstream.counts().lists);
+    let began = std::time::Instant::now();
     let mut ticks = tokio::time::interval(Duration::from_millis(20));
     for _ in 0..150 {
         ticks.tick().await;
@@ -152,7 +153,9 @@ async fn a_flood_of_announcements_costs_few_listings() {
     }
     for (upstream, before) in [&old, &new].into_iter().zip(before) {
         let lists = upstream.counts().lists - before;
-        assert!((1..=4).contains(&lists), "{lists} listings in 3 s");
+        // one a second, also where 3 s of ticks take longer
+        let most = began.elapsed().as_secs_f64().ceil() as usize + 1;
+        assert!((1..=most).contains(&lists), "{lists} listings in {:?}", began.elapsed());
         assert_eq!(upstream.listeners(), 1, "a flood is no reason to hang up");
     }
     // and is no obstacle to others

@@ -186,6 +186,20 @@ mod tests {
     }
 
     #[test]
+    fn a_question_has_a_length() {
+        let sized = |bytes: usize| {
+            let frame = r#"{"requestState":"s","x":""}"#.len();
+            let result = format!(r#"{{"requestState":"s","x":"{}"}}"#, "x".repeat(bytes - frame));
+            assert_eq!(result.len(), bytes);
+            Asked::read(&result, &declared("{}"))
+        };
+        assert!(sized(QUESTION_BYTES_MAX).is_ok());
+        assert_eq!(sized(QUESTION_BYTES_MAX + 1), Err(Misfit::TooLarge));
+        // it is not looked at before
+        assert_eq!(Asked::read(&"x".repeat(QUESTION_BYTES_MAX + 1), &declared("{}")), Err(Misfit::TooLarge));
+    }
+
+    #[test]
     fn what_was_declared_may_be_asked_and_nothing_else() {
         let form = r#"{"method":"elicitation/create","params":{"message":"?"}}"#;
         let url = r#"{"method":"elicitation/create","params":{"mode":"url","url":"https://x.example"}}"#;

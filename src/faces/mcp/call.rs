@@ -372,3 +372,25 @@ fn progress_event(params: &Bytes, token: &str) -> Bytes {
         json::with_member_first(&json::without_members(&text, &["progressToken"]), "progressToken", token);
     sse::event(&notification("notifications/progress", &params))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_of_people_and_states_of_servers_are_in_no_record() {
+        let whole = r#"{"name":"up:t","arguments":{"a":1},"inputResponses":{"w":{"action":"accept"}},"requestState":"s"}"#;
+        let shown = recordable(Some("up:t"), Some(r#"{"a":1}"#), Some(whole)).unwrap();
+        assert_eq!(shown, r#"{"name":"up:t","arguments":{"a":1}}"#);
+        // spelled otherwise it is the same member
+        let spelled = r#"{"input\u0052esponses":{"w":1},"name":"up:t","requestState":[1]}"#;
+        assert_eq!(recordable(Some("up:t"), None, Some(spelled)).unwrap(), r#"{"name":"up:t"}"#);
+        // what cannot be told apart from them
+        for odd in [r#"{"inputResponses":{}"#, "[]", "7", r#"{"a":1,"a":2}"#] {
+            let shown = recordable(Some("up:t"), None, Some(odd));
+            assert!(shown.is_none_or(|shown| !shown.contains("inputResponses")), "{odd}");
+        }
+        assert_eq!(recordable(Some(tools::READ_CACHE), None, Some(whole)), None);
+        assert_eq!(recordable(None, None, Some(whole)), None);
+    }
+}

@@ -103,3 +103,34 @@ async fn look(live: &Arc<LiveTenant>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::domain::id::TenantId;
+    use crate::domain::settings::{Defaults, Settings};
+
+    #[tokio::test]
+    async fn whose_streams_have_gone_is_no_group_any_more() {
+        let live = LiveTenant::new(TenantId(Uuid::from_u128(1)), "acme".to_owned());
+        let groups = &live.fanout.groups;
+        let join = async |pattern: &str| {
+            let own = Settings { allowed_tools: Some(vec![pattern.to_owned()]), ..Settings::default() };
+            let settings = Effective::resolve(&own, &Settings::default(), &Defaults::example());
+            groups.join(&live, &settings).await
+        };
+        let count = || groups.lock().by_view.len();
+        let (_stays, also) = (join("stays:*").await, join("stays:*").await);
+        assert_eq!(count(), 1);
+        drop(also);
+        // streams that come and go, each with settings of its own, while the catalogue stands still
+        for n in 0..10 {
+            drop(join(&format!("goes-{n}:*")).await);
+            assert_eq!(count(), 2, "after {n}");
+        }
+        let _stays_too = join("stays-too:*").await;
+        assert_eq!(count(), 2);
+    }
+}

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde_json::Value;
 use tokio::sync::Notify;
 
@@ -85,6 +86,30 @@ async fn a_wrong_era_is_noticed() {
     connection.call(call("t")).await.unwrap();
     assert_eq!(connection.era(), Some(Era::Modern));
     assert_eq!(modern.methods(), ["initialize", "server/discover", "tools/call"]);
+}
+
+#[tokio::test]
+async fn answers_are_not_sent_again_in_an_era_that_has_none() {
+    let old = Fake::handshake(|seen| match seen.header("mcp-session-id") {
+        "" => error(400, &Value::Null, -32000),
+        _ => result(seen, "{}"),
+    })
+    .await;
+    let connection = pool().connection(&Target { era: Some(Era::Modern), ..old.target() });
+    let round = Round {
+        members: vec![("inputResponses", Bytes::from_static(br#"{"who":{"action":"cancel"}}"#))],
+        ..Round::default()
+    };
+    let answering = ToolCall { round, ..call("t") };
+    let dispatched = Arc::clone(&answering.dispatched);
+    let failed = connection.call(answering).await.unwrap_err();
+    // refused unread the first time, and without its answers it would be another call
+    assert_eq!((failed.kind, failed.dispatched), (Kind::NoRounds, false));
+    assert!(!dispatched.load(Ordering::Relaxed));
+    assert_eq!(old.methods().iter().filter(|m| *m == "tools/call").count(), 1);
+    // others go on in the era that was found
+    connection.call(call("t")).await.unwrap();
+    assert_eq!(connection.era(), Some(Era::Handshake));
 }
 
 #[tokio::test]

@@ -232,8 +232,7 @@ async fn a_day_with_open_records_is_kept() {
 /// Killed at any point, the next one goes on; also when a person left a partition half detached.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_interrupted_is_taken_up() {
-    let database = Database::create().await;
-    Gateway::migrate(&database);
+    let database = Database::migrated().await;
     let mut connection = database.connect().await;
     for days in [100, 101, 102, 103] {
         a_day_of(&mut connection, "platform", days, 10).await;

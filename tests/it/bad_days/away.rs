@@ -14,7 +14,7 @@ const SETTINGS: [(&str, &str); 2] =
 const BACK: Duration = Duration::from_secs(10);
 
 async fn away(way: Way) {
-    let scene = Scene::on(Database::create().await, &SETTINGS).await;
+    let scene = Scene::on(Database::migrated().await, &SETTINGS).await;
     let reads_before = scene.upstream.counts().calls;
     scene.line.turn(way);
     let began = Instant::now();
@@ -82,7 +82,7 @@ async fn silent() {
 /// Connections that a firewall forgot, while new ones pass: nobody notices but the log.
 #[tokio::test(flavor = "multi_thread")]
 async fn forgotten_connections_are_replaced() {
-    let scene = Scene::on(Database::create().await, &[]).await;
+    let scene = Scene::on(Database::migrated().await, &[]).await;
     for round in 0..2 {
         scene.line.turn(Way::Hangs);
         scene.line.turn(Way::Open);
@@ -100,7 +100,7 @@ async fn forgotten_connections_are_replaced() {
 /// tell it that it is alone.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_forgotten_transaction_holds_nobody_up() {
-    let scene = Scene::on(Database::create().await, &[]).await;
+    let scene = Scene::on(Database::migrated().await, &[]).await;
     let database = &scene.stage.database;
     let mut admin = database.connect().await;
     let mut tx = admin.begin().await.unwrap();
@@ -123,7 +123,7 @@ async fn a_forgotten_transaction_holds_nobody_up() {
 async fn the_buffer_is_bounded_in_bytes() {
     // room for one tenant: a quarter of 256 KiB; an unfinished attempt counts with 10 KiB
     let settings = [SETTINGS[0], ("MCPPROXY__LIMITS__ACTIVITY_QUEUE_BYTES", "262144")];
-    let scene = Scene::on(Database::create().await, &settings).await;
+    let scene = Scene::on(Database::migrated().await, &settings).await;
     scene.line.turn(Way::Refuses);
     let mut reads = 0;
     let code = loop {

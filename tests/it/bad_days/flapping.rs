@@ -16,7 +16,7 @@ const CUTS: usize = 25;
 /// runs twice, and each has one record.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_line_that_is_cut_again_and_again_loses_nothing() {
-    let scene = Arc::new(Scene::on(Database::create().await, &[]).await);
+    let scene = Arc::new(Scene::on(Database::migrated().await, &[]).await);
     let (stop, next) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let writers: Vec<_> = (0..TASKS)
         .map(|_| {

@@ -26,7 +26,7 @@ async fn end_sessions(connection: &mut PgConnection) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_only_database_is_as_good_as_none() {
     let settings = [("MCPPROXY__LIMITS__RECORD_COMMIT_TIMEOUT_S", "3"), ("MCPPROXY__AUTH__STALE_MAX_S", "8")];
-    let scene = Scene::on(Database::create().await, &settings).await;
+    let scene = Scene::on(Database::migrated().await, &settings).await;
     let mut admin = scene.stage.database.connect().await;
     let name = scene.stage.database.name().to_owned();
     run(&mut admin, format!("alter database {name} set default_transaction_read_only = on")).await;

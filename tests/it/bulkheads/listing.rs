@@ -67,8 +67,7 @@ async fn nobody_lists(database: &Database) {
 #[tokio::test]
 async fn being_connected_wears_off_on_every_replica() {
     let settings = [("MCPPROXY__LIMITS__CONNECTED_S", "2"), ("MCPPROXY__LIMITS__RELIST_INTERVAL_S", "1")];
-    let database = Database::create().await;
-    Gateway::migrate(&database);
+    let database = Database::migrated().await;
     nobody_lists(&database).await;
     let stage = Stage { gateway: Gateway::start(&database, &settings).await, database };
     let other = Gateway::start(&stage.database, &settings).await;

@@ -168,8 +168,7 @@ async fn another_deployments_key_stops_the_start() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_two_first_starts_with_different_keys_one_stops() {
-    let database = Database::create().await;
-    Gateway::migrate(&database);
+    let database = Database::migrated().await;
     let mut first = database.connect().await;
     // a replica that is just settling the canary
     let mut tx = first.begin().await.unwrap();
@@ -201,8 +200,7 @@ async fn of_two_first_starts_with_different_keys_one_stops() {
 
 #[tokio::test]
 async fn first_starts_at_once_make_one_canary() {
-    let database = Database::create().await;
-    Gateway::migrate(&database);
+    let database = Database::migrated().await;
     let start = || Gateway::start(&database, &[]);
     let _gateways = tokio::join!(start(), start(), start());
     let mut connection = database.connect().await;

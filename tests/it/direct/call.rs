@@ -94,8 +94,7 @@ async fn what_is_not_there_is_unknown_and_on_record() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_recorded_is_not_run() {
-    let database = Database::create().await;
-    Gateway::migrate(&database);
+    let database = Database::migrated().await;
     let line = Line::to(database.port()).await;
     let url = line.url(&database.url());
     let settings = [

@@ -16,8 +16,13 @@ const SOON: Duration = Duration::from_secs(10);
 
 /// A gateway with the service, and a tenant with two tools that words alone cannot tell apart.
 async fn stage() -> (Embedder, Stage, Tenant, Upstream) {
+    stage_with(&[]).await
+}
+
+/// The same with further settings.
+async fn stage_with(more: &[(&str, &str)]) -> (Embedder, Stage, Tenant, Upstream) {
     let embedder = Embedder::start(&[("two", "qqxy")]).await;
-    let stage = Stage::with(&embedder.settings()).await;
+    let stage = Stage::with(&[&embedder.settings()[..], more].concat()).await;
     let tenant = stage.tenant("acme").await;
     let upstream = Upstream::handshake(vec![Tool::new("widget_one"), Tool::new("widget_two")]).await;
     tenant.add("up", &upstream).await;

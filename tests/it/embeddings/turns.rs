@@ -134,8 +134,7 @@ async fn nothing_is_sent_of_who_is_gone_or_suspended() {
 #[tokio::test]
 async fn all_tenants_are_found() {
     let embedder = Embedder::start(&[]).await;
-    let database = Database::create().await;
-    Gateway::migrate(&database);
+    let database = Database::migrated().await;
     let made = "
         insert into tenants (tenant_id, name) select gen_random_uuid(), 't' || n from generate_series(1, 250) n;
         insert into revisions (tenant_id, kind)

@@ -14,8 +14,7 @@ const CUT: Duration = Duration::from_secs(10);
 const DEGRADED: Duration = Duration::from_secs(8);
 
 async fn cut(way: Way) {
-    let database = Database::create().await;
-    Gateway::migrate(&database);
+    let database = Database::migrated().await;
     let line = Line::to(database.port()).await;
     let away = line.url(&database.url());
     let away = Gateway::start(&database, &[ON, ("MCPPROXY__DATABASE__URL", &away)]).await;

@@ -7,8 +7,7 @@ use crate::support::{Database, Ear, Gateway, Line, Stage, Tool, Upstream, Way};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_list_that_was_out_of_date_is_made_good() {
-    let database = Database::create().await;
-    Gateway::migrate(&database);
+    let database = Database::migrated().await;
     let line = Line::to(database.port()).await;
     let behind = line.url(&database.url());
     let behind = Gateway::start(&database, &[ON, ("MCPPROXY__DATABASE__URL", &behind)]).await;

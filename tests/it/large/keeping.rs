@@ -63,8 +63,7 @@ async fn what_has_expired_is_deleted() {
 
 /// A call has been made by then: its result is handed on, whole.
 async fn away(way: Way) {
-    let database = Database::create().await;
-    Gateway::migrate(&database);
+    let database = Database::migrated().await;
     let line = Line::to(database.port()).await;
     let url = line.url(&database.url());
     let stage =

@@ -107,5 +107,9 @@ async fn what_is_declared_and_answered_has_a_form_and_a_size() {
     let doubled = r#","inputResponses":{"a":{"action":"accept","action":"decline"}}"#;
     assert_eq!(way.go(client(&agent), doubled).await.error()["code"], -32602);
     assert_eq!(upstream.counts().calls, 1);
-    tenant.records(&format!("key={}&status=blocked", agent.id), 5).await;
+    let refused = tenant.records(&format!("key={}&status=blocked", agent.id), 5).await;
+    assert!(
+        refused.iter().all(|record| !record["arguments"].to_string().contains("inputResponses")),
+        "{refused:?}"
+    );
 }

@@ -81,14 +81,15 @@ impl Embedder {
         Embedder { url, shared, task }
     }
 
-    /// What makes a gateway use it.
-    pub fn settings(&self) -> [(&str, &str); 5] {
+    /// What makes a gateway use it, and wait for it longer than any machine is busy.
+    pub fn settings(&self) -> [(&str, &str); 6] {
         [
             ("MCPPROXY__SEARCH__EMBEDDINGS_URL", &self.url),
             ("MCPPROXY__SEARCH__EMBEDDINGS_MODEL", "test-model"),
             ("MCPPROXY__SEARCH__EMBEDDINGS_API_KEY", "key-of-the-embeddings-service"),
             ("MCPPROXY__EGRESS__ALLOW", "127.0.0.1/32"),
             ("MCPPROXY__TELEMETRY__LOG_FILTER", "debug"),
+            ("MCPPROXY__SEARCH__EMBEDDINGS_WAIT_MS", "3000"),
         ]
     }
 

@@ -25,8 +25,7 @@ impl Stage {
 
     /// With settings of its own on top.
     pub async fn with(settings: &[(&str, &str)]) -> Stage {
-        let database = Database::create().await;
-        Gateway::migrate(&database);
+        let database = Database::migrated().await;
         Stage { gateway: Gateway::start(&database, settings).await, database }
     }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sqlx::PgConnection;
 
 use crate::support::upstream::Say;
-use crate::support::{Api, Gateway, Mcp, Stage, Tool, Upstream, settle};
+use crate::support::{Api, Gateway, Mcp, OwnPostgres, Stage, Tool, Upstream, settle};
 
 const KILLS: usize = 20;
 /// Answers between a start and its kill: at least this many, and up to as many more.
@@ -142,7 +142,11 @@ fn ticket_in(arguments: &str) -> Option<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_missing_and_nothing_runs_twice() {
-    let mut stage = Stage::start().await;
+    // commits that wait for the disk: kills hit some of them
+    let postgres = OwnPostgres::start().await;
+    let database = postgres.database();
+    Gateway::migrate(&database);
+    let mut stage = Stage { gateway: Gateway::start(&database, &[]).await, database };
     let tenant = stage.tenant("acme").await;
     // a little slow, so that calls are under way when the gateway dies
     let slow = || Say::Delay(Duration::from_millis(3), Box::new(Say::Echo));

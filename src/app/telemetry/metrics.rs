@@ -1,0 +1,70 @@
+//! Metrics, in the words of Prometheus. Nothing is kept here: a scrape asks everybody for what they counted, so what is
+//! measured knows nothing of how it is shown.
+
+mod page;
+mod plain;
+mod process;
+
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::encoding::text;
+use prometheus_client::registry::Registry;
+
+use self::page::Page;
+use self::process::Process;
+use crate::faces::admin::{Scrape, Scraped};
+
+const OPENMETRICS: &str = "application/openmetrics-text";
+const OPENMETRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const PLAIN_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Everything that is measured.
+pub(in crate::app) struct Metrics {
+    registry: Registry,
+}
+
+impl Metrics {
+    pub(in crate::app) fn new() -> Metrics {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(Everything { process: Process::begin() }));
+        Metrics { registry }
+    }
+
+    /// What `/metrics` answers.
+    pub(in crate::app) fn into_scrape(self) -> Arc<Scrape> {
+        Arc::new(move |accept| self.scrape(accept))
+    }
+
+    fn scrape(&self, accept: Option<&str>) -> Scraped {
+        let mut text = String::new();
+        if let Err(fmt::Error) = text::encode(&mut text, &self.registry) {
+            tracing::error!("a metric could not be written");
+        }
+        match accept.is_some_and(|accept| accept.contains(OPENMETRICS)) {
+            true => Scraped { content_type: OPENMETRICS_TYPE, text },
+            false => Scraped { content_type: PLAIN_TYPE, text: plain::from_openmetrics(&text) },
+        }
+    }
+}
+
+struct Everything {
+    process: Process,
+}
+
+impl fmt::Debug for Everything {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Everything")
+    }
+}
+
+impl Collector for Everything {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut page = Page(encoder);
+        let build = [("version", env!("CARGO_PKG_VERSION"))];
+        page.gauges("mcpproxy_build_info", "Which version this is; always 1", [(build, 1.0)])?;
+        self.process.write(&mut page)
+    }
+}
