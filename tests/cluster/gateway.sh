@@ -101,6 +101,13 @@ check_confinement() {
   inside awk '$5 == "/" { print $6 }' "/proc/$pid/mountinfo" | grep --quiet '^ro,' || die "a replica's root can be written"
 }
 
+check_metrics() {
+  local address
+  address="$(kube get pod "$(any_pod)" --output 'jsonpath={.status.podIP}')"
+  inside curl --silent --fail --max-time 5 "http://$address:9090/metrics" | grep --quiet '^# TYPE' ||
+    die "a pod's /metrics says nothing"
+}
+
 # Everything of the release but what an operator brought along.
 left_behind() {
   kube get deployments,replicasets,pods,jobs,services,endpoints,secrets,configmaps,serviceaccounts,ingresses,networkpolicies,poddisruptionbudgets,horizontalpodautoscalers \

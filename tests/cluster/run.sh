@@ -143,6 +143,7 @@ main() {
   say "helm install, 3 replicas"
   gateway_helm install >/dev/null
   check_confinement
+  check_metrics
   say "helm test"
   inside helm test "$RELEASE" --timeout 60s >"$LOGS/helm-test.log" 2>&1
   secrets="$(generated_secrets)"

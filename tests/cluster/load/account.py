@@ -4,7 +4,7 @@
 
 UPSTREAM_LOG is the server's own, ITEMS the clients', EXPORT the activity log as JSON lines. KILLED_AT are the moments at which a
 replica was killed without warning. The records of reads that were under way there, or had ended within BUFFERED_S, may be
-lost: they are written some 50 ms after the end. Those of what writes never. Prints what was counted; exits with 1 if
+lost: they are written some 50 ms after the end. Those of what writes never, but their end may be: they say `unknown`. Prints what was counted; exits with 1 if
 anything failed, is missing, or ran twice.
 """
 
@@ -52,13 +52,22 @@ class Run:
     def failed(self) -> list[dict]:
         return [item for item in self.items if item["how"].startswith("failed")]
 
-    def answered_unrecorded(self) -> list[dict]:
-        lost = {call["attempt"] for call in self.lost_reads}
+    def statuses(self, attempt: str) -> list[str]:
+        return [record["status"] for record in self.records.get(attempt, [])]
 
-        def is_recorded(attempt: str) -> bool:
-            return attempt in lost or [record["status"] for record in self.records.get(attempt, [])] == ["success"]
+    def lost_ends(self) -> list[str]:
+        """Answered calls whose replica was killed before it had written that they were."""
+        return [
+            attempt for attempt, end in self.answered_at.items()
+            if self.statuses(attempt) == ["unknown"] and any(0 <= at - end <= BUFFERED_S for at in self.killed)
+        ]
 
-        return [item for item in self.items if item["how"] == "answered" and not is_recorded(item["attempts"][-1])]
+    def answered_unrecorded(self) -> list[str]:
+        explained = {call["attempt"] for call in self.lost_reads} | set(self.lost_ends())
+        return [
+            attempt for attempt in self.answered_at
+            if attempt not in explained and self.statuses(attempt) != ["success"]
+        ]
 
     def recorded_twice(self) -> list[str]:
         ran = {call["attempt"] for call in self.calls}
@@ -98,6 +107,7 @@ def main() -> int:
         for one in which[:SHOWN_MAX]:
             print(f"    {one}")
     print(f"{'records of reads lost with a killed replica':<44} {len(run.lost_reads)}")
+    print(f"{'ends of writes lost with it (`unknown`)':<44} {len(run.lost_ends())}")
     if not run.items or not run.calls:
         print("there was no load")
         return 1
