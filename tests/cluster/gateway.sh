@@ -95,8 +95,8 @@ any_pod() { kube get pods --selector app.kubernetes.io/component=gateway --outpu
 check_confinement() {
   local pid expected found
   pid="$(gateway_pids | head -n 1)"
-  found="$(inside awk '/^(Uid|CapEff|NoNewPrivs|Seccomp):/ { print $1, $2 }' "/proc/$pid/status" | sort | tr '\n' ' ')"
-  expected='CapEff: 0000000000000000 NoNewPrivs: 1 Seccomp: 2 Uid: 10001 '
+  found="$(inside awk '/^(Uid|CapBnd|NoNewPrivs|Seccomp):/ { print $1, $2 }' "/proc/$pid/status" | sort | tr '\n' ' ')"
+  expected='CapBnd: 0000000000000000 NoNewPrivs: 1 Seccomp: 2 Uid: 10001 '
   [[ "$found" == "$expected" ]] || die "a replica runs as $found, not as $expected"
   inside awk '$5 == "/" { print $6 }' "/proc/$pid/mountinfo" | grep --quiet '^ro,' || die "a replica's root can be written"
 }

@@ -118,6 +118,7 @@ check_confinement() {
   expect "its user" "$(field Uid)" 10001
   expect "its group" "$(field Gid)" 10001
   expect "its capabilities" "$(field CapEff)" 0000000000000000
+  expect "those that it could get" "$(field CapBnd)" 0000000000000000
   expect "no new privileges" "$(field NoNewPrivs)" 1
   awk '$5 == "/" { print $6 }' "/proc/$pid/mountinfo" | grep --quiet '^ro,' || die "its root can be written"
   expect "the number of programs in it" "$(find "/proc/$pid/root/" -xdev -type f -perm /111 | wc -l)" 1

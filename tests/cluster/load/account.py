@@ -3,8 +3,8 @@
     python account.py UPSTREAM_LOG ITEMS EXPORT [KILLED_AT...]
 
 UPSTREAM_LOG is the server's own, ITEMS the clients', EXPORT the activity log as JSON lines. KILLED_AT are the moments at which a
-replica was killed without warning. The records of reads that were under way there, or had ended within BUFFERED_S, may be
-lost: they are written some 50 ms after the end. Those of what writes never, but their end may be: they say `unknown`. Prints what was counted; exits with 1 if
+replica was killed without warning. What it had not written then, some 50 ms of it, is lost: records of reads that were under way
+or just over, and the ends of writes, whose records then say `unknown`. Prints what was counted; exits with 1 if
 anything failed, is missing, or ran twice.
 """
 
