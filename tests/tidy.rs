@@ -11,7 +11,7 @@ const FLOORS: [(&str, u8); 6] =
     [("domain", 0), ("store", 1), ("upstream", 1), ("gateway", 2), ("faces", 3), ("app", 4)];
 
 /// Crates with one home.
-const HOMES: [(&str, &[&str]); 16] = [
+const HOMES: [(&str, &[&str]); 18] = [
     ("sqlx", &["src/store/"]),
     ("axum", &["src/faces/", "src/app/"]),
     ("hyper", &["src/upstream/", "src/faces/http.rs"]),
@@ -28,6 +28,8 @@ const HOMES: [(&str, &[&str]); 16] = [
     ("serde_path_to_error", &["src/faces/cli/"]),
     ("prometheus_client", &["src/app/telemetry/metrics"]),
     ("opentelemetry", &["src/app/telemetry"]),
+    ("opentelemetry_otlp", &["src/app/telemetry"]),
+    ("opentelemetry_sdk", &["src/app/telemetry"]),
 ];
 
 /// What the ground floor must not know.

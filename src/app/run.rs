@@ -4,7 +4,7 @@ use std::net::ToSocketAddrs;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -13,7 +13,8 @@ use super::config::{self, Config, Database, DatabaseLocation, Host, MigrationCon
 use super::lifecycle::{leave_when_stopped, stop_on_signals};
 use super::local_postgres::LocalPostgres;
 use super::own_memory;
-use super::telemetry::{self, Metrics};
+use super::telemetry::{self, Metrics, Traces};
+use crate::domain::id::ReplicaId;
 use crate::domain::quota::Quotas;
 use crate::domain::seal::{Key, Keyring};
 use crate::faces::cli::{Found, FoundSetting};
@@ -50,8 +51,13 @@ pub fn stdio_warden() {
 pub async fn migrate(config_file: Option<&Path>) -> anyhow::Result<()> {
     let config = MigrationConfig::load_from_process(config_file)?;
     telemetry::start(&config.telemetry);
+    let stop = stop_on_signals()?;
     let (options, local) = database(&config.database, &config.limits, &config.host).await?;
-    let migrated = store::migrate(&options).await;
+    // one that is cut off begins anew the next time: each file is a transaction
+    let migrated = tokio::select! {
+        migrated = store::migrate(&options) => migrated.map_err(anyhow::Error::from),
+        () = stop.cancelled() => Err(anyhow!("told to stop before the database was migrated")),
+    };
     if let Some(local) = local {
         local.stop().await;
     }
@@ -129,7 +135,11 @@ async fn serve_on(
     };
     let keys = config.master_keys.iter().map(|key| Key::new(*key.expose()));
     let keyring = Keyring::new(keys).context("secrets.master_key is empty")?;
-    let gateway = Gateway::new(store, egress, tls, gateway_options(config, keyring));
+    let replica = ReplicaId(uuid::Uuid::now_v7());
+    let traces = Traces::start(&config.telemetry, replica)?;
+    let tracer = traces.as_ref().map(Traces::tracer);
+    let options = Options { tracer, ..gateway_options(config, replica, keyring) };
+    let gateway = Gateway::new(store, egress, tls, options);
     let gateway = gateway.context("search.embeddings_url cannot be used")?;
     gateway.settle_master_keys().await?;
     let listener = TcpListener::bind(config.server.listen)
@@ -150,6 +160,9 @@ async fn serve_on(
     // one deadline for connections and calls: what Kubernetes grants is not granted twice
     let deadline = http::serve(listener, faces, closing, config.limits.drain).await;
     gateway.finish(deadline, log).await;
+    if let Some(traces) = traces {
+        traces.stop(deadline).await;
+    }
     // to the last: what becomes of the calls under way is worth a scrape
     admin_stop.cancel();
     if let Some(scraped) = scraped {
@@ -216,10 +229,11 @@ mod http_uri {
 /// Counted for a record's texts beside the two previews, in bytes.
 const RECORD_BYTES: usize = 2048;
 
-fn gateway_options(config: &Config, keyring: Keyring) -> Options {
+fn gateway_options(config: &Config, replica: ReplicaId, keyring: Keyring) -> Options {
     let limits = &config.limits;
     let bound = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
     Options {
+        replica,
         defaults: config.defaults.clone(),
         keyring: Arc::new(keyring),
         rounds: Arc::new(Rounds::new(config.session_keys.iter().map(|key| key.expose().as_bytes()))),
@@ -287,6 +301,7 @@ fn gateway_options(config: &Config, keyring: Keyring) -> Options {
         retention_interval: limits.retention_interval,
         reloads_max: limits.reload_concurrency,
         embeddings: config.embeddings.as_ref().map(|service| embeddings(service, limits)),
+        tracer: None,
     }
 }
 

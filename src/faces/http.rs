@@ -1,6 +1,7 @@
 //! The HTTP server and its gate: host, origin and key are checked before anything is routed.
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,11 +14,12 @@ use axum::routing::{any, get};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::impatient::Impatient;
@@ -27,6 +29,10 @@ use crate::gateway::Readiness;
 /// The id of a request: the client's own `X-Request-Id` when it is usable, else a fresh one.
 #[derive(Clone, Debug)]
 pub struct RequestId(pub String);
+
+/// The other end of the connection that a request came by.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer(pub SocketAddr);
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Longest request id taken over from a client, in bytes.
@@ -198,9 +204,14 @@ pub(super) async fn serve_connections(
             () = stop.cancelled() => break,
             accepted = accept(&listener, &room) => accepted,
         };
-        let Some((stream, permit)) = accepted else { continue };
+        let Some(Accepted { stream, peer, permit }) = accepted else { continue };
         let stream = Impatient::new(stream, WRITE_STALL_MAX);
-        let connection = http.serve_connection(TokioIo::new(stream), service.clone());
+        let service = service.clone();
+        let service = service_fn(move |mut request| {
+            request.extensions_mut().insert(Peer(peer));
+            service.call(request)
+        });
+        let connection = http.serve_connection(TokioIo::new(stream), service);
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
             // a client that breaks its connection is its own affair
@@ -216,18 +227,22 @@ pub(super) async fn serve_connections(
     deadline
 }
 
-async fn accept(
-    listener: &TcpListener,
-    room: &Arc<Semaphore>,
-) -> Option<(tokio::net::TcpStream, tokio::sync::OwnedSemaphorePermit)> {
+struct Accepted {
+    stream: TcpStream,
+    peer: SocketAddr,
+    /// Its share of the room for connections.
+    permit: OwnedSemaphorePermit,
+}
+
+async fn accept(listener: &TcpListener, room: &Arc<Semaphore>) -> Option<Accepted> {
     let permit = Arc::clone(room).acquire_owned().await.ok()?;
     match listener.accept().await {
-        Ok((stream, _)) => {
+        Ok((stream, peer)) => {
             // an answer is one write; waiting for more would only delay it
             if let Err(error) = stream.set_nodelay(true) {
                 tracing::debug!(%error, "TCP_NODELAY could not be set");
             }
-            Some((stream, permit))
+            Some(Accepted { stream, peer, permit })
         }
         Err(error) => {
             tracing::warn!(%error, "a connection could not be accepted");

@@ -5,6 +5,7 @@
 
 mod ask;
 mod checks;
+mod client_span;
 mod door;
 mod ending;
 mod record;
@@ -21,6 +22,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use self::checks::Checked;
+use self::client_span::{About, ClientSpan};
 use self::ending::{after_dispatch, from_upstream, status_of, withdrawn};
 use self::round::{Asking, InvalidState, Opened};
 use super::access::Caller;
@@ -29,13 +31,15 @@ use super::cancel::CancelBy;
 use super::catalog::Tool;
 use super::limits::Shed;
 use super::outlive::Outlive;
+use super::trace::{self, Trace};
 use super::{Gateway, clock};
 use crate::domain::activity::Source;
 use crate::domain::annotations::Tier;
 use crate::domain::intent::{OperationType, Variant};
 use crate::domain::refusal::{Code, Refusal};
 use crate::domain::tool::ResultHead;
-use crate::upstream::{self, Answer, ToolCall, UpstreamError, param_headers};
+use crate::domain::trace::TraceParent;
+use crate::upstream::{self, Answer, SentAs, ToolCall, UpstreamError, param_headers};
 
 /// The client program's own name and version, for the record; never for a decision.
 #[derive(Clone, Debug, Default)]
@@ -61,6 +65,8 @@ pub struct Attempt {
     pub request_id: Option<String>,
     /// W3C trace id.
     pub trace_id: Option<String>,
+    /// The trace itself, where traces are told of.
+    pub trace: Option<Arc<Trace>>,
     /// When it arrived.
     pub started_at: DateTime<Utc>,
     /// The same on the monotonic clock.
@@ -84,9 +90,20 @@ impl Attempt {
             session_id: None,
             request_id: None,
             trace_id: None,
+            trace: None,
             started_at: clock::now(),
             started: Instant::now(),
         }
+    }
+
+    /// The same as a part of this trace.
+    pub fn traced(self, trace: &Arc<Trace>) -> Attempt {
+        Attempt { trace_id: Some(trace.here().trace_id()), trace: Some(Arc::clone(trace)), ..self }
+    }
+
+    /// The span in whose name it is done.
+    fn span(&self) -> Option<TraceParent> {
+        self.trace.as_ref().map(|trace| trace.here())
     }
 }
 
@@ -170,6 +187,13 @@ impl Refused {
     }
 }
 
+/// What else goes into a dispatch, and what is learnt of it.
+struct Sending<'a> {
+    round: upstream::Round,
+    dispatched: &'a Arc<AtomicBool>,
+    sent_as: Option<Arc<SentAs>>,
+}
+
 impl Gateway {
     /// Runs a call. Its record is closed whether or not anybody waits for the outcome: dropped, the call
     /// goes on in a task of its own, to its end or to its cancellation.
@@ -183,7 +207,8 @@ impl Gateway {
         let gateway = Arc::clone(self);
         if cancel_by == CancelBy::Nothing {
             return Outlive::new(&self.tasks, async move {
-                gateway.run_call(attempt, door, request, std::future::pending()).await
+                let span = attempt.span();
+                trace::within(span, gateway.run_call(attempt, door, request, std::future::pending())).await
             });
         }
         let cancel = CancellationToken::new();
@@ -193,7 +218,9 @@ impl Gateway {
         };
         let token = cancel.clone();
         let work = Outlive::new(&self.tasks, async move {
-            let outcome = gateway.run_call(attempt, door, request, token.cancelled()).await;
+            let span = attempt.span();
+            let work = gateway.run_call(attempt, door, request, token.cancelled());
+            let outcome = trace::within(span, work).await;
             drop(named);
             outcome
         });
@@ -218,19 +245,23 @@ impl Gateway {
         let sent = Instant::now();
         let (dispatched, mut cancelled) = (Arc::default(), pin!(cancelled));
         let round = std::mem::take(&mut opened.round);
+        let about = ("tools/call", About::Tool(&checked.tool.name));
+        let (server, meta) = (&checked.tool.server, &mut request.meta);
+        let span = ClientSpan::begin(&attempt, server, &pending.record, about, meta);
+        let sending = Sending { round, dispatched: &dispatched, sent_as: span.sent_as() };
         let ended = tokio::select! {
             biased;
             // one that was taken back while it waited for its record, or for its turn, is not sent at all
             () = &mut cancelled => Err(withdrawn(&dispatched)),
-            ended = self.dispatch(&checked, request, round, &dispatched) => {
+            ended = self.dispatch(&checked, request, sending) => {
                 ended.map_err(|error| from_upstream(&error))
             }
         };
         let record = &mut pending.record;
         record.upstream_ms = Some(clock::milliseconds(sent.elapsed()));
-        let server = &checked.tool.server;
         let asking = Asking { attempt: &attempt, server, opened: &opened, record: record.id };
         let concluded = self.conclude(&asking, record, ended, || round::digest(&attempt, &checked));
+        span.ended(&concluded, &dispatched);
         let outcome = concluded.unwrap_or_else(|refusal| CallOutcome::Refused(checked.refused(refusal)));
         let outcome = self.shorten(&attempt, record, outcome).await;
         record.duration_ms = Some(clock::milliseconds(attempt.started.elapsed()));
@@ -330,8 +361,7 @@ impl Gateway {
         &self,
         checked: &Checked,
         request: CallRequest,
-        round: upstream::Round,
-        dispatched: &Arc<AtomicBool>,
+        sending: Sending<'_>,
     ) -> Result<Answer, UpstreamError> {
         let server = &checked.tool.server;
         let arguments = checked.arguments.clone();
@@ -346,9 +376,10 @@ impl Gateway {
             meta: request.meta,
             param_headers: headers,
             progress: request.progress,
-            round,
+            round: sending.round,
             timeout: server.target.limits.call_timeout,
-            dispatched: Arc::clone(dispatched),
+            dispatched: Arc::clone(sending.dispatched),
+            sent_as: sending.sent_as,
         };
         self.upstreams.connection(&server.target).call(call).await
     }

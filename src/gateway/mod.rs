@@ -30,6 +30,7 @@ mod suspension;
 mod tail;
 mod tenancy;
 mod tenants;
+mod trace;
 mod views;
 mod watch;
 
@@ -60,6 +61,7 @@ pub use servers::{
 };
 pub use tail::{News, Reach};
 pub use tenants::QuotaView;
+pub use trace::{OpenSpan, SpanSink, Trace, Tracer, current as current_span, within as within_span};
 pub use views::View;
 pub use watch::Readiness;
 
@@ -84,6 +86,8 @@ const TAILS_PER_TENANT: usize = 1;
 /// Bounds and defaults of this deployment, as the gateway needs them.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// This run's id.
+    pub replica: ReplicaId,
     /// Deployment defaults of settings.
     pub defaults: Defaults,
     /// Master keys: the first seals credentials, all open them.
@@ -140,6 +144,8 @@ pub struct Options {
     pub reloads_max: usize,
     /// An embeddings service that helps with searches.
     pub embeddings: Option<EmbeddingsOptions>,
+    /// Traces, where somebody is told of them.
+    pub tracer: Option<Arc<Tracer>>,
 }
 
 /// Everything the faces use.
@@ -186,7 +192,7 @@ impl Gateway {
         tls: Option<Arc<rustls::ClientConfig>>,
         options: Options,
     ) -> Result<Arc<Gateway>, UpstreamError> {
-        let replica = ReplicaId(uuid::Uuid::now_v7());
+        let replica = options.replica;
         let (journal, journal_lines) = mpsc::channel(servers::WAITING_MAX);
         let programs = options.stdio.clone();
         let embeddings = options.embeddings.as_ref();
@@ -236,6 +242,11 @@ impl Gateway {
     /// TCP connections opened to upstreams since the start.
     pub fn upstream_connects(&self) -> u64 {
         self.upstreams.tcp_connects()
+    }
+
+    /// Traces, where somebody is told of them.
+    pub fn tracer(&self) -> Option<&Arc<Tracer>> {
+        self.options.tracer.as_ref()
     }
 
     /// The deployment's defaults of settings.

@@ -173,8 +173,11 @@ impl Tenancy {
         live.is_ended.store(new.is_none(), Ordering::Relaxed);
         let new = Arc::new(new);
         let old = live.access.swap(Arc::clone(&new));
-        for (hash, _) in old.iter().flat_map(|access| &access.keys) {
-            keys.remove(hash);
+        // and no others: a tenant that is entered again while its former self ends has the same keys
+        for (hash, caller) in old.iter().flat_map(|access| &access.keys) {
+            if keys.get(hash).is_some_and(|known| Arc::ptr_eq(known, caller)) {
+                keys.remove(hash);
+            }
         }
         for (hash, caller) in new.iter().flat_map(|access| &access.keys) {
             keys.insert(*hash, Arc::clone(caller));
@@ -183,7 +186,11 @@ impl Tenancy {
 
     /// A tenant that is deleted, or that this version cannot read: no key leads to it, and its streams end.
     pub(super) fn forget(&self, live: &LiveTenant) {
-        self.live.write().unwrap_or_else(PoisonError::into_inner).remove(&live.id);
+        let mut all = self.live.write().unwrap_or_else(PoisonError::into_inner);
+        if all.get(&live.id).is_some_and(|known| std::ptr::eq(Arc::as_ptr(known), live)) {
+            all.remove(&live.id);
+        }
+        drop(all);
         self.swap_access(live, None);
         live.fanout.check();
     }
@@ -397,9 +404,13 @@ mod tests {
         assert_eq!(known(&tenancy, 0..10), [2, 3, 7]);
         // the same tenant, entered anew before the old one's end is through
         let again = live(1);
-        tenancy.swap_access(&again, Some(access(&again, &[4], Vec::new())));
+        tenancy.live.write().unwrap().insert(again.id, Arc::clone(&again));
+        tenancy.swap_access(&again, Some(access(&again, &[3, 4], Vec::new())));
         tenancy.forget(&ours);
-        assert_eq!(known(&tenancy, 0..10), [4, 7]);
+        assert_eq!(known(&tenancy, 0..10), [3, 4, 7]);
+        assert!(tenancy.get(again.id).is_some_and(|live| Arc::ptr_eq(&live, &again)));
+        tenancy.forget(&again);
+        assert!(known(&tenancy, 0..10) == [7] && tenancy.get(again.id).is_none());
     }
 
     #[test]

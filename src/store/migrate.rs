@@ -21,6 +21,8 @@ const CONNECT_MAX: Duration = Duration::from_secs(10);
 pub async fn migrate(options: &StoreOptions) -> Result<(), StoreError> {
     let direct = connect_options(&options.direct_url, options.statement_cache)?;
     let serving = connect_options(&options.url, options.statement_cache)?;
+    // what a pooler mixes up would be seen too late
+    pooler::check_direct(&direct).await?;
     let mut connection = connect(&direct).await?;
     create_roles(&mut connection, serving.get_username()).await?;
     // a session-level role is right here: this connection is direct, ours alone, and closed below

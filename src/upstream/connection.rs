@@ -21,7 +21,7 @@ use super::list::Turns;
 use super::offers::{Announced, Offers};
 use super::post::Reply;
 use super::stdio::{Children, Keeper};
-use super::target::{Credential, Limits, Request, Round, Target, ToolCall};
+use super::target::{Credential, Limits, Request, Round, SentAs, Target, ToolCall};
 use crate::domain::origin::Origin;
 
 /// One upstream server: its connections, its session and its bounds.
@@ -52,6 +52,8 @@ pub(super) struct Ask<'a> {
     pub(super) progress: Option<&'a mpsc::Sender<Bytes>>,
     /// What a caller's request says of its rounds.
     pub(super) round: Option<&'a Round>,
+    /// Filled in as it is sent.
+    pub(super) sent_as: Option<&'a SentAs>,
     pub(super) bytes_max: usize,
 }
 
@@ -66,6 +68,7 @@ impl<'a> Ask<'a> {
             param_headers: &[],
             progress: None,
             round: None,
+            sent_as: None,
             bytes_max,
         }
     }
@@ -195,6 +198,7 @@ impl Connection {
             param_headers: &call.param_headers,
             progress: call.progress.as_ref(),
             round: Some(&call.round),
+            sent_as: call.sent_as.as_deref(),
             bytes_max: self.limits.response_bytes_max,
         };
         self.pass_on(&ask, call.timeout, &call.dispatched).await
@@ -217,6 +221,7 @@ impl Connection {
             param_headers: &[],
             progress: request.progress.as_ref(),
             round: Some(&request.round),
+            sent_as: request.sent_as.as_deref(),
             bytes_max: self.limits.response_bytes_max,
         };
         self.pass_on(&ask, request.timeout, &request.dispatched).await

@@ -107,6 +107,9 @@ impl HttpLink {
         let progress_token = ask.progress.is_some().then_some(id);
         let meta = Meta { modern: is_modern, progress_token, round: ask.round, extra: ask.meta };
         meta.check_rounds()?;
+        if let Some(sent_as) = ask.sent_as {
+            sent_as.set(id, session.version);
+        }
         let mut headers = session.headers.clone();
         if is_modern {
             mirror(&mut headers, ask)?;

@@ -60,5 +60,5 @@ pub use stdio::{
     Command, Commands, Journal, LINE_BYTES_MAX, LogLine, LogSource, NoCommand, StdioRules, run_warden,
 };
 pub use target::{
-    Credential, Limits, Program, Request, Round, Subject, Target, ToolCall, is_reserved_header,
+    Credential, Limits, Program, Request, Round, SentAs, Subject, Target, ToolCall, is_reserved_header,
 };

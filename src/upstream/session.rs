@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout};
 
 use super::discover::{self, Era, HELLO_BYTES_MAX};
 use super::error::{Kind, UpstreamError};
-use super::jsonrpc::{self, Answer};
+use super::jsonrpc::{self, Answer, MODERN};
 use super::offers::{Declared, Offers};
 use super::post::{Http, Post, Reply};
 
@@ -37,6 +37,8 @@ pub(super) struct Session {
     pub(super) has_id: bool,
     /// What it declares. A stored era says nothing of it: then it is asked when somebody wants to know.
     pub(super) declared: Declared,
+    /// The revision that is spoken.
+    pub(super) version: &'static str,
 }
 
 impl Session {
@@ -189,7 +191,7 @@ impl Sessions {
 
     fn modern(&self, declared: Declared) -> Session {
         let headers = discover::modern_headers(&self.base);
-        Session { era: Era::Modern, headers, has_id: false, declared }
+        Session { era: Era::Modern, headers, has_id: false, declared, version: MODERN }
     }
 
     async fn handshake(&self) -> Result<Session, UpstreamError> {
@@ -238,7 +240,7 @@ impl Sessions {
             headers.insert("mcp-session-id", checked_id(id)?);
         }
         let declared = Declared::new(Offers::of(&result));
-        Ok(Session { era: Era::Handshake, headers, has_id, declared })
+        Ok(Session { era: Era::Handshake, headers, has_id, declared, version })
     }
 }
 

@@ -1,8 +1,8 @@
 //! What the rest of the program says about an upstream and about a call.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -144,6 +144,23 @@ pub struct ToolCall {
     pub timeout: Duration,
     /// Set while the upstream may have seen the call.
     pub dispatched: Arc<AtomicBool>,
+    /// Filled in as it is sent, where somebody wants to know.
+    pub sent_as: Option<Arc<SentAs>>,
+}
+
+/// What a request was sent as, for whoever tells of it: known once it is on its way.
+#[derive(Debug, Default)]
+pub struct SentAs(Mutex<Option<(u64, &'static str)>>);
+
+impl SentAs {
+    /// Its id and the revision it was sent in.
+    pub fn last(&self) -> Option<(u64, &'static str)> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn set(&self, id: u64, version: &'static str) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((id, version));
+    }
 }
 
 /// What a request says of its rounds, in the modern era alone (MCP 2026-07-28, multi-round-trip requests).
@@ -194,6 +211,8 @@ pub struct Request {
     pub timeout: Duration,
     /// Set while the upstream may have seen the request.
     pub dispatched: Arc<AtomicBool>,
+    /// Filled in as it is sent, where somebody wants to know.
+    pub sent_as: Option<Arc<SentAs>>,
 }
 
 /// Whether a server's settings cannot set this header.

@@ -77,12 +77,26 @@ impl Gateway {
     /// # Errors
     /// As [`Gateway::start`], or if the folder has no secrets.
     pub fn start_on(database_url: &str, data_dir: &Path) -> Result<Gateway> {
-        Gateway::start(&[
+        Gateway::start_on_with(database_url, data_dir, &[])
+    }
+
+    /// The same with these settings on top.
+    ///
+    /// # Errors
+    /// As [`Gateway::start_on`].
+    pub fn start_on_with(
+        database_url: &str,
+        data_dir: &Path,
+        settings: &[(&str, String)],
+    ) -> Result<Gateway> {
+        let mut all = vec![
             ("MCPPROXY__DATABASE__URL", database_url.to_owned()),
             ("MCPPROXY__AUTH__BOOTSTRAP_KEY", secret(data_dir, "bootstrap_key")?),
             ("MCPPROXY__SESSIONS__KEY", secret(data_dir, "sessions_key")?),
             ("MCPPROXY__SECRETS__MASTER_KEY", secret(data_dir, "master_key")?),
-        ])
+        ];
+        all.extend_from_slice(settings);
+        Gateway::start(&all)
     }
 
     /// Its process id.

@@ -3,7 +3,7 @@
 //!
 //! Everything stays on the loopback. Every answer is checked, a wrong one ends the run. With words as arguments
 //! only the rows whose name contains one of them are run; `soak` is the long run that looks at memory, `log` the one that
-//! reads millions of activity records.
+//! reads millions of activity records, `telemetry` the one that compares gateways with and without traces.
 
 mod agentgateway;
 mod beside;
@@ -26,6 +26,7 @@ mod process;
 mod report;
 mod rows;
 mod soak;
+mod telemetry;
 mod upstream;
 
 use std::io::Write;
@@ -130,6 +131,11 @@ async fn run(filter: &[String]) -> Result<()> {
     if asks_for(filter, SOAK) {
         let table = soak::run(&gateway.door(&keys.calls), gateway.pid()).await;
         return Ok(write!(std::io::stdout(), "{}", table.with_context(|| gateway.log())?)?);
+    }
+    if asks_for(filter, telemetry::WORD) {
+        let postgres = Postgres::find(&data_dir)?;
+        let tables = telemetry::run(&postgres.url, &data_dir, &keys.calls).await?;
+        return Ok(write!(std::io::stdout(), "{tables}")?);
     }
     let nginx = Nginx::start(&folder.path().join("nginx"), upstream.at)?;
     if nginx.is_none() {

@@ -3,6 +3,7 @@
 # Needs PostgreSQL's programs; compares with nginx where that is installed, and with agentgateway where
 # AGENTGATEWAY names its program. `tests/bench/run.sh soak` is a long run that looks at memory (three minutes).
 # `tests/bench/run.sh log` reads an activity log of 5 million records (ten minutes, 7 GB of disk).
+# `tests/bench/run.sh telemetry` compares gateways that trace nothing, a tenth and everything (one minute).
 # Words choose rows by a part of their name: tests/bench/run.sh write
 # Settings reach the gateway: MCPPROXY__LIMITS__ACTIVITY_BATCH=50 tests/bench/run.sh read
 set -euo pipefail

@@ -64,4 +64,6 @@ mod support;
 #[cfg(test)]
 mod tenants;
 #[cfg(test)]
+mod traces;
+#[cfg(test)]
 mod write_ahead;

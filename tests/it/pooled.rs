@@ -141,7 +141,9 @@ async fn a_direct_url_through_a_pooler_stops_the_start() {
     let database = Database::migrated().await;
     let bouncer = PgBouncer::start(&database).await;
     let through = bouncer.url(&database);
-    let ended = run_to_end(&database, &["serve"], &[("MCPPROXY__DATABASE__URL", &through)]);
-    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-    assert!(!ended.status.success() && said.contains("database.direct_url"), "{said}");
+    for command in ["serve", "migrate"] {
+        let ended = run_to_end(&database, &[command], &[("MCPPROXY__DATABASE__URL", &through)]);
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(!ended.status.success() && said.contains("database.direct_url"), "{command}: {said}");
+    }
 }

@@ -367,7 +367,8 @@ impl Query {
 }
 
 fn header(what: &str, value: &str) -> Result<HeaderValue, Failure> {
-    let sent = HeaderValue::from_str(value);
+    // a file or a Secret that a key comes from often ends with a newline
+    let sent = HeaderValue::from_str(value.trim_end_matches(['\r', '\n']));
     sent.map_err(|_| Failure::Usage(format!("the {what} has characters that cannot be sent")))
 }
 

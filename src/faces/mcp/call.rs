@@ -12,12 +12,15 @@ use tokio::sync::mpsc;
 
 use super::jsonrpc::{RpcError, message, notification};
 use super::management::Managing;
+use super::operation::{Ended, Operation};
 use super::result::Answered;
 use super::text::Chunks;
+use super::told::{About, Told};
 use super::{Endpoint, Era, args, management, modern, result, tools};
 use crate::domain::activity::Kind;
 use crate::domain::intent::Variant;
 use crate::domain::json::{self, Member};
+use crate::domain::refusal::Refusal;
 use crate::faces::Faces;
 use crate::faces::http::stream_body;
 use crate::faces::sse;
@@ -44,6 +47,8 @@ pub(super) struct Call<'a> {
     pub(super) attempt: Attempt,
     /// Whether the client reads event streams.
     pub(super) streams: bool,
+    /// What telemetry is told of it.
+    pub(super) operation: Operation,
 }
 
 impl Call<'_> {
@@ -55,6 +60,9 @@ impl Call<'_> {
         };
         // whose role may use none has no such tool
         let managing = Managing::named(&name).filter(|_| management::ceiling(&self.attempt.caller).is_some());
+        if managing.is_some() || self.is_own(&name) {
+            self.operation.tool(&name);
+        }
         if self.endpoint == Endpoint::Direct && name != tools::READ_CACHE && managing.is_none() {
             return self.call_directly(raw_name, value("arguments")).await;
         }
@@ -64,7 +72,11 @@ impl Call<'_> {
             Some(_) => return Err(self.refuse("Invalid params: arguments must be an object").await),
         };
         if let Some(tool) = managing {
-            let result = management::run(self.faces, self.attempt, self.era, tool, arguments).await;
+            let done = management::run(self.faces, self.attempt, tool, arguments).await;
+            self.operation.ended(|| {
+                done.as_ref().map_or_else(|not_done| Ended::Refused(not_done.code), |_| Ended::Well)
+            });
+            let result = result::managed(self.era, &done);
             return Ok(json_response(StatusCode::OK, message(self.id, "result", &result)));
         }
         match Variant::parse(&name) {
@@ -76,6 +88,12 @@ impl Call<'_> {
                 Err(self.refuse(&format!("Unknown tool: {shown}")).await)
             }
         }
+    }
+
+    /// Whether this is the name of a tool of the gateway's own.
+    fn is_own(&self, name: &str) -> bool {
+        let is_of_search = || name == tools::RETRIEVE_TOOLS || Variant::parse(name).is_some();
+        name == tools::READ_CACHE || (self.endpoint == Endpoint::Search && is_of_search())
     }
 
     /// Parameters that no tool of ours takes: an attempt all the same.
@@ -106,11 +124,11 @@ impl Call<'_> {
                     message: &refusal.message,
                 };
                 self.gateway.record_refused(&self.attempt, &refused);
-                result::plain_refusal(self.era, &refusal)
+                self.refused(&refusal)
             }
             Ok(request) => match self.gateway.retrieve_tools(&self.attempt, &request).await {
                 Ok(found) => result::found(self.era, &found),
-                Err(refusal) => result::plain_refusal(self.era, &refusal),
+                Err(refusal) => self.refused(&refusal),
             },
         };
         json_response(StatusCode::OK, message(self.id, "result", &result))
@@ -128,14 +146,20 @@ impl Call<'_> {
                     message: &refusal.message,
                 };
                 self.gateway.record_refused(&self.attempt, &refused);
-                result::plain_refusal(self.era, &refusal)
+                self.refused(&refusal)
             }
-            Ok(request) => match self.gateway.read_cache(self.attempt, request).await {
+            Ok(request) => match self.gateway.read_cache(self.attempt.clone(), request).await {
                 Ok(page) => result::page(self.era, &page),
-                Err(refusal) => result::plain_refusal(self.era, &refusal),
+                Err(refusal) => self.refused(&refusal),
             },
         };
         json_response(StatusCode::OK, message(self.id, "result", &result))
+    }
+
+    /// What a built-in tool says that was refused.
+    fn refused(&self, refusal: &Refusal) -> String {
+        self.operation.ended(|| Ended::Refused(refusal.code.as_str()));
+        result::plain_refusal(self.era, refusal)
     }
 
     async fn call_tool(self, variant: Variant, arguments: &str) -> Result<Response, RpcError> {
@@ -169,14 +193,18 @@ impl Call<'_> {
             Era::Modern => CancelBy::Disconnect,
             Era::Handshake => CancelBy::Notification(self.id),
         };
+        let tool = if door == Door::Direct { request.name.clone() } else { None };
+        let told = Told { operation: self.operation, era: self.era, about: About::Tool(tool) };
         let Some(token) = token else {
             let outcome = self.gateway.call_tool(self.attempt, door, request, cancel_by).await;
+            told.ended(self.endpoint, &outcome);
             return Ok(answer(result::outcome(self.endpoint, self.era, self.id, &outcome), self.streams));
         };
         let (sender, progress) = mpsc::channel(PROGRESS_QUEUE);
         request.progress = Some(sender);
         let outcome = self.gateway.call_tool(self.attempt, door, request, cancel_by);
-        let to = To { endpoint: self.endpoint, era: self.era, id: self.id.to_owned(), render: call_outcome };
+        let (endpoint, era, id) = (self.endpoint, self.era, self.id.to_owned());
+        let to = To { endpoint, era, id, render: call_outcome, told };
         Ok(with_progress(to, token, outcome, progress).await)
     }
 
@@ -285,10 +313,13 @@ pub(super) struct To {
     pub(super) id: String,
     /// The message that answers it.
     pub(super) render: fn(&To, &CallOutcome) -> Answered,
+    /// What telemetry is told.
+    pub(super) told: Told,
 }
 
 impl To {
     fn answer(&self, outcome: &CallOutcome) -> Answered {
+        self.told.ended(self.endpoint, outcome);
         (self.render)(self, outcome)
     }
 }
@@ -322,6 +353,7 @@ pub(super) async fn with_progress(
         Some(answered) => Ending::Answered(answered),
         None => Ending::Awaited(outcome.apart()),
     };
+    let to = To { told: to.told.apart(), ..to };
     let begin = Progressing { to, token, progress, first: Some(first), ending };
     sse::event_stream(stream_body(stream::unfold(begin, step)))
 }

@@ -6,12 +6,14 @@ use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use bytes::Bytes;
+use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
 use super::call::{self, Call};
 use super::envelope::{self, Message};
 use super::jsonrpc::{RpcError, message};
 use super::listen::{Listener, Opening};
+use super::operation::{Ended, Operation, Question};
 use super::session::Session;
 use super::text::Text;
 use super::{Endpoint, Era, HANDSHAKE, direct, listen, methods, modern, offers};
@@ -19,13 +21,13 @@ use crate::domain::json::{self, Member};
 use crate::domain::settings::ToolNames;
 use crate::domain::tenant::Action;
 use crate::faces::Faces;
-use crate::faces::http::{BodyError, RequestId, read_body};
+use crate::faces::http::{BodyError, Peer, RequestId, read_body};
 use crate::faces::sse::TooMany;
 use crate::faces::wire::{
     self,
     error::{json_response, not_found, render},
 };
-use crate::gateway::{Attempt, Caller, Client, OfferKind};
+use crate::gateway::{Attempt, Caller, Client, OfferKind, within_span};
 
 /// Serves `/mcp`.
 pub async fn handle(
@@ -134,7 +136,7 @@ async fn record_unreadable(entry: Entry<'_>, headers: &HeaderMap, body: &Bytes, 
 fn attempt(entry: Entry<'_>, headers: &HeaderMap, id: &str, meta: Option<&str>) -> Attempt {
     let mut attempt = Attempt::now(Arc::clone(entry.caller), entry.endpoint.source());
     attempt.request_id = Some(id.trim_matches('"').to_owned());
-    attempt.trace_id = trace_id(headers, meta);
+    attempt.trace_id = wire::trace::trace_id(headers, meta);
     attempt
 }
 
@@ -168,9 +170,11 @@ async fn post(entry: Entry<'_>, request: Request) -> Response {
         // answers and notifications are never refused: a client would take it for the end of everything
         Ok(Message::Response) => return accepted(),
         Ok(Message::Notification { method, params }) => {
+            let operation = notified(entry, &parts, &method, params.unwrap_or("{}"));
             if method == "notifications/cancelled" {
                 cancel(entry, headers, params.unwrap_or("{}"));
             }
+            operation.ended(|| Ended::Well);
             return accepted();
         }
         Ok(Message::Request { id, method, params }) => (id, method, params.unwrap_or("{}")),
@@ -178,16 +182,27 @@ async fn post(entry: Entry<'_>, request: Request) -> Response {
     // the whole body was checked: this only finds the members
     let members = json::top_level_members(params).unwrap_or_default();
     let meta = members.iter().find(|member| member.name == "_meta").map(|member| member.value);
-    let incoming = Incoming { entry, headers, id, method: &method, members: &members, meta, body: &body };
-    let answered = match modern::is_modern(headers, &method, meta) {
-        true => incoming.modern().await,
-        false => incoming.handshake().await,
-    };
-    match answered {
-        Ok(response) => response,
+    let is_modern = modern::is_modern(headers, &method, meta);
+    let question = Question { is_modern, ..question(entry, &parts, &method, Some(id), &members, meta) };
+    let operation = Operation::begin(&question);
+    let (asked, body) = (operation.clone(), &body);
+    let incoming =
+        Incoming { entry, headers, id, method: &method, members: &members, meta, body, operation: asked };
+    let answered = within_span(operation.here(), async {
+        match is_modern {
+            true => incoming.modern().await,
+            false => incoming.handshake().await,
+        }
+    });
+    match answered.await {
+        Ok(response) => {
+            operation.ended(|| Ended::Well);
+            response
+        }
         Err(error) => {
+            operation.ended(|| error.ended());
             if method == "tools/call" && !error.recorded {
-                let attempt = attempt(entry, headers, id, meta);
+                let attempt = operation.part(attempt(entry, headers, id, meta));
                 let (code, message) = (error.name(), error.message());
                 let params = Some(params);
                 call::record_refused(&faces.gateway, entry.endpoint, &attempt, params, code, message).await;
@@ -195,6 +210,40 @@ async fn post(entry: Entry<'_>, request: Request) -> Response {
             error.response(Some(id))
         }
     }
+}
+
+/// What is asked, where its era is not known yet.
+fn question<'a>(
+    entry: Entry<'a>,
+    parts: &'a Parts,
+    method: &'a str,
+    id: Option<&'a str>,
+    params: &'a [Member<'a>],
+    meta: Option<&'a str>,
+) -> Question<'a> {
+    Question {
+        gateway: &entry.faces.gateway,
+        caller: entry.caller,
+        endpoint: entry.endpoint,
+        headers: &parts.headers,
+        version: parts.version,
+        peer: parts.extensions.get::<Peer>().map(|peer| peer.0),
+        method,
+        id,
+        params,
+        meta,
+        is_modern: false,
+    }
+}
+
+/// A notification, where anybody is told of it.
+fn notified(entry: Entry<'_>, parts: &Parts, method: &str, params: &str) -> Operation {
+    if entry.faces.gateway.tracer().is_none() {
+        return Operation::default();
+    }
+    let [meta] = json::find_members(params, ["_meta"]).unwrap_or_default();
+    let is_modern = modern::is_modern(&parts.headers, method, meta);
+    Operation::begin(&Question { is_modern, ..question(entry, parts, method, None, &[], meta) })
 }
 
 /// A handshake client takes a call back. Modern ones close the connection instead, and have no session.
@@ -237,6 +286,7 @@ struct Incoming<'a> {
     members: &'a [Member<'a>],
     meta: Option<&'a str>,
     body: &'a Bytes,
+    operation: Operation,
 }
 
 impl Incoming<'_> {
@@ -263,6 +313,9 @@ impl Incoming<'_> {
             }
         }
         let session = session(self.entry, self.headers)?;
+        if let Some(session) = &session {
+            self.operation.session(session);
+        }
         match self.method {
             "ping" => Ok(self.result("{}")),
             _ => {
@@ -308,7 +361,7 @@ impl Incoming<'_> {
     }
 
     fn call(&self, era: Era, client: Client, session: Option<Session>) -> Call<'_> {
-        let mut attempt = attempt(self.entry, self.headers, self.id, self.meta);
+        let mut attempt = self.operation.part(attempt(self.entry, self.headers, self.id, self.meta));
         attempt.client = client;
         attempt.session_id = session.map(|session| session.id);
         Call {
@@ -322,6 +375,7 @@ impl Incoming<'_> {
             meta: self.meta,
             attempt,
             streams: reads_streams(self.headers),
+            operation: self.operation.clone(),
         }
     }
 
@@ -424,12 +478,4 @@ fn delete(entry: Entry<'_>, headers: &HeaderMap) -> Response {
         }
         Err(error) => error.response(None),
     }
-}
-
-/// The trace a request belongs to: `_meta` first, then the header (W3C Trace Context).
-fn trace_id(headers: &HeaderMap, meta: Option<&str>) -> Option<String> {
-    let in_meta = meta
-        .and_then(|meta| json::find_members(meta, ["traceparent"]).ok())
-        .and_then(|[raw]| raw.and_then(|raw| serde_json::from_str::<String>(raw).ok()));
-    in_meta.map_or_else(|| wire::trace::from_headers(headers), |parent| wire::trace::trace_id(&parent))
 }

@@ -5,6 +5,7 @@ use http::{StatusCode, header};
 use serde_json::{Value, json};
 
 use super::Era;
+use super::operation::Ended;
 use crate::domain::json;
 use crate::domain::refusal::Refusal;
 use crate::faces::wire::error::json_response;
@@ -28,13 +29,23 @@ pub(super) struct RpcError {
     data: Option<Value>,
     /// When a retry helps, in seconds.
     retry_after_s: Option<u64>,
+    /// Which refusal of ours it says.
+    reason: Option<&'static str>,
     /// Whether the activity log has the attempt already.
     pub(super) recorded: bool,
 }
 
 impl RpcError {
     fn new(status: StatusCode, code: i32, message: impl Into<String>) -> RpcError {
-        RpcError { status, code, message: message.into(), data: None, retry_after_s: None, recorded: false }
+        RpcError {
+            status,
+            code,
+            message: message.into(),
+            data: None,
+            retry_after_s: None,
+            reason: None,
+            recorded: false,
+        }
     }
 
     pub(super) fn parse(message: impl Into<String>) -> RpcError {
@@ -99,6 +110,7 @@ impl RpcError {
         }
         RpcError {
             data: Some(data),
+            reason: Some(refusal.code.as_str()),
             ..RpcError::new(StatusCode::OK, INTERNAL_ERROR, refusal.message.as_str())
         }
     }
@@ -111,6 +123,7 @@ impl RpcError {
         RpcError {
             data: Some(data),
             retry_after_s: refusal.retry_after_s,
+            reason: Some(refusal.code.as_str()),
             ..RpcError::new(status, RATE_LIMITED, refusal.message.as_str())
         }
     }
@@ -134,6 +147,11 @@ impl RpcError {
         &self.message
     }
 
+    /// What telemetry is told of it.
+    pub(super) fn ended(&self) -> Ended {
+        Ended::Error { code: self.code.into(), reason: self.reason }
+    }
+
     /// The message, under the raw id of its request (`null` when none could be read).
     pub(super) fn text(&self, id: Option<&str>) -> String {
         let mut out = String::from(r#"{"jsonrpc":"2.0","id":"#);
@@ -155,6 +173,11 @@ impl RpcError {
         }
         response
     }
+}
+
+/// Whether whoever asks is to blame for an error of this code (OpenTelemetry conventions for MCP, server spans).
+pub(super) fn is_callers_fault(code: i64) -> bool {
+    matches!(code, -32700 | -32600 | -32601 | -32602 | -32002)
 }
 
 /// Whether an upstream's error says that the client lacks a capability.

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::{Era, result};
 use crate::domain::intent::OperationType::{self, Destructive, Read, Write};
 use crate::domain::json::{self, Member};
 use crate::domain::refusal::Code;
@@ -182,25 +181,23 @@ pub(super) fn definitions(ceiling: Option<OperationType>) -> Vec<Value> {
     ceiling.into_iter().flat_map(all).collect()
 }
 
-/// Does what is asked for; gives the result of the call.
+/// Does what is asked for.
 pub(super) async fn run(
     faces: &Arc<Faces>,
     attempt: Attempt,
-    era: Era,
     tool: Managing,
     arguments: &str,
-) -> String {
+) -> Result<Bytes, NotDone> {
     if let Err(refusal) = faces.gateway.admit_management(&attempt.caller) {
-        return result::plain_refusal(era, &refusal);
+        return Err(NotDone { code: refusal.code.as_str(), message: refusal.message, field: None });
     }
-    let done = match read(&attempt.caller, tool, arguments) {
+    match read(&attempt.caller, tool, arguments) {
         Ok((act, asked)) => faces.manage(attempt, act, asked).await,
         Err(not_done) => {
             faces.refuse_managing(&attempt, tool.name(), arguments, &not_done);
             Err(not_done)
         }
-    };
-    result::managed(era, &done)
+    }
 }
 
 /// What is asked for, if this caller may ask for it.

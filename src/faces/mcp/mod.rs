@@ -14,9 +14,11 @@ mod methods;
 mod modern;
 mod notify;
 mod offers;
+mod operation;
 mod result;
 mod session;
 mod text;
+mod told;
 mod tools;
 
 pub use front::{handle, handle_direct};

@@ -11,6 +11,7 @@ use super::direct::{begin, cursor_within, finished, while_current};
 use super::jsonrpc::RpcError;
 use super::result::{Answered, Splice, spliced};
 use super::text::Text;
+use super::told::{About, Told};
 use super::{Era, result};
 use crate::domain::json::{self, Member};
 use crate::domain::refusal::Code;
@@ -110,7 +111,14 @@ impl Call<'_> {
             Asked::Resource(_) => resource_outcome,
             Asked::PromptCompletion(_) | Asked::TemplateCompletion(_) => completion_outcome,
         };
-        let to = To { endpoint: self.endpoint, era: self.era, id: self.id.to_owned(), render };
+        let about = match &request.asked {
+            Asked::Prompt(name) => About::Prompt("prompts/get", name.clone()),
+            Asked::PromptCompletion(name) => About::Prompt("completion/complete", name.clone()),
+            Asked::Resource(_) => About::Resource,
+            Asked::TemplateCompletion(_) => About::Other,
+        };
+        let told = Told { operation: self.operation.clone(), era: self.era, about };
+        let to = To { endpoint: self.endpoint, era: self.era, id: self.id.to_owned(), render, told };
         let cancel_by = match self.era {
             Era::Modern => CancelBy::Disconnect,
             Era::Handshake => CancelBy::Notification(self.id),
@@ -118,6 +126,7 @@ impl Call<'_> {
         let gateway = Arc::clone(self.gateway);
         let Some(token) = self.progress_token() else {
             let outcome = gateway.ask(self.attempt, request, cancel_by).await;
+            to.told.ended(self.endpoint, &outcome);
             return match &outcome {
                 // its HTTP status says it too
                 CallOutcome::Refused(refused) if refused.refusal.code == Code::RateLimited => {

@@ -28,7 +28,9 @@ pub(super) async fn run(exchange: Arc<Exchange>, _: Params) -> Answer {
     let (variant, request) = request(&exchange)?;
     let door = Door::Variant(variant);
     let outcome = exchange.gateway().call_tool(exchange.attempt.clone(), door, request, CancelBy::Nothing);
-    render(outcome.await, exchange.request_id())
+    let outcome = outcome.await;
+    exchange.span.called(&outcome);
+    render(outcome, exchange.request_id())
 }
 
 fn request(exchange: &Exchange) -> Result<(Variant, CallRequest), RestError> {

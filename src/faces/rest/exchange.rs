@@ -12,6 +12,7 @@ use super::error::RestError;
 use super::fields::{Fields, Nulls};
 use super::place::TenantPlaces;
 use super::route::Answer;
+use super::span::RequestSpan;
 use crate::domain::activity::Source;
 use crate::domain::id::TenantId;
 use crate::domain::json::{self, JsonFault, Member};
@@ -32,6 +33,8 @@ pub(super) struct Exchange {
     query: Option<String>,
     headers: HeaderMap,
     body: Result<Bytes, BodyError>,
+    /// What telemetry is told of it.
+    pub(super) span: RequestSpan,
 }
 
 /// What stands in the place of a request's parts, where somebody within asks.
@@ -50,7 +53,8 @@ impl Exchange {
     /// An exchange without a request of its own, of an attempt that came in by another face.
     pub(super) fn inward(faces: Arc<Faces>, attempt: Attempt, inward: Inward) -> Exchange {
         let Inward { path, segments, query, body } = inward;
-        Exchange { faces, attempt, path, segments, query, headers: HeaderMap::new(), body: Ok(body) }
+        let (headers, span) = (HeaderMap::new(), RequestSpan::default());
+        Exchange { faces, attempt, path, segments, query, headers, body: Ok(body), span }
     }
 
     /// Whether a model asks, or may: over MCP nothing is approved or released (behaviour, section 8).
@@ -74,7 +78,8 @@ impl Exchange {
         };
         let mut attempt = Attempt::now(caller, source(&parts.headers));
         attempt.request_id = request_id;
-        attempt.trace_id = wire::trace::from_headers(&parts.headers);
+        attempt.trace_id = wire::trace::trace_id(&parts.headers, None);
+        let (span, attempt) = RequestSpan::begin(&faces, &parts, attempt);
         let body = read_body(body, faces.options.request_bytes_max).await;
         Ok(Arc::new(Exchange {
             faces,
@@ -84,6 +89,7 @@ impl Exchange {
             query: parts.uri.query().map(str::to_owned),
             headers: parts.headers,
             body,
+            span,
         }))
     }
 
@@ -194,7 +200,12 @@ impl Exchange {
 
     /// The response to an answer.
     pub(super) fn finish(&self, answer: Answer) -> Response {
-        answer.unwrap_or_else(|error| error.render(self.request_id()))
+        let (response, error) = match answer {
+            Ok(response) => (response, None),
+            Err(error) => (error.render(self.request_id()), Some(error)),
+        };
+        self.span.answered(response.status(), error.as_ref().map(RestError::cause));
+        response
     }
 
     fn body_bytes_max(&self) -> usize {

@@ -25,6 +25,7 @@ mod server_tools;
 mod servers;
 mod settings;
 mod show;
+mod span;
 mod status;
 mod tenants;
 

@@ -1,42 +1,26 @@
-//! W3C Trace Context: the trace that a request belongs to.
+//! W3C Trace Context: what a request says of the trace that it belongs to.
 
 use http::HeaderMap;
 
-/// The trace id of the header `traceparent`; `None` when there is none that follows the form.
-pub fn from_headers(headers: &HeaderMap) -> Option<String> {
-    trace_id(headers.get("traceparent")?.to_str().ok()?)
+use crate::domain::json;
+use crate::domain::trace::{Incoming, TraceParent};
+
+/// The trace of a request whose headers are these, and whose message has this raw `_meta`, which goes first (SEP-414).
+pub fn incoming(headers: &HeaderMap, meta: Option<&str>) -> Incoming {
+    let told = meta.and_then(|meta| json::find_members(meta, ["traceparent", "tracestate", "baggage"]).ok());
+    let text = |raw: Option<&str>| raw.and_then(|raw| serde_json::from_str::<String>(raw).ok());
+    let told = told.unwrap_or_default().map(text);
+    let carried = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let carried = ["traceparent", "tracestate", "baggage"].map(carried);
+    let [parent, state, baggage] = &told;
+    Incoming::read([parent.as_deref(), state.as_deref(), baggage.as_deref()], carried)
 }
 
-/// The trace id of a `traceparent`.
-pub fn trace_id(text: &str) -> Option<String> {
-    let mut parts = text.split('-');
-    let (version, id, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-    let hex = |text: &str, length: usize| {
-        text.len() == length && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
-    };
-    let good = hex(version, 2) && version != "ff" && hex(id, 32) && hex(span, 16) && hex(flags, 2);
-    let set = id.bytes().any(|b| b != b'0');
-    (good && set).then(|| id.to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::trace_id;
-
-    #[test]
-    fn only_a_well_formed_traceparent_has_a_trace_id() {
-        let id = "4bf92f3577b34da6a3ce929d0e0e4736";
-        let span = "00f067aa0ba902b7";
-        for (text, expected) in [
-            (format!("00-{id}-{span}-01"), Some(id)),
-            (format!("cc-{id}-{span}-01-later-parts"), Some(id)),
-            (format!("ff-{id}-{span}-01"), None),
-            (format!("00-{}-{span}-01", id.to_uppercase()), None),
-            (format!("00-{}-{span}-01", "0".repeat(32)), None),
-            (format!("00-{id}-{span}"), None),
-            (id.to_owned(), None),
-        ] {
-            assert_eq!(trace_id(&text).as_deref(), expected, "{text}");
-        }
-    }
+/// The id of the trace that a request belongs to.
+pub fn trace_id(headers: &HeaderMap, meta: Option<&str>) -> Option<String> {
+    let told = meta.and_then(|meta| json::find_members(meta, ["traceparent"]).ok());
+    let told = told.and_then(|[raw]| raw.and_then(|raw| serde_json::from_str::<String>(raw).ok()));
+    let told = told.and_then(|text| TraceParent::parse(&text));
+    let carried = || TraceParent::parse(headers.get("traceparent")?.to_str().ok()?);
+    told.or_else(carried).map(|parent| parent.trace_id())
 }

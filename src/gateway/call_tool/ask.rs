@@ -8,6 +8,7 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::client_span::{About, ClientSpan};
 use super::round::{self, Asking, RoundRequest};
 use super::{Attempt, CallOutcome, Door, Refused, checks, from_upstream, record};
 use super::{record_unavailable, status_of, withdrawn};
@@ -21,7 +22,7 @@ use crate::gateway::limits::Shed;
 use crate::gateway::offers::{self, Offer};
 use crate::gateway::outlive::Outlive;
 use crate::gateway::views::ViewKey;
-use crate::gateway::{Caller, Gateway, clock};
+use crate::gateway::{Caller, Gateway, clock, trace};
 use crate::upstream::{self, Answer, Connection, Request, Subject, URI_BYTES_MAX, UpstreamError};
 
 /// Longest name or URI that is repeated, in characters.
@@ -65,6 +66,15 @@ impl Asked {
         match self {
             Self::Prompt(_) => &offer.name,
             _ => self.name(),
+        }
+    }
+
+    /// The same for the span of the request.
+    fn about<'a>(&'a self, offer: &'a Offer) -> About<'a> {
+        match self {
+            Self::Prompt(_) | Self::PromptCompletion(_) => About::Prompt(&offer.name),
+            Self::Resource(uri) => About::Resource(uri),
+            Self::TemplateCompletion(_) => About::Other,
         }
     }
 
@@ -130,7 +140,8 @@ impl Gateway {
         };
         let token = cancel.clone();
         let work = Outlive::new(&self.tasks, async move {
-            let outcome = gateway.run_ask(attempt, request, token.cancelled()).await;
+            let span = attempt.span();
+            let outcome = trace::within(span, gateway.run_ask(attempt, request, token.cancelled())).await;
             drop(named);
             outcome
         });
@@ -199,8 +210,11 @@ impl Gateway {
         let target = &offer.server.target;
         let connection = self.upstreams.connection(target);
         let (sent, dispatched, mut cancelled) = (Instant::now(), Arc::default(), pin!(cancelled));
+        let about = (method, request.asked.about(offer));
+        let span = ClientSpan::begin(attempt, &offer.server, record, about, &mut request.meta);
         let mut request = to_send(offer, request, target.limits.call_timeout, Arc::clone(&dispatched));
         request.round = std::mem::take(&mut opened.round);
+        request.sent_as = span.sent_as();
         let ended = tokio::select! {
             biased;
             () = &mut cancelled => Err(withdrawn(&dispatched)),
@@ -208,7 +222,9 @@ impl Gateway {
         };
         record.upstream_ms = Some(clock::milliseconds(sent.elapsed()));
         let asking = Asking { attempt, server: &offer.server, opened: &opened, record: record.id };
-        self.conclude(&asking, record, ended, digest).unwrap_or_else(refused)
+        let concluded = self.conclude(&asking, record, ended, digest);
+        span.ended(&concluded, &dispatched);
+        concluded.unwrap_or_else(refused)
     }
 }
 
@@ -264,7 +280,7 @@ fn to_send(
         Asked::TemplateCompletion(_) => Subject::Completion,
     };
     let round = upstream::Round::default();
-    Request { subject, members, meta, progress, round, timeout, dispatched }
+    Request { subject, members, meta, progress, round, timeout, dispatched, sent_as: None }
 }
 
 /// A reference to a prompt, by this name.

@@ -5,7 +5,7 @@ mod ranges;
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ pub enum EgressError {
 pub enum Deny {
     /// Every port of an address.
     Address(IpAddr),
-    /// One port of an address.
+    /// One port of an address; of an unspecified one (`0.0.0.0`, `[::]`), of every address that this machine has then.
     Socket(SocketAddr),
 }
 
@@ -54,9 +54,17 @@ impl Deny {
     fn matches(self, ip: IpAddr, port: u16) -> bool {
         match self {
             Self::Address(denied) => denied.to_canonical() == ip,
-            Self::Socket(denied) => denied.ip().to_canonical() == ip && denied.port() == port,
+            Self::Socket(denied) if denied.port() != port => false,
+            Self::Socket(denied) if denied.ip().is_unspecified() => ip.is_unspecified() || is_own(ip),
+            Self::Socket(denied) => denied.ip().to_canonical() == ip,
         }
     }
+}
+
+/// Whether this machine has the address: only then can something be bound to it. Asked anew each time, since addresses
+/// come and go.
+fn is_own(ip: IpAddr) -> bool {
+    UdpSocket::bind((ip, 0)).is_ok()
 }
 
 /// The addresses of a name.
@@ -287,6 +295,22 @@ mod tests {
             ("", false),
         ];
         for (url, fine) in table {
+            assert_eq!(guard.check_url(url).is_ok(), fine, "{url}");
+        }
+    }
+
+    #[test]
+    fn listening_everywhere_denies_the_port_on_every_address_of_this_machine() {
+        let guard = guard(&["127.0.0.0/8", "10.0.0.0/8", "::/0"], &["0.0.0.0:8080"], &[]);
+        for (url, fine) in [
+            ("http://127.0.0.1:8080/", false),
+            ("http://127.8.9.1:8080/", false),
+            ("http://[::ffff:127.0.0.1]:8080/", false),
+            ("http://0.0.0.0:8080/", false),
+            ("http://127.0.0.1:8081/", true),
+            // an address of somebody else
+            ("http://10.255.255.253:8080/", true),
+        ] {
             assert_eq!(guard.check_url(url).is_ok(), fine, "{url}");
         }
     }

@@ -61,6 +61,9 @@ impl Keeper {
             extra: ask.meta,
         };
         meta.check_rounds()?;
+        if let Some(sent_as) = ask.sent_as {
+            sent_as.set(id, session.version);
+        }
         let request = Request {
             id,
             body: jsonrpc::request(id, ask.method, ask.members, meta),
@@ -113,7 +116,7 @@ impl Keeper {
         self.shared.offers()
     }
 
-    /// Whether the program was ended because nobody called it.
+    /// Whether the program was ended because nobody called it, or is being: a listing then would start it again.
     pub(in crate::upstream) fn is_asleep(&self) -> bool {
         self.shared.is_asleep()
     }

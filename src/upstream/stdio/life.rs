@@ -15,7 +15,7 @@ use super::state::{Session, Shared};
 use super::wire::{self, Request, Wire};
 use crate::upstream::discover::{Era, HELLO_BYTES_MAX, modern_offers};
 use crate::upstream::error::{Kind, UpstreamError};
-use crate::upstream::jsonrpc::{self, Answer, Meta};
+use crate::upstream::jsonrpc::{self, Answer, MODERN, Meta};
 use crate::upstream::offers::Offers;
 use crate::upstream::session::{VERSIONS, version_of};
 
@@ -52,7 +52,7 @@ pub(super) async fn run(shared: &Shared, end: &CancellationToken) -> Ended {
         },
         ended = serve(shared, &wire) => ended,
     };
-    shared.is_ending();
+    shared.is_ending(&ended);
     if process.has_ended() {
         // what it still said counts; who it left behind could keep its output open
         process.kill_group().await;
@@ -137,11 +137,11 @@ impl Tasks {
 
 /// Finds the era and opens the session: the handshake first, which nearly all such programs speak.
 async fn open(shared: &Shared, wire: &Arc<Wire>) -> Result<Session, UpstreamError> {
-    let session = |era, offers| Session { era, offers, wire: Arc::clone(wire) };
+    let session = |era, version, offers| Session { era, version, offers, wire: Arc::clone(wire) };
     if shared.era() == Some(Era::Modern)
         && let Some(offers) = discover(wire).await?
     {
-        return Ok(session(Era::Modern, offers));
+        return Ok(session(Era::Modern, MODERN, offers));
     }
     let id = wire.id();
     let [offered, ..] = VERSIONS;
@@ -149,7 +149,7 @@ async fn open(shared: &Shared, wire: &Arc<Wire>) -> Result<Session, UpstreamErro
         Answer::Result(result) => result,
         Answer::Error(error) => {
             if let Some(offers) = discover(wire).await? {
-                return Ok(session(Era::Modern, offers));
+                return Ok(session(Era::Modern, MODERN, offers));
             }
             let code = jsonrpc::error_code(&error).unwrap_or_default();
             return Err(UpstreamError::unsent(
@@ -158,9 +158,9 @@ async fn open(shared: &Shared, wire: &Arc<Wire>) -> Result<Session, UpstreamErro
             ));
         }
     };
-    version_of(&result)?;
+    let version = version_of(&result)?;
     wire.tell(&jsonrpc::notification("notifications/initialized"));
-    Ok(session(Era::Handshake, Offers::of(&result)))
+    Ok(session(Era::Handshake, version, Offers::of(&result)))
 }
 
 /// What the program declares, if it speaks the modern era.

@@ -64,6 +64,8 @@ enum Phase {
     Starting,
     /// It is being ended.
     Ending,
+    /// It is being ended because nobody called it.
+    FallingAsleep,
     /// It can be asked.
     Up(Arc<Session>),
     /// It failed, and is left alone until then.
@@ -82,6 +84,8 @@ pub(super) enum Now {
 /// A program that has shaken hands.
 pub(in crate::upstream) struct Session {
     pub(in crate::upstream) era: Era,
+    /// The revision that is spoken.
+    pub(super) version: &'static str,
     pub(in crate::upstream) offers: Offers,
     pub(super) wire: Arc<Wire>,
 }
@@ -129,7 +133,7 @@ impl Shared {
         let mut state = self.state();
         match &state.phase {
             Phase::Up(session) => return Ok(Now::Up(Arc::clone(session))),
-            Phase::Starting | Phase::Ending => return Ok(Now::Coming),
+            Phase::Starting | Phase::Ending | Phase::FallingAsleep => return Ok(Now::Coming),
             Phase::Resting { until, why } if Instant::now() < *until => {
                 let rest = *until - Instant::now();
                 let retry_s = u32::try_from(rest.as_millis().div_ceil(1000)).unwrap_or(u32::MAX);
@@ -191,8 +195,8 @@ impl Shared {
     }
 
     /// From now on nobody gets to ask it.
-    pub(super) fn is_ending(&self) {
-        self.state().phase = Phase::Ending;
+    pub(super) fn is_ending(&self, how: &Ended) {
+        self.state().phase = if let Ended::Idle = how { Phase::FallingAsleep } else { Phase::Ending };
         self.moved.notify_waiters();
     }
 
@@ -203,14 +207,14 @@ impl Shared {
         loop {
             let until = {
                 let mut state = self.state();
-                if let Phase::Ending = state.phase {
+                if let Phase::Ending | Phase::FallingAsleep = state.phase {
                     return;
                 }
                 let now = Instant::now();
                 // whoever asks last is heard below
                 let until = state.usage.unused_since().map_or(now + idle.max(LOOK_MIN), |since| since + idle);
                 if until <= now {
-                    state.phase = Phase::Ending;
+                    state.phase = Phase::FallingAsleep;
                     return;
                 }
                 until
@@ -232,9 +236,9 @@ impl Shared {
         }
     }
 
-    /// Whether it was ended because nobody called it.
+    /// Whether it was ended because nobody called it, or is being.
     pub(super) fn is_asleep(&self) -> bool {
-        matches!(self.state().phase, Phase::Asleep)
+        matches!(self.state().phase, Phase::Asleep | Phase::FallingAsleep)
     }
 
     /// Forgets failures: the next request starts it.
@@ -263,7 +267,7 @@ impl Shared {
 
     /// Whether it is being ended.
     pub(super) fn is_leaving(&self) -> bool {
-        matches!(self.state().phase, Phase::Ending)
+        matches!(self.state().phase, Phase::Ending | Phase::FallingAsleep)
     }
 
     /// Since when nobody has called it; nothing if it is in use.
@@ -284,7 +288,7 @@ impl Shared {
         let mut state = self.state();
         let leaves = state.usage.unused_since().is_some() && matches!(state.phase, Phase::Up(_));
         if leaves {
-            state.phase = Phase::Ending;
+            state.phase = Phase::FallingAsleep;
             self.looked_at.notify_one();
         }
         leaves

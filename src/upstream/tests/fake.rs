@@ -252,6 +252,7 @@ pub(super) fn call(name: &str) -> ToolCall {
         round: Round::default(),
         timeout: Duration::from_secs(10),
         dispatched: Arc::default(),
+        sent_as: None,
     }
 }
 
@@ -264,6 +265,7 @@ pub(super) fn request(subject: Subject) -> Request {
         round: Round::default(),
         timeout: Duration::from_secs(10),
         dispatched: Arc::default(),
+        sent_as: None,
     }
 }
 

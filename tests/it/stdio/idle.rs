@@ -46,6 +46,25 @@ async fn a_listing_is_not_cut_short_for_want_of_calls() {
     assert_eq!(tenant.platform.get("/api/v1/servers/up").await.expect(200)["connection"], "connected");
 }
 
+/// Programs may take a while to end, and listings go on meanwhile.
+#[tokio::test]
+async fn a_listing_does_not_start_a_program_that_is_ending() {
+    let commands = commands(&[("prog", "lingers-1.5", &["*"])]);
+    let (idle, often) =
+        (("MCPPROXY__LIMITS__STDIO_IDLE_S", "1"), ("MCPPROXY__LIMITS__RELIST_INTERVAL_S", "1"));
+    let stage = Stage::with(&[("MCPPROXY__STDIO__COMMANDS", &commands), idle, often]).await;
+    let tenant = stage.tenant("acme").await;
+    add(&tenant.platform, "up", "prog").await;
+    let begin = async |what: &str| log(&tenant.platform).await.iter().filter(|l| l.starts_with(what)).count();
+    settle(1, SOON, || begin("ended: nobody called it")).await;
+    // a listing that waited for its end would have it started now, and be the next sign of life
+    let server = async || tenant.platform.get("/api/v1/servers/up").await.expect(200);
+    let before = server().await["last_ok_at"].clone();
+    eventually("a sign of life", SOON, || async { (server().await["last_ok_at"] != before).then_some(()) })
+        .await;
+    assert_eq!((begin("started").await, server().await["connection"].as_str()), (1, Some("connected")));
+}
+
 #[tokio::test]
 async fn a_program_may_take_longer_to_start_than_it_may_be_idle() {
     let commands = commands(&[("prog", "starts-1.5", &["*"])]);

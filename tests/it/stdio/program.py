@@ -13,7 +13,7 @@ RESULT = (
     '{"zebra":{"y":1,"x":[ ]},"content":[{"type":"hologram","data":{"b":2,"a":1}}],"structuredContent":'
     '{"big":18446744073709551617,"tiny":1e-400,"exact":1.10},"_meta":{"vendor/trace":{"z":[1.0]}}, "isError":false}'
 )
-NAMES = ["raw", "env", "pid", "spawn", "slow", "taken_back", "say", "flood", "huge", "leave", "asks", "peek"]
+NAMES = ["raw", "env", "pid", "spawn", "slow", "taken_back", "say", "flood", "huge", "leave", "asks", "peek", "meta"]
 lock = threading.Lock()
 
 
@@ -86,6 +86,8 @@ def call(id, name, arguments, meta):
         text(id, "h" * arguments["bytes"])
     elif name == "peek":
         text(id, json.dumps({what: peeked("/proc/%d/%s" % (os.getppid(), what)) for what in ["environ", "mem"]}))
+    elif name == "meta":
+        text(id, json.dumps(meta))
     elif name == "leave":
         os._exit(7)
     elif name == "asks":

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{SOON, commands, pid, stage, text};
-use crate::support::{Mcp, Stage, settle};
+use crate::support::{Collector, Mcp, Stage, settle};
 
 const RESULT: &str = r#"{"zebra":{"y":1,"x":[ ]},"content":[{"type":"hologram","data":{"b":2,"a":1}}],"structuredContent":{"big":18446744073709551617,"tiny":1e-400,"exact":1.10},"_meta":{"vendor/trace":{"z":[1.0]}}, "isError":false}"#;
 
@@ -57,4 +57,23 @@ async fn a_program_of_the_modern_era_is_found_out() {
     assert_eq!((&added["era"], &added["last_error"]), (&json!("modern"), &Value::Null), "{added}");
     let client = Mcp::modern(&tenant.agent().await);
     assert_ne!(pid(&client).await, 0);
+}
+
+#[tokio::test]
+async fn a_program_is_told_what_its_call_is_a_part_of() {
+    let collector = Collector::start().await;
+    let (_stage, _tenant, client) = stage(&collector.settings()).await;
+    let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let params = json!({"name": "call_tool_read", "arguments": {"name": "up:meta"},
+        "_meta": {"traceparent": parent, "vendor/x": 1}});
+    let answer = client.request("tools/call", &params.to_string()).await.expect(200);
+    let told: Value = serde_json::from_str(answer["result"]["content"][0]["text"].as_str().unwrap()).unwrap();
+    let spans = collector.trace("4bf92f3577b34da6a3ce929d0e0e4736", 2).await;
+    let expected = format!("00-4bf92f3577b34da6a3ce929d0e0e4736-{}-01", spans[1].id);
+    assert_eq!(told, json!({"traceparent": expected, "vendor/x": 1}));
+    assert_eq!(
+        (spans[1].get("network.transport"), spans[1].get("mcp.protocol.version")),
+        ("pipe", "2025-11-25")
+    );
+    assert_ne!(spans[1].get("jsonrpc.request.id"), "");
 }

@@ -1,0 +1,9 @@
+//! What the program tells of itself: logs, metrics and traces.
+
+mod logs;
+mod metrics;
+mod traces;
+
+pub(super) use logs::start;
+pub(super) use metrics::Metrics;
+pub(super) use traces::Traces;

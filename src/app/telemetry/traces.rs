@@ -1,0 +1,219 @@
+//! Traces: finished spans, to a collector over OTLP.
+//!
+//! Spans wait in a bounded queue for a thread of the SDK that sends them in batches. Whoever makes one never waits: with
+//! the queue full, because the collector is slow or away, spans are lost, and that is logged once in a while.
+
+use std::fmt::Debug;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use opentelemetry::trace::{Link, SpanContext, Status, TraceFlags, TraceState};
+use opentelemetry::{InstrumentationScope, KeyValue, SpanId, TraceId};
+use opentelemetry_otlp::tonic_types::transport::ClientTlsConfig;
+use opentelemetry_otlp::{SpanExporter as Otlp, WithExportConfig, WithTonicConfig};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::trace::{
+    BatchConfigBuilder, BatchSpanProcessor, SpanData, SpanExporter, SpanLinks, SpanProcessor,
+};
+
+use crate::app::config::{OtlpProtocol, Telemetry};
+use crate::domain::id::ReplicaId;
+use crate::domain::span::{Span, SpanKind, Value};
+use crate::domain::trace::TraceParent;
+use crate::gateway::{SpanSink, Tracer};
+
+/// Spans that wait to be sent; more are lost.
+const QUEUE_SPANS_MAX: usize = 8192;
+/// Spans sent at once.
+const BATCH_SPANS_MAX: usize = 512;
+/// How long the collector may take for a batch.
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the last spans may take at the end, at most, and where all other time is used up.
+const FLUSH_MAX: Duration = Duration::from_secs(3);
+const FLUSH_MIN: Duration = Duration::from_millis(500);
+/// How often it is said that spans are lost.
+const COMPLAINT_INTERVAL: Duration = Duration::from_secs(60);
+/// Where collectors take spans over HTTP.
+const HTTP_PATH: &str = "/v1/traces";
+
+/// The way of spans to the collector.
+pub(in crate::app) struct Traces {
+    processor: Arc<BatchSpanProcessor>,
+    tracer: Arc<Tracer>,
+}
+
+impl Traces {
+    /// Starts; nothing at all without a collector.
+    ///
+    /// # Errors
+    /// An endpoint that nothing can be sent to.
+    pub(in crate::app) fn start(telemetry: &Telemetry, replica: ReplicaId) -> anyhow::Result<Option<Traces>> {
+        let Some(endpoint) = &telemetry.otlp_endpoint else { return Ok(None) };
+        let exporter = exporter(endpoint, telemetry.otlp_protocol)
+            .context("telemetry.otlp_endpoint cannot be used for traces")?;
+        let queue = Arc::new(Queue::default());
+        let config = BatchConfigBuilder::default()
+            .with_max_queue_size(QUEUE_SPANS_MAX)
+            .with_max_export_batch_size(BATCH_SPANS_MAX);
+        let patient = Patient { exporter, queue: Arc::clone(&queue), told: Mutex::default() };
+        let mut processor = BatchSpanProcessor::builder(patient).with_batch_config(config.build()).build();
+        processor.set_resource(&resource(telemetry, replica));
+        let processor = Arc::new(processor);
+        let scope = InstrumentationScope::builder("mcpproxy").with_version(env!("CARGO_PKG_VERSION")).build();
+        let sink = Sink { processor: Arc::clone(&processor), queue, scope };
+        let tracer = Arc::new(Tracer::new(Box::new(sink), telemetry.sample_ratio));
+        Ok(Some(Traces { processor, tracer }))
+    }
+
+    /// Where spans begin.
+    pub(in crate::app) fn tracer(&self) -> Arc<Tracer> {
+        Arc::clone(&self.tracer)
+    }
+
+    /// Sends what still waits, and ends; by `deadline`, or soon after.
+    pub(in crate::app) async fn stop(self, deadline: Instant) {
+        let left = deadline.saturating_duration_since(Instant::now()).clamp(FLUSH_MIN, FLUSH_MAX);
+        let ended = tokio::task::spawn_blocking(move || self.processor.shutdown_with_timeout(left)).await;
+        if !matches!(ended, Ok(Ok(()))) {
+            tracing::warn!("stopping before the last spans were sent");
+        }
+    }
+}
+
+fn exporter(endpoint: &str, protocol: OtlpProtocol) -> anyhow::Result<Otlp> {
+    // the client of HTTP has TLS, but no opinion on whose
+    drop(rustls::crypto::ring::default_provider().install_default());
+    let exporter = match protocol {
+        OtlpProtocol::Grpc => {
+            let builder = Otlp::builder().with_tonic().with_endpoint(endpoint).with_timeout(EXPORT_TIMEOUT);
+            let is_secure = endpoint.starts_with("https://");
+            let tls = || ClientTlsConfig::new().with_enabled_roots();
+            if is_secure { builder.with_tls_config(tls()).build() } else { builder.build() }
+        }
+        OtlpProtocol::HttpProtobuf => {
+            let endpoint = endpoint.trim_end_matches('/');
+            let path = if endpoint.ends_with(HTTP_PATH) { "" } else { HTTP_PATH };
+            let endpoint = format!("{endpoint}{path}");
+            Otlp::builder().with_http().with_endpoint(endpoint).with_timeout(EXPORT_TIMEOUT).build()
+        }
+    };
+    Ok(exporter?)
+}
+
+/// Who tells: `OTEL_RESOURCE_ATTRIBUTES` may add to it.
+fn resource(telemetry: &Telemetry, replica: ReplicaId) -> Resource {
+    Resource::builder()
+        .with_service_name(telemetry.service_name.clone())
+        .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
+        .with_attribute(KeyValue::new("service.instance.id", replica.to_string()))
+        .build()
+}
+
+/// How many spans wait, and how many were lost.
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: AtomicUsize,
+    lost: AtomicU64,
+}
+
+/// Where spans come in.
+struct Sink {
+    processor: Arc<BatchSpanProcessor>,
+    queue: Arc<Queue>,
+    scope: InstrumentationScope,
+}
+
+impl SpanSink for Sink {
+    fn take(&self, span: Span) {
+        if self.queue.waiting.fetch_add(1, Ordering::Relaxed) >= QUEUE_SPANS_MAX {
+            self.queue.waiting.fetch_sub(1, Ordering::Relaxed);
+            self.queue.lost.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        self.processor.on_end(data(span, self.scope.clone()));
+    }
+}
+
+/// A span as the SDK has it.
+fn data(span: Span, scope: InstrumentationScope) -> SpanData {
+    let state = span.state.and_then(|state| TraceState::from_str(&state).ok()).unwrap_or_default();
+    let mut links = SpanLinks::default();
+    links.links.extend(span.link.map(|link| Link::with_context(context(link, true, TraceState::NONE))));
+    let attribute = |(name, value): (&'static str, Value)| match value {
+        Value::Text(text) => KeyValue::new(name, text),
+        Value::Number(number) => KeyValue::new(name, number),
+    };
+    SpanData {
+        span_context: context(span.context, false, state),
+        parent_span_id: SpanId::from_bytes(span.parent.unwrap_or_default()),
+        parent_span_is_remote: span.is_parent_remote,
+        span_kind: match span.kind {
+            SpanKind::Server => opentelemetry::trace::SpanKind::Server,
+            SpanKind::Client => opentelemetry::trace::SpanKind::Client,
+        },
+        name: span.name,
+        start_time: span.start,
+        end_time: span.end,
+        attributes: span.attributes.into_iter().map(attribute).collect(),
+        dropped_attributes_count: 0,
+        events: Default::default(),
+        links,
+        status: if span.is_error { Status::error("") } else { Status::Unset },
+        instrumentation_scope: scope,
+    }
+}
+
+fn context(span: TraceParent, is_remote: bool, state: TraceState) -> SpanContext {
+    let flags = TraceFlags::default().with_sampled(span.is_sampled);
+    let (trace, span) = (TraceId::from_bytes(span.trace), SpanId::from_bytes(span.span));
+    SpanContext::new(trace, span, flags, is_remote, state)
+}
+
+/// An exporter whose failures are no news each time.
+#[derive(Debug)]
+struct Patient<E> {
+    exporter: E,
+    queue: Arc<Queue>,
+    /// When it was last said that spans are lost.
+    told: Mutex<Option<Instant>>,
+}
+
+impl<E: SpanExporter> SpanExporter for Patient<E> {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        let spans = batch.len();
+        let sent = self.exporter.export(batch).await;
+        self.queue.waiting.fetch_sub(spans, Ordering::Relaxed);
+        let reason = sent.err().map(|error| {
+            self.queue.lost.fetch_add(spans as u64, Ordering::Relaxed);
+            error.to_string()
+        });
+        self.complain(reason.as_deref().unwrap_or("more than the collector takes"));
+        Ok(())
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.exporter.shutdown_with_timeout(timeout)
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.exporter.set_resource(resource);
+    }
+}
+
+impl<E> Patient<E> {
+    fn complain(&self, reason: &str) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.is_some_and(|at| at.elapsed() < COMPLAINT_INTERVAL) {
+            return;
+        }
+        let spans = self.queue.lost.swap(0, Ordering::Relaxed);
+        if spans > 0 {
+            *told = Some(Instant::now());
+            tracing::warn!(spans, reason, "spans were lost: telemetry.otlp_endpoint does not take them");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Spans as values: what is told of a piece of work once it has ended (OpenTelemetry conventions for MCP).
+
+use std::borrow::Cow;
+use std::time::SystemTime;
+
+use super::redact;
+use super::trace::{SpanId, TraceParent};
+
+/// Longest text that others chose, in bytes.
+const SHOWN_BYTES_MAX: usize = 256;
+
+/// Which side of a request it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpanKind {
+    /// It was asked of us.
+    Server,
+    /// We asked it.
+    Client,
+}
+
+/// The value of an attribute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// A text.
+    Text(Cow<'static, str>),
+    /// A number.
+    Number(i64),
+}
+
+impl From<&'static str> for Value {
+    fn from(text: &'static str) -> Value {
+        Value::Text(Cow::Borrowed(text))
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Value {
+        Value::Text(Cow::Owned(text))
+    }
+}
+
+impl From<i64> for Value {
+    fn from(number: i64) -> Value {
+        Value::Number(number)
+    }
+}
+
+/// A piece of work with a beginning and an end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Which one it is.
+    pub context: TraceParent,
+    /// `tracestate` of its trace.
+    pub state: Option<String>,
+    /// What it is part of.
+    pub parent: Option<SpanId>,
+    /// Whether that is somebody else's.
+    pub is_parent_remote: bool,
+    /// What else it is connected with.
+    pub link: Option<TraceParent>,
+    /// Which side.
+    pub kind: SpanKind,
+    /// Its name.
+    pub name: Cow<'static, str>,
+    /// When it began.
+    pub start: SystemTime,
+    /// When it ended.
+    pub end: SystemTime,
+    /// What is known of it.
+    pub attributes: Vec<(&'static str, Value)>,
+    /// Whether it failed.
+    pub is_error: bool,
+}
+
+impl Span {
+    /// Adds to what is known.
+    pub fn set(&mut self, name: &'static str, value: impl Into<Value>) {
+        self.attributes.push((name, value.into()));
+    }
+
+    /// Names it by its method and what that is about.
+    pub fn target(&mut self, method: &str, target: &str) {
+        self.name = Cow::Owned(format!("{method} {target}"));
+    }
+
+    /// Notes that it failed, and how.
+    pub fn fail(&mut self, error_type: impl Into<Value>) {
+        self.is_error = true;
+        self.set("error.type", error_type);
+    }
+}
+
+/// A text that others chose, as it may be told: short, and without what looks like a secret.
+pub fn shown(text: &str) -> String {
+    redact::preview(text, SHOWN_BYTES_MAX).text
+}
+
+/// A URI as it may be told: without whatever may be a credential in it.
+pub fn shown_uri(uri: &str) -> String {
+    let plain = uri.split(['?', '#']).next().unwrap_or_default();
+    let Some((scheme, rest)) = plain.split_once("://") else { return shown(plain) };
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    shown(&format!("{scheme}://{host}{path}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uris_are_told_without_credentials() {
+        for (uri, expected) in [
+            ("file:///a/b.txt", "file:///a/b.txt"),
+            ("https://user:pass@host:8443/x?key=1#f", "https://host:8443/x"),
+            ("https://a@b@host?key=1", "https://host"),
+            ("note:one?two", "note:one"),
+            ("no uri", "no uri"),
+        ] {
+            assert_eq!(shown_uri(uri), expected);
+        }
+        assert_eq!(shown(&"x y ".repeat(100)).len(), SHOWN_BYTES_MAX);
+    }
+}

@@ -1,0 +1,85 @@
+//! The span of a request that runs a tool. No other request has one: they are in the activity log.
+
+use std::net::SocketAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use http::StatusCode;
+use http::request::Parts;
+
+use super::error::code_of;
+use crate::domain::span::Span;
+use crate::faces::http::Peer;
+use crate::faces::{Faces, wire};
+use crate::gateway::{Attempt, CallOutcome, GatewayError, OpenSpan};
+
+/// The path below `/api/v1` of requests that have a span.
+const PATH: &str = "/tools/call";
+/// The same, as it is called.
+const ROUTE: &str = "/api/v1/tools/call";
+
+/// The span of a request until it ends; most have none.
+#[derive(Default)]
+pub(super) struct RequestSpan(Mutex<Option<OpenSpan>>);
+
+impl RequestSpan {
+    /// Begins, with the attempt as a part of it.
+    pub(super) fn begin(faces: &Faces, parts: &Parts, attempt: Attempt) -> (RequestSpan, Attempt) {
+        let tracer = faces.gateway.tracer().filter(|_| parts.uri.path() == PATH);
+        let begun = tracer.and_then(|tracer| tracer.begin(wire::trace::incoming(&parts.headers, None)));
+        let Some((trace, span)) = begun else { return (RequestSpan::default(), attempt) };
+        let peer = parts.extensions.get::<Peer>().map(|peer| peer.0);
+        let span = span.map(|span| describe(span, &attempt, peer));
+        (RequestSpan(Mutex::new(span)), attempt.traced(&trace))
+    }
+
+    /// Notes how the call ended.
+    pub(super) fn called(&self, outcome: &CallOutcome) {
+        self.note(|span| match outcome {
+            CallOutcome::Result { head, .. } if head.is_error => span.fail("tool_error"),
+            CallOutcome::UpstreamError(_) => span.fail("upstream_error"),
+            CallOutcome::Refused(refused) => span.fail(refused.refusal.code.as_str()),
+            _ => {}
+        });
+    }
+
+    /// Ends it.
+    pub(super) fn answered(&self, status: StatusCode, error: Option<&GatewayError>) {
+        self.note(|span| {
+            span.set("http.response.status_code", i64::from(status.as_u16()));
+            if let Some(error) = error {
+                span.fail(code_of(error));
+            }
+        });
+        if let Some(span) = self.span().take() {
+            span.end();
+        }
+    }
+
+    fn note(&self, note: impl FnOnce(&mut Span)) {
+        if let Some(span) = self.span().as_mut() {
+            span.note(note);
+        }
+    }
+
+    fn span(&self) -> MutexGuard<'_, Option<OpenSpan>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn describe(mut span: OpenSpan, attempt: &Attempt, peer: Option<SocketAddr>) -> OpenSpan {
+    span.note(|span| {
+        span.target("POST", ROUTE);
+        span.set("http.request.method", "POST");
+        span.set("http.route", ROUTE);
+        if let Some(peer) = peer {
+            span.set("client.address", peer.ip().to_canonical().to_string());
+            span.set("client.port", i64::from(peer.port()));
+        }
+        span.set("mcpproxy.endpoint", attempt.source.as_str());
+        span.set("mcpproxy.tenant", attempt.caller.tenant_name().to_owned());
+        if let Some(key) = attempt.caller.key {
+            span.set("mcpproxy.key", key.0.to_string());
+        }
+    });
+    span
+}

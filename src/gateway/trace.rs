@@ -1,0 +1,270 @@
+//! Traces: which trace a request belongs to, what it hands on to upstreams, and the spans that are told of it.
+//!
+//! Whether a request is recorded is decided before anything is built for it: whoever sent it decides, and else chance.
+//! What is not recorded has no span, and hands on that it is not.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+
+use crate::domain::json;
+use crate::domain::span::{Span, SpanKind};
+use crate::domain::trace::{Incoming, SpanId, TraceId, TraceParent};
+
+/// Members of `_meta` that say which trace a request belongs to (SEP-414).
+const MEMBERS: [&str; 3] = ["traceparent", "tracestate", "baggage"];
+/// What a span failed of whose request nobody waited for.
+const GIVEN_UP: &str = "cancelled";
+
+tokio::task_local! {
+    /// The span that this task works for.
+    static CURRENT: Option<TraceParent>;
+}
+
+/// Whoever collects finished spans. It never waits.
+pub trait SpanSink: Send + Sync {
+    /// Takes a span.
+    fn take(&self, span: Span);
+}
+
+/// Begins traces, where there is somebody to tell of them.
+pub struct Tracer {
+    sink: Box<dyn SpanSink>,
+    /// Of the traces that begin here, those are recorded whose id is below this.
+    recorded_below: u64,
+}
+
+impl fmt::Debug for Tracer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tracer").field("recorded_below", &self.recorded_below).finish_non_exhaustive()
+    }
+}
+
+impl Tracer {
+    /// One that records this share of the traces that begin here, from 0 to 1.
+    pub fn new(sink: Box<dyn SpanSink>, sample_ratio: f64) -> Tracer {
+        // a float has no 2^63 - 1; casts saturate
+        let recorded_below = (sample_ratio.clamp(0.0, 1.0) * (1_u64 << 63) as f64) as u64;
+        Tracer { sink, recorded_below }
+    }
+
+    /// Finds out which trace a request belongs to, and begins its span if it is recorded. `None` without chance to make
+    /// ids of.
+    pub fn begin(self: &Arc<Self>, incoming: Incoming) -> Option<(Arc<Trace>, Option<OpenSpan>)> {
+        let Incoming { parent, state, baggage, link } = incoming;
+        let (trace, own) = fresh_ids()?;
+        let is_sampled = parent.map_or_else(|| self.records(&trace), |parent| parent.is_sampled);
+        let trace = parent.map_or(trace, |parent| parent.trace);
+        let here = match parent {
+            Some(parent) if !is_sampled => parent,
+            _ => TraceParent { trace, span: own, is_sampled },
+        };
+        let span = is_sampled.then(|| {
+            let above = parent.map(|parent| (parent.span, true));
+            self.open(SpanKind::Server, here, above, state.clone(), link)
+        });
+        Some((Arc::new(Trace { tracer: Arc::clone(self), here, state, baggage }), span))
+    }
+
+    /// As samplers by share do, so that all who see a trace decide alike.
+    fn records(&self, trace: &TraceId) -> bool {
+        let [.., a, b, c, d, e, f, g, h] = *trace;
+        u64::from_be_bytes([a, b, c, d, e, f, g, h]) >> 1 < self.recorded_below
+    }
+
+    fn open(
+        self: &Arc<Self>,
+        kind: SpanKind,
+        context: TraceParent,
+        above: Option<(SpanId, bool)>,
+        state: Option<String>,
+        link: Option<TraceParent>,
+    ) -> OpenSpan {
+        let now = SystemTime::now();
+        let span = Span {
+            context,
+            state,
+            parent: above.map(|(parent, _)| parent),
+            is_parent_remote: above.is_some_and(|(_, is_remote)| is_remote),
+            link,
+            kind,
+            name: "".into(),
+            start: now,
+            end: now,
+            attributes: Vec::with_capacity(16),
+            is_error: false,
+        };
+        OpenSpan { tracer: Arc::clone(self), span: Some(Box::new(span)) }
+    }
+}
+
+/// The trace that a request belongs to.
+#[derive(Debug)]
+pub struct Trace {
+    tracer: Arc<Tracer>,
+    /// What hangs on it hangs on this: the request's own span, or, where it is not recorded, whatever came with it.
+    here: TraceParent,
+    state: Option<String>,
+    baggage: Option<String>,
+}
+
+impl Trace {
+    /// The request's own span; of one that is not recorded, the one that others are told of.
+    pub fn here(&self) -> TraceParent {
+        self.here
+    }
+
+    /// Begins the span of a request to an upstream, if it is recorded.
+    pub(super) fn client(&self) -> Option<OpenSpan> {
+        let (_, span) = fresh_ids().filter(|_| self.here.is_sampled)?;
+        let context = TraceParent { span, ..self.here };
+        Some(self.tracer.open(
+            SpanKind::Client,
+            context,
+            Some((self.here.span, false)),
+            self.state.clone(),
+            None,
+        ))
+    }
+
+    /// Says in `_meta` which span a request to an upstream belongs to, in the place of whatever the caller's said.
+    pub(super) fn carry(&self, span: Option<&OpenSpan>, meta: &mut Vec<(String, Bytes)>) {
+        meta.retain(|(name, _)| !MEMBERS.contains(&name.as_str()));
+        let parent = span.and_then(OpenSpan::context).unwrap_or(self.here).render();
+        let values = [Some(&parent), self.state.as_ref(), self.baggage.as_ref()];
+        for (name, value) in MEMBERS.into_iter().zip(values) {
+            let Some(value) = value else { continue };
+            let mut quoted = String::with_capacity(value.len() + 2);
+            json::escape_into(&mut quoted, value);
+            meta.push((name.to_owned(), quoted.into()));
+        }
+    }
+}
+
+/// A span that has not ended. Dropped, its request was given up.
+pub struct OpenSpan {
+    tracer: Arc<Tracer>,
+    /// Taken out when it ends.
+    span: Option<Box<Span>>,
+}
+
+impl OpenSpan {
+    /// Changes what is known of it.
+    pub fn note(&mut self, note: impl FnOnce(&mut Span)) {
+        if let Some(span) = &mut self.span {
+            note(span);
+        }
+    }
+
+    /// It was none: nobody is told.
+    pub(super) fn forget(mut self) {
+        self.span = None;
+    }
+
+    /// Ends it.
+    pub fn end(mut self) {
+        self.tell();
+    }
+
+    fn context(&self) -> Option<TraceParent> {
+        self.span.as_ref().map(|span| span.context)
+    }
+
+    fn tell(&mut self) {
+        if let Some(mut span) = self.span.take() {
+            span.end = SystemTime::now();
+            self.tracer.sink.take(*span);
+        }
+    }
+}
+
+impl Drop for OpenSpan {
+    fn drop(&mut self) {
+        self.note(|span| span.fail(GIVEN_UP));
+        self.tell();
+    }
+}
+
+/// Does something in the name of a span: log lines written meanwhile say which.
+pub async fn within<T>(span: Option<TraceParent>, work: impl Future<Output = T>) -> T {
+    CURRENT.scope(span, work).await
+}
+
+/// The span in whose name this is running.
+pub fn current() -> Option<TraceParent> {
+    CURRENT.try_with(|current| *current).ok().flatten()
+}
+
+/// Ids for a trace and a span in it.
+fn fresh_ids() -> Option<(TraceId, SpanId)> {
+    let mut chance = [0; 24];
+    getrandom::fill(&mut chance).ok()?;
+    let (trace, span) = chance.split_first_chunk()?;
+    let (trace, span): (TraceId, SpanId) = (*trace, span.try_into().ok()?);
+    Some((trace, span)).filter(|_| trace != TraceId::default() && span != SpanId::default())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::domain::span::Value;
+
+    #[derive(Default)]
+    struct Kept(Mutex<Vec<Span>>);
+
+    impl SpanSink for Arc<Kept> {
+        fn take(&self, span: Span) {
+            self.0.lock().unwrap().push(span);
+        }
+    }
+
+    fn tracer(ratio: f64) -> (Arc<Kept>, Arc<Tracer>) {
+        let kept = Arc::<Kept>::default();
+        (Arc::clone(&kept), Arc::new(Tracer::new(Box::new(kept), ratio)))
+    }
+
+    #[test]
+    fn traces_are_recorded_by_their_ids() {
+        let below = |share: f64| {
+            let mut trace = [0xff; 16];
+            let end = (share * u64::MAX as f64) as u64;
+            trace[8..].copy_from_slice(&end.to_be_bytes());
+            trace
+        };
+        for (ratio, share, is_recorded) in [
+            (0.0, 0.0, false),
+            (0.1, 0.09, true),
+            (0.1, 0.11, false),
+            (0.5, 0.49, true),
+            (0.5, 0.51, false),
+            (1.0, 1.0, true),
+        ] {
+            assert_eq!(tracer(ratio).1.records(&below(share)), is_recorded, "{ratio} {share}");
+        }
+    }
+
+    #[test]
+    fn a_span_ends_once_and_what_is_dropped_was_given_up() {
+        let (kept, tracer) = tracer(1.0);
+        let (trace, span) = tracer.begin(Incoming::default()).unwrap();
+        let client = trace.client().unwrap();
+        let mut meta = vec![("tracestate".to_owned(), Bytes::new()), ("x".to_owned(), Bytes::new())];
+        trace.carry(Some(&client), &mut meta);
+        let names: Vec<&str> = meta.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["x", "traceparent"]);
+        client.end();
+        drop(span);
+        trace.client().unwrap().forget();
+        let kept = kept.0.lock().unwrap();
+        let [client, server] = kept.as_slice() else { panic!("{kept:?}") };
+        assert_eq!((client.parent, client.is_error), (Some(server.context.span), false));
+        assert_eq!((server.parent, server.is_error), (None, true));
+        assert_eq!(server.attributes, [("error.type", Value::from("cancelled"))]);
+        let sent = format!("\"{}\"", client.context.render());
+        assert_eq!(meta[1].1, sent);
+    }
+}

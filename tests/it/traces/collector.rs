@@ -1,0 +1,80 @@
+//! Collectors of all kinds: over gRPC, away, and silent.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tokio::net::TcpListener;
+
+use super::{AGENT, TRACE, agent, params};
+use crate::support::{Collector, Kind, Mcp, Stage, Tool, Upstream};
+
+async fn called(stage: &Stage, calls: usize) {
+    let tenant = stage.tenant("acme").await;
+    let upstream = Upstream::handshake(vec![Tool::reads("look")]).await;
+    tenant.add("up", &upstream).await;
+    let client = Mcp::bare(&tenant.agent().await);
+    for _ in 0..calls {
+        let meta = json!({"traceparent": agent("01")});
+        client.request("tools/call", &params("up:look", &json!({}), &meta)).await.expect(200);
+    }
+}
+
+#[tokio::test]
+async fn spans_go_out_over_grpc_and_the_last_ones_before_the_end() {
+    let collector = Collector::start().await;
+    // as slow as it gets: nothing would come in time but for the end
+    let settings = [
+        ("MCPPROXY__TELEMETRY__OTLP_ENDPOINT", collector.grpc.as_str()),
+        ("MCPPROXY__TELEMETRY__OTLP_PROTOCOL", "grpc"),
+        ("MCPPROXY__TELEMETRY__SERVICE_NAME", "gateway-of-the-tests"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "x-collector-key=its-own"),
+        ("OTEL_BSP_SCHEDULE_DELAY", "600000"),
+    ];
+    let mut stage = Stage::with(&settings).await;
+    called(&stage, 1).await;
+    assert_eq!(collector.spans().len(), 0);
+    stage.gateway.terminate();
+    assert!(stage.gateway.ended().await.success());
+    let spans = collector.trace(TRACE, 2).await;
+    assert_eq!((spans[0].kind, spans[0].parent.as_str()), (Kind::Server, AGENT));
+    assert_eq!(spans[1].resource["service.name"], "gateway-of-the-tests");
+    assert!(collector.raw().contains("its-own"));
+    assert_eq!(spans[1].resource["deployment.environment.name"], "test");
+}
+
+#[tokio::test]
+async fn a_collector_that_is_away_costs_nothing_and_is_named_once() {
+    let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = free.local_addr().unwrap();
+    drop(free);
+    let both = ["grpc", "http/protobuf"].into_iter();
+    for (protocol, scheme) in both.flat_map(|protocol| [(protocol, "http"), (protocol, "https")]) {
+        let endpoint = format!("{scheme}://{address}");
+        let settings = [
+            ("MCPPROXY__TELEMETRY__OTLP_ENDPOINT", endpoint.as_str()),
+            ("MCPPROXY__TELEMETRY__OTLP_PROTOCOL", protocol),
+            ("OTEL_BSP_SCHEDULE_DELAY", "10"),
+        ];
+        let mut stage = Stage::with(&settings).await;
+        called(&stage, 20).await;
+        stage.gateway.terminate();
+        assert!(stage.gateway.ended().await.success());
+        let log = stage.gateway.log();
+        assert_eq!(log.matches("spans were lost").count(), 1, "{log}");
+    }
+}
+
+#[tokio::test]
+async fn a_collector_that_says_nothing_holds_up_neither_calls_nor_the_end() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}", silent.local_addr().unwrap());
+    let settings =
+        [("MCPPROXY__TELEMETRY__OTLP_ENDPOINT", endpoint.as_str()), ("OTEL_BSP_SCHEDULE_DELAY", "10")];
+    let mut stage = Stage::with(&settings).await;
+    called(&stage, 20).await;
+    stage.gateway.terminate();
+    let began = Instant::now();
+    assert!(stage.gateway.ended().await.success());
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+}
