@@ -108,9 +108,12 @@ check_metrics() {
     die "a pod's /metrics says nothing"
 }
 
-# Everything of the release but what an operator brought along.
+# Everything of the release but the generated keys, which are kept for the next install.
 left_behind() {
-  kube get deployments,replicasets,pods,jobs,services,endpoints,secrets,configmaps,serviceaccounts,ingresses,networkpolicies,poddisruptionbudgets,horizontalpodautoscalers \
-    --selector "app.kubernetes.io/instance=$RELEASE" --output name
-  kube get secrets --output name | grep "helm.release" || true
+  local kinds=deployments,replicasets,pods,jobs,services,endpoints,secrets,configmaps,serviceaccounts,ingresses
+  kinds+=,networkpolicies,poddisruptionbudgets,horizontalpodautoscalers
+  {
+    kube get "$kinds" --selector "app.kubernetes.io/instance=$RELEASE" --output name
+    kube get secrets --output name | grep 'helm.release' || true
+  } | grep --invert-match --line-regexp "secret/$RELEASE-generated" || true
 }

@@ -161,6 +161,7 @@ main() {
   nothing_is_left() { [[ -z "$(left_behind)" ]]; }
   # helm does not wait for pods, which drain
   wait_for 60 "the end of $(left_behind | tr '\n' ' ')" nothing_is_left
+  [[ "$(generated_secrets)" == "$secrets" ]] || die "the generated keys did not outlive the release"
   say "passed"
 }
 
