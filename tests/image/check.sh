@@ -22,7 +22,7 @@ done
 unshare --net --mount --pid --fork true || die "this machine makes no namespaces; MCPPROXY_SKIP_IMAGE=1 passes this test over"
 
 profile="${1:-image-check}"
-tools="${MCPPROXY_TEST_TOOLS:-${CARGO_TARGET_DIR:-$PWD/target}/tmp/demo}"
+tools="$(realpath -m "${MCPPROXY_TEST_TOOLS:-${CARGO_TARGET_DIR:-target}/tmp/demo}")"
 deploy/demo/setup.sh "$tools"
 work="$(mktemp -d)"
 # the address of each cgroup that podman makes, which outlives it
