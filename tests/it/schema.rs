@@ -1,6 +1,11 @@
 //! Programs and schemas of different releases, and several programs that migrate at once.
 
-use crate::support::{Database, Gateway, run_to_end};
+use std::process::Command;
+use std::time::Duration;
+
+use sqlx::Connection;
+
+use crate::support::{Database, Gateway, eventually, run_to_end, settle, spawn};
 
 #[tokio::test]
 async fn the_release_before_migrates_and_serves_on_a_newer_schema() {
@@ -27,6 +32,27 @@ async fn the_release_before_migrates_and_serves_on_a_newer_schema() {
         assert!(!ended.status.success(), "{command}: {said}");
         assert!(said.contains("a schema for mcpproxy 99.0.0 and newer"), "{command}: {said}");
     }
+}
+
+/// As process 1 of a container, whom nothing else ends.
+#[tokio::test]
+async fn a_migration_that_waits_ends_when_it_is_told_to() {
+    let database = Database::migrated().await;
+    let (mut connection, mut watcher) = (database.connect().await, database.connect().await);
+    let mut tx = connection.begin().await.unwrap();
+    sqlx::query("lock table _sqlx_migrations").execute(&mut *tx).await.unwrap();
+    let mut child = spawn(&database, &["migrate"]);
+    settle(true, Duration::from_secs(10), async || {
+        let waits = "select exists (select from pg_locks where not granted and relation = '_sqlx_migrations'::regclass)";
+        sqlx::query_scalar::<_, bool>(waits).fetch_one(&mut watcher).await.unwrap()
+    })
+    .await;
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    let ended = eventually("the migration to end", Duration::from_secs(5), || {
+        let status = child.try_wait().unwrap();
+        async move { status }
+    });
+    assert_eq!(ended.await.code(), Some(1));
 }
 
 /// As replicas do that migrate before they serve.

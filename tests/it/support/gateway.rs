@@ -60,6 +60,12 @@ fn program_at(binary: &Path, database: &str, arguments: &[&str], settings: &[(&s
     command
 }
 
+/// Starts the program.
+pub fn spawn(database: &Database, arguments: &[&str]) -> Child {
+    let mut command = program(&database.url(), arguments, &[]);
+    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
 /// Runs the program until it ends by itself; one that has not within the bound is killed.
 pub fn run_to_end(database: &Database, arguments: &[&str], settings: &[(&str, &str)]) -> Output {
     let mut command = program(&database.url(), arguments, settings);

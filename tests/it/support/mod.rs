@@ -33,7 +33,7 @@ pub use self::document::Document;
 pub use self::ear::Ear;
 pub use self::embedder::{Embedder, Mood};
 pub use self::events::Events;
-pub use self::gateway::{Gateway, MASTER_KEY, run_to_end};
+pub use self::gateway::{Gateway, MASTER_KEY, run_to_end, spawn};
 pub use self::hostile::{Hostile, Vice};
 pub use self::line::{Line, Way};
 pub use self::mcp::{DIRECT, MODERN, Mcp, Outcome};
