@@ -28,7 +28,7 @@ use self::round::{Asking, InvalidState, Opened};
 use self::sending::Sending;
 use super::access::Caller;
 use super::activity::{Pending, RecordUnavailable};
-use super::cancel::CancelBy;
+use super::cancel::{CancelBy, Named};
 use super::catalog::Tool;
 use super::limits::Shed;
 use super::outlive::Outlive;
@@ -198,35 +198,29 @@ impl Gateway {
         request: CallRequest,
         cancel_by: CancelBy<'_>,
     ) -> Outlive<CallOutcome> {
-        let gateway = Arc::clone(self);
+        let (gateway, span) = (Arc::clone(self), attempt.span());
         if cancel_by == CancelBy::Nothing {
-            return Outlive::new(&self.tasks, async move {
-                let span = attempt.span();
-                trace::within(span, gateway.run_call(attempt, door, request, std::future::pending())).await
-            });
+            let call = gateway.run_call(attempt, door, request, std::future::pending(), None);
+            return Outlive::new(&self.tasks, trace::within(span, call));
         }
         let cancel = CancellationToken::new();
         let named = match cancel_by {
             CancelBy::Notification(id) => self.name_call(&attempt, id, cancel.clone()),
             _ => None,
         };
-        let token = cancel.clone();
-        let work = Outlive::new(&self.tasks, async move {
-            let span = attempt.span();
-            let work = gateway.run_call(attempt, door, request, token.cancelled());
-            let outcome = trace::within(span, work).await;
-            drop(named);
-            outcome
-        });
+        let call = gateway.run_call(attempt, door, request, cancel.clone().cancelled_owned(), named);
+        let work = Outlive::new(&self.tasks, trace::within(span, call));
         if cancel_by == CancelBy::Disconnect { work.telling(cancel) } else { work }
     }
 
+    /// `_named`: while it runs, it can be taken back by its name.
     async fn run_call(
-        &self,
+        self: Arc<Self>,
         attempt: Attempt,
         door: Door,
         mut request: CallRequest,
         cancelled: impl Future<Output = ()> + Send,
+        _named: Option<Named>,
     ) -> CallOutcome {
         let Ok(pending) = self.activity.begin_call(record::begin(&attempt, door)).await else {
             return CallOutcome::Refused(Refused::before_checks(door, record_unavailable()));

@@ -188,8 +188,8 @@ impl Drop for OpenSpan {
 }
 
 /// Does something in the name of a span: log lines written meanwhile say which.
-pub async fn within<T>(span: Option<TraceParent>, work: impl Future<Output = T>) -> T {
-    CURRENT.scope(span, work).await
+pub fn within<F: Future>(span: Option<TraceParent>, work: F) -> impl Future<Output = F::Output> {
+    CURRENT.scope(span, work)
 }
 
 /// The span in whose name this is running.

@@ -6,9 +6,10 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::admission::Asides;
 use super::breaker::BreakerState;
 use super::connect::Dialer;
 use super::discover::Era;
@@ -36,8 +37,7 @@ pub struct Connection {
     pub(super) limits: Limits,
     pub(super) gate: Gate,
     pub(super) health: Arc<Health>,
-    /// Held by a question of the gateway's own.
-    pub(super) asides: Mutex<()>,
+    pub(super) asides: Asides,
     pub(super) turns: Turns,
     pub(super) link: Result<Arc<Link>, UpstreamError>,
 }
@@ -114,11 +114,12 @@ impl Connection {
 
     fn with_link(target: &Target, link: Result<Arc<Link>, UpstreamError>) -> Self {
         let limits = target.limits;
-        // for answers to the upstream's own requests, and for the gateway's own questions
+        // for answers to the upstream's own requests, and for the gateway's own questions, of which two may be under way
         let spare = match limits.connections {
             0 | 1 => 0,
             2 | 3 => 1,
-            _ => 2,
+            4..=7 => 2,
+            _ => 3,
         };
         let running_max = limits.concurrency.min(limits.connections.saturating_sub(spare));
         Self {
@@ -129,7 +130,7 @@ impl Connection {
             limits,
             gate: Gate::new(running_max, limits.queue, limits.queue_wait),
             health: Arc::new(Health::new(limits.breaker)),
-            asides: Mutex::new(()),
+            asides: Asides::default(),
             turns: Turns::default(),
             link,
         }
@@ -181,7 +182,8 @@ impl Connection {
         if let Some(offers) = self.link()?.known_offers() {
             return Ok(offers);
         }
-        self.aside(self.limits.listing_timeout, |_| async move { self.link()?.offers().await }).await
+        let (lane, limit) = (&self.asides.first, self.limits.listing_timeout);
+        self.aside(lane, limit, |_| async move { self.link()?.offers().await }).await
     }
 
     /// Calls a tool. Sent at most once, except where the upstream said that it did not process it.
@@ -253,7 +255,7 @@ impl Connection {
     /// Any [`Kind`].
     pub async fn ping(&self) -> Result<(), UpstreamError> {
         let ended = self
-            .aside(self.limits.listing_timeout, |dispatched| async move {
+            .aside(&self.asides.first, self.limits.listing_timeout, |dispatched| async move {
                 let link = self.link()?;
                 match link.ask(&link.ping().await?, &dispatched).await? {
                     Answer::Result(_) => Ok(()),

@@ -36,6 +36,8 @@ mod leases;
 #[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
+mod listings;
+#[cfg(test)]
 mod management;
 #[cfg(test)]
 mod mcp;

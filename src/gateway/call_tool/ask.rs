@@ -18,7 +18,7 @@ use crate::domain::annotations::Tier;
 use crate::domain::intent::OperationType;
 use crate::domain::json;
 use crate::domain::refusal::{Code, Refusal};
-use crate::gateway::cancel::CancelBy;
+use crate::gateway::cancel::{CancelBy, Named};
 use crate::gateway::limits::Shed;
 use crate::gateway::offers::{self, Offer};
 use crate::gateway::outlive::Outlive;
@@ -133,27 +133,24 @@ impl Gateway {
         request: OfferRequest,
         cancel_by: CancelBy<'_>,
     ) -> Outlive<CallOutcome> {
-        let gateway = Arc::clone(self);
+        let (gateway, span) = (Arc::clone(self), attempt.span());
         let cancel = CancellationToken::new();
         let named = match cancel_by {
             CancelBy::Notification(id) => self.name_call(&attempt, id, cancel.clone()),
             _ => None,
         };
-        let token = cancel.clone();
-        let work = Outlive::new(&self.tasks, async move {
-            let span = attempt.span();
-            let outcome = trace::within(span, gateway.run_ask(attempt, request, token.cancelled())).await;
-            drop(named);
-            outcome
-        });
+        let asked = gateway.run_ask(attempt, request, cancel.clone().cancelled_owned(), named);
+        let work = Outlive::new(&self.tasks, trace::within(span, asked));
         if cancel_by == CancelBy::Disconnect { work.telling(cancel) } else { work }
     }
 
+    /// `_named`: while it runs, it can be taken back by its name.
     async fn run_ask(
-        &self,
+        self: Arc<Self>,
         attempt: Attempt,
         request: OfferRequest,
         cancelled: impl Future<Output = ()> + Send,
+        _named: Option<Named>,
     ) -> CallOutcome {
         let is_recorded = !request.asked.is_completion();
         let Ok(mut pending) = self.activity.begin_call(record::begin(&attempt, Door::Direct)).await else {

@@ -79,7 +79,7 @@ async fn every_query_finds_what_it_asks_for() {
         .gateway
         .scrape_until("upkeep, leases and the log", |page| {
             let is_there = |name: &str| page.samples.iter().any(|sample| sample.name == name);
-            is_there("mcpproxy_partitions_ahead_days")
+            is_there("mcpproxy_partitions_ahead")
                 && is_there("mcpproxy_lease_held")
                 && page.sum("mcpproxy_activity_commit_duration_seconds_count", &[("lane", "ending")]) > 0.0
         })

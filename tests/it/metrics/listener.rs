@@ -65,7 +65,7 @@ async fn it_answers_while_the_database_is_away() {
     let page = gateway
         .scrape_until("all to be well", |page| {
             page.sum("mcpproxy_listener_connected", &[]) == 1.0
-                && page.sum("mcpproxy_partitions_ahead_days", &[]) == 14.0
+                && page.sum("mcpproxy_partitions_ahead", &[]) == 14.0
         })
         .await;
     assert_eq!(page.sum("mcpproxy_database_up", &[]), 1.0);

@@ -123,10 +123,14 @@ async fn who_gives_up_is_counted_once() {
     .await;
     call.abort();
     let gone = [CALL, ("error_type", "cancelled")];
+    let recorded = [("status", "cancelled"), ("type", "tool_call")];
     let page = stage
         .gateway
-        .scrape_until("both sides", |page| page.sum(SERVER, &gone) == 1.0 && page.sum(CLIENT, &gone) == 1.0)
+        .scrape_until("both sides and the log", |page| {
+            page.sum(SERVER, &gone) == 1.0
+                && page.sum(CLIENT, &gone) == 1.0
+                && page.sum("mcpproxy_attempts_total", &recorded) == 1.0
+        })
         .await;
     assert_eq!(calls(&page, SERVER, &[]), 1.0);
-    assert_eq!(page.sum("mcpproxy_attempts_total", &[("status", "cancelled"), ("type", "tool_call")]), 1.0);
 }

@@ -35,14 +35,17 @@ pub fn asked(query: &str) -> Vec<Asked> {
     let mut found: Vec<Asked> = Vec::new();
     let mut kept: Vec<String> = Vec::new();
     let mut rest = query;
-    while let Some(start) = rest.find(|c: char| is_name(c) || matches!(c, '"' | '[')) {
-        rest = &rest[start..];
+    loop {
+        rest = rest.trim_start_matches(|c: char| !is_name(c) && !matches!(c, '"' | '['));
+        if rest.is_empty() {
+            break;
+        }
         if let Some(text) = rest.strip_prefix('"') {
-            rest = &text[text.find('"').unwrap() + 1..];
+            rest = text.split_once('"').unwrap().1;
             continue;
         }
         if rest.starts_with('[') {
-            rest = &rest[rest.find(']').unwrap()..];
+            rest = rest.split_once(']').unwrap().1;
             continue;
         }
         let (word, after) = rest.split_at(rest.find(|c: char| !is_name(c)).unwrap_or(rest.len()));

@@ -48,8 +48,7 @@ async fn a_collector_that_is_away_costs_nothing_and_is_named_once() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = free.local_addr().unwrap();
     drop(free);
-    let both = ["grpc", "http/protobuf"].into_iter();
-    for (protocol, scheme) in both.flat_map(|protocol| [(protocol, "http"), (protocol, "https")]) {
+    let away = async |protocol: &str, scheme: &str| {
         let endpoint = format!("{scheme}://{address}");
         let settings = [
             ("MCPPROXY__TELEMETRY__OTLP_ENDPOINT", endpoint.as_str()),
@@ -62,7 +61,13 @@ async fn a_collector_that_is_away_costs_nothing_and_is_named_once() {
         assert!(stage.gateway.ended().await.success());
         let log = stage.gateway.log();
         assert_eq!(log.matches("spans were lost").count(), 1, "{log}");
-    }
+    };
+    tokio::join!(
+        away("grpc", "http"),
+        away("grpc", "https"),
+        away("http/protobuf", "http"),
+        away("http/protobuf", "https"),
+    );
 }
 
 #[tokio::test]

@@ -189,7 +189,7 @@ fn store(page: &mut Page<'_>, store: &StoreVitals) -> fmt::Result {
     page.gauges("mcpproxy_database_waiting", "Work that waits for a connection, by pool", waiting)?;
     let ahead = store.partitions_ahead_days.map(|days| days as f64);
     let help = "Days ahead for which the activity log has a partition, as of the last upkeep";
-    page.maybe_gauge("mcpproxy_partitions_ahead_days", help, ahead)?;
+    page.maybe_gauge("mcpproxy_partitions_ahead", help, ahead)?;
     let held = |is_held: bool| f64::from(u8::from(is_held));
     let leases = store.leases.iter().map(|(name, is_held)| (vec![("lease", *name)], held(*is_held)));
     page.gauges("mcpproxy_lease_held", "1 for what this replica alone sees to", leases)
