@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow};
 use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::config::{self, Config, Database, DatabaseLocation, Host, MigrationConfig, StdioCommand};
@@ -192,7 +193,7 @@ fn serve_metrics(
     faces: &Arc<Faces>,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + use<> {
-    admin::serve(listener, Arc::clone(faces), Metrics::new().into_scrape(), stop)
+    admin::serve(listener, Arc::clone(faces), Metrics::of(faces).into_scrape(), stop)
 }
 
 /// The deployment's own doors, which no upstream may be: its database and itself.
@@ -339,6 +340,8 @@ fn faces(config: &Config, gateway: &Arc<Gateway>) -> Arc<Faces> {
         places: rest::Places::new(keys.iter().map(Vec::as_slice)),
         sessions: mcp::Sessions::new(keys),
         streams: sse::Streams::default(),
+        measures: Default::default(),
+        room: Arc::new(Semaphore::new(config.limits.connections_max.max(1))),
         options: FaceOptions {
             allowed_hosts: config.server.allowed_hosts.clone(),
             allowed_origins: config.server.allowed_origins.clone(),

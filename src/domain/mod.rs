@@ -14,6 +14,7 @@ pub mod id;
 pub mod intent;
 pub mod json;
 pub mod log_line;
+pub mod measure;
 pub mod names;
 pub mod origin;
 pub mod overrides;

@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use http::{HeaderMap, StatusCode, header};
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::Faces;
@@ -41,7 +42,8 @@ pub async fn serve(listener: TcpListener, faces: Arc<Faces>, scrape: Arc<Scrape>
         .with_state(scrape)
         .merge(health().with_state(faces))
         .fallback(|| async { (StatusCode::NOT_FOUND, "here are /metrics, /livez and /readyz\n") });
-    let doors = Doors { connections_max: CONNECTIONS_MAX, header_read_timeout: HEADER_READ_TIMEOUT };
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let doors = Doors { room, header_read_timeout: HEADER_READ_TIMEOUT };
     serve_connections(listener, router, doors, (stop, DRAIN_MAX)).await;
 }
 

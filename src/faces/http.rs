@@ -23,7 +23,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::impatient::Impatient;
-use super::{FaceOptions, Faces, auth, mcp, rest, wire};
+use super::{Faces, auth, mcp, rest, wire};
 use crate::gateway::Readiness;
 
 /// The id of a request: the client's own `X-Request-Id` when it is usable, else a fresh one.
@@ -166,10 +166,10 @@ pub async fn read_body(body: Body, bytes_max: usize) -> Result<Bytes, BodyError>
 }
 
 /// What a listener takes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Doors {
-    /// Connections at the same time.
-    pub(super) connections_max: usize,
+    /// For connections at the same time.
+    pub(super) room: Arc<Semaphore>,
     /// How long a client may take to send its request head.
     pub(super) header_read_timeout: Duration,
 }
@@ -182,8 +182,8 @@ pub async fn serve(
     stop: CancellationToken,
     drain: Duration,
 ) -> Instant {
-    let FaceOptions { connections_max, header_read_timeout, .. } = faces.options;
-    let doors = Doors { connections_max, header_read_timeout };
+    let doors =
+        Doors { room: Arc::clone(&faces.room), header_read_timeout: faces.options.header_read_timeout };
     serve_connections(listener, router(faces), doors, (stop, drain)).await
 }
 
@@ -195,14 +195,13 @@ pub(super) async fn serve_connections(
     (stop, drain): (CancellationToken, Duration),
 ) -> Instant {
     let service = TowerToHyperService::new(router);
-    let room = Arc::new(Semaphore::new(doors.connections_max.max(1)));
     let graceful = GracefulShutdown::new();
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(doors.header_read_timeout).max_buf_size(HEAD_BYTES_MAX);
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => break,
-            accepted = accept(&listener, &room) => accepted,
+            accepted = accept(&listener, &doors.room) => accepted,
         };
         let Some(Accepted { stream, peer, permit }) = accepted else { continue };
         let stream = Impatient::new(stream, WRITE_STALL_MAX);

@@ -7,6 +7,7 @@ pub mod cli;
 pub mod http;
 mod impatient;
 pub mod mcp;
+pub mod measures;
 pub mod rest;
 pub mod sse;
 pub mod wire;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::sync::Semaphore;
 
 use self::wire::managed::{Act, Asked, NotDone};
 use crate::gateway::{Attempt, Caller, Gateway};
@@ -72,4 +74,8 @@ pub struct Faces {
     pub places: rest::Places,
     /// Open streams by key.
     pub streams: sse::Streams,
+    /// How long clients wait for answers.
+    pub measures: measures::Measures,
+    /// Room for client connections.
+    pub room: Arc<Semaphore>,
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::Hash;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use tokio::time::Instant;
 
 use super::Faces;
 use crate::domain::id::{KeyId, TenantId};
+use crate::domain::measure::Count;
 use crate::gateway::{Caller, Gateway};
 
 /// How often a silent stream says that it is alive.
@@ -20,9 +22,50 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// How often a stream asks whether its key still is valid.
 pub(super) const CHECK: Duration = Duration::from_secs(1);
 
+/// What a stream is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamKind {
+    /// A client of `/mcp`.
+    Search,
+    /// A client of `/mcp/direct`.
+    Direct,
+    /// Somebody watches the activity log.
+    Activity,
+    /// Somebody reads the activity log out.
+    Export,
+    /// Somebody watches the state of servers.
+    Events,
+}
+
+impl StreamKind {
+    const ALL: [StreamKind; 5] = [
+        StreamKind::Search,
+        StreamKind::Direct,
+        StreamKind::Activity,
+        StreamKind::Export,
+        StreamKind::Events,
+    ];
+
+    /// The name for those who count.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            StreamKind::Search => "mcp",
+            StreamKind::Direct => "direct",
+            StreamKind::Activity => "activity",
+            StreamKind::Export => "export",
+            StreamKind::Events => "events",
+        }
+    }
+}
+
 /// Open streams by key and by tenant, both bounded.
 #[derive(Debug, Default)]
-pub struct Streams(Mutex<Open>);
+pub struct Streams {
+    open: Mutex<Open>,
+    by_kind: [AtomicUsize; 5],
+    /// Those for which there was no place.
+    refused: Count,
+}
 
 #[derive(Debug, Default)]
 struct Open {
@@ -41,6 +84,20 @@ pub(super) enum TooMany {
 }
 
 impl Streams {
+    /// Streams open now, by what they are for.
+    pub fn open_now(&self) -> impl Iterator<Item = (StreamKind, usize)> {
+        StreamKind::ALL.into_iter().zip(self.by_kind.iter().map(|open| open.load(Ordering::Relaxed)))
+    }
+
+    /// Streams for which there was no place, since the start.
+    pub fn refused(&self) -> u64 {
+        self.refused.get()
+    }
+
+    fn counter(&self, kind: StreamKind) -> Option<&AtomicUsize> {
+        self.by_kind.get(kind as usize)
+    }
+
     fn take(&self, caller: &Caller, key_max: usize) -> Result<(), TooMany> {
         let mut open = self.open();
         let of_key = open.by_key.get(&caller.key).copied().unwrap_or_default();
@@ -73,7 +130,7 @@ impl Streams {
     }
 
     fn open(&self) -> MutexGuard<'_, Open> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -91,6 +148,7 @@ fn less<K: Eq + Hash>(counts: &mut HashMap<K, usize>, of: K) {
 pub(super) struct OpenStream {
     faces: Arc<Faces>,
     caller: Arc<Caller>,
+    kind: StreamKind,
     alive: Instant,
 }
 
@@ -99,9 +157,18 @@ impl OpenStream {
     ///
     /// # Errors
     /// [`TooMany`]
-    pub(super) fn begin(faces: &Arc<Faces>, caller: &Arc<Caller>) -> Result<OpenStream, TooMany> {
-        faces.streams.take(caller, faces.options.streams_per_key_max)?;
-        Ok(OpenStream { faces: Arc::clone(faces), caller: Arc::clone(caller), alive: Instant::now() })
+    pub(super) fn begin(
+        faces: &Arc<Faces>,
+        caller: &Arc<Caller>,
+        kind: StreamKind,
+    ) -> Result<OpenStream, TooMany> {
+        let streams = &faces.streams;
+        let taken = streams.take(caller, faces.options.streams_per_key_max);
+        taken.inspect_err(|_| streams.refused.one())?;
+        if let Some(open) = streams.counter(kind) {
+            open.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(OpenStream { faces: Arc::clone(faces), caller: Arc::clone(caller), kind, alive: Instant::now() })
     }
 
     /// The use cases.
@@ -141,7 +208,11 @@ impl OpenStream {
 
 impl Drop for OpenStream {
     fn drop(&mut self) {
-        self.faces.streams.give_back(&self.caller);
+        let streams = &self.faces.streams;
+        streams.give_back(&self.caller);
+        if let Some(open) = streams.counter(self.kind) {
+            open.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 //! up, then everything is refused. One tenant holds at most a quarter of them.
 
 mod lanes;
+mod measures;
 mod room;
 
 use std::collections::{HashSet, VecDeque};
@@ -16,6 +17,7 @@ use chrono::DateTime;
 use tokio::sync::{Notify, oneshot};
 use ulid::Ulid;
 
+pub use self::measures::{Attempted, LogMeasures};
 use self::room::{Room, Slot};
 use crate::domain::activity::{Record, Status};
 use crate::domain::id::ReplicaId;
@@ -79,6 +81,7 @@ struct Shared {
     wake_opening: Notify,
     wake_ending: Notify,
     room: Arc<Room>,
+    measures: LogMeasures,
 }
 
 /// The log. Cheap to clone.
@@ -101,6 +104,7 @@ impl ActivityLog {
             state: Mutex::default(),
             wake_opening: Notify::new(),
             wake_ending: Notify::new(),
+            measures: LogMeasures::default(),
         }))
     }
 
@@ -110,14 +114,14 @@ impl ActivityLog {
 
     /// Begins an attempt: reserves its room. From here on its record is closed, whatever happens.
     pub fn begin(&self, record: Record) -> Result<Pending, RecordUnavailable> {
-        let slot = Slot::take(&self.0.room, record.tenant)?;
+        let slot = self.counting(Slot::take(&self.0.room, record.tenant))?;
         Ok(self.pending(record, slot))
     }
 
     /// The same for calls: while the log is full they wait a little. A database that hesitates for a moment
     /// slows callers down; only one that stays away turns them away.
     pub async fn begin_call(&self, record: Record) -> Result<Pending, RecordUnavailable> {
-        let slot = Slot::wait(&self.0.room, record.tenant).await?;
+        let slot = self.counting(Slot::wait(&self.0.room, record.tenant).await)?;
         Ok(self.pending(record, slot))
     }
 
@@ -125,7 +129,12 @@ impl ActivityLog {
         Pending { log: self.clone(), record: Box::new(record), opened: Opened::No, slot: Some(slot) }
     }
 
+    fn counting(&self, slot: Result<Slot, RecordUnavailable>) -> Result<Slot, RecordUnavailable> {
+        slot.inspect_err(|RecordUnavailable| self.0.measures.no_room.one())
+    }
+
     fn end(&self, record: Box<Record>, opened: Opened, mut slot: Slot, done: Option<oneshot::Sender<()>>) {
+        self.0.measures.ended(&record);
         let full = {
             slot.resize(record.bytes());
             let mut state = self.state();
@@ -146,10 +155,43 @@ impl ActivityLog {
         ids.into_iter().filter(|id| !state.live.contains(&Ulid::from(*id))).collect()
     }
 
+    /// What it counted.
+    pub fn measures(&self) -> &LogMeasures {
+        &self.0.measures
+    }
+
+    /// What it is busy with.
+    pub fn vitals(&self) -> LogVitals {
+        let (records, bytes) = self.0.room.taken_now();
+        let (opening, ending) = {
+            let state = self.state();
+            (state.opening.len(), state.ending.len())
+        };
+        let ActivityLimits { queue, queue_bytes, .. } = self.0.limits;
+        LogVitals { records, bytes, opening, ending, records_max: queue, bytes_max: queue_bytes }
+    }
+
     /// Attempts that hold a slot now.
     pub fn reserved(&self) -> usize {
         self.0.room.records()
     }
+}
+
+/// What the log is busy with.
+#[derive(Clone, Copy, Debug)]
+pub struct LogVitals {
+    /// Attempts that are unfinished or unwritten.
+    pub records: usize,
+    /// What they take, in bytes.
+    pub bytes: usize,
+    /// Of them, those whose call waits for its record to be committed.
+    pub opening: usize,
+    /// Of them, those that have ended and are not written yet.
+    pub ending: usize,
+    /// How many there may be.
+    pub records_max: usize,
+    /// What they may take, in bytes.
+    pub bytes_max: usize,
 }
 
 /// Whether a record has a row in the table of open records.

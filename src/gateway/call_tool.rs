@@ -10,10 +10,10 @@ mod door;
 mod ending;
 mod record;
 mod round;
+mod sending;
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -25,6 +25,7 @@ use self::checks::Checked;
 use self::client_span::{About, ClientSpan};
 use self::ending::{after_dispatch, from_upstream, status_of, withdrawn};
 use self::round::{Asking, InvalidState, Opened};
+use self::sending::Sending;
 use super::access::Caller;
 use super::activity::{Pending, RecordUnavailable};
 use super::cancel::{CancelBy, Named};
@@ -39,7 +40,7 @@ use crate::domain::intent::{OperationType, Variant};
 use crate::domain::refusal::{Code, Refusal};
 use crate::domain::tool::ResultHead;
 use crate::domain::trace::TraceParent;
-use crate::upstream::{self, Answer, SentAs, ToolCall, UpstreamError, param_headers};
+use crate::upstream::{self, Answer, ToolCall, UpstreamError, param_headers};
 
 /// The client program's own name and version, for the record; never for a decision.
 #[derive(Clone, Debug, Default)]
@@ -187,13 +188,6 @@ impl Refused {
     }
 }
 
-/// What else goes into a dispatch, and what is learnt of it.
-struct Sending<'a> {
-    round: upstream::Round,
-    dispatched: &'a Arc<AtomicBool>,
-    sent_as: Option<Arc<SentAs>>,
-}
-
 impl Gateway {
     /// Runs a call. Its record is closed whether or not anybody waits for the outcome: dropped, the call
     /// goes on in a task of its own, to its end or to its cancellation.
@@ -236,29 +230,34 @@ impl Gateway {
                 Ok(ready) => ready,
                 Err(outcome) => return outcome,
             };
-        let sent = Instant::now();
-        let (dispatched, mut cancelled) = (Arc::default(), pin!(cancelled));
+        let (mut sending, mut cancelled) =
+            (Sending::begin("tools/call", &checked.tool.server), pin!(cancelled));
         let round = std::mem::take(&mut opened.round);
         let about = ("tools/call", About::Tool(&checked.tool.name));
         let (server, meta) = (&checked.tool.server, &mut request.meta);
         let span = ClientSpan::begin(&attempt, server, &pending.record, about, meta);
-        let sending = Sending { round, dispatched: &dispatched, sent_as: span.sent_as() };
+        sending.sent_as = span.sent_as();
         let ended = tokio::select! {
             biased;
             // one that was taken back while it waited for its record, or for its turn, is not sent at all
-            () = &mut cancelled => Err(withdrawn(&dispatched)),
-            ended = self.dispatch(&checked, request, sending) => {
+            () = &mut cancelled => Err(withdrawn(&sending.dispatched)),
+            ended = self.dispatch(&checked, request, round, &sending) => {
                 ended.map_err(|error| from_upstream(&error))
             }
         };
         let record = &mut pending.record;
-        record.upstream_ms = Some(clock::milliseconds(sent.elapsed()));
+        record.upstream_ms = Some(clock::milliseconds(sending.elapsed()));
         let asking = Asking { attempt: &attempt, server, opened: &opened, record: record.id };
         let concluded = self.conclude(&asking, record, ended, || round::digest(&attempt, &checked));
-        span.ended(&concluded, &dispatched);
+        span.ended(&concluded, &sending.dispatched);
+        let took = sending.ended(self.upstreams.measures(), &concluded);
         let outcome = concluded.unwrap_or_else(|refusal| CallOutcome::Refused(checked.refused(refusal)));
         let outcome = self.shorten(&attempt, record, outcome).await;
-        record.duration_ms = Some(clock::milliseconds(attempt.started.elapsed()));
+        let whole = attempt.started.elapsed();
+        record.duration_ms = Some(clock::milliseconds(whole));
+        if let Some(took) = took {
+            self.overhead.observe(checked.tier.as_str(), whole.saturating_sub(took));
+        }
         pending.close();
         outcome
     }
@@ -355,7 +354,8 @@ impl Gateway {
         &self,
         checked: &Checked,
         request: CallRequest,
-        sending: Sending<'_>,
+        round: upstream::Round,
+        sending: &Sending,
     ) -> Result<Answer, UpstreamError> {
         let server = &checked.tool.server;
         let arguments = checked.arguments.clone();
@@ -370,10 +370,11 @@ impl Gateway {
             meta: request.meta,
             param_headers: headers,
             progress: request.progress,
-            round: sending.round,
+            round,
             timeout: server.target.limits.call_timeout,
-            dispatched: Arc::clone(sending.dispatched),
-            sent_as: sending.sent_as,
+            dispatched: Arc::clone(&sending.dispatched),
+            sent_as: sending.sent_as.clone(),
+            took: sending.took.clone(),
         };
         self.upstreams.connection(&server.target).call(call).await
     }

@@ -10,7 +10,9 @@ use super::credentials::Opener;
 use crate::domain::id::{ServerId, TenantId};
 use crate::domain::pin::Pin;
 use crate::domain::redact;
-use crate::store::{Applied, Discovered, Kind, NewListing, NewOffers, Right, SecretRows, Server, StoreError};
+use crate::store::{
+    Applied, Discovered, Kind, NewListing, NewOffers, Right, SecretRows, Server, StoreError, Tally,
+};
 use crate::upstream::{
     Connection, Entry, Era, Kind as UpstreamKind, ListKind, Listing, Target, UpstreamError,
 };
@@ -99,20 +101,16 @@ impl Gateway {
         what: What,
         right: Right,
     ) -> Result<Applied, ListingError> {
-        let (mut applied, is_all) = self.list_and_note(tenant, server, right).await?;
-        if what == What::Tools || is_all || !applied.is_connected {
+        let (mut applied, is_done) = self.list_and_note(tenant, server, right).await?;
+        if what == What::Tools || is_done || !applied.is_connected {
             return Ok(applied);
         }
-        // what was written just now is no news to whoever wrote it
-        let right = match (right, applied.rev) {
-            (Right::Program(_), Some(rev)) => Right::Program(rev),
-            _ => right,
-        };
-        applied.offers = self.list_others(tenant, server, right).await?;
+        applied.offers = self.list_others(tenant, server, right.after(applied.rev)).await?;
         Ok(applied)
     }
 
-    /// Lists the tools, and says whether that is all that the server has.
+    /// Lists the tools, and says whether nothing else needs to be asked for. Once more if another replica has stored
+    /// them meanwhile, since they may have been read before this began; what was stored the second time was not.
     async fn list_and_note(
         &self,
         tenant: TenantId,
@@ -121,10 +119,26 @@ impl Gateway {
     ) -> Result<(Applied, bool), ListingError> {
         let connection = self.connection_for_listing(tenant, server).await?;
         let _turn = connection.turn_of_tools().await;
-        match self.ask_for(&connection).await? {
+        let listed = self.list_and_note_once(tenant, server, &connection, right).await?;
+        if listed.0.is_overtaken {
+            return self.list_and_note_once(tenant, server, &connection, right).await;
+        }
+        Ok(listed)
+    }
+
+    async fn list_and_note_once(
+        &self,
+        tenant: TenantId,
+        server: &Server,
+        connection: &Connection,
+        right: Right,
+    ) -> Result<(Applied, bool), ListingError> {
+        let tally = self.store.tally(tenant, server.id(), server.version).await?;
+        match self.ask_for(connection).await? {
             Ok(found) => {
-                let applied = self.store_listing(tenant, server, &found, right).await?;
-                Ok((applied, found.is_all))
+                let applied = self.store_listing(tenant, server, (&found, tally), right).await?;
+                let is_done = found.is_all && applied.overtaken.is_empty();
+                Ok((applied, is_done))
             }
             // a program's failure here says nothing about those of other replicas; and its programs and connections
             // end with this replica, where the others go on
@@ -133,8 +147,8 @@ impl Gateway {
             }
             Err(text) => {
                 let text = redact::preview(&text, ERROR_BYTES_MAX).text;
-                let noted =
-                    self.store.listing_failed(tenant, server.id(), server.version, &text, &right).await?;
+                let as_of = (server.version, &tally);
+                let noted = self.store.listing_failed(tenant, server.id(), as_of, &text, &right).await?;
                 if server.last_error.as_ref() != Some(&text) {
                     self.log_server(tenant, server.id(), &format!("could not be listed: {text}"));
                 }
@@ -173,16 +187,19 @@ impl Gateway {
         &self,
         tenant: TenantId,
         server: &Server,
-        found: &Found,
+        (found, tally): (&Found, Tally),
         right: Right,
     ) -> Result<Applied, ListingError> {
         let Found { era, tools: listing, is_all } = found;
         warn_of_problems(tenant, server, listing);
         let found = discovered(listing, self.options.tools_max);
         let offers = if *is_all { NewOffers::NONE } else { NewOffers::default() };
-        let new = NewListing { version: server.version, era, found: &found, offers, right };
+        let new = NewListing { version: server.version, tally, era, found: &found, offers, right };
         let quotas = &self.options.quotas;
         let applied = self.store.apply_listing(tenant, server.id(), &new, quotas).await?;
+        if applied.is_overtaken {
+            return Ok(applied);
+        }
         if applied.is_connected && server.connection != "connected" {
             let tools = listing.entries.len();
             self.log_server(tenant, server.id(), &format!("connected, {era} era, {tools} tools"));

@@ -16,6 +16,7 @@ use super::Gateway;
 use super::access::Caller;
 use crate::domain::activity::{Kind, Record, Source, Status};
 use crate::domain::id::{KeyId, TenantId};
+use crate::domain::measure::Count;
 use crate::domain::refusal::{Code, Refusal};
 
 const MINUTE_NS: u64 = 60_000_000_000;
@@ -115,16 +116,23 @@ pub(super) struct Limits {
     epoch: Instant,
     replicas: AtomicU32,
     sheds: Mutex<HashMap<KeyId, Sheds>>,
+    /// All of them, since the start.
+    pub(super) shed: Count,
 }
 
 impl Limits {
     pub(super) fn new(epoch: Instant) -> Limits {
-        Limits { epoch, replicas: AtomicU32::new(1), sheds: Mutex::default() }
+        Limits { epoch, replicas: AtomicU32::new(1), sheds: Mutex::default(), shed: Count::default() }
     }
 
     /// Takes over how many replicas live.
     pub(super) fn share_among(&self, replicas: u32) {
         self.replicas.store(replicas, Ordering::Relaxed);
+    }
+
+    /// How many replicas live, this one included.
+    pub(super) fn replicas(&self) -> u32 {
+        self.replicas.load(Ordering::Relaxed)
     }
 
     /// Counts an attempt. One that is too much counts for nothing, and its refusal says when the next may come.
@@ -158,6 +166,7 @@ impl Limits {
 
     /// Counts a refused attempt, for the record of this key's minute.
     pub(super) fn count_shed(&self, caller: &Caller, what: Shed, at: DateTime<Utc>) {
+        self.shed.one();
         let Some(key) = caller.key else { return };
         let mut sheds = self.sheds.lock().unwrap_or_else(PoisonError::into_inner);
         if sheds.len() >= SHED_KEYS_MAX && !sheds.contains_key(&key) {

@@ -32,11 +32,12 @@ mod tenancy;
 mod tenants;
 mod trace;
 mod views;
+mod vitals;
 mod watch;
 
 pub use crate::store::{OfferKind, OfferView};
 pub use access::{Access, Caller};
-pub use activity::{ActivityLimits, ActivityLog, RecordUnavailable};
+pub use activity::{ActivityLimits, ActivityLog, Attempted, LogMeasures, LogVitals, RecordUnavailable};
 pub use call_tool::{
     Asked, Attempt, CallOutcome, CallRequest, Client, Door, OfferRequest, Refused, Replaced, RoundRequest,
 };
@@ -63,6 +64,7 @@ pub use tail::{News, Reach};
 pub use tenants::QuotaView;
 pub use trace::{OpenSpan, SpanSink, Trace, Tracer, current as current_span, within as within_span};
 pub use views::View;
+pub use vitals::{ServerCounts, Vitals};
 pub use watch::Readiness;
 
 use std::sync::atomic::AtomicBool;
@@ -74,6 +76,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::domain::id::ReplicaId;
+use crate::domain::measure::Series;
 use crate::domain::quota::Quotas;
 use crate::domain::seal::Keyring;
 use crate::domain::settings::Defaults;
@@ -179,6 +182,8 @@ pub struct Gateway {
     /// Lines of servers' logs go in here; the other end is taken by whoever writes them.
     journal: Journal,
     journal_lines: Mutex<Option<mpsc::Receiver<LogLine>>>,
+    /// What the gateway itself added to calls.
+    overhead: Series<&'static str>,
 }
 
 impl Gateway {
@@ -226,6 +231,7 @@ impl Gateway {
             journal,
             journal_lines: Mutex::new(Some(journal_lines)),
             embeddings: embeddings.map(Arc::new),
+            overhead: Series::of_own(),
         }))
     }
 

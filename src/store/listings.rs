@@ -6,9 +6,11 @@ mod plan;
 mod right;
 mod signs;
 mod spelling;
+mod tally;
 
-pub use self::offers::{AppliedOffers, NewOffers};
+pub use self::offers::{AppliedOffers, FoundOffers, NewOffers};
 pub use self::right::Right;
+pub use self::tally::Tally;
 
 use std::time::Duration;
 
@@ -17,6 +19,7 @@ use chrono::{DateTime, Utc};
 use self::offers::OffersPlan;
 use self::plan::{Known, Plan, ServerState};
 use self::spelling::assign_names;
+use super::offers::OfferKind;
 use super::revisions::{self, Kind};
 use super::tools::{self, stored_bytes};
 use super::tx::{Access, Lane};
@@ -43,6 +46,8 @@ pub struct Discovered {
 pub struct NewListing<'a> {
     /// The version of its row that was read before it was asked.
     pub version: i64,
+    /// The tally that was read before it was asked.
+    pub tally: Tally,
     /// The era it speaks.
     pub era: &'a str,
     /// Its tools.
@@ -68,6 +73,10 @@ pub struct Applied {
     pub drifted: Vec<(String, Drift)>,
     /// Whether the server is connected; if not, it is held back, since it comes and goes.
     pub is_connected: bool,
+    /// Nothing was written: somebody else has listed the tools meanwhile, and may have read them later.
+    pub is_overtaken: bool,
+    /// Of these nothing was written, for the same reason.
+    pub overtaken: Vec<OfferKind>,
     /// For how long the server, or tools of it, are still held back.
     pub held: Option<Duration>,
     /// What of it is not shown and why: held back, or left out for want of quota. It stands in the server's
@@ -89,7 +98,8 @@ struct Noted<'a> {
 impl Store {
     /// Stores a listing (behaviour, section 6: pins, damping). Equal pins change nothing; a listing that changes
     /// nothing makes no revision. Whoever lists must have read the server at `version`: a listing of an
-    /// address that was changed meanwhile is dropped as a conflict.
+    /// address that was changed meanwhile is dropped as a conflict. What was listed by somebody else since the tally was
+    /// read is left as it is.
     ///
     /// # Errors
     /// [`StoreError::LostLease`] for who looks after servers no more: nothing is written.
@@ -100,10 +110,17 @@ impl Store {
         listing: &NewListing<'_>,
         deployment: &Quotas,
     ) -> Result<Applied, StoreError> {
-        let NewListing { version, era, found, offers, right } = *listing;
+        let NewListing { version, tally, era, found, offers, right } = *listing;
         let mut tx = self.begin(Lane::Upkeep, Access::Tenant(tenant)).await?;
         let state = lock(&mut tx, tenant, server, version).await?;
         right.check(&mut tx, state.rev).await?;
+        if state.tally.has_newer_tools(&tally) {
+            tx.rollback().await?;
+            let is_connected = state.connection == "connected";
+            return Ok(Applied { is_connected, is_overtaken: true, ..Applied::default() });
+        }
+        let overtaken = state.tally.newer_of(&offers, &tally);
+        let offers = offers.without(&overtaken);
         // whoever asks for a listing begins anew
         let damps = right != Right::Asked;
         let mut damping = if damps { state.damping() } else { Damping::default() };
@@ -146,6 +163,8 @@ impl Store {
             offers: others.changes(),
             drifted: Vec::new(),
             is_connected: true,
+            is_overtaken: false,
+            overtaken,
             held: held.map(|(_, left)| left),
             remark: remark.filter(|text| !text.is_empty()),
             rev: None,
@@ -174,7 +193,7 @@ impl Store {
         let noted = Noted { era: Some(era), connection, remark, sets_baseline, damping, rev };
         note(&mut tx, tenant, server, &noted).await?;
         if !offers.is_empty() {
-            offers::note(&mut tx, tenant, server, &others.faults(&offers), None).await?;
+            offers::note(&mut tx, (tenant, server), &offers, &others.faults(&offers), None).await?;
         }
         match applied.rev {
             Some(rev) => revisions::commit(tx, tenant, Kind::Catalogue, rev).await.map(drop)?,
@@ -193,7 +212,8 @@ async fn lock(
 ) -> Result<ServerState, StoreError> {
     let state: Option<ServerState> = sqlx::query_as(
         "select quarantined, auto_approve, baselined, connection, era, rev, returned_at, returned_before,
-             holds, held_until, clock_timestamp() as now from servers
+             holds, held_until, clock_timestamp() as now,
+             tools_listings, prompts_listings, resources_listings, templates_listings from servers
          where tenant_id = $1 and server_id = $2 and removed_at is null and version = $3 for update",
     )
     .bind(tenant.0)
@@ -248,7 +268,8 @@ async fn note(
     sqlx::query(
         "update servers set era = $3, connection = $4, last_ok_at = now(), last_error = $5,
              baselined = baselined or $6, rev = coalesce($7, rev),
-             returned_at = $8, returned_before = $9, holds = $10, held_until = $11
+             returned_at = $8, returned_before = $9, holds = $10, held_until = $11,
+             tools_listings = tools_listings + 1
          where tenant_id = $1 and server_id = $2",
     )
     .bind(tenant.0)

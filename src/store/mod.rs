@@ -40,6 +40,7 @@ mod tool_embeddings;
 mod tools;
 mod tx;
 mod unit;
+mod vitals;
 mod wear_off;
 
 pub use activity_read::{ActivityFilter, ActivityRow};
@@ -49,7 +50,7 @@ pub use activity_write::Close;
 pub use api_keys::{AccessRows, ApiKey, KeyPatch, NewApiKey};
 pub use backoff::{Backoff, jittered};
 pub use error::StoreError;
-pub use listings::{Applied, AppliedOffers, Discovered, NewListing, NewOffers, Right};
+pub use listings::{Applied, AppliedOffers, Discovered, FoundOffers, NewListing, NewOffers, Right, Tally};
 pub use master_keys::Canary;
 pub use migrate::migrate;
 pub use offers::{OfferKind, OfferView, StoredOffer};
@@ -69,6 +70,7 @@ pub use tenants::{Suspend, Tenant};
 pub use tool_embeddings::{EMBEDDED_PER_TENANT_MAX, EmbeddingRows, Unembedded};
 pub use tools::{StoredOverride, StoredTool};
 pub use tx::Access;
+pub use vitals::{PoolVitals, StoreVitals};
 
 use leftovers::Leftovers;
 use reach::Reach;
@@ -111,6 +113,7 @@ pub struct Store {
     statements: Statements,
     commit_max: Duration,
     reach: Arc<Reach>,
+    noted: Arc<vitals::Noted>,
     /// Connections of the log's writer that were given up.
     late_records: Leftovers,
     /// Other changes whose commit is not answered.
@@ -151,6 +154,7 @@ impl Store {
             statements: if options.statement_cache == 0 { Statements::Unnamed } else { Statements::Kept },
             commit_max: options.commit_max,
             reach: Arc::new(Reach::new()),
+            noted: Arc::default(),
             late_records: Leftovers::new(options.commit_connections.max(1)),
             // the other half is for reading and upkeep, which wait for no standby
             changes: Leftovers::new((options.control_connections / 2).max(1)),

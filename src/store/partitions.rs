@@ -45,7 +45,9 @@ impl Store {
     pub async fn upkeep_partitions(&self) -> Result<usize, StoreError> {
         let today = Utc::now().date_naive();
         let first = today.checked_sub_days(Days::new(1)).unwrap_or(today);
-        self.ensure_partitions(first.iter_days().take(DAYS_AHEAD as usize + 2)).await
+        let made = self.ensure_partitions(first.iter_days().take(DAYS_AHEAD as usize + 2)).await?;
+        self.noted.has_partitions_until(today.checked_add_days(Days::new(DAYS_AHEAD)).unwrap_or(today));
+        Ok(made)
     }
 
     /// Makes sure that the partitions of these days exist; gives how many were made.

@@ -50,6 +50,11 @@ impl Reach {
         Reach { is_down: AtomicBool::new(false), probe: Mutex::new(probe) }
     }
 
+    /// Whether it did not answer last time.
+    pub(super) fn is_down(&self) -> bool {
+        self.is_down.load(Ordering::Relaxed)
+    }
+
     /// Leave to try, at once while all is well. `None`, with what was wrong last, when `deadline` comes first.
     pub(super) async fn turn(&self, deadline: Instant) -> Result<Turn<'_>, String> {
         if !self.is_down.load(Ordering::Acquire) {

@@ -102,6 +102,7 @@ impl Store {
         .fetch_optional(&mut *tx)
         .await?;
         tx.commit().await?;
+        self.noted.tried_lease(name, epoch.is_some());
         Ok(epoch.map(|epoch| Lease { name, replica, epoch }))
     }
 

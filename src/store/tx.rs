@@ -7,6 +7,7 @@ use tokio::time::{Instant, timeout};
 
 use super::leftovers::{Fate, Leftovers};
 use super::unit::{Bounds, Unit};
+use super::vitals::PoolKind;
 use super::{Store, StoreError};
 use crate::domain::id::TenantId;
 
@@ -67,6 +68,15 @@ enum Failed {
 }
 
 impl Lane {
+    /// Where its connections come from.
+    fn pool(self) -> PoolKind {
+        match self {
+            Lane::Control | Lane::Upkeep => PoolKind::Control,
+            Lane::Commit => PoolKind::Commit,
+            Lane::Report | Lane::Cache => PoolKind::Report,
+        }
+    }
+
     /// How long a unit of work waits for its turn and a connection before it fails.
     fn acquire_max(self) -> Duration {
         match self {
@@ -161,7 +171,9 @@ impl Store {
     }
 
     async fn try_begin(&self, lane: Lane, begin: Option<String>) -> Result<Unit, Failed> {
+        let waiting = self.noted.waits(lane.pool());
         let connection = self.pool(lane).acquire().await.map_err(Failed::ToOpen)?;
+        drop(waiting);
         let bounds = Bounds {
             statements: self.statements,
             statement_max: self.statement_max(lane),
@@ -190,10 +202,10 @@ impl Store {
     }
 
     fn pool(&self, lane: Lane) -> &PgPool {
-        match lane {
-            Lane::Control | Lane::Upkeep => &self.control,
-            Lane::Commit => &self.commit,
-            Lane::Report | Lane::Cache => &self.report,
+        match lane.pool() {
+            PoolKind::Control => &self.control,
+            PoolKind::Commit => &self.commit,
+            PoolKind::Report => &self.report,
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::sync::SemaphorePermit;
+use tokio::sync::{Mutex, SemaphorePermit};
 use tokio::time::{Instant, timeout};
 
 use super::breaker::Admission;
@@ -17,6 +17,15 @@ use super::link::Link;
 
 /// Longest time of a probe, opening a connection and a session included. Callers wait for it.
 const PROBE_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// Held by questions of the gateway's own: one of each kind at a time.
+#[derive(Debug, Default)]
+pub(super) struct Asides {
+    /// For signs of life, what is declared, and the tools.
+    pub(super) first: Mutex<()>,
+    /// For the other lists, however slow the upstream is at them.
+    pub(super) others: Mutex<()>,
+}
 
 impl Connection {
     /// Runs a caller's piece of work under the breaker, the concurrency cap and a deadline.
@@ -45,15 +54,16 @@ impl Connection {
     }
 
     /// Runs a question of the gateway's own under a deadline. It waits for no caller: connections are kept
-    /// free for it, and it is how an upstream that was given up is found again. One at a time.
+    /// free for it, and it is how an upstream that was given up is found again. One at a time in each lane.
     pub(super) async fn aside<T, F: Future<Output = Result<T, UpstreamError>>>(
         &self,
+        lane: &Mutex<()>,
         limit: Duration,
         work: impl FnOnce(Arc<AtomicBool>) -> F,
     ) -> Result<T, UpstreamError> {
         let dispatched = Arc::new(AtomicBool::new(false));
         let alone = async {
-            let _turn = self.asides.lock().await;
+            let _turn = lane.lock().await;
             work(Arc::clone(&dispatched)).await
         };
         timeout(limit, alone).await.unwrap_or_else(|_| {

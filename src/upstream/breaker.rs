@@ -22,6 +22,17 @@ pub struct BreakerRules {
     pub rest_max: Duration,
 }
 
+/// Its states, in the words that everybody uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BreakerState {
+    /// Calls pass.
+    Closed,
+    /// Nothing passes for a while.
+    Open,
+    /// It is being found out whether calls would work.
+    HalfOpen,
+}
+
 /// What may be sent now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
@@ -70,6 +81,15 @@ impl Breaker {
                 self.state = State::Probing;
                 Admission::Probe
             }
+        }
+    }
+
+    /// Which of its states it is in.
+    pub(super) fn state(&self) -> BreakerState {
+        match self.state {
+            State::Closed { .. } => BreakerState::Closed,
+            State::Resting { .. } => BreakerState::Open,
+            State::Probing => BreakerState::HalfOpen,
         }
     }
 

@@ -20,6 +20,7 @@ use uuid::Uuid;
 
 use super::egress::{Egress, EgressError};
 use super::error::{Kind, UpstreamError};
+use super::measures::Measures;
 use super::meter::{Meter, Metered};
 use super::shares::{ANSWERS_BYTES_MAX, Reserved, Share, Shares};
 
@@ -62,12 +63,14 @@ pub(super) struct Dialer {
     connects: Arc<AtomicU64>,
     shares: Arc<Shares>,
     pub(super) share: Share,
+    pub(super) measures: Arc<Measures>,
 }
 
 impl Dialer {
     pub(super) fn new(egress: Arc<Egress>, tls: Option<Arc<rustls::ClientConfig>>) -> Self {
         let shares = Arc::new(Shares::new(ANSWERS_BYTES_MAX));
-        Self { egress, tls, connects: Arc::default(), share: shares.of(Uuid::nil()), shares }
+        let share = shares.of(Uuid::nil());
+        Self { egress, tls, connects: Arc::default(), share, shares, measures: Arc::default() }
     }
 
     /// The same, with this much memory for the large answers of each tenant.
@@ -83,6 +86,11 @@ impl Dialer {
     /// Memory of a tenant's share for answers.
     pub(super) async fn reserve(&self, tenant: Uuid, bytes: usize) -> Option<Reserved> {
         self.shares.of(tenant).reserve(bytes).await
+    }
+
+    /// Memory that large answers have now, in bytes.
+    pub(super) fn answers_bytes(&self) -> usize {
+        self.shares.answers_bytes()
     }
 
     /// TCP connections opened so far.

@@ -6,9 +6,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::admission::Asides;
+use super::breaker::BreakerState;
 use super::connect::Dialer;
 use super::discover::Era;
 use super::error::{Kind, UpstreamError};
@@ -18,6 +20,7 @@ use super::http_link::HttpLink;
 use super::jsonrpc::{self, Answer};
 use super::link::Link;
 use super::list::Turns;
+use super::measures::Took;
 use super::offers::{Announced, Offers};
 use super::post::Reply;
 use super::stdio::{Children, Keeper};
@@ -34,8 +37,7 @@ pub struct Connection {
     pub(super) limits: Limits,
     pub(super) gate: Gate,
     pub(super) health: Arc<Health>,
-    /// Held by a question of the gateway's own.
-    pub(super) asides: Mutex<()>,
+    pub(super) asides: Asides,
     pub(super) turns: Turns,
     pub(super) link: Result<Arc<Link>, UpstreamError>,
 }
@@ -112,11 +114,12 @@ impl Connection {
 
     fn with_link(target: &Target, link: Result<Arc<Link>, UpstreamError>) -> Self {
         let limits = target.limits;
-        // for answers to the upstream's own requests, and for the gateway's own questions
+        // for answers to the upstream's own requests, and for the gateway's own questions, of which two may be under way
         let spare = match limits.connections {
             0 | 1 => 0,
             2 | 3 => 1,
-            _ => 2,
+            4..=7 => 2,
+            _ => 3,
         };
         let running_max = limits.concurrency.min(limits.connections.saturating_sub(spare));
         Self {
@@ -127,7 +130,7 @@ impl Connection {
             limits,
             gate: Gate::new(running_max, limits.queue, limits.queue_wait),
             health: Arc::new(Health::new(limits.breaker)),
-            asides: Mutex::new(()),
+            asides: Asides::default(),
             turns: Turns::default(),
             link,
         }
@@ -179,7 +182,8 @@ impl Connection {
         if let Some(offers) = self.link()?.known_offers() {
             return Ok(offers);
         }
-        self.aside(self.limits.listing_timeout, |_| async move { self.link()?.offers().await }).await
+        let (lane, limit) = (&self.asides.first, self.limits.listing_timeout);
+        self.aside(lane, limit, |_| async move { self.link()?.offers().await }).await
     }
 
     /// Calls a tool. Sent at most once, except where the upstream said that it did not process it.
@@ -201,7 +205,7 @@ impl Connection {
             sent_as: call.sent_as.as_deref(),
             bytes_max: self.limits.response_bytes_max,
         };
-        self.pass_on(&ask, call.timeout, &call.dispatched).await
+        self.pass_on(&ask, call.timeout, (&call.dispatched, &call.took)).await
     }
 
     /// Passes on a request that is no tool call, by the rules of [`call`](Self::call).
@@ -224,7 +228,7 @@ impl Connection {
             sent_as: request.sent_as.as_deref(),
             bytes_max: self.limits.response_bytes_max,
         };
-        self.pass_on(&ask, request.timeout, &request.dispatched).await
+        self.pass_on(&ask, request.timeout, (&request.dispatched, &request.took)).await
     }
 
     /// Sends a caller's request, in its turn.
@@ -232,11 +236,13 @@ impl Connection {
         &self,
         ask: &Ask<'_>,
         limit: Duration,
-        dispatched: &Arc<AtomicBool>,
+        (dispatched, took): (&Arc<AtomicBool>, &Took),
     ) -> Result<Answer, UpstreamError> {
         self.within(limit.min(self.limits.call_timeout), dispatched, |dispatched| async move {
             let began = Instant::now();
-            let ended = self.link()?.exchange(ask, &dispatched).await;
+            let link = self.link()?;
+            let ended = link.exchange(ask, &dispatched).await;
+            took.set(began.elapsed(), link.between());
             self.health.called(began, &ended);
             settle(ended?)
         })
@@ -249,9 +255,9 @@ impl Connection {
     /// Any [`Kind`].
     pub async fn ping(&self) -> Result<(), UpstreamError> {
         let ended = self
-            .aside(self.limits.listing_timeout, |dispatched| async move {
+            .aside(&self.asides.first, self.limits.listing_timeout, |dispatched| async move {
                 let link = self.link()?;
-                match settle(link.exchange(&link.ping().await?, &dispatched).await?)? {
+                match link.ask(&link.ping().await?, &dispatched).await? {
                     Answer::Result(_) => Ok(()),
                     Answer::Error(error) => Err(refused("ping", &error)),
                 }
@@ -267,7 +273,12 @@ impl Connection {
         ask: Ask<'_>,
         dispatched: Arc<AtomicBool>,
     ) -> Result<Answer, UpstreamError> {
-        settle(self.link()?.exchange(&ask, &dispatched).await?)
+        self.link()?.ask(&ask, &dispatched).await
+    }
+
+    /// What becomes of calls now.
+    pub(super) fn breaker(&self) -> BreakerState {
+        self.health.state()
     }
 
     /// Forgets failures: the next call is sent.
@@ -312,7 +323,8 @@ impl Connection {
     }
 }
 
-fn settle(reply: Reply) -> Result<Answer, UpstreamError> {
+/// The answer, or that there is none.
+pub(super) fn settle(reply: Reply) -> Result<Answer, UpstreamError> {
     let status = reply.status.as_u16();
     reply.answer.ok_or_else(|| UpstreamError::invalid(format!("HTTP status {status}")))
 }

@@ -6,7 +6,7 @@ use http::StatusCode;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::breaker::{Admission, Breaker, BreakerRules};
+use super::breaker::{Admission, Breaker, BreakerRules, BreakerState};
 use super::error::{Kind, UpstreamError};
 use super::post::Reply;
 
@@ -24,6 +24,11 @@ impl Health {
     /// What may be sent now; [`Admission::Probe`] is given to one asker only.
     pub(super) fn admit(&self) -> Admission {
         self.breaker().admit(Instant::now())
+    }
+
+    /// What becomes of calls now.
+    pub(super) fn state(&self) -> BreakerState {
+        self.breaker().state()
     }
 
     /// Whether calls may be sent.

@@ -48,7 +48,7 @@ impl HttpLink {
         let wires =
             Arc::new(Wires::new(dialer.for_upstream_of(target.tenant), uri, limits.connections, timeouts));
         let http = Http { wires, target: path };
-        let sessions = Sessions::new(http.clone(), base, target.era, limits.call_timeout);
+        let sessions = Sessions::new(http.clone(), base, target.era, limits.call_timeout, &dialer.measures);
         Ok(Self { http, sessions, farewells: Arc::new(Semaphore::new(CANCELS_MAX)) })
     }
 

@@ -4,13 +4,16 @@ use std::sync::atomic::AtomicBool;
 
 use http::StatusCode;
 
-use super::connection::Ask;
+use super::connection::{Ask, settle};
 use super::discover::{Era, HELLO_BYTES_MAX};
 use super::error::UpstreamError;
 use super::http_link::HttpLink;
+use super::jsonrpc::Answer;
+use super::measures::{Ending, Measures, OwnRequest};
 use super::offers::Offers;
 use super::post::Reply;
 use super::stdio::Keeper;
+use crate::domain::measure::{Between, Transport};
 
 /// What a usable address leads to.
 pub(super) enum Link {
@@ -34,6 +37,40 @@ impl Link {
                 Ok(Reply { status: StatusCode::OK, session_id: None, answer: Some(answer) })
             }
         }
+    }
+
+    /// The same for a question of the gateway's own.
+    pub(super) async fn ask(&self, ask: &Ask<'_>, dispatched: &AtomicBool) -> Result<Answer, UpstreamError> {
+        let asked = OwnRequest::begin(self.measures(), ask.method, self.transport());
+        let answer = self.exchange(ask, dispatched).await.and_then(settle);
+        asked.ended(self.version(), Ending::of(&answer));
+        answer
+    }
+
+    fn measures(&self) -> &Measures {
+        match self {
+            Self::Http(link) => &link.sessions.measures,
+            Self::Stdio(keeper) => keeper.measures(),
+        }
+    }
+
+    fn transport(&self) -> Transport {
+        match self {
+            Self::Http(_) => Transport::Tcp,
+            Self::Stdio(_) => Transport::Pipe,
+        }
+    }
+
+    fn version(&self) -> Option<&'static str> {
+        match self {
+            Self::Http(link) => link.sessions.current().map(|session| session.version),
+            Self::Stdio(keeper) => keeper.version(),
+        }
+    }
+
+    /// What carries messages, and the revision that is spoken, as far as that is known.
+    pub(super) fn between(&self) -> Between {
+        Between { transport: self.transport(), version: self.version() }
     }
 
     /// The question that costs an upstream least in its era.

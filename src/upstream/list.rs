@@ -89,7 +89,8 @@ impl Connection {
     }
 
     async fn list_within(&self, kind: ListKind, limit: Duration) -> Result<Listing, UpstreamError> {
-        let listed = self.aside(limit, |dispatched| self.read_list(kind, dispatched)).await;
+        let lane = if kind == ListKind::Tools { &self.asides.first } else { &self.asides.others };
+        let listed = self.aside(lane, limit, |dispatched| self.read_list(kind, dispatched)).await;
         // a server may be slow at its other lists and quick at calls
         if kind == ListKind::Tools {
             self.health.listed(&listed);

@@ -20,6 +20,7 @@ mod http_link;
 mod jsonrpc;
 mod link;
 mod list;
+mod measures;
 mod meter;
 mod offers;
 mod param_headers;
@@ -38,7 +39,7 @@ mod wires;
 mod tests;
 
 pub use self::rmcp::{WatchEnd, Watcher};
-pub use breaker::BreakerRules;
+pub use breaker::{BreakerRules, BreakerState};
 pub use connect::native_tls;
 pub use connection::Connection;
 pub use discover::Era;
@@ -50,11 +51,12 @@ pub use list::{
     DEFINITION_BYTES_MAX, Entry, LIST_BYTES_MAX, ListKind, Listed, Listing, NAME_BYTES_MAX, OFFERS_BYTES_MAX,
     PAGES_MAX, PROMPTS_MAX, RESOURCES_MAX, Slowness, TEMPLATES_MAX, TOOLS_MAX, URI_BYTES_MAX,
 };
+pub use measures::{Ending, Measures, Took};
 pub use offers::{Announced, Offer, Offers};
 pub use param_headers::{
     ParamHeader, check_param_headers, encode as header_value, param_header_rules, param_headers,
 };
-pub use pool::{CONNECTIONS_MAX, Pool};
+pub use pool::{CONNECTIONS_MAX, Pool, PoolVitals};
 pub use shares::Reserved;
 pub use stdio::{
     Command, Commands, Journal, LINE_BYTES_MAX, LogLine, LogSource, NoCommand, StdioRules, run_warden,

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use super::breaker::BreakerState;
 use super::connect::Dialer;
 use super::connection::Connection;
 use super::egress::Egress;
+use super::measures::Measures;
 use super::offers::Announced;
 use super::rmcp::{WatchEnd, Watcher};
 use super::shares::Reserved;
@@ -19,6 +21,23 @@ use super::target::Target;
 pub const CONNECTIONS_MAX: usize = 10_000;
 
 type Key = (Uuid, Uuid);
+
+/// How the connections of a replica are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolVitals {
+    /// Servers to which calls pass.
+    pub closed: usize,
+    /// Servers that are left alone for a while.
+    pub open: usize,
+    /// Servers of which it is being found out whether calls would work.
+    pub half_open: usize,
+    /// Memory that large answers have, in bytes.
+    pub answers_bytes: usize,
+    /// Programs that run.
+    pub programs: usize,
+    /// TCP connections opened so far.
+    pub tcp_connects: u64,
+}
 
 /// One [`Connection`] per (tenant, server): tenants share nothing, whatever their URLs.
 #[derive(Debug)]
@@ -31,13 +50,14 @@ pub struct Pool {
 impl Pool {
     /// An empty pool. Without `tls` (see [`super::native_tls`]), https upstreams are unreachable.
     pub fn new(egress: Arc<Egress>, tls: Option<Arc<rustls::ClientConfig>>) -> Self {
-        let children = Children::new(StdioRules::default(), None);
-        Self { dialer: Dialer::new(egress, tls), children, connections: RwLock::default() }
+        let dialer = Dialer::new(egress, tls);
+        let children = Children::new(StdioRules::default(), None, &dialer.measures);
+        Self { dialer, children, connections: RwLock::default() }
     }
 
     /// The same, with programs under these rules, whose logs go to `journal`.
     pub fn with_programs(self, rules: StdioRules, journal: Journal) -> Self {
-        Self { children: Children::new(rules, Some(journal)), ..self }
+        Self { children: Children::new(rules, Some(journal), &self.dialer.measures), ..self }
     }
 
     /// The same, with this much memory for the large answers of each tenant at the same time.
@@ -181,6 +201,31 @@ impl Pool {
     /// Ends all programs, and waits until they have ended.
     pub async fn close(&self) {
         self.children.close().await;
+    }
+
+    /// How long upstreams take.
+    pub fn measures(&self) -> &Measures {
+        &self.dialer.measures
+    }
+
+    /// How the connections are.
+    pub fn vitals(&self) -> PoolVitals {
+        let mut vitals = PoolVitals {
+            closed: 0,
+            open: 0,
+            half_open: 0,
+            answers_bytes: self.dialer.answers_bytes(),
+            programs: self.children.count(),
+            tcp_connects: self.tcp_connects(),
+        };
+        for connection in self.read().values() {
+            *match connection.breaker() {
+                BreakerState::Closed => &mut vitals.closed,
+                BreakerState::Open => &mut vitals.open,
+                BreakerState::HalfOpen => &mut vitals.half_open,
+            } += 1;
+        }
+        vitals
     }
 
     /// TCP connections opened since the start.

@@ -12,8 +12,10 @@ use tokio::time::{Instant, timeout};
 use super::discover::{self, Era, HELLO_BYTES_MAX};
 use super::error::{Kind, UpstreamError};
 use super::jsonrpc::{self, Answer, MODERN};
+use super::measures::{Ending, Life, Measures, OwnRequest};
 use super::offers::{Declared, Offers};
 use super::post::{Http, Post, Reply};
+use crate::domain::measure::{Between, Transport};
 
 /// The handshake revisions we speak, the one we offer first.
 pub(super) const VERSIONS: [&str; 3] = ["2025-11-25", "2025-06-18", "2025-03-26"];
@@ -39,6 +41,8 @@ pub(super) struct Session {
     pub(super) declared: Declared,
     /// The revision that is spoken.
     pub(super) version: &'static str,
+    /// That of a session; the modern era has none.
+    pub(super) life: Option<Life>,
 }
 
 impl Session {
@@ -61,11 +65,18 @@ pub(super) struct Sessions {
     opening: Mutex<Option<(Instant, UpstreamError)>>,
     era: AtomicU8,
     next_id: AtomicU64,
+    pub(super) measures: Arc<Measures>,
 }
 
 impl Sessions {
     /// Without a session nothing takes longer than `wait`.
-    pub(super) fn new(http: Http, base: HeaderMap, era: Option<Era>, wait: Duration) -> Self {
+    pub(super) fn new(
+        http: Http,
+        base: HeaderMap,
+        era: Option<Era>,
+        wait: Duration,
+        measures: &Arc<Measures>,
+    ) -> Self {
         let sessions = Self {
             http,
             base,
@@ -75,6 +86,7 @@ impl Sessions {
             opening: Mutex::new(None),
             era: AtomicU8::new(ERA_UNKNOWN),
             next_id: AtomicU64::new(1),
+            measures: Arc::clone(measures),
         };
         if let Some(era) = era {
             sessions.remember(era);
@@ -135,6 +147,9 @@ impl Sessions {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         if current.as_ref().is_some_and(|session| Arc::ptr_eq(session, ended)) {
             *current = None;
+            if let Some(life) = &ended.life {
+                life.broke(Kind::Lost.name());
+            }
         }
     }
 
@@ -191,7 +206,7 @@ impl Sessions {
 
     fn modern(&self, declared: Declared) -> Session {
         let headers = discover::modern_headers(&self.base);
-        Session { era: Era::Modern, headers, has_id: false, declared, version: MODERN }
+        Session { era: Era::Modern, headers, has_id: false, declared, version: MODERN, life: None }
     }
 
     async fn handshake(&self) -> Result<Session, UpstreamError> {
@@ -206,7 +221,15 @@ impl Sessions {
             reply_headers: None,
             dispatched: &AtomicBool::new(false),
         };
-        let session = self.accept(self.http.post(post).await?)?;
+        let asked = OwnRequest::begin(&self.measures, "initialize", Transport::Tcp);
+        let reply = self.http.post(post).await;
+        let ending = Ending::of_reply(&reply);
+        let session = reply.and_then(|reply| self.accept(reply));
+        match &session {
+            Ok(session) => asked.ended(Some(session.version), ending),
+            Err(error) => asked.ended(None, ending.or_failed(error)),
+        }
+        let session = session?;
         let body = jsonrpc::notification("notifications/initialized");
         let status = self.http.tell(session.headers.clone(), body).await?;
         if !status.is_success() {
@@ -240,7 +263,9 @@ impl Sessions {
             headers.insert("mcp-session-id", checked_id(id)?);
         }
         let declared = Declared::new(Offers::of(&result));
-        Ok(Session { era: Era::Handshake, headers, has_id, declared, version })
+        let between = Between { transport: Transport::Tcp, version: Some(version) };
+        let life = Some(Life::begin(&self.measures, between));
+        Ok(Session { era: Era::Handshake, headers, has_id, declared, version, life })
     }
 }
 

@@ -64,6 +64,13 @@ impl Shares {
         Self { lookups: Arc::new(Semaphore::new(LOOKUPS_MAX)), answers_bytes_max, tenants: Mutex::default() }
     }
 
+    /// What all tenants' large answers have now, in bytes.
+    pub(super) fn answers_bytes(&self) -> usize {
+        let tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = |share: Arc<TenantShare>| share.parts.saturating_sub(share.answers.available_permits());
+        tenants.values().filter_map(Weak::upgrade).map(taken).sum::<usize>() * PART_BYTES
+    }
+
     /// The share of an upstream that is about to be connected to.
     pub(super) fn of(&self, tenant: Uuid) -> Share {
         let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);

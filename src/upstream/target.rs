@@ -14,6 +14,7 @@ use uuid::Uuid;
 use super::breaker::BreakerRules;
 use super::discover::Era;
 use super::error::{Kind, UpstreamError};
+use super::measures::Took;
 use super::stdio::{Command, NoCommand};
 
 pub(super) const USER_AGENT: &str = concat!("mcpproxy/", env!("CARGO_PKG_VERSION"));
@@ -146,6 +147,8 @@ pub struct ToolCall {
     pub dispatched: Arc<AtomicBool>,
     /// Filled in as it is sent, where somebody wants to know.
     pub sent_as: Option<Arc<SentAs>>,
+    /// Set once it has ended.
+    pub took: Took,
 }
 
 /// What a request was sent as, for whoever tells of it: known once it is on its way.
@@ -213,6 +216,8 @@ pub struct Request {
     pub dispatched: Arc<AtomicBool>,
     /// Filled in as it is sent, where somebody wants to know.
     pub sent_as: Option<Arc<SentAs>>,
+    /// Set once it has ended.
+    pub took: Took,
 }
 
 /// Whether a server's settings cannot set this header.

@@ -26,12 +26,16 @@ fail() {
   exit 1
 }
 
+# further kinds that the cluster has
+apis=()
+
 # render NAME KUBE [ARGUMENT…]: the chart with a set of values, for a version of Kubernetes that has all kinds asked for.
 render() {
   local values="tests/helm/values/$1.yaml" kube="$2"
   shift 2
   "$helm" template mcpproxy "$chart" --namespace tools --values "$values" --kube-version "$kube" \
-    --api-versions gateway.networking.k8s.io/v1 --api-versions monitoring.coreos.com/v1 "$@"
+    --api-versions gateway.networking.k8s.io/v1 --api-versions monitoring.coreos.com/v1 \
+    ${apis[@]+"${apis[@]}"} "$@"
 }
 
 # holds NAME KUBE: the set renders, and what it renders is right.
@@ -53,7 +57,7 @@ holds() {
 refused() {
   local text="$1"
   shift
-  if "$helm" template mcpproxy "$chart" "$@" >/dev/null 2>"$out/refused"; then
+  if "$helm" template "${release:-mcpproxy}" "$chart" "$@" >/dev/null 2>"$out/refused"; then
     fail "not refused: $*"
   fi
   grep -qF -- "$text" "$out/refused" || fail "refused $* without saying '$text': $(cat "$out/refused")"
@@ -82,11 +86,16 @@ done
 holds old-cluster "$ancient" 1.25 PodDisruptionBudget
 "$python" tests/helm/snapshot.py "$out/old-cluster-$ancient.yaml" tests/helm/snapshots/old-cluster.yaml "${update[@]}"
 
+apis=(--api-versions security.openshift.io/v1)
+holds openshift "$newest"
+"$python" tests/helm/snapshot.py "$out/openshift-$newest.yaml" tests/helm/snapshots/openshift.yaml "${update[@]}"
+apis=()
+
 least=(--values tests/helm/values/minimal.yaml)
 gateway_api=(--api-versions gateway.networking.k8s.io/v1)
-database="secrets.databaseUrl.existingSecret"
-refused "secrets.masterKey.existingSecret is not set. This chart never generates the master key" --set $database=mcpproxy
-refused "secrets.databaseUrl.existingSecret is not set" --set secrets.masterKey.existingSecret=mcpproxy
+database="secrets.databaseUrl.existingSecret" image="image.repository=mcpproxy"
+refused "secrets.masterKey.existingSecret is not set. This chart never generates the master key" --set $image,$database=mcpproxy
+refused "secrets.databaseUrl.existingSecret is not set" --set $image,secrets.masterKey.existingSecret=mcpproxy
 refused "Both postgres.enabled and secrets.databaseUrl.existingSecret" "${least[@]}" --set postgres.enabled=true
 refused "migration.mode is hook, but" "${least[@]}" --set $database=,postgres.enabled=true,migration.mode=hook
 refused "at '/replicas': got string, want integer" "${least[@]}" --set replicas=many
@@ -102,10 +111,55 @@ refused "this cluster has no gateway.networking.k8s.io/v1" "${least[@]}" --set h
 refused "httpRoute.parentRefs or httpRoute.hostnames is empty" "${least[@]}" "${gateway_api[@]}" --set httpRoute.enabled=true
 refused "this cluster has no monitoring.coreos.com/v1" "${least[@]}" --set metrics.serviceMonitor.enabled=true
 refused "this cluster has no monitoring.coreos.com/v1" "${least[@]}" --set metrics.prometheusRule.enabled=true
-refused "must be above limits.drain_s (25)" "${least[@]}" \
-  --set autoscaling.enabled=true,autoscaling.scaleDownStabilizationSeconds=25
 refused "maxReplicas is below" "${least[@]}" --set autoscaling.enabled=true,autoscaling.maxReplicas=1
 refused "chart requires kubeVersion: >=1.20.0-0" "${least[@]}" --kube-version 1.19
+refused "image.repository is not set" "${least[@]}" --set image.repository=
+release=0a refused "cannot be the name of a Service" "${least[@]}"
+release=a.b refused "cannot be the name of a Service" "${least[@]}"
+refused "at '/fullnameOverride'" "${least[@]}" --set fullnameOverride=0a
+refused "MCPPROXY__LIMITS__DRAIN_DELAY_S comes from config.limits.drain_delay_s" "${least[@]}" \
+  --set-json 'extraEnv=[{"name":"MCPPROXY__LIMITS__DRAIN_DELAY_S","value":"1"}]'
+refused "MCPPROXY__SESSIONS__KEY comes from secrets.sessionsKey" "${least[@]}" --set 'extraEnv[0].name=MCPPROXY__SESSIONS__KEY'
+refused "A comes from another entry" "${least[@]}" --set-json 'extraEnv=[{"name":"A","value":"1"},{"name":"A","value":"2"}]'
+refused "EMBEDDINGS_API_KEY is a secret" "${least[@]}" \
+  --set-json 'extraEnv=[{"name":"MCPPROXY__SEARCH__EMBEDDINGS_API_KEY","value":"word"}]'
+for part in autoscaling networkPolicy secrets secrets.sessionsKey metrics.dashboards image podDisruptionBudget migration test; do
+  refused "missing property '${part#*.}'" "${least[@]}" --set "$part=null"
+done
+
+# a file with `config:` and only comments below it is one without settings
+render minimal "$newest" >"$out/plain.txt"
+render minimal "$newest" --set config=null >"$out/empty.txt"
+for file in plain empty; do sed -i 's/^\(  [a-z]*-key: \)[A-Za-z0-9+/=]*$/\1/' "$out/$file.txt"; done
+diff "$out/plain.txt" "$out/empty.txt" || fail "an empty config changes what is rendered"
+
+# in a chart above it, under a condition
+above="$out/umbrella"
+mkdir -p "$above/charts"
+cp -r "$chart" "$above/charts/"
+cat >"$above/Chart.yaml" <<'EOF'
+apiVersion: v2
+name: umbrella
+version: 0.0.1
+dependencies: [{ name: mcpproxy, version: ">=0.0.0", condition: mcpproxy.enabled }]
+EOF
+sed '1i mcpproxy:
+  s/^/  /' tests/helm/values/minimal.yaml >"$above/values.yaml"
+for file in alerts.yaml dashboards; do
+  mv "$above/charts/mcpproxy/$file" "$out/aside"
+  if "$helm" template mcpproxy "$above/charts/mcpproxy" --values tests/helm/values/production.yaml \
+    --api-versions monitoring.coreos.com/v1 >/dev/null 2>"$out/refused"; then
+    fail "without $file it renders nothing of it, and says nothing"
+  fi
+  grep -q "this copy of the chart has no $file" "$out/refused" || fail "without $file: $(cat "$out/refused")"
+  mv "$out/aside" "$above/charts/mcpproxy/$file"
+done
+for enabled in true false; do
+  "$helm" template mcpproxy "$above" --kube-version "$newest" --set mcpproxy.enabled=$enabled >"$out/above.txt" ||
+    fail "in a chart above it, it is refused with enabled=$enabled"
+  found="$(grep -c '^kind: Deployment' "$out/above.txt" || true)"
+  [ "$found/$enabled" = 1/true ] || [ "$found/$enabled" = 0/false ] || fail "in a chart above it, $found with enabled=$enabled"
+done
 
 "$python" tests/helm/lookup.py "$helm"
 

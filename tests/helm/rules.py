@@ -15,6 +15,9 @@ CHART = ROOT / "helm/mcpproxy"
 SETTINGS = tomllib.loads((ROOT / "src/default.toml").read_text())
 # Seconds in which the program writes its log after the drain, and says goodbye.
 FLUSH_S = 10
+# Helm's --timeout, when nobody says more.
+HELM_WAITS_S = 300
+DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
 
 
 def require(fact, text):
@@ -33,6 +36,7 @@ class Rendered:
         self.pod = self.template["spec"]
         self.gateway = self.pod["containers"][0]
         self.deployment = deployment
+        self.is_openshift = "/openshift-" in path
 
     def kind(self, kind):
         return [document for document in self.all if document["kind"] == kind]
@@ -46,14 +50,19 @@ class Rendered:
         return next((found for found in self.kind(kind) if found["metadata"]["name"] == name), None)
 
     def pods(self):
-        """Every pod there will be: labels, annotations of its object, specification."""
+        """Every pod there will be: labels, annotations, specification."""
+        return [(labels, annotations, pod) for _, labels, annotations, pod in self.made()]
+
+    def made(self):
+        """The same, with the object that makes the pod before it."""
         for document in self.all:
-            annotations = document["metadata"].get("annotations", {})
             if document["kind"] == "Pod":
-                yield document["metadata"]["labels"], annotations, document["spec"]
+                template = document
             elif document["kind"] in ("Deployment", "StatefulSet", "Job"):
                 template = document["spec"]["template"]
-                yield template["metadata"]["labels"], annotations, template["spec"]
+            else:
+                continue
+            yield document, template["metadata"]["labels"], template["metadata"].get("annotations", {}), template["spec"]
 
 
 def containers(pod):
@@ -62,6 +71,13 @@ def containers(pod):
 
 def variables(container):
     return {entry["name"]: entry for entry in container.get("env", [])}
+
+
+def hook(document):
+    """When Helm makes an object beside the release: events and weight, or None."""
+    annotations = document["metadata"].get("annotations", {})
+    events = annotations.get("helm.sh/hook")
+    return events and (events, int(annotations.get("helm.sh/hook-weight", 0)))
 
 
 def selects(labels, pod_labels):
@@ -79,7 +95,33 @@ def pods_may_nothing(rendered):
             require(security["allowPrivilegeEscalation"] is False, "privileges can be gained")
             require(security["capabilities"] == {"drop": ["ALL"]}, "capabilities are left")
             require("memory" in container["resources"]["limits"], f"{container['name']} without a bound on memory")
-    require(rendered.pod["securityContext"]["runAsUser"] == 10001, "the gateway is not the user of its image")
+        require(pod["enableServiceLinks"] is False, "a pod gets variables of Services")
+        own = {"gateway": 10001, "postgres": 999}.get(pod["containers"][0]["name"], 10001)
+        user = pod["securityContext"].get("runAsUser")
+        require(user == (None if rendered.is_openshift else own), f"a pod runs as {user}")
+
+
+def pods_carry_what_the_cluster_asks_for(rendered):
+    values = yaml.safe_load((ROOT / "tests/helm/values/everything.yaml").read_text())
+    if rendered.deployment["metadata"]["name"] != values["fullnameOverride"]:
+        return
+    for labels, annotations, pod in rendered.pods():
+        component = labels["app.kubernetes.io/component"]
+        require(selects(values["podLabels"], labels), f"{component} without podLabels")
+        require(selects(values["podAnnotations"], annotations), f"{component} without podAnnotations")
+        ends = component in ("migration", "test")
+        require(selects(values["migration"]["podLabels"], labels) is ends, f"{component} and migration.podLabels")
+        require(selects(values["migration"]["podAnnotations"], annotations) is ends, f"{component} and migration.podAnnotations")
+        for place in ("nodeSelector", "tolerations", "affinity", "priorityClassName", "hostAliases", "imagePullSecrets"):
+            require(pod.get(place) == values[place], f"{component} without {place}")
+
+
+def variables_are_set_once(rendered):
+    for _, _, pod in rendered.pods():
+        for container in containers(pod):
+            names = [entry["name"] for entry in container.get("env", [])]
+            twice = {name for name in names if names.count(name) > 1}
+            require(not twice, f"{container['name']} has {twice} twice")
 
 
 def pods_stop_in_time(rendered):
@@ -98,17 +140,61 @@ def pods_stop_in_time(rendered):
     for autoscaler in rendered.kind("HorizontalPodAutoscaler"):
         spec = autoscaler["spec"]
         require("replicas" not in rendered.deployment["spec"], "an upgrade would undo what the autoscaler did")
-        require(spec["behavior"]["scaleDown"]["stabilizationWindowSeconds"] > drain, "scaled down within a drain")
+        (pace,) = spec["behavior"]["scaleDown"]["policies"]
+        require(pace["value"] == 1 and pace["periodSeconds"] >= min(grace, 1800), "the next replica goes within a drain")
         wanted = "autoscaling/v2" if rendered.kube >= (1, 23) else "autoscaling/v2beta2"
         require(autoscaler["apiVersion"] == wanted, autoscaler["apiVersion"])
     for budget in rendered.kind("PodDisruptionBudget"):
         wanted = "policy/v1" if rendered.kube >= (1, 21) else "policy/v1beta1"
         require(budget["apiVersion"] == wanted, budget["apiVersion"])
+        unready = budget["spec"].get("unhealthyPodEvictionPolicy")
+        require(unready == ("AlwaysAllow" if rendered.kube >= (1, 27) else None), "nodes wait for replicas that serve nobody")
 
 
 def probes_ask_the_right_thing(rendered):
-    for probe, path in (("startupProbe", "/livez"), ("livenessProbe", "/livez"), ("readinessProbe", "/readyz")):
-        require(rendered.gateway[probe]["httpGet"] == {"path": path, "port": "http"}, probe)
+    # clients can fill the listener of http: then a replica gets no more of them, but is not restarted
+    for probe, path, port in (
+        ("startupProbe", "/livez", "metrics"),
+        ("livenessProbe", "/livez", "metrics"),
+        ("readinessProbe", "/readyz", "http"),
+    ):
+        require(rendered.gateway[probe]["httpGet"] == {"path": path, "port": port}, probe)
+
+
+def policies_let_pods_work(rendered):
+    policies = rendered.kind("NetworkPolicy")
+    if not policies:
+        return
+    by_component = {}
+    for maker, labels, _, _ in rendered.made():
+        component = labels["app.kubernetes.io/component"]
+        of = [policy for policy in policies if selects(policy["spec"]["podSelector"]["matchLabels"], labels)]
+        require(len(of) == 1, f"{len(of)} policies for {component}")
+        by_component[component] = (of[0]["spec"], labels)
+        early, made = hook(maker), hook(of[0])
+        if early and "pre-install" in early[0]:
+            require(made and made[0] == early[0] and made[1] < early[1], f"the policy of {component} comes too late")
+        else:
+            require(made is None, f"the policy of {component} is none of the release")
+    for component, (spec, _) in by_component.items():
+        if component == "postgres":
+            require("egress" not in spec, "the database may reach others")
+        elif {} not in spec["egress"]:
+            names = [rule for rule in spec["egress"] if {"port": 53, "protocol": "UDP"} in rule.get("ports", [])]
+            require(names and "to" not in names[0], f"{component} resolves no names")
+            ports = {port["port"] for port in names[0]["ports"]}
+            require(ports == ({53, 5353} if rendered.is_openshift else {53}), f"names at {ports}")
+    gateway, own = by_component["gateway"]
+    tester, labels = by_component["test"]
+    (entry,) = (rule for rule in gateway["ingress"] if rule["ports"][0]["port"] == "http")
+    peers = [peer["podSelector"]["matchLabels"] for peer in entry.get("from", []) if set(peer) == {"podSelector"}]
+    require("from" not in entry or any(selects(peer, labels) for peer in peers), "helm test is not let in")
+    out = [rule for rule in tester["egress"] if {"port": "http", "protocol": "TCP"} in rule.get("ports", [])]
+    peers = [peer["podSelector"]["matchLabels"] for rule in out for peer in rule["to"]]
+    require({} in tester["egress"] or any(selects(peer, own) for peer in peers), "helm test is not let out")
+    if "migration" in by_component:
+        # what the gateway has beside names and upstreams
+        require(by_component["migration"][0]["egress"] == gateway["egress"][:2], "migrating reaches no database")
 
 
 def selectors_find_the_gateway_alone(rendered):
@@ -140,21 +226,31 @@ def selectors_find_the_gateway_alone(rendered):
             require(service["spec"]["type"] == "ClusterIP", "only the gateway itself may be shown outside")
 
 
+def names_fit(rendered):
+    for database in rendered.kind("StatefulSet"):
+        # Kubernetes appends to it in a label of pods
+        require(len(database["metadata"]["name"]) <= 52, "the database's pods cannot be made")
+
+
 def secrets_are_references(rendered):
     own = {secret["metadata"]["name"]: secret["data"] for secret in rendered.kind("Secret")}
     require("master-key" not in json.dumps(rendered.kind("Secret")), "the master key is in a Secret of the chart")
     names = {f"MCPPROXY__{section}__{key}".upper() for section, keys in SETTINGS.items() if isinstance(keys, dict) for key in keys}
-    for _, annotations, pod in rendered.pods():
-        is_early = "pre-install" in annotations.get("helm.sh/hook", "")
+    early = {secret["metadata"]["name"] for secret in rendered.kind("Secret") if hook(secret)}
+    # as objects of the release they would be put back by a rollback, keys that were rotated since
+    require(early == own.keys() - {f"{rendered.deployment['metadata']['name']}-postgres"}, f"hooks are {early}")
+    for maker, _, _, pod in rendered.made():
+        is_early = "pre-install" in (hook(maker) or [""])[0]
         for container in containers(pod):
             for name, entry in variables(container).items():
                 require(not name.startswith("MCPPROXY__") or name in names, f"{name} is no setting")
                 if name.endswith(("_KEY", "__URL", "__DIRECT_URL", "PASSWORD")):
-                    require("secretKeyRef" in entry.get("valueFrom", {}), f"{name} is written out")
+                    is_secret = "secretKeyRef" in entry.get("valueFrom", {}) or "$(POSTGRES_PASSWORD)" in entry.get("value", "")
+                    require(is_secret, f"{name} is written out")
                 reference = entry.get("valueFrom", {}).get("secretKeyRef")
                 if reference and reference["name"] in own:
                     require(reference["key"] in own[reference["name"]], f"{reference} leads nowhere")
-                    require(not is_early, f"{reference} does not exist yet when the hook runs")
+                    require(not is_early or reference["name"] in early, f"{reference} does not exist yet when the hook runs")
 
 
 def migration_comes_first(rendered):
@@ -170,6 +266,10 @@ def migration_comes_first(rendered):
     account = rendered.named("ServiceAccount", job["spec"]["template"]["spec"]["serviceAccountName"])
     weight = int(account["metadata"]["annotations"]["helm.sh/hook-weight"])
     require(weight < int(annotations["helm.sh/hook-weight"]), "the job's account comes after it")
+    # Helm waits for 5 min when nobody says more: until then a job that cannot succeed has to have said so
+    pauses = sum(10 * 2**attempt for attempt in range(job["spec"]["backoffLimit"]))
+    require(pauses < HELM_WAITS_S / 2, f"a job that fails takes {pauses} s to say so")
+    require(DEFAULTS["migration"]["timeoutSeconds"] < HELM_WAITS_S, "a job is still at work when helm gives up")
 
 
 def hosts_are_served(rendered):
@@ -199,12 +299,12 @@ def custom_kinds_are_right(rendered):
         require(route["apiVersion"] == "gateway.networking.k8s.io/v1", route["apiVersion"])
         require(set(route["spec"]) == {"parentRefs", "hostnames", "rules"}, "HTTPRoute.spec")
         (rule,) = route["spec"]["rules"]
+        require(rule.pop("timeouts")["request"] == "0s", "the route cuts streams")
         port = service["spec"]["ports"][0]["port"]
         require(
             rule
             == {
                 "matches": [{"path": {"type": "PathPrefix", "value": "/"}}],
-                "timeouts": {"request": "0s"},
                 "backendRefs": [{"name": name, "port": port}],
             },
             "HTTPRoute.spec.rules",
@@ -233,9 +333,13 @@ def main():
     rendered = Rendered(*sys.argv[1:])
     for rule in (
         pods_may_nothing,
+        pods_carry_what_the_cluster_asks_for,
+        variables_are_set_once,
         pods_stop_in_time,
         probes_ask_the_right_thing,
+        policies_let_pods_work,
         selectors_find_the_gateway_alone,
+        names_fit,
         secrets_are_references,
         migration_comes_first,
         hosts_are_served,

@@ -5,6 +5,7 @@
 
 import base64
 import os
+import re
 import subprocess
 import sys
 
@@ -17,6 +18,7 @@ STAND_INS = {
     "MCPPROXY__SECRETS__MASTER_KEY": base64.b64encode(os.urandom(32)).decode(),
     "MCPPROXY__SESSIONS__KEY": os.urandom(24).hex(),
     "MCPPROXY__AUTH__BOOTSTRAP_KEY": os.urandom(24).hex(),
+    "POSTGRES_PASSWORD": os.urandom(24).hex(),
     "MCPPROXY__SEARCH__EMBEDDINGS_API_KEY": os.urandom(24).hex(),
 }
 
@@ -30,7 +32,8 @@ def environment(container):
         if "secretKeyRef" in source:
             variables[name] = STAND_INS[name]
         else:
-            variables[name] = entry.get("value", "a-pod")
+            value = entry.get("value", "a-pod")
+            variables[name] = re.sub(r"\$\((\w+)\)", lambda found: variables[found[1]], value)
     return variables
 
 

@@ -12,8 +12,13 @@ pins=("$here/helm.txt" "$here/requirements.txt")
 
 if ! cat "${pins[@]}" | cmp -s - "$tools/.installed"; then
   echo "installing helm and kubernetes-validate into $tools" >&2
+  if [ -n "$(ls -A "$tools" 2>/dev/null)" ] && [ ! -e "$tools/.installed" ] && [ ! -e "$tools/.installing" ]; then
+    echo "tools.sh: $tools has something else in it, so it is not replaced" >&2
+    exit 1
+  fi
   rm -rf "$tools"
   mkdir -p "$tools/bin"
+  touch "$tools/.installing"
   python3 -m venv "$tools/venv"
   pip=("$tools/venv/bin/python" -m pip --quiet --disable-pip-version-check)
   "${pip[@]}" install --require-hashes --requirement "$here/requirements.txt" >&2

@@ -129,8 +129,7 @@ async fn new_connections_are_taken_until_the_delay_is_over() {
 
 #[tokio::test]
 async fn a_clock_that_differs_from_the_databases_is_named() {
-    let database = Database::create().await;
-    Gateway::migrate(&database);
+    let database = Database::migrated().await;
     let mut connection = database.connect().await;
     let name: String =
         sqlx::query_scalar("select current_database()").fetch_one(&mut connection).await.unwrap();

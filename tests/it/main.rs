@@ -36,9 +36,13 @@ mod leases;
 #[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
+mod listings;
+#[cfg(test)]
 mod management;
 #[cfg(test)]
 mod mcp;
+#[cfg(test)]
+mod metrics;
 #[cfg(test)]
 mod pins;
 #[cfg(test)]

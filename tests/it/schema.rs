@@ -4,6 +4,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use sqlx::Connection;
+use tokio::sync::Mutex;
 
 use crate::support::{Database, Gateway, eventually, run_to_end, settle, spawn};
 
@@ -38,13 +39,13 @@ async fn the_release_before_migrates_and_serves_on_a_newer_schema() {
 #[tokio::test]
 async fn a_migration_that_waits_ends_when_it_is_told_to() {
     let database = Database::migrated().await;
-    let (mut connection, mut watcher) = (database.connect().await, database.connect().await);
+    let (mut connection, watcher) = (database.connect().await, Mutex::new(database.connect().await));
     let mut tx = connection.begin().await.unwrap();
     sqlx::query("lock table _sqlx_migrations").execute(&mut *tx).await.unwrap();
     let mut child = spawn(&database, &["migrate"]);
-    settle(true, Duration::from_secs(10), async || {
+    settle(true, Duration::from_secs(10), || async {
         let waits = "select exists (select from pg_locks where not granted and relation = '_sqlx_migrations'::regclass)";
-        sqlx::query_scalar::<_, bool>(waits).fetch_one(&mut watcher).await.unwrap()
+        sqlx::query_scalar::<_, bool>(waits).fetch_one(&mut *watcher.lock().await).await.unwrap()
     })
     .await;
     assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());

@@ -1,25 +1,32 @@
 {{- define "mcpproxy.fullname" -}}
 {{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- $full := printf "%s-%s" .Release.Name $name -}}
 {{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
+{{- $full = .Values.fullnameOverride -}}
 {{- else if contains $name .Release.Name -}}
-{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
-{{- else -}}
-{{- printf "%s-%s" .Release.Name $name | trunc 50 | trimSuffix "-" -}}
+{{- $full = .Release.Name -}}
 {{- end -}}
+{{- $full = $full | trunc 50 | trimSuffix "-" -}}
+{{- if not (regexMatch "^[a-z][a-z0-9-]*$" $full) -}}
+{{- fail (printf "%q cannot be the name of a Service, which begins with a letter and has no dots: set fullnameOverride." $full) -}}
+{{- end -}}
+{{- $full -}}
+{{- end -}}
+
+{{/* Kubernetes appends to a StatefulSet's name in a label of 63 characters. */}}
+{{- define "mcpproxy.postgresName" -}}
+{{ include "mcpproxy.fullname" . | trunc 43 | trimSuffix "-" }}-postgres
 {{- end -}}
 
 {{/* What a Service, a policy or a spread constraint selects by; never changes for a release. */}}
 {{- define "mcpproxy.selector" -}}
-app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
-app.kubernetes.io/instance: {{ .Release.Name }}
-app.kubernetes.io/component: gateway
+{{ include "mcpproxy.componentSelector" (dict "root" . "component" "gateway") }}
 {{- end -}}
 
-{{- define "mcpproxy.postgresSelector" -}}
-app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
-app.kubernetes.io/instance: {{ .Release.Name }}
-app.kubernetes.io/component: postgres
+{{- define "mcpproxy.componentSelector" -}}
+app.kubernetes.io/name: {{ default .root.Chart.Name .root.Values.nameOverride | trunc 63 | trimSuffix "-" }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 
 {{/* Labels of objects that no selector is to find by component. */}}
@@ -32,6 +39,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
 {{- define "mcpproxy.image" -}}
+{{- if not .Values.image.repository -}}
+{{- fail "image.repository is not set: name the repository that you pushed the image to (deploy/Containerfile), as in registry.example.com/mcpproxy." -}}
+{{- end -}}
 {{- if .Values.image.digest -}}
 {{ .Values.image.repository }}@{{ .Values.image.digest }}
 {{- else -}}
@@ -64,13 +74,10 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if semverCompare (printf ">=%s-0" .version) .root.Capabilities.KubeVersion.Version }}true{{ end -}}
 {{- end -}}
 
-{{/* Seconds in which a replica still takes connections, then seconds in which running calls may end. */}}
-{{- define "mcpproxy.drainDelay" -}}
-{{- dig "limits" "drain_delay_s" 0 .Values.config | int64 -}}
-{{- end -}}
-
-{{- define "mcpproxy.drain" -}}
-{{- dig "limits" "drain_s" 25 .Values.config | int64 -}}
+{{/* Seconds that a pod is granted: until nobody is sent to it any more, then for calls, then for the activity log. */}}
+{{- define "mcpproxy.grace" -}}
+{{- $limits := (include "mcpproxy.config" . | fromJson).limits -}}
+{{- add $limits.drain_delay_s (dig "drain_s" 25 $limits) 15 -}}
 {{- end -}}
 
 {{/* What every container of this chart may: nothing. */}}
@@ -81,10 +88,70 @@ capabilities:
   drop: [ALL]
 {{- end -}}
 
+{{/* OpenShift chooses users itself, and refuses pods that name one. */}}
+{{- define "mcpproxy.isOpenShift" -}}
+{{- if .Capabilities.APIVersions.Has "security.openshift.io/v1" }}true{{ end -}}
+{{- end -}}
+
 {{- define "mcpproxy.podSecurity" -}}
 runAsNonRoot: true
+{{- if not (include "mcpproxy.isOpenShift" .) }}
 runAsUser: 10001
 runAsGroup: 10001
+{{- end }}
 seccompProfile:
   type: RuntimeDefault
+{{- end -}}
+
+{{/* Labels and annotations of a pod: its `component`'s, podLabels and podAnnotations, and those of pods that end. */}}
+{{- define "mcpproxy.podLabels" -}}
+{{- $labels := dict -}}
+{{- range list .root.Values.podLabels (ternary .root.Values.migration.podLabels dict (default false .ends)) (include "mcpproxy.componentSelector" . | fromYaml) -}}
+{{- range $key, $value := . -}}
+{{- $_ := set $labels $key $value -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $labels -}}
+{{- end -}}
+
+{{- define "mcpproxy.podAnnotations" -}}
+{{- $annotations := dict -}}
+{{- range list .root.Values.podAnnotations (ternary .root.Values.migration.podAnnotations dict (default false .ends)) -}}
+{{- range $key, $value := . -}}
+{{- $_ := set $annotations $key $value -}}
+{{- end -}}
+{{- end -}}
+{{- if $annotations -}}
+{{- toYaml $annotations -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What is the same for every pod of the release, but for who it runs as. */}}
+{{- define "mcpproxy.podCommon" -}}
+automountServiceAccountToken: false
+# Services of the namespace as variables could be taken for settings
+enableServiceLinks: false
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . | quote }}
+{{- end }}
+{{- with .Values.hostAliases }}
+hostAliases:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end -}}

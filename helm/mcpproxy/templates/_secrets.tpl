@@ -36,16 +36,32 @@ secretKeyRef:
 {{- end -}}
 {{- end -}}
 
-{{- define "mcpproxy.databaseUrlRef" -}}
+{{- define "mcpproxy.postgresPasswordRef" -}}
+{{- with .Values.secrets.postgresPassword -}}
+{{- if .existingSecret -}}
+{{ include "mcpproxy.reference" (dict "root" $ "name" "postgresPassword" "from" .) }}
+{{- else -}}
+secretKeyRef:
+  name: {{ include "mcpproxy.postgresName" $ }}
+  key: password
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "mcpproxy.databaseUrlEnv" -}}
 {{- $from := .Values.secrets.databaseUrl -}}
 {{- if and $from.existingSecret .Values.postgres.enabled -}}
 {{- fail "Both postgres.enabled and secrets.databaseUrl.existingSecret are set: choose the database in the release (for evaluation) or your own." -}}
 {{- else if .Values.postgres.enabled -}}
-secretKeyRef:
-  name: {{ include "mcpproxy.fullname" . }}-postgres
-  key: database-url
+- name: POSTGRES_PASSWORD
+  valueFrom:
+    {{- include "mcpproxy.postgresPasswordRef" . | nindent 4 }}
+- name: MCPPROXY__DATABASE__URL
+  value: "postgres://mcpproxy:$(POSTGRES_PASSWORD)@{{ include "mcpproxy.postgresName" . }}:5432/mcpproxy"
 {{- else if $from.existingSecret -}}
-{{ include "mcpproxy.reference" (dict "root" . "name" "databaseUrl" "from" $from) }}
+- name: MCPPROXY__DATABASE__URL
+  valueFrom:
+    {{- include "mcpproxy.reference" (dict "root" . "name" "databaseUrl" "from" $from) | nindent 4 }}
 {{- else -}}
 {{- fail "secrets.databaseUrl.existingSecret is not set: name a Secret that holds the database's URL (postgres://user:password@host:5432/name) under the key database-url. To evaluate without a database of your own, set postgres.enabled=true." -}}
 {{- end -}}
@@ -53,9 +69,7 @@ secretKeyRef:
 
 {{/* Where the database is: what migrating needs. */}}
 {{- define "mcpproxy.databaseEnv" -}}
-- name: MCPPROXY__DATABASE__URL
-  valueFrom:
-    {{- include "mcpproxy.databaseUrlRef" .root | nindent 4 }}
+{{ include "mcpproxy.databaseUrlEnv" .root }}
 {{- $direct := .root.Values.secrets.directUrl -}}
 {{- $name := "directUrl" -}}
 {{- if and .isMigration .root.Values.secrets.migrationUrl.existingSecret -}}

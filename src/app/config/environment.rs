@@ -48,6 +48,7 @@ pub(super) fn sort(
                 found.platform.insert("database.url".to_owned(), setting);
             }
             "KUBERNETES_SERVICE_HOST" => found.ambient.host.in_kubernetes = !value.is_empty(),
+            "MCPPROXY_IMAGE" => found.ambient.host.in_image = !value.is_empty(),
             "PATH" => {
                 let folders = std::env::split_paths(&value).filter(|folder| folder.is_absolute());
                 found.ambient.host.search_path = folders.collect();

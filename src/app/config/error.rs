@@ -62,6 +62,11 @@ pub enum ConfigError {
         "No database is set, and a private one is refused in Kubernetes, where it would vanish with its pod. Set DATABASE_URL."
     )]
     Kubernetes,
+    /// No database in the container image.
+    #[error(
+        "No database is set, and the container image holds no PostgreSQL to run a private one, which would vanish with its container. Set DATABASE_URL=postgres://user:password@host/name."
+    )]
+    Image,
     /// No place for the private database.
     #[error(
         "There is no folder for the private database: neither HOME nor XDG_DATA_HOME is set. Set data_dir (MCPPROXY__DATA_DIR) to a folder, or DATABASE_URL to a PostgreSQL database."

@@ -78,6 +78,8 @@ pub struct Config {
 pub struct Host {
     /// Whether this is a pod of a Kubernetes cluster.
     pub in_kubernetes: bool,
+    /// Whether this is our container image, which holds no other program.
+    pub in_image: bool,
     /// The folders of `PATH`; only absolute ones.
     pub search_path: Vec<PathBuf>,
 }

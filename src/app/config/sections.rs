@@ -286,6 +286,9 @@ impl DatabaseSection {
         if ambient.host.in_kubernetes {
             return Err(ConfigError::Kubernetes);
         }
+        if ambient.host.in_image {
+            return Err(ConfigError::Image);
+        }
         let data_dir = match (data_dir, &ambient.data_dir) {
             ("", None) => return Err(ConfigError::NoDataDir),
             ("", Some(usual)) => usual.clone(),

@@ -240,7 +240,9 @@ fn every_number_in_limits_is_bounded_on_both_sides() {
     let limits: Vec<_> = review.settings.iter().filter(|s| s.name.starts_with("limits.")).collect();
     assert!(limits.len() >= 27, "{}", limits.len());
     for limit in limits {
-        for bad in ["0", "-1", "999999999999", "1.5", ""] {
+        // only a pause may be none
+        let least = if limit.name == "limits.drain_delay_s" { "-0.5" } else { "0" };
+        for bad in [least, "-1", "999999999999", "1.5", ""] {
             let variable = names::variable(&limit.name);
             assert!(load(None, &[(&variable, bad)]).is_err(), "{variable}={bad}");
         }
@@ -325,9 +327,13 @@ fn without_a_database_url_secrets_are_generated_once() {
     assert!(sentence(bare(&[])).contains("data_dir"));
 
     let pod = tempfile::tempdir().unwrap();
-    let environment = [("KUBERNETES_SERVICE_HOST", "10.0.0.1"), ("HOME", pod.path().to_str().unwrap())];
-    assert!(sentence(bare(&environment)).contains("DATABASE_URL"));
-    assert_eq!(std::fs::read_dir(pod.path()).unwrap().count(), 0);
+    for (place, value, named) in
+        [("KUBERNETES_SERVICE_HOST", "10.0.0.1", "Kubernetes"), ("MCPPROXY_IMAGE", "1", "container image")]
+    {
+        let text = sentence(bare(&[(place, value), ("HOME", pod.path().to_str().unwrap())]));
+        assert!(text.contains("DATABASE_URL") && text.contains(named), "{text}");
+        assert_eq!(std::fs::read_dir(pod.path()).unwrap().count(), 0);
+    }
 }
 
 #[test]

@@ -21,7 +21,7 @@ impl Fixture {
         #[expect(clippy::disallowed_methods, reason = "tests find the programs as a user would")]
         let path = std::env::var("PATH").unwrap();
         let search_path = std::env::split_paths(&path).collect();
-        Fixture { dir, system, host: Host { in_kubernetes: false, search_path } }
+        Fixture { dir, system, host: Host { search_path, ..Host::default() } }
     }
 
     fn data_dir(&self) -> PathBuf {

@@ -1,6 +1,7 @@
 //! Metrics, in the words of Prometheus. Nothing is kept here: a scrape asks everybody for what they counted, so what is
 //! measured knows nothing of how it is shown.
 
+mod gateway;
 mod page;
 mod plain;
 mod process;
@@ -15,6 +16,7 @@ use prometheus_client::registry::Registry;
 
 use self::page::Page;
 use self::process::Process;
+use crate::faces::Faces;
 use crate::faces::admin::{Scrape, Scraped};
 
 const OPENMETRICS: &str = "application/openmetrics-text";
@@ -27,9 +29,11 @@ pub(in crate::app) struct Metrics {
 }
 
 impl Metrics {
-    pub(in crate::app) fn new() -> Metrics {
+    /// What these counted, and the process.
+    pub(in crate::app) fn of(faces: &Arc<Faces>) -> Metrics {
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(Everything { process: Process::begin() }));
+        let everything = Everything { faces: Arc::clone(faces), process: Process::begin() };
+        registry.register_collector(Box::new(everything));
         Metrics { registry }
     }
 
@@ -51,6 +55,7 @@ impl Metrics {
 }
 
 struct Everything {
+    faces: Arc<Faces>,
     process: Process,
 }
 
@@ -63,8 +68,9 @@ impl fmt::Debug for Everything {
 impl Collector for Everything {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut page = Page(encoder);
-        let build = [("version", env!("CARGO_PKG_VERSION"))];
+        let build = vec![("version", env!("CARGO_PKG_VERSION"))];
         page.gauges("mcpproxy_build_info", "Which version this is; always 1", [(build, 1.0)])?;
+        gateway::write(&self.faces, &mut page)?;
         self.process.write(&mut page)
     }
 }

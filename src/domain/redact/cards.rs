@@ -10,8 +10,12 @@ const FIRST_GROUP_MIN: usize = 4;
 /// Shortest group between others, in digits. Shorter ones are dates and lists of small numbers.
 const MIDDLE_GROUP_MIN: usize = 3;
 
+/// Shortest run of hexadecimal digits, with a letter among them, that is an identifier: of traces, requests, objects,
+/// or a digest. One such in 400 holds digits that pass for a card.
+const HEX_ID_MIN: usize = 24;
+
 /// Masks a card number whose first digit is at `at`: 13 to 19 digits that pass the Luhn check, together or in
-/// groups divided by one kind of single space or dash, and no part of a longer run of digits.
+/// groups divided by one kind of single space or dash, and no part of a longer run of digits or of an identifier.
 ///
 /// The pass calls this for the leading digits that card networks use; millisecond times and most generated
 /// numbers start with others. Decimal fractions are not cards.
@@ -46,9 +50,17 @@ pub(super) fn card(scan: &mut Scan<'_>, at: usize) {
         }
         end = next;
     }
-    if let Some(end) = found {
+    if let Some(end) = found.filter(|end| !in_hex_id(scan, at, *end)) {
         scan.mask(at..end);
     }
+}
+
+/// Whether the digits from `at` to `end` are part of an identifier in hexadecimal. Looks no further than it must: runs
+/// may be long.
+fn in_hex_id(scan: &Scan<'_>, at: usize, end: usize) -> bool {
+    let before = (1..=HEX_ID_MIN).take_while(|back| scan.before(at, *back).is_ascii_hexdigit()).count();
+    let after = (0..HEX_ID_MIN).take_while(|ahead| scan.at(end + ahead).is_ascii_hexdigit()).count();
+    before + after > 0 && before + (end - at) + after >= HEX_ID_MIN
 }
 
 /// The check-digit rule of card numbers, over the digits of `text`.

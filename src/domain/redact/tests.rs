@@ -197,6 +197,15 @@ fn cards() {
         "1700000000000",
         "2026-11-21 2026-11-22 10-20-30",
         "4111, 1111, 1111, 1111",
+        // identifiers in hexadecimal: the second as Python's uuid4().hex makes them
+        "ab4111111111111111abcdef",
+        "311881200528435db14423a94b030289",
+        "{\"id\":\"8735265377534ceeb7391bf4b2b1b584\"}",
+    ]);
+    // too short for one, or not hexadecimal
+    becomes(&[
+        ("face4111111111111111", "face[redacted]"),
+        ("order4111111111111111order4111111111111111", "order[redacted]order[redacted]"),
     ]);
 }
 

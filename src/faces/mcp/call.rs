@@ -14,6 +14,7 @@ use super::jsonrpc::{RpcError, message, notification};
 use super::management::Managing;
 use super::operation::{Ended, Operation};
 use super::result::Answered;
+use super::serving::Serving;
 use super::text::Chunks;
 use super::told::{About, Told};
 use super::{Endpoint, Era, args, management, modern, result, tools};
@@ -45,6 +46,7 @@ pub(super) struct Call<'a> {
     pub(super) params: &'a [Member<'a>],
     pub(super) meta: Option<&'a str>,
     pub(super) attempt: Attempt,
+    pub(super) serving: &'a Serving,
     /// Whether the client reads event streams.
     pub(super) streams: bool,
     /// What telemetry is told of it.
@@ -72,7 +74,11 @@ impl Call<'_> {
             Some(_) => return Err(self.refuse("Invalid params: arguments must be an object").await),
         };
         if let Some(tool) = managing {
+            self.serving.tool(tool.name());
             let done = management::run(self.faces, self.attempt, tool, arguments).await;
+            if let Err(not_done) = &done {
+                self.serving.failed(not_done.code);
+            }
             self.operation.ended(|| {
                 done.as_ref().map_or_else(|not_done| Ended::Refused(not_done.code), |_| Ended::Well)
             });
@@ -80,7 +86,10 @@ impl Call<'_> {
             return Ok(json_response(StatusCode::OK, message(self.id, "result", &result)));
         }
         match Variant::parse(&name) {
-            Some(variant) => self.call_tool(variant, arguments).await,
+            Some(variant) => {
+                self.serving.tool(variant.as_str());
+                self.call_tool(variant, arguments).await
+            }
             None if name == tools::RETRIEVE_TOOLS => Ok(self.search(arguments).await),
             None if name == tools::READ_CACHE => Ok(self.read_cache(arguments).await),
             None => {
@@ -114,6 +123,7 @@ impl Call<'_> {
     }
 
     async fn search(self, arguments: &str) -> Response {
+        self.serving.tool(tools::RETRIEVE_TOOLS);
         let result = match args::search(arguments) {
             Err(refusal) => {
                 let refused = RefusedAttempt {
@@ -135,6 +145,7 @@ impl Call<'_> {
     }
 
     async fn read_cache(self, arguments: &str) -> Response {
+        self.serving.tool(tools::READ_CACHE);
         let result = match args::read(arguments) {
             Err(refusal) => {
                 let refused = RefusedAttempt {
@@ -158,6 +169,7 @@ impl Call<'_> {
 
     /// What a built-in tool says that was refused.
     fn refused(&self, refusal: &Refusal) -> String {
+        self.serving.failed(refusal.code.as_str());
         self.operation.ended(|| Ended::Refused(refusal.code.as_str()));
         result::plain_refusal(self.era, refusal)
     }
@@ -194,18 +206,25 @@ impl Call<'_> {
             Era::Handshake => CancelBy::Notification(self.id),
         };
         let tool = if door == Door::Direct { request.name.clone() } else { None };
-        let told = Told { operation: self.operation, era: self.era, about: About::Tool(tool) };
+        let told = Told { operation: self.operation.clone(), era: self.era, about: About::Tool(tool) };
         let Some(token) = token else {
             let outcome = self.gateway.call_tool(self.attempt, door, request, cancel_by).await;
             told.ended(self.endpoint, &outcome);
+            self.serving.concluded(&outcome);
             return Ok(answer(result::outcome(self.endpoint, self.era, self.id, &outcome), self.streams));
         };
         let (sender, progress) = mpsc::channel(PROGRESS_QUEUE);
         request.progress = Some(sender);
+        let to = self.to(call_outcome, told);
         let outcome = self.gateway.call_tool(self.attempt, door, request, cancel_by);
-        let (endpoint, era, id) = (self.endpoint, self.era, self.id.to_owned());
-        let to = To { endpoint, era, id, render: call_outcome, told };
         Ok(with_progress(to, token, outcome, progress).await)
+    }
+
+    /// Whom the outcome is told.
+    pub(super) fn to(&self, render: fn(&To, &CallOutcome) -> Answered, told: Told) -> To {
+        let (endpoint, era, id, serving) =
+            (self.endpoint, self.era, self.id.to_owned(), self.serving.clone());
+        To { endpoint, era, id, serving, render, told }
     }
 
     /// What of the caller's `_meta` is not hop by hop.
@@ -311,6 +330,7 @@ pub(super) struct To {
     pub(super) endpoint: Endpoint,
     pub(super) era: Era,
     pub(super) id: String,
+    pub(super) serving: Serving,
     /// The message that answers it.
     pub(super) render: fn(&To, &CallOutcome) -> Answered,
     /// What telemetry is told.
@@ -320,6 +340,7 @@ pub(super) struct To {
 impl To {
     fn answer(&self, outcome: &CallOutcome) -> Answered {
         self.told.ended(self.endpoint, outcome);
+        self.serving.concluded(outcome);
         (self.render)(self, outcome)
     }
 }
@@ -354,6 +375,7 @@ pub(super) async fn with_progress(
         None => Ending::Awaited(outcome.apart()),
     };
     let to = To { told: to.told.apart(), ..to };
+    to.serving.streams();
     let begin = Progressing { to, token, progress, first: Some(first), ending };
     sse::event_stream(stream_body(stream::unfold(begin, step)))
 }

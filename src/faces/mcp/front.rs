@@ -1,6 +1,7 @@
 //! The door of `/mcp` and `/mcp/direct`: POST, GET, DELETE, from HTTP to a method.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::Extension;
 use axum::extract::{Request, State};
@@ -14,10 +15,12 @@ use super::envelope::{self, Message};
 use super::jsonrpc::{RpcError, message};
 use super::listen::{Listener, Opening};
 use super::operation::{Ended, Operation, Question};
+use super::serving::Serving;
 use super::session::Session;
 use super::text::Text;
-use super::{Endpoint, Era, HANDSHAKE, direct, listen, methods, modern, offers};
+use super::{Endpoint, Era, HANDSHAKE, MODERN, direct, listen, methods, modern, offers};
 use crate::domain::json::{self, Member};
+use crate::domain::measure::{Between, Transport, known_version};
 use crate::domain::settings::ToolNames;
 use crate::domain::tenant::Action;
 use crate::faces::Faces;
@@ -148,29 +151,35 @@ fn accepted() -> Response {
 }
 
 async fn post(entry: Entry<'_>, request: Request) -> Response {
-    let faces = entry.faces;
+    let (faces, began) = (entry.faces, Instant::now());
+    let unread = |error: RpcError| {
+        Serving::unreadable(faces, began, &error);
+        error.response(None)
+    };
     let (parts, body) = request.into_parts();
     let headers = &parts.headers;
     if let Err(error) = check_media(headers) {
-        return error.response(None);
+        return unread(error);
     }
     let body = match read_body(body, faces.options.request_bytes_max).await {
         Ok(body) => body,
         Err(BodyError::TooLarge) => {
             let message = format!("Invalid request: larger than {} bytes", faces.options.request_bytes_max);
-            return RpcError::refused(StatusCode::PAYLOAD_TOO_LARGE, message).response(None);
+            return unread(RpcError::refused(StatusCode::PAYLOAD_TOO_LARGE, message));
         }
-        Err(BodyError::Broken) => return RpcError::parse("Parse error: the body ended early").response(None),
+        Err(BodyError::Broken) => return unread(RpcError::parse("Parse error: the body ended early")),
     };
     let (id, method, params) = match envelope::read(&body) {
         Err((error, id)) => {
             record_unreadable(entry, headers, &body, &error).await;
+            Serving::unreadable(faces, began, &error);
             return error.response(id.as_deref());
         }
         // answers and notifications are never refused: a client would take it for the end of everything
         Ok(Message::Response) => return accepted(),
         Ok(Message::Notification { method, params }) => {
             let operation = notified(entry, &parts, &method, params.unwrap_or("{}"));
+            Serving::begin(faces, began, &method).answered();
             if method == "notifications/cancelled" {
                 cancel(entry, headers, params.unwrap_or("{}"));
             }
@@ -185,9 +194,10 @@ async fn post(entry: Entry<'_>, request: Request) -> Response {
     let is_modern = modern::is_modern(headers, &method, meta);
     let question = Question { is_modern, ..question(entry, &parts, &method, Some(id), &members, meta) };
     let operation = Operation::begin(&question);
-    let (asked, body) = (operation.clone(), &body);
-    let incoming =
-        Incoming { entry, headers, id, method: &method, members: &members, meta, body, operation: asked };
+    let serving = Serving::begin(faces, began, &method);
+    let (asked, body, serving) = (operation.clone(), &body, &serving);
+    let (method, members) = (&*method, &*members);
+    let incoming = Incoming { entry, headers, id, method, members, meta, body, operation: asked, serving };
     let answered = within_span(operation.here(), async {
         match is_modern {
             true => incoming.modern().await,
@@ -197,10 +207,12 @@ async fn post(entry: Entry<'_>, request: Request) -> Response {
     match answered.await {
         Ok(response) => {
             operation.ended(|| Ended::Well);
+            serving.answered();
             response
         }
         Err(error) => {
             operation.ended(|| error.ended());
+            serving.refused(&error);
             if method == "tools/call" && !error.recorded {
                 let attempt = operation.part(attempt(entry, headers, id, meta));
                 let (code, message) = (error.name(), error.message());
@@ -287,11 +299,13 @@ struct Incoming<'a> {
     meta: Option<&'a str>,
     body: &'a Bytes,
     operation: Operation,
+    serving: &'a Serving,
 }
 
 impl Incoming<'_> {
     async fn modern(self) -> Result<Response, RpcError> {
         let client = modern::check(self.headers, self.method, self.members, self.meta)?;
+        self.serving.speaks(MODERN);
         match self.method {
             "server/discover" => Ok(self.result(&methods::discover(self.entry.endpoint))),
             "subscriptions/listen" => self.listen().await,
@@ -315,6 +329,9 @@ impl Incoming<'_> {
         let session = session(self.entry, self.headers)?;
         if let Some(session) = &session {
             self.operation.session(session);
+        }
+        if let Some(version) = version_of(session.as_ref(), self.headers) {
+            self.serving.speaks(version);
         }
         match self.method {
             "ping" => Ok(self.result("{}")),
@@ -374,6 +391,7 @@ impl Incoming<'_> {
             params: self.members,
             meta: self.meta,
             attempt,
+            serving: self.serving,
             streams: reads_streams(self.headers),
             operation: self.operation.clone(),
         }
@@ -412,7 +430,8 @@ impl Incoming<'_> {
 
     fn initialize(&self) -> Result<Response, RpcError> {
         let Entry { faces, caller, endpoint, .. } = self.entry;
-        let (result, token) = methods::initialize(faces, caller, endpoint, self.members)?;
+        let (result, token, version) = methods::initialize(faces, caller, endpoint, self.members)?;
+        self.serving.speaks(version);
         let mut response = self.result(&result);
         if let Some(token) = token.and_then(|token| HeaderValue::from_str(&token).ok()) {
             response.headers_mut().insert("mcp-session-id", token);
@@ -471,11 +490,27 @@ async fn get(entry: Entry<'_>, headers: &HeaderMap) -> Response {
 /// Sessions are not kept, so there is nothing to end.
 fn delete(entry: Entry<'_>, headers: &HeaderMap) -> Response {
     match session(entry, headers) {
-        Ok(_) => {
+        Ok(session) => {
+            if let Some(session) = session {
+                note_end(entry.faces, &session);
+            }
             let mut response = Response::default();
             *response.status_mut() = StatusCode::NO_CONTENT;
             response
         }
         Err(error) => error.response(None),
     }
+}
+
+/// The only sessions of which anybody knows how long they lasted are those that their clients end.
+fn note_end(faces: &Faces, session: &Session) {
+    let Some(lasted) = session.lasted() else { return };
+    let between = Between { transport: Transport::Tcp, version: known_version(&session.version) };
+    faces.measures.sessions.observe((between, None), lasted);
+}
+
+/// The revision of a handshake request.
+fn version_of<'a>(session: Option<&'a Session>, headers: &'a HeaderMap) -> Option<&'a str> {
+    let said = || headers.get("mcp-protocol-version").and_then(|version| version.to_str().ok());
+    session.map(|session| session.version.as_str()).or_else(said)
 }

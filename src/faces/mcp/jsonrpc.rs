@@ -133,6 +133,21 @@ impl RpcError {
         RpcError { recorded: true, ..self }
     }
 
+    /// An upstream's error, as far as its code goes.
+    pub(super) fn of_upstream(raw: &[u8]) -> RpcError {
+        #[derive(serde::Deserialize)]
+        struct Code {
+            code: i32,
+        }
+        let code = serde_json::from_slice(raw).map_or(0, |Code { code }| code);
+        RpcError::new(StatusCode::OK, code, "")
+    }
+
+    /// Its number.
+    pub(super) fn code(&self) -> i64 {
+        self.code.into()
+    }
+
     /// What the activity log calls it.
     pub(super) fn name(&self) -> &'static str {
         match self.code {

@@ -18,7 +18,7 @@ use crate::domain::json;
 use crate::domain::settings::ToolNames;
 use crate::faces::Faces;
 use crate::faces::http::stream_body;
-use crate::faces::sse::{OpenStream, TooMany, event, event_stream};
+use crate::faces::sse::{OpenStream, StreamKind, TooMany, event, event_stream};
 use crate::gateway::{Caller, Heard, Listening, Topic};
 
 /// The first handshake revision whose clients expect an event that carries nothing but an id.
@@ -69,12 +69,12 @@ pub(super) fn wants(notifications: Option<&str>) -> Result<Topics, RpcError> {
 /// [`TooMany`]
 pub(super) async fn open(listener: Listener<'_>, opening: Opening<'_>) -> Result<Response, TooMany> {
     let Listener { faces, caller, endpoint, names } = listener;
-    // before anything is made for it
-    let place = OpenStream::begin(faces, caller)?;
-    let topic = match endpoint {
-        Endpoint::Search => Topic::Nothing,
-        Endpoint::Direct => Topic::Direct,
+    let (topic, kind) = match endpoint {
+        Endpoint::Search => (Topic::Nothing, StreamKind::Search),
+        Endpoint::Direct => (Topic::Direct, StreamKind::Direct),
     };
+    // before anything is made for it
+    let place = OpenStream::begin(faces, caller, kind)?;
     let listening = faces.gateway.listen(caller, topic).await;
     let seen = seen(&listening, names);
     let opened = Instant::now();

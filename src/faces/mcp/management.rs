@@ -83,7 +83,7 @@ const QUARANTINE: [Op; 5] = [
 impl Managing {
     const ALL: [Managing; 2] = [Managing::Servers, Managing::Quarantine];
 
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Managing::Servers => "upstream_servers",
             Managing::Quarantine => "quarantine_security",

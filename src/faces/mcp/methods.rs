@@ -108,13 +108,13 @@ fn capabilities(endpoint: Endpoint) -> serde_json::Value {
     })
 }
 
-/// What `initialize` answers, and the token of the session it opens.
+/// What `initialize` answers, the token of the session it opens, and the revision that is spoken in it.
 pub(super) fn initialize(
     faces: &Faces,
     caller: &Caller,
     endpoint: Endpoint,
     params: &[Member<'_>],
-) -> Result<(String, Option<String>), RpcError> {
+) -> Result<(String, Option<String>, &'static str), RpcError> {
     let value = |name: &str| params.iter().find(|member| member.name == name).map(|member| member.value);
     let wanted: String = value("protocolVersion")
         .and_then(|raw| serde_json::from_str(raw).ok())
@@ -131,7 +131,7 @@ pub(super) fn initialize(
         "serverInfo": {"name": "mcpproxy", "title": "mcpproxy", "version": env!("CARGO_PKG_VERSION")},
         "instructions": instructions(endpoint),
     });
-    Ok((result.to_string(), faces.sessions.mint(&session)))
+    Ok((result.to_string(), faces.sessions.mint(&session), version))
 }
 
 /// A raw `clientInfo`.

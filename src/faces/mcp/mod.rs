@@ -16,6 +16,7 @@ mod notify;
 mod offers;
 mod operation;
 mod result;
+mod serving;
 mod session;
 mod text;
 mod told;

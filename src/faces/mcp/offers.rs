@@ -118,7 +118,7 @@ impl Call<'_> {
             Asked::TemplateCompletion(_) => About::Other,
         };
         let told = Told { operation: self.operation.clone(), era: self.era, about };
-        let to = To { endpoint: self.endpoint, era: self.era, id: self.id.to_owned(), render, told };
+        let to = self.to(render, told);
         let cancel_by = match self.era {
             Era::Modern => CancelBy::Disconnect,
             Era::Handshake => CancelBy::Notification(self.id),
@@ -127,6 +127,7 @@ impl Call<'_> {
         let Some(token) = self.progress_token() else {
             let outcome = gateway.ask(self.attempt, request, cancel_by).await;
             to.told.ended(self.endpoint, &outcome);
+            self.serving.concluded(&outcome);
             return match &outcome {
                 // its HTTP status says it too
                 CallOutcome::Refused(refused) if refused.refusal.code == Code::RateLimited => {

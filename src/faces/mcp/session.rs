@@ -3,6 +3,8 @@
 //! A token carries no authority: it is honoured only with the key it was minted for (else 404, which makes
 //! clients start over), and it never expires by itself, since official clients treat a 404 as the end.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit, Mac};
@@ -15,6 +17,10 @@ use crate::gateway::{Caller, Client};
 
 /// Characters kept of a client's name and version.
 const CLIENT_CHARS_MAX: usize = 64;
+
+fn now_s() -> Option<u64> {
+    SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|now| now.as_secs())
+}
 
 /// Mints and verifies session tokens.
 pub struct Sessions {
@@ -43,6 +49,9 @@ pub(super) struct Session {
     /// Whether the client can be asked (`elicitation`).
     #[serde(rename = "e")]
     elicitation: bool,
+    /// When it was opened, in seconds since 1970; older tokens do not say.
+    #[serde(rename = "b", default, skip_serializing_if = "Option::is_none")]
+    began_s: Option<u64>,
 }
 
 impl Session {
@@ -64,7 +73,13 @@ impl Session {
             client_name: client.name.as_ref().map(short),
             client_version: client.version.as_ref().map(short),
             elicitation,
+            began_s: now_s(),
         }
+    }
+
+    /// How long ago it was opened, where that is known.
+    pub(super) fn lasted(&self) -> Option<Duration> {
+        Some(Duration::from_secs(now_s()?.saturating_sub(self.began_s?)))
     }
 
     /// The client, as it introduced itself.
@@ -136,6 +151,7 @@ mod tests {
             client_name: Some("\u{1}".repeat(CLIENT_CHARS_MAX)),
             client_version: Some("\u{1}".repeat(CLIENT_CHARS_MAX)),
             elicitation: false,
+            began_s: now_s(),
         };
         let token = Sessions::new(vec![vec![7; 32]]).mint(&session).unwrap();
         assert!(token.len() <= TOKEN_BYTES_MAX);

@@ -15,7 +15,7 @@ use super::exchange::Exchange;
 use super::params::Params;
 use super::route::Answer;
 use crate::faces::http::stream_body;
-use crate::faces::sse::{OpenStream, event_stream};
+use crate::faces::sse::{OpenStream, StreamKind, event_stream};
 use crate::gateway::{Listening, ServerState, ServerStates};
 
 #[derive(Serialize)]
@@ -46,7 +46,7 @@ struct Removed<'a> {
 }
 
 pub(super) async fn get(exchange: Arc<Exchange>, _params: Params) -> Answer {
-    let open = exchange.open_stream()?;
+    let open = exchange.open_stream(StreamKind::Events)?;
     let listening = exchange.gateway().follow_servers(exchange.caller_handle()).await?;
     let state = Following { open, listening, told: None };
     Ok(event_stream(stream_body(stream::unfold(state, Following::step))))

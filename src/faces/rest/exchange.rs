@@ -17,7 +17,7 @@ use crate::domain::activity::Source;
 use crate::domain::id::TenantId;
 use crate::domain::json::{self, JsonFault, Member};
 use crate::faces::http::{BodyError, RequestId, read_body};
-use crate::faces::sse::{OpenStream, TooMany};
+use crate::faces::sse::{OpenStream, StreamKind, TooMany};
 use crate::faces::wire::headers::{CLI, SOURCE};
 use crate::faces::{Faces, wire};
 use crate::gateway::{Attempt, Caller, Gateway, GatewayError};
@@ -122,11 +122,11 @@ impl Exchange {
     ///
     /// # Errors
     /// Its key, or the keys of its tenant together, have too many open.
-    pub(super) fn open_stream(&self) -> Result<OpenStream, GatewayError> {
+    pub(super) fn open_stream(&self, kind: StreamKind) -> Result<OpenStream, GatewayError> {
         const OF_KEY: &str = "this key has too many streams open; close one, or try again in a few seconds";
         const OF_TENANT: &str = "the keys of this tenant have as many streams open as its quota allows; close one, \
                                  or try again in a few seconds";
-        OpenStream::begin(&self.faces, &self.attempt.caller).map_err(|too_many| match too_many {
+        OpenStream::begin(&self.faces, &self.attempt.caller, kind).map_err(|too_many| match too_many {
             TooMany::Key(_) => GatewayError::Busy(OF_KEY),
             TooMany::Tenant(_) => GatewayError::Busy(OF_TENANT),
         })

@@ -8,7 +8,7 @@ use tokio::task::yield_now;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{ActivityLog, Ending, Opened, Opening, RecordUnavailable, Rest, rejected};
+use super::{ActivityLog, Ending, LogMeasures, Opened, Opening, RecordUnavailable, Rest, rejected};
 use crate::domain::activity::Record;
 use crate::domain::id::ReplicaId;
 use crate::gateway::watch::sleep_or_stop;
@@ -70,7 +70,12 @@ impl ActivityLog {
             return Ok(());
         }
         let records: Vec<&Record> = batch.iter().map(|opening| opening.record.as_ref()).collect();
-        match open_halving(&self.0.store, self.0.replica, &records).await {
+        let began = Instant::now();
+        let written = open_halving(&self.0.store, self.0.replica, &records).await;
+        if written.is_ok() {
+            self.0.measures.opened.observe(began.elapsed());
+        }
+        match written {
             Ok(written) => {
                 for (opening, good) in batch.into_iter().zip(written) {
                     if good { self.hand_back(opening) } else { self.fail(opening) }
@@ -121,8 +126,10 @@ impl ActivityLog {
                 return;
             }
             let (closes, rest) = self.take_ending();
-            match close_halving(&self.0.store, self.0.replica, &closes).await {
+            let began = Instant::now();
+            match close_halving(&self.0.store, self.0.replica, &closes, &self.0.measures).await {
                 Ok(()) => {
+                    self.0.measures.closed.observe(began.elapsed());
                     backoff.reset();
                     self.ended(&closes, rest);
                 }
@@ -246,7 +253,12 @@ async fn open_halving(
 }
 
 /// Closes a batch; a record that the database refuses becomes a stub, and the others are not held up.
-async fn close_halving(store: &Store, replica: ReplicaId, closes: &[Close]) -> Result<(), StoreError> {
+async fn close_halving(
+    store: &Store,
+    replica: ReplicaId,
+    closes: &[Close],
+    measures: &LogMeasures,
+) -> Result<(), StoreError> {
     let mut written = store.close_activity(replica, closes).await;
     if written.as_ref().is_err_and(StoreError::is_missing_partition) {
         // a clock far off, or upkeep that failed for days: make the days that are asked for
@@ -258,8 +270,8 @@ async fn close_halving(store: &Store, replica: ReplicaId, closes: &[Close]) -> R
     match written {
         Err(error) if error.is_bad_data() && closes.len() > 1 => {
             let (left, right) = closes.split_at(closes.len() / 2);
-            Box::pin(close_halving(store, replica, left)).await?;
-            Box::pin(close_halving(store, replica, right)).await
+            Box::pin(close_halving(store, replica, left, measures)).await?;
+            Box::pin(close_halving(store, replica, right, measures)).await
         }
         Err(error) if error.is_bad_data() => {
             tracing::error!(%error, "an activity record was refused by the database; a stub is kept");
@@ -270,6 +282,11 @@ async fn close_halving(store: &Store, replica: ReplicaId, closes: &[Close]) -> R
                 Err(error) if error.is_bad_data() => {
                     let ids: Vec<String> = stubs.iter().map(|stub| stub.record.id.to_string()).collect();
                     tracing::error!(%error, ?ids, "an activity record was lost");
+                    measures.lost.one();
+                    Ok(())
+                }
+                Ok(()) => {
+                    measures.stubs.one();
                     Ok(())
                 }
                 other => other,

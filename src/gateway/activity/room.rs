@@ -73,6 +73,12 @@ impl Room {
         self.taken().all.records
     }
 
+    /// What is taken now, in records and in bytes.
+    pub(super) fn taken_now(&self) -> (usize, usize) {
+        let taken = self.taken();
+        (taken.all.records, taken.all.bytes)
+    }
+
     fn taken(&self) -> MutexGuard<'_, Taken> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::client_span::{About, ClientSpan};
 use super::round::{self, Asking, RoundRequest};
+use super::sending::Sending;
 use super::{Attempt, CallOutcome, Door, Refused, checks, from_upstream, record};
 use super::{record_unavailable, status_of, withdrawn};
 use crate::domain::activity::Record;
@@ -206,21 +207,22 @@ impl Gateway {
         record.parent_id = opened.first;
         let target = &offer.server.target;
         let connection = self.upstreams.connection(target);
-        let (sent, dispatched, mut cancelled) = (Instant::now(), Arc::default(), pin!(cancelled));
+        let (mut sending, mut cancelled) = (Sending::begin(method, &offer.server), pin!(cancelled));
         let about = (method, request.asked.about(offer));
         let span = ClientSpan::begin(attempt, &offer.server, record, about, &mut request.meta);
-        let mut request = to_send(offer, request, target.limits.call_timeout, Arc::clone(&dispatched));
+        sending.sent_as = span.sent_as();
+        let mut request = to_send(offer, request, target.limits.call_timeout, &sending);
         request.round = std::mem::take(&mut opened.round);
-        request.sent_as = span.sent_as();
         let ended = tokio::select! {
             biased;
-            () = &mut cancelled => Err(withdrawn(&dispatched)),
+            () = &mut cancelled => Err(withdrawn(&sending.dispatched)),
             ended = exchange(&connection, request) => ended.map_err(|error| from_upstream(&error)),
         };
-        record.upstream_ms = Some(clock::milliseconds(sent.elapsed()));
+        record.upstream_ms = Some(clock::milliseconds(sending.elapsed()));
         let asking = Asking { attempt, server: &offer.server, opened: &opened, record: record.id };
         let concluded = self.conclude(&asking, record, ended, digest);
-        span.ended(&concluded, &dispatched);
+        span.ended(&concluded, &sending.dispatched);
+        sending.ended(self.upstreams.measures(), &concluded);
         concluded.unwrap_or_else(refused)
     }
 }
@@ -258,12 +260,7 @@ fn check(
 }
 
 /// The request under the upstream's own name.
-fn to_send(
-    offer: &Offer,
-    request: OfferRequest,
-    timeout: std::time::Duration,
-    dispatched: Arc<std::sync::atomic::AtomicBool>,
-) -> Request {
+fn to_send(offer: &Offer, request: OfferRequest, timeout: std::time::Duration, sending: &Sending) -> Request {
     let OfferRequest { asked, mut members, meta, progress, .. } = request;
     let subject = match asked {
         Asked::Prompt(_) => Subject::Prompt(offer.name.to_string()),
@@ -277,7 +274,9 @@ fn to_send(
         Asked::TemplateCompletion(_) => Subject::Completion,
     };
     let round = upstream::Round::default();
-    Request { subject, members, meta, progress, round, timeout, dispatched, sent_as: None }
+    let (dispatched, took) = (Arc::clone(&sending.dispatched), sending.took.clone());
+    let sent_as = sending.sent_as.clone();
+    Request { subject, members, meta, progress, round, timeout, dispatched, sent_as, took }
 }
 
 /// A reference to a prompt, by this name.

@@ -6,20 +6,32 @@ use super::{ERROR_BYTES_MAX, ListingError, discovered, warn_of_problems};
 use crate::domain::id::TenantId;
 use crate::domain::redact;
 use crate::gateway::Gateway;
-use crate::store::{Discovered, Kind, NewOffers, OfferKind, Right, Server, StoreError};
-use crate::upstream::{Announced, Kind as UpstreamKind, ListKind, Listed};
+use crate::store::{Discovered, FoundOffers, Kind, NewOffers, OfferKind, Right, Server, StoreError};
+use crate::upstream::{Announced, Connection, Kind as UpstreamKind, ListKind, Listed, Slowness};
+
+/// What can be stored of a list, or why it could not be read.
+type FoundOf = Option<Result<Vec<Discovered>, String>>;
 
 /// What can be stored of a server's other lists, and what cannot.
 #[derive(Default)]
 struct Found {
-    prompts: Option<Vec<Discovered>>,
-    resources: Option<Vec<Discovered>>,
-    templates: Option<Vec<Discovered>>,
-    faults: Vec<(OfferKind, String)>,
+    prompts: FoundOf,
+    resources: FoundOf,
+    templates: FoundOf,
     /// A list took too long.
     is_slow: bool,
-    /// A list that may be read if it is asked for again.
+    /// Lists that may be read if they are asked for again.
+    unread: Vec<(OfferKind, String)>,
+}
+
+/// What became of them.
+struct ListedKinds {
+    changes: usize,
+    rev: Option<i64>,
+    /// Why one was not read that may be the next time.
     unread: Option<String>,
+    /// Those that another replica has stored meanwhile.
+    overtaken: Vec<OfferKind>,
 }
 
 impl Gateway {
@@ -73,6 +85,27 @@ impl Gateway {
         if leaves(turn.rests(Instant::now())) {
             return Ok((0, None));
         }
+        let first = self.list_kinds_once(tenant, server, (&connection, kinds), &mut turn, right).await?;
+        // as with tools that another replica has stored meanwhile
+        let again = kinds.iter().copied().filter(|kind| first.overtaken.contains(&stored(*kind)));
+        let again: Vec<ListKind> = again.collect();
+        if again.is_empty() {
+            return Ok((first.changes, first.unread));
+        }
+        let right = right.after(first.rev);
+        let last = self.list_kinds_once(tenant, server, (&connection, &again), &mut turn, right).await?;
+        Ok((first.changes + last.changes, first.unread.or(last.unread)))
+    }
+
+    async fn list_kinds_once(
+        &self,
+        tenant: TenantId,
+        server: &Server,
+        (connection, kinds): (&Connection, &[ListKind]),
+        turn: &mut Slowness,
+        right: Right,
+    ) -> Result<ListedKinds, ListingError> {
+        let tally = self.store.tally(tenant, server.id(), server.version).await?;
         let found = Found::of(tenant, server, connection.list_others(kinds).await);
         if found.is_slow {
             turn.was_slow(Instant::now());
@@ -80,22 +113,21 @@ impl Gateway {
             turn.was_quick();
         }
         if self.is_draining()
-            && let Some(why) = found.unread
+            && let Some(why) = found.unread(&[])
         {
             // its programs and connections end with this replica; the others go on
             return Err(ListingError::Here(why));
         }
-        let (new, quotas) = (found.as_new(), &self.options.quotas);
-        let applied =
-            self.store.apply_offers(tenant, server.id(), server.version, (&new, right), quotas).await?;
-        drop(turn);
+        let (as_of, new, quotas) = ((server.version, &tally), found.as_new(), &self.options.quotas);
+        let applied = self.store.apply_offers(tenant, server.id(), as_of, (&new, right), quotas).await?;
         if let Some(remark) = applied.remark {
             self.log_server(tenant, server.id(), &remark);
         }
         if let Some(rev) = applied.rev {
             self.applied(tenant, Kind::Catalogue, rev).await;
         }
-        Ok((applied.changes, found.unread))
+        let unread = found.unread(&applied.overtaken);
+        Ok(ListedKinds { changes: applied.changes, rev: applied.rev, unread, overtaken: applied.overtaken })
     }
 }
 
@@ -106,18 +138,18 @@ impl Found {
             match listed {
                 Ok(listing) => {
                     warn_of_problems(tenant, server, &listing);
-                    *found.of_kind(kind) = Some(discovered(&listing, usize::MAX));
+                    *found.of_kind(kind) = Some(Ok(discovered(&listing, usize::MAX)));
                 }
                 Err(error) => {
                     let why = format!("its {} could not be listed: {}", nouns(kind), error.whole());
                     let why = redact::preview(&why, ERROR_BYTES_MAX).text;
                     found.is_slow |= error.kind == UpstreamKind::Timeout;
                     if !matches!(error.kind, UpstreamKind::Invalid | UpstreamKind::TooLarge) {
-                        found.unread = Some(why.clone());
+                        found.unread.push((stored(kind), why.clone()));
                     }
                     // that there is no place here says nothing about the server
                     if error.kind != UpstreamKind::NoPlace {
-                        found.faults.push((stored(kind), why));
+                        *found.of_kind(kind) = Some(Err(why));
                     }
                 }
             }
@@ -125,7 +157,12 @@ impl Found {
         found
     }
 
-    fn of_kind(&mut self, kind: ListKind) -> &mut Option<Vec<Discovered>> {
+    /// Why a list was not read that may be the next time, unless it is one of these.
+    fn unread(&self, except: &[OfferKind]) -> Option<String> {
+        self.unread.iter().find(|(kind, _)| !except.contains(kind)).map(|(_, why)| why.clone())
+    }
+
+    fn of_kind(&mut self, kind: ListKind) -> &mut FoundOf {
         match stored(kind) {
             OfferKind::Prompt => &mut self.prompts,
             OfferKind::Resource => &mut self.resources,
@@ -135,12 +172,15 @@ impl Found {
 
     fn as_new(&self) -> NewOffers<'_> {
         NewOffers {
-            prompts: self.prompts.as_deref(),
-            resources: self.resources.as_deref(),
-            templates: self.templates.as_deref(),
-            faults: &self.faults,
+            prompts: as_found(&self.prompts),
+            resources: as_found(&self.resources),
+            templates: as_found(&self.templates),
         }
     }
+}
+
+fn as_found(found: &FoundOf) -> Option<FoundOffers<'_>> {
+    found.as_ref().map(|found| found.as_deref().map_err(String::as_str))
 }
 
 fn nouns(kind: ListKind) -> &'static str {

@@ -1,7 +1,8 @@
 //! Following the database: a listener for changes, and a poll of revisions that finds what it missed.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
@@ -29,6 +30,7 @@ impl Gateway {
             match self.store.listen().await {
                 Ok(mut listener) => {
                     backoff.reset();
+                    self.upkeep.is_listening.store(true, Ordering::Relaxed);
                     // notices sent while nobody listened are lost: compare, and meanwhile hear what comes
                     let gateway = Arc::clone(&self);
                     tokio::spawn(async move {
@@ -45,6 +47,7 @@ impl Gateway {
                         };
                         match notice {
                             None => {
+                                self.upkeep.is_listening.store(false, Ordering::Relaxed);
                                 deaf_since = Some(listener.alive_at());
                                 break;
                             }
@@ -110,8 +113,9 @@ impl Gateway {
         let is_behind = |change: &&Change| {
             self.tenants.get(change.tenant).is_some_and(|live| live.rev(change.kind) < change.rev)
         };
-        let behind: HashSet<TenantId> =
-            changes.iter().filter(is_behind).map(|change| change.tenant).collect();
+        let moved: Vec<Change> = changes.iter().filter(is_behind).copied().collect();
+        let behind: HashSet<TenantId> = moved.iter().map(|change| change.tenant).collect();
+        *self.upkeep.behind.lock().unwrap_or_else(PoisonError::into_inner) = moved;
         let said: HashMap<(TenantId, Kind), i64> =
             changes.iter().map(|change| ((change.tenant, change.kind), change.rev)).collect();
         for live in known.difference(&behind).filter_map(|id| self.tenants.get(*id)) {

@@ -16,7 +16,7 @@ mod wear_off;
 pub(super) use self::wear_off::as_of;
 
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,8 @@ use super::access::Caller;
 use super::caller::hash_key;
 use super::{Gateway, clock};
 use crate::domain::id::{KeyId, TenantId};
-use crate::store::{StoreError, jittered};
+use crate::domain::measure::Count;
+use crate::store::{Change, StoreError, jittered};
 
 const HEARTBEAT: Duration = Duration::from_secs(2);
 /// The second net under the notices: losing every one of them costs at most this.
@@ -76,6 +77,12 @@ pub(super) struct Upkeep {
     skew: skew::Skew,
     /// The last failure of each job that is reported once.
     complaints: Mutex<HashMap<&'static str, String>>,
+    /// Whether changes are heard of at once.
+    pub(super) is_listening: AtomicBool,
+    /// What the last comparison of revisions found behind.
+    pub(super) behind: Mutex<Vec<Change>>,
+    /// Requests without a valid key.
+    pub(super) strangers: Count,
 }
 
 impl Upkeep {
@@ -88,7 +95,13 @@ impl Upkeep {
         }
     }
 
+    /// Streams on which upstreams announce changes.
+    pub(super) fn announcing(&self) -> usize {
+        self.streams.held_now()
+    }
+
     fn count_failure(&self, key: String) {
+        self.strangers.one();
         let mut failures = self.auth_failures.lock().unwrap_or_else(PoisonError::into_inner);
         let room = failures.len() < FAILED_KEYS_MAX;
         let name = if room || failures.contains_key(&key) { key } else { "others".to_owned() };

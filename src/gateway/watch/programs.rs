@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::Gateway;
-use super::relist::{STORE_WAIT_MAX, TICK};
+use super::relist::{LISTS_MAX, STORE_WAIT_MAX, TICK};
 use crate::domain::id::{ServerId, TenantId};
 use crate::gateway::discovery::ListingError;
 use crate::store::StoreError;
@@ -20,7 +20,7 @@ impl Gateway {
         let mut listings = JoinSet::new();
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let limit = self.options.upstream.listing_timeout * 2 + STORE_WAIT_MAX;
+        let limit = self.options.upstream.listing_timeout * LISTS_MAX + STORE_WAIT_MAX;
         loop {
             tokio::select! {
                 () = self.stop.cancelled() => return,

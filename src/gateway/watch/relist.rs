@@ -17,6 +17,8 @@ pub(super) const RELIST_PAGE: i64 = 500;
 pub(super) const TICK: Duration = Duration::from_millis(500);
 /// How often the schedule is compared with the database, at most; sooner if servers are listed more often.
 const LOOK: Duration = Duration::from_secs(10);
+/// How often a listing may take as long as it may: its tools, and all else, each once more if another replica was quicker.
+pub(super) const LISTS_MAX: u32 = 4;
 /// How long storing what a listing found may take.
 pub(super) const STORE_WAIT_MAX: Duration = Duration::from_secs(30);
 
@@ -54,8 +56,7 @@ impl Gateway {
             interval: self.options.relist_interval,
             pause_max: self.options.relist_pause_max,
             places: self.options.relist_places,
-            // its tools, and all else
-            lost_after: self.options.upstream.listing_timeout * 2 + STORE_WAIT_MAX + TICK,
+            lost_after: self.options.upstream.listing_timeout * LISTS_MAX + STORE_WAIT_MAX + TICK,
         };
         let (mut duty, mut running) = (Duty::default(), JoinSet::new());
         let mut ticks = interval(TICK);

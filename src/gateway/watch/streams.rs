@@ -111,6 +111,11 @@ impl Streams {
         }
     }
 
+    /// How many there are.
+    pub(super) fn held_now(&self) -> usize {
+        self.held().by_server.len()
+    }
+
     fn is_holder(&self) -> bool {
         self.held().lease.is_some()
     }

@@ -7,7 +7,7 @@ use sqlx::FromRow;
 use sqlx::types::Json;
 
 use super::spelling::{self, PROMPT_NAMES};
-use super::{Discovered, Right, lock};
+use super::{Discovered, Right, Tally, lock};
 use crate::domain::fingerprint::Fingerprinting;
 use crate::domain::id::{ServerId, TenantId};
 use crate::domain::quota::Quotas;
@@ -21,17 +21,18 @@ use crate::store::{Store, StoreError, quotas};
 /// Most names of prompts ever remembered of one server; above it new ones have no safe spelling.
 const PROMPT_NAMES_MAX: i64 = 10_000;
 
-/// What was found of each kind; of what is `None` the stored ones stay.
+/// What was found of a kind, or why it could not be listed: that stands in the server's `last_error` until it can.
+pub type FoundOffers<'a> = Result<&'a [Discovered], &'a str>;
+
+/// What was found of each kind that was asked for; of the others, and of what could not be listed, the stored ones stay.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NewOffers<'a> {
     /// Prompts.
-    pub prompts: Option<&'a [Discovered]>,
+    pub prompts: Option<FoundOffers<'a>>,
     /// Resources.
-    pub resources: Option<&'a [Discovered]>,
+    pub resources: Option<FoundOffers<'a>>,
     /// Templates.
-    pub templates: Option<&'a [Discovered]>,
-    /// What could not be listed, and why; it stands in the server's `last_error` until it can.
-    pub faults: &'a [(OfferKind, String)],
+    pub templates: Option<FoundOffers<'a>>,
 }
 
 /// What a listing of these changed.
@@ -43,19 +44,42 @@ pub struct AppliedOffers {
     pub rev: Option<i64>,
     /// What of them could not be listed, or has no room; if that is other than it was.
     pub remark: Option<String>,
+    /// Of these nothing was written: somebody else has listed them meanwhile, and may have read them later.
+    pub overtaken: Vec<OfferKind>,
 }
 
 impl<'a> NewOffers<'a> {
     /// Of a server that has nothing but tools.
     pub const NONE: NewOffers<'static> =
-        NewOffers { prompts: Some(&[]), resources: Some(&[]), templates: Some(&[]), faults: &[] };
+        NewOffers { prompts: Some(Ok(&[])), resources: Some(Ok(&[])), templates: Some(Ok(&[])) };
 
-    fn of(&self, kind: OfferKind) -> Option<&'a [Discovered]> {
+    fn asked_for(&self, kind: OfferKind) -> Option<FoundOffers<'a>> {
         match kind {
             OfferKind::Prompt => self.prompts,
             OfferKind::Resource => self.resources,
             OfferKind::Template => self.templates,
         }
+    }
+
+    fn of(&self, kind: OfferKind) -> Option<&'a [Discovered]> {
+        self.asked_for(kind)?.ok()
+    }
+
+    /// Whether these were asked for.
+    pub(super) fn tells_of(&self, kind: OfferKind) -> bool {
+        self.asked_for(kind).is_some()
+    }
+
+    /// The same, as if these had not been asked for.
+    pub(super) fn without(mut self, kinds: &[OfferKind]) -> NewOffers<'a> {
+        for kind in kinds {
+            match kind {
+                OfferKind::Prompt => self.prompts = None,
+                OfferKind::Resource => self.resources = None,
+                OfferKind::Template => self.templates = None,
+            }
+        }
+        self
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -163,9 +187,8 @@ impl<'a> OffersPlan<'a> {
     pub(super) fn faults(&self, found: &NewOffers<'_>) -> Value {
         let mut faults = Map::new();
         for kind in OfferKind::ALL {
-            let fault = found.faults.iter().find(|(of, _)| *of == kind).map(|(_, why)| why.as_str());
-            if fault.is_some() || found.of(kind).is_some() {
-                faults.insert(kind.as_str().to_owned(), fault.into());
+            if let Some(found) = found.asked_for(kind) {
+                faults.insert(kind.as_str().to_owned(), found.err().into());
             }
         }
         let is_whole = OfferKind::ALL.into_iter().all(|kind| found.of(kind).is_some());
@@ -245,7 +268,7 @@ impl<'a> OffersPlan<'a> {
 
 impl Store {
     /// Stores what a server offers of some kinds, its tools and its state untouched. Of a server that is not connected
-    /// only a whole listing tells.
+    /// only a whole listing tells. What was listed by somebody else since the tally was read is left as it is.
     ///
     /// # Errors
     /// As [`Store::apply_listing`].
@@ -253,7 +276,7 @@ impl Store {
         &self,
         tenant: TenantId,
         server: ServerId,
-        version: i64,
+        (version, tally): (i64, &Tally),
         (offers, right): (&NewOffers<'_>, Right),
         deployment: &Quotas,
     ) -> Result<AppliedOffers, StoreError> {
@@ -263,6 +286,8 @@ impl Store {
         if state.connection != "connected" {
             return Err(StoreError::Conflict("the server is not connected any more"));
         }
+        let overtaken = state.tally.newer_of(offers, tally);
+        let offers = &offers.without(&overtaken);
         let own = own_tools(&mut tx, tenant, server).await?;
         let plan = OffersPlan::make(&mut tx, (tenant, server), offers, own, deployment).await?;
         let changes = plan.changes();
@@ -273,30 +298,34 @@ impl Store {
         if let Some(rev) = rev {
             plan.apply(&mut tx, tenant, server, rev).await?;
         }
-        let remark = note(&mut tx, tenant, server, &plan.faults(offers), rev).await?;
+        let remark = note(&mut tx, (tenant, server), offers, &plan.faults(offers), rev).await?;
         match rev {
             Some(rev) => revisions::commit(tx, tenant, Kind::Catalogue, rev).await.map(drop)?,
             None => tx.commit().await?,
         }
-        Ok(AppliedOffers { changes, rev, remark })
+        Ok(AppliedOffers { changes, rev, remark, overtaken })
     }
 }
 
-/// Notes faults by kind, `null` for what is well again, and the revision; gives what stands there by now, if it is other
-/// than it was.
+/// Notes that these were listed, faults by kind, `null` for what is well again, and the revision; gives what stands
+/// there by now, if it is other than it was.
 pub(super) async fn note(
     tx: &mut Unit,
-    tenant: TenantId,
-    server: ServerId,
+    (tenant, server): (TenantId, ServerId),
+    listed: &NewOffers<'_>,
     faults: &Value,
     rev: Option<i64>,
 ) -> Result<Option<String>, StoreError> {
+    // what could not be listed makes nobody's listing an old one
+    let one_of = |kind| i64::from(listed.of(kind).is_some());
     let now: Option<Option<String>> = sqlx::query_scalar(
         "with was as (
              select nullif(jsonb_strip_nulls(coalesce(offers_error, '{}') || $3), '{}') as faults, offers_error as before
              from servers where tenant_id = $1 and server_id = $2)
-         update servers set offers_error = was.faults, rev = coalesce($4, rev) from was
-         where tenant_id = $1 and server_id = $2 and (was.faults is distinct from was.before or $4 is not null)
+         update servers set offers_error = was.faults, rev = coalesce($4, rev),
+             prompts_listings = prompts_listings + $5, resources_listings = resources_listings + $6,
+             templates_listings = templates_listings + $7
+         from was where tenant_id = $1 and server_id = $2
          returning case when was.faults is distinct from was.before then
              (select string_agg(value, '; ' order by key) from jsonb_each_text(was.faults)) end",
     )
@@ -304,6 +333,9 @@ pub(super) async fn note(
     .bind(server.0)
     .bind(Json(faults))
     .bind(rev)
+    .bind(one_of(OfferKind::Prompt))
+    .bind(one_of(OfferKind::Resource))
+    .bind(one_of(OfferKind::Template))
     .fetch_optional(&mut **tx)
     .await?;
     Ok(now.flatten())
@@ -390,10 +422,10 @@ mod tests {
     fn only_what_was_listed_is_compared() {
         let stored = [known("a", "1", 1), known("b", "1", 1), known("c", "1", 1)];
         let listed = [found("a", "1", 1), found("b", "2", 1), found("d", "1", 1), found("d", "2", 1)];
-        let both = NewOffers { resources: Some(&listed), prompts: Some(&[]), ..NewOffers::default() };
+        let both = NewOffers { resources: Some(Ok(&listed)), prompts: Some(Ok(&[])), ..NewOffers::default() };
         let plan = OffersPlan::compare(&stored, &both);
         assert_eq!((written(&plan), removed(&plan)), (vec!["b".into(), "d".into()], vec!["c"]));
-        let others = NewOffers { prompts: Some(&[]), templates: Some(&[]), ..NewOffers::default() };
+        let others = NewOffers { prompts: Some(Ok(&[])), templates: Some(Ok(&[])), ..NewOffers::default() };
         assert_eq!(OffersPlan::compare(&stored, &others).changes(), 0);
     }
 
@@ -401,7 +433,7 @@ mod tests {
     fn what_does_not_fit_is_left_out_and_keeps_its_place() {
         let stored = [known("a", "1", 4), known("b", "1", 4), known("d", "1", 4), known("gone", "1", 100)];
         let listed = [found("a", "1", 4), found("b", "2", 7), found("c", "1", 4), found("d", "2", 1)];
-        let listed = NewOffers { resources: Some(&listed), ..NewOffers::default() };
+        let listed = NewOffers { resources: Some(Ok(&listed)), ..NewOffers::default() };
         let mut plan = OffersPlan::compare(&stored, &listed);
         plan.fit(&stored, 14);
         assert_eq!((written(&plan), removed(&plan)), (vec!["d".to_owned()], vec!["gone"]));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use sqlx::FromRow;
 
-use super::Discovered;
+use super::{Discovered, Tally};
 use crate::domain::damping::Damping;
 use crate::domain::quota::Room;
 use crate::domain::tool::PinState;
@@ -43,6 +43,8 @@ pub(super) struct ServerState {
     returned_before: Option<DateTime<Utc>>,
     holds: i32,
     held_until: Option<DateTime<Utc>>,
+    #[sqlx(flatten)]
+    pub(super) tally: Tally,
     /// By the database's clock, by which all of these are.
     pub(super) now: DateTime<Utc>,
 }
@@ -193,6 +195,7 @@ mod tests {
             returned_before: None,
             holds: 0,
             held_until: None,
+            tally: Tally::default(),
             now: DateTime::UNIX_EPOCH,
         }
     }

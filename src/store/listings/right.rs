@@ -16,6 +16,15 @@ pub enum Right {
 }
 
 impl Right {
+    /// The same once this revision was written by it: that is no news to whoever wrote it.
+    #[must_use]
+    pub fn after(self, rev: Option<i64>) -> Right {
+        match (self, rev) {
+            (Right::Program(_), Some(rev)) => Right::Program(rev),
+            _ => self,
+        }
+    }
+
     /// Goes on only while it holds, for a server's row that is locked and of this revision.
     pub(super) async fn check(&self, tx: &mut Unit, rev: i64) -> Result<(), StoreError> {
         match self {

@@ -1,10 +1,21 @@
 //! Signs of life between listings, and listings that failed.
 
-use super::Right;
+use sqlx::FromRow;
+
+use super::{Right, Tally};
 use crate::domain::id::{ServerId, TenantId};
 use crate::store::revisions::{self, Kind};
 use crate::store::tx::{Access, Lane};
 use crate::store::{Lease, Store, StoreError};
+
+/// A server's row, as far as a failure needs it.
+#[derive(FromRow)]
+struct Failing {
+    connection: String,
+    rev: i64,
+    #[sqlx(flatten)]
+    tally: Tally,
+}
 
 impl Store {
     /// Notes that a connected server, as of `version`, has given a sign of life. False if it is not (any more)
@@ -36,22 +47,24 @@ impl Store {
         Ok(noted.rows_affected() > 0)
     }
 
-    /// Notes a failed listing of the server as of `version`; a new revision only when the connection's state
-    /// changes.
+    /// Notes a failed listing of the server as of `version`, before which this tally was read; a new revision only when
+    /// the connection's state changes.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] if the server has changed meanwhile, and [`StoreError::LostLease`]: it keeps its state.
+    /// [`StoreError::Conflict`] if the server has changed meanwhile or somebody else has listed it, and
+    /// [`StoreError::LostLease`]: it keeps its state.
     pub async fn listing_failed(
         &self,
         tenant: TenantId,
         server: ServerId,
-        version: i64,
+        (version, tally): (i64, &Tally),
         error: &str,
         right: &Right,
     ) -> Result<Option<i64>, StoreError> {
         let mut tx = self.begin(Lane::Upkeep, Access::Tenant(tenant)).await?;
-        let row: Option<(String, i64)> = sqlx::query_as(
-            "select connection, rev from servers
+        let row: Option<Failing> = sqlx::query_as(
+            "select connection, rev, tools_listings, prompts_listings, resources_listings, templates_listings
+             from servers
              where tenant_id = $1 and server_id = $2 and removed_at is null and version = $3 for update",
         )
         .bind(tenant.0)
@@ -59,15 +72,18 @@ impl Store {
         .bind(version)
         .fetch_optional(&mut *tx)
         .await?;
-        let (connection, rev) =
-            row.ok_or(StoreError::Conflict("the server changed while it was being listed"))?;
-        right.check(&mut tx, rev).await?;
-        let rev = match connection.as_str() {
+        let row = row.ok_or(StoreError::Conflict("the server changed while it was being listed"))?;
+        right.check(&mut tx, row.rev).await?;
+        if row.tally.has_newer_tools(tally) {
+            return Err(StoreError::Conflict("somebody else has listed the server meanwhile"));
+        }
+        let rev = match row.connection.as_str() {
             "disconnected" => None,
             _ => Some(revisions::bump(&mut tx, tenant, Kind::Catalogue).await?),
         };
         sqlx::query(
             "update servers set connection = 'disconnected', last_error = $3, rev = coalesce($4, rev),
+                 tools_listings = tools_listings + 1,
                  held_until = case when $5 then null else held_until end,
                  holds = case when $5 then 0 else holds end,
                  returned_at = case when $5 then null else returned_at end,

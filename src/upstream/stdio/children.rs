@@ -14,6 +14,7 @@ use uuid::Uuid;
 use super::journal::Journal;
 use super::state::Shared;
 use super::warden::Warden;
+use crate::upstream::measures::Measures;
 
 /// How long the end of all programs may take: longer than that of one.
 const CLOSE_WAIT_MAX: Duration = Duration::from_secs(6);
@@ -50,6 +51,7 @@ pub(in crate::upstream) struct Children {
     pub(super) rules: StdioRules,
     pub(super) warden: Warden,
     pub(super) journal: Option<Journal>,
+    pub(in crate::upstream) measures: Arc<Measures>,
     pub(super) tasks: TaskTracker,
     pub(super) stop: CancellationToken,
     /// A place is free again.
@@ -100,16 +102,26 @@ impl std::fmt::Debug for Children {
 }
 
 impl Children {
-    pub(in crate::upstream) fn new(rules: StdioRules, journal: Option<Journal>) -> Arc<Self> {
+    pub(in crate::upstream) fn new(
+        rules: StdioRules,
+        journal: Option<Journal>,
+        measures: &Arc<Measures>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             warden: Warden::new(rules.warden.clone()),
             rules,
             journal,
+            measures: Arc::clone(measures),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
             freed: Notify::new(),
             running: Mutex::default(),
         })
+    }
+
+    /// How many run.
+    pub(in crate::upstream) fn count(&self) -> usize {
+        self.places().by_number.len()
     }
 
     /// A place for one more program.

@@ -15,6 +15,7 @@ use crate::upstream::connection::Ask;
 use crate::upstream::discover::Era;
 use crate::upstream::error::{Kind, UpstreamError};
 use crate::upstream::jsonrpc::{self, Answer, Meta};
+use crate::upstream::measures::Measures;
 use crate::upstream::offers::Offers;
 use crate::upstream::shares::Share;
 use crate::upstream::target::{Program, Target};
@@ -109,6 +110,16 @@ impl Keeper {
     /// The era, once it is known.
     pub(in crate::upstream) fn era(&self) -> Option<Era> {
         self.shared.era()
+    }
+
+    /// The revision that the program speaks, while it runs.
+    pub(in crate::upstream) fn version(&self) -> Option<&'static str> {
+        self.shared.version()
+    }
+
+    /// Where it is noted how long the program takes.
+    pub(in crate::upstream) fn measures(&self) -> &Measures {
+        &self.shared.children.measures
     }
 
     /// What the program declared when it came up last.

@@ -13,9 +13,11 @@ use super::process::{Pipes, Process};
 use super::reader::{Reader, STALL_WAIT_MAX, log_errors};
 use super::state::{Session, Shared};
 use super::wire::{self, Request, Wire};
+use crate::domain::measure::{Between, Transport};
 use crate::upstream::discover::{Era, HELLO_BYTES_MAX, modern_offers};
 use crate::upstream::error::{Kind, UpstreamError};
 use crate::upstream::jsonrpc::{self, Answer, MODERN, Meta};
+use crate::upstream::measures::{Ending, Life, OwnRequest};
 use crate::upstream::offers::Offers;
 use crate::upstream::session::{VERSIONS, version_of};
 
@@ -52,6 +54,9 @@ pub(super) async fn run(shared: &Shared, end: &CancellationToken) -> Ended {
         },
         ended = serve(shared, &wire) => ended,
     };
+    if let Ended::Failed(_) = ended {
+        shared.broke();
+    }
     shared.is_ending(&ended);
     if process.has_ended() {
         // what it still said counts; who it left behind could keep its output open
@@ -137,19 +142,24 @@ impl Tasks {
 
 /// Finds the era and opens the session: the handshake first, which nearly all such programs speak.
 async fn open(shared: &Shared, wire: &Arc<Wire>) -> Result<Session, UpstreamError> {
-    let session = |era, version, offers| Session { era, version, offers, wire: Arc::clone(wire) };
+    let measures = &shared.children.measures;
+    let modern =
+        |offers| Session { era: Era::Modern, offers, wire: Arc::clone(wire), version: MODERN, life: None };
     if shared.era() == Some(Era::Modern)
         && let Some(offers) = discover(wire).await?
     {
-        return Ok(session(Era::Modern, MODERN, offers));
+        return Ok(modern(offers));
     }
     let id = wire.id();
     let [offered, ..] = VERSIONS;
-    let result = match ask(wire, id, jsonrpc::initialize(id, offered)).await? {
+    let asked = OwnRequest::begin(measures, "initialize", Transport::Pipe);
+    let answer = ask(wire, id, jsonrpc::initialize(id, offered)).await;
+    asked.ended(None, Ending::of(&answer));
+    let result = match answer? {
         Answer::Result(result) => result,
         Answer::Error(error) => {
             if let Some(offers) = discover(wire).await? {
-                return Ok(session(Era::Modern, MODERN, offers));
+                return Ok(modern(offers));
             }
             let code = jsonrpc::error_code(&error).unwrap_or_default();
             return Err(UpstreamError::unsent(
@@ -160,7 +170,9 @@ async fn open(shared: &Shared, wire: &Arc<Wire>) -> Result<Session, UpstreamErro
     };
     let version = version_of(&result)?;
     wire.tell(&jsonrpc::notification("notifications/initialized"));
-    Ok(session(Era::Handshake, version, Offers::of(&result)))
+    let between = Between { transport: Transport::Pipe, version: Some(version) };
+    let (offers, life) = (Offers::of(&result), Some(Life::begin(measures, between)));
+    Ok(Session { era: Era::Handshake, offers, wire: Arc::clone(wire), version, life })
 }
 
 /// What the program declares, if it speaks the modern era.

@@ -17,6 +17,7 @@ use super::usage::Usage;
 use super::wire::Wire;
 use crate::upstream::discover::Era;
 use crate::upstream::error::{Kind, UpstreamError};
+use crate::upstream::measures::Life;
 use crate::upstream::offers::Offers;
 use crate::upstream::shares::Share;
 use crate::upstream::target::Target;
@@ -88,6 +89,8 @@ pub(in crate::upstream) struct Session {
     pub(super) version: &'static str,
     pub(in crate::upstream) offers: Offers,
     pub(super) wire: Arc<Wire>,
+    /// That of a session; the modern era has none.
+    pub(super) life: Option<Life>,
 }
 
 impl Shared {
@@ -177,6 +180,14 @@ impl Shared {
         self.state().era
     }
 
+    /// The revision that the program speaks, while it runs.
+    pub(super) fn version(&self) -> Option<&'static str> {
+        match &self.state().phase {
+            Phase::Up(session) => Some(session.version),
+            _ => None,
+        }
+    }
+
     /// What the program declared when it came up last.
     pub(super) fn offers(&self) -> Option<Offers> {
         self.state().offers
@@ -192,6 +203,15 @@ impl Shared {
         state.phase = Phase::Up(Arc::new(session));
         drop(state);
         self.moved.notify_waiters();
+    }
+
+    /// It ended by itself.
+    pub(super) fn broke(&self) {
+        if let Phase::Up(session) = &self.state().phase
+            && let Some(life) = &session.life
+        {
+            life.broke(Kind::Lost.name());
+        }
     }
 
     /// From now on nobody gets to ask it.

@@ -253,6 +253,7 @@ pub(super) fn call(name: &str) -> ToolCall {
         timeout: Duration::from_secs(10),
         dispatched: Arc::default(),
         sent_as: None,
+        took: Took::default(),
     }
 }
 
@@ -266,6 +267,7 @@ pub(super) fn request(subject: Subject) -> Request {
         timeout: Duration::from_secs(10),
         dispatched: Arc::default(),
         sent_as: None,
+        took: Took::default(),
     }
 }
 

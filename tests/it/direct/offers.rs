@@ -91,7 +91,10 @@ async fn both_eras_list_ask_and_complete_what_servers_of_both_eras_offer() {
             let params = format!(r#"{{"name":"{name}:sum up","arguments":{{"n":"1.0"}},"_meta":{{"k":7}}}}"#);
             let got = client.request("prompts/get", &params).await;
             assert!(got.text.contains(r#""vendor":1.0"#) && got.text.contains(r#"\"n\":\"1.0\""#), "{got:?}");
-            let (_, asked) = upstream.asked().pop().unwrap();
+            // it may be listed meanwhile
+            let last =
+                |method: &str| upstream.asked().into_iter().rfind(|(asked, _)| asked == method).unwrap();
+            let (_, asked) = last("prompts/get");
             let asked: Value = serde_json::from_str(&asked).unwrap();
             assert_eq!((&asked["name"], &asked["_meta"]["k"]), (&json!("sum up"), &json!(7)));
             for uri in ["note://all", "note://7"] {
@@ -104,7 +107,7 @@ async fn both_eras_list_ask_and_complete_what_servers_of_both_eras_offer() {
             let params = json!({"ref": reference, "argument": {"name": "n", "value": "o"}}).to_string();
             let completed = client.request("completion/complete", &params).await.json();
             assert_eq!(completed["result"]["completion"]["values"], json!(["one", "two"]), "{completed}");
-            let (_, asked) = upstream.asked().pop().unwrap();
+            let (_, asked) = last("completion/complete");
             assert!(asked.contains(r#""ref":{"name":"sum up","type":"ref/prompt"}"#), "{asked}");
             let reference = json!({"type": "ref/resource", "uri": "note://{id}"});
             let params = json!({"ref": reference, "argument": {"name": "id", "value": ""}}).to_string();
@@ -433,6 +436,14 @@ async fn a_listing_that_read_earlier_puts_nothing_back_and_tools_wait_for_nothin
     let ((open_first, first), (open_last, last)) = (watch::channel(false), watch::channel(false));
     let gates = vec![("prompts/list", first), ("resources/templates/list", last.clone())];
     let upstream = Upstream::announcing(Era::Handshake, vec![Tool::reads("tool"), Tool::reads("gone")]).await;
+    upstream.set_offers(offers.clone());
+    tenant.add("up", &upstream).await;
+    settle(1, Duration::from_secs(10), || async { upstream.listeners() }).await;
+    // the listings that follow the opening
+    settle((2, 2), Duration::from_secs(5), || async {
+        (upstream.asked_of("prompts/list"), upstream.asked_of("resources/templates/list"))
+    })
+    .await;
     upstream.set_offers(Offers { gates, ..offers.clone() });
     let has_tools = async |count: usize| {
         eventually("the tools are listed", Duration::from_secs(5), || async {
@@ -441,25 +452,24 @@ async fn a_listing_that_read_earlier_puts_nothing_back_and_tools_wait_for_nothin
         })
         .await;
     };
-    let (adds, listens) = (tenant.add("up", &upstream), async {
-        // whatever the other lists do
+    let refresh = tenant.platform.post("/api/v1/servers/up/refresh", &json!({}));
+    let (refreshes, changes) = (refresh, async {
+        settle(3, Duration::from_secs(5), || async { upstream.asked_of("prompts/list") }).await;
         has_tools(2).await;
-        settle(1, Duration::from_secs(5), || async { upstream.asked_of("prompts/list") }).await;
         upstream.set_offers(Offers {
             prompts: Some(Vec::new()),
             gates: vec![("resources/templates/list", last)],
             ..offers.clone()
         });
         upstream.set_tools(vec![Tool::reads("tool")]);
-        settle(1, Duration::from_secs(10), || async { upstream.listeners() }).await;
         upstream.announce(1);
         upstream.announce_of("prompts");
         open_first.send_replace(true);
         has_tools(1).await;
-        settle(1, Duration::from_secs(5), || async { upstream.asked_of("resources/templates/list") }).await;
+        settle(3, Duration::from_secs(5), || async { upstream.asked_of("resources/templates/list") }).await;
         open_last.send_replace(true);
     });
-    tokio::join!(adds, listens);
+    tokio::join!(refreshes, changes);
     eventually("the prompt is gone", Duration::from_secs(5), || async {
         (listed(&client).await == each([&[], &["x://a"], &[]])).then_some(())
     })

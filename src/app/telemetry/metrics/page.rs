@@ -2,8 +2,13 @@
 
 use std::fmt;
 
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, NoLabelSet};
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
+
+use crate::domain::measure::Seen;
+
+/// Names and values, all out of closed lists.
+pub(super) type Labels = Vec<(&'static str, &'static str)>;
 
 /// The page that is being written.
 pub(super) struct Page<'a>(pub(super) DescriptorEncoder<'a>);
@@ -20,11 +25,11 @@ impl Page<'_> {
     }
 
     /// Numbers of one kind, told apart by labels.
-    pub(super) fn gauges<L: EncodeLabelSet>(
+    pub(super) fn gauges(
         &mut self,
         name: &str,
         help: &str,
-        values: impl IntoIterator<Item = (L, f64)>,
+        values: impl IntoIterator<Item = (Labels, f64)>,
     ) -> fmt::Result {
         let mut family = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for (labels, value) in values {
@@ -37,5 +42,34 @@ impl Page<'_> {
     pub(super) fn counter(&mut self, name: &str, help: &str, value: f64) -> fmt::Result {
         let mut one = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
         one.encode_counter::<NoLabelSet, _, f64>(&value, None)
+    }
+
+    /// What only grows, told apart by labels.
+    pub(super) fn counters(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: impl IntoIterator<Item = (Labels, u64)>,
+    ) -> fmt::Result {
+        let mut family = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (labels, value) in values {
+            family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, f64>(&value, None)?;
+        }
+        Ok(())
+    }
+
+    /// Durations, told apart by labels.
+    pub(super) fn histograms(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: impl IntoIterator<Item = (Labels, Seen)>,
+    ) -> fmt::Result {
+        let mut family = self.0.encode_descriptor(name, help, None, MetricType::Histogram)?;
+        for (labels, Seen { sum_s, count, buckets }) in values {
+            let mut one = family.encode_family(&labels)?;
+            one.encode_histogram::<NoLabelSet>(sum_s, count, &buckets, None)?;
+        }
+        Ok(())
     }
 }

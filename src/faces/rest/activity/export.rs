@@ -17,7 +17,7 @@ use crate::faces::rest::error::RestError;
 use crate::faces::rest::exchange::Exchange;
 use crate::faces::rest::params::{Names, Params};
 use crate::faces::rest::route::Answer;
-use crate::faces::sse::OpenStream;
+use crate::faces::sse::{OpenStream, StreamKind};
 use crate::store::{ActivityFilter, ActivityRow};
 
 /// The parameters: those of a list without its pages.
@@ -75,7 +75,7 @@ pub(in crate::faces::rest) async fn get(exchange: Arc<Exchange>, params: Params)
         _ => Format::Lines,
     };
     let filter = filter(&params, exchange.attempt.started_at)?;
-    let place = exchange.open_stream()?;
+    let place = exchange.open_stream(StreamKind::Export)?;
     let first = exchange.gateway().export_activity(exchange.caller(), &filter).await?;
     let start = match format {
         Format::Lines => Vec::new(),

@@ -18,7 +18,7 @@ use crate::faces::rest::exchange::Exchange;
 use crate::faces::rest::params::{Names, Params};
 use crate::faces::rest::place::TenantPlaces;
 use crate::faces::rest::route::Answer;
-use crate::faces::sse::{CHECK, OpenStream, event_stream};
+use crate::faces::sse::{CHECK, OpenStream, StreamKind, event_stream};
 use crate::gateway::{GatewayError, News, Reach};
 use crate::store::{ActivityFilter, ActivityRow, Commit};
 
@@ -31,7 +31,7 @@ pub(in crate::faces::rest) async fn get(exchange: Arc<Exchange>, params: Params)
     let filter = filter(&params, exchange.attempt.started_at)?;
     let places = exchange.places();
     let seen = last_event(exchange.headers(), &places)?;
-    let open = exchange.open_stream()?;
+    let open = exchange.open_stream(StreamKind::Activity)?;
     let (now, news) = exchange.gateway().follow_activity(exchange.caller()).await?;
     // a place that is still to come is one of another database: nothing is known of what was missed
     let at = seen.map_or(now, |seen| seen.min(now));

@@ -16,7 +16,7 @@ pub struct Offers {
     pub asks_first: Option<String>,
     /// A method that it refuses.
     pub broken: Option<&'static str>,
-    /// Methods whose answers wait until it is true.
+    /// Methods whose answers wait until it is true, as they were when they were asked for; `tools/list` as well.
     pub gates: Vec<(&'static str, watch::Receiver<bool>)>,
 }
 
@@ -53,14 +53,19 @@ impl Offers {
         kinds.into_iter().flatten()
     }
 
+    /// Returns once the gates of a method are open.
+    pub(super) async fn wait_at_gates(&self, method: &str) {
+        for (_, gate) in self.gates.iter().filter(|(held, _)| *held == method) {
+            drop(gate.clone().wait_for(|is_open| *is_open).await);
+        }
+    }
+
     /// The members of a result, raw, or an error, raw; `None` for a method that it does not have.
     pub(super) async fn answer(&self, method: &str, params: &str) -> Option<Result<String, String>> {
         if self.broken == Some(method) {
             return Some(Err(r#"{"code":-32603,"message":"broken"}"#.to_owned()));
         }
-        for (_, gate) in self.gates.iter().filter(|(held, _)| *held == method) {
-            drop(gate.clone().wait_for(|is_open| *is_open).await);
-        }
+        self.wait_at_gates(method).await;
         let list = |member: &str, items: &[String]| {
             Ok(format!(r#""ttlMs":0,"cacheScope":"public","{member}":[{}]"#, items.join(",")))
         };

@@ -151,10 +151,11 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Answer {
         }
         (Some("ping"), Era::Handshake) => Ok(state.result(id, "{}")),
         (Some("tools/list"), _) => {
-            let list = state.list();
+            let (list, offers) = (state.list(), state.offers.lock().unwrap().clone());
             let mut waits = state.lists_wait.subscribe();
             state.lists.fetch_add(1, Ordering::SeqCst);
             drop(waits.wait_for(|waits| !waits).await);
+            offers.wait_at_gates("tools/list").await;
             Ok(state.result(id, &list))
         }
         (Some("tools/call"), _) => {

@@ -1,0 +1,196 @@
+//! What the gateway counted and timed, under its names outside.
+
+use std::fmt;
+
+use super::page::{Labels, Page};
+use crate::domain::measure::{Between, Operation, Series};
+use crate::domain::refusal::Code;
+use crate::faces::Faces;
+use crate::gateway::{LogMeasures, LogVitals, Readiness, Vitals};
+use crate::store::StoreVitals;
+
+const SERVER_OPERATIONS: &str = "How long MCP clients waited for an answer";
+const CLIENT_OPERATIONS: &str = "How long MCP servers took to answer, without waiting for a turn";
+const SERVER_SESSIONS: &str = "How long sessions lasted whose client said that it ends them";
+const CLIENT_SESSIONS: &str = "How long sessions with MCP servers lasted that have ended";
+
+pub(super) fn write(faces: &Faces, page: &mut Page<'_>) -> fmt::Result {
+    let gateway = &faces.gateway;
+    let (served, asked) = (&faces.measures, gateway.upstream_measures());
+    operations(page, ("mcp_server_operation_duration_seconds", SERVER_OPERATIONS), &served.operations)?;
+    operations(page, ("mcp_client_operation_duration_seconds", CLIENT_OPERATIONS), &asked.operations)?;
+    sessions(page, ("mcp_server_session_duration_seconds", SERVER_SESSIONS), &served.sessions)?;
+    sessions(page, ("mcp_client_session_duration_seconds", CLIENT_SESSIONS), &asked.sessions)?;
+    let added = "What the gateway added to calls that it sent on, by the tier of the tool";
+    let overhead = gateway.overhead().all();
+    let overhead = overhead.iter().map(|(tier, took)| (vec![("tier", *tier)], took.seen()));
+    page.histograms("mcpproxy_call_overhead_seconds", added, overhead)?;
+    let vitals = gateway.vitals();
+    attempts(page, gateway.log_measures())?;
+    shed(page, faces, &vitals, gateway.log_measures())?;
+    log(page, gateway.log_measures(), &vitals.log)?;
+    replica(page, &vitals)?;
+    upstreams(page, &vitals)?;
+    clients(page, faces)?;
+    store(page, &vitals.store)
+}
+
+/// The labels that operations and sessions share.
+fn between(between: Between, error: Option<&'static str>) -> Labels {
+    let mut labels = vec![("network_transport", between.transport.as_str())];
+    labels.extend(between.version.map(|version| ("mcp_protocol_version", version)));
+    labels.extend(error.map(|error| ("error_type", error)));
+    labels
+}
+
+fn operations(page: &mut Page<'_>, (name, help): (&str, &str), series: &Series<Operation>) -> fmt::Result {
+    let labels = |operation: &Operation| {
+        let mut labels = between(operation.between, operation.error);
+        labels.push(("mcp_method_name", operation.method));
+        labels
+            .extend((operation.method == "tools/call").then_some(("gen_ai_operation_name", "execute_tool")));
+        labels.extend(operation.tool.map(|tool| ("gen_ai_tool_name", tool)));
+        labels.extend(operation.code.map(|code| ("rpc_response_status_code", code)));
+        labels
+    };
+    let all = series.all();
+    page.histograms(name, help, all.iter().map(|(operation, took)| (labels(operation), took.seen())))
+}
+
+fn sessions(
+    page: &mut Page<'_>,
+    (name, help): (&str, &str),
+    series: &Series<(Between, Option<&'static str>)>,
+) -> fmt::Result {
+    let all = series.all();
+    page.histograms(name, help, all.iter().map(|((link, error), took)| (between(*link, *error), took.seen())))
+}
+
+fn attempts(page: &mut Page<'_>, log: &LogMeasures) -> fmt::Result {
+    let attempts = log.attempts.all();
+    let attempts = attempts.iter().map(|(attempted, count)| {
+        let mut labels =
+            vec![("type", attempted.kind), ("source", attempted.source), ("status", attempted.status)];
+        labels.extend(attempted.tier.map(|tier| ("tier", tier)));
+        (labels, count.get())
+    });
+    page.counters(
+        "mcpproxy_attempts",
+        "Attempts that went into the activity log, by how they ended",
+        attempts,
+    )?;
+    let refusals = log.refusals.all();
+    let refusals = refusals.iter().map(|(code, count)| (vec![("code", *code)], count.get()));
+    page.counters("mcpproxy_refusals", "Attempts that the gateway refused, or that failed, by code", refusals)
+}
+
+/// What was turned away because it was too much. All reasons are there from the start.
+fn shed(page: &mut Page<'_>, faces: &Faces, vitals: &Vitals, log: &LogMeasures) -> fmt::Result {
+    let refusals = log.refusals.all();
+    let refused = |code: Code| {
+        let of_code = refusals.iter().filter(|(known, _)| *known == code.as_str());
+        of_code.map(|(_, count)| count.get()).sum::<u64>()
+    };
+    let shed = [
+        ("rate_limited", vitals.rate_limited),
+        ("overloaded", refused(Code::Overloaded)),
+        ("record_unavailable", refused(Code::RecordUnavailable) + log.no_room.get()),
+        ("too_many_streams", faces.streams.refused()),
+    ];
+    let shed = shed.into_iter().map(|(reason, count)| (vec![("reason", reason)], count));
+    page.counters("mcpproxy_shed", "Requests turned away because they were too much", shed)?;
+    let strangers = "Requests without a valid key";
+    page.counter("mcpproxy_unauthenticated_requests", strangers, vitals.strangers as f64)
+}
+
+fn log(page: &mut Page<'_>, measures: &LogMeasures, now: &LogVitals) -> fmt::Result {
+    let parts = [("opening", now.opening), ("ending", now.ending)];
+    let parts = parts.map(|(lane, depth)| (vec![("lane", lane)], depth as f64));
+    let depth = "Records that wait to be committed: before their call, and after it";
+    page.gauges("mcpproxy_activity_commit_queue_records", depth, parts)?;
+    let buffer = "Attempts that are unfinished, or whose record is not written yet";
+    page.gauge("mcpproxy_activity_buffer_records", buffer, now.records as f64)?;
+    let most = "How many attempts may be unfinished or unwritten";
+    page.gauge("mcpproxy_activity_buffer_records_max", most, now.records_max as f64)?;
+    page.gauge("mcpproxy_activity_buffer_bytes", "What their records take, in bytes", now.bytes as f64)?;
+    let most = "What their records may take, in bytes";
+    page.gauge("mcpproxy_activity_buffer_bytes_max", most, now.bytes_max as f64)?;
+    let lanes = [("opening", &measures.opened), ("ending", &measures.closed)];
+    let lanes = lanes.map(|(lane, took)| (vec![("lane", lane)], took.seen()));
+    page.histograms("mcpproxy_activity_commit_duration_seconds", "How long committing a batch took", lanes)?;
+    let lost = "Records that the database refused and that are not kept";
+    page.counter("mcpproxy_activity_records_lost", lost, measures.lost.get() as f64)?;
+    let stubs = "Records of whose texts the database took none";
+    page.counter("mcpproxy_activity_records_stubbed", stubs, measures.stubs.get() as f64)
+}
+
+fn replica(page: &mut Page<'_>, vitals: &Vitals) -> fmt::Result {
+    let is_ready = matches!(vitals.readiness, Readiness::Ready | Readiness::Degraded);
+    page.gauge("mcpproxy_ready", "1 while this replica should get traffic", f64::from(u8::from(is_ready)))?;
+    let age = "How long ago the database confirmed what this replica knows, in seconds";
+    let confirmed = vitals.snapshot_age.map(|age| age.as_secs_f64());
+    page.maybe_gauge("mcpproxy_snapshot_age_seconds", age, confirmed)?;
+    let lag = "By how many revisions the tenant that is behind the most is behind the database";
+    page.gauge("mcpproxy_revision_lag", lag, vitals.revision_lag as f64)?;
+    let listens = "1 while changes are heard of at once, not only by asking";
+    page.gauge("mcpproxy_listener_connected", listens, f64::from(u8::from(vitals.is_listening)))?;
+    page.gauge("mcpproxy_tenants", "Tenants that this replica serves", vitals.tenants as f64)?;
+    let replicas = "Replicas that live, as this one was told last";
+    page.gauge("mcpproxy_replicas", replicas, f64::from(vitals.replicas))
+}
+
+fn upstreams(page: &mut Page<'_>, vitals: &Vitals) -> fmt::Result {
+    let (pool, counts) = (&vitals.upstreams, &vitals.servers);
+    let by_state = |states: &[(&'static str, usize)]| -> Vec<(Labels, f64)> {
+        states.iter().map(|(state, count)| (vec![("state", *state)], *count as f64)).collect()
+    };
+    let servers = [
+        ("connected", counts.connected),
+        ("disconnected", counts.disconnected),
+        ("disabled", counts.disabled),
+        ("quarantined", counts.quarantined),
+    ];
+    let help = "Servers of the tenants that this replica serves, by state";
+    page.gauges("mcpproxy_upstream_servers", help, by_state(&servers))?;
+    let breakers = [("closed", pool.closed), ("open", pool.open), ("half_open", pool.half_open)];
+    let help = "Servers that this replica has called, by the state of their breaker";
+    page.gauges("mcpproxy_upstream_breakers", help, by_state(&breakers))?;
+    page.gauge("mcpproxy_upstream_programs", "Programs of stdio servers that run", pool.programs as f64)?;
+    let opened = "TCP connections opened to servers";
+    page.counter("mcpproxy_upstream_connects", opened, pool.tcp_connects as f64)?;
+    let announcing = "Streams on which servers announce changes to this replica";
+    page.gauge("mcpproxy_upstream_streams", announcing, vitals.announcing as f64)?;
+    let pending = "Memory of large answers that are not handed on yet, in bytes";
+    page.gauge("mcpproxy_pending_answer_bytes", pending, pool.answers_bytes as f64)
+}
+
+fn clients(page: &mut Page<'_>, faces: &Faces) -> fmt::Result {
+    let max = faces.options.connections_max;
+    let open = max.saturating_sub(faces.room.available_permits());
+    page.gauge("mcpproxy_client_connections", "Client connections open", open as f64)?;
+    let most = "Client connections that may be open";
+    page.gauge("mcpproxy_client_connections_max", most, max as f64)?;
+    let streams = faces.streams.open_now().map(|(kind, open)| (vec![("kind", kind.as_str())], open as f64));
+    page.gauges("mcpproxy_streams", "Streams that clients hold open, by what they are for", streams)
+}
+
+fn store(page: &mut Page<'_>, store: &StoreVitals) -> fmt::Result {
+    let up = f64::from(u8::from(store.is_reachable));
+    page.gauge("mcpproxy_database_up", "1 while the database answers", up)?;
+    let connections = store.pools.iter().flat_map(|pool| {
+        [("used", pool.used), ("idle", pool.idle)]
+            .map(|(state, count)| (vec![("pool", pool.name), ("state", state)], count as f64))
+    });
+    let help = "Connections to the database, by pool";
+    page.gauges("mcpproxy_database_connections", help, connections)?;
+    let most = store.pools.iter().map(|pool| (vec![("pool", pool.name)], f64::from(pool.max)));
+    page.gauges("mcpproxy_database_connections_max", "Connections that a pool may have", most)?;
+    let waiting = store.pools.iter().map(|pool| (vec![("pool", pool.name)], pool.waiting as f64));
+    page.gauges("mcpproxy_database_waiting", "Work that waits for a connection, by pool", waiting)?;
+    let ahead = store.partitions_ahead_days.map(|days| days as f64);
+    let help = "Days ahead for which the activity log has a partition, as of the last upkeep";
+    page.maybe_gauge("mcpproxy_partitions_ahead", help, ahead)?;
+    let held = |is_held: bool| f64::from(u8::from(is_held));
+    let leases = store.leases.iter().map(|(name, is_held)| (vec![("lease", *name)], held(*is_held)));
+    page.gauges("mcpproxy_lease_held", "1 for what this replica alone sees to", leases)
+}

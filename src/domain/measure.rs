@@ -1,0 +1,223 @@
+//! Counting and timing what happens, for whoever asks later. Plain numbers that many threads add to at once, without a
+//! lock and without taking memory; what they are called outside is nobody's business here.
+
+mod operation;
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+
+pub use self::operation::{
+    Between, OTHER, Operation, TOOL_ERROR, Transport, code_name, known_method, known_version,
+};
+
+/// Bounds of operations between MCP clients and servers, in seconds (OpenTelemetry's conventions for MCP).
+pub const OPERATION_BOUNDS_S: &[f64] =
+    &[0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
+/// Bounds of what the gateway itself does, in seconds: it should be over long before those begin.
+pub const OWN_BOUNDS_S: &[f64] =
+    &[0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
+/// Most series of one kind. Their keys are made of closed lists: this is for the case that one is not.
+const SERIES_MAX: usize = 1000;
+
+/// How often something happened.
+#[derive(Debug, Default)]
+pub struct Count(AtomicU64);
+
+impl Count {
+    /// Once more.
+    pub fn one(&self) {
+        self.add(1);
+    }
+
+    /// So many more.
+    pub fn add(&self, more: u64) {
+        self.0.fetch_add(more, Ordering::Relaxed);
+    }
+
+    /// So far.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// How long something took, as counts between bounds.
+#[derive(Debug)]
+pub struct Durations {
+    bounds_s: &'static [f64],
+    /// One for each bound, and one for what is above all.
+    counts: Box<[AtomicU64]>,
+    sum_ns: AtomicU64,
+}
+
+/// What was seen so far.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Seen {
+    /// All durations together, in seconds.
+    pub sum_s: f64,
+    /// How many.
+    pub count: u64,
+    /// How many up to each bound and above the one before; the last has no bound.
+    pub buckets: Vec<(f64, u64)>,
+}
+
+impl Durations {
+    /// None yet.
+    pub fn new(bounds_s: &'static [f64]) -> Durations {
+        let counts = (0..=bounds_s.len()).map(|_| AtomicU64::new(0)).collect();
+        Durations { bounds_s, counts, sum_ns: AtomicU64::new(0) }
+    }
+
+    /// One more.
+    pub fn observe(&self, took: Duration) {
+        let took_s = took.as_secs_f64();
+        let place = self.bounds_s.partition_point(|bound| *bound < took_s);
+        if let Some(count) = self.counts.get(place) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.sum_ns.fetch_add(took_ns, Ordering::Relaxed);
+    }
+
+    /// What was seen so far. What comes in meanwhile is in it, or is not, or in part.
+    pub fn seen(&self) -> Seen {
+        let counts = self.counts.iter().map(|count| count.load(Ordering::Relaxed));
+        let bounds = self.bounds_s.iter().copied().chain([f64::MAX]);
+        let buckets: Vec<(f64, u64)> = bounds.zip(counts).collect();
+        Seen {
+            sum_s: self.sum_ns.load(Ordering::Relaxed) as f64 / 1e9,
+            count: buckets.iter().map(|(_, count)| count).sum(),
+            buckets,
+        }
+    }
+}
+
+/// What series are told apart by: a few values, each out of a closed list.
+pub trait Key: Copy + Eq + Hash {
+    /// The one that stands for it when there are too many.
+    fn rest(self) -> Self;
+}
+
+/// Measures of one kind, by key. A key that was seen before costs a look into a map; the first of a key copies it.
+#[derive(Debug)]
+pub struct Family<K, V> {
+    fresh: fn() -> V,
+    by_key: ArcSwap<HashMap<K, Arc<V>>>,
+}
+
+/// Durations by key.
+pub type Series<K> = Family<K, Durations>;
+/// Counts by key.
+pub type Counts<K> = Family<K, Count>;
+
+impl<K: Key, V> Family<K, V> {
+    /// None yet; each begins as a fresh one.
+    pub fn new(fresh: fn() -> V) -> Family<K, V> {
+        Family { fresh, by_key: ArcSwap::default() }
+    }
+
+    /// Notes something of a key.
+    pub fn note(&self, key: K, note: impl FnOnce(&V)) {
+        match self.by_key.load().get(&key) {
+            Some(known) => note(known),
+            None => note(&self.enter(key)),
+        }
+    }
+
+    fn enter(&self, key: K) -> Arc<V> {
+        let key = if self.by_key.load().len() < SERIES_MAX { key } else { key.rest() };
+        let fresh = Arc::new((self.fresh)());
+        self.by_key.rcu(|known| {
+            let mut known = HashMap::clone(known);
+            known.entry(key).or_insert_with(|| Arc::clone(&fresh));
+            known
+        });
+        self.by_key.load().get(&key).map_or(fresh, Arc::clone)
+    }
+
+    /// All that were seen so far.
+    pub fn all(&self) -> Vec<(K, Arc<V>)> {
+        self.by_key.load().iter().map(|(key, value)| (*key, Arc::clone(value))).collect()
+    }
+}
+
+impl<K: Key> Series<K> {
+    /// None yet, with the bounds of operations.
+    pub fn of_operations() -> Series<K> {
+        Family::new(|| Durations::new(OPERATION_BOUNDS_S))
+    }
+
+    /// None yet, with the bounds of what the gateway itself does.
+    pub fn of_own() -> Series<K> {
+        Family::new(|| Durations::new(OWN_BOUNDS_S))
+    }
+
+    /// One more of a key.
+    pub fn observe(&self, key: K, took: Duration) {
+        self.note(key, |durations| durations.observe(took));
+    }
+}
+
+/// A text out of a closed list.
+impl Key for &'static str {
+    fn rest(self) -> Self {
+        OTHER
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Key for u32 {
+        fn rest(self) -> u32 {
+            u32::MAX
+        }
+    }
+
+    #[test]
+    fn durations_fall_between_bounds() {
+        let durations = Durations::new(&[0.01, 0.1]);
+        for ms in [1, 10, 11, 100, 101] {
+            durations.observe(Duration::from_millis(ms));
+        }
+        let seen = durations.seen();
+        assert_eq!(seen.buckets, [(0.01, 2), (0.1, 2), (f64::MAX, 1)]);
+        assert_eq!((seen.count, seen.sum_s), (5, 0.223));
+    }
+
+    #[test]
+    fn series_have_a_bound_and_lose_nothing() {
+        let series: Series<u32> = Series::of_own();
+        for key in 0..3000 {
+            series.observe(key, Duration::ZERO);
+        }
+        let all = series.all();
+        assert_eq!(all.len(), SERIES_MAX + 1);
+        assert_eq!(all.iter().map(|(_, durations)| durations.seen().count).sum::<u64>(), 3000);
+    }
+
+    #[test]
+    fn many_threads_count_together() {
+        let series: Arc<Series<u32>> = Arc::new(Series::of_own());
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                let series = Arc::clone(&series);
+                std::thread::spawn(move || {
+                    (0..1000).for_each(|n| series.observe(n % 50, Duration::from_secs(1)));
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        let all = series.all();
+        assert_eq!(all.len(), 50);
+        for (_, durations) in all {
+            let Seen { sum_s, count, .. } = durations.seen();
+            assert_eq!((sum_s, count), (80.0, 80));
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What operations of MCP are told apart by, in the words of OpenTelemetry's conventions for it. Clients and servers
+//! choose methods, names and codes: what is not on a list of ours is `_OTHER`, so that nobody can make series.
+
+use super::Key;
+
+/// What is on no list.
+pub const OTHER: &str = "_OTHER";
+/// The type of an error that stands in a tool's result.
+pub const TOOL_ERROR: &str = "tool_error";
+
+/// Methods of all revisions that we speak.
+const METHODS: [&str; 22] = [
+    "tools/call",
+    "tools/list",
+    "initialize",
+    "ping",
+    "server/discover",
+    "subscriptions/listen",
+    "prompts/get",
+    "prompts/list",
+    "resources/read",
+    "resources/list",
+    "resources/templates/list",
+    "resources/subscribe",
+    "resources/unsubscribe",
+    "completion/complete",
+    "logging/setLevel",
+    "tasks/get",
+    "tasks/list",
+    "tasks/cancel",
+    "notifications/initialized",
+    "notifications/cancelled",
+    "notifications/progress",
+    "notifications/roots/list_changed",
+];
+/// Revisions that we speak.
+const VERSIONS: [&str; 4] = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"];
+
+/// A method's name, if it is one.
+pub fn known_method(name: &str) -> &'static str {
+    METHODS.into_iter().find(|known| *known == name).unwrap_or(OTHER)
+}
+
+/// A revision's name, if we speak it.
+pub fn known_version(name: &str) -> Option<&'static str> {
+    VERSIONS.into_iter().find(|known| *known == name)
+}
+
+/// A JSON-RPC error code as text, if it is one that JSON-RPC, MCP or this gateway defines.
+pub fn code_name(code: i64) -> &'static str {
+    match code {
+        -32700 => "-32700",
+        -32600 => "-32600",
+        -32601 => "-32601",
+        -32602 => "-32602",
+        -32603 => "-32603",
+        -32000 => "-32000",
+        -32001 => "-32001",
+        -32002 => "-32002",
+        -32003 => "-32003",
+        -32020 => "-32020",
+        -32021 => "-32021",
+        -32022 => "-32022",
+        -32042 => "-32042",
+        -31429 => "-31429",
+        _ => OTHER,
+    }
+}
+
+/// What carries messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Transport {
+    /// HTTP.
+    Tcp,
+    /// The pipes of a program.
+    Pipe,
+}
+
+impl Transport {
+    /// The name in the conventions.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Transport::Tcp => "tcp",
+            Transport::Pipe => "pipe",
+        }
+    }
+}
+
+/// One kind of operation, and how it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Operation {
+    /// A method of the list, or `_OTHER`.
+    pub method: &'static str,
+    /// One of the gateway's own tools.
+    pub tool: Option<&'static str>,
+    /// What kind of error it ended in.
+    pub error: Option<&'static str>,
+    /// The JSON-RPC code of its answer, where that is an error.
+    pub code: Option<&'static str>,
+    /// Between whom it was.
+    pub between: Between,
+}
+
+/// Between whom something was: what a session shares with its operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Between {
+    /// What carried it.
+    pub transport: Transport,
+    /// The revision that was spoken, where that is known.
+    pub version: Option<&'static str>,
+}
+
+impl Key for Operation {
+    fn rest(self) -> Operation {
+        let between = Between { version: None, ..self.between };
+        Operation { method: OTHER, tool: None, error: self.error.and(Some(OTHER)), code: None, between }
+    }
+}
+
+/// A session and how it ended.
+impl Key for (Between, Option<&'static str>) {
+    fn rest(self) -> Self {
+        (Between { version: None, ..self.0 }, self.1.and(Some(OTHER)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strangers_words_are_other() {
+        assert_eq!((known_method("tools/call"), known_method("tools/call\n")), ("tools/call", OTHER));
+        assert_eq!((known_version("2025-06-18"), known_version("2024-11-05")), (Some("2025-06-18"), None));
+        assert_eq!((code_name(-32602), code_name(7)), ("-32602", OTHER));
+    }
+}

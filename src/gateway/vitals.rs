@@ -1,0 +1,115 @@
+//! How this replica is, for whoever watches over it: what is at hand, without a query and without waiting.
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::activity::{LogMeasures, LogVitals};
+use super::{Gateway, Readiness};
+use crate::domain::measure::Series;
+use crate::store::StoreVitals;
+use crate::upstream::{self, PoolVitals};
+
+/// The servers of all tenants that this replica serves, by state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServerCounts {
+    /// Switched off.
+    pub disabled: usize,
+    /// Nothing of them is shown.
+    pub quarantined: usize,
+    /// Reached a short while ago.
+    pub connected: usize,
+    /// Not reached lately.
+    pub disconnected: usize,
+}
+
+/// How this replica is.
+#[derive(Clone, Debug)]
+pub struct Vitals {
+    /// Whether it should get traffic.
+    pub readiness: Readiness,
+    /// How long ago the database confirmed what is known here; `None` before the first time.
+    pub snapshot_age: Option<Duration>,
+    /// By how many revisions the tenant that is behind the most is behind what the last comparison found.
+    pub revision_lag: i64,
+    /// Whether changes are heard of at once.
+    pub is_listening: bool,
+    /// Tenants that it serves.
+    pub tenants: usize,
+    /// Replicas that live, this one included.
+    pub replicas: u32,
+    /// The servers of these tenants.
+    pub servers: ServerCounts,
+    /// Streams on which servers announce changes to this replica.
+    pub announcing: usize,
+    /// Connections to servers.
+    pub upstreams: PoolVitals,
+    /// The database.
+    pub store: StoreVitals,
+    /// The activity log.
+    pub log: LogVitals,
+    /// Attempts over a rate limit, since the start.
+    pub rate_limited: u64,
+    /// Requests without a valid key, since the start.
+    pub strangers: u64,
+}
+
+impl Gateway {
+    /// How this replica is now.
+    pub fn vitals(&self) -> Vitals {
+        Vitals {
+            readiness: self.readiness(),
+            snapshot_age: self.tenants.confirmed_ago(),
+            revision_lag: self.revision_lag(),
+            is_listening: self.upkeep.is_listening.load(Ordering::Relaxed),
+            tenants: self.tenants.ids().len(),
+            replicas: self.limits.replicas(),
+            servers: self.count_servers(),
+            announcing: self.upkeep.announcing(),
+            upstreams: self.upstreams.vitals(),
+            store: self.store.vitals(),
+            log: self.activity.vitals(),
+            rate_limited: self.limits.shed.get(),
+            strangers: self.upkeep.strangers.get(),
+        }
+    }
+
+    /// How long upstreams take.
+    pub fn upstream_measures(&self) -> &upstream::Measures {
+        self.upstreams.measures()
+    }
+
+    /// What the activity log counted.
+    pub fn log_measures(&self) -> &LogMeasures {
+        self.activity.measures()
+    }
+
+    /// What the gateway itself added to calls, by the tier of the tool.
+    pub fn overhead(&self) -> &Series<&'static str> {
+        &self.overhead
+    }
+
+    fn revision_lag(&self) -> i64 {
+        let behind = self.upkeep.behind.lock().unwrap_or_else(PoisonError::into_inner);
+        let lag = behind.iter().filter_map(|change| {
+            let live = self.tenants.get(change.tenant)?;
+            Some(change.rev - live.rev(change.kind))
+        });
+        lag.max().unwrap_or_default().max(0)
+    }
+
+    fn count_servers(&self) -> ServerCounts {
+        let mut counts = ServerCounts::default();
+        for tenant in self.tenants.all() {
+            for server in tenant.catalogue_now().servers() {
+                *match () {
+                    () if !server.enabled => &mut counts.disabled,
+                    () if server.quarantined => &mut counts.quarantined,
+                    () if server.connected => &mut counts.connected,
+                    () => &mut counts.disconnected,
+                } += 1;
+            }
+        }
+        counts
+    }
+}

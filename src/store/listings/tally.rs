@@ -1,0 +1,90 @@
+//! Which of several listings of one server was read last, whatever replicas make them.
+//!
+//! Nobody can order listings that ran at the same time: who began first may have read last. So whoever stores one must
+//! find the tally as it was before it asked the server: then whatever is stored was read before that. Nothing is held
+//! meanwhile, so nobody waits for a replica that is slow or gone. Releases that do not know of it neither count nor
+//! compare.
+
+use sqlx::FromRow;
+
+use super::NewOffers;
+use crate::domain::id::{ServerId, TenantId};
+use crate::store::offers::OfferKind;
+use crate::store::tx::{Access, Lane};
+use crate::store::{Store, StoreError};
+
+/// How often each list of a server has been stored; of the tools also, how often it was noted that they could not be
+/// listed, since that is what takes a server away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromRow)]
+pub struct Tally {
+    tools_listings: i64,
+    prompts_listings: i64,
+    resources_listings: i64,
+    templates_listings: i64,
+}
+
+impl Tally {
+    /// Whether the tools were listed since.
+    pub(super) fn has_newer_tools(&self, since: &Tally) -> bool {
+        self.tools_listings != since.tools_listings
+    }
+
+    /// Those of which something was found, and that were listed by somebody else since.
+    pub(super) fn newer_of(&self, found: &NewOffers<'_>, since: &Tally) -> Vec<OfferKind> {
+        let is_newer = |kind: &OfferKind| self.of(*kind) != since.of(*kind);
+        OfferKind::ALL.into_iter().filter(|kind| found.tells_of(*kind)).filter(is_newer).collect()
+    }
+
+    fn of(&self, kind: OfferKind) -> i64 {
+        match kind {
+            OfferKind::Prompt => self.prompts_listings,
+            OfferKind::Resource => self.resources_listings,
+            OfferKind::Template => self.templates_listings,
+        }
+    }
+}
+
+impl Store {
+    /// The tally of a server as of `version`, to be read before the server is asked for what is stored by it.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] if the server has changed meanwhile.
+    pub async fn tally(&self, tenant: TenantId, server: ServerId, version: i64) -> Result<Tally, StoreError> {
+        let mut tx = self.begin(Lane::Upkeep, Access::Tenant(tenant)).await?;
+        let tally = sqlx::query_as(
+            "select tools_listings, prompts_listings, resources_listings, templates_listings from servers
+             where tenant_id = $1 and server_id = $2 and removed_at is null and version = $3",
+        )
+        .bind(tenant.0)
+        .bind(server.0)
+        .bind(version)
+        .fetch_optional(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        tally.ok_or(StoreError::Conflict("the server changed before it was listed"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_listed_since_is_told_kind_by_kind() {
+        let since =
+            Tally { tools_listings: 1, prompts_listings: 2, resources_listings: 3, templates_listings: 4 };
+        let now = Tally { prompts_listings: 3, templates_listings: 5, ..since };
+        assert!(!now.has_newer_tools(&since));
+        assert!(Tally { tools_listings: 2, ..since }.has_newer_tools(&since));
+        assert_eq!(now.newer_of(&NewOffers::NONE, &since), [OfferKind::Prompt, OfferKind::Template]);
+        assert!(since.newer_of(&NewOffers::NONE, &since).is_empty());
+        let failed = NewOffers { templates: Some(Err("away")), ..NewOffers::default() };
+        assert_eq!(
+            now.newer_of(&failed, &since),
+            [OfferKind::Template],
+            "what was not asked for is no matter"
+        );
+        let left = NewOffers::NONE.without(&now.newer_of(&NewOffers::NONE, &since));
+        assert_eq!(OfferKind::ALL.map(|kind| left.tells_of(kind)), [false, true, false]);
+    }
+}

@@ -1,0 +1,191 @@
+//! One server listed by two replicas at once: what is shown was read last.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use crate::support::upstream::{Era, Offers};
+use crate::support::{Gateway, Stage, Tenant, Tool, Upstream, settle};
+
+/// What a server is asked for, in this order.
+const METHODS: [&str; 4] = ["tools/list", "prompts/list", "resources/list", "resources/templates/list"];
+const SOON: Duration = Duration::from_secs(5);
+/// Nothing is listed again by itself.
+const ONCE: (&str, &str) = ("MCPPROXY__LIMITS__RELIST_INTERVAL_S", "3600");
+
+/// Two replicas and a server that both list.
+struct Scene {
+    /// Looks after the server.
+    stage: Stage,
+    _other: Gateway,
+    here: Tenant,
+    there: Tenant,
+    upstream: Upstream,
+}
+
+impl Scene {
+    /// With settings of the other replica's own.
+    async fn with(others: &[(&str, &str)]) -> Scene {
+        let stage = Stage::with(&[ONCE]).await;
+        let other = Gateway::start(&stage.database, &[&[ONCE], others].concat()).await;
+        let here = stage.tenant("acme").await;
+        let there = Tenant::of(&other.ask_as(&here.platform), &other.anonymous());
+        let upstream = Upstream::announcing(Era::Handshake, Vec::new()).await;
+        let scene = Scene { stage, _other: other, here, there, upstream };
+        scene.offers("first");
+        scene.here.add_with("up", &scene.upstream, json!({"auto_approve": true})).await;
+        settle(1, Duration::from_secs(10), || async { scene.upstream.listeners() }).await;
+        // the listings that follow the opening
+        settle([2; 4], SOON, || async { METHODS.map(|method| scene.asked_of(method)) }).await;
+        scene
+    }
+
+    /// One thing of each kind, by this name, from now on.
+    fn offers(&self, name: &str) {
+        self.offers_behind(name, Vec::new());
+    }
+
+    /// The same, behind these gates.
+    fn offers_behind(&self, name: &str, gates: Vec<(&'static str, watch::Receiver<bool>)>) {
+        self.upstream.set_tools(vec![Tool::reads(name)]);
+        self.upstream.set_offers(Offers {
+            prompts: Offers::prompts(&[name]).prompts,
+            templates: Offers::templates(&[&format!("{name}://{{id}}")]).templates,
+            gates,
+            ..Offers::resources(&[&format!("{name}://")])
+        });
+    }
+
+    fn asked_of(&self, method: &str) -> usize {
+        match method {
+            "tools/list" => self.upstream.counts().lists,
+            _ => self.upstream.asked_of(method),
+        }
+    }
+
+    /// What is stored of it, by the names in the test.
+    async fn stored(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        for (kind, key) in [("tools", "name"), ("prompts", "name"), ("resources", "uri")] {
+            let items = self.here.platform.items(&format!("/api/v1/servers/up/{kind}")).await;
+            names.extend(items.iter().map(|item| {
+                let name = item[key].as_str().unwrap();
+                format!("{kind} {}", name.split_once("://").map_or(name, |(name, _)| name))
+            }));
+        }
+        names
+    }
+
+    async fn has(&self, name: &str) {
+        let all = ["tools", "prompts", "resources", "resources"].map(|kind| format!("{kind} {name}"));
+        assert_eq!(self.stored().await, all);
+    }
+}
+
+async fn refresh(tenant: &Tenant) -> Value {
+    let shown = tenant.platform.post("/api/v1/servers/up/refresh", &json!({})).await.expect(200);
+    assert_eq!((&shown["connection"], &shown["last_error"]), (&json!("connected"), &Value::Null));
+    shown
+}
+
+#[tokio::test]
+async fn what_was_read_before_another_replica_listed_puts_nothing_back() {
+    let scene = Scene::with(&[]).await;
+    for method in METHODS {
+        // be it what is stored anyway that the other replica finds, or something else
+        for (stored, now) in [("same", "same"), ("old", "new")] {
+            scene.offers(stored);
+            refresh(&scene.here).await;
+            let (open, gate) = watch::channel(false);
+            scene.offers_behind("gone", vec![(method, gate)]);
+            let before = scene.asked_of(method);
+            let overtakes = async {
+                settle(before + 1, SOON, || async { scene.asked_of(method) }).await;
+                scene.offers(now);
+                refresh(&scene.here).await;
+                scene.has(now).await;
+                open.send_replace(true);
+            };
+            tokio::join!(refresh(&scene.there), overtakes);
+            scene.has(now).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_was_announced_and_read_before_somebody_asked_puts_nothing_back() {
+    let scene = Scene::with(&[]).await;
+    for (what, method) in [("tools", METHODS[0]), ("prompts", METHODS[1]), ("resources", METHODS[2])] {
+        let (open, gate) = watch::channel(false);
+        scene.offers_behind("gone", vec![(method, gate)]);
+        let before = scene.asked_of(method);
+        scene.upstream.announce_of(what);
+        settle(before + 1, SOON, || async { scene.asked_of(method) }).await;
+        scene.offers(what);
+        refresh(&scene.there).await;
+        open.send_replace(true);
+        // who was overtaken asks once more
+        settle(before + 3, SOON, || async { scene.asked_of(method) }).await;
+        scene.has(what).await;
+    }
+}
+
+/// Whoever begins first may read last.
+#[tokio::test]
+async fn what_began_later_and_was_read_earlier_puts_nothing_back() {
+    let scene = Scene::with(&[]).await;
+    let [(begin, begins), (read, reads)] = [(); 2].map(|()| watch::channel(false));
+    scene.offers_behind("gone", vec![("prompts/list", begins)]);
+    let first = async {
+        refresh(&scene.here).await;
+        read.send_replace(true);
+    };
+    let second = async {
+        settle(3, SOON, || async { scene.asked_of("prompts/list") }).await;
+        scene.offers_behind("gone", vec![("resources/list", reads)]);
+        let begins_now = async {
+            settle(3, SOON, || async { scene.asked_of("resources/list") }).await;
+            scene.offers("new");
+            begin.send_replace(true);
+        };
+        tokio::join!(refresh(&scene.there), begins_now);
+    };
+    tokio::join!(first, second);
+    let resources = scene.stored().await.into_iter().filter(|name| name.starts_with("resources "));
+    assert_eq!(resources.collect::<Vec<_>>(), ["resources new"; 2]);
+}
+
+#[tokio::test]
+async fn a_failure_takes_nothing_away_that_another_replica_lists_meanwhile() {
+    let scene = Scene::with(&[("MCPPROXY__LIMITS__LISTING_TIMEOUT_S", "1")]).await;
+    for (name, method) in [("one", METHODS[0]), ("two", METHODS[3])] {
+        let (_shut, gate) = watch::channel(false);
+        scene.offers_behind("gone", vec![(method, gate)]);
+        let before = scene.asked_of(method);
+        let overtakes = async {
+            settle(before + 1, SOON, || async { scene.asked_of(method) }).await;
+            scene.offers(name);
+            refresh(&scene.here).await;
+        };
+        tokio::join!(refresh(&scene.there), overtakes);
+        scene.has(name).await;
+    }
+}
+
+#[tokio::test]
+async fn a_replica_that_dies_while_it_lists_holds_nobody_up() {
+    let Scene { stage, _other: other, here, there, upstream } = Scene::with(&[]).await;
+    upstream.hold_lists();
+    let asks =
+        tokio::spawn(async move { there.platform.post("/api/v1/servers/up/refresh", &json!({})).await });
+    settle(3, SOON, || async { upstream.counts().lists }).await;
+    drop(other);
+    asks.abort();
+    upstream.release_lists();
+    upstream.set_tools(vec![Tool::reads("new")]);
+    refresh(&here).await;
+    let tools = here.platform.items("/api/v1/servers/up/tools").await;
+    assert_eq!((tools.len(), &tools[0]["name"]), (1, &json!("new")));
+    drop(stage);
+}
