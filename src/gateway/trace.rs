@@ -3,6 +3,7 @@
 //! Whether a request is recorded is decided before anything is built for it: whoever sent it decides, and else chance.
 //! What is not recorded has no span, and hands on that it is not.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -199,11 +200,39 @@ pub fn current() -> Option<TraceParent> {
 
 /// Ids for a trace and a span in it.
 fn fresh_ids() -> Option<(TraceId, SpanId)> {
-    let mut chance = [0; 24];
-    getrandom::fill(&mut chance).ok()?;
+    let chance = CHANCE.with_borrow_mut(Chance::next)?;
     let (trace, span) = chance.split_first_chunk()?;
     let (trace, span): (TraceId, SpanId) = (*trace, span.try_into().ok()?);
     Some((trace, span)).filter(|_| trace != TraceId::default() && span != SpanId::default())
+}
+
+thread_local! {
+    static CHANCE: RefCell<Chance> = const { Chance::new() };
+}
+
+/// Pairs of ids whose chance is fetched at once: asking the system for each costs more than all else about a span.
+const CHANCE_PAIRS: usize = 32;
+
+/// Chance at hand.
+struct Chance {
+    pairs: [[u8; 24]; CHANCE_PAIRS],
+    used: usize,
+}
+
+impl Chance {
+    const fn new() -> RefCell<Chance> {
+        RefCell::new(Chance { pairs: [[0; 24]; CHANCE_PAIRS], used: CHANCE_PAIRS })
+    }
+
+    fn next(&mut self) -> Option<[u8; 24]> {
+        if self.used >= CHANCE_PAIRS {
+            getrandom::fill(self.pairs.as_flattened_mut()).ok()?;
+            self.used = 0;
+        }
+        let pair = self.pairs.get(self.used).copied();
+        self.used += 1;
+        pair
+    }
 }
 
 #[cfg(test)]
@@ -245,6 +274,14 @@ mod tests {
         ] {
             assert_eq!(tracer(ratio).1.records(&below(share)), is_recorded, "{ratio} {share}");
         }
+    }
+
+    #[test]
+    fn ids_are_never_the_same() {
+        let ids: std::collections::HashSet<_> = (0..3 * CHANCE_PAIRS).map(|_| fresh_ids().unwrap()).collect();
+        let (traces, spans): (std::collections::HashSet<_>, std::collections::HashSet<_>) =
+            ids.into_iter().unzip();
+        assert_eq!((traces.len(), spans.len()), (3 * CHANCE_PAIRS, 3 * CHANCE_PAIRS));
     }
 
     #[test]

@@ -75,7 +75,9 @@ impl Gateway {
             if let Some(lease) = duty.held() {
                 for due in duty.schedule.take(Instant::now(), &pace) {
                     let gateway = Arc::clone(&self);
-                    running.spawn(async move { gateway.relist_one(due, lease, pace.lost_after).await });
+                    running.spawn(
+                        async move { Box::pin(gateway.relist_one(due, lease, pace.lost_after)).await },
+                    );
                 }
             }
         }

@@ -166,7 +166,8 @@ fn upstreams(page: &mut Page<'_>, vitals: &Vitals) -> fmt::Result {
 
 fn clients(page: &mut Page<'_>, faces: &Faces) -> fmt::Result {
     let max = faces.options.connections_max;
-    let open = max.saturating_sub(faces.room.available_permits());
+    // whoever waits for the next connection holds its place already
+    let open = max.saturating_sub(faces.room.available_permits() + 1);
     page.gauge("mcpproxy_client_connections", "Client connections open", open as f64)?;
     let most = "Client connections that may be open";
     page.gauge("mcpproxy_client_connections_max", most, max as f64)?;
