@@ -18,7 +18,15 @@ const HOMES: [(&str, &[&str]); 18] = [
     ("hyper_util", &["src/upstream/", "src/faces/http.rs"]),
     ("rmcp", &["src/upstream/"]),
     ("sse_stream", &["src/upstream/rmcp/", "src/faces/cli/"]),
-    ("rustix", &["src/app/own_memory.rs", "src/app/telemetry/metrics/", "src/upstream/stdio/"]),
+    (
+        "rustix",
+        &[
+            "src/app/own_memory.rs",
+            "src/app/telemetry/metrics/",
+            "src/upstream/egress/",
+            "src/upstream/stdio/",
+        ],
+    ),
     ("clap", &["src/main.rs", "src/faces/cli/"]),
     ("clap_complete", &["src/faces/cli/"]),
     ("comfy_table", &["src/faces/cli/"]),

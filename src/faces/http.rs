@@ -76,17 +76,27 @@ async fn readyz(State(faces): State<Arc<Faces>>) -> Response {
     (status, text).into_response()
 }
 
+/// What is let in, and what every answer carries, a refusal too.
+async fn gate(State(faces): State<Arc<Faces>>, request: Request, next: Next) -> Response {
+    let mut response = let_in(&faces, request, next).await;
+    if faces.gateway.is_leaving() {
+        // the next request had better find another replica
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
 /// Host and origin, then the key; the caller travels on as an extension.
-async fn gate(State(faces): State<Arc<Faces>>, mut request: Request, next: Next) -> Response {
+async fn let_in(faces: &Faces, mut request: Request, next: Next) -> Response {
     let id = usable_request_id(request.headers()).unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
     let headers = request.headers();
-    if let Err(message) = check_host(&faces, &request, headers).and_then(|()| check_origin(&faces, headers)) {
+    if let Err(message) = check_host(faces, &request, headers).and_then(|()| check_origin(faces, headers)) {
         return wire::error::render(StatusCode::FORBIDDEN, "forbidden", message, None, Some(&id));
     }
     if request.uri().path().starts_with("/.well-known/") {
         return wire::error::not_found(Some(&id));
     }
-    match auth::caller(&faces, headers).await {
+    match auth::caller(faces, headers).await {
         Ok(caller) => {
             request.extensions_mut().insert(caller);
         }
@@ -96,10 +106,6 @@ async fn gate(State(faces): State<Arc<Faces>>, mut request: Request, next: Next)
     let mut response = next.run(request).await;
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(REQUEST_ID, value);
-    }
-    if faces.gateway.is_leaving() {
-        // the next request had better find another replica
-        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     response
 }

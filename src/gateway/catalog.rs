@@ -283,6 +283,11 @@ impl Catalog {
         self.index.get_or_init(make).await
     }
 
+    #[cfg(test)]
+    pub(super) fn has_index(&self) -> bool {
+        self.index.initialized()
+    }
+
     fn make_index(&self) -> Index {
         Index::build(self.listed.iter().map(|tool| document(tool)))
     }

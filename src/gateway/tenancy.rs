@@ -26,6 +26,8 @@ use crate::store::{Change, Kind, StoreError};
 
 /// Tenants whose keys are reloaded at the same time by the poll.
 const ACCESS_RELOADS_MAX: usize = 4;
+/// Search indexes that are made at the same time before somebody searches: it is work for one processor.
+const INDEXED_AT_ONCE: usize = 1;
 /// The least time between two snapshots of a tenant that are made because others changed it.
 const RELOAD_PAUSE: Duration = Duration::from_millis(50);
 
@@ -52,6 +54,8 @@ pub struct LiveTenant {
     made: std::sync::Mutex<Option<Instant>>,
     reloading_access: Mutex<()>,
     reloading_catalogue: Mutex<()>,
+    /// Held by whoever makes indexes before somebody searches.
+    indexing: Arc<Mutex<()>>,
 }
 
 impl LiveTenant {
@@ -70,7 +74,28 @@ impl LiveTenant {
             made: std::sync::Mutex::default(),
             reloading_access: Mutex::new(()),
             reloading_catalogue: Mutex::new(()),
+            indexing: Arc::default(),
         })
+    }
+
+    /// Makes the index of its catalogue before somebody searches, and no other's: those that came and went meanwhile have none.
+    /// One at a time here, and one in each of `places` of all tenants.
+    fn index_soon(self: &Arc<Self>, places: &Arc<Semaphore>) {
+        // whoever has the turn looks again at its end
+        let Ok(turn) = Arc::clone(&self.indexing).try_lock_owned() else { return };
+        let (live, places) = (Arc::clone(self), Arc::clone(places));
+        tokio::spawn(async move {
+            let _turn = turn;
+            let mut made = None;
+            while let Ok(_place) = places.acquire().await {
+                let catalogue = live.catalogue();
+                if made == Some(catalogue.rev) {
+                    return;
+                }
+                catalogue.index().await;
+                made = Some(catalogue.rev);
+            }
+        });
     }
 
     /// The catalogue as of now.
@@ -112,6 +137,8 @@ pub(super) struct Tenancy {
     pub(super) lookups: Semaphore,
     pub(super) access_reloads: Semaphore,
     reloads: Semaphore,
+    /// Whoever makes a search index that nobody has asked for yet.
+    indexing: Arc<Semaphore>,
 }
 
 impl Tenancy {
@@ -123,6 +150,7 @@ impl Tenancy {
             lookups: Semaphore::new(lookups_max.max(1)),
             access_reloads: Semaphore::new(ACCESS_RELOADS_MAX),
             reloads: Semaphore::new(reloads_max.max(1)),
+            indexing: Arc::new(Semaphore::new(INDEXED_AT_ONCE)),
         }
     }
 
@@ -326,9 +354,7 @@ impl Gateway {
                     self.upstreams.forget(live.id.0, server.0);
                 }
                 // last, because nobody but a search needs it, and the first one should not have to wait for it
-                tokio::spawn(async move {
-                    catalogue.index().await;
-                });
+                live.index_soon(&self.tenants.indexing);
             }
             Err(error) => tracing::error!(%error, tenant = %live.id, "building a catalogue failed"),
         }
@@ -392,6 +418,28 @@ mod tests {
 
     fn live(n: u128) -> Arc<LiveTenant> {
         LiveTenant::new(TenantId(Uuid::from_u128(n)), format!("tenant-{n}"))
+    }
+
+    #[tokio::test]
+    async fn of_catalogues_that_come_and_go_only_the_last_has_an_index() {
+        let (places, ours) = (Arc::new(Semaphore::new(1)), live(1));
+        let busy = places.acquire().await.unwrap();
+        let catalogues: Vec<_> = (1..=20)
+            .map(|rev| {
+                let mut catalogue = Catalog::empty();
+                catalogue.rev = rev;
+                Arc::new(catalogue)
+            })
+            .inspect(|catalogue| {
+                ours.catalogue.store(Arc::clone(catalogue));
+                ours.index_soon(&places);
+            })
+            .collect();
+        drop(busy);
+        // the turn is free once all is done
+        drop(ours.indexing.lock().await);
+        let indexed: Vec<i64> = catalogues.iter().filter(|c| c.has_index()).map(|c| c.rev).collect();
+        assert_eq!(indexed, [20]);
     }
 
     #[test]

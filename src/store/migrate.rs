@@ -1,11 +1,12 @@
 //! Roles and migrations.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use sqlx::migrate::Migrator;
+use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection};
 
+use super::backoff::Backoff;
 use super::{Store, StoreError, StoreOptions, connect_options, pooler};
 
 pub(super) static MIGRATOR: Migrator = sqlx::migrate!("./migrations");
@@ -13,6 +14,13 @@ pub(super) static MIGRATOR: Migrator = sqlx::migrate!("./migrations");
 /// Roles are cluster-wide: another database's migration may be creating them at this moment.
 const ROLE_ATTEMPTS: u32 = 20;
 const ROLE_RETRY: Duration = Duration::from_millis(50);
+/// Whoever waits for a table makes those behind it wait as well, replicas that serve among them: at most this long, then
+/// they have their turn.
+const LOCK_WAIT_MAX: Duration = Duration::from_secs(2);
+const LOCK_RETRY_MIN: Duration = Duration::from_secs(1);
+const LOCK_RETRY_MAX: Duration = Duration::from_secs(8);
+/// How long a lock is asked for again: a migration of the chart has 240 s for all.
+const LOCKED_MAX: Duration = Duration::from_secs(180);
 /// How long a person who starts the program waits for a database that does not answer.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 
@@ -25,17 +33,65 @@ pub async fn migrate(options: &StoreOptions) -> Result<(), StoreError> {
     pooler::check_direct(&direct).await?;
     let mut connection = connect(&direct).await?;
     create_roles(&mut connection, serving.get_username()).await?;
-    // a session-level role is right here: this connection is direct, ours alone, and closed below
-    sqlx::query("set role mcpproxy_owner").execute(&mut connection).await?;
-    // what a newer release has migrated is additive: going back to this one is no fault
-    let mut migrator = Migrator::with_migrations(MIGRATOR.iter().cloned().collect());
-    migrator.set_ignore_missing(true).run(&mut connection).await?;
     connection.close().await?;
+    apply_patiently(&direct).await?;
     let store = Store::new(options)?;
     let made = store.upkeep_partitions().await;
     let checked = store.check_schema().await;
     store.close().await;
     made.and(checked)
+}
+
+/// Applies the files; while others hold a table, again and again, until that has been too long.
+async fn apply_patiently(direct: &PgConnectOptions) -> Result<(), StoreError> {
+    let begun = Instant::now();
+    let mut backoff = Backoff::new(LOCK_RETRY_MIN, LOCK_RETRY_MAX);
+    let mut is_first = true;
+    loop {
+        match apply(direct).await {
+            Err(error) if is_locked(&error) && begun.elapsed() >= LOCKED_MAX => return Err(locked()),
+            Err(error) if is_locked(&error) => {
+                if std::mem::take(&mut is_first) {
+                    tracing::warn!(
+                        "the migration waits for others who use its tables, a backup perhaps; it tries again"
+                    );
+                }
+                tokio::time::sleep(backoff.pause()).await;
+            }
+            done => return done,
+        }
+    }
+}
+
+/// Each time on a connection of its own: one that failed still has the lock that keeps other migrations out.
+async fn apply(direct: &PgConnectOptions) -> Result<(), StoreError> {
+    let mut connection = connect(direct).await?;
+    // settings of the session are right here: this connection is direct, ours alone, and closed below
+    let settings = format!("set role mcpproxy_owner; set lock_timeout = {}", LOCK_WAIT_MAX.as_millis());
+    sqlx::raw_sql(AssertSqlSafe(settings)).execute(&mut connection).await?;
+    // what a newer release has migrated is additive: going back to this one is no fault
+    let mut migrator = Migrator::with_migrations(MIGRATOR.iter().cloned().collect());
+    let applied = migrator.set_ignore_missing(true).run(&mut connection).await;
+    // whether the goodbye arrives is of no interest
+    drop(connection.close().await);
+    Ok(applied?)
+}
+
+/// Another session holds what was asked for.
+fn is_locked(error: &StoreError) -> bool {
+    let StoreError::Migrate(error) = error else { return false };
+    let (MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) = error else {
+        return false;
+    };
+    error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "55P03")
+}
+
+fn locked() -> StoreError {
+    StoreError::Schema(format!(
+        "another session has used a table of mcpproxy for {} s, a backup or a long transaction perhaps, so it cannot be \
+         changed (pg_stat_activity shows who): migrate when it is over",
+        LOCKED_MAX.as_secs()
+    ))
 }
 
 async fn create_roles(connection: &mut PgConnection, serving_login: &str) -> Result<(), StoreError> {

@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use chrono::{Days, NaiveDate, Utc};
+use chrono::{Days, NaiveDate};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection};
 use tokio::time::timeout;
 
@@ -40,13 +40,15 @@ enum Standing {
 }
 
 impl Store {
-    /// Makes sure that the partitions from yesterday to [`DAYS_AHEAD`] days ahead exist, so that no clock is too
-    /// early or too late for them; gives how many were made.
+    /// Makes sure that the partitions from yesterday to [`DAYS_AHEAD`] days ahead exist, by the database's clock;
+    /// gives how many were made. Whoever's clock is earlier or later makes the days it needs itself.
     pub async fn upkeep_partitions(&self) -> Result<usize, StoreError> {
-        let today = Utc::now().date_naive();
+        let now = self.database_time().await?;
+        let today = now.date_naive();
         let first = today.checked_sub_days(Days::new(1)).unwrap_or(today);
         let made = self.ensure_partitions(first.iter_days().take(DAYS_AHEAD as usize + 2)).await?;
-        self.noted.has_partitions_until(today.checked_add_days(Days::new(DAYS_AHEAD)).unwrap_or(today));
+        let last_day = today.checked_add_days(Days::new(DAYS_AHEAD)).unwrap_or(today);
+        self.noted.has_partitions_until(last_day, now);
         Ok(made)
     }
 

@@ -11,6 +11,15 @@ use crate::domain::id::TenantId;
 const BATCH: i64 = 1000;
 
 impl Store {
+    /// What the database's clock says: one clock for all replicas decides what is too old. One of theirs that is far
+    /// ahead must not take away what is kept.
+    pub async fn database_time(&self) -> Result<DateTime<Utc>, StoreError> {
+        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let now = sqlx::query_scalar("select clock_timestamp()").fetch_one(&mut *tx).await?;
+        tx.commit().await?;
+        Ok(now)
+    }
+
     /// What live tenants say themselves about how long they keep their records, in days.
     pub async fn tenants_retention(&self) -> Result<Vec<(TenantId, i64)>, StoreError> {
         let mut tx = self.begin(Lane::Control, Access::System).await?;

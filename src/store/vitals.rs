@@ -1,31 +1,40 @@
 //! How the store is, for whoever watches over it: what is at hand, without a query.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
-use chrono::{NaiveDate, Utc};
+use chrono::{DateTime, NaiveDate, TimeDelta, Utc};
 use sqlx::PgPool;
 
 use super::Store;
 
-/// No upkeep yet.
-const UNKNOWN: i64 = i64::MIN;
-
 /// What the store notes of itself.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Noted {
     /// Units of work that wait for a connection, by pool: control, commit, report.
     waiting: [AtomicUsize; 3],
-    /// The last day that has a partition, in days of our era.
-    last_day: AtomicI64,
+    /// Up to where the log has partitions; `None` before the first upkeep.
+    ahead: Mutex<Option<Ahead>>,
     /// How the last try for each lease ended.
     leases: Mutex<BTreeMap<&'static str, bool>>,
 }
 
-impl Default for Noted {
-    fn default() -> Noted {
-        Noted { waiting: Default::default(), last_day: AtomicI64::new(UNKNOWN), leases: Mutex::default() }
+/// The last day that has a partition, and the database's clock when that was seen to, since it goes by that one.
+#[derive(Clone, Copy, Debug)]
+struct Ahead {
+    last_day: NaiveDate,
+    database_time: DateTime<Utc>,
+    seen_at: Instant,
+}
+
+impl Ahead {
+    /// Days from the database's today to the last one, by the time that has passed here since.
+    fn days(self, now: Instant) -> i64 {
+        let passed = TimeDelta::from_std(now - self.seen_at).unwrap_or_default();
+        let today = self.database_time.checked_add_signed(passed).unwrap_or(self.database_time).date_naive();
+        self.last_day.signed_duration_since(today).num_days()
     }
 }
 
@@ -58,17 +67,14 @@ impl Noted {
         Waiting(waiting)
     }
 
-    pub(super) fn has_partitions_until(&self, day: NaiveDate) {
-        self.last_day.store(days(day), Ordering::Relaxed);
+    pub(super) fn has_partitions_until(&self, last_day: NaiveDate, database_time: DateTime<Utc>) {
+        let ahead = Ahead { last_day, database_time, seen_at: Instant::now() };
+        *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) = Some(ahead);
     }
 
     pub(super) fn tried_lease(&self, name: &'static str, is_held: bool) {
         self.leases.lock().unwrap_or_else(PoisonError::into_inner).insert(name, is_held);
     }
-}
-
-fn days(day: NaiveDate) -> i64 {
-    day.signed_duration_since(NaiveDate::default()).num_days()
 }
 
 /// How one pool of connections is.
@@ -114,7 +120,7 @@ impl Store {
                 waiting: waiting.load(Ordering::Relaxed),
             }
         };
-        let last_day = Some(noted.last_day.load(Ordering::Relaxed)).filter(|day| *day != UNKNOWN);
+        let ahead = *noted.ahead.lock().unwrap_or_else(PoisonError::into_inner);
         let leases = noted.leases.lock().unwrap_or_else(PoisonError::into_inner);
         StoreVitals {
             is_reachable: !self.reach.is_down(),
@@ -123,8 +129,26 @@ impl Store {
                 pool("commit", &self.commit, commit),
                 pool("report", &self.report, report),
             ],
-            partitions_ahead_days: last_day.map(|day| day - days(Utc::now().date_naive())),
+            partitions_ahead_days: ahead.map(|ahead| ahead.days(Instant::now())),
             leases: leases.iter().map(|(name, is_held)| (*name, *is_held)).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn days_ahead_grow_less_as_time_passes() {
+        let database_time = DateTime::from_timestamp(1_700_000_000, 0).unwrap();
+        let last_day = database_time.date_naive() + chrono::Days::new(14);
+        let ahead = Ahead { last_day, database_time, seen_at: Instant::now() };
+        for (days, expected) in [(0, 14), (1, 13), (20, -6)] {
+            let later = ahead.seen_at + Duration::from_secs(days * 86_400);
+            assert_eq!(ahead.days(later), expected, "after {days} days");
         }
     }
 }

@@ -48,11 +48,15 @@ generate_openapi() {
     --report-filename "$work/openapi-violations"
 }
 
-# What the API server calls itself, and helm goes by; upstream sets it when it releases.
+# What the parts call themselves, and helm goes by; upstream sets it when it releases. `/version` is answered by the
+# aggregator, from the second file.
 set_version() {
-  sed --in-place 's/^\tgitMajor string .*/\tgitMajor = "1"/; s/^\tgitMinor string .*/\tgitMinor = "20"/
-    s/^\tgitVersion .*/\tgitVersion = "v1.20.2"/' staging/src/k8s.io/component-base/version/base.go
-  grep --quiet '^.gitVersion = "v1.20.2"' staging/src/k8s.io/component-base/version/base.go
+  local file
+  for file in staging/src/k8s.io/{component-base,client-go/pkg}/version/base.go; do
+    sed --in-place 's/^\tgitMajor .*/\tgitMajor = "1"/; s/^\tgitMinor .*/\tgitMinor = "20"/
+      s/^\tgitVersion .*/\tgitVersion = "v1.20.2"/' "$file"
+    grep --quiet '^.gitVersion = "v1.20.2"' "$file" || die "the version is not where it was in $file"
+  done
 }
 
 compile() {

@@ -117,6 +117,12 @@ async fn new_connections_are_taken_until_the_delay_is_over() {
     assert_eq!(Mcp::bare(&agent).run("read", "up:look", &json!({})).await.code(), "ok");
     let answer = agent.request(reqwest::Method::GET, "/api/v1/servers").send().await.unwrap();
     assert_eq!(answer.headers()["connection"], "close");
+    let stranger =
+        stage.gateway.anonymous().request(reqwest::Method::GET, "/api/v1/servers").send().await.unwrap();
+    assert_eq!(
+        (stranger.status().as_u16(), &stranger.headers()["connection"]),
+        (401, &"close".parse().unwrap())
+    );
     assert!(begun.elapsed() < Duration::from_secs(3), "the machine is too slow for this test");
     while let Ok(Some(_)) = stream.chunk().await {}
     assert!(

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sqlx::Connection;
 use tokio::sync::Mutex;
 
-use crate::support::{Database, Gateway, eventually, run_to_end, settle, spawn};
+use crate::support::{Database, Gateway, Stage, eventually, run_to_end, settle, spawn};
 
 #[tokio::test]
 async fn the_release_before_migrates_and_serves_on_a_newer_schema() {
@@ -54,6 +54,43 @@ async fn a_migration_that_waits_ends_when_it_is_told_to() {
         async move { status }
     });
     assert_eq!(ended.await.code(), Some(1));
+}
+
+/// A backup reads all tables until it is over: the migration gives way to those who serve, again and again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_migration_that_waits_for_a_table_holds_nobody_up() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let mut connection = stage.database.connect().await;
+    // a file that changes a table, as it was before it was applied
+    sqlx::raw_sql(
+        "create table kept as select * from _sqlx_migrations where version = 20261122220000;
+         delete from _sqlx_migrations where version = 20261122220000",
+    )
+    .execute(&mut connection)
+    .await
+    .unwrap();
+    let mut backup = stage.database.connect().await;
+    let mut tx = backup.begin().await.unwrap();
+    sqlx::query("lock table servers in access share mode").execute(&mut *tx).await.unwrap();
+    let mut child = spawn(&stage.database, &["migrate"]);
+    settle(1, Duration::from_secs(10), || {
+        stage
+            .database
+            .count("select count(*) from pg_locks where not granted and relation = 'servers'::regclass")
+    })
+    .await;
+    let asked = tenant.platform.get("/api/v1/servers");
+    let answer = tokio::time::timeout(Duration::from_secs(5), asked).await;
+    answer.expect("nobody waits for as long as the backup takes").expect(200);
+    // nothing is left to do: it ends at its next attempt
+    sqlx::query("insert into _sqlx_migrations select * from kept").execute(&mut connection).await.unwrap();
+    let ended = eventually("the migration to end", Duration::from_secs(20), || {
+        let status = child.try_wait().unwrap();
+        async move { status }
+    });
+    assert_eq!(ended.await.code(), Some(0));
+    tx.rollback().await.unwrap();
 }
 
 /// As replicas do that migrate before they serve.

@@ -14,6 +14,10 @@ const MIDDLE_GROUP_MIN: usize = 3;
 /// or a digest. One such in 400 holds digits that pass for a card.
 const HEX_ID_MIN: usize = 24;
 
+/// The length of a UUID, and where its dashes are.
+const UUID_LENGTH: usize = 36;
+const UUID_DASHES: [usize; 4] = [8, 13, 18, 23];
+
 /// Masks a card number whose first digit is at `at`: 13 to 19 digits that pass the Luhn check, together or in
 /// groups divided by one kind of single space or dash, and no part of a longer run of digits or of an identifier.
 ///
@@ -50,9 +54,29 @@ pub(super) fn card(scan: &mut Scan<'_>, at: usize) {
         }
         end = next;
     }
-    if let Some(end) = found.filter(|end| !in_hex_id(scan, at, *end)) {
+    if let Some(end) = found.filter(|end| !in_id(scan, at, *end)) {
         scan.mask(at..end);
     }
+}
+
+/// Whether what is from `at` to `end` is part of an identifier: together in a hexadecimal one, or in groups of a UUID.
+fn in_id(scan: &Scan<'_>, at: usize, end: usize) -> bool {
+    let found = scan.bytes.get(at..end).unwrap_or_default();
+    if found.contains(&b'-') {
+        return in_uuid(scan, at, end);
+    }
+    !found.contains(&b' ') && in_hex_id(scan, at, end)
+}
+
+/// Looks no further than a UUID may reach.
+fn in_uuid(scan: &Scan<'_>, at: usize, end: usize) -> bool {
+    let belongs = |byte: &u8| byte.is_ascii_hexdigit() || *byte == b'-';
+    let before = (1..=UUID_LENGTH).take_while(|back| belongs(&scan.before(at, *back))).count();
+    let after = (0..UUID_LENGTH).take_while(|ahead| belongs(&scan.at(end + ahead))).count();
+    let whole = scan.bytes.get(at - before..end + after).unwrap_or_default();
+    let is_dash = |place: usize| UUID_DASHES.contains(&place);
+    whole.len() == UUID_LENGTH
+        && whole.iter().enumerate().all(|(place, byte)| (*byte == b'-') == is_dash(place))
 }
 
 /// Whether the digits from `at` to `end` are part of an identifier in hexadecimal. Looks no further than it must: runs

@@ -201,11 +201,17 @@ fn cards() {
         "ab4111111111111111abcdef",
         "311881200528435db14423a94b030289",
         "{\"id\":\"8735265377534ceeb7391bf4b2b1b584\"}",
+        "abcdef12-4111-1111-1111-1111deadbeef",
     ]);
     // too short for one, or not hexadecimal
     becomes(&[
         ("face4111111111111111", "face[redacted]"),
         ("order4111111111111111order4111111111111111", "order[redacted]order[redacted]"),
+        // no identifier has groups like these
+        ("4111 1111 1111 1111decade", "[redacted]decade"),
+        ("facade4111 1111 1111 1111", "facade[redacted]"),
+        ("4111-1111-1111-1111faded", "[redacted]faded"),
+        ("cdef12-4111-1111-1111-1111deadbeef", "cdef12-[redacted]deadbeef"),
     ]);
 }
 

@@ -7,7 +7,6 @@ use std::time::Duration;
 use super::Gateway;
 use super::retention::go_on;
 use crate::domain::id::TenantId;
-use crate::gateway::clock;
 use crate::gateway::servers::OWN_LIMITS;
 use crate::store::{Deleted, PURGED_TABLES, StoreError};
 
@@ -57,8 +56,9 @@ impl Gateway {
                 return Ok(());
             }
         }
-        // also what a clock ahead of ours wrote
-        if self.delete_until(tenant, clock::now() + CLOCK_AHEAD_MAX).await? {
+        // also what a replica whose clock is ahead wrote
+        let until = self.store.database_time().await? + CLOCK_AHEAD_MAX;
+        if self.delete_until(tenant, until).await? {
             self.store.tenant_purged(tenant, self.late()).await?;
         }
         Ok(())

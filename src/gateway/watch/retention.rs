@@ -7,7 +7,6 @@ use chrono::{DateTime, Days, Utc};
 
 use super::Gateway;
 use crate::domain::id::TenantId;
-use crate::gateway::clock;
 use crate::store::StoreError;
 
 /// Between two batches, so that the log's own commits are not held up by ours.
@@ -48,14 +47,9 @@ impl Gateway {
         self.batches(|| self.store.delete_old_embeddings()).await.map(drop)
     }
 
-    /// The first moment that is kept when `days` are.
-    fn kept_since(days: u32) -> DateTime<Utc> {
-        let now = clock::now();
-        now.checked_sub_days(Days::new(u64::from(days))).unwrap_or(DateTime::UNIX_EPOCH)
-    }
-
     async fn drop_old_days(&self) -> Result<(), StoreError> {
-        let first_kept = Gateway::kept_since(self.options.defaults.activity_retention_days).date_naive();
+        let now = self.store.database_time().await?;
+        let first_kept = kept_since(now, self.options.defaults.activity_retention_days).date_naive();
         let dropped = self.store.drop_partitions(first_kept).await?;
         if dropped > 0 {
             tracing::info!(dropped, %first_kept, "dropped days of the activity log");
@@ -67,13 +61,14 @@ impl Gateway {
     /// database is away.
     async fn delete_for_tenants(&self) -> Result<(), StoreError> {
         let deployment = self.options.defaults.activity_retention_days;
+        let now = self.store.database_time().await?;
         let mut outcome = Ok(());
         for (tenant, days) in self.store.tenants_retention().await? {
             // a number that no version of ours wrote deletes nothing
             let Some(days) = u32::try_from(days).ok().filter(|days| (1..deployment).contains(days)) else {
                 continue;
             };
-            let deleted = self.delete_until(tenant, Gateway::kept_since(days)).await.map(drop);
+            let deleted = self.delete_until(tenant, kept_since(now, days)).await.map(drop);
             go_on(&mut outcome, deleted)?;
         }
         outcome
@@ -100,6 +95,11 @@ impl Gateway {
             tracing::warn!(job, error, "a background job failed; it is tried again");
         }
     }
+}
+
+/// The first moment that is kept when `days` are, by the database's clock.
+fn kept_since(now: DateTime<Utc>, days: u32) -> DateTime<Utc> {
+    now.checked_sub_days(Days::new(u64::from(days))).unwrap_or(DateTime::UNIX_EPOCH)
 }
 
 /// Keeps the first failure for the end, but for one that the next would share.

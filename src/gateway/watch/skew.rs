@@ -1,5 +1,5 @@
-//! How far this replica's clock is from the database's. Records and the ids of records are stamped here, partitions, leases
-//! and ages are the database's.
+//! How far this replica's clock is from the database's. Records and their ids are stamped by this one, and keys expire by it;
+//! what is too old, partitions, heartbeats and leases go by the database's.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -10,6 +10,8 @@ use crate::gateway::Gateway;
 
 /// What the two clocks may differ by without a word, in seconds: less than a person would notice in the log.
 const SKEW_MAX_S: i64 = 2;
+/// Below this they agree again, in seconds: one that wavers about the bound is said once.
+const SKEW_AGREES_S: i64 = 1;
 const JOB: &str = "clock";
 
 /// This replica's clock against the database's, in milliseconds; positive when it is ahead.
@@ -34,15 +36,15 @@ impl Upkeep {
     ) {
         let skew = certain(sent, database, received);
         self.skew.0.store(skew.num_milliseconds(), Ordering::Relaxed);
-        let (off_s, is_off) = (skew.num_seconds(), skew.num_seconds().abs() >= SKEW_MAX_S);
+        let off_s = skew.num_seconds();
         let word = if skew < TimeDelta::zero() { "behind" } else { "ahead of" };
-        if is_off && self.is_new_complaint(JOB, word) {
+        if off_s.abs() >= SKEW_MAX_S && self.is_new_complaint(JOB, word) {
             tracing::warn!(
                 off_s,
                 "this replica's clock is {word} the database's: times in the activity log are wrong by that; look at NTP"
             );
         }
-        if !is_off && self.forget_complaint(JOB) {
+        if off_s.abs() < SKEW_AGREES_S && self.forget_complaint(JOB) {
             tracing::info!("this replica's clock agrees with the database's again");
         }
     }
@@ -60,7 +62,7 @@ impl Gateway {
 mod tests {
     use chrono::{DateTime, Utc};
 
-    use super::certain;
+    use super::{JOB, Upkeep, certain};
 
     #[test]
     fn a_slow_answer_is_no_skew() {
@@ -70,5 +72,17 @@ mod tests {
         {
             assert_eq!(certain(at(sent), at(database), at(received)).num_seconds(), expected);
         }
+    }
+
+    #[test]
+    fn a_skew_that_wavers_about_the_bound_is_said_once() {
+        let upkeep = Upkeep::default();
+        let here = DateTime::<Utc>::from_timestamp(1_000, 0).unwrap();
+        let mut said = Vec::new();
+        for off_ms in [1_900, 2_100, 1_900, 2_100, 1_000, 900, 1_900, 2_100] {
+            upkeep.compare_clocks(here, here - chrono::TimeDelta::milliseconds(off_ms), here);
+            said.push(upkeep.complaints.lock().unwrap().contains_key(JOB));
+        }
+        assert_eq!(said, [false, true, true, true, true, false, false, true]);
     }
 }

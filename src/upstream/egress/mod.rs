@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use http::Uri;
 use ipnet::IpNet;
+use rustix::io::Errno;
 
 /// Longest URL that is stored, in bytes.
 pub const URL_BYTES_MAX: usize = 2048;
@@ -55,16 +56,23 @@ impl Deny {
         match self {
             Self::Address(denied) => denied.to_canonical() == ip,
             Self::Socket(denied) if denied.port() != port => false,
-            Self::Socket(denied) if denied.ip().is_unspecified() => ip.is_unspecified() || is_own(ip),
+            Self::Socket(denied) if denied.ip().is_unspecified() => {
+                ip.is_unspecified() || is_own(&UdpSocket::bind((ip, 0)))
+            }
             Self::Socket(denied) => denied.ip().to_canonical() == ip,
         }
     }
 }
 
-/// Whether this machine has the address: only then can something be bound to it. Asked anew each time, since addresses
-/// come and go.
-fn is_own(ip: IpAddr) -> bool {
-    UdpSocket::bind((ip, 0)).is_ok()
+/// Whether this machine has the address that something was to be bound to: only a system that says so has not. Without a
+/// descriptor left, say, nothing is known, and the guard stays shut. Asked anew each time, since addresses come and go.
+fn is_own<T>(bound: &io::Result<T>) -> bool {
+    // an address of a family that is switched off here cannot be had either
+    let foreign = |error: &io::Error| {
+        error.kind() == io::ErrorKind::AddrNotAvailable
+            || Errno::from_io_error(error) == Some(Errno::AFNOSUPPORT)
+    };
+    !bound.as_ref().is_err_and(foreign)
 }
 
 /// The addresses of a name.
@@ -313,6 +321,19 @@ mod tests {
         ] {
             assert_eq!(guard.check_url(url).is_ok(), fine, "{url}");
         }
+    }
+
+    #[test]
+    fn an_address_is_foreign_only_where_the_system_says_so() {
+        for (errno, own) in [
+            (Errno::ADDRNOTAVAIL, false),
+            (Errno::AFNOSUPPORT, false),
+            (Errno::MFILE, true),
+            (Errno::ACCESS, true),
+        ] {
+            assert_eq!(is_own::<()>(&Err(errno.into())), own, "{errno}");
+        }
+        assert!(is_own(&Ok(())));
     }
 
     #[test]

@@ -122,6 +122,67 @@ async fn old_days_go_whole_and_a_tenant_may_keep_less() {
     assert_eq!(denied.as_database_error().unwrap().code().as_deref(), Some("42501"));
 }
 
+/// What the database's clock says is off by so much from now on, also for the sessions that are open.
+async fn shift(connection: &mut PgConnection, by: &str) {
+    run(
+        connection,
+        &format!(
+            "create or replace function other.clock_timestamp() returns timestamptz language sql as
+                 $$ select pg_catalog.clock_timestamp() + interval '{by}' $$"
+        ),
+    )
+    .await;
+}
+
+/// A replica whose clock is far ahead of the database's drops nothing that is kept; one that is far behind makes the days
+/// ahead, and drops what is old. Both record.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_old_goes_by_the_databases_clock() {
+    let database = Database::migrated().await;
+    let mut connection = database.connect().await;
+    let name = database.name();
+    run(
+        &mut connection,
+        &format!(
+            "create schema other; grant usage on schema other to public;
+             alter database \"{name}\" set search_path = public, other, pg_catalog"
+        ),
+    )
+    .await;
+    shift(&mut connection, "-100 days").await;
+    // no partition for what the replica records today
+    run(&mut connection, &format!("drop table {}", partition(days_ago(0)))).await;
+    let stage = Stage { gateway: Gateway::start(&database, &[OFTEN]).await, database };
+    let database = &stage.database;
+    let tenant = stage.tenant("acme").await;
+    tenant.platform.patch("/api/v1/settings", &json!({"activity_retention_days": 7})).await.expect(200);
+    stage.tenant("long").await;
+    for days in [100, 104, 115] {
+        a_day_of(&mut connection, "acme", days, 10).await;
+        a_day_of(&mut connection, "long", days, 10).await;
+    }
+    // 95 days old by the database's clock: once it is gone, so was everything that is to go
+    a_day_of(&mut connection, "long", 195, 10).await;
+    settle(0, SOON, || of_tenant(database, "acme", 115)).await;
+    let mut there: Vec<String> = expected(&[115]);
+    // from the database's yesterday to fourteen days ahead of it
+    there.extend((86..=101).map(|days| partition(days_ago(days))));
+    there.sort();
+    settle(there, SOON, || tables(database)).await;
+    for (name, days) in [("acme", 100), ("acme", 104), ("long", 100), ("long", 104), ("long", 115)] {
+        assert_eq!(of_tenant(database, name, days).await, 10, "{name}, {days} days ago");
+    }
+    settle(true, SOON, || async { of_tenant(database, "acme", 0).await > 0 }).await;
+
+    shift(&mut connection, "30 days").await;
+    // kept, and 61 days old by the replica's clock
+    a_day_of(&mut connection, "long", 59, 10).await;
+    let ahead = (29..=44).map(|days| partition(days_ago(0) + Days::new(days)));
+    let there: Vec<String> = expected(&[59]).into_iter().chain(ahead).collect();
+    settle(there, SOON, || tables(database)).await;
+    assert_eq!(of_tenant(database, "long", 59).await, 10);
+}
+
 /// A deleted tenant's credentials go at once; what a request that was under way stored afterwards, at the next pass.
 #[tokio::test(flavor = "multi_thread")]
 async fn late_credentials_of_a_deleted_tenant_go_too() {
