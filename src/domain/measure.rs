@@ -102,7 +102,8 @@ pub trait Key: Copy + Eq + Hash {
     fn rest(self) -> Self;
 }
 
-/// Measures of one kind, by key. A key that was seen before costs a look into a map; the first of a key copies it.
+/// Measures of one kind, by key. A key that was seen before costs a look into a map, and one that finds no place two; the
+/// first of a key copies it.
 #[derive(Debug)]
 pub struct Family<K, V> {
     fresh: fn() -> V,
@@ -129,7 +130,11 @@ impl<K: Key, V> Family<K, V> {
     }
 
     fn enter(&self, key: K) -> Arc<V> {
-        let key = if self.by_key.load().len() < SERIES_MAX { key } else { key.rest() };
+        let known = self.by_key.load();
+        let key = if known.len() < SERIES_MAX { key } else { key.rest() };
+        if let Some(known) = known.get(&key) {
+            return Arc::clone(known);
+        }
         let fresh = Arc::new((self.fresh)());
         self.by_key.rcu(|known| {
             let mut known = HashMap::clone(known);
@@ -199,6 +204,11 @@ mod tests {
         let all = series.all();
         assert_eq!(all.len(), SERIES_MAX + 1);
         assert_eq!(all.iter().map(|(_, durations)| durations.seen().count).sum::<u64>(), 3000);
+        // what finds no place any more copies nothing
+        let before = series.by_key.load_full();
+        series.observe(5000, Duration::ZERO);
+        assert!(Arc::ptr_eq(&before, &series.by_key.load_full()));
+        assert_eq!(before[&u32::MAX].seen().count, 2001);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::time::SystemTime;
 
+use super::measure::OTHER;
 use super::redact;
 use super::trace::{SpanId, TraceParent};
 
@@ -83,9 +84,10 @@ impl Span {
         self.name = Cow::Owned(format!("{method} {target}"));
     }
 
-    /// Notes that it failed, and how.
+    /// Notes that it failed, and how: the last that is said of that.
     pub fn fail(&mut self, error_type: impl Into<Value>) {
         self.is_error = true;
+        self.attributes.retain(|(name, _)| *name != "error.type");
         self.set("error.type", error_type);
     }
 }
@@ -95,13 +97,22 @@ pub fn shown(text: &str) -> String {
     redact::preview(text, SHOWN_BYTES_MAX).text
 }
 
-/// A URI as it may be told: without whatever may be a credential in it.
+/// A URI as it may be told: without whatever may be a credential in it. Of one without an authority nobody knows where
+/// that would stand, so only its scheme is told.
 pub fn shown_uri(uri: &str) -> String {
     let plain = uri.split(['?', '#']).next().unwrap_or_default();
-    let Some((scheme, rest)) = plain.split_once("://") else { return shown(plain) };
+    let Some((scheme, rest)) = plain.split_once("://") else {
+        let scheme = plain.split_once(':').map(|(scheme, _)| scheme).filter(|scheme| is_scheme(scheme));
+        return scheme.map_or_else(|| OTHER.to_owned(), |scheme| shown(&format!("{scheme}:")));
+    };
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
     shown(&format!("{scheme}://{host}{path}"))
+}
+
+fn is_scheme(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
 }
 
 #[cfg(test)]
@@ -114,8 +125,11 @@ mod tests {
             ("file:///a/b.txt", "file:///a/b.txt"),
             ("https://user:pass@host:8443/x?key=1#f", "https://host:8443/x"),
             ("https://a@b@host?key=1", "https://host"),
-            ("note:one?two", "note:one"),
-            ("no uri", "no uri"),
+            ("note:one?two", "note:"),
+            ("data:text/plain,secret", "data:"),
+            ("postgres:u:p@h/db", "postgres:"),
+            ("no uri", "_OTHER"),
+            ("a/b:c", "_OTHER"),
         ] {
             assert_eq!(shown_uri(uri), expected);
         }

@@ -17,7 +17,7 @@ use super::Faces;
 use super::http::{Doors, health, serve_connections};
 
 /// Scrapers at the same time; whoever comes later waits for one of them to leave.
-const CONNECTIONS_MAX: usize = 64;
+pub const CONNECTIONS_MAX: usize = 64;
 /// How long a request head may take, and a connection be kept without one.
 const HEADER_READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a scrape may go on once everything else has ended.

@@ -230,8 +230,7 @@ impl Gateway {
                 Ok(ready) => ready,
                 Err(outcome) => return outcome,
             };
-        let (mut sending, mut cancelled) =
-            (Sending::begin("tools/call", &checked.tool.server), pin!(cancelled));
+        let (mut sending, mut cancelled) = (Sending::begin("tools/call"), pin!(cancelled));
         let round = std::mem::take(&mut opened.round);
         let about = ("tools/call", About::Tool(&checked.tool.name));
         let (server, meta) = (&checked.tool.server, &mut request.meta);

@@ -241,6 +241,7 @@ impl Connection {
         self.within(limit.min(self.limits.call_timeout), dispatched, |dispatched| async move {
             let began = Instant::now();
             let link = self.link()?;
+            took.begins(link.between());
             let ended = link.exchange(ask, &dispatched).await;
             took.set(began.elapsed(), link.between());
             self.health.called(began, &ended);

@@ -127,18 +127,31 @@ impl Drop for Life {
     }
 }
 
-/// How long a request took, once it was its turn; nothing while its turn has not come, or it has not ended.
+/// How long a request took, from its turn on; nothing while that has not come.
 #[derive(Clone, Debug, Default)]
-pub struct Took(Arc<OnceLock<(Duration, Between)>>);
+pub struct Took(Arc<Times>);
+
+#[derive(Debug, Default)]
+struct Times {
+    turn: OnceLock<(Instant, Between)>,
+    took: OnceLock<(Duration, Between)>,
+}
 
 impl Took {
-    pub(super) fn set(&self, took: Duration, between: Between) {
-        self.0.get_or_init(|| (took, between));
+    /// It is its turn.
+    pub(super) fn begins(&self, between: Between) {
+        self.0.turn.get_or_init(|| (Instant::now(), between));
     }
 
-    /// So long, and between whom.
+    /// There is an answer, or it is known that there is none.
+    pub(super) fn set(&self, took: Duration, between: Between) {
+        self.0.took.get_or_init(|| (took, between));
+    }
+
+    /// So long, and between whom; of one that was given up meanwhile, until now.
     pub fn get(&self) -> Option<(Duration, Between)> {
-        self.0.get().copied()
+        let given_up = || self.0.turn.get().map(|(began, between)| (began.elapsed(), *between));
+        self.0.took.get().copied().or_else(given_up)
     }
 }
 

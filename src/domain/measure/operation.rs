@@ -113,14 +113,15 @@ pub struct Between {
 impl Key for Operation {
     fn rest(self) -> Operation {
         let between = Between { version: None, ..self.between };
-        Operation { method: OTHER, tool: None, error: self.error.and(Some(OTHER)), code: None, between }
+        // how it ended is what is looked at first, and there are not many ways
+        Operation { method: OTHER, tool: None, error: self.error, code: None, between }
     }
 }
 
 /// A session and how it ended.
 impl Key for (Between, Option<&'static str>) {
     fn rest(self) -> Self {
-        (Between { version: None, ..self.0 }, self.1.and(Some(OTHER)))
+        (Between { version: None, ..self.0 }, self.1)
     }
 }
 
@@ -133,5 +134,13 @@ mod tests {
         assert_eq!((known_method("tools/call"), known_method("tools/call\n")), ("tools/call", OTHER));
         assert_eq!((known_version("2025-06-18"), known_version("2024-11-05")), (Some("2025-06-18"), None));
         assert_eq!((code_name(-32602), code_name(7)), ("-32602", OTHER));
+    }
+
+    #[test]
+    fn what_finds_no_place_still_says_how_it_ended() {
+        let between = Between { transport: Transport::Tcp, version: known_version("2025-06-18") };
+        let (method, tool, error) = ("tools/call", Some("read_cache"), Some(TOOL_ERROR));
+        let rest = Operation { method, tool, error, code: None, between }.rest();
+        assert_eq!((rest.method, rest.tool, rest.error, rest.between.version), (OTHER, None, error, None));
     }
 }

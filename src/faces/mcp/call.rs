@@ -10,9 +10,10 @@ use futures_util::stream;
 use http::StatusCode;
 use tokio::sync::mpsc;
 
+use super::ended::Ended;
 use super::jsonrpc::{RpcError, message, notification};
 use super::management::Managing;
-use super::operation::{Ended, Operation};
+use super::operation::Operation;
 use super::result::Answered;
 use super::serving::Serving;
 use super::text::Chunks;
@@ -62,8 +63,9 @@ impl Call<'_> {
         };
         // whose role may use none has no such tool
         let managing = Managing::named(&name).filter(|_| management::ceiling(&self.attempt.caller).is_some());
-        if managing.is_some() || self.is_own(&name) {
-            self.operation.tool(&name);
+        if let Some(own) = managing.map(Managing::name).or_else(|| self.own(&name)) {
+            self.operation.tool(own);
+            self.serving.tool(own);
         }
         if self.endpoint == Endpoint::Direct && name != tools::READ_CACHE && managing.is_none() {
             return self.call_directly(raw_name, value("arguments")).await;
@@ -74,22 +76,15 @@ impl Call<'_> {
             Some(_) => return Err(self.refuse("Invalid params: arguments must be an object").await),
         };
         if let Some(tool) = managing {
-            self.serving.tool(tool.name());
             let done = management::run(self.faces, self.attempt, tool, arguments).await;
-            if let Err(not_done) = &done {
-                self.serving.failed(not_done.code);
-            }
-            self.operation.ended(|| {
-                done.as_ref().map_or_else(|not_done| Ended::Refused(not_done.code), |_| Ended::Well)
-            });
+            let ended = done.as_ref().map_or_else(|not_done| Ended::Refused(not_done.code), |_| Ended::Well);
+            self.operation.ended(ended);
+            self.serving.ended(ended);
             let result = result::managed(self.era, &done);
             return Ok(json_response(StatusCode::OK, message(self.id, "result", &result)));
         }
         match Variant::parse(&name) {
-            Some(variant) => {
-                self.serving.tool(variant.as_str());
-                self.call_tool(variant, arguments).await
-            }
+            Some(variant) => self.call_tool(variant, arguments).await,
             None if name == tools::RETRIEVE_TOOLS => Ok(self.search(arguments).await),
             None if name == tools::READ_CACHE => Ok(self.read_cache(arguments).await),
             None => {
@@ -99,10 +94,14 @@ impl Call<'_> {
         }
     }
 
-    /// Whether this is the name of a tool of the gateway's own.
-    fn is_own(&self, name: &str) -> bool {
-        let is_of_search = || name == tools::RETRIEVE_TOOLS || Variant::parse(name).is_some();
-        name == tools::READ_CACHE || (self.endpoint == Endpoint::Search && is_of_search())
+    /// The tool of the gateway's own of this name.
+    fn own(&self, name: &str) -> Option<&'static str> {
+        match name {
+            tools::READ_CACHE => Some(tools::READ_CACHE),
+            _ if self.endpoint == Endpoint::Direct => None,
+            tools::RETRIEVE_TOOLS => Some(tools::RETRIEVE_TOOLS),
+            _ => Variant::parse(name).map(Variant::as_str),
+        }
     }
 
     /// Parameters that no tool of ours takes: an attempt all the same.
@@ -123,7 +122,6 @@ impl Call<'_> {
     }
 
     async fn search(self, arguments: &str) -> Response {
-        self.serving.tool(tools::RETRIEVE_TOOLS);
         let result = match args::search(arguments) {
             Err(refusal) => {
                 let refused = RefusedAttempt {
@@ -145,7 +143,6 @@ impl Call<'_> {
     }
 
     async fn read_cache(self, arguments: &str) -> Response {
-        self.serving.tool(tools::READ_CACHE);
         let result = match args::read(arguments) {
             Err(refusal) => {
                 let refused = RefusedAttempt {
@@ -169,8 +166,9 @@ impl Call<'_> {
 
     /// What a built-in tool says that was refused.
     fn refused(&self, refusal: &Refusal) -> String {
-        self.serving.failed(refusal.code.as_str());
-        self.operation.ended(|| Ended::Refused(refusal.code.as_str()));
+        let ended = Ended::Refused(refusal.code.as_str());
+        self.operation.ended(ended);
+        self.serving.ended(ended);
         result::plain_refusal(self.era, refusal)
     }
 
@@ -206,25 +204,30 @@ impl Call<'_> {
             Era::Handshake => CancelBy::Notification(self.id),
         };
         let tool = if door == Door::Direct { request.name.clone() } else { None };
-        let told = Told { operation: self.operation.clone(), era: self.era, about: About::Tool(tool) };
+        let about = About::Tool(tool);
         let Some(token) = token else {
+            let told = self.told(about);
             let outcome = self.gateway.call_tool(self.attempt, door, request, cancel_by).await;
             told.ended(self.endpoint, &outcome);
-            self.serving.concluded(&outcome);
             return Ok(answer(result::outcome(self.endpoint, self.era, self.id, &outcome), self.streams));
         };
         let (sender, progress) = mpsc::channel(PROGRESS_QUEUE);
         request.progress = Some(sender);
-        let to = self.to(call_outcome, told);
+        let to = self.to(call_outcome, about);
         let outcome = self.gateway.call_tool(self.attempt, door, request, cancel_by);
         Ok(with_progress(to, token, outcome, progress).await)
     }
 
     /// Whom the outcome is told.
-    pub(super) fn to(&self, render: fn(&To, &CallOutcome) -> Answered, told: Told) -> To {
-        let (endpoint, era, id, serving) =
-            (self.endpoint, self.era, self.id.to_owned(), self.serving.clone());
-        To { endpoint, era, id, serving, render, told }
+    pub(super) fn to(&self, render: fn(&To, &CallOutcome) -> Answered, about: About) -> To {
+        let (endpoint, era, id) = (self.endpoint, self.era, self.id.to_owned());
+        To { endpoint, era, id, render, told: self.told(about) }
+    }
+
+    /// What telemetry is told of it.
+    fn told(&self, about: About) -> Told {
+        let (operation, serving) = (self.operation.clone(), self.serving.clone());
+        Told { operation, serving, era: self.era, about, streams: self.streams }
     }
 
     /// What of the caller's `_meta` is not hop by hop.
@@ -330,7 +333,6 @@ pub(super) struct To {
     pub(super) endpoint: Endpoint,
     pub(super) era: Era,
     pub(super) id: String,
-    pub(super) serving: Serving,
     /// The message that answers it.
     pub(super) render: fn(&To, &CallOutcome) -> Answered,
     /// What telemetry is told.
@@ -340,7 +342,6 @@ pub(super) struct To {
 impl To {
     fn answer(&self, outcome: &CallOutcome) -> Answered {
         self.told.ended(self.endpoint, outcome);
-        self.serving.concluded(outcome);
         (self.render)(self, outcome)
     }
 }
@@ -375,7 +376,6 @@ pub(super) async fn with_progress(
         None => Ending::Awaited(outcome.apart()),
     };
     let to = To { told: to.told.apart(), ..to };
-    to.serving.streams();
     let begin = Progressing { to, token, progress, first: Some(first), ending };
     sse::event_stream(stream_body(stream::unfold(begin, step)))
 }

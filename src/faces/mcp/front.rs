@@ -11,10 +11,11 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
 use super::call::{self, Call};
+use super::ended::Ended;
 use super::envelope::{self, Message};
 use super::jsonrpc::{RpcError, message};
 use super::listen::{Listener, Opening};
-use super::operation::{Ended, Operation, Question};
+use super::operation::{Operation, Question};
 use super::serving::Serving;
 use super::session::Session;
 use super::text::Text;
@@ -178,12 +179,13 @@ async fn post(entry: Entry<'_>, request: Request) -> Response {
         // answers and notifications are never refused: a client would take it for the end of everything
         Ok(Message::Response) => return accepted(),
         Ok(Message::Notification { method, params }) => {
-            let operation = notified(entry, &parts, &method, params.unwrap_or("{}"));
-            Serving::begin(faces, began, &method).answered();
+            let serving = Serving::begin(faces, began, &method);
+            let operation = notified(entry, &parts, &method, params.unwrap_or("{}"), &serving);
             if method == "notifications/cancelled" {
                 cancel(entry, headers, params.unwrap_or("{}"));
             }
-            operation.ended(|| Ended::Well);
+            operation.ended(Ended::Well);
+            serving.ended(Ended::Well);
             return accepted();
         }
         Ok(Message::Request { id, method, params }) => (id, method, params.unwrap_or("{}")),
@@ -192,8 +194,7 @@ async fn post(entry: Entry<'_>, request: Request) -> Response {
     let members = json::top_level_members(params).unwrap_or_default();
     let meta = members.iter().find(|member| member.name == "_meta").map(|member| member.value);
     let is_modern = modern::is_modern(headers, &method, meta);
-    let question = Question { is_modern, ..question(entry, &parts, &method, Some(id), &members, meta) };
-    let operation = Operation::begin(&question);
+    let operation = Operation::begin(&question(entry, &parts, &method, Some(id), meta));
     let serving = Serving::begin(faces, began, &method);
     let (asked, body, serving) = (operation.clone(), &body, &serving);
     let (method, members) = (&*method, &*members);
@@ -206,13 +207,13 @@ async fn post(entry: Entry<'_>, request: Request) -> Response {
     });
     match answered.await {
         Ok(response) => {
-            operation.ended(|| Ended::Well);
+            operation.ended(Ended::Well);
             serving.answered();
             response
         }
         Err(error) => {
-            operation.ended(|| error.ended());
-            serving.refused(&error);
+            operation.ended(error.ended());
+            serving.ended(error.ended());
             if method == "tools/call" && !error.recorded {
                 let attempt = operation.part(attempt(entry, headers, id, meta));
                 let (code, message) = (error.name(), error.message());
@@ -224,13 +225,12 @@ async fn post(entry: Entry<'_>, request: Request) -> Response {
     }
 }
 
-/// What is asked, where its era is not known yet.
+/// What is asked.
 fn question<'a>(
     entry: Entry<'a>,
     parts: &'a Parts,
     method: &'a str,
     id: Option<&'a str>,
-    params: &'a [Member<'a>],
     meta: Option<&'a str>,
 ) -> Question<'a> {
     Question {
@@ -242,20 +242,38 @@ fn question<'a>(
         peer: parts.extensions.get::<Peer>().map(|peer| peer.0),
         method,
         id,
-        params,
         meta,
-        is_modern: false,
     }
 }
 
-/// A notification, where anybody is told of it.
-fn notified(entry: Entry<'_>, parts: &Parts, method: &str, params: &str) -> Operation {
-    if entry.faces.gateway.tracer().is_none() {
-        return Operation::default();
-    }
+/// A notification. It is never refused, so what it says of its revision is told if it is one.
+fn notified(entry: Entry<'_>, parts: &Parts, method: &str, params: &str, serving: &Serving) -> Operation {
+    let headers = &parts.headers;
     let [meta] = json::find_members(params, ["_meta"]).unwrap_or_default();
-    let is_modern = modern::is_modern(&parts.headers, method, meta);
-    Operation::begin(&Question { is_modern, ..question(entry, parts, method, None, &[], meta) })
+    let operation = Operation::begin(&question(entry, parts, method, None, meta));
+    let telemetry = (&operation, serving);
+    match session(entry, headers) {
+        _ if modern::is_modern(headers, method, meta) => speaks(telemetry, MODERN),
+        Ok(session) => spoken(telemetry, session.as_ref(), headers),
+        Err(_) => {}
+    }
+    operation
+}
+
+/// Tells telemetry the revision that is spoken.
+fn speaks((operation, serving): (&Operation, &Serving), version: &str) {
+    operation.speaks(version);
+    serving.speaks(version);
+}
+
+/// The same of a handshake request, and the session that it came in.
+fn spoken(telemetry: (&Operation, &Serving), session: Option<&Session>, headers: &HeaderMap) {
+    if let Some(session) = session {
+        telemetry.0.session(session);
+    }
+    if let Some(version) = version_of(session, headers) {
+        speaks(telemetry, version);
+    }
 }
 
 /// A handshake client takes a call back. Modern ones close the connection instead, and have no session.
@@ -305,7 +323,7 @@ struct Incoming<'a> {
 impl Incoming<'_> {
     async fn modern(self) -> Result<Response, RpcError> {
         let client = modern::check(self.headers, self.method, self.members, self.meta)?;
-        self.serving.speaks(MODERN);
+        speaks(self.telemetry(), MODERN);
         match self.method {
             "server/discover" => Ok(self.result(&methods::discover(self.entry.endpoint))),
             "subscriptions/listen" => self.listen().await,
@@ -327,12 +345,7 @@ impl Incoming<'_> {
             }
         }
         let session = session(self.entry, self.headers)?;
-        if let Some(session) = &session {
-            self.operation.session(session);
-        }
-        if let Some(version) = version_of(session.as_ref(), self.headers) {
-            self.serving.speaks(version);
-        }
+        spoken(self.telemetry(), session.as_ref(), self.headers);
         match self.method {
             "ping" => Ok(self.result("{}")),
             _ => {
@@ -375,6 +388,10 @@ impl Incoming<'_> {
             }
             other => Err(RpcError::unknown_method(era, other)),
         }
+    }
+
+    fn telemetry(&self) -> (&Operation, &Serving) {
+        (&self.operation, self.serving)
     }
 
     fn call(&self, era: Era, client: Client, session: Option<Session>) -> Call<'_> {
@@ -431,7 +448,7 @@ impl Incoming<'_> {
     fn initialize(&self) -> Result<Response, RpcError> {
         let Entry { faces, caller, endpoint, .. } = self.entry;
         let (result, token, version) = methods::initialize(faces, caller, endpoint, self.members)?;
-        self.serving.speaks(version);
+        speaks(self.telemetry(), version);
         let mut response = self.result(&result);
         if let Some(token) = token.and_then(|token| HeaderValue::from_str(&token).ok()) {
             response.headers_mut().insert("mcp-session-id", token);

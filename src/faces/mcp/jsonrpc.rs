@@ -5,7 +5,7 @@ use http::{StatusCode, header};
 use serde_json::{Value, json};
 
 use super::Era;
-use super::operation::Ended;
+use super::ended::Ended;
 use crate::domain::json;
 use crate::domain::refusal::Refusal;
 use crate::faces::wire::error::json_response;
@@ -14,6 +14,10 @@ use crate::faces::wire::error::json_response;
 const RATE_LIMITED: i32 = -31429;
 /// Something that is not the caller's fault, and for which there is no result to say it in.
 const INTERNAL_ERROR: i32 = -32603;
+/// Parameters that are of no use; since 2026-07-28 also a resource that is not there.
+const INVALID_PARAMS: i32 = -32602;
+/// A resource that is not there, before 2026-07-28, and not to be seen there any more.
+const NO_RESOURCE_BEFORE: i32 = -32002;
 
 /// Longest URI that is said to be nobody's, in bytes; no server's are longer.
 const URI_BYTES_MAX: usize = 2000;
@@ -96,7 +100,7 @@ impl RpcError {
 
     /// The code of a resource that is not there moved between the eras; which one it is stands in `data` (SEP-2164).
     pub(super) fn no_resource(era: Era, uri: Option<&str>) -> RpcError {
-        let code = if era == Era::Modern { -32602 } else { -32002 };
+        let code = if era == Era::Modern { INVALID_PARAMS } else { NO_RESOURCE_BEFORE };
         let uri = uri.filter(|uri| uri.len() <= URI_BYTES_MAX);
         let data = uri.map(|uri| json!({ "uri": uri }));
         RpcError { data, ..RpcError::new(StatusCode::OK, code, "Resource not found") }
@@ -131,21 +135,6 @@ impl RpcError {
     /// The same error, of an attempt that is on record.
     pub(super) fn on_record(self) -> RpcError {
         RpcError { recorded: true, ..self }
-    }
-
-    /// An upstream's error, as far as its code goes.
-    pub(super) fn of_upstream(raw: &[u8]) -> RpcError {
-        #[derive(serde::Deserialize)]
-        struct Code {
-            code: i32,
-        }
-        let code = serde_json::from_slice(raw).map_or(0, |Code { code }| code);
-        RpcError::new(StatusCode::OK, code, "")
-    }
-
-    /// Its number.
-    pub(super) fn code(&self) -> i64 {
-        self.code.into()
     }
 
     /// What the activity log calls it.
@@ -193,6 +182,14 @@ impl RpcError {
 /// Whether whoever asks is to blame for an error of this code (OpenTelemetry conventions for MCP, server spans).
 pub(super) fn is_callers_fault(code: i64) -> bool {
     matches!(code, -32700 | -32600 | -32601 | -32602 | -32002)
+}
+
+/// The code of an upstream's error about anything but a tool as this era has it.
+pub(super) fn code_in(era: Era, code: i64) -> i64 {
+    match era {
+        Era::Modern if code == i64::from(NO_RESOURCE_BEFORE) => INVALID_PARAMS.into(),
+        _ => code,
+    }
 }
 
 /// Whether an upstream's error says that the client lacks a capability.

@@ -5,6 +5,7 @@
 mod args;
 mod call;
 mod direct;
+mod ended;
 mod envelope;
 mod front;
 mod jsonrpc;

@@ -8,10 +8,10 @@ use tokio::sync::mpsc;
 
 use super::call::{Call, PROGRESS_QUEUE, To, answer, with_progress};
 use super::direct::{begin, cursor_within, finished, while_current};
-use super::jsonrpc::RpcError;
+use super::jsonrpc::{RpcError, code_in};
 use super::result::{Answered, Splice, spliced};
 use super::text::Text;
-use super::told::{About, Told};
+use super::told::About;
 use super::{Era, result};
 use crate::domain::json::{self, Member};
 use crate::domain::refusal::Code;
@@ -24,8 +24,6 @@ use crate::gateway::{
 
 /// Longest cursor that is looked at, in bytes: that of the longest URI.
 const CURSOR_BYTES_MAX: usize = 3072;
-/// The code of a resource that is not there, before 2026-07-28, which must not be seen there any more.
-const NO_RESOURCE_BEFORE: &str = "-32002";
 /// How long what was read may be kept, where its server does not say.
 const NOT_KEPT: &str = r#""ttlMs":0"#;
 /// What was read depends on the key.
@@ -114,11 +112,10 @@ impl Call<'_> {
         let about = match &request.asked {
             Asked::Prompt(name) => About::Prompt("prompts/get", name.clone()),
             Asked::PromptCompletion(name) => About::Prompt("completion/complete", name.clone()),
-            Asked::Resource(_) => About::Resource,
+            Asked::Resource(uri) => About::Resource(uri.clone()),
             Asked::TemplateCompletion(_) => About::Other,
         };
-        let told = Told { operation: self.operation.clone(), era: self.era, about };
-        let to = self.to(render, told);
+        let to = self.to(render, about);
         let cancel_by = match self.era {
             Era::Modern => CancelBy::Disconnect,
             Era::Handshake => CancelBy::Notification(self.id),
@@ -127,7 +124,6 @@ impl Call<'_> {
         let Some(token) = self.progress_token() else {
             let outcome = gateway.ask(self.attempt, request, cancel_by).await;
             to.told.ended(self.endpoint, &outcome);
-            self.serving.concluded(&outcome);
             return match &outcome {
                 // its HTTP status says it too
                 CallOutcome::Refused(refused) if refused.refusal.code == Code::RateLimited => {
@@ -259,11 +255,10 @@ fn ended(
 /// An upstream's error as it came, but for the code that one revision has and the other must not see.
 fn upstream_error(to: &To, raw: &Bytes) -> Answered {
     let text = std::str::from_utf8(raw).unwrap_or_default();
-    let is_old = to.era == Era::Modern
-        && json::find_members(text, ["code"]).is_ok_and(|[code]| code == Some(NO_RESOURCE_BEFORE));
-    if !is_old {
+    let code = json::find_members(text, ["code"]).ok().and_then(|[code]| code?.parse::<i64>().ok());
+    let Some(code) = code.map(|old| (old, code_in(to.era, old))).filter(|(old, new)| old != new) else {
         return result::upstream_error(to.era, &to.id, raw);
-    }
-    let error = json::with_member_first(&json::without_members(text, &["code"]), "code", "-32602");
+    };
+    let error = json::with_member_first(&json::without_members(text, &["code"]), "code", &code.1.to_string());
     Answered::Message(Text::whole(&to.id, "error", &Bytes::from(error)))
 }

@@ -5,43 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use http::{HeaderMap, Version};
 
-use super::jsonrpc::RpcError;
+use super::Endpoint;
+use super::ended::Ended;
 use super::session::Session;
-use super::{Endpoint, Era, HANDSHAKE, MODERN, jsonrpc};
-use crate::domain::json::{self, Member};
-use crate::domain::refusal::Code;
+use crate::domain::measure::{known_method, known_version};
 use crate::domain::span::{Span, shown, shown_uri};
 use crate::domain::trace::TraceParent;
 use crate::faces::wire;
-use crate::gateway::{Attempt, CallOutcome, Caller, Gateway, OpenSpan, Trace};
-
-/// The methods that are called by their name.
-const METHODS: [&str; 22] = [
-    "initialize",
-    "ping",
-    "server/discover",
-    "subscriptions/listen",
-    "tools/list",
-    "tools/call",
-    "prompts/list",
-    "prompts/get",
-    "resources/list",
-    "resources/read",
-    "resources/subscribe",
-    "resources/unsubscribe",
-    "resources/templates/list",
-    "completion/complete",
-    "logging/setLevel",
-    "tasks/get",
-    "tasks/list",
-    "tasks/cancel",
-    "notifications/initialized",
-    "notifications/cancelled",
-    "notifications/progress",
-    "notifications/roots/list_changed",
-];
-/// What any other is called: clients send what they like.
-const OTHER: &str = "_OTHER";
+use crate::gateway::{Attempt, Caller, Gateway, OpenSpan, Trace};
 
 /// What is asked, and by whom.
 pub(super) struct Question<'a> {
@@ -55,71 +26,7 @@ pub(super) struct Question<'a> {
     pub(super) method: &'a str,
     /// The raw id; notifications have none.
     pub(super) id: Option<&'a str>,
-    pub(super) params: &'a [Member<'a>],
     pub(super) meta: Option<&'a str>,
-    pub(super) is_modern: bool,
-}
-
-/// How it ended.
-pub(super) enum Ended {
-    /// As it should, or with a question to the client.
-    Well,
-    /// The tool said that it failed.
-    ToolError,
-    /// With a result that says what was refused.
-    Refused(&'static str),
-    /// With a JSON-RPC error of this code, for a reason of ours.
-    Error { code: i64, reason: Option<&'static str> },
-}
-
-impl Ended {
-    /// How a call of a tool ended.
-    pub(super) fn of_call(endpoint: Endpoint, era: Era, outcome: &CallOutcome) -> Ended {
-        match outcome {
-            CallOutcome::Refused(refused)
-                if endpoint == Endpoint::Search || refused.refusal.code != Code::NotFound =>
-            {
-                Ended::Refused(refused.refusal.code.as_str())
-            }
-            outcome => Ended::of_ask(era, outcome),
-        }
-    }
-
-    /// How anything else ended that an upstream was asked.
-    pub(super) fn of_ask(era: Era, outcome: &CallOutcome) -> Ended {
-        match outcome {
-            CallOutcome::Result { head, .. } if head.is_error => Ended::ToolError,
-            CallOutcome::Result { .. } | CallOutcome::InputRequired { .. } => Ended::Well,
-            CallOutcome::InvalidState => RpcError::invalid_state().ended(),
-            CallOutcome::UpstreamError(raw) => {
-                let text = std::str::from_utf8(raw).unwrap_or_default();
-                let code = json::find_members(text, ["code"]).ok().and_then(|[code]| code?.parse().ok());
-                Ended::Error { code: code.unwrap_or_default(), reason: None }
-            }
-            CallOutcome::Refused(refused) => match refused.refusal.code {
-                Code::NotFound => RpcError::invalid_params("").ended(),
-                Code::RateLimited => RpcError::rate_limited(era, &refused.refusal).ended(),
-                _ => RpcError::refusal(&refused.refusal).ended(),
-            },
-        }
-    }
-
-    fn note(self, span: &mut Span) {
-        match self {
-            Ended::Well => {}
-            Ended::ToolError => span.fail("tool_error"),
-            Ended::Refused(code) => span.fail(code),
-            Ended::Error { code, reason } => {
-                span.set("rpc.response.status_code", code.to_string());
-                match reason {
-                    Some(reason) => span.fail(reason),
-                    // what the caller did wrong is no fault of the server
-                    None if jsonrpc::is_callers_fault(code) => {}
-                    None => span.fail(code.to_string()),
-                }
-            }
-        }
-    }
 }
 
 /// A request on its way; handles on it are shared. Whose last handle is dropped without an end was given up by its client.
@@ -164,12 +71,14 @@ impl Operation {
 
     /// Notes the session that it came in.
     pub(super) fn session(&self, session: &Session) {
-        self.note(|span| {
-            span.set("mcp.session.id", session.id.clone());
-            if let Some(version) = HANDSHAKE.into_iter().find(|known| *known == session.version) {
-                span.set("mcp.protocol.version", version);
-            }
-        });
+        self.note(|span| span.set("mcp.session.id", session.id.clone()));
+    }
+
+    /// Notes the revision that is spoken.
+    pub(super) fn speaks(&self, version: &str) {
+        if let Some(version) = known_version(version) {
+            self.note(|span| span.set("mcp.protocol.version", version));
+        }
     }
 
     /// Notes the tool that it is about: one that there is, since clients send any name.
@@ -190,10 +99,15 @@ impl Operation {
         });
     }
 
+    /// Notes what it reads.
+    pub(super) fn resource(&self, uri: &str) {
+        self.note(|span| span.set("mcp.resource.uri", shown_uri(uri)));
+    }
+
     /// Ends it; what comes later does not count.
-    pub(super) fn ended(&self, ended: impl FnOnce() -> Ended) {
+    pub(super) fn ended(&self, ended: Ended) {
         if let Some(mut span) = self.take() {
-            span.note(|span| ended().note(span));
+            span.note(|span| ended.note(span));
             span.end();
         }
     }
@@ -218,14 +132,11 @@ impl Operation {
 
 impl Question<'_> {
     fn describe(&self, span: &mut Span) {
-        let method = METHODS.into_iter().find(|known| *known == self.method).unwrap_or(OTHER);
+        let method = known_method(self.method);
         span.name = method.into();
         span.set("mcp.method.name", method);
         if let Some(id) = self.id.filter(|id| *id != "null") {
             span.set("jsonrpc.request.id", shown(id.trim_matches('"')));
-        }
-        if let Some(version) = self.protocol_version() {
-            span.set("mcp.protocol.version", version);
         }
         span.set("network.transport", "tcp");
         span.set("network.protocol.name", "http");
@@ -237,32 +148,10 @@ impl Question<'_> {
         if method == "tools/call" {
             span.set("gen_ai.operation.name", "execute_tool");
         }
-        if method == "resources/read"
-            && let Some(uri) = self.text("uri")
-        {
-            span.set("mcp.resource.uri", shown_uri(&uri));
-        }
         span.set("mcpproxy.endpoint", self.endpoint.as_str());
         span.set("mcpproxy.tenant", self.caller.tenant_name().to_owned());
         if let Some(key) = self.caller.key {
             span.set("mcpproxy.key", key.0.to_string());
         }
-    }
-
-    fn protocol_version(&self) -> Option<&'static str> {
-        if self.is_modern {
-            return Some(MODERN);
-        }
-        // one in a session speaks the session's
-        if self.headers.contains_key("mcp-session-id") {
-            return None;
-        }
-        let said = self.headers.get("mcp-protocol-version")?;
-        HANDSHAKE.into_iter().find(|known| said == known)
-    }
-
-    fn text(&self, name: &str) -> Option<String> {
-        let raw = self.params.iter().find(|member| member.name == name)?.value;
-        serde_json::from_str(raw).ok()
     }
 }

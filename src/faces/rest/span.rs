@@ -49,6 +49,8 @@ impl RequestSpan {
             if let Some(error) = error {
                 span.fail(code_of(error));
             }
+            // what the caller did wrong is no fault of the server (OpenTelemetry conventions for HTTP)
+            span.is_error &= !status.is_client_error();
         });
         if let Some(span) = self.span().take() {
             span.end();

@@ -207,7 +207,7 @@ impl Gateway {
         record.parent_id = opened.first;
         let target = &offer.server.target;
         let connection = self.upstreams.connection(target);
-        let (mut sending, mut cancelled) = (Sending::begin(method, &offer.server), pin!(cancelled));
+        let (mut sending, mut cancelled) = (Sending::begin(method), pin!(cancelled));
         let about = (method, request.asked.about(offer));
         let span = ClientSpan::begin(attempt, &offer.server, record, about, &mut request.meta);
         sending.sent_as = span.sent_as();

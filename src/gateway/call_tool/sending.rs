@@ -1,23 +1,21 @@
 //! A request on its way to an upstream, until it is known what became of it. Measured here, for every way in.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use super::CallOutcome;
-use crate::domain::measure::{Between, OTHER, Transport};
+use crate::domain::measure::OTHER;
 use crate::domain::refusal::Refusal;
-use crate::gateway::catalog::ServerEntry;
 use crate::upstream::{Ending, Measures, SentAs, Took};
 
 /// One that may be sent.
 pub(super) struct Sending {
     method: &'static str,
-    transport: Transport,
     began: Instant,
     /// Set while the upstream may have seen it.
     pub(super) dispatched: Arc<AtomicBool>,
-    /// Set once there is an answer, or it is known that there is none.
+    /// Set once it is its turn, and again when it is known what came of it.
     pub(super) took: Took,
     /// Filled in as it is sent, where somebody wants to know.
     pub(super) sent_as: Option<Arc<SentAs>>,
@@ -25,10 +23,9 @@ pub(super) struct Sending {
 
 impl Sending {
     /// From now on it waits for its turn.
-    pub(super) fn begin(method: &'static str, server: &ServerEntry) -> Sending {
-        let transport = if server.target.program.is_some() { Transport::Pipe } else { Transport::Tcp };
+    pub(super) fn begin(method: &'static str) -> Sending {
         let (dispatched, took) = (Arc::default(), Took::default());
-        Sending { method, transport, began: Instant::now(), dispatched, took, sent_as: None }
+        Sending { method, began: Instant::now(), dispatched, took, sent_as: None }
     }
 
     /// Since when it waits, or is under way.
@@ -42,13 +39,7 @@ impl Sending {
         measures: &Measures,
         concluded: &Result<CallOutcome, Refusal>,
     ) -> Option<Duration> {
-        let (took, between) = match self.took.get() {
-            Some(found) => found,
-            None if self.dispatched.load(Ordering::Relaxed) => {
-                (self.elapsed(), Between { transport: self.transport, version: None })
-            }
-            None => return None,
-        };
+        let (took, between) = self.took.get()?;
         let ending = match concluded {
             Ok(CallOutcome::Result { head, .. }) => Ending::result(head.is_error),
             Ok(CallOutcome::InputRequired { .. }) => Ending::result(false),

@@ -3,11 +3,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use mcpproxy::domain::measure::code_name;
+use mcpproxy::domain::refusal::Code;
 use serde_json::{Value, json};
 
 use super::promql::asked;
 use super::{busy, promtool};
-use crate::support::{ADMIN, Page, Stage};
+use crate::support::upstream::Say;
+use crate::support::{ADMIN, Mcp, Page, Stage, Tool, Upstream};
 
 /// Labels that scraping adds.
 const OF_SCRAPING: [&str; 2] = ["job", "instance"];
@@ -71,15 +74,32 @@ fn missing(query: &str, page: &Page) -> Vec<String> {
     missing
 }
 
+/// Types of errors in a query that no operation ever ends in.
+fn invented(query: &str) -> Vec<String> {
+    let chosen = asked(query).into_iter().flat_map(|one| one.chosen);
+    let values = chosen.filter(|(label, _)| label == "error_type").flat_map(|(_, values)| values);
+    let is_known = |value: &String| {
+        let is_number = || value.parse().is_ok_and(|code| code_name(code) == value);
+        Code::ALL.iter().any(|code| code.as_str() == value) || is_number()
+    };
+    values.filter(|value| !is_known(value)).collect()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn every_query_finds_what_it_asks_for() {
     let stage = Stage::with(&[ADMIN, ("MCPPROXY__DIRECT__ENABLED", "true")]).await;
-    busy(&stage).await;
+    let tenant = busy(&stage).await;
+    // and a server that breaks
+    let breaks = Upstream::modern(vec![Tool::reads("leave").says(Say::Close)]).await;
+    tenant.add("breaks", &breaks).await;
+    Mcp::modern(&tenant.agent().await).run("read", "breaks:leave", &json!({})).await.refused("upstream_lost");
     let page = stage
         .gateway
         .scrape_until("upkeep, leases and the log", |page| {
             let is_there = |name: &str| page.samples.iter().any(|sample| sample.name == name);
             is_there("mcpproxy_partitions_ahead")
+                && page.sum("mcp_server_operation_duration_seconds_count", &[("error_type", "upstream_lost")])
+                    == 1.0
                 && is_there("mcpproxy_lease_held")
                 && page.sum("mcpproxy_activity_commit_duration_seconds_count", &[("lane", "ending")]) > 0.0
         })
@@ -96,7 +116,9 @@ async fn every_query_finds_what_it_asks_for() {
     }
     for (name, query) in rules() {
         assert_eq!(missing(&query, &page), Vec::<String>::new(), "{name}: {query}");
+        assert_eq!(invented(&query), Vec::<String>::new(), "{name}: {query}");
     }
+    assert_eq!(invented(r#"a{error_type=~"timeout|upstream_timeout|-32603|-1"}"#), ["timeout", "-1"]);
     // what is not there is noticed
     assert_eq!(missing("sum(mcpproxy_shedded_total)", &page), ["mcpproxy_shedded_total"]);
     assert_eq!(missing(r#"mcpproxy_shed_total{why="x"}"#, &page), [r#"mcpproxy_shed_total{why=["x"]}"#]);

@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
+use mcpproxy::faces::admin::CONNECTIONS_MAX;
 use serde_json::json;
 
 use super::promtool;
@@ -119,7 +120,7 @@ async fn who_says_nothing_keeps_nobody_out() {
     let url = stage.gateway.admin_url();
     let address = url.strip_prefix("http://").unwrap().to_owned();
     // as many as there may be, each with half a request
-    let silent: Vec<TcpStream> = (0..16)
+    let silent: Vec<TcpStream> = (0..CONNECTIONS_MAX)
         .map(|_| {
             let mut stream = TcpStream::connect(&address).unwrap();
             stream.write_all(b"GET /metrics HT").unwrap();

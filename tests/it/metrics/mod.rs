@@ -1,5 +1,6 @@
 //! What a scraper is told, and that it is true.
 
+mod agreement;
 mod board;
 mod listener;
 mod operations;

@@ -8,11 +8,15 @@ use tokio::net::TcpListener;
 use super::{AGENT, TRACE, agent, params};
 use crate::support::{Collector, Kind, Mcp, Stage, Tool, Upstream};
 
-async fn called(stage: &Stage, calls: usize) {
+/// A client, and the server that it calls.
+async fn ready(stage: &Stage) -> (Mcp, Upstream) {
     let tenant = stage.tenant("acme").await;
     let upstream = Upstream::handshake(vec![Tool::reads("look")]).await;
     tenant.add("up", &upstream).await;
-    let client = Mcp::bare(&tenant.agent().await);
+    (Mcp::bare(&tenant.agent().await), upstream)
+}
+
+async fn called((client, _): &(Mcp, Upstream), calls: usize) {
     for _ in 0..calls {
         let meta = json!({"traceparent": agent("01")});
         client.request("tools/call", &params("up:look", &json!({}), &meta)).await.expect(200);
@@ -32,7 +36,7 @@ async fn spans_go_out_over_grpc_and_the_last_ones_before_the_end() {
         ("OTEL_BSP_SCHEDULE_DELAY", "600000"),
     ];
     let mut stage = Stage::with(&settings).await;
-    called(&stage, 1).await;
+    called(&ready(&stage).await, 1).await;
     assert_eq!(collector.spans().len(), 0);
     stage.gateway.terminate();
     assert!(stage.gateway.ended().await.success());
@@ -56,7 +60,7 @@ async fn a_collector_that_is_away_costs_nothing_and_is_named_once() {
             ("OTEL_BSP_SCHEDULE_DELAY", "10"),
         ];
         let mut stage = Stage::with(&settings).await;
-        called(&stage, 20).await;
+        called(&ready(&stage).await, 20).await;
         stage.gateway.terminate();
         assert!(stage.gateway.ended().await.success());
         let log = stage.gateway.log();
@@ -77,7 +81,11 @@ async fn a_collector_that_says_nothing_holds_up_neither_calls_nor_the_end() {
     let settings =
         [("MCPPROXY__TELEMETRY__OTLP_ENDPOINT", endpoint.as_str()), ("OTEL_BSP_SCHEDULE_DELAY", "10")];
     let mut stage = Stage::with(&settings).await;
-    called(&stage, 20).await;
+    let client = ready(&stage).await;
+    let began = Instant::now();
+    called(&client, 20).await;
+    // one batch that waited for its collector would take longer by itself
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
     stage.gateway.terminate();
     let began = Instant::now();
     assert!(stage.gateway.ended().await.success());

@@ -33,7 +33,8 @@ async fn with_a_share_of_nothing_only_callers_have_anything_recorded() {
         ("00", &json!("a=1")),
         "who comes later does not begin one"
     );
-    assert_ne!((trace.as_str(), span.as_str()), (&*"0".repeat(32), &*"0".repeat(16)));
+    assert_ne!(trace, "0".repeat(32));
+    assert_ne!(span, "0".repeat(16));
     assert_eq!(tenant.records("type=tool_call", 1).await[0]["trace_id"], trace.as_str());
 
     let unrecorded = call(&client, &upstream, &json!({"traceparent": agent("00")})).await;

@@ -45,12 +45,13 @@ async fn no_secret_argument_or_result_is_told() {
         client.search(&search).await;
         // unknown everywhere: a name, a method, a session
         client.request("tools/call", &json!({"name": secret("unknown")}).to_string()).await;
-        client
-            .request(
-                "resources/read",
-                &json!({"uri": format!("x://u:{}@h/?{}", secret("user"), secret("uri"))}).to_string(),
-            )
-            .await;
+        for uri in [
+            format!("x://u:{}@h/?{}", secret("user"), secret("uri")),
+            format!("https://h/hooks/{}", secret("path")),
+            format!("data:text/plain,{}", secret("opaque")),
+        ] {
+            client.request("resources/read", &json!({ "uri": uri }).to_string()).await;
+        }
         if !client.is_modern() {
             client.request(&secret("method"), "{}").await;
         }
