@@ -2,6 +2,7 @@
 //! runs unrecorded or twice, `/readyz` says so, and all is well again by itself.
 
 mod away;
+mod failover;
 mod flapping;
 mod refusing;
 mod restarted;

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::io::copy_bidirectional;
@@ -26,6 +26,8 @@ pub enum Way {
 pub struct Line {
     address: SocketAddr,
     way: watch::Sender<Way>,
+    /// Where it leads.
+    port: Arc<AtomicU16>,
     /// From now on nothing is heard of what is under way.
     hush: watch::Sender<()>,
     cuts: watch::Sender<()>,
@@ -42,9 +44,16 @@ impl Line {
         let (hush, cuts) = (watch::Sender::new(()), watch::Sender::new(()));
         let accepted = Arc::new(AtomicUsize::new(0));
         let (way_now, counted) = (way.subscribe(), Arc::clone(&accepted));
-        let ends = Ends { port, way: way_now, hush: hush.clone(), cuts: cuts.clone(), accepted: counted };
+        let port = Arc::new(AtomicU16::new(port));
+        let ends = Ends {
+            port: Arc::clone(&port),
+            way: way_now,
+            hush: hush.clone(),
+            cuts: cuts.clone(),
+            accepted: counted,
+        };
         let task = tokio::spawn(ends.serve(listener));
-        Line { address, way, hush, cuts, accepted, task }
+        Line { address, way, port, hush, cuts, accepted, task }
     }
 
     /// A database's URL, along this line.
@@ -62,6 +71,11 @@ impl Line {
             Way::Hangs => self.hush.send_replace(()),
             Way::Resets | Way::Refuses => self.cut(),
         }
+    }
+
+    /// From now on new connections lead to another port.
+    pub fn lead_to(&self, port: u16) {
+        self.port.store(port, Ordering::Relaxed);
     }
 
     /// Resets every connection; new ones are taken as before.
@@ -83,7 +97,7 @@ impl Drop for Line {
 }
 
 struct Ends {
-    port: u16,
+    port: Arc<AtomicU16>,
     way: watch::Receiver<Way>,
     hush: watch::Sender<()>,
     cuts: watch::Sender<()>,
@@ -119,7 +133,8 @@ impl Ends {
                 Way::Hangs => drop(tokio::spawn(keep_quiet(client, None, self.cuts.subscribe()))),
                 _ => {
                     let (hush, cuts) = (self.hush.subscribe(), self.cuts.subscribe());
-                    drop(tokio::spawn(carry(client, self.port, hush, cuts)));
+                    let port = self.port.load(Ordering::Relaxed);
+                    drop(tokio::spawn(carry(client, port, hush, cuts)));
                 }
             }
         }

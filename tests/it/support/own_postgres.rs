@@ -45,6 +45,44 @@ impl OwnPostgres {
         own
     }
 
+    /// A standby of it, to which from now on every commit has to get before it is one. It is the same after the end of
+    /// this one, once it is [promoted](Self::promote).
+    pub async fn standby(&self) -> OwnPostgres {
+        const NAME: &str = "standby";
+        let folder = tempfile::tempdir().unwrap();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut standby = OwnPostgres { folder, programs: self.programs.clone(), port, server: None };
+        if is_root() {
+            let chown = Command::new("chown").arg("postgres:").arg(standby.folder.path()).status();
+            assert!(chown.unwrap().success());
+        }
+        let from = format!("host=127.0.0.1 port={} user=postgres application_name={NAME}", self.port);
+        let copied = standby
+            .program("pg_basebackup")
+            .args(["--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync"])
+            .args(["--dbname", &from, "--pgdata"])
+            .arg(standby.data())
+            .status();
+        assert!(copied.unwrap().success(), "pg_basebackup");
+        standby.start_again().await;
+        self.admin(&format!("alter system set synchronous_standby_names = '{NAME}'")).await;
+        self.admin("select pg_reload_conf()").await;
+        eventually("the standby to be waited for", START_WAIT_MAX, || async {
+            let mut admin = PgConnection::connect(&self.url("postgres")).await.unwrap();
+            let state = "select sync_state = 'sync' from pg_stat_replication";
+            let is_waited_for: Option<bool> =
+                sqlx::query_scalar(state).fetch_optional(&mut admin).await.unwrap();
+            is_waited_for.filter(|is| *is)
+        })
+        .await;
+        standby
+    }
+
+    /// Makes a standby the one that writes.
+    pub async fn promote(&self) {
+        self.admin("select pg_promote()").await;
+    }
+
     /// Its database.
     pub fn database(&self) -> Database {
         Database::at(DATABASE, self.url(DATABASE))
@@ -150,7 +188,9 @@ pub(super) fn is_root() -> bool {
 /// The folder of the server programs, as `postgres.sh` finds them.
 fn programs() -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).find(|folder| folder.join("initdb").exists());
+    // where a link leads, since not all of the others are linked beside it
+    let found = std::env::split_paths(&path)
+        .find_map(|folder| Some(folder.join("initdb").canonicalize().ok()?.parent()?.to_owned()));
     let mut versions: Vec<PathBuf> = std::fs::read_dir("/usr/lib/postgresql")
         .into_iter()
         .flatten()
