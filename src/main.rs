@@ -16,7 +16,8 @@ Commands that talk to a gateway take --url, --api-key and --tenant after the com
 MCPPROXY_API_KEY and MCPPROXY_TENANT, or a profile.
 
 First steps:
-  mcpproxy tenant add acme                                    with the platform's key, which `serve` tells of
+  mcpproxy tenant add acme                                    with the platform's key, auth.bootstrap_key: with a private
+                                                              database, `serve` logs which file it is in
   mcpproxy upstream add github https://… --tenant acme
   mcpproxy key add --role agent --owner ana --tenant acme     the key that ana's IDE sends to http://…/mcp
   mcpproxy tools search 'read a file'                         with that key

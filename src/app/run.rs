@@ -36,6 +36,9 @@ pub async fn serve(config_file: Option<&Path>) -> anyhow::Result<()> {
     telemetry::start(&config.telemetry);
     let stop = stop_on_signals()?;
     let (options, local) = database(&config.database, &config.limits, &config.host).await?;
+    if let Some(file) = &config.bootstrap_key_file {
+        tracing::info!("the bootstrap key, which is the platform's, is in {}", file.display());
+    }
     let served = serve_on(&config, &options, local.is_some(), stop).await;
     if let Some(local) = local {
         local.stop().await;

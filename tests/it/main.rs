@@ -48,6 +48,8 @@ mod pins;
 #[cfg(test)]
 mod pooled;
 #[cfg(test)]
+mod private;
+#[cfg(test)]
 mod rates;
 #[cfg(test)]
 mod replicas;

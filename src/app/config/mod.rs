@@ -45,6 +45,8 @@ pub struct Config {
     pub database: Database,
     /// The key of the platform operator.
     pub bootstrap_key: Secret,
+    /// Where that one is kept, if it is not given but generated.
+    pub bootstrap_key_file: Option<PathBuf>,
     /// How long access data may go unconfirmed by the database before requests are answered 503.
     pub stale_max: Duration,
     /// Keys of session ids: never empty, the first signs, all verify.
@@ -253,6 +255,7 @@ fn build(settings: &Settings, ambient: Ambient) -> Result<Config, ConfigError> {
         server: sections.server,
         database: sections.database.with_location(location),
         bootstrap_key: keys.bootstrap,
+        bootstrap_key_file: keys.bootstrap_file,
         stale_max: sections.auth.stale_max,
         session_keys: keys.sessions,
         master_keys: keys.master,

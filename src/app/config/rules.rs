@@ -1,6 +1,6 @@
 //! What each setting takes, beyond its type, and how texts of the environment become typed values.
 
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 
 use config::{Value, ValueKind};
 use ipnet::IpNet;
@@ -89,9 +89,29 @@ pub(super) fn coerce(default: &ValueKind, given: ValueKind) -> Result<ValueKind,
     }
 }
 
+/// What a list written as a text in brackets is told. Taken as it stands, the brackets would be part of its first and
+/// last entry: of a secret, one that nobody else has.
+const BRACKETS: &str = "must be given without brackets when it is a text: its entries, separated by commas (`new,old`); \
+                        only TOML has lists in brackets, of texts in quotes";
+
+/// The entries of a list that is written as one text, as in the environment: separated by commas, or line by line.
+pub(super) fn entries(text: &str) -> Result<Vec<&str>, &'static str> {
+    let text = text.trim();
+    if text.starts_with('[') && text.ends_with(']') && !begins_with_address(text) {
+        return Err(BRACKETS);
+    }
+    Ok(text.split([',', '\n']).map(str::trim).filter(|entry| !entry.is_empty()).collect())
+}
+
+/// Hosts in brackets are addresses: `[::1]:8080`.
+fn begins_with_address(text: &str) -> bool {
+    let inner = text.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+    inner.is_some_and(|(address, _)| address.parse::<Ipv6Addr>().is_ok())
+}
+
 fn list(given: ValueKind) -> Result<ValueKind, &'static str> {
     let texts: Vec<String> = match given {
-        ValueKind::String(text) => text.split(',').map(str::to_owned).collect(),
+        ValueKind::String(text) => entries(&text)?.into_iter().map(str::to_owned).collect(),
         ValueKind::Array(items) => items
             .into_iter()
             .map(|item| match item.kind {
@@ -191,7 +211,8 @@ fn check_text(key: &str, text: &str) -> Result<(), String> {
 
 const ADDRESS: &str = "must be an IP address with a port, for example 127.0.0.1:8080 or [::]:8080";
 
-fn check_list(key: &str, entries: &[&str], origin: &Origin) -> Result<(), ConfigError> {
+/// Checks a list, given anywhere.
+pub(super) fn check_list(key: &str, entries: &[&str], origin: &Origin) -> Result<(), ConfigError> {
     if key == "defaults.allowed_tools" && (entries.is_empty() || entries.len() > glob::PATTERNS_MAX) {
         return Err(value_error(key, origin, "must have from 1 to 200 globs, for example \"*\""));
     }

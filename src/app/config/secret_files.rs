@@ -10,9 +10,9 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 
 use super::error::ConfigError;
 use super::layers::{Origin, value_error};
-use super::names;
 use super::secret::{self, MasterKey, Secret};
 use super::sections::DatabaseLocation;
+use super::{names, rules};
 
 /// Most bytes of a secret file.
 const FILE_BYTES_MAX: u64 = 4096;
@@ -29,6 +29,8 @@ pub(super) struct Given {
 /// The deployment's secrets, complete.
 pub(super) struct Keys {
     pub(super) bootstrap: Secret,
+    /// Where the bootstrap key is kept, if no source gives it.
+    pub(super) bootstrap_file: Option<PathBuf>,
     pub(super) sessions: Vec<Secret>,
     pub(super) master: Vec<MasterKey>,
 }
@@ -61,13 +63,35 @@ impl Needed {
         })
     }
 
-    fn check(self, text: &str) -> Result<(), String> {
-        match self {
-            Needed::Bootstrap => secret::check_header_secret(text),
-            Needed::Sessions => secret::check_text_secret(text),
-            Needed::Master => MasterKey::parse(text).map(|_| ()),
-        }
+    /// The secrets in a file's text, checked as those of the sources are: one, or a list where the setting is one.
+    fn read(self, text: &str, path: &Path) -> Result<Vec<Secret>, ConfigError> {
+        let (name, _) = self.names();
+        let origin = Origin::Generated(path.to_owned());
+        let fail = |must: String| value_error(name, &origin, must);
+        let entries = match self {
+            Needed::Bootstrap => {
+                secret::check_header_secret(text).map_err(fail)?;
+                vec![text]
+            }
+            Needed::Sessions | Needed::Master => {
+                let entries = rules::entries(text).map_err(|must| fail(must.to_owned()))?;
+                // an empty file has a weak secret, not none: a new one would be made in silence
+                let entries = if entries.is_empty() { vec![""] } else { entries };
+                rules::check_list(name, &entries, &origin)?;
+                entries
+            }
+        };
+        Ok(entries.into_iter().map(|entry| Secret::new(entry.to_owned())).collect())
     }
+
+    /// Its file.
+    fn path(self, data_dir: &Path) -> PathBuf {
+        folder(data_dir).join(self.names().1)
+    }
+}
+
+fn folder(data_dir: &Path) -> PathBuf {
+    data_dir.join("secrets")
 }
 
 impl Given {
@@ -81,19 +105,25 @@ impl Given {
 /// The secrets as given; missing ones are generated for a private database, and named otherwise.
 pub(super) fn resolve(given: Given, location: &DatabaseLocation) -> Result<Keys, ConfigError> {
     let mut missing = Vec::new();
-    let [bootstrap, sessions, master] = given.by_kind().map(|(needed, mut keys)| {
-        match location {
-            _ if !keys.is_empty() => {}
-            DatabaseLocation::Private { data_dir } => {
-                keys.push(Secret::new(read_or_generate(data_dir, needed)?));
-            }
-            DatabaseLocation::Url { .. } => missing.push(needed.names().0),
+    let bootstrap_file = match location {
+        DatabaseLocation::Private { data_dir } if given.bootstrap.expose().is_empty() => {
+            Some(Needed::Bootstrap.path(data_dir))
         }
-        Ok(keys)
+        _ => None,
+    };
+    let [bootstrap, sessions, master] = given.by_kind().map(|(needed, keys)| match location {
+        _ if !keys.is_empty() => Ok(keys),
+        DatabaseLocation::Private { data_dir } => read_or_generate(data_dir, needed),
+        DatabaseLocation::Url { .. } => {
+            missing.push(needed.names().0);
+            Ok(keys)
+        }
     });
     let (mut bootstrap, sessions, master) = (bootstrap?, sessions?, master?);
     match bootstrap.pop() {
-        Some(bootstrap) if missing.is_empty() => Ok(Keys { bootstrap, sessions, master: parse(&master)? }),
+        Some(bootstrap) if missing.is_empty() => {
+            Ok(Keys { bootstrap, bootstrap_file, sessions, master: parse(&master)? })
+        }
         _ => Err(ConfigError::MissingSecrets { names: with_variables(&missing) }),
     }
 }
@@ -113,19 +143,16 @@ pub(super) fn to_generate(
             Err(ConfigError::MissingSecrets { names: with_variables(&missing) })
         }
         DatabaseLocation::Private { data_dir } => {
-            let dir = data_dir.join("secrets");
+            let dir = folder(data_dir);
             if std::fs::symlink_metadata(&dir).is_ok() {
                 check_folder(&dir)?;
             }
             let mut to_generate = Vec::new();
             for needed in absent {
-                let (name, file) = needed.names();
-                let path = dir.join(file);
+                let path = needed.path(data_dir);
                 match read(&path)? {
-                    Some(text) => needed
-                        .check(&text)
-                        .map_err(|must| value_error(name, &Origin::Generated(path), must))?,
-                    None => to_generate.push(name),
+                    Some(text) => drop(needed.read(&text, &path)?),
+                    None => to_generate.push(needed.names().0),
                 }
             }
             Ok(to_generate)
@@ -147,11 +174,9 @@ fn with_variables(missing: &[&str]) -> String {
     described.join(", ")
 }
 
-fn read_or_generate(data_dir: &Path, needed: Needed) -> Result<String, ConfigError> {
-    let (name, file) = needed.names();
-    let dir = data_dir.join("secrets");
+fn read_or_generate(data_dir: &Path, needed: Needed) -> Result<Vec<Secret>, ConfigError> {
+    let (dir, path) = (folder(data_dir), needed.path(data_dir));
     prepare(&dir)?;
-    let path = dir.join(file);
     let text = match read(&path)? {
         Some(text) => text,
         None => {
@@ -162,8 +187,7 @@ fn read_or_generate(data_dir: &Path, needed: Needed) -> Result<String, ConfigErr
             read(&path)?.ok_or_else(|| failed(&path, "vanished while it was written. Start again"))?
         }
     };
-    needed.check(&text).map_err(|must| value_error(name, &Origin::Generated(path), must))?;
-    Ok(text)
+    needed.read(&text, &path)
 }
 
 fn failed(path: &Path, reason: impl Into<String>) -> ConfigError {
@@ -213,8 +237,11 @@ fn read(path: &Path) -> Result<Option<String>, ConfigError> {
     refuse_open(path, &found.permissions(), "600")?;
     let mut text = String::new();
     File::open(path)
-        .and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text))
+        .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text))
         .map_err(unreadable)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(failed(path, format!("is larger than {FILE_BYTES_MAX} bytes. Leave only secrets in it")));
+    }
     Ok(Some(text.trim_end().to_owned()))
 }
 

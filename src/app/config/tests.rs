@@ -145,6 +145,45 @@ fn values_are_read_as_the_environment_writes_them() {
 }
 
 #[test]
+fn a_list_in_brackets_is_refused_where_it_is_a_text() {
+    let lists = layers::built_in().unwrap();
+    let lists = lists.iter().filter(|(_, setting)| matches!(setting.value, config::ValueKind::Array(_)));
+    let lists: Vec<&String> = lists.map(|(name, _)| name).collect();
+    assert!(lists.len() >= 6, "{lists:?}");
+    for (key, text) in lists.iter().flat_map(|key| {
+        [
+            format!("[{GOOD}, {OTHER}]"),
+            format!("[\"{GOOD}\"]"),
+            format!(" [{GOOD}]\n"),
+            format!("[{GOOD}],[{OTHER}]"),
+        ]
+        .map(|text| (*key, text))
+    }) {
+        let variable = names::variable(key);
+        let said = sentence(load(None, &[(&variable, &text)]));
+        assert!(
+            said.contains(&variable) && said.contains("without brackets") && !said.contains(GOOD),
+            "{said}"
+        );
+        let (section, name) = key.split_once('.').unwrap();
+        let (_dir, path) = file(&format!("[{section}]\n{name} = {text:?}"));
+        let said = sentence(load(Some(&path), &[(&variable, "")]));
+        assert!(said.contains(key.as_str()) && said.contains("without brackets"), "{said}");
+    }
+    let hosts =
+        |text: &str| load(None, &[("MCPPROXY__SERVER__ALLOWED_HOSTS", text)]).unwrap().server.allowed_hosts;
+    assert_eq!(hosts("[::1]"), ["[::1]"]);
+    assert_eq!(hosts("[::1]:8080, localhost, [::1]"), ["[::1]:8080", "localhost", "[::1]"]);
+    let (_dir, path) = file(&format!("[sessions]\nkey = [\"{OTHER}\", \"{GOOD}\"]"));
+    let complete = complete(&[]).filter(|(name, _)| name != "MCPPROXY__SESSIONS__KEY");
+    let config = Config::load(Some(&path), complete).unwrap();
+    assert_eq!(config.session_keys.iter().map(Secret::expose).collect::<Vec<_>>(), [OTHER, GOOD]);
+    let lines = format!("{GOOD}\n{OTHER}\n");
+    let config = load(None, &[("MCPPROXY__SESSIONS__KEY", &lines)]).unwrap();
+    assert_eq!(config.session_keys.iter().map(Secret::expose).collect::<Vec<_>>(), [GOOD, OTHER]);
+}
+
+#[test]
 fn unknown_names_are_named_with_their_source() {
     for (name, parts) in [
         (
@@ -358,6 +397,44 @@ fn kept_secrets_are_refused_when_others_may_have_read_or_broken_them() {
     std::fs::remove_file(&path).unwrap();
     std::os::unix::fs::symlink("/dev/null", &path).unwrap();
     assert!(sentence(bare(&environment)).contains("regular file"));
+}
+
+#[test]
+fn kept_secrets_may_be_lists_where_their_settings_are() {
+    let home = tempfile::tempdir().unwrap();
+    let environment = [("MCPPROXY__DATA_DIR", home.path().to_str().unwrap())];
+    let first = bare(&environment).unwrap();
+    let secrets = home.path().join("secrets");
+    assert_eq!(first.bootstrap_key_file, Some(secrets.join("bootstrap_key")));
+    let given = [environment[0], ("MCPPROXY__AUTH__BOOTSTRAP_KEY", GOOD)];
+    assert_eq!(bare(&given).unwrap().bootstrap_key_file, None);
+
+    let old = std::fs::read_to_string(secrets.join("sessions_key")).unwrap();
+    std::fs::write(secrets.join("sessions_key"), format!("{GOOD},{old}")).unwrap();
+    let old_master = std::fs::read_to_string(secrets.join("master_key")).unwrap();
+    std::fs::write(secrets.join("master_key"), format!("{MASTER}\n{old_master}")).unwrap();
+    let second = bare(&environment).unwrap();
+    let sessions: Vec<&str> = second.session_keys.iter().map(Secret::expose).collect();
+    assert_eq!(sessions, [GOOD, old.trim()]);
+    assert_eq!(second.master_keys.len(), 2);
+    assert_eq!(second.master_keys[1].expose(), first.master_keys[0].expose());
+
+    let review =
+        || Review::load(None, environment.map(|(name, value)| (name.into(), value.into())).into_iter());
+    for (file, text, says) in [
+        ("sessions_key", format!("[{GOOD}, {OTHER}]"), "without brackets"),
+        ("sessions_key", format!("{GOOD},short-secret"), "sessions.key, entry 2,"),
+        ("master_key", format!("{MASTER},short-secret"), "secrets.master_key, entry 2,"),
+        ("sessions_key", "x".repeat(5000), "larger than"),
+    ] {
+        let kept = std::fs::read_to_string(secrets.join(file)).unwrap();
+        std::fs::write(secrets.join(file), text).unwrap();
+        let said = sentence(bare(&environment));
+        assert!(said.contains(says) && said.contains(file) && !said.contains("short-secret"), "{said}");
+        assert_eq!(review().unwrap_err().to_string(), said, "config check says the same");
+        std::fs::write(secrets.join(file), kept).unwrap();
+    }
+    review().unwrap();
 }
 
 #[test]

@@ -92,6 +92,17 @@ impl Gateway {
         Gateway::run(program(&database.url(), &["serve"], settings)).await
     }
 
+    /// Starts with a private database and the secrets that are kept beside it.
+    pub async fn start_private(data_dir: &Path) -> Gateway {
+        let mut command = program("", &["serve"], &[("MCPPROXY__DATA_DIR", data_dir.to_str().unwrap())]);
+        for name in
+            ["MCPPROXY__AUTH__BOOTSTRAP_KEY", "MCPPROXY__SESSIONS__KEY", "MCPPROXY__SECRETS__MASTER_KEY"]
+        {
+            command.env_remove(name);
+        }
+        Gateway::run(command).await
+    }
+
     /// Starts as an ordinary user, even where tests run as root. Its binary is put into `folder`, which everybody
     /// may read.
     pub async fn start_unprivileged(
