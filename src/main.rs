@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use mcpproxy::app::run;
+use mcpproxy::app::{exit, run};
 use mcpproxy::faces::cli;
 
 /// Gives memory back after load; its settings are in `.cargo/config.toml`.
@@ -26,7 +26,7 @@ First steps:
   mcpproxy activity list --tool delete_file --wide            who deleted that?
 
 Exit codes: 0 done; 1 the tool failed; 2 makes no sense as written; 3 refused; 4 needs approval; 5 not authorised;
-6 gateway not reachable.";
+6 gateway not reachable. Of serve and migrate: 1 may pass, 2 wrong settings, 3 in vain until something is changed.";
 
 /// A multi-tenant MCP gateway: one URL, one key, every call checked and recorded.
 #[derive(Parser)]
@@ -118,7 +118,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(Ended::Gateway(error)) => {
             eprintln!("mcpproxy: {}", sentence(&error));
-            ExitCode::FAILURE
+            ExitCode::from(exit::code(&error))
         }
         Err(Ended::Client(failure)) => {
             if !failure.is_silent() {

@@ -1,6 +1,7 @@
 //! Floor 4: the composition root. Builds everything, owns configuration, telemetry and the life of the process.
 
 pub mod config;
+pub mod exit;
 mod lifecycle;
 pub mod local_postgres;
 mod own_memory;

@@ -65,8 +65,10 @@ pub async fn migrate(config_file: Option<&Path>) -> anyhow::Result<()> {
     if let Some(local) = local {
         local.stop().await;
     }
-    migrated?;
-    tracing::info!("the database is at this version's schema");
+    match migrated? {
+        0 => tracing::info!("nothing to migrate: the database is at this version's schema"),
+        applied => tracing::info!(applied, "migrated: the database is at this version's schema"),
+    }
     Ok(())
 }
 

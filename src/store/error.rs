@@ -1,5 +1,6 @@
 //! What can go wrong with the database, as the gateway needs to know it.
 
+use sqlx::migrate::MigrateError;
 use thiserror::Error;
 
 /// A failure of the store. Its text is for logs; callers are told a class, never the cause.
@@ -38,8 +39,14 @@ pub enum StoreError {
     /// The schema is not the one this binary needs.
     #[error("{0}")]
     Schema(String),
+    /// Somebody else holds what is needed for too long.
+    #[error("{0}")]
+    Busy(String),
     /// The database does not answer, or refuses the login.
-    #[error("cannot connect to the database at {host}:{port} (database.url): {source}")]
+    #[error(
+        "cannot connect to the database at {host}:{port} (database.url, or database.direct_url where that is set): \
+         {source}"
+    )]
     Unreachable {
         /// Host, or the folder of a Unix socket.
         host: String,
@@ -59,7 +66,7 @@ pub enum StoreError {
     ReadOnly,
     /// A migration failed.
     #[error("migration: {0}")]
-    Migrate(#[from] sqlx::migrate::MigrateError),
+    Migrate(#[from] MigrateError),
 }
 
 impl StoreError {
@@ -87,6 +94,21 @@ impl StoreError {
         match self {
             StoreError::Down(_) | StoreError::ReadOnly | StoreError::Unreachable { .. } => true,
             StoreError::Database(error) => StoreError::is_broken_line(error),
+            _ => false,
+        }
+    }
+
+    /// Whether it stays like this until somebody changes the settings, the login or the database: not for a machine to
+    /// try again.
+    pub fn is_lasting(&self) -> bool {
+        match self {
+            StoreError::Schema(_)
+            | StoreError::Database(sqlx::Error::Configuration(_))
+            | StoreError::Migrate(MigrateError::VersionMismatch(_)) => true,
+            // 28: the login is refused; 3D000: no such database
+            StoreError::Unreachable { source: sqlx::Error::Database(error), .. } => {
+                error.code().is_some_and(|code| code.starts_with("28") || code == "3D000")
+            }
             _ => false,
         }
     }

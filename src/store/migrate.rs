@@ -1,5 +1,6 @@
 //! Roles and migrations.
 
+use std::io;
 use std::time::{Duration, Instant};
 
 use sqlx::migrate::{MigrateError, Migrator};
@@ -24,9 +25,9 @@ const LOCKED_MAX: Duration = Duration::from_secs(180);
 /// How long a person who starts the program waits for a database that does not answer.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 
-/// Creates roles, tables and the next partitions; what is there already stays. `serving_url` names the
-/// login that will serve: it is given the roles too.
-pub async fn migrate(options: &StoreOptions) -> Result<(), StoreError> {
+/// Creates roles, tables and the next partitions; what is there already stays. The login of `url`, which will serve, is
+/// given the roles too. Gives the number of files that were applied.
+pub async fn migrate(options: &StoreOptions) -> Result<usize, StoreError> {
     let direct = connect_options(&options.direct_url, options.statement_cache)?;
     let serving = connect_options(&options.url, options.statement_cache)?;
     // what a pooler mixes up would be seen too late
@@ -34,16 +35,16 @@ pub async fn migrate(options: &StoreOptions) -> Result<(), StoreError> {
     let mut connection = connect(&direct).await?;
     create_roles(&mut connection, serving.get_username()).await?;
     connection.close().await?;
-    apply_patiently(&direct).await?;
+    let applied = apply_patiently(&direct).await?;
     let store = Store::new(options)?;
     let made = store.upkeep_partitions().await;
     let checked = store.check_schema().await;
     store.close().await;
-    made.and(checked)
+    made.and(checked).map(|()| applied)
 }
 
 /// Applies the files; while others hold a table, again and again, until that has been too long.
-async fn apply_patiently(direct: &PgConnectOptions) -> Result<(), StoreError> {
+async fn apply_patiently(direct: &PgConnectOptions) -> Result<usize, StoreError> {
     let begun = Instant::now();
     let mut backoff = Backoff::new(LOCK_RETRY_MIN, LOCK_RETRY_MAX);
     let mut is_first = true;
@@ -64,30 +65,48 @@ async fn apply_patiently(direct: &PgConnectOptions) -> Result<(), StoreError> {
 }
 
 /// Each time on a connection of its own: one that failed still has the lock that keeps other migrations out.
-async fn apply(direct: &PgConnectOptions) -> Result<(), StoreError> {
+async fn apply(direct: &PgConnectOptions) -> Result<usize, StoreError> {
     let mut connection = connect(direct).await?;
     // settings of the session are right here: this connection is direct, ours alone, and closed below
     let settings = format!("set role mcpproxy_owner; set lock_timeout = {}", LOCK_WAIT_MAX.as_millis());
     sqlx::raw_sql(AssertSqlSafe(settings)).execute(&mut connection).await?;
     // what a newer release has migrated is additive: going back to this one is no fault
-    let mut migrator = Migrator::with_migrations(MIGRATOR.iter().cloned().collect());
-    let applied = migrator.set_ignore_missing(true).run(&mut connection).await;
+    let applied = run_files(&mut connection).await;
     // whether the goodbye arrives is of no interest
     drop(connection.close().await);
-    Ok(applied?)
+    applied
+}
+
+/// Gives how many were applied meanwhile, here or by another migration that was first.
+async fn run_files(connection: &mut PgConnection) -> Result<usize, StoreError> {
+    let mut migrator = Migrator::with_migrations(MIGRATOR.iter().cloned().collect());
+    let before = count_applied(connection).await?;
+    migrator.set_ignore_missing(true).run(&mut *connection).await?;
+    let after = count_applied(connection).await?;
+    Ok(usize::try_from(after - before).unwrap_or_default())
+}
+
+/// How many files the database has; none where there never was a migration.
+async fn count_applied(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
+    let counted = sqlx::query_scalar("select count(*) from _sqlx_migrations where success");
+    match counted.fetch_one(connection).await {
+        Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some("42P01") => Ok(0),
+        counted => counted,
+    }
 }
 
 /// Another session holds what was asked for.
 fn is_locked(error: &StoreError) -> bool {
-    let StoreError::Migrate(error) = error else { return false };
-    let (MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) = error else {
+    let (StoreError::Database(error)
+    | StoreError::Migrate(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _))) = error
+    else {
         return false;
     };
     error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "55P03")
 }
 
 fn locked() -> StoreError {
-    StoreError::Schema(format!(
+    StoreError::Busy(format!(
         "another session has used a table of mcpproxy for {} s, a backup or a long transaction perhaps, so it cannot be \
          changed (pg_stat_activity shows who): migrate when it is over",
         LOCKED_MAX.as_secs()
@@ -183,7 +202,11 @@ async fn grant(connection: &mut PgConnection, role: &str, serving_login: &str) -
 /// Connects, or names the place, for a person: without it "connection refused" says little.
 pub(super) async fn connect(options: &PgConnectOptions) -> Result<PgConnection, StoreError> {
     let connected = tokio::time::timeout(CONNECT_MAX, options.connect()).await;
-    connected.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map_err(|source| StoreError::Unreachable {
+    let silent = || {
+        let text = format!("no answer within {} s", CONNECT_MAX.as_secs());
+        Err(sqlx::Error::Io(io::Error::new(io::ErrorKind::TimedOut, text)))
+    };
+    connected.unwrap_or_else(|_| silent()).map_err(|source| StoreError::Unreachable {
         host: options.get_host().to_owned(),
         port: options.get_port(),
         source,

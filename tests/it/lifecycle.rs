@@ -13,11 +13,14 @@ async fn a_database_that_was_never_migrated_is_refused() {
     let database = Database::create().await;
     let ended = run_to_end(&database, &["serve"], &[]);
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-    assert!(!ended.status.success(), "{said}");
+    assert_eq!(ended.status.code(), Some(3), "{said}");
     assert!(said.contains("mcpproxy migrate"), "{said}");
     // twice does no harm
-    Gateway::migrate(&database);
-    Gateway::migrate(&database);
+    for says in [" migrated: ", "nothing to migrate"] {
+        let done = run_to_end(&database, &["migrate"], &[]);
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(done.status.success() && said.contains(says), "{said}");
+    }
     Gateway::start(&database, &[]).await;
 }
 
@@ -31,13 +34,18 @@ async fn settings_that_cannot_hold_stop_the_start() {
         ("MCPPROXY__AUTH__BOOTSTRAP_KEY", "too-short-secret", "bootstrap_key"),
         ("MCPPROXY__SESSIONS__KEY", "too-short-secret", "sessions.key"),
         ("MCPPROXY__SECRETS__MASTER_KEY", "dG9vLXNob3J0LXNlY3JldA==", "master_key"),
+        (
+            "MCPPROXY__SESSIONS__KEY",
+            "[a-new-key-that-is-too-short-secret, an-old-key-that-is-long-enough]",
+            "brackets",
+        ),
         ("MCPPROXY__EGRESS__ALLOW", "everything", "egress.allow"),
         ("MCPPROXY__LIMITS__DRAIN_S", "soon", "drain_s"),
     ];
     for (name, value, named) in cases {
         let ended = run_to_end(&database, &["serve"], &[(name, value)]);
         let said = String::from_utf8_lossy(&ended.stderr).to_lowercase();
-        assert!(!ended.status.success(), "{name}: {said}");
+        assert_eq!(ended.status.code(), Some(2), "{name}: {said}");
         assert!(said.contains(&named.to_lowercase()), "{name}: {said}");
         assert!(!said.contains("too-short-secret") && !said.contains("dg9vlxnob3j0"), "{name}: {said}");
     }

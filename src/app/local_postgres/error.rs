@@ -101,6 +101,20 @@ pub enum LocalPostgresError {
 }
 
 impl LocalPostgresError {
+    /// Whether it stays like this until somebody installs, moves or removes something.
+    pub fn is_lasting(&self) -> bool {
+        match self {
+            Self::Kubernetes
+            | Self::NoPrograms { .. }
+            | Self::WrongVersion { .. }
+            | Self::NoAccount
+            | Self::NotACluster { .. }
+            | Self::LeftBehind { .. }
+            | Self::ForeignFolder { .. } => true,
+            Self::InUse { .. } | Self::Io { .. } | Self::Program { .. } | Self::NotReady { .. } => false,
+        }
+    }
+
     /// For `map_err` on file operations.
     pub(super) fn io(
         what: &'static str,

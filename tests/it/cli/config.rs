@@ -54,10 +54,10 @@ async fn what_would_not_start_is_named() {
         (vec![url, ("MCPPROXY__AUTH__BOOTSTRAP_KEY", "changeme")], "auth.bootstrap_key"),
     ] {
         for command in ["check", "show"] {
-            cli_with(&env, &["config", command]).await.failed(1, says);
+            cli_with(&env, &["config", command]).await.failed(2, says);
         }
     }
-    cli_with(&[], &["config", "check", "--config", "/no/such/file"]).await.failed(1, "/no/such/file");
+    cli_with(&[], &["config", "check", "--config", "/no/such/file"]).await.failed(2, "/no/such/file");
 }
 
 #[tokio::test]
@@ -71,10 +71,10 @@ async fn looking_generates_nothing() {
     assert!(!data_dir.exists());
     // a secret that is there and unusable
     fs::create_dir_all(data_dir.join("secrets")).unwrap();
-    cli_with(&env, &["config", "check"]).await.failed(1, "chmod 700");
+    cli_with(&env, &["config", "check"]).await.failed(2, "chmod 700");
     fs::set_permissions(data_dir.join("secrets"), fs::Permissions::from_mode(0o700)).unwrap();
     let key = data_dir.join("secrets/sessions_key");
     fs::write(&key, "short").unwrap();
     fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
-    cli_with(&env, &["config", "check"]).await.failed(1, "sessions.key");
+    cli_with(&env, &["config", "check"]).await.failed(2, "sessions.key");
 }
