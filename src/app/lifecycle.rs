@@ -23,20 +23,33 @@ pub(super) fn stop_on_signals() -> anyhow::Result<CancellationToken> {
     Ok(stop)
 }
 
-/// Takes leave in two steps: first nobody new is sent here any more, then, after `delay`, nobody is taken. Gives the token
-/// of the second one.
+/// How long taking leave may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leave {
+    /// How long connections are still taken.
+    pub(super) delay: Duration,
+    /// How long what is under way is waited for then.
+    pub(super) drain: Duration,
+}
+
+/// Takes leave in two steps: first nobody new is sent here any more, then, after a delay, nobody is taken. Gives the
+/// token of the second one.
 pub(super) fn leave_when_stopped(
     gateway: Arc<Gateway>,
     stop: CancellationToken,
-    delay: Duration,
+    leave: Leave,
 ) -> CancellationToken {
     let closing = CancellationToken::new();
     let close = closing.clone();
     tokio::spawn(async move {
         stop.cancelled().await;
         gateway.begin_leaving();
-        tokio::time::sleep(delay).await;
+        let (delay_s, under_way) = (leave.delay.as_secs(), gateway.under_way());
+        tracing::info!(delay_s, under_way, "told to stop: no new clients are to be sent here");
+        tokio::time::sleep(leave.delay).await;
         gateway.begin_drain();
+        let (drain_s, under_way) = (leave.drain.as_secs(), gateway.under_way());
+        tracing::info!(drain_s, under_way, "draining: no new clients are taken, calls under way may finish");
         close.cancel();
     });
     closing

@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::config::{self, Config, Database, DatabaseLocation, Host, MigrationConfig, StdioCommand};
-use super::lifecycle::{leave_when_stopped, stop_on_signals};
+use super::lifecycle::{Leave, leave_when_stopped, stop_on_signals};
 use super::local_postgres::LocalPostgres;
 use super::own_memory;
 use super::telemetry::{self, Metrics, Traces};
@@ -162,7 +162,8 @@ async fn serve_on(
     if config.direct.enabled {
         tracing::info!("/mcp/direct is open to keys whose setting direct_endpoint is on");
     }
-    let closing = leave_when_stopped(Arc::clone(&gateway), stop, config.limits.drain_delay);
+    let leave = Leave { delay: config.limits.drain_delay, drain: config.limits.drain };
+    let closing = leave_when_stopped(Arc::clone(&gateway), stop, leave);
     // one deadline for connections and calls: what Kubernetes grants is not granted twice
     let deadline = http::serve(listener, faces, closing, config.limits.drain).await;
     gateway.finish(deadline, log).await;

@@ -227,7 +227,7 @@ pub(super) async fn serve_connections(
     drop(listener);
     let deadline = Instant::now() + drain;
     if tokio::time::timeout_at(deadline.into(), graceful.shutdown()).await.is_err() {
-        tracing::warn!("stopping with client connections still busy");
+        tracing::warn!("the drain is over, with client connections still busy");
     }
     deadline
 }

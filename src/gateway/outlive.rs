@@ -7,11 +7,13 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 /// A future that outlives its waiter: while somebody waits it is polled there, which costs no hand-over
-/// between threads; dropped unfinished (a connection that is gone), it goes on in a task of its own.
+/// between threads; dropped unfinished (a connection that is gone), it goes on in a task of its own. Either way it counts
+/// as under way.
 pub struct Outlive<T: Send + 'static> {
-    tasks: TaskTracker,
+    counted: TaskTrackerToken,
     /// Told when the waiter is lost.
     lost: Option<CancellationToken>,
     work: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
@@ -19,19 +21,19 @@ pub struct Outlive<T: Send + 'static> {
 
 impl<T: Send + 'static> Outlive<T> {
     pub(super) fn new(tasks: &TaskTracker, work: impl Future<Output = T> + Send + 'static) -> Outlive<T> {
-        Outlive { tasks: tasks.clone(), lost: None, work: Some(Box::pin(work)) }
+        Outlive { counted: tasks.token(), lost: None, work: Some(Box::pin(work)) }
     }
 
     /// The same, and the work is told through `lost` when nobody waits any more.
     pub(super) fn telling(self, lost: CancellationToken) -> Outlive<T> {
-        Outlive { tasks: self.tasks.clone(), lost: Some(lost), work: self.into_work() }
+        Outlive { counted: self.counted.clone(), lost: Some(lost), work: self.into_work() }
     }
 
     /// Lets the work go on in a task of its own, at its own pace, while somebody waits for how it ends.
     pub fn apart(mut self) -> Apart<T> {
         let (ending, ended) = oneshot::channel();
         if let Some(work) = self.work.take() {
-            self.tasks.spawn(async move {
+            self.counted.task_tracker().spawn(async move {
                 // nobody waiting any more is no reason to stop
                 drop(ending.send(work.await));
             });
@@ -82,7 +84,7 @@ impl<T: Send + 'static> Drop for Outlive<T> {
             lost.cancel();
         }
         if Handle::try_current().is_ok() {
-            self.tasks.spawn(work);
+            self.counted.task_tracker().spawn(work);
         }
     }
 }

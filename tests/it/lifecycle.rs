@@ -61,7 +61,28 @@ async fn a_missing_secret_is_named() {
     ] {
         let ended = run_to_end(&database, &["serve"], &[(name, "")]);
         let said = String::from_utf8_lossy(&ended.stderr).to_lowercase();
-        assert!(!ended.status.success() && said.contains(named), "{name}: {said}");
+        assert!(ended.status.code() == Some(2) && said.contains(named), "{name}: {said}");
+    }
+}
+
+/// Whoever starts it again and again has to know whether that helps.
+#[tokio::test]
+async fn the_exit_code_says_whether_another_start_helps() {
+    let database = Database::create().await;
+    // a port that nobody listens on: one that was just free
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let away = format!("postgres://postgres@127.0.0.1:{port}/mcpproxy");
+    let mut nowhere: Vec<String> = database.url().split('/').map(str::to_owned).collect();
+    *nowhere.last_mut().unwrap() = "no_such_database".to_owned();
+    let cases =
+        [(away, 1, "Connection refused"), (nowhere.join("/"), 3, "\"no_such_database\" does not exist")];
+    for (url, code, says) in &cases {
+        for command in ["serve", "migrate"] {
+            let ended = run_to_end(&database, &[command], &[("MCPPROXY__DATABASE__URL", url)]);
+            let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+            assert_eq!(ended.status.code(), Some(*code), "{command}: {said}");
+            assert!(said.contains(says) && said.contains("database.url"), "{command}: {said}");
+        }
     }
 }
 
@@ -97,7 +118,14 @@ async fn sigterm_lets_calls_finish() {
         assert_eq!(call.await.unwrap(), "ok");
     }
     let status = stage.gateway.ended().await;
-    assert_eq!(status.code(), Some(0), "{}", stage.gateway.log());
+    let log = stage.gateway.log();
+    assert_eq!(status.code(), Some(0), "{log}");
+    let place = |says: &str| log.find(says).unwrap_or_else(|| panic!("no {says:?} in: {log}"));
+    let told =
+        place(&format!("told to stop: no new clients are to be sent here delay_s=0 under_way={CALLS}"));
+    let drained = place(&format!("calls under way may finish drain_s=25 under_way={CALLS}"));
+    assert!(told < drained && drained < place(" stopped"), "{log}");
+    assert!(!log.contains("the drain is over"), "{log}");
     let mut connection = stage.database.connect().await;
     let statuses: Vec<(String, i64)> =
         sqlx::query_as("select status, count(*) from activity where type = 'tool_call' group by 1")
@@ -108,6 +136,26 @@ async fn sigterm_lets_calls_finish() {
     let open: i64 =
         sqlx::query_scalar("select count(*) from activity_open").fetch_one(&mut connection).await.unwrap();
     assert_eq!(open, 0);
+}
+
+#[tokio::test]
+async fn a_drain_that_ends_with_calls_left_says_how_many() {
+    let mut stage = Stage::with(&[("MCPPROXY__LIMITS__DRAIN_S", "1")]).await;
+    let tenant = stage.tenant("acme").await;
+    let (_closed, gate) = tokio::sync::watch::channel(false);
+    let held = Say::Gate(gate, Box::new(Say::Echo));
+    let upstream = Upstream::handshake(vec![Tool::writes("slow").says(held)]).await;
+    tenant.add("up", &upstream).await;
+    let client = Mcp::bare(&tenant.agent().await);
+    let call = tokio::spawn(async move { client.run("write", "up:slow", &json!({})).await.code() });
+    settle(1, Duration::from_secs(10), || async { upstream.counts().calls }).await;
+    stage.gateway.terminate();
+    let status = stage.gateway.ended().await;
+    let log = stage.gateway.log();
+    assert_eq!(status.code(), Some(0), "{log}");
+    assert!(log.contains("the drain is over, with calls under way"), "{log}");
+    assert!(log.contains("closed as unknown under_way=1"), "{log}");
+    call.abort();
 }
 
 /// Behind a load balancer that takes a moment to hear of it, nobody is turned away meanwhile.

@@ -282,6 +282,11 @@ impl Gateway {
         self.leaving.load(Ordering::Relaxed)
     }
 
+    /// Calls and administrators' acts that have begun here and not ended.
+    pub fn under_way(&self) -> usize {
+        self.tasks.len()
+    }
+
     /// From now on `/readyz` says so. All else goes on, streams too: whoever comes back at once may still come here.
     pub fn begin_leaving(&self) {
         self.leaving.store(true, Ordering::Relaxed);
@@ -299,7 +304,11 @@ impl Gateway {
         self.begin_drain();
         self.tasks.close();
         if tokio::time::timeout_at(deadline.into(), self.tasks.wait()).await.is_err() {
-            tracing::warn!("stopping with calls under way; their records will be closed as unknown");
+            let under_way = self.under_way();
+            tracing::warn!(
+                under_way,
+                "the drain is over, with calls under way; their records will be closed as unknown"
+            );
         }
         self.record_counted();
         self.upstreams.close().await;
