@@ -104,6 +104,11 @@ impl Globs {
         Globs(Arc::new(Lists { lists, print: print.finish() }))
     }
 
+    /// The innermost list that does not allow everything.
+    pub fn innermost(&self) -> Option<&[String]> {
+        self.0.lists.last().map(|list| &**list)
+    }
+
     /// Whether the lists of these are the other's own, and no copies.
     #[cfg(test)]
     pub fn share(&self, other: &Globs) -> bool {

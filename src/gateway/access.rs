@@ -85,8 +85,13 @@ impl Caller {
         )))
     }
 
+    /// How many attempts a minute may see at most: its own, or those of all keys of its tenant if that is fewer.
+    pub fn rate_limit(&self) -> Option<u32> {
+        [self.rates.key, self.rates.tenant].into_iter().flatten().min()
+    }
+
     /// Whether its tenant is served nothing.
-    pub(super) fn is_suspended(&self) -> bool {
+    pub fn is_suspended(&self) -> bool {
         let is_suspended = |tenant: &Arc<LiveTenant>| {
             tenant.access_now().as_ref().as_ref().is_some_and(|access| access.is_suspended)
         };

@@ -56,8 +56,38 @@ impl Doctor {
             return report(Found::Odd(which.to_owned()));
         }
         report(Found::Good(format!("key      {role} of the tenant {tenant}")))?;
+        key(&me).into_iter().try_for_each(report)?;
         upstreams(&client).await
     }
+}
+
+/// What keeps tools from the key itself, and from everybody in its tenant.
+fn key(me: &Value) -> Vec<Found> {
+    let mut found = Vec::new();
+    if is(me, "suspended") {
+        let tenant = text(me, "tenant");
+        found.push(format!("tenant   is suspended: its keys are refused; mcpproxy tenant resume {tenant}"));
+    }
+    // roles that call no tools have nothing to miss
+    let calls = matches!(&*text(me, "role"), "agent" | "operator" | "admin" | "platform");
+    let Some(settings) = me.get("settings").filter(|_| calls) else {
+        return found.into_iter().map(Found::Odd).collect();
+    };
+    let id = text(me, "key_id");
+    let how = format!("an admin reads and changes it with mcpproxy key settings {id}").trim_end().to_owned();
+    match &*text(settings, "max_operation") {
+        "" | "destructive" => {}
+        ceiling => found.push(format!("key      has no tools above max_operation, {ceiling}; {how}")),
+    }
+    match settings.get("allowed_tools").and_then(Value::as_array).map(Vec::as_slice) {
+        Some([]) => found.push(format!("key      has no tools: allowed_tools is []; {how}")),
+        Some(list) if !list.iter().any(|glob| glob == "*") => {
+            let globs: Vec<&str> = list.iter().filter_map(Value::as_str).collect();
+            found.push(format!("key      has only the tools of allowed_tools, {}; {how}", globs.join(", ")));
+        }
+        _ => {}
+    }
+    found.into_iter().map(Found::Odd).collect()
 }
 
 /// Every server: what keeps its tools from agents.
@@ -78,45 +108,65 @@ async fn upstreams(client: &Client) -> Result<(), Failure> {
     for server in servers {
         let server: Value = serde_json::from_str(server.get()).unwrap_or_default();
         let name = text(&server, "name");
-        let waiting = match is(&server, "enabled") {
-            true => waiting(client, &name).await?,
-            false => 0,
+        let withheld = match is(&server, "enabled") {
+            true => withheld(client, &name).await?,
+            false => Withheld::default(),
         };
-        report(judge(&server, &name, waiting))?;
+        report(judge(&server, &name, withheld))?;
     }
     Ok(())
 }
 
-/// How many of its tools wait for somebody to look at them.
-async fn waiting(client: &Client, name: &str) -> Result<usize, Failure> {
-    let tools = client.list(&["servers", name, "tools"], &Query::default(), usize::MAX).await?;
-    let waits = |raw: &str| {
-        let tool: Value = serde_json::from_str(raw).unwrap_or_default();
-        matches!(&*text(&tool, "state"), "pending" | "changed")
-    };
-    Ok(tools.iter().filter(|tool| waits(tool.get())).count())
+/// How many of a server's tools nobody gets.
+#[derive(Clone, Copy, Default)]
+struct Withheld {
+    /// Until somebody looks at them.
+    waiting: usize,
+    /// Until somebody unblocks them.
+    blocked: usize,
 }
 
-fn judge(server: &Value, name: &str, waiting: usize) -> Found {
-    let odd = |what: String| Found::Odd(format!("server   '{name}' {what}"));
+async fn withheld(client: &Client, name: &str) -> Result<Withheld, Failure> {
+    let tools = client.list(&["servers", name, "tools"], &Query::default(), usize::MAX).await?;
+    let mut withheld = Withheld::default();
+    for tool in tools {
+        let tool: Value = serde_json::from_str(tool.get()).unwrap_or_default();
+        match &*text(&tool, "state") {
+            "pending" | "changed" => withheld.waiting += 1,
+            "blocked" => withheld.blocked += 1,
+            _ => {}
+        }
+    }
+    Ok(withheld)
+}
+
+/// What keeps a whole server's tools from agents, and what to do about it.
+pub(super) fn obstacle(server: &Value, name: &str) -> Option<String> {
     if !is(server, "enabled") {
-        return odd(format!("is disabled: mcpproxy upstream enable {name}"));
+        return Some(format!("is disabled: mcpproxy upstream enable {name}"));
     }
     if text(server, "connection") != "connected" {
         let error = text(server, "last_error");
         let why = if error.is_empty() { "nobody has reached it yet".to_owned() } else { error };
-        return odd(format!(
+        return Some(format!(
             "is not connected: {why}; try again with mcpproxy upstream refresh {name}, or give another address with \
              mcpproxy upstream update {name} --address URL"
         ));
     }
-    if is(server, "quarantined") {
-        return odd(format!(
-            "is in quarantine: an admin releases it with mcpproxy upstream unquarantine {name}"
-        ));
+    is(server, "quarantined")
+        .then(|| format!("is in quarantine: an admin releases it with mcpproxy upstream unquarantine {name}"))
+}
+
+fn judge(server: &Value, name: &str, withheld: Withheld) -> Found {
+    let odd = |what: String| Found::Odd(format!("server   '{name}' {what}"));
+    if let Some(obstacle) = obstacle(server, name) {
+        return odd(obstacle);
     }
-    if waiting > 0 {
-        return odd(format!("has {waiting} tools that wait for approval: mcpproxy tools list {name}"));
+    let tools = [(withheld.waiting, "that wait for approval"), (withheld.blocked, "that are blocked")];
+    let tools: Vec<String> =
+        tools.iter().filter(|(n, _)| *n > 0).map(|(n, how)| format!("{n} tools {how}")).collect();
+    if !tools.is_empty() {
+        return odd(format!("has {}: mcpproxy tools list {name}", tools.join(", and ")));
     }
     Found::Good(format!("server   '{name}' is connected"))
 }
@@ -165,17 +215,43 @@ mod tests {
             server.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
             server
         };
-        for (more, waiting, want) in [
-            (json!({}), 0, "ok server   'up' is connected"),
-            (json!({}), 2, "2 tools that wait"),
-            (json!({"enabled": false}), 0, "upstream enable up"),
-            (json!({"connection": "disconnected", "last_error": "refused"}), 0, "not connected: refused"),
-            (json!({"connection": "unknown"}), 0, "nobody has reached it"),
-            (json!({"quarantined": true}), 0, "unquarantine up"),
+        for (more, (waiting, blocked), want) in [
+            (json!({}), (0, 0), "ok server   'up' is connected"),
+            (json!({}), (2, 0), "has 2 tools that wait for approval: "),
+            (json!({}), (2, 1), "has 2 tools that wait for approval, and 1 tools that are blocked: "),
+            (json!({"enabled": false}), (0, 0), "upstream enable up"),
+            (
+                json!({"connection": "disconnected", "last_error": "refused"}),
+                (0, 0),
+                "not connected: refused",
+            ),
+            (json!({"connection": "unknown"}), (0, 0), "nobody has reached it"),
+            (json!({"quarantined": true}), (0, 0), "unquarantine up"),
         ] {
-            let said = said(judge(&server(more), "up", waiting));
+            let said = said(judge(&server(more), "up", Withheld { waiting, blocked }));
             assert!(said.contains(want), "{said}");
         }
+    }
+
+    #[test]
+    fn keys_are_judged() {
+        let open = json!({"max_operation": "destructive", "allowed_tools": ["*"]});
+        let me = |role: &str, settings: &Value| json!({"role": role, "tenant": "acme", "key_id": "k1", "suspended": false, "settings": settings});
+        let narrow = json!({"max_operation": "read", "allowed_tools": ["a:*", "*:list_*"]});
+        let of = |me: &Value| key(me).into_iter().map(said).collect::<Vec<_>>().join("\n");
+        assert_eq!(of(&me("agent", &open)), "");
+        assert_eq!(of(&me("auditor", &narrow)), "");
+        let narrowed = of(&me("agent", &narrow));
+        for want in ["max_operation, read; ", "allowed_tools, a:*, *:list_*; ", "key settings k1"] {
+            assert!(narrowed.contains(want), "{narrowed}");
+        }
+        let nothing = of(&me("agent", &json!({"max_operation": "destructive", "allowed_tools": []})));
+        assert!(nothing.contains("has no tools: allowed_tools is []"), "{nothing}");
+        let mut suspended = me("platform", &open);
+        suspended["suspended"] = true.into();
+        assert!(of(&suspended).contains("tenant resume acme"));
+        // of a gateway that tells less
+        assert_eq!(of(&json!({"role": "agent", "tenant": "acme"})), "");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::client::{Client, Query};
 use super::connection::Connection;
 use super::failure::Failure;
 use super::output::{self, Column, Format, Output, text};
-use super::show;
+use super::{doctor, show};
 use crate::domain::id::split_canonical;
 use crate::domain::json;
 use crate::domain::overrides::Hints;
@@ -190,7 +190,8 @@ impl Tools {
                     let is_it = |raw: &RawValue| text(&parsed(raw), "state") == state;
                     items.retain(|item| is_it(item));
                 }
-                output.items(&items, &LISTED)
+                output.items(&items, &LISTED)?;
+                note_obstacle(&client, &server).await
             }
             Command::Show { name, output } => {
                 let (server, tool) = split(&name)?;
@@ -220,6 +221,15 @@ impl Tools {
             Command::Override(said) => said.run(&client).await,
         }
     }
+}
+
+/// Tools have their state whether or not anybody gets them.
+async fn note_obstacle(client: &Client, server: &str) -> Result<(), Failure> {
+    let found = client.get(&["servers", server], &Query::default()).await?.json()?;
+    if let Some(obstacle) = doctor::obstacle(&found, server) {
+        output::note(&format!("None of them is listed to agents: the server {obstacle}"));
+    }
+    Ok(())
 }
 
 /// The state, and the flag of hints that got worse.

@@ -8,8 +8,11 @@ use super::exchange::Exchange;
 use super::params::Params;
 use super::route::Answer;
 use super::show;
+use crate::domain::annotations::Unannotated;
 use crate::domain::id::KeyId;
-use crate::gateway::Readiness;
+use crate::domain::intent::{IntentMode, OperationType};
+use crate::domain::settings::ToolNames;
+use crate::gateway::{Caller, Readiness};
 
 #[derive(Serialize)]
 struct Status<'a> {
@@ -20,11 +23,47 @@ struct Status<'a> {
     role: &'static str,
     key_id: Option<KeyId>,
     owner: &'a str,
+    /// Whether the tenant is served nothing. Only a platform key is told so here: every other one is refused.
+    suspended: bool,
     ready: bool,
     /// The deployment's switch of `/mcp/direct`.
     direct_enabled: bool,
     /// Whether this key has it.
     direct_endpoint: bool,
+    settings: InForce<'a>,
+}
+
+/// What holds for the key that asks: its tools depend on it, whoever may not read the settings of keys. Key, tenant and
+/// deployment combined, as in [`crate::domain::settings::Effective`].
+#[derive(Serialize)]
+struct InForce<'a> {
+    strict_server_validation: bool,
+    intent_declaration: IntentMode,
+    unannotated_tools: Unannotated,
+    max_operation: OperationType,
+    /// The innermost list: what an outer one names besides is not the key's to know.
+    allowed_tools: Vec<&'a str>,
+    tool_names: ToolNames,
+    rate_limit: Option<u32>,
+    response_limit: u32,
+}
+
+impl InForce<'_> {
+    fn of(caller: &Caller) -> InForce<'_> {
+        let settings = &caller.settings;
+        let allowed = settings.allowed_tools.innermost();
+        InForce {
+            strict_server_validation: settings.strict,
+            intent_declaration: settings.intent_declaration,
+            unannotated_tools: settings.unannotated_tools,
+            max_operation: settings.max_operation,
+            allowed_tools: allowed
+                .map_or_else(|| vec!["*"], |list| list.iter().map(String::as_str).collect()),
+            tool_names: settings.tool_names,
+            rate_limit: caller.rate_limit(),
+            response_limit: settings.response_limit,
+        }
+    }
 }
 
 pub(super) async fn get(exchange: Arc<Exchange>, _: Params) -> Answer {
@@ -37,8 +76,10 @@ pub(super) async fn get(exchange: Arc<Exchange>, _: Params) -> Answer {
         role: caller.role.as_str(),
         key_id: caller.key,
         owner: &caller.owner,
+        suspended: caller.is_suspended(),
         ready: matches!(gateway.readiness(), Readiness::Ready | Readiness::Degraded),
         direct_enabled: exchange.faces.options.direct_enabled,
         direct_endpoint: exchange.faces.has_direct(caller),
+        settings: InForce::of(caller),
     })
 }

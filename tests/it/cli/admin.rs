@@ -112,4 +112,58 @@ async fn the_doctor_says_what_to_do() {
     assert!(agent.contains("this key may not see them"), "{agent}");
     let stranger = cli(&admin.with_key("mcpk_wrong"), &["doctor"]).await;
     assert_eq!(stranger.code, 5, "{stranger:?}");
+
+    cli(&admin, &["tools", "block", "up:look"]).await.ok();
+    let blocked = cli(&admin, &["doctor"]).await.ok().out;
+    assert!(blocked.contains("wait for approval, and 1 tools that are blocked"), "{blocked}");
+    let narrow = json!({"max_operation": "read", "allowed_tools": ["*:list_*"]});
+    let narrow = cli(&tenant.agent_with(narrow).await, &["doctor"]).await.ok().out;
+    assert!(narrow.contains("LOOK  key      has no tools above max_operation, read; "), "{narrow}");
+    assert!(narrow.contains("LOOK  key      has only the tools of allowed_tools, *:list_*; "), "{narrow}");
+    cli(&stage.platform(), &["tenant", "suspend", "acme"]).await.ok();
+    let suspended = cli(&tenant.platform, &["doctor"]).await.ok().out;
+    assert!(suspended.contains("LOOK  tenant   is suspended: "), "{suspended}");
+}
+
+#[tokio::test]
+async fn the_status_says_what_holds_for_the_key() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let change = json!({"allowed_tools": ["up:*", "secret-project:*"], "rate_limit": 500});
+    tenant.platform.patch("/api/v1/settings", &change).await.expect(200);
+    let agent = tenant.agent_with(json!({"max_operation": "read", "allowed_tools": ["*:list_*"]})).await;
+    let shown = cli(&agent, &["status"]).await.ok().out;
+    for want in [
+        "max_operation:             read\n",
+        "allowed_tools:             [\"*:list_*\"]\n",
+        "rate_limit:                500\n",
+    ] {
+        assert!(shown.contains(want), "{shown}");
+    }
+    // what the tenant allows besides is not this key's to know
+    assert!(!shown.contains("secret-project"), "{shown}");
+    let of_tenant = cli(&tenant.agent().await, &["status", "-o", "json"]).await.ok().json();
+    assert_eq!(of_tenant["settings"]["allowed_tools"], json!(["up:*", "secret-project:*"]));
+    assert_eq!(of_tenant["settings"]["max_operation"], "destructive");
+    let platform = cli(&stage.platform(), &["status", "-o", "json"]).await.ok().json();
+    assert_eq!(
+        (&platform["suspended"], &platform["settings"]["allowed_tools"]),
+        (&json!(false), &json!(["*"]))
+    );
+    cli(&stage.platform(), &["tenant", "suspend", "acme"]).await.ok();
+    assert_eq!(cli(&tenant.platform, &["status", "-o", "json"]).await.ok().json()["suspended"], true);
+    cli(&agent, &["status"]).await.failed(5, "this tenant is suspended");
+}
+
+#[tokio::test]
+async fn tools_that_nobody_gets_are_listed_with_the_reason() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let admin = tenant.admin().await;
+    let upstream = Upstream::handshake(vec![Tool::reads("look")]).await;
+    tenant.add("up", &upstream).await;
+    assert_eq!(cli(&admin, &["tools", "list", "up"]).await.ok().err, "");
+    cli(&admin, &["upstream", "disable", "up"]).await.ok();
+    let listed = cli(&admin, &["tools", "list", "up"]).await.ok();
+    assert!(listed.out.contains("look") && listed.err.contains("mcpproxy upstream enable up"), "{listed:?}");
 }
