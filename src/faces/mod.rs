@@ -7,7 +7,6 @@ pub mod cli;
 pub mod http;
 mod impatient;
 pub mod mcp;
-pub mod measures;
 pub mod rest;
 pub mod sse;
 pub mod wire;
@@ -19,6 +18,7 @@ use bytes::Bytes;
 use tokio::sync::Semaphore;
 
 use self::wire::managed::{Act, Asked, NotDone};
+use crate::domain::measure::Measures;
 use crate::gateway::{Attempt, Caller, Gateway};
 
 /// What the faces need to know of the deployment.
@@ -75,7 +75,7 @@ pub struct Faces {
     /// Open streams by key.
     pub streams: sse::Streams,
     /// How long clients wait for answers.
-    pub measures: measures::Measures,
+    pub measures: Measures,
     /// Room for client connections.
     pub room: Arc<Semaphore>,
 }

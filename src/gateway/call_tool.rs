@@ -5,7 +5,6 @@
 
 mod ask;
 mod checks;
-mod client_span;
 mod door;
 mod ending;
 mod record;
@@ -22,10 +21,9 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use self::checks::Checked;
-use self::client_span::{About, ClientSpan};
 use self::ending::{after_dispatch, from_upstream, status_of, withdrawn};
 use self::round::{Asking, InvalidState, Opened};
-use self::sending::Sending;
+use self::sending::{About, Sending};
 use super::access::Caller;
 use super::activity::{Pending, RecordUnavailable};
 use super::cancel::{CancelBy, Named};
@@ -40,7 +38,7 @@ use crate::domain::intent::{OperationType, Variant};
 use crate::domain::refusal::{Code, Refusal};
 use crate::domain::tool::ResultHead;
 use crate::domain::trace::TraceParent;
-use crate::upstream::{self, Answer, ToolCall, UpstreamError, param_headers};
+use crate::upstream::{self, Answer, Sent, ToolCall, UpstreamError, param_headers};
 
 /// The client program's own name and version, for the record; never for a decision.
 #[derive(Clone, Debug, Default)]
@@ -160,7 +158,12 @@ pub enum CallOutcome {
     /// The state that the caller brought back was not given for this request, or not lately. Nothing was run.
     InvalidState,
     /// The upstream's JSON-RPC error object, raw.
-    UpstreamError(Bytes),
+    UpstreamError {
+        /// The error object.
+        raw: Bytes,
+        /// Its code.
+        code: i64,
+    },
     /// Not run, or run without a usable answer: the code's class tells.
     Refused(Refused),
 }
@@ -230,17 +233,16 @@ impl Gateway {
                 Ok(ready) => ready,
                 Err(outcome) => return outcome,
             };
-        let (mut sending, mut cancelled) = (Sending::begin("tools/call"), pin!(cancelled));
         let round = std::mem::take(&mut opened.round);
         let about = ("tools/call", About::Tool(&checked.tool.name));
         let (server, meta) = (&checked.tool.server, &mut request.meta);
-        let span = ClientSpan::begin(&attempt, server, &pending.record, about, meta);
-        sending.sent_as = span.sent_as();
+        let sending = Sending::begin(&attempt, server, &pending.record, about, meta);
+        let mut cancelled = pin!(cancelled);
         let ended = tokio::select! {
             biased;
             // one that was taken back while it waited for its record, or for its turn, is not sent at all
-            () = &mut cancelled => Err(withdrawn(&sending.dispatched)),
-            ended = self.dispatch(&checked, request, round, &sending) => {
+            () = &mut cancelled => Err(withdrawn(&sending.sent)),
+            ended = self.dispatch(&checked, request, round, Arc::clone(&sending.sent)) => {
                 ended.map_err(|error| from_upstream(&error))
             }
         };
@@ -248,7 +250,6 @@ impl Gateway {
         record.upstream_ms = Some(clock::milliseconds(sending.elapsed()));
         let asking = Asking { attempt: &attempt, server, opened: &opened, record: record.id };
         let concluded = self.conclude(&asking, record, ended, || round::digest(&attempt, &checked));
-        span.ended(&concluded, &sending.dispatched);
         let took = sending.ended(self.upstreams.measures(), &concluded);
         let outcome = concluded.unwrap_or_else(|refusal| CallOutcome::Refused(checked.refused(refusal)));
         let outcome = self.shorten(&attempt, record, outcome).await;
@@ -354,7 +355,7 @@ impl Gateway {
         checked: &Checked,
         request: CallRequest,
         round: upstream::Round,
-        sending: &Sending,
+        sent: Arc<Sent>,
     ) -> Result<Answer, UpstreamError> {
         let server = &checked.tool.server;
         let arguments = checked.arguments.clone();
@@ -371,9 +372,7 @@ impl Gateway {
             progress: request.progress,
             round,
             timeout: server.target.limits.call_timeout,
-            dispatched: Arc::clone(&sending.dispatched),
-            sent_as: sending.sent_as.clone(),
-            took: sending.took.clone(),
+            sent,
         };
         self.upstreams.connection(&server.target).call(call).await
     }

@@ -6,18 +6,17 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 
+use crate::domain::ended::Ended;
 use crate::domain::json;
 use crate::domain::span::{Span, SpanKind};
 use crate::domain::trace::{Incoming, SpanId, TraceId, TraceParent};
 
 /// Members of `_meta` that say which trace a request belongs to (SEP-414).
 const MEMBERS: [&str; 3] = ["traceparent", "tracestate", "baggage"];
-/// What a span failed of whose request nobody waited for.
-const GIVEN_UP: &str = "cancelled";
 
 tokio::task_local! {
     /// The span that this task works for.
@@ -51,9 +50,13 @@ impl Tracer {
         Tracer { sink, recorded_below }
     }
 
-    /// Finds out which trace a request belongs to, and begins its span if it is recorded. `None` without chance to make
-    /// ids of.
-    pub fn begin(self: &Arc<Self>, incoming: Incoming) -> Option<(Arc<Trace>, Option<OpenSpan>)> {
+    /// Finds out which trace a request belongs to that came in at `began`, and begins its span if it is recorded. `None`
+    /// without chance to make ids of.
+    pub fn begin(
+        self: &Arc<Self>,
+        incoming: Incoming,
+        began: Instant,
+    ) -> Option<(Arc<Trace>, Option<OpenSpan>)> {
         let Incoming { parent, state, baggage, link } = incoming;
         let (trace, own) = fresh_ids()?;
         let is_sampled = parent.map_or_else(|| self.records(&trace), |parent| parent.is_sampled);
@@ -64,7 +67,9 @@ impl Tracer {
         };
         let span = is_sampled.then(|| {
             let above = parent.map(|parent| (parent.span, true));
-            self.open(SpanKind::Server, here, above, state.clone(), link)
+            let mut span = self.open(SpanKind::Server, here, above, state.clone(), link);
+            span.note(|span| span.start = span.start.checked_sub(began.elapsed()).unwrap_or(span.start));
+            span
         });
         Some((Arc::new(Trace { tracer: Arc::clone(self), here, state, baggage }), span))
     }
@@ -166,6 +171,13 @@ impl OpenSpan {
 
     /// Ends it.
     pub fn end(mut self) {
+        self.note(|span| span.end = SystemTime::now());
+        self.tell();
+    }
+
+    /// Ends it so long after its beginning.
+    pub fn end_after(mut self, took: Duration) {
+        self.note(|span| span.end = span.start.checked_add(took).unwrap_or(span.start));
         self.tell();
     }
 
@@ -174,8 +186,7 @@ impl OpenSpan {
     }
 
     fn tell(&mut self) {
-        if let Some(mut span) = self.span.take() {
-            span.end = SystemTime::now();
+        if let Some(span) = self.span.take() {
             self.tracer.sink.take(*span);
         }
     }
@@ -183,7 +194,10 @@ impl OpenSpan {
 
 impl Drop for OpenSpan {
     fn drop(&mut self) {
-        self.note(|span| span.fail(GIVEN_UP));
+        self.note(|span| {
+            Ended::GIVEN_UP.tell(span);
+            span.end = SystemTime::now();
+        });
         self.tell();
     }
 }
@@ -287,7 +301,7 @@ mod tests {
     #[test]
     fn a_span_ends_once_and_what_is_dropped_was_given_up() {
         let (kept, tracer) = tracer(1.0);
-        let (trace, span) = tracer.begin(Incoming::default()).unwrap();
+        let (trace, span) = tracer.begin(Incoming::default(), Instant::now()).unwrap();
         let client = trace.client().unwrap();
         let mut meta = vec![("tracestate".to_owned(), Bytes::new()), ("x".to_owned(), Bytes::new())];
         trace.carry(Some(&client), &mut meta);

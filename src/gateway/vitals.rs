@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::activity::{LogMeasures, LogVitals};
 use super::{Gateway, Readiness};
-use crate::domain::measure::Series;
+use crate::domain::measure::{Measures, Series};
 use crate::store::StoreVitals;
-use crate::upstream::{self, PoolVitals};
+use crate::upstream::PoolVitals;
 
 /// The servers of all tenants that this replica serves, by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl Gateway {
     }
 
     /// How long upstreams take.
-    pub fn upstream_measures(&self) -> &upstream::Measures {
+    pub fn upstream_measures(&self) -> &Measures {
         self.upstreams.measures()
     }
 

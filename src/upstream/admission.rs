@@ -14,6 +14,7 @@ use super::error::{Kind, UpstreamError};
 use super::gate::overloaded;
 use super::health::Probe;
 use super::link::Link;
+use super::sent::Sent;
 
 /// Longest time of a probe, opening a connection and a session included. Callers wait for it.
 const PROBE_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -32,23 +33,22 @@ impl Connection {
     pub(super) async fn within<T, F: Future<Output = Result<T, UpstreamError>>>(
         &self,
         limit: Duration,
-        dispatched: &Arc<AtomicBool>,
-        work: impl FnOnce(Arc<AtomicBool>) -> F,
+        sent: &Sent,
+        work: impl FnOnce() -> F,
     ) -> Result<T, UpstreamError> {
         let (link, began) = (self.link()?, Instant::now());
         let entered = AtomicBool::new(false);
         let admitted = async {
             let _permit = self.admit(link).await?;
             entered.store(true, Ordering::Relaxed);
-            work(Arc::clone(dispatched)).await
+            work().await
         };
         match timeout(limit, admitted).await {
             Ok(ended) => ended,
             Err(_) if !entered.load(Ordering::Relaxed) => Err(overloaded()),
             Err(_) => {
                 self.health.failed(began);
-                let dispatched = dispatched.load(Ordering::Relaxed);
-                Err(UpstreamError::timeout(dispatched))
+                Err(UpstreamError::timeout(sent.is_dispatched()))
             }
         }
     }
@@ -59,17 +59,14 @@ impl Connection {
         &self,
         lane: &Mutex<()>,
         limit: Duration,
-        work: impl FnOnce(Arc<AtomicBool>) -> F,
+        work: impl FnOnce(Arc<Sent>) -> F,
     ) -> Result<T, UpstreamError> {
-        let dispatched = Arc::new(AtomicBool::new(false));
+        let sent = Arc::<Sent>::default();
         let alone = async {
             let _turn = lane.lock().await;
-            work(Arc::clone(&dispatched)).await
+            work(Arc::clone(&sent)).await
         };
-        timeout(limit, alone).await.unwrap_or_else(|_| {
-            let dispatched = dispatched.load(Ordering::Relaxed);
-            Err(UpstreamError::timeout(dispatched))
-        })
+        timeout(limit, alone).await.unwrap_or_else(|_| Err(UpstreamError::timeout(sent.is_dispatched())))
     }
 
     /// Waits for a turn; the caller bounds the time. A call that queued while the upstream was given up is

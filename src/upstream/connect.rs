@@ -20,9 +20,9 @@ use uuid::Uuid;
 
 use super::egress::{Egress, EgressError};
 use super::error::{Kind, UpstreamError};
-use super::measures::Measures;
 use super::meter::{Meter, Metered};
 use super::shares::{ANSWERS_BYTES_MAX, Reserved, Share, Shares};
+use crate::domain::measure::Measures;
 
 /// Longest part of a TLS error that is kept.
 const TLS_REASON_CHARS_MAX: usize = 200;

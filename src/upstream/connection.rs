@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,11 +19,11 @@ use super::http_link::HttpLink;
 use super::jsonrpc::{self, Answer};
 use super::link::Link;
 use super::list::Turns;
-use super::measures::Took;
 use super::offers::{Announced, Offers};
 use super::post::Reply;
+use super::sent::Sent;
 use super::stdio::{Children, Keeper};
-use super::target::{Credential, Limits, Request, Round, SentAs, Target, ToolCall};
+use super::target::{Credential, Limits, Request, Round, Target, ToolCall};
 use crate::domain::origin::Origin;
 
 /// One upstream server: its connections, its session and its bounds.
@@ -54,8 +53,6 @@ pub(super) struct Ask<'a> {
     pub(super) progress: Option<&'a mpsc::Sender<Bytes>>,
     /// What a caller's request says of its rounds.
     pub(super) round: Option<&'a Round>,
-    /// Filled in as it is sent.
-    pub(super) sent_as: Option<&'a SentAs>,
     pub(super) bytes_max: usize,
 }
 
@@ -70,7 +67,6 @@ impl<'a> Ask<'a> {
             param_headers: &[],
             progress: None,
             round: None,
-            sent_as: None,
             bytes_max,
         }
     }
@@ -187,7 +183,7 @@ impl Connection {
     }
 
     /// Calls a tool. Sent at most once, except where the upstream said that it did not process it.
-    /// Dropping the future gives the connection up; `call.dispatched` says whether the tool may have run then.
+    /// Dropping the future gives the connection up; `call.sent` says whether the tool may have run then.
     ///
     /// # Errors
     /// Any [`Kind`]; `dispatched` says whether the tool may have run.
@@ -202,10 +198,9 @@ impl Connection {
             param_headers: &call.param_headers,
             progress: call.progress.as_ref(),
             round: Some(&call.round),
-            sent_as: call.sent_as.as_deref(),
             bytes_max: self.limits.response_bytes_max,
         };
-        self.pass_on(&ask, call.timeout, (&call.dispatched, &call.took)).await
+        self.pass_on(&ask, call.timeout, &call.sent).await
     }
 
     /// Passes on a request that is no tool call, by the rules of [`call`](Self::call).
@@ -225,29 +220,22 @@ impl Connection {
             param_headers: &[],
             progress: request.progress.as_ref(),
             round: Some(&request.round),
-            sent_as: request.sent_as.as_deref(),
             bytes_max: self.limits.response_bytes_max,
         };
-        self.pass_on(&ask, request.timeout, (&request.dispatched, &request.took)).await
+        self.pass_on(&ask, request.timeout, &request.sent).await
     }
 
     /// Sends a caller's request, in its turn.
-    async fn pass_on(
-        &self,
-        ask: &Ask<'_>,
-        limit: Duration,
-        (dispatched, took): (&Arc<AtomicBool>, &Took),
-    ) -> Result<Answer, UpstreamError> {
-        self.within(limit.min(self.limits.call_timeout), dispatched, |dispatched| async move {
-            let began = Instant::now();
-            let link = self.link()?;
-            took.begins(link.between());
-            let ended = link.exchange(ask, &dispatched).await;
-            took.set(began.elapsed(), link.between());
+    async fn pass_on(&self, ask: &Ask<'_>, limit: Duration, sent: &Sent) -> Result<Answer, UpstreamError> {
+        let work = || async {
+            let (link, began) = (self.link()?, Instant::now());
+            sent.begins(link.transport());
+            let ended = link.exchange(ask, sent).await;
+            sent.settles();
             self.health.called(began, &ended);
             settle(ended?)
-        })
-        .await
+        };
+        self.within(limit.min(self.limits.call_timeout), sent, work).await
     }
 
     /// Asks the upstream for a sign of life: `ping`, or `server/discover` in the modern era.
@@ -256,9 +244,9 @@ impl Connection {
     /// Any [`Kind`].
     pub async fn ping(&self) -> Result<(), UpstreamError> {
         let ended = self
-            .aside(&self.asides.first, self.limits.listing_timeout, |dispatched| async move {
+            .aside(&self.asides.first, self.limits.listing_timeout, |sent| async move {
                 let link = self.link()?;
-                match link.ask(&link.ping().await?, &dispatched).await? {
+                match link.ask(&link.ping().await?, &sent).await? {
                     Answer::Result(_) => Ok(()),
                     Answer::Error(error) => Err(refused("ping", &error)),
                 }
@@ -269,12 +257,8 @@ impl Connection {
     }
 
     /// Sends a request in the upstream's era. A session that has ended is opened again once.
-    pub(super) async fn request(
-        &self,
-        ask: Ask<'_>,
-        dispatched: Arc<AtomicBool>,
-    ) -> Result<Answer, UpstreamError> {
-        self.link()?.ask(&ask, &dispatched).await
+    pub(super) async fn request(&self, ask: Ask<'_>, sent: Arc<Sent>) -> Result<Answer, UpstreamError> {
+        self.link()?.ask(&ask, &sent).await
     }
 
     /// What becomes of calls now.

@@ -1,7 +1,7 @@
 //! The way to an upstream over HTTP: sessions, eras, cancellations.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
@@ -18,6 +18,7 @@ use super::jsonrpc::{self, Answer, Meta};
 use super::offers::Offers;
 use super::param_headers::encode;
 use super::post::{Http, Post, Reply};
+use super::sent::Sent;
 use super::session::{Session, Sessions};
 use super::target::{Target, base_headers};
 use super::wires::{Timeouts, Wires};
@@ -54,18 +55,14 @@ impl HttpLink {
 
     /// Sends a request in the upstream's era and reads its answer. A session that has ended is opened again
     /// once.
-    pub(super) async fn exchange(
-        &self,
-        ask: &Ask<'_>,
-        dispatched: &AtomicBool,
-    ) -> Result<Reply, UpstreamError> {
-        let (session, reply) = self.send(ask, dispatched).await?;
+    pub(super) async fn exchange(&self, ask: &Ask<'_>, sent: &Sent) -> Result<Reply, UpstreamError> {
+        let (session, reply) = self.send(ask, sent).await?;
         if !self.may_send_again(&session, &reply).await? {
             return Ok(reply);
         }
         // The upstream refused the request unread: this is its first real sending.
-        dispatched.store(false, Ordering::Relaxed);
-        Ok(self.send(ask, dispatched).await?.1)
+        sent.dispatched.store(false, Ordering::Relaxed);
+        Ok(self.send(ask, sent).await?.1)
     }
 
     /// What the upstream declares; asked where nobody did, or not for a while.
@@ -80,7 +77,7 @@ impl HttpLink {
             return self.declared().await;
         }
         let ask = Ask::plain("server/discover", &[], HELLO_BYTES_MAX);
-        match self.exchange(&ask, &AtomicBool::new(false)).await?.answer.as_ref().and_then(modern_offers) {
+        match self.exchange(&ask, &Sent::default()).await?.answer.as_ref().and_then(modern_offers) {
             Some(offers) => {
                 session.declared.set(offers);
                 Ok(offers)
@@ -96,20 +93,14 @@ impl HttpLink {
         known.ok_or_else(|| UpstreamError::invalid("it does not say what it offers"))
     }
 
-    async fn send(
-        &self,
-        ask: &Ask<'_>,
-        dispatched: &AtomicBool,
-    ) -> Result<(Arc<Session>, Reply), UpstreamError> {
+    async fn send(&self, ask: &Ask<'_>, sent: &Sent) -> Result<(Arc<Session>, Reply), UpstreamError> {
         let session = self.sessions.get().await?;
         let id = self.sessions.id();
         let is_modern = session.era == Era::Modern;
         let progress_token = ask.progress.is_some().then_some(id);
         let meta = Meta { modern: is_modern, progress_token, round: ask.round, extra: ask.meta };
         meta.check_rounds()?;
-        if let Some(sent_as) = ask.sent_as {
-            sent_as.set(id, session.version);
-        }
+        sent.goes_out(id, session.version);
         let mut headers = session.headers.clone();
         if is_modern {
             mirror(&mut headers, ask)?;
@@ -121,9 +112,9 @@ impl HttpLink {
             bytes_max: ask.bytes_max,
             progress: ask.progress,
             reply_headers: (!is_modern).then_some(&session.headers),
-            dispatched,
+            dispatched: &sent.dispatched,
         };
-        let given_up = GivenUp { link: self, session: &session, id, dispatched, is_answered: false };
+        let given_up = GivenUp { link: self, session: &session, id, sent, is_answered: false };
         let reply = given_up.unless_answered(self.http.post(post)).await?;
         Ok((session, reply))
     }
@@ -156,7 +147,7 @@ struct GivenUp<'a> {
     link: &'a HttpLink,
     session: &'a Arc<Session>,
     id: u64,
-    dispatched: &'a AtomicBool,
+    sent: &'a Sent,
     is_answered: bool,
 }
 
@@ -170,7 +161,7 @@ impl GivenUp<'_> {
 
 impl Drop for GivenUp<'_> {
     fn drop(&mut self) {
-        let is_open = !self.is_answered && self.dispatched.load(Ordering::Relaxed);
+        let is_open = !self.is_answered && self.sent.is_dispatched();
         if !is_open || self.session.era == Era::Modern {
             return;
         }

@@ -266,7 +266,7 @@ pub(super) fn slice(body: &Bytes, raw: &RawValue) -> Bytes {
 }
 
 /// The code of an error object that [`Message::answer`] returned.
-pub(super) fn error_code(error: &[u8]) -> Option<i64> {
+pub fn error_code(error: &[u8]) -> Option<i64> {
     #[derive(Deserialize)]
     struct Code {
         code: i64,

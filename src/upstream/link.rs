@@ -1,7 +1,5 @@
 //! The way to an upstream: HTTP, or the pipes of a program of our own.
 
-use std::sync::atomic::AtomicBool;
-
 use http::StatusCode;
 
 use super::connection::{Ask, settle};
@@ -9,11 +7,12 @@ use super::discover::{Era, HELLO_BYTES_MAX};
 use super::error::UpstreamError;
 use super::http_link::HttpLink;
 use super::jsonrpc::Answer;
-use super::measures::{Ending, Measures, OwnRequest};
+use super::measures::{OwnRequest, ended};
 use super::offers::Offers;
 use super::post::Reply;
+use super::sent::Sent;
 use super::stdio::Keeper;
-use crate::domain::measure::{Between, Transport};
+use crate::domain::measure::{Measures, Transport};
 
 /// What a usable address leads to.
 pub(super) enum Link {
@@ -25,25 +24,21 @@ pub(super) enum Link {
 
 impl Link {
     /// Sends a request in the upstream's era and reads its answer.
-    pub(super) async fn exchange(
-        &self,
-        ask: &Ask<'_>,
-        dispatched: &AtomicBool,
-    ) -> Result<Reply, UpstreamError> {
+    pub(super) async fn exchange(&self, ask: &Ask<'_>, sent: &Sent) -> Result<Reply, UpstreamError> {
         match self {
-            Self::Http(link) => link.exchange(ask, dispatched).await,
+            Self::Http(link) => link.exchange(ask, sent).await,
             Self::Stdio(keeper) => {
-                let answer = keeper.exchange(ask, dispatched).await?;
+                let answer = keeper.exchange(ask, sent).await?;
                 Ok(Reply { status: StatusCode::OK, session_id: None, answer: Some(answer) })
             }
         }
     }
 
     /// The same for a question of the gateway's own.
-    pub(super) async fn ask(&self, ask: &Ask<'_>, dispatched: &AtomicBool) -> Result<Answer, UpstreamError> {
+    pub(super) async fn ask(&self, ask: &Ask<'_>, sent: &Sent) -> Result<Answer, UpstreamError> {
         let asked = OwnRequest::begin(self.measures(), ask.method, self.transport());
-        let answer = self.exchange(ask, dispatched).await.and_then(settle);
-        asked.ended(self.version(), Ending::of(&answer));
+        let answer = self.exchange(ask, sent).await.and_then(settle);
+        asked.ended(self.version(), ended(&answer));
         answer
     }
 
@@ -54,7 +49,8 @@ impl Link {
         }
     }
 
-    fn transport(&self) -> Transport {
+    /// What carries messages.
+    pub(super) fn transport(&self) -> Transport {
         match self {
             Self::Http(_) => Transport::Tcp,
             Self::Stdio(_) => Transport::Pipe,
@@ -66,11 +62,6 @@ impl Link {
             Self::Http(link) => link.sessions.current().map(|session| session.version),
             Self::Stdio(keeper) => keeper.version(),
         }
-    }
-
-    /// What carries messages, and the revision that is spoken, as far as that is known.
-    pub(super) fn between(&self) -> Between {
-        Between { transport: self.transport(), version: self.version() }
     }
 
     /// The question that costs an upstream least in its era.
@@ -85,7 +76,7 @@ impl Link {
 
     /// Whether the upstream answers: anything but an error of its server will do.
     pub(super) async fn is_alive(&self) -> Result<bool, UpstreamError> {
-        let reply = self.exchange(&self.ping().await?, &AtomicBool::new(false)).await?;
+        let reply = self.exchange(&self.ping().await?, &Sent::default()).await?;
         Ok(reply.answer.is_some()
             || (reply.status.is_client_error() && reply.status != StatusCode::TOO_MANY_REQUESTS))
     }

@@ -5,7 +5,6 @@ mod page;
 mod turns;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,6 +21,7 @@ pub(super) use self::turns::Turns;
 use super::connection::{Ask, Connection, refused};
 use super::error::UpstreamError;
 use super::jsonrpc::{self, Answer};
+use super::sent::Sent;
 
 /// Most pages of one list.
 pub const PAGES_MAX: usize = 1000;
@@ -90,7 +90,7 @@ impl Connection {
 
     async fn list_within(&self, kind: ListKind, limit: Duration) -> Result<Listing, UpstreamError> {
         let lane = if kind == ListKind::Tools { &self.asides.first } else { &self.asides.others };
-        let listed = self.aside(lane, limit, |dispatched| self.read_list(kind, dispatched)).await;
+        let listed = self.aside(lane, limit, |sent| self.read_list(kind, sent)).await;
         // a server may be slow at its other lists and quick at calls
         if kind == ListKind::Tools {
             self.health.listed(&listed);
@@ -98,7 +98,7 @@ impl Connection {
         listed
     }
 
-    async fn read_list(&self, kind: ListKind, dispatched: Arc<AtomicBool>) -> Result<Listing, UpstreamError> {
+    async fn read_list(&self, kind: ListKind, sent: Arc<Sent>) -> Result<Listing, UpstreamError> {
         if kind != ListKind::Tools && !self.link()?.offers().await?.has(kind) {
             return Ok(Listing::default());
         }
@@ -109,7 +109,7 @@ impl Connection {
             let members = cursor.as_ref().map(|cursor| [("cursor", cursor.as_slice())]);
             let members = members.as_ref().map_or(&[][..], |members| &members[..]);
             let ask = Ask::plain(form.method, members, form.bytes_max.saturating_sub(list.bytes));
-            let page = match self.request(ask, Arc::clone(&dispatched)).await? {
+            let page = match self.request(ask, Arc::clone(&sent)).await? {
                 Answer::Result(page) => page,
                 Answer::Error(error) if cursor.is_none() && self.has_none(kind, &error).await? => {
                     return Ok(Listing::default());

@@ -27,6 +27,7 @@ mod param_headers;
 mod pool;
 mod post;
 mod rmcp;
+mod sent;
 mod session;
 mod shares;
 mod sse;
@@ -46,21 +47,21 @@ pub use discover::Era;
 pub use egress::{Deny, Egress, EgressError, Resolve, Resolving, SystemDns, URL_BYTES_MAX};
 pub use embedder::{EmbedError, Embedder, EmbedderOptions, Fault, Patience, Question};
 pub use error::{Kind, UpstreamError};
-pub use jsonrpc::Answer;
+pub use jsonrpc::{Answer, error_code};
 pub use list::{
     DEFINITION_BYTES_MAX, Entry, LIST_BYTES_MAX, ListKind, Listed, Listing, NAME_BYTES_MAX, OFFERS_BYTES_MAX,
     PAGES_MAX, PROMPTS_MAX, RESOURCES_MAX, Slowness, TEMPLATES_MAX, TOOLS_MAX, URI_BYTES_MAX,
 };
-pub use measures::{Ending, Measures, Took};
 pub use offers::{Announced, Offer, Offers};
 pub use param_headers::{
     ParamHeader, check_param_headers, encode as header_value, param_header_rules, param_headers,
 };
 pub use pool::{CONNECTIONS_MAX, Pool, PoolVitals};
+pub use sent::Sent;
 pub use shares::Reserved;
 pub use stdio::{
     Command, Commands, Journal, LINE_BYTES_MAX, LogLine, LogSource, NoCommand, StdioRules, run_warden,
 };
 pub use target::{
-    Credential, Limits, Program, Request, Round, SentAs, Subject, Target, ToolCall, is_reserved_header,
+    Credential, Limits, Program, Request, Round, Subject, Target, ToolCall, is_reserved_header,
 };

@@ -10,12 +10,12 @@ use super::breaker::BreakerState;
 use super::connect::Dialer;
 use super::connection::Connection;
 use super::egress::Egress;
-use super::measures::Measures;
 use super::offers::Announced;
 use super::rmcp::{WatchEnd, Watcher};
 use super::shares::Reserved;
 use super::stdio::{Children, Journal, Keeper, StdioRules};
 use super::target::Target;
+use crate::domain::measure::Measures;
 
 /// Most upstreams that are kept; beyond it, unused ones make room.
 pub const CONNECTIONS_MAX: usize = 10_000;

@@ -12,10 +12,11 @@ use tokio::time::{Instant, timeout};
 use super::discover::{self, Era, HELLO_BYTES_MAX};
 use super::error::{Kind, UpstreamError};
 use super::jsonrpc::{self, Answer, MODERN};
-use super::measures::{Ending, Life, Measures, OwnRequest};
+use super::measures::{Life, OwnRequest};
 use super::offers::{Declared, Offers};
 use super::post::{Http, Post, Reply};
-use crate::domain::measure::{Between, Transport};
+use crate::domain::ended::Ended;
+use crate::domain::measure::{Between, Measures, Transport};
 
 /// The handshake revisions we speak, the one we offer first.
 pub(super) const VERSIONS: [&str; 3] = ["2025-11-25", "2025-06-18", "2025-03-26"];
@@ -223,13 +224,13 @@ impl Sessions {
         };
         let asked = OwnRequest::begin(&self.measures, "initialize", Transport::Tcp);
         let reply = self.http.post(post).await;
-        let ending = Ending::of_reply(&reply);
+        let refused = reply.as_ref().ok().and_then(refused);
         let session = reply.and_then(|reply| self.accept(reply));
         match &session {
-            Ok(session) => asked.ended(Some(session.version), ending),
-            Err(error) => asked.ended(None, ending.or_failed(error)),
+            Ok(session) => asked.ended(Some(session.version), Ended::Well),
+            Err(error) => asked.ended(None, refused.unwrap_or(Ended::Failed(error.kind.name()))),
         }
-        let session = session?;
+        let mut session = session?;
         let body = jsonrpc::notification("notifications/initialized");
         let status = self.http.tell(session.headers.clone(), body).await?;
         if !status.is_success() {
@@ -237,6 +238,8 @@ impl Sessions {
                 "initialized was answered with HTTP status {status}"
             )));
         }
+        let between = Between { transport: Transport::Tcp, version: Some(session.version) };
+        session.life = Some(Life::begin(&self.measures, between));
         Ok(session)
     }
 
@@ -263,9 +266,15 @@ impl Sessions {
             headers.insert("mcp-session-id", checked_id(id)?);
         }
         let declared = Declared::new(Offers::of(&result));
-        let between = Between { transport: Transport::Tcp, version: Some(version) };
-        let life = Some(Life::begin(&self.measures, between));
-        Ok(Session { era: Era::Handshake, headers, has_id, declared, version, life })
+        Ok(Session { era: Era::Handshake, headers, has_id, declared, version, life: None })
+    }
+}
+
+/// How `initialize` ended, where that was refused.
+fn refused(reply: &Reply) -> Option<Ended> {
+    match &reply.answer {
+        Some(Answer::Error(raw)) => Some(Ended::asked(jsonrpc::error_code(raw).unwrap_or_default())),
+        _ => None,
     }
 }
 

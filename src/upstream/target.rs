@@ -1,8 +1,7 @@
 //! What the rest of the program says about an upstream and about a call.
 
 use std::fmt;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,7 +13,7 @@ use uuid::Uuid;
 use super::breaker::BreakerRules;
 use super::discover::Era;
 use super::error::{Kind, UpstreamError};
-use super::measures::Took;
+use super::sent::Sent;
 use super::stdio::{Command, NoCommand};
 
 pub(super) const USER_AGENT: &str = concat!("mcpproxy/", env!("CARGO_PKG_VERSION"));
@@ -143,27 +142,8 @@ pub struct ToolCall {
     pub round: Round,
     /// Longest time for this call; the upstream's own bound holds too.
     pub timeout: Duration,
-    /// Set while the upstream may have seen the call.
-    pub dispatched: Arc<AtomicBool>,
-    /// Filled in as it is sent, where somebody wants to know.
-    pub sent_as: Option<Arc<SentAs>>,
-    /// Set once it has ended.
-    pub took: Took,
-}
-
-/// What a request was sent as, for whoever tells of it: known once it is on its way.
-#[derive(Debug, Default)]
-pub struct SentAs(Mutex<Option<(u64, &'static str)>>);
-
-impl SentAs {
-    /// Its id and the revision it was sent in.
-    pub fn last(&self) -> Option<(u64, &'static str)> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn set(&self, id: u64, version: &'static str) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((id, version));
-    }
+    /// What becomes of it.
+    pub sent: Arc<Sent>,
 }
 
 /// What a request says of its rounds, in the modern era alone (MCP 2026-07-28, multi-round-trip requests).
@@ -212,12 +192,8 @@ pub struct Request {
     pub round: Round,
     /// Longest time for this request; the upstream's own bound holds too.
     pub timeout: Duration,
-    /// Set while the upstream may have seen the request.
-    pub dispatched: Arc<AtomicBool>,
-    /// Filled in as it is sent, where somebody wants to know.
-    pub sent_as: Option<Arc<SentAs>>,
-    /// Set once it has ended.
-    pub took: Took,
+    /// What becomes of it.
+    pub sent: Arc<Sent>,
 }
 
 /// Whether a server's settings cannot set this header.

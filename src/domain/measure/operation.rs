@@ -1,7 +1,10 @@
 //! What operations of MCP are told apart by, in the words of OpenTelemetry's conventions for it. Clients and servers
 //! choose methods, names and codes: what is not on a list of ours is `_OTHER`, so that nobody can make series.
 
-use super::Key;
+use std::time::Duration;
+
+use super::{Key, Series};
+use crate::domain::ended::Ended;
 
 /// What is on no list.
 pub const OTHER: &str = "_OTHER";
@@ -108,6 +111,35 @@ pub struct Between {
     pub transport: Transport,
     /// The revision that was spoken, where that is known.
     pub version: Option<&'static str>,
+}
+
+/// Requests between clients and servers of one side of the gateway, and sessions.
+#[derive(Debug)]
+pub struct Measures {
+    /// What was asked.
+    pub operations: Series<Operation>,
+    /// Sessions that have ended, and the kind of error that they ended in.
+    pub sessions: Series<(Between, Option<&'static str>)>,
+}
+
+impl Default for Measures {
+    fn default() -> Measures {
+        Measures { operations: Series::of_operations(), sessions: Series::of_operations() }
+    }
+}
+
+impl Measures {
+    /// A request of this method, perhaps about a tool of the gateway's own, has ended.
+    pub fn ended(
+        &self,
+        (method, tool): (&'static str, Option<&'static str>),
+        between: Between,
+        took: Duration,
+        ended: Ended,
+    ) {
+        let (error, code) = ended.labels();
+        self.operations.observe(Operation { method, tool, error, code, between }, took);
+    }
 }
 
 impl Key for Operation {

@@ -10,19 +10,17 @@ use futures_util::stream;
 use http::StatusCode;
 use tokio::sync::mpsc;
 
-use super::ended::Ended;
 use super::jsonrpc::{RpcError, message, notification};
 use super::management::Managing;
-use super::operation::Operation;
+use super::operation::{About, Operation};
 use super::result::Answered;
-use super::serving::Serving;
 use super::text::Chunks;
-use super::told::{About, Told};
 use super::{Endpoint, Era, args, management, modern, result, tools};
 use crate::domain::activity::Kind;
+use crate::domain::ended::Ended;
 use crate::domain::intent::Variant;
 use crate::domain::json::{self, Member};
-use crate::domain::refusal::Refusal;
+use crate::domain::refusal::{Code, Refusal};
 use crate::faces::Faces;
 use crate::faces::http::stream_body;
 use crate::faces::sse;
@@ -47,11 +45,10 @@ pub(super) struct Call<'a> {
     pub(super) params: &'a [Member<'a>],
     pub(super) meta: Option<&'a str>,
     pub(super) attempt: Attempt,
-    pub(super) serving: &'a Serving,
     /// Whether the client reads event streams.
     pub(super) streams: bool,
     /// What telemetry is told of it.
-    pub(super) operation: Operation,
+    pub(super) operation: &'a Operation,
 }
 
 impl Call<'_> {
@@ -64,8 +61,7 @@ impl Call<'_> {
         // whose role may use none has no such tool
         let managing = Managing::named(&name).filter(|_| management::ceiling(&self.attempt.caller).is_some());
         if let Some(own) = managing.map(Managing::name).or_else(|| self.own(&name)) {
-            self.operation.tool(own);
-            self.serving.tool(own);
+            self.operation.own_tool(own);
         }
         if self.endpoint == Endpoint::Direct && name != tools::READ_CACHE && managing.is_none() {
             return self.call_directly(raw_name, value("arguments")).await;
@@ -77,9 +73,9 @@ impl Call<'_> {
         };
         if let Some(tool) = managing {
             let done = management::run(self.faces, self.attempt, tool, arguments).await;
-            let ended = done.as_ref().map_or_else(|not_done| Ended::Refused(not_done.code), |_| Ended::Well);
-            self.operation.ended(ended);
-            self.serving.ended(ended);
+            if let Err(not_done) = &done {
+                self.operation.ended(Ended::Failed(not_done.code));
+            }
             let result = result::managed(self.era, &done);
             return Ok(json_response(StatusCode::OK, message(self.id, "result", &result)));
         }
@@ -166,9 +162,7 @@ impl Call<'_> {
 
     /// What a built-in tool says that was refused.
     fn refused(&self, refusal: &Refusal) -> String {
-        let ended = Ended::Refused(refusal.code.as_str());
-        self.operation.ended(ended);
-        self.serving.ended(ended);
+        self.operation.ended(Ended::Failed(refusal.code.as_str()));
         result::plain_refusal(self.era, refusal)
     }
 
@@ -204,30 +198,21 @@ impl Call<'_> {
             Era::Handshake => CancelBy::Notification(self.id),
         };
         let tool = if door == Door::Direct { request.name.clone() } else { None };
-        let about = About::Tool(tool);
+        let (to, streams) = (self.to(call_outcome, About::Tool(tool)), self.streams);
         let Some(token) = token else {
-            let told = self.told(about);
             let outcome = self.gateway.call_tool(self.attempt, door, request, cancel_by).await;
-            told.ended(self.endpoint, &outcome);
-            return Ok(answer(result::outcome(self.endpoint, self.era, self.id, &outcome), self.streams));
+            return Ok(answer(to.answer(&outcome), streams));
         };
         let (sender, progress) = mpsc::channel(PROGRESS_QUEUE);
         request.progress = Some(sender);
-        let to = self.to(call_outcome, about);
         let outcome = self.gateway.call_tool(self.attempt, door, request, cancel_by);
         Ok(with_progress(to, token, outcome, progress).await)
     }
 
     /// Whom the outcome is told.
-    pub(super) fn to(&self, render: fn(&To, &CallOutcome) -> Answered, about: About) -> To {
+    pub(super) fn to(&self, render: fn(&To, &CallOutcome) -> (Answered, Ended), about: About) -> To {
         let (endpoint, era, id) = (self.endpoint, self.era, self.id.to_owned());
-        To { endpoint, era, id, render, told: self.told(about) }
-    }
-
-    /// What telemetry is told of it.
-    fn told(&self, about: About) -> Told {
-        let (operation, serving) = (self.operation.clone(), self.serving.clone());
-        Told { operation, serving, era: self.era, about, streams: self.streams }
+        To { endpoint, era, id, streams: self.streams, render, about, operation: self.operation.clone() }
     }
 
     /// What of the caller's `_meta` is not hop by hop.
@@ -333,20 +318,31 @@ pub(super) struct To {
     pub(super) endpoint: Endpoint,
     pub(super) era: Era,
     pub(super) id: String,
-    /// The message that answers it.
-    pub(super) render: fn(&To, &CallOutcome) -> Answered,
-    /// What telemetry is told.
-    pub(super) told: Told,
+    /// Whether the client reads event streams: then one that it took back is not answered at all.
+    pub(super) streams: bool,
+    /// The message that answers it, and how it ends by that.
+    pub(super) render: fn(&To, &CallOutcome) -> (Answered, Ended),
+    /// What it is about.
+    pub(super) about: About,
+    /// What telemetry is told of it.
+    pub(super) operation: Operation,
 }
 
 impl To {
-    fn answer(&self, outcome: &CallOutcome) -> Answered {
-        self.told.ended(self.endpoint, outcome);
-        (self.render)(self, outcome)
+    /// The answer; telemetry is told of it.
+    pub(super) fn answer(&self, outcome: &CallOutcome) -> Answered {
+        let unknown = |code| matches!(code, Code::NotFound | Code::InvalidName | Code::RecordUnavailable);
+        if !matches!(outcome, CallOutcome::Refused(refused) if unknown(refused.refusal.code)) {
+            self.operation.about(&self.about);
+        }
+        let (answered, ended) = (self.render)(self, outcome);
+        let is_withdrawn = self.streams && matches!(answered, Answered::Withdrawn(_));
+        self.operation.ended(if is_withdrawn { Ended::GIVEN_UP } else { ended });
+        answered
     }
 }
 
-fn call_outcome(to: &To, outcome: &CallOutcome) -> Answered {
+fn call_outcome(to: &To, outcome: &CallOutcome) -> (Answered, Ended) {
     result::outcome(to.endpoint, to.era, &to.id, outcome)
 }
 
@@ -375,7 +371,7 @@ pub(super) async fn with_progress(
         Some(answered) => Ending::Answered(answered),
         None => Ending::Awaited(outcome.apart()),
     };
-    let to = To { told: to.told.apart(), ..to };
+    to.operation.streams();
     let begin = Progressing { to, token, progress, first: Some(first), ending };
     sse::event_stream(stream_body(stream::unfold(begin, step)))
 }

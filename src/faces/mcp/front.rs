@@ -11,15 +11,15 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
 use super::call::{self, Call};
-use super::ended::Ended;
 use super::envelope::{self, Message};
 use super::jsonrpc::{RpcError, message};
 use super::listen::{Listener, Opening};
+use super::media::{self, reads_streams};
 use super::operation::{Operation, Question};
-use super::serving::Serving;
 use super::session::Session;
 use super::text::Text;
 use super::{Endpoint, Era, HANDSHAKE, MODERN, direct, listen, methods, modern, offers};
+use crate::domain::ended::Ended;
 use crate::domain::json::{self, Member};
 use crate::domain::measure::{Between, Transport, known_version};
 use crate::domain::settings::ToolNames;
@@ -154,12 +154,12 @@ fn accepted() -> Response {
 async fn post(entry: Entry<'_>, request: Request) -> Response {
     let (faces, began) = (entry.faces, Instant::now());
     let unread = |error: RpcError| {
-        Serving::unreadable(faces, began, &error);
+        Operation::unreadable(faces, began, &error);
         error.response(None)
     };
     let (parts, body) = request.into_parts();
     let headers = &parts.headers;
-    if let Err(error) = check_media(headers) {
+    if let Err(error) = media::check(headers) {
         return unread(error);
     }
     let body = match read_body(body, faces.options.request_bytes_max).await {
@@ -173,19 +173,17 @@ async fn post(entry: Entry<'_>, request: Request) -> Response {
     let (id, method, params) = match envelope::read(&body) {
         Err((error, id)) => {
             record_unreadable(entry, headers, &body, &error).await;
-            Serving::unreadable(faces, began, &error);
+            Operation::unreadable(faces, began, &error);
             return error.response(id.as_deref());
         }
         // answers and notifications are never refused: a client would take it for the end of everything
         Ok(Message::Response) => return accepted(),
         Ok(Message::Notification { method, params }) => {
-            let serving = Serving::begin(faces, began, &method);
-            let operation = notified(entry, &parts, &method, params.unwrap_or("{}"), &serving);
+            let operation = notified(entry, &parts, began, &method, params.unwrap_or("{}"));
             if method == "notifications/cancelled" {
                 cancel(entry, headers, params.unwrap_or("{}"));
             }
             operation.ended(Ended::Well);
-            serving.ended(Ended::Well);
             return accepted();
         }
         Ok(Message::Request { id, method, params }) => (id, method, params.unwrap_or("{}")),
@@ -194,11 +192,10 @@ async fn post(entry: Entry<'_>, request: Request) -> Response {
     let members = json::top_level_members(params).unwrap_or_default();
     let meta = members.iter().find(|member| member.name == "_meta").map(|member| member.value);
     let is_modern = modern::is_modern(headers, &method, meta);
-    let operation = Operation::begin(&question(entry, &parts, &method, Some(id), meta));
-    let serving = Serving::begin(faces, began, &method);
-    let (asked, body, serving) = (operation.clone(), &body, &serving);
+    let asked = Question { id: Some(id), meta, ..question(entry, &parts, began, &method) };
+    let (operation, body) = (&Operation::begin(&asked), &body);
     let (method, members) = (&*method, &*members);
-    let incoming = Incoming { entry, headers, id, method, members, meta, body, operation: asked, serving };
+    let incoming = Incoming { entry, headers, id, method, members, meta, body, operation };
     let answered = within_span(operation.here(), async {
         match is_modern {
             true => incoming.modern().await,
@@ -207,13 +204,11 @@ async fn post(entry: Entry<'_>, request: Request) -> Response {
     });
     match answered.await {
         Ok(response) => {
-            operation.ended(Ended::Well);
-            serving.answered();
+            operation.answered();
             response
         }
         Err(error) => {
             operation.ended(error.ended());
-            serving.ended(error.ended());
             if method == "tools/call" && !error.recorded {
                 let attempt = operation.part(attempt(entry, headers, id, meta));
                 let (code, message) = (error.name(), error.message());
@@ -225,54 +220,42 @@ async fn post(entry: Entry<'_>, request: Request) -> Response {
     }
 }
 
-/// What is asked.
-fn question<'a>(
-    entry: Entry<'a>,
-    parts: &'a Parts,
-    method: &'a str,
-    id: Option<&'a str>,
-    meta: Option<&'a str>,
-) -> Question<'a> {
+/// What is asked, but for what stands in the message.
+fn question<'a>(entry: Entry<'a>, parts: &'a Parts, began: Instant, method: &'a str) -> Question<'a> {
     Question {
-        gateway: &entry.faces.gateway,
+        faces: entry.faces,
         caller: entry.caller,
         endpoint: entry.endpoint,
         headers: &parts.headers,
         version: parts.version,
         peer: parts.extensions.get::<Peer>().map(|peer| peer.0),
+        began,
         method,
-        id,
-        meta,
+        id: None,
+        meta: None,
     }
 }
 
 /// A notification. It is never refused, so what it says of its revision is told if it is one.
-fn notified(entry: Entry<'_>, parts: &Parts, method: &str, params: &str, serving: &Serving) -> Operation {
+fn notified(entry: Entry<'_>, parts: &Parts, began: Instant, method: &str, params: &str) -> Operation {
     let headers = &parts.headers;
     let [meta] = json::find_members(params, ["_meta"]).unwrap_or_default();
-    let operation = Operation::begin(&question(entry, parts, method, None, meta));
-    let telemetry = (&operation, serving);
+    let operation = Operation::begin(&Question { meta, ..question(entry, parts, began, method) });
     match session(entry, headers) {
-        _ if modern::is_modern(headers, method, meta) => speaks(telemetry, MODERN),
-        Ok(session) => spoken(telemetry, session.as_ref(), headers),
+        _ if modern::is_modern(headers, method, meta) => operation.speaks(MODERN),
+        Ok(session) => spoken(&operation, session.as_ref(), headers),
         Err(_) => {}
     }
     operation
 }
 
-/// Tells telemetry the revision that is spoken.
-fn speaks((operation, serving): (&Operation, &Serving), version: &str) {
-    operation.speaks(version);
-    serving.speaks(version);
-}
-
-/// The same of a handshake request, and the session that it came in.
-fn spoken(telemetry: (&Operation, &Serving), session: Option<&Session>, headers: &HeaderMap) {
+/// Tells telemetry the session that a handshake request came in, and the revision.
+fn spoken(operation: &Operation, session: Option<&Session>, headers: &HeaderMap) {
     if let Some(session) = session {
-        telemetry.0.session(session);
+        operation.session(session);
     }
     if let Some(version) = version_of(session, headers) {
-        speaks(telemetry, version);
+        operation.speaks(version);
     }
 }
 
@@ -281,30 +264,6 @@ fn cancel(entry: Entry<'_>, headers: &HeaderMap, params: &str) {
     let Ok([Some(id)]) = json::find_members(params, ["requestId"]) else { return };
     let Ok(session) = session(entry, headers) else { return };
     entry.faces.gateway.cancel_call(entry.caller, session.as_ref().map(|session| session.id.as_str()), id);
-}
-
-/// What is sent must be JSON, and what we answer must be readable.
-fn check_media(headers: &HeaderMap) -> Result<(), RpcError> {
-    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
-    let kind = text(header::CONTENT_TYPE).unwrap_or_default();
-    let kind = kind.split(';').next().unwrap_or_default().trim();
-    if !kind.eq_ignore_ascii_case("application/json") {
-        let message = "Invalid request: Content-Type must be application/json";
-        return Err(RpcError::refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
-    }
-    let accept = text(header::ACCEPT).unwrap_or("*/*");
-    if accept.contains("application/json") || accept.contains("*/*") || accept.contains("application/*") {
-        return Ok(());
-    }
-    let message = "Invalid request: Accept must list application/json and text/event-stream";
-    Err(RpcError::refused(StatusCode::NOT_ACCEPTABLE, message))
-}
-
-fn reads_streams(headers: &HeaderMap) -> bool {
-    headers
-        .get(header::ACCEPT)
-        .and_then(|value| value.to_str().ok())
-        .is_some_and(|accept| accept.contains("text/event-stream") || accept.contains("*/*"))
 }
 
 /// A request on its way to its method.
@@ -316,14 +275,13 @@ struct Incoming<'a> {
     members: &'a [Member<'a>],
     meta: Option<&'a str>,
     body: &'a Bytes,
-    operation: Operation,
-    serving: &'a Serving,
+    operation: &'a Operation,
 }
 
 impl Incoming<'_> {
     async fn modern(self) -> Result<Response, RpcError> {
         let client = modern::check(self.headers, self.method, self.members, self.meta)?;
-        speaks(self.telemetry(), MODERN);
+        self.operation.speaks(MODERN);
         match self.method {
             "server/discover" => Ok(self.result(&methods::discover(self.entry.endpoint))),
             "subscriptions/listen" => self.listen().await,
@@ -345,7 +303,7 @@ impl Incoming<'_> {
             }
         }
         let session = session(self.entry, self.headers)?;
-        spoken(self.telemetry(), session.as_ref(), self.headers);
+        spoken(self.operation, session.as_ref(), self.headers);
         match self.method {
             "ping" => Ok(self.result("{}")),
             _ => {
@@ -390,10 +348,6 @@ impl Incoming<'_> {
         }
     }
 
-    fn telemetry(&self) -> (&Operation, &Serving) {
-        (&self.operation, self.serving)
-    }
-
     fn call(&self, era: Era, client: Client, session: Option<Session>) -> Call<'_> {
         let mut attempt = self.operation.part(attempt(self.entry, self.headers, self.id, self.meta));
         attempt.client = client;
@@ -408,9 +362,8 @@ impl Incoming<'_> {
             params: self.members,
             meta: self.meta,
             attempt,
-            serving: self.serving,
             streams: reads_streams(self.headers),
-            operation: self.operation.clone(),
+            operation: self.operation,
         }
     }
 
@@ -448,7 +401,7 @@ impl Incoming<'_> {
     fn initialize(&self) -> Result<Response, RpcError> {
         let Entry { faces, caller, endpoint, .. } = self.entry;
         let (result, token, version) = methods::initialize(faces, caller, endpoint, self.members)?;
-        speaks(self.telemetry(), version);
+        self.operation.speaks(version);
         let mut response = self.result(&result);
         if let Some(token) = token.and_then(|token| HeaderValue::from_str(&token).ok()) {
             response.headers_mut().insert("mcp-session-id", token);

@@ -5,7 +5,7 @@ use http::{StatusCode, header};
 use serde_json::{Value, json};
 
 use super::Era;
-use super::ended::Ended;
+use crate::domain::ended::{Ended, Fault};
 use crate::domain::json;
 use crate::domain::refusal::Refusal;
 use crate::faces::wire::error::json_response;
@@ -22,7 +22,7 @@ const NO_RESOURCE_BEFORE: i32 = -32002;
 /// Longest URI that is said to be nobody's, in bytes; no server's are longer.
 const URI_BYTES_MAX: usize = 2000;
 /// The code of a request that needs a capability which its client did not declare.
-const MISSING_CAPABILITY: &str = "-32021";
+const MISSING_CAPABILITY: i64 = -32021;
 
 /// A JSON-RPC error with the HTTP status that goes with it (MCP 2026-07-28, transports).
 #[derive(Clone, Debug, PartialEq)]
@@ -153,7 +153,11 @@ impl RpcError {
 
     /// What telemetry is told of it.
     pub(super) fn ended(&self) -> Ended {
-        Ended::Error { code: self.code.into(), reason: self.reason }
+        let ended = served(self.code.into());
+        match (ended, self.reason) {
+            (Ended::Error { code, .. }, Some(reason)) => Ended::Error { code, fault: Fault::Named(reason) },
+            _ => ended,
+        }
     }
 
     /// The message, under the raw id of its request (`null` when none could be read).
@@ -179,9 +183,11 @@ impl RpcError {
     }
 }
 
-/// Whether whoever asks is to blame for an error of this code (OpenTelemetry conventions for MCP, server spans).
-pub(super) fn is_callers_fault(code: i64) -> bool {
-    matches!(code, -32700 | -32600 | -32601 | -32602 | -32002)
+/// A request that was answered with an error of this code: of some, whoever asked is to blame (OpenTelemetry conventions
+/// for MCP, server spans).
+pub(super) fn served(code: i64) -> Ended {
+    let is_askers = matches!(code, -32700 | -32600 | -32601 | -32602 | -32002);
+    Ended::Error { code, fault: if is_askers { Fault::Asker } else { Fault::Code } }
 }
 
 /// The code of an upstream's error about anything but a tool as this era has it.
@@ -193,9 +199,8 @@ pub(super) fn code_in(era: Era, code: i64) -> i64 {
 }
 
 /// Whether an upstream's error says that the client lacks a capability.
-pub(super) fn is_missing_capability(error: &[u8]) -> bool {
-    let text = std::str::from_utf8(error).unwrap_or_default();
-    json::find_members(text, ["code"]).is_ok_and(|[code]| code == Some(MISSING_CAPABILITY))
+pub(super) fn is_missing_capability(code: i64) -> bool {
+    code == MISSING_CAPABILITY
 }
 
 /// A response message around a raw result or error object.

@@ -5,22 +5,20 @@
 mod args;
 mod call;
 mod direct;
-mod ended;
 mod envelope;
 mod front;
 mod jsonrpc;
 mod listen;
 mod management;
+mod media;
 mod methods;
 mod modern;
 mod notify;
 mod offers;
 mod operation;
 mod result;
-mod serving;
 mod session;
 mod text;
-mod told;
 mod tools;
 
 pub use front::{handle, handle_direct};

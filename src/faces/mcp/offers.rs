@@ -8,11 +8,12 @@ use tokio::sync::mpsc;
 
 use super::call::{Call, PROGRESS_QUEUE, To, answer, with_progress};
 use super::direct::{begin, cursor_within, finished, while_current};
-use super::jsonrpc::{RpcError, code_in};
+use super::jsonrpc::{RpcError, code_in, served};
+use super::operation::About;
 use super::result::{Answered, Splice, spliced};
 use super::text::Text;
-use super::told::About;
 use super::{Era, result};
+use crate::domain::ended::Ended;
 use crate::domain::json::{self, Member};
 use crate::domain::refusal::Code;
 use crate::domain::settings::ToolNames;
@@ -123,13 +124,12 @@ impl Call<'_> {
         let gateway = Arc::clone(self.gateway);
         let Some(token) = self.progress_token() else {
             let outcome = gateway.ask(self.attempt, request, cancel_by).await;
-            to.told.ended(self.endpoint, &outcome);
             return match &outcome {
                 // its HTTP status says it too
                 CallOutcome::Refused(refused) if refused.refusal.code == Code::RateLimited => {
                     Err(RpcError::rate_limited(self.era, &refused.refusal))
                 }
-                outcome => Ok(answer(render(&to, outcome), self.streams)),
+                outcome => Ok(answer(to.answer(outcome), self.streams)),
             };
         };
         let (sender, progress) = mpsc::channel(PROGRESS_QUEUE);
@@ -190,16 +190,16 @@ impl Call<'_> {
     }
 }
 
-fn prompt_outcome(to: &To, outcome: &CallOutcome) -> Answered {
+fn prompt_outcome(to: &To, outcome: &CallOutcome) -> (Answered, Ended) {
     let unknown = |about: &Refused| RpcError::invalid_params(about.refusal.message.as_str());
     ended(to, outcome, unknown, |raw, head| spliced(to.era, &to.id, raw, head, &Splice::default()))
 }
 
-fn completion_outcome(to: &To, outcome: &CallOutcome) -> Answered {
+fn completion_outcome(to: &To, outcome: &CallOutcome) -> (Answered, Ended) {
     prompt_outcome(to, outcome)
 }
 
-fn resource_outcome(to: &To, outcome: &CallOutcome) -> Answered {
+fn resource_outcome(to: &To, outcome: &CallOutcome) -> (Answered, Ended) {
     let unknown = |about: &Refused| RpcError::no_resource(to.era, about.tool.as_deref());
     ended(to, outcome, unknown, |raw, head| read(to, raw, head))
 }
@@ -225,40 +225,43 @@ fn read(to: &To, raw: &Bytes, head: &ResultHead) -> Text {
     spliced(to.era, &to.id, raw, head, &Splice { without: &without, added: &added, ..Splice::default() })
 }
 
-/// The message that answers: these have no result to say a refusal in.
+/// The message that answers, and how it ends by that: these have no result to say a refusal in.
 fn ended(
     to: &To,
     outcome: &CallOutcome,
     unknown: impl Fn(&Refused) -> RpcError,
     passed_on: impl Fn(&Bytes, &ResultHead) -> Text,
-) -> Answered {
-    let refused = |error: RpcError| Text::Whole(error.text(Some(&to.id)));
+) -> (Answered, Ended) {
+    let failed = |error: RpcError| result::failed(&to.id, &error);
     match outcome {
-        CallOutcome::Result { raw, head, .. } => Answered::Message(passed_on(raw, head)),
-        CallOutcome::InputRequired { raw, state } => {
-            Answered::Message(result::question(&to.id, raw, state.as_ref()))
+        CallOutcome::Result { raw, head, .. } => {
+            (Answered::Message(passed_on(raw, head)), Ended::result(head.is_error))
         }
-        CallOutcome::InvalidState => Answered::Message(refused(RpcError::invalid_state())),
-        CallOutcome::UpstreamError(raw) => upstream_error(to, raw),
+        CallOutcome::InputRequired { raw, state } => result::question(&to.id, raw, state.as_ref()),
+        CallOutcome::InvalidState => failed(RpcError::invalid_state()),
+        CallOutcome::UpstreamError { raw, code } => upstream_error(to, raw, *code),
         CallOutcome::Refused(about) => {
             let refusal = &about.refusal;
             match refusal.code {
-                Code::NotFound => Answered::Message(refused(unknown(about))),
-                Code::RateLimited => Answered::Message(refused(RpcError::rate_limited(to.era, refusal))),
-                Code::Cancelled => Answered::Withdrawn(refused(RpcError::refusal(refusal))),
-                _ => Answered::Message(refused(RpcError::refusal(refusal))),
+                Code::NotFound => failed(unknown(about)),
+                Code::RateLimited => failed(RpcError::rate_limited(to.era, refusal)),
+                Code::Cancelled => {
+                    let error = RpcError::refusal(refusal);
+                    (Answered::Withdrawn(Text::Whole(error.text(Some(&to.id)))), error.ended())
+                }
+                _ => failed(RpcError::refusal(refusal)),
             }
         }
     }
 }
 
 /// An upstream's error as it came, but for the code that one revision has and the other must not see.
-fn upstream_error(to: &To, raw: &Bytes) -> Answered {
+fn upstream_error(to: &To, raw: &Bytes, code: i64) -> (Answered, Ended) {
+    let shown = code_in(to.era, code);
+    if shown == code {
+        return result::upstream_error(to.era, &to.id, raw, code);
+    }
     let text = std::str::from_utf8(raw).unwrap_or_default();
-    let code = json::find_members(text, ["code"]).ok().and_then(|[code]| code?.parse::<i64>().ok());
-    let Some(code) = code.map(|old| (old, code_in(to.era, old))).filter(|(old, new)| old != new) else {
-        return result::upstream_error(to.era, &to.id, raw);
-    };
-    let error = json::with_member_first(&json::without_members(text, &["code"]), "code", &code.1.to_string());
-    Answered::Message(Text::whole(&to.id, "error", &Bytes::from(error)))
+    let error = json::with_member_first(&json::without_members(text, &["code"]), "code", &shown.to_string());
+    (Answered::Message(Text::whole(&to.id, "error", &Bytes::from(error))), served(shown))
 }

@@ -1,132 +1,198 @@
-//! A request as telemetry sees it: the span of what a client asked (OpenTelemetry conventions for MCP).
+//! A request of a client as telemetry sees it, from when it came until it is answered: a sample of a histogram always, and
+//! the span of what was asked where that is recorded (OpenTelemetry conventions for MCP, server side).
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
+use bytes::Bytes;
 use http::{HeaderMap, Version};
 
 use super::Endpoint;
-use super::ended::Ended;
+use super::jsonrpc::RpcError;
 use super::session::Session;
-use crate::domain::measure::{known_method, known_version};
+use crate::domain::ended::Ended;
+use crate::domain::measure::{Between, OTHER, Transport, known_method, known_version};
 use crate::domain::span::{Span, shown, shown_uri};
 use crate::domain::trace::TraceParent;
-use crate::faces::wire;
-use crate::gateway::{Attempt, Caller, Gateway, OpenSpan, Trace};
+use crate::faces::{Faces, wire};
+use crate::gateway::{Attempt, Caller, OpenSpan, Trace};
 
 /// What is asked, and by whom.
 pub(super) struct Question<'a> {
-    pub(super) gateway: &'a Gateway,
+    pub(super) faces: &'a Arc<Faces>,
     pub(super) caller: &'a Caller,
     pub(super) endpoint: Endpoint,
     pub(super) headers: &'a HeaderMap,
     pub(super) version: Version,
     /// The other end of the connection.
     pub(super) peer: Option<SocketAddr>,
+    /// When its head had been read.
+    pub(super) began: Instant,
     pub(super) method: &'a str,
     /// The raw id; notifications have none.
     pub(super) id: Option<&'a str>,
     pub(super) meta: Option<&'a str>,
 }
 
-/// A request on its way; handles on it are shared. Whose last handle is dropped without an end was given up by its client.
-#[derive(Clone, Default)]
-pub(super) struct Operation {
+/// What a request is about, where that is an upstream's: told only of what there is, since clients send any name.
+pub(super) enum About {
+    /// A tool by its own raw name, where it is not one of ours.
+    Tool(Option<Bytes>),
+    /// A prompt, asked for by this method.
+    Prompt(&'static str, String),
+    /// What is at a URI.
+    Resource(String),
+    /// Something else.
+    Other,
+}
+
+/// A request on its way. All who work on it share it: whose last handle is dropped without an end was given up by its client.
+#[derive(Clone)]
+pub(super) struct Operation(Arc<Inner>);
+
+struct Inner {
+    faces: Arc<Faces>,
+    began: Instant,
+    method: &'static str,
     trace: Option<Arc<Trace>>,
-    /// Where it is recorded, until it ends.
-    span: Option<Arc<Mutex<Option<OpenSpan>>>>,
+    /// Taken out when it ends.
+    open: Mutex<Option<Open>>,
+}
+
+/// What is known of one that has not ended.
+#[derive(Default)]
+struct Open {
+    tool: Option<&'static str>,
+    version: Option<&'static str>,
+    /// Its answer is a stream, which says later how it ends.
+    is_streaming: bool,
+    span: Option<OpenSpan>,
 }
 
 impl Operation {
-    /// Begins; where nobody is told of traces, with nothing.
+    /// It came in, and is recorded if it is to be.
     pub(super) fn begin(asked: &Question<'_>) -> Operation {
-        let Some(tracer) = asked.gateway.tracer() else { return Operation::default() };
-        let Some((trace, span)) = tracer.begin(wire::trace::incoming(asked.headers, asked.meta)) else {
-            return Operation::default();
-        };
-        let span = span.map(|mut span| {
+        let tracer = asked.faces.gateway.tracer();
+        let incoming = || wire::trace::incoming(asked.headers, asked.meta);
+        let begun = tracer.and_then(|tracer| tracer.begin(incoming(), asked.began));
+        let (trace, span) = begun.unzip();
+        let span = span.flatten().map(|mut span| {
             span.note(|span| asked.describe(span));
-            Arc::new(Mutex::new(Some(span)))
+            span
         });
-        Operation { trace: Some(trace), span }
+        Operation(Arc::new(Inner {
+            faces: Arc::clone(asked.faces),
+            began: asked.began,
+            method: known_method(asked.method),
+            trace,
+            open: Mutex::new(Some(Open { span, ..Open::default() })),
+        }))
+    }
+
+    /// One of which nobody could find out what it asks for: there is no span to name.
+    pub(super) fn unreadable(faces: &Arc<Faces>, began: Instant, error: &RpcError) {
+        let open = Open::default();
+        faces.measures.ended((OTHER, open.tool), open.between(), began.elapsed(), error.ended());
     }
 
     /// What it is done in the name of.
     pub(super) fn here(&self) -> Option<TraceParent> {
-        self.trace.as_ref().map(|trace| trace.here())
+        self.0.trace.as_ref().map(|trace| trace.here())
     }
 
     /// An attempt as a part of it.
     pub(super) fn part(&self, attempt: Attempt) -> Attempt {
-        match &self.trace {
+        match &self.0.trace {
             Some(trace) => attempt.traced(trace),
             None => attempt,
         }
     }
 
-    /// Whether anything noted of it is told.
-    pub(super) fn is_recorded(&self) -> bool {
-        self.span.is_some()
-    }
-
-    /// Notes the session that it came in.
+    /// It came in this session.
     pub(super) fn session(&self, session: &Session) {
         self.note(|span| span.set("mcp.session.id", session.id.clone()));
     }
 
-    /// Notes the revision that is spoken.
+    /// The revision that is spoken.
     pub(super) fn speaks(&self, version: &str) {
-        if let Some(version) = known_version(version) {
-            self.note(|span| span.set("mcp.protocol.version", version));
+        let Some(version) = known_version(version) else { return };
+        self.with(|open| open.version = Some(version));
+        self.note(|span| span.set("mcp.protocol.version", version));
+    }
+
+    /// It is about one of the gateway's own tools. Those of upstreams are too many to be told apart in a histogram.
+    pub(super) fn own_tool(&self, name: &'static str) {
+        self.with(|open| open.tool = Some(name));
+        self.note(|span| tool(span, name));
+    }
+
+    /// It is about this, which there is.
+    pub(super) fn about(&self, about: &About) {
+        self.note(|span| match about {
+            About::Tool(Some(raw)) => {
+                if let Ok(name) = serde_json::from_slice::<String>(raw) {
+                    tool(span, &name);
+                }
+            }
+            About::Prompt(method, name) => {
+                let name = shown(name);
+                span.target(method, &name);
+                span.set("gen_ai.prompt.name", name);
+            }
+            About::Resource(uri) => span.set("mcp.resource.uri", shown_uri(uri)),
+            About::Tool(None) | About::Other => {}
+        });
+    }
+
+    /// The answer is on its way as a stream, and says later how it ends.
+    pub(super) fn streams(&self) {
+        self.with(|open| open.is_streaming = true);
+    }
+
+    /// It is answered, with whatever was said of it so far.
+    pub(super) fn answered(&self) {
+        if self.with(|open| open.is_streaming) == Some(false) {
+            self.ended(Ended::Well);
         }
     }
 
-    /// Notes the tool that it is about: one that there is, since clients send any name.
-    pub(super) fn tool(&self, name: &str) {
-        self.note(|span| {
-            let name = shown(name);
-            span.target("tools/call", &name);
-            span.set("gen_ai.tool.name", name);
-        });
-    }
-
-    /// The same of a prompt.
-    pub(super) fn prompt(&self, method: &str, name: &str) {
-        self.note(|span| {
-            let name = shown(name);
-            span.target(method, &name);
-            span.set("gen_ai.prompt.name", name);
-        });
-    }
-
-    /// Notes what it reads.
-    pub(super) fn resource(&self, uri: &str) {
-        self.note(|span| span.set("mcp.resource.uri", shown_uri(uri)));
-    }
-
-    /// Ends it; what comes later does not count.
+    /// It is answered, or nobody waits for that any more; what comes later does not count.
     pub(super) fn ended(&self, ended: Ended) {
-        if let Some(mut span) = self.take() {
-            span.note(|span| ended.note(span));
-            span.end();
-        }
+        self.0.end(ended);
     }
 
-    /// A handle of its own on what is not over when the others are dropped.
-    pub(super) fn apart(&self) -> Operation {
-        let span = self.take().map(|span| Arc::new(Mutex::new(Some(span))));
-        Operation { trace: self.trace.clone(), span }
-    }
-
-    fn take(&self) -> Option<OpenSpan> {
-        self.span.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner).take()
+    fn with<T>(&self, change: impl FnOnce(&mut Open) -> T) -> Option<T> {
+        self.0.open.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(change)
     }
 
     fn note(&self, note: impl FnOnce(&mut Span)) {
-        let Some(span) = &self.span else { return };
-        if let Some(span) = span.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
-            span.note(note);
+        self.with(|open| open.span.as_mut().map(|span| span.note(note)));
+    }
+}
+
+impl Inner {
+    fn end(&self, ended: Ended) {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(open) = open else { return };
+        let (took, between) = (self.began.elapsed(), open.between());
+        self.faces.measures.ended((self.method, open.tool), between, took, ended);
+        if let Some(mut span) = open.span {
+            span.note(|span| ended.tell(span));
+            span.end_after(took);
         }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.end(Ended::GIVEN_UP);
+    }
+}
+
+impl Open {
+    fn between(&self) -> Between {
+        Between { transport: Transport::Tcp, version: self.version }
     }
 }
 
@@ -154,4 +220,10 @@ impl Question<'_> {
             span.set("mcpproxy.key", key.0.to_string());
         }
     }
+}
+
+fn tool(span: &mut Span, name: &str) {
+    let name = shown(name);
+    span.target("tools/call", &name);
+    span.set("gen_ai.tool.name", name);
 }

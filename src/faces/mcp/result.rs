@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 
-use super::jsonrpc::{RpcError, is_missing_capability, message};
+use super::jsonrpc::{RpcError, is_missing_capability, message, served};
 use super::text::Text;
 use super::{Endpoint, Era};
+use crate::domain::ended::Ended;
 use crate::domain::json::{self, escape_into};
 use crate::domain::refusal::{Code, Refusal};
 use crate::domain::tool::ResultHead;
@@ -30,48 +31,55 @@ pub(super) enum Answered {
     Withdrawn(Text),
 }
 
-/// The message that answers a call.
-pub(super) fn outcome(endpoint: Endpoint, era: Era, id: &str, outcome: &CallOutcome) -> Answered {
+/// The message that answers a call, and how it ends by that.
+pub(super) fn outcome(endpoint: Endpoint, era: Era, id: &str, outcome: &CallOutcome) -> (Answered, Ended) {
     match outcome {
         CallOutcome::Result { raw, head, warning, truncated } => {
             let notes = notes(warning.as_deref(), truncated.as_deref());
-            Answered::Message(passed_on(era, id, raw, head, &notes))
+            (Answered::Message(passed_on(era, id, raw, head, &notes)), Ended::result(head.is_error))
         }
-        CallOutcome::InputRequired { raw, state } => Answered::Message(question(id, raw, state.as_ref())),
-        CallOutcome::InvalidState => Answered::Message(Text::Whole(RpcError::invalid_state().text(Some(id)))),
-        CallOutcome::UpstreamError(raw) => upstream_error(era, id, raw),
+        CallOutcome::InputRequired { raw, state } => question(id, raw, state.as_ref()),
+        CallOutcome::InvalidState => failed(id, &RpcError::invalid_state()),
+        CallOutcome::UpstreamError { raw, code } => upstream_error(era, id, raw, *code),
         // there the tool's name is the method's parameter, not an argument of ours
         CallOutcome::Refused(Refused { refusal, .. })
             if endpoint == Endpoint::Direct && refusal.code == Code::NotFound =>
         {
-            let error = RpcError::invalid_params(refusal.message.as_str());
-            Answered::Message(Text::Whole(error.text(Some(id))))
+            failed(id, &RpcError::invalid_params(refusal.message.as_str()))
         }
         CallOutcome::Refused(refused) => {
             let text = Text::Whole(message(id, "result", &refusal(era, refused)));
-            match refused.refusal.code {
+            let answered = match refused.refusal.code {
                 Code::Cancelled => Answered::Withdrawn(text),
                 _ => Answered::Message(text),
-            }
+            };
+            (answered, Ended::Failed(refused.refusal.code.as_str()))
         }
     }
 }
 
+/// An error of ours.
+pub(super) fn failed(id: &str, error: &RpcError) -> (Answered, Ended) {
+    (Answered::Message(Text::Whole(error.text(Some(id)))), error.ended())
+}
+
 /// A server's question: its bytes, but for the state that it wants to see again.
-pub(super) fn question(id: &str, raw: &Bytes, state: Option<&Replaced>) -> Text {
-    match state {
+pub(super) fn question(id: &str, raw: &Bytes, state: Option<&Replaced>) -> (Answered, Ended) {
+    let text = match state {
         None => Text::whole(id, "result", raw),
         Some((range, own)) => Text::replacing(id, "result", raw, range, own),
-    }
+    };
+    (Answered::Message(text), Ended::Well)
 }
 
 /// A server's error, as it came. That a client lacks what a request needs is said in the HTTP status too.
-pub(super) fn upstream_error(era: Era, id: &str, raw: &Bytes) -> Answered {
+pub(super) fn upstream_error(era: Era, id: &str, raw: &Bytes, code: i64) -> (Answered, Ended) {
     let text = Text::whole(id, "error", raw);
-    match era == Era::Modern && is_missing_capability(raw) {
+    let answered = match era == Era::Modern && is_missing_capability(code) {
         true => Answered::Rejected(text),
         false => Answered::Message(text),
-    }
+    };
+    (answered, served(code))
 }
 
 /// What the gateway has to say about a result: members of its `_meta`, raw.

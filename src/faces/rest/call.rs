@@ -64,7 +64,7 @@ fn render(outcome: CallOutcome, request_id: Option<&str>) -> Result<Response, Re
             }
             Ok(response)
         }
-        CallOutcome::UpstreamError(raw) => error::upstream(&raw, request_id),
+        CallOutcome::UpstreamError { raw, .. } => error::upstream(&raw, request_id),
         CallOutcome::Refused(refused) => error::refused(&refused, request_id),
         // whoever calls over REST declares nothing that it can be asked
         CallOutcome::InputRequired { .. } | CallOutcome::InvalidState => {

@@ -25,7 +25,8 @@ impl RequestSpan {
     /// Begins, with the attempt as a part of it.
     pub(super) fn begin(faces: &Faces, parts: &Parts, attempt: Attempt) -> (RequestSpan, Attempt) {
         let tracer = faces.gateway.tracer().filter(|_| parts.uri.path() == PATH);
-        let begun = tracer.and_then(|tracer| tracer.begin(wire::trace::incoming(&parts.headers, None)));
+        let begun = tracer
+            .and_then(|tracer| tracer.begin(wire::trace::incoming(&parts.headers, None), attempt.started));
         let Some((trace, span)) = begun else { return (RequestSpan::default(), attempt) };
         let peer = parts.extensions.get::<Peer>().map(|peer| peer.0);
         let span = span.map(|span| describe(span, &attempt, peer));
@@ -36,7 +37,7 @@ impl RequestSpan {
     pub(super) fn called(&self, outcome: &CallOutcome) {
         self.note(|span| match outcome {
             CallOutcome::Result { head, .. } if head.is_error => span.fail("tool_error"),
-            CallOutcome::UpstreamError(_) => span.fail("upstream_error"),
+            CallOutcome::UpstreamError { .. } => span.fail("upstream_error"),
             CallOutcome::Refused(refused) => span.fail(refused.refusal.code.as_str()),
             _ => {}
         });

@@ -8,9 +8,8 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::client_span::{About, ClientSpan};
 use super::round::{self, Asking, RoundRequest};
-use super::sending::Sending;
+use super::sending::{About, Sending};
 use super::{Attempt, CallOutcome, Door, Refused, checks, from_upstream, record};
 use super::{record_unavailable, status_of, withdrawn};
 use crate::domain::activity::Record;
@@ -24,7 +23,7 @@ use crate::gateway::offers::{self, Offer};
 use crate::gateway::outlive::Outlive;
 use crate::gateway::views::ViewKey;
 use crate::gateway::{Caller, Gateway, clock, trace};
-use crate::upstream::{self, Answer, Connection, Request, Subject, URI_BYTES_MAX, UpstreamError};
+use crate::upstream::{self, Answer, Connection, Request, Sent, Subject, URI_BYTES_MAX, UpstreamError};
 
 /// Longest name or URI that is repeated, in characters.
 const NAME_SHOWN_CHARS_MAX: usize = 300;
@@ -207,21 +206,19 @@ impl Gateway {
         record.parent_id = opened.first;
         let target = &offer.server.target;
         let connection = self.upstreams.connection(target);
-        let (mut sending, mut cancelled) = (Sending::begin(method), pin!(cancelled));
         let about = (method, request.asked.about(offer));
-        let span = ClientSpan::begin(attempt, &offer.server, record, about, &mut request.meta);
-        sending.sent_as = span.sent_as();
-        let mut request = to_send(offer, request, target.limits.call_timeout, &sending);
+        let sending = Sending::begin(attempt, &offer.server, record, about, &mut request.meta);
+        let mut cancelled = pin!(cancelled);
+        let mut request = to_send(offer, request, target.limits.call_timeout, Arc::clone(&sending.sent));
         request.round = std::mem::take(&mut opened.round);
         let ended = tokio::select! {
             biased;
-            () = &mut cancelled => Err(withdrawn(&sending.dispatched)),
+            () = &mut cancelled => Err(withdrawn(&sending.sent)),
             ended = exchange(&connection, request) => ended.map_err(|error| from_upstream(&error)),
         };
         record.upstream_ms = Some(clock::milliseconds(sending.elapsed()));
         let asking = Asking { attempt, server: &offer.server, opened: &opened, record: record.id };
         let concluded = self.conclude(&asking, record, ended, digest);
-        span.ended(&concluded, &sending.dispatched);
         sending.ended(self.upstreams.measures(), &concluded);
         concluded.unwrap_or_else(refused)
     }
@@ -260,7 +257,7 @@ fn check(
 }
 
 /// The request under the upstream's own name.
-fn to_send(offer: &Offer, request: OfferRequest, timeout: std::time::Duration, sending: &Sending) -> Request {
+fn to_send(offer: &Offer, request: OfferRequest, timeout: std::time::Duration, sent: Arc<Sent>) -> Request {
     let OfferRequest { asked, mut members, meta, progress, .. } = request;
     let subject = match asked {
         Asked::Prompt(_) => Subject::Prompt(offer.name.to_string()),
@@ -274,9 +271,7 @@ fn to_send(offer: &Offer, request: OfferRequest, timeout: std::time::Duration, s
         Asked::TemplateCompletion(_) => Subject::Completion,
     };
     let round = upstream::Round::default();
-    let (dispatched, took) = (Arc::clone(&sending.dispatched), sending.took.clone());
-    let sent_as = sending.sent_as.clone();
-    Request { subject, members, meta, progress, round, timeout, dispatched, sent_as, took }
+    Request { subject, members, meta, progress, round, timeout, sent }
 }
 
 /// A reference to a prompt, by this name.

@@ -1,7 +1,6 @@
 //! How a call ends: what the upstream did, as an outcome and as a line of the record.
 
 use std::borrow::Cow;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 
@@ -11,7 +10,7 @@ use crate::domain::activity::{Record, Status};
 use crate::domain::refusal::{Class, Code, Refusal};
 use crate::domain::tool::ResultHead;
 use crate::gateway::Gateway;
-use crate::upstream::{self, Answer, UpstreamError};
+use crate::upstream::{self, Answer, Sent, UpstreamError};
 
 /// After which a program may find a place to run, in seconds.
 const NO_PLACE_RETRY_S: u64 = 5;
@@ -30,7 +29,8 @@ impl Gateway {
             Ok(Answer::Error(raw)) => {
                 record.status = Status::UpstreamError;
                 record::upstream_error(record, target, &raw);
-                Ok(CallOutcome::UpstreamError(raw))
+                let code = upstream::error_code(&raw).unwrap_or_default();
+                Ok(CallOutcome::UpstreamError { raw, code })
             }
             Ok(Answer::Result(raw)) => match std::str::from_utf8(&raw).ok().and_then(ResultHead::read) {
                 Some(head) if head.result_type.as_deref() == Some("input_required") => {
@@ -63,7 +63,7 @@ impl Gateway {
 /// What the record keeps of an outcome.
 fn shown(outcome: &CallOutcome) -> Option<Cow<'_, Bytes>> {
     match outcome {
-        CallOutcome::Result { raw, .. } | CallOutcome::UpstreamError(raw) => Some(Cow::Borrowed(raw)),
+        CallOutcome::Result { raw, .. } | CallOutcome::UpstreamError { raw, .. } => Some(Cow::Borrowed(raw)),
         CallOutcome::InputRequired { raw, .. } => Some(Cow::Owned(round::without_state(raw))),
         CallOutcome::Refused(_) | CallOutcome::InvalidState => None,
     }
@@ -87,8 +87,8 @@ pub(in crate::gateway) fn record_unavailable() -> Refusal {
 }
 
 /// What the record of a call says that its caller took back.
-pub(super) fn withdrawn(dispatched: &AtomicBool) -> Refusal {
-    match dispatched.load(Ordering::Relaxed) {
+pub(super) fn withdrawn(sent: &Sent) -> Refusal {
+    match sent.is_dispatched() {
         true => after_dispatch(Code::Cancelled, "it was cancelled by its caller"),
         false => Refusal::new(Code::Cancelled, "The call was cancelled by its caller; nothing was run"),
     }

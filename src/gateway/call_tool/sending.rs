@@ -1,31 +1,76 @@
-//! A request on its way to an upstream, until it is known what became of it. Measured here, for every way in.
+//! A request on its way to an upstream, until it is known what became of it: one value for the call itself, the histogram
+//! and the span (OpenTelemetry conventions for MCP, client side).
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use super::CallOutcome;
-use crate::domain::measure::OTHER;
+use bytes::Bytes;
+use http::Uri;
+
+use super::{Attempt, CallOutcome};
+use crate::domain::activity::Record;
+use crate::domain::ended::Ended;
+use crate::domain::measure::Measures;
 use crate::domain::refusal::Refusal;
-use crate::upstream::{Ending, Measures, SentAs, Took};
+use crate::domain::span::{Span, shown, shown_uri};
+use crate::gateway::catalog::ServerEntry;
+use crate::gateway::trace::OpenSpan;
+use crate::upstream::{Sent, Target};
+
+/// What the upstream is asked for, by its own name.
+pub(super) enum About<'a> {
+    /// A tool.
+    Tool(&'a str),
+    /// A prompt.
+    Prompt(&'a str),
+    /// What is at a URI.
+    Resource(&'a str),
+    /// Nothing that has a name.
+    Other,
+}
 
 /// One that may be sent.
 pub(super) struct Sending {
     method: &'static str,
     began: Instant,
-    /// Set while the upstream may have seen it.
-    pub(super) dispatched: Arc<AtomicBool>,
-    /// Set once it is its turn, and again when it is known what came of it.
-    pub(super) took: Took,
-    /// Filled in as it is sent, where somebody wants to know.
-    pub(super) sent_as: Option<Arc<SentAs>>,
+    /// Filled in by whoever sends it.
+    pub(super) sent: Arc<Sent>,
+    /// Where it is recorded. Dropped, it was given up.
+    span: Option<OpenSpan>,
 }
 
 impl Sending {
-    /// From now on it waits for its turn.
-    pub(super) fn begin(method: &'static str) -> Sending {
-        let (dispatched, took) = (Arc::default(), Took::default());
-        Sending { method, began: Instant::now(), dispatched, took, sent_as: None }
+    /// From now on it waits for its turn. Says in `_meta` what it is part of; where no traces are made, that stays as it
+    /// came.
+    pub(super) fn begin(
+        attempt: &Attempt,
+        server: &ServerEntry,
+        record: &Record,
+        (method, about): (&'static str, About<'_>),
+        meta: &mut Vec<(String, Bytes)>,
+    ) -> Sending {
+        let span = attempt.trace.as_ref().and_then(|trace| {
+            let span = trace.client();
+            trace.carry(span.as_ref(), meta);
+            span
+        });
+        let span = span.map(|mut span| {
+            span.note(|span| {
+                describe(span, method, &about);
+                to(span, &server.target);
+                span.set("mcpproxy.tenant", attempt.caller.tenant_name().to_owned());
+                span.set("mcpproxy.server", server.name.clone());
+                // completions have no record that stays
+                if method != "completion/complete" {
+                    span.set("mcpproxy.record", record.id.to_string());
+                }
+                if let Some(tier) = record.tier {
+                    span.set("mcpproxy.tier", tier);
+                }
+            });
+            span
+        });
+        Sending { method, began: Instant::now(), sent: Arc::default(), span }
     }
 
     /// Since when it waits, or is under way.
@@ -33,21 +78,75 @@ impl Sending {
         self.began.elapsed()
     }
 
-    /// It has ended like this; gives how long the upstream took. What never had its turn is no request.
+    /// It has ended like this; gives how long the upstream took. What never had its turn is no request, and what was
+    /// answered without being sent has no span.
     pub(super) fn ended(
-        &self,
+        self,
         measures: &Measures,
         concluded: &Result<CallOutcome, Refusal>,
     ) -> Option<Duration> {
-        let (took, between) = self.took.get()?;
-        let ending = match concluded {
-            Ok(CallOutcome::Result { head, .. }) => Ending::result(head.is_error),
-            Ok(CallOutcome::InputRequired { .. }) => Ending::result(false),
-            Ok(CallOutcome::UpstreamError(raw)) => Ending::error(raw),
-            Ok(CallOutcome::Refused(_) | CallOutcome::InvalidState) => Ending::failed(OTHER),
-            Err(refusal) => Ending::failed(refusal.code.as_str()),
+        let ended = match concluded {
+            Ok(CallOutcome::Result { head, .. }) => Ended::result(head.is_error),
+            Ok(CallOutcome::UpstreamError { code, .. }) => Ended::asked(*code),
+            Ok(_) => Ended::Well,
+            Err(refusal) => Ended::Failed(refusal.code.as_str()),
         };
-        measures.asked(self.method, between, took, ending);
+        if let Some(span) = self.span {
+            match concluded.is_err() || self.sent.is_dispatched() {
+                true => told(span, &self.sent, ended),
+                false => span.forget(),
+            }
+        }
+        let (took, between) = self.sent.took()?;
+        measures.ended((self.method, None), between, took, ended);
         Some(took)
+    }
+}
+
+fn told(mut span: OpenSpan, sent: &Sent, ended: Ended) {
+    span.note(|span| {
+        if let Some((id, version)) = sent.sent_as() {
+            span.set("jsonrpc.request.id", id.to_string());
+            span.set("mcp.protocol.version", version);
+        }
+        ended.tell(span);
+    });
+    span.end();
+}
+
+fn describe(span: &mut Span, method: &'static str, about: &About<'_>) {
+    span.name = method.into();
+    span.set("mcp.method.name", method);
+    match about {
+        About::Tool(name) => {
+            let name = shown(name);
+            span.target(method, &name);
+            span.set("gen_ai.tool.name", name);
+            span.set("gen_ai.operation.name", "execute_tool");
+        }
+        About::Prompt(name) => {
+            let name = shown(name);
+            span.target(method, &name);
+            span.set("gen_ai.prompt.name", name);
+        }
+        About::Resource(uri) => span.set("mcp.resource.uri", shown_uri(uri)),
+        About::Other => {}
+    }
+}
+
+/// Where it goes: of a URL the host and port, and of a program that it is one.
+fn to(span: &mut Span, target: &Target) {
+    if target.program.is_some() {
+        span.set("network.transport", "pipe");
+        return;
+    }
+    span.set("network.transport", "tcp");
+    span.set("network.protocol.name", "http");
+    span.set("network.protocol.version", "1.1");
+    let Ok(uri) = target.url.parse::<Uri>() else { return };
+    if let Some(host) = uri.host() {
+        span.set("server.address", host.trim_matches(['[', ']']).to_owned());
+        let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
+        span.set("server.port", i64::from(port));
     }
 }

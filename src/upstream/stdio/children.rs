@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::journal::Journal;
 use super::state::Shared;
 use super::warden::Warden;
-use crate::upstream::measures::Measures;
+use crate::domain::measure::Measures;
 
 /// How long the end of all programs may take: longer than that of one.
 const CLOSE_WAIT_MAX: Duration = Duration::from_secs(6);

@@ -2,7 +2,6 @@
 //! when it fails.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout};
@@ -11,12 +10,13 @@ use super::children::{Children, Full};
 use super::state::{Now, Session, Shared};
 use super::usage::Open;
 use super::wire::Request;
+use crate::domain::measure::Measures;
 use crate::upstream::connection::Ask;
 use crate::upstream::discover::Era;
 use crate::upstream::error::{Kind, UpstreamError};
 use crate::upstream::jsonrpc::{self, Answer, Meta};
-use crate::upstream::measures::Measures;
 use crate::upstream::offers::Offers;
+use crate::upstream::sent::Sent;
 use crate::upstream::shares::Share;
 use crate::upstream::target::{Program, Target};
 
@@ -50,7 +50,7 @@ impl Keeper {
     pub(in crate::upstream) async fn exchange(
         &self,
         ask: &Ask<'_>,
-        dispatched: &AtomicBool,
+        sent: &Sent,
     ) -> Result<Answer, UpstreamError> {
         let _open = Open::new(&self.shared, ask.method);
         let session = self.session().await?;
@@ -62,15 +62,13 @@ impl Keeper {
             extra: ask.meta,
         };
         meta.check_rounds()?;
-        if let Some(sent_as) = ask.sent_as {
-            sent_as.set(id, session.version);
-        }
+        sent.goes_out(id, session.version);
         let request = Request {
             id,
             body: jsonrpc::request(id, ask.method, ask.members, meta),
             bytes_max: ask.bytes_max,
             progress: ask.progress,
-            dispatched,
+            dispatched: &sent.dispatched,
             farewell: Some(jsonrpc::cancelled(id)),
         };
         session.wire.ask(request).await

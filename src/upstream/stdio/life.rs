@@ -17,7 +17,7 @@ use crate::domain::measure::{Between, Transport};
 use crate::upstream::discover::{Era, HELLO_BYTES_MAX, modern_offers};
 use crate::upstream::error::{Kind, UpstreamError};
 use crate::upstream::jsonrpc::{self, Answer, MODERN, Meta};
-use crate::upstream::measures::{Ending, Life, OwnRequest};
+use crate::upstream::measures::{Life, OwnRequest, ended};
 use crate::upstream::offers::Offers;
 use crate::upstream::session::{VERSIONS, version_of};
 
@@ -154,7 +154,7 @@ async fn open(shared: &Shared, wire: &Arc<Wire>) -> Result<Session, UpstreamErro
     let [offered, ..] = VERSIONS;
     let asked = OwnRequest::begin(measures, "initialize", Transport::Pipe);
     let answer = ask(wire, id, jsonrpc::initialize(id, offered)).await;
-    asked.ended(None, Ending::of(&answer));
+    asked.ended(None, ended(&answer));
     let result = match answer? {
         Answer::Result(result) => result,
         Answer::Error(error) => {

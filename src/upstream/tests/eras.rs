@@ -101,11 +101,11 @@ async fn answers_are_not_sent_again_in_an_era_that_has_none() {
         ..Round::default()
     };
     let answering = ToolCall { round, ..call("t") };
-    let dispatched = Arc::clone(&answering.dispatched);
+    let sent = Arc::clone(&answering.sent);
     let failed = connection.call(answering).await.unwrap_err();
     // refused unread the first time, and without its answers it would be another call
     assert_eq!((failed.kind, failed.dispatched), (Kind::NoRounds, false));
-    assert!(!dispatched.load(Ordering::Relaxed));
+    assert!(!sent.is_dispatched());
     assert_eq!(old.methods().iter().filter(|m| *m == "tools/call").count(), 1);
     // others go on in the era that was found
     connection.call(call("t")).await.unwrap();

@@ -251,9 +251,7 @@ pub(super) fn call(name: &str) -> ToolCall {
         progress: None,
         round: Round::default(),
         timeout: Duration::from_secs(10),
-        dispatched: Arc::default(),
-        sent_as: None,
-        took: Took::default(),
+        sent: Arc::default(),
     }
 }
 
@@ -265,9 +263,7 @@ pub(super) fn request(subject: Subject) -> Request {
         progress: None,
         round: Round::default(),
         timeout: Duration::from_secs(10),
-        dispatched: Arc::default(),
-        sent_as: None,
-        took: Took::default(),
+        sent: Arc::default(),
     }
 }
 

@@ -6,6 +6,7 @@ mod failover;
 mod flapping;
 mod refusing;
 mod restarted;
+mod writers;
 
 use std::time::Duration;
 

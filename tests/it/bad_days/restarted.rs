@@ -1,46 +1,27 @@
 //! The server itself: killed and started again under load, and slow to commit.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
 use super::Scene;
+use super::writers::Writers;
 use crate::support::{Mcp, OwnPostgres, Tool, Upstream, eventually, settle};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_killed_under_load_loses_nothing() {
     let mut postgres = OwnPostgres::start().await;
-    let scene = Arc::new(Scene::on(postgres.database(), &[]).await);
-    let (stop, next) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-    let writers: Vec<_> = (0..8)
-        .map(|_| {
-            let (agent, stop, next) = (scene.agent.clone(), Arc::clone(&stop), Arc::clone(&next));
-            tokio::spawn(async move {
-                let client = Mcp::bare(&agent);
-                while !stop.load(Ordering::Relaxed) {
-                    let ticket = format!("ticket-{}", next.fetch_add(1, Ordering::Relaxed));
-                    let code = client.run("write", "up:echo", &json!({"ticket": ticket})).await.code();
-                    assert_eq!(code, "ok", "the absence is shorter than a call waits");
-                }
-            })
-        })
-        .collect();
+    let scene = Scene::on(postgres.database(), &[]).await;
+    let writers = Writers::start(&scene, 8);
     for _ in 0..2 {
-        let calls = scene.upstream.counts().calls;
-        let moved_on = || async { (scene.upstream.counts().calls >= calls + 40).then_some(()) };
-        eventually("calls to go on", Duration::from_secs(20), moved_on).await;
+        writers.go_on(&scene, 40).await;
         postgres.kill();
         assert_eq!(scene.read().await, "ok");
         assert_eq!(scene.ready().await.0, 200);
         postgres.start_again().await;
     }
     scene.becomes(200, "ready", Duration::from_secs(8)).await;
-    stop.store(true, Ordering::Relaxed);
-    for writer in writers {
-        writer.await.unwrap();
-    }
+    writers.end().await;
     scene.all_is_accounted_for().await;
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use reqwest::RequestBuilder;
 use serde_json::json;
 
@@ -12,6 +13,7 @@ use crate::support::{
 };
 
 const COUNT: &str = "mcp_server_operation_duration_seconds_count";
+const SUM: &str = "mcp_server_operation_duration_seconds_sum";
 /// What each is called by both.
 const BOTH: [(&str, &str); 5] = [
     ("error.type", "error_type"),
@@ -52,7 +54,13 @@ impl Asked {
 
     /// The same of a request that has it already.
     async fn sent(&self, client: &Mcp, request: RequestBuilder) -> [String; 5] {
-        let before = by_series(&self.stage.gateway.scrape().await);
+        self.timed(client, request).await.0
+    }
+
+    /// The same, and how long both say that it took, in seconds.
+    async fn timed(&self, client: &Mcp, request: RequestBuilder) -> ([String; 5], f64) {
+        let page = self.stage.gateway.scrape().await;
+        let (before, sum_before) = (by_series(&page), page.sum(SUM, &[]));
         client.api.send(request).await;
         let counted = |page: &Page| {
             let after = by_series(page);
@@ -74,7 +82,9 @@ impl Asked {
             counted.to_owned()
         });
         assert_eq!(span.is_error, !said[0].is_empty(), "{span:?}");
-        said
+        let counted_s = page.sum(SUM, &[]) - sum_before;
+        assert!((span.took_s - counted_s).abs() < 1e-6, "{counted_s} s, but {span:?}");
+        (said, counted_s)
     }
 }
 
@@ -188,4 +198,22 @@ async fn spans_and_histograms_agree_on_the_revision() {
     let request = Mcp::bare(&key).http(reqwest::Method::POST).header("Content-Type", "application/json");
     let request = request.header("MCP-Protocol-Version", "2027-01-01").body(strange.to_string());
     assert_eq!(asked.sent(&session, request).await, ["-32022", "-32022", "ping", "", ""]);
+}
+
+#[tokio::test]
+async fn a_body_that_comes_slowly_is_part_of_both() {
+    let mut asked = Asked::gateway().await;
+    let client = Mcp::bare(&asked.stage.tenant("acme").await.agent().await);
+    let meta = json!({"_meta": {"traceparent": asked.next()}});
+    let whole = json!({"jsonrpc": "2.0", "id": 1, "method": "ping", "params": meta}).to_string();
+    let (first, rest) = whole.split_at(20);
+    let parts = [(first.to_owned(), Duration::ZERO), (rest.to_owned(), Duration::from_millis(300))];
+    let slowly = futures_util::stream::iter(parts).then(|(part, after)| async move {
+        tokio::time::sleep(after).await;
+        Ok::<_, std::io::Error>(part)
+    });
+    let request = client.http(reqwest::Method::POST).header("Content-Type", "application/json");
+    let (said, took_s) = asked.timed(&client, request.body(reqwest::Body::wrap_stream(slowly))).await;
+    assert_eq!(said, ["", "", "ping", "", ""]);
+    assert!(took_s >= 0.3, "{took_s}");
 }

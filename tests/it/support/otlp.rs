@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Router;
 use axum::routing::post;
@@ -45,6 +45,7 @@ pub struct Seen {
     /// Linked spans, as `trace/id`.
     pub links: Vec<String>,
     pub is_error: bool,
+    pub took_s: f64,
     pub attributes: BTreeMap<String, String>,
     pub resource: BTreeMap<String, String>,
 }
@@ -175,6 +176,8 @@ impl TraceService for Heap {
 fn seen(span: Span, resource: &BTreeMap<String, String>) -> Seen {
     assert!(span.events.is_empty(), "{span:?}");
     assert!(span.end_time_unix_nano >= span.start_time_unix_nano, "{span:?}");
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos();
+    assert!(u128::from(span.end_time_unix_nano) <= now, "it ends after it arrives: {span:?}");
     Seen {
         name: span.name,
         kind: match span.kind {
@@ -188,6 +191,7 @@ fn seen(span: Span, resource: &BTreeMap<String, String>) -> Seen {
         state: span.trace_state,
         links: span.links.iter().map(|l| format!("{}/{}", hex(&l.trace_id), hex(&l.span_id))).collect(),
         is_error: span.status.is_some_and(|status| status.code == 2),
+        took_s: (span.end_time_unix_nano - span.start_time_unix_nano) as f64 / 1e9,
         attributes: texts(span.attributes),
         resource: resource.clone(),
     }

@@ -1,0 +1,79 @@
+//! How an operation of MCP ended: the one source of what spans and histograms say of it.
+
+use super::measure::{TOOL_ERROR, code_name};
+use super::span::Span;
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// As it should, or with a question to whoever asked.
+    Well,
+    /// With a result that says that it failed, or without an answer: in this way.
+    Failed(&'static str),
+    /// With a JSON-RPC error.
+    Error {
+        /// The code that whoever asked got.
+        code: i64,
+        /// Whether, and in which way, whoever answered has failed.
+        fault: Fault,
+    },
+}
+
+/// What a JSON-RPC error says of the side that is asked (OpenTelemetry conventions for MCP).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing: whoever asked is to blame.
+    Asker,
+    /// That it failed as the code says.
+    Code,
+    /// That it failed in this way.
+    Named(&'static str),
+}
+
+impl Ended {
+    /// Nobody waits for it any more.
+    pub const GIVEN_UP: Ended = Ended::Failed("cancelled");
+
+    /// With a result, of which a tool may say that it is an error.
+    pub fn result(is_error: bool) -> Ended {
+        if is_error { Ended::Failed(TOOL_ERROR) } else { Ended::Well }
+    }
+
+    /// With an error of a server that we asked. To who asks, each is one.
+    pub fn asked(code: i64) -> Ended {
+        Ended::Error { code, fault: Fault::Code }
+    }
+
+    /// Tells a span of it, with the number as it is.
+    pub fn tell(self, span: &mut Span) {
+        match self {
+            Ended::Well => {}
+            Ended::Failed(how) => span.fail(how),
+            Ended::Error { code, fault } => {
+                span.set("rpc.response.status_code", code.to_string());
+                match fault {
+                    Fault::Asker => {}
+                    Fault::Code => span.fail(code.to_string()),
+                    Fault::Named(how) => span.fail(how),
+                }
+            }
+        }
+    }
+
+    /// The type of the error and the JSON-RPC code, each out of a closed list.
+    pub fn labels(self) -> (Option<&'static str>, Option<&'static str>) {
+        match self {
+            Ended::Well => (None, None),
+            Ended::Failed(how) => (Some(how), None),
+            Ended::Error { code, fault } => {
+                let name = code_name(code);
+                let how = match fault {
+                    Fault::Asker => None,
+                    Fault::Code => Some(name),
+                    Fault::Named(how) => Some(how),
+                };
+                (how, Some(name))
+            }
+        }
+    }
+}
