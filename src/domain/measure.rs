@@ -12,7 +12,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 
 pub use self::operation::{
-    Between, Measures, OTHER, Operation, TOOL_ERROR, Transport, code_name, known_method, known_version,
+    Between, Measures, OTHER, OperationKey, TOOL_ERROR, Transport, code_name, known_method, known_version,
 };
 
 /// Bounds of operations between MCP clients and servers, in seconds (OpenTelemetry's conventions for MCP).

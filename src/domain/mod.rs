@@ -7,7 +7,7 @@ pub mod cut;
 pub mod damping;
 pub mod diff;
 pub mod drift;
-pub mod ended;
+pub mod end;
 pub mod fingerprint;
 pub mod glob;
 pub mod header_hints;

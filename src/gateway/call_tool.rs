@@ -236,7 +236,8 @@ impl Gateway {
         let round = std::mem::take(&mut opened.round);
         let about = ("tools/call", About::Tool(&checked.tool.name));
         let (server, meta) = (&checked.tool.server, &mut request.meta);
-        let sending = Sending::begin(&attempt, server, &pending.record, about, meta);
+        let sending =
+            Sending::begin(self.upstreams.measures(), &attempt, server, &pending.record, about, meta);
         let mut cancelled = pin!(cancelled);
         let ended = tokio::select! {
             biased;
@@ -250,7 +251,7 @@ impl Gateway {
         record.upstream_ms = Some(clock::milliseconds(sending.elapsed()));
         let asking = Asking { attempt: &attempt, server, opened: &opened, record: record.id };
         let concluded = self.conclude(&asking, record, ended, || round::digest(&attempt, &checked));
-        let took = sending.ended(self.upstreams.measures(), &concluded);
+        let took = sending.ended(&concluded);
         let outcome = concluded.unwrap_or_else(|refusal| CallOutcome::Refused(checked.refused(refusal)));
         let outcome = self.shorten(&attempt, record, outcome).await;
         let whole = attempt.started.elapsed();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 
-use crate::domain::ended::Ended;
+use crate::domain::end::End;
 use crate::domain::json;
 use crate::domain::span::{Span, SpanKind};
 use crate::domain::trace::{Incoming, SpanId, TraceId, TraceParent};
@@ -195,7 +195,7 @@ impl OpenSpan {
 impl Drop for OpenSpan {
     fn drop(&mut self) {
         self.note(|span| {
-            Ended::GIVEN_UP.tell(span);
+            End::GIVEN_UP.tell(span);
             span.end = SystemTime::now();
         });
         self.tell();

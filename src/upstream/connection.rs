@@ -248,7 +248,7 @@ impl Connection {
                 let link = self.link()?;
                 match link.ask(&link.ping().await?, &sent).await? {
                     Answer::Result(_) => Ok(()),
-                    Answer::Error(error) => Err(refused("ping", &error)),
+                    Answer::Error { code, .. } => Err(refused("ping", code)),
                 }
             })
             .await;
@@ -257,8 +257,8 @@ impl Connection {
     }
 
     /// Sends a request in the upstream's era. A session that has ended is opened again once.
-    pub(super) async fn request(&self, ask: Ask<'_>, sent: Arc<Sent>) -> Result<Answer, UpstreamError> {
-        self.link()?.ask(&ask, &sent).await
+    pub(super) async fn request(&self, ask: Ask<'_>, sent: &Sent) -> Result<Answer, UpstreamError> {
+        self.link()?.ask(&ask, sent).await
     }
 
     /// What becomes of calls now.
@@ -315,7 +315,6 @@ pub(super) fn settle(reply: Reply) -> Result<Answer, UpstreamError> {
 }
 
 /// A refusal by the upstream of one of our own questions; its text stays out.
-pub(super) fn refused(method: &str, error: &[u8]) -> UpstreamError {
-    let code = jsonrpc::error_code(error).unwrap_or_default();
+pub(super) fn refused(method: &str, code: i64) -> UpstreamError {
     UpstreamError::invalid(format!("{method} was refused with code {code}"))
 }

@@ -68,7 +68,7 @@ pub(super) async fn discover(
 pub(super) fn modern_offers(answer: &Answer) -> Option<Offers> {
     match answer {
         Answer::Result(result) if speaks_modern(result) => Some(Offers::of(result)),
-        Answer::Result(_) | Answer::Error(_) => None,
+        Answer::Result(_) | Answer::Error { .. } => None,
     }
 }
 

@@ -183,7 +183,7 @@ impl Drop for GivenUp<'_> {
 fn is_of_another_era(reply: &Reply) -> bool {
     match &reply.answer {
         Some(Answer::Result(_)) => false,
-        Some(Answer::Error(error)) => jsonrpc::error_code(error) == Some(UNSUPPORTED_VERSION),
+        Some(Answer::Error { code, .. }) => *code == UNSUPPORTED_VERSION,
         None => matches!(reply.status.as_u16(), 400 | 404 | 405 | 406 | 415),
     }
 }

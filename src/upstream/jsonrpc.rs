@@ -29,8 +29,13 @@ const FRAME_BYTES: usize = 384;
 pub enum Answer {
     /// The `result` object.
     Result(Bytes),
-    /// The JSON-RPC `error` object.
-    Error(Bytes),
+    /// A JSON-RPC error.
+    Error {
+        /// The `error` object.
+        raw: Bytes,
+        /// Its `code`.
+        code: i64,
+    },
 }
 
 /// The `_meta` of a request.
@@ -200,8 +205,7 @@ pub(super) struct Message<'a> {
 
 #[derive(Deserialize)]
 struct ErrorObject<'a> {
-    #[serde(rename = "code")]
-    _code: i64,
+    code: i64,
     #[serde(borrow, rename = "message")]
     _message: Cow<'a, str>,
 }
@@ -229,10 +233,14 @@ impl<'a> Message<'a> {
         if self.id.is_none_or(|found| !is_number(found, id)) {
             return Err(UpstreamError::invalid("the answer has another id"));
         }
+        let neither = || UpstreamError::invalid("neither a result nor an error");
         match (self.result, self.error) {
             (Some(result), None) if result.get().starts_with('{') => Ok(Answer::Result(slice(body, result))),
-            (None, Some(error)) if is_error(error) => Ok(Answer::Error(slice(body, error))),
-            _ => Err(UpstreamError::invalid("neither a result nor an error")),
+            (None, Some(error)) => {
+                let code = code_of(error).ok_or_else(neither)?;
+                Ok(Answer::Error { raw: slice(body, error), code })
+            }
+            _ => Err(neither()),
         }
     }
 }
@@ -265,15 +273,6 @@ pub(super) fn slice(body: &Bytes, raw: &RawValue) -> Bytes {
     body.slice_ref(raw.get().as_bytes())
 }
 
-/// The code of an error object that [`Message::answer`] returned.
-pub fn error_code(error: &[u8]) -> Option<i64> {
-    #[derive(Deserialize)]
-    struct Code {
-        code: i64,
-    }
-    serde_json::from_slice::<Code>(error).ok().map(|error| error.code)
-}
-
 fn is_number(raw: &RawValue, wanted: u64) -> bool {
     number(raw) == Some(wanted)
 }
@@ -283,8 +282,10 @@ pub(super) fn number(raw: &RawValue) -> Option<u64> {
     raw.get().parse().ok()
 }
 
-fn is_error(raw: &RawValue) -> bool {
-    raw.get().starts_with('{') && serde_json::from_str::<ErrorObject<'_>>(raw.get()).is_ok()
+/// The code of an error object; nothing if it is none.
+fn code_of(raw: &RawValue) -> Option<i64> {
+    let error = raw.get().starts_with('{').then(|| serde_json::from_str::<ErrorObject<'_>>(raw.get()));
+    error?.ok().map(|error| error.code)
 }
 
 #[cfg(test)]
@@ -353,9 +354,8 @@ mod tests {
         let error = Bytes::from_static(
             br#"{"jsonrpc":"2.0","id":4,"error":{"code":-1,"message":"\u0041","data":[ ]}}"#,
         );
-        let Answer::Error(error) = read_answer(&error, 4).unwrap() else { panic!() };
-        assert_eq!(error, r#"{"code":-1,"message":"\u0041","data":[ ]}"#);
-        assert_eq!(error_code(&error), Some(-1));
+        let Answer::Error { raw, code } = read_answer(&error, 4).unwrap() else { panic!() };
+        assert_eq!((&*raw, code), (&br#"{"code":-1,"message":"\u0041","data":[ ]}"#[..], -1));
 
         let bad: &[&[u8]] = &[
             b"",

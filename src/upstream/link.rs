@@ -7,7 +7,7 @@ use super::discover::{Era, HELLO_BYTES_MAX};
 use super::error::UpstreamError;
 use super::http_link::HttpLink;
 use super::jsonrpc::Answer;
-use super::measures::{OwnRequest, ended};
+use super::measures::{OwnRequest, end};
 use super::offers::Offers;
 use super::post::Reply;
 use super::sent::Sent;
@@ -36,9 +36,9 @@ impl Link {
 
     /// The same for a question of the gateway's own.
     pub(super) async fn ask(&self, ask: &Ask<'_>, sent: &Sent) -> Result<Answer, UpstreamError> {
-        let asked = OwnRequest::begin(self.measures(), ask.method, self.transport());
+        let asked = OwnRequest::begin(self.measures(), ask.method, self.transport(), sent);
         let answer = self.exchange(ask, sent).await.and_then(settle);
-        asked.ended(self.version(), ended(&answer));
+        asked.ended(end(&answer));
         answer
     }
 
@@ -54,13 +54,6 @@ impl Link {
         match self {
             Self::Http(_) => Transport::Tcp,
             Self::Stdio(_) => Transport::Pipe,
-        }
-    }
-
-    fn version(&self) -> Option<&'static str> {
-        match self {
-            Self::Http(link) => link.sessions.current().map(|session| session.version),
-            Self::Stdio(keeper) => keeper.version(),
         }
     }
 

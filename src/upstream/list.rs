@@ -20,7 +20,7 @@ pub use self::turns::Slowness;
 pub(super) use self::turns::Turns;
 use super::connection::{Ask, Connection, refused};
 use super::error::UpstreamError;
-use super::jsonrpc::{self, Answer};
+use super::jsonrpc::Answer;
 use super::sent::Sent;
 
 /// Most pages of one list.
@@ -109,12 +109,12 @@ impl Connection {
             let members = cursor.as_ref().map(|cursor| [("cursor", cursor.as_slice())]);
             let members = members.as_ref().map_or(&[][..], |members| &members[..]);
             let ask = Ask::plain(form.method, members, form.bytes_max.saturating_sub(list.bytes));
-            let page = match self.request(ask, Arc::clone(&sent)).await? {
+            let page = match self.request(ask, &sent).await? {
                 Answer::Result(page) => page,
-                Answer::Error(error) if cursor.is_none() && self.has_none(kind, &error).await? => {
+                Answer::Error { code, .. } if cursor.is_none() && self.has_none(kind, code).await? => {
                     return Ok(Listing::default());
                 }
-                Answer::Error(error) => return Err(refused(form.method, &error)),
+                Answer::Error { code, .. } => return Err(refused(form.method, code)),
             };
             cursor = list.page(&page, self.era())?;
             if cursor.is_none() {
@@ -126,8 +126,8 @@ impl Connection {
 
     /// Whether a server that does not know a list has none of the kind: templates, since what it declares are resources,
     /// and tools, if it has only other things by its own word.
-    async fn has_none(&self, kind: ListKind, error: &[u8]) -> Result<bool, UpstreamError> {
-        if jsonrpc::error_code(error) != Some(METHOD_NOT_FOUND) {
+    async fn has_none(&self, kind: ListKind, code: i64) -> Result<bool, UpstreamError> {
+        if code != METHOD_NOT_FOUND {
             return Ok(false);
         }
         match kind {

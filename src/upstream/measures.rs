@@ -4,16 +4,17 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use super::error::{Kind, UpstreamError};
-use super::jsonrpc::{Answer, error_code};
-use crate::domain::ended::Ended;
+use super::jsonrpc::Answer;
+use super::sent::Sent;
+use crate::domain::end::End;
 use crate::domain::measure::{Between, Measures, Transport};
 
 /// How a request of the gateway's own ended.
-pub(super) fn ended(asked: &Result<Answer, UpstreamError>) -> Ended {
+pub(super) fn end(asked: &Result<Answer, UpstreamError>) -> End {
     match asked {
-        Ok(Answer::Result(_)) => Ended::Well,
-        Ok(Answer::Error(raw)) => Ended::asked(error_code(raw).unwrap_or_default()),
-        Err(error) => Ended::Failed(error.kind.name()),
+        Ok(Answer::Result(_)) => End::Well,
+        Ok(Answer::Error { code, .. }) => End::asked(*code),
+        Err(error) => End::Failed(error.kind.name()),
     }
 }
 
@@ -66,29 +67,33 @@ impl Drop for Life {
 pub(super) struct OwnRequest<'a> {
     measures: &'a Measures,
     method: &'static str,
-    began: Instant,
-    /// What is known of the other side, and how it ended.
-    found: Option<(Between, Ended)>,
     transport: Transport,
+    /// Knows the revision that it went out in.
+    sent: &'a Sent,
+    began: Instant,
+    end: Option<End>,
 }
 
 impl<'a> OwnRequest<'a> {
-    pub(super) fn begin(measures: &'a Measures, method: &'static str, transport: Transport) -> Self {
-        Self { measures, method, began: Instant::now(), found: None, transport }
+    pub(super) fn begin(
+        measures: &'a Measures,
+        method: &'static str,
+        transport: Transport,
+        sent: &'a Sent,
+    ) -> Self {
+        Self { measures, method, transport, sent, began: Instant::now(), end: None }
     }
 
-    pub(super) fn ended(mut self, version: Option<&'static str>, ended: Ended) {
-        self.found = Some((Between { transport: self.transport, version }, ended));
+    pub(super) fn ended(mut self, end: End) {
+        self.end = Some(end);
     }
 }
 
 impl Drop for OwnRequest<'_> {
     fn drop(&mut self) {
-        let unanswered = || {
-            let between = Between { transport: self.transport, version: None };
-            (between, Ended::Failed(Kind::Timeout.name()))
-        };
-        let (between, ended) = self.found.unwrap_or_else(unanswered);
-        self.measures.ended((self.method, None), between, self.began.elapsed(), ended);
+        let end = self.end.unwrap_or(End::Failed(Kind::Timeout.name()));
+        let version = self.sent.sent_as().map(|(_, version)| version);
+        let between = Between { transport: self.transport, version };
+        self.measures.ended((self.method, None), between, self.began.elapsed(), end.labels());
     }
 }

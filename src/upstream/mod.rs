@@ -47,7 +47,7 @@ pub use discover::Era;
 pub use egress::{Deny, Egress, EgressError, Resolve, Resolving, SystemDns, URL_BYTES_MAX};
 pub use embedder::{EmbedError, Embedder, EmbedderOptions, Fault, Patience, Question};
 pub use error::{Kind, UpstreamError};
-pub use jsonrpc::{Answer, error_code};
+pub use jsonrpc::Answer;
 pub use list::{
     DEFINITION_BYTES_MAX, Entry, LIST_BYTES_MAX, ListKind, Listed, Listing, NAME_BYTES_MAX, OFFERS_BYTES_MAX,
     PAGES_MAX, PROMPTS_MAX, RESOURCES_MAX, Slowness, TEMPLATES_MAX, TOOLS_MAX, URI_BYTES_MAX,

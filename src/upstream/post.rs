@@ -255,7 +255,7 @@ pub(super) async fn refusal(
         return Ok(None);
     }
     let answer = jsonrpc::read_answer(&bytes, id).ok();
-    Ok(answer.filter(|answer| matches!(answer, Answer::Error(_))))
+    Ok(answer.filter(|answer| matches!(answer, Answer::Error { .. })))
 }
 
 /// Reads a body to its end; one that comes in one piece is not copied.

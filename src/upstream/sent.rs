@@ -29,11 +29,16 @@ impl Sent {
         *self.sent_as.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// When it was known that there is an answer, or that there is none.
+    pub fn settled(&self) -> Option<Instant> {
+        self.settled.get().copied()
+    }
+
     /// How long it took from its turn on, and between whom; of one that was given up meanwhile, until now. What never had
     /// its turn took nothing.
     pub fn took(&self) -> Option<(Duration, Between)> {
         let (turn, transport) = *self.turn.get()?;
-        let settled = self.settled.get().copied().unwrap_or_else(Instant::now);
+        let settled = self.settled().unwrap_or_else(Instant::now);
         let version = self.sent_as().map(|(_, version)| version);
         Some((settled.duration_since(turn), Between { transport, version }))
     }
@@ -51,5 +56,27 @@ impl Sent {
     /// There is an answer, or it is known that there is none.
     pub(super) fn settles(&self) {
         self.settled.get_or_init(Instant::now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_had_its_turn_took_something_whatever_became_of_it() {
+        let sent = Sent::default();
+        assert!(sent.took().is_none() && sent.settled().is_none());
+        sent.begins(Transport::Pipe);
+        let given_up = sent.took().unwrap();
+        assert_eq!(given_up.1, Between { transport: Transport::Pipe, version: None });
+        // refused unread in one revision, it goes out once more
+        sent.goes_out(3, "2026-07-28");
+        sent.goes_out(4, "2025-11-25");
+        sent.settles();
+        let settled = sent.took().unwrap();
+        assert!(settled.0 >= given_up.0);
+        assert_eq!((settled.1.version, sent.sent_as()), (Some("2025-11-25"), Some((4, "2025-11-25"))));
+        assert_eq!(sent.took(), Some(settled), "it is over");
     }
 }

@@ -1,6 +1,6 @@
 //! The session with an upstream: opened once, shared by all its calls, opened again when it has ended.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ use super::jsonrpc::{self, Answer, MODERN};
 use super::measures::{Life, OwnRequest};
 use super::offers::{Declared, Offers};
 use super::post::{Http, Post, Reply};
-use crate::domain::ended::Ended;
+use super::sent::Sent;
+use crate::domain::end::End;
 use crate::domain::measure::{Between, Measures, Transport};
 
 /// The handshake revisions we speak, the one we offer first.
@@ -213,6 +214,7 @@ impl Sessions {
     async fn handshake(&self) -> Result<Session, UpstreamError> {
         let id = self.id();
         let [offered, ..] = VERSIONS;
+        let sent = Sent::default();
         let post = Post {
             id,
             headers: self.base.clone(),
@@ -220,15 +222,18 @@ impl Sessions {
             bytes_max: HELLO_BYTES_MAX,
             progress: None,
             reply_headers: None,
-            dispatched: &AtomicBool::new(false),
+            dispatched: &sent.dispatched,
         };
-        let asked = OwnRequest::begin(&self.measures, "initialize", Transport::Tcp);
+        let asked = OwnRequest::begin(&self.measures, "initialize", Transport::Tcp, &sent);
         let reply = self.http.post(post).await;
         let refused = reply.as_ref().ok().and_then(refused);
         let session = reply.and_then(|reply| self.accept(reply));
         match &session {
-            Ok(session) => asked.ended(Some(session.version), Ended::Well),
-            Err(error) => asked.ended(None, refused.unwrap_or(Ended::Failed(error.kind.name()))),
+            Ok(session) => {
+                sent.goes_out(id, session.version);
+                asked.ended(End::Well);
+            }
+            Err(error) => asked.ended(refused.unwrap_or(End::Failed(error.kind.name()))),
         }
         let mut session = session?;
         let body = jsonrpc::notification("notifications/initialized");
@@ -247,8 +252,7 @@ impl Sessions {
     fn accept(&self, reply: Reply) -> Result<Session, UpstreamError> {
         let result = match reply.answer {
             Some(Answer::Result(result)) => result,
-            Some(Answer::Error(error)) => {
-                let code = jsonrpc::error_code(&error).unwrap_or_default();
+            Some(Answer::Error { code, .. }) => {
                 return Err(UpstreamError::invalid(format!("initialize was refused with code {code}")));
             }
             None => {
@@ -271,9 +275,9 @@ impl Sessions {
 }
 
 /// How `initialize` ended, where that was refused.
-fn refused(reply: &Reply) -> Option<Ended> {
+fn refused(reply: &Reply) -> Option<End> {
     match &reply.answer {
-        Some(Answer::Error(raw)) => Some(Ended::asked(jsonrpc::error_code(raw).unwrap_or_default())),
+        Some(Answer::Error { code, .. }) => Some(End::asked(*code)),
         _ => None,
     }
 }

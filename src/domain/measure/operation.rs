@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use super::{Key, Series};
-use crate::domain::ended::Ended;
 
 /// What is on no list.
 pub const OTHER: &str = "_OTHER";
@@ -91,7 +90,7 @@ impl Transport {
 
 /// One kind of operation, and how it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Operation {
+pub struct OperationKey {
     /// A method of the list, or `_OTHER`.
     pub method: &'static str,
     /// One of the gateway's own tools.
@@ -117,7 +116,7 @@ pub struct Between {
 #[derive(Debug)]
 pub struct Measures {
     /// What was asked.
-    pub operations: Series<Operation>,
+    pub operations: Series<OperationKey>,
     /// Sessions that have ended, and the kind of error that they ended in.
     pub sessions: Series<(Between, Option<&'static str>)>,
 }
@@ -129,24 +128,23 @@ impl Default for Measures {
 }
 
 impl Measures {
-    /// A request of this method, perhaps about a tool of the gateway's own, has ended.
+    /// A request of this method, perhaps about a tool of the gateway's own, has ended: with this kind of error and code.
     pub fn ended(
         &self,
         (method, tool): (&'static str, Option<&'static str>),
         between: Between,
         took: Duration,
-        ended: Ended,
+        (error, code): (Option<&'static str>, Option<&'static str>),
     ) {
-        let (error, code) = ended.labels();
-        self.operations.observe(Operation { method, tool, error, code, between }, took);
+        self.operations.observe(OperationKey { method, tool, error, code, between }, took);
     }
 }
 
-impl Key for Operation {
-    fn rest(self) -> Operation {
+impl Key for OperationKey {
+    fn rest(self) -> OperationKey {
         let between = Between { version: None, ..self.between };
         // how it ended is what is looked at first, and there are not many ways
-        Operation { method: OTHER, tool: None, error: self.error, code: None, between }
+        OperationKey { method: OTHER, tool: None, error: self.error, code: None, between }
     }
 }
 
@@ -172,7 +170,7 @@ mod tests {
     fn what_finds_no_place_still_says_how_it_ended() {
         let between = Between { transport: Transport::Tcp, version: known_version("2025-06-18") };
         let (method, tool, error) = ("tools/call", Some("read_cache"), Some(TOOL_ERROR));
-        let rest = Operation { method, tool, error, code: None, between }.rest();
+        let rest = OperationKey { method, tool, error, code: None, between }.rest();
         assert_eq!((rest.method, rest.tool, rest.error, rest.between.version), (OTHER, None, error, None));
     }
 }

@@ -10,14 +10,14 @@ use futures_util::stream;
 use http::StatusCode;
 use tokio::sync::mpsc;
 
-use super::jsonrpc::{RpcError, message, notification};
+use super::jsonrpc::{BROKEN, RpcError, message, notification};
 use super::management::Managing;
 use super::operation::{About, Operation};
 use super::result::Answered;
-use super::text::Chunks;
+use super::text::{Chunks, Text};
 use super::{Endpoint, Era, args, management, modern, result, tools};
 use crate::domain::activity::Kind;
-use crate::domain::ended::Ended;
+use crate::domain::end::End;
 use crate::domain::intent::Variant;
 use crate::domain::json::{self, Member};
 use crate::domain::refusal::{Code, Refusal};
@@ -74,7 +74,7 @@ impl Call<'_> {
         if let Some(tool) = managing {
             let done = management::run(self.faces, self.attempt, tool, arguments).await;
             if let Err(not_done) = &done {
-                self.operation.ended(Ended::Failed(not_done.code));
+                self.operation.ended(End::Failed(not_done.code));
             }
             let result = result::managed(self.era, &done);
             return Ok(json_response(StatusCode::OK, message(self.id, "result", &result)));
@@ -162,7 +162,7 @@ impl Call<'_> {
 
     /// What a built-in tool says that was refused.
     fn refused(&self, refusal: &Refusal) -> String {
-        self.operation.ended(Ended::Failed(refusal.code.as_str()));
+        self.operation.ended(End::Failed(refusal.code.as_str()));
         result::plain_refusal(self.era, refusal)
     }
 
@@ -198,10 +198,10 @@ impl Call<'_> {
             Era::Handshake => CancelBy::Notification(self.id),
         };
         let tool = if door == Door::Direct { request.name.clone() } else { None };
-        let (to, streams) = (self.to(call_outcome, About::Tool(tool)), self.streams);
+        let to = self.to(call_outcome, About::Tool(tool));
         let Some(token) = token else {
             let outcome = self.gateway.call_tool(self.attempt, door, request, cancel_by).await;
-            return Ok(answer(to.answer(&outcome), streams));
+            return Ok(to.respond(&outcome));
         };
         let (sender, progress) = mpsc::channel(PROGRESS_QUEUE);
         request.progress = Some(sender);
@@ -210,7 +210,7 @@ impl Call<'_> {
     }
 
     /// Whom the outcome is told.
-    pub(super) fn to(&self, render: fn(&To, &CallOutcome) -> (Answered, Ended), about: About) -> To {
+    pub(super) fn to(&self, render: fn(&To, &CallOutcome) -> (Answered, End), about: About) -> To {
         let (endpoint, era, id) = (self.endpoint, self.era, self.id.to_owned());
         To { endpoint, era, id, streams: self.streams, render, about, operation: self.operation.clone() }
     }
@@ -303,16 +303,6 @@ async fn record(gateway: &Gateway, attempt: &Attempt, refused: &RefusedAttempt<'
     }
 }
 
-/// The answer to a call. One that was taken back gets none (MCP 2025-11-25, cancellation): an event stream
-/// that ends without a message, where the client reads streams.
-pub(super) fn answer(text: Answered, streams: bool) -> Response {
-    match text {
-        Answered::Withdrawn(_) if streams => sse::event_stream(Bytes::from_static(b": cancelled\n\n").into()),
-        Answered::Rejected(text) => json_response(StatusCode::BAD_REQUEST, text),
-        Answered::Message(text) | Answered::Withdrawn(text) => json_response(StatusCode::OK, text),
-    }
-}
-
 /// Whom an outcome is told, and how.
 pub(super) struct To {
     pub(super) endpoint: Endpoint,
@@ -321,7 +311,7 @@ pub(super) struct To {
     /// Whether the client reads event streams: then one that it took back is not answered at all.
     pub(super) streams: bool,
     /// The message that answers it, and how it ends by that.
-    pub(super) render: fn(&To, &CallOutcome) -> (Answered, Ended),
+    pub(super) render: fn(&To, &CallOutcome) -> (Answered, End),
     /// What it is about.
     pub(super) about: About,
     /// What telemetry is told of it.
@@ -331,18 +321,39 @@ pub(super) struct To {
 impl To {
     /// The answer; telemetry is told of it.
     pub(super) fn answer(&self, outcome: &CallOutcome) -> Answered {
-        let unknown = |code| matches!(code, Code::NotFound | Code::InvalidName | Code::RecordUnavailable);
+        let unknown = |code| match code {
+            Code::NotFound | Code::InvalidName | Code::RecordUnavailable => true,
+            // what is at a URI is looked for after the rate
+            Code::RateLimited => matches!(self.about, About::Resource(_)),
+            _ => false,
+        };
         if !matches!(outcome, CallOutcome::Refused(refused) if unknown(refused.refusal.code)) {
             self.operation.about(&self.about);
         }
-        let (answered, ended) = (self.render)(self, outcome);
-        let is_withdrawn = self.streams && matches!(answered, Answered::Withdrawn(_));
-        self.operation.ended(if is_withdrawn { Ended::GIVEN_UP } else { ended });
+        let (answered, end) = (self.render)(self, outcome);
+        self.operation.ended(end);
         answered
+    }
+
+    /// The same as a response of its own. A call that was taken back gets no message (MCP 2025-11-25, cancellation): an
+    /// event stream that ends without one, where the client reads streams.
+    pub(super) fn respond(&self, outcome: &CallOutcome) -> Response {
+        self.response(self.answer(outcome))
+    }
+
+    fn response(&self, answered: Answered) -> Response {
+        match answered {
+            Answered::Withdrawn(_) if self.streams => {
+                sse::event_stream(Bytes::from_static(b": cancelled\n\n").into())
+            }
+            Answered::Failed(error) => error.response(Some(&self.id)),
+            Answered::Rejected(text) => json_response(StatusCode::BAD_REQUEST, text),
+            Answered::Message(text) | Answered::Withdrawn(text) => json_response(StatusCode::OK, text),
+        }
     }
 }
 
-fn call_outcome(to: &To, outcome: &CallOutcome) -> (Answered, Ended) {
+fn call_outcome(to: &To, outcome: &CallOutcome) -> (Answered, End) {
     result::outcome(to.endpoint, to.era, &to.id, outcome)
 }
 
@@ -361,8 +372,7 @@ pub(super) async fn with_progress(
             // one poll of the call may both report progress and end it
             match progress.try_recv() {
                 Ok(first) => (first, Some(answered)),
-                // who asks for progress reads streams
-                Err(_) => return answer(answered, true),
+                Err(_) => return to.response(answered),
             }
         }
     };
@@ -398,8 +408,14 @@ async fn step(mut state: Progressing) -> Option<(Result<Bytes, Infallible>, Prog
         tokio::select! {
             biased;
             Some(params) = state.progress.recv() => state.first = Some(params),
-            // a call that never ends was broken by a fault of ours, which is on record
-            ended = outcome => state.ending = Ending::Answered(state.to.answer(&ended?)),
+            ended = outcome => match ended {
+                Some(ended) => state.ending = Ending::Answered(state.to.answer(&ended)),
+                None => {
+                    // on record it is as well
+                    state.to.operation.ended(BROKEN);
+                    return None;
+                }
+            },
         }
     }
     if let Some(params) = state.first.take().or_else(|| state.progress.try_recv().ok()) {
@@ -408,6 +424,7 @@ async fn step(mut state: Progressing) -> Option<(Result<Bytes, Infallible>, Prog
     }
     let mut chunks = match state.ending {
         Ending::Answered(Answered::Message(text) | Answered::Rejected(text)) => text.into_event(),
+        Ending::Answered(Answered::Failed(error)) => Text::Whole(error.text(Some(&state.to.id))).into_event(),
         Ending::Leaving(chunks) => chunks,
         Ending::Answered(Answered::Withdrawn(_)) | Ending::Awaited(_) => return None,
     };

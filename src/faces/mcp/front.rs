@@ -19,7 +19,7 @@ use super::operation::{Operation, Question};
 use super::session::Session;
 use super::text::Text;
 use super::{Endpoint, Era, HANDSHAKE, MODERN, direct, listen, methods, modern, offers};
-use crate::domain::ended::Ended;
+use crate::domain::end::End;
 use crate::domain::json::{self, Member};
 use crate::domain::measure::{Between, Transport, known_version};
 use crate::domain::settings::ToolNames;
@@ -183,7 +183,7 @@ async fn post(entry: Entry<'_>, request: Request) -> Response {
             if method == "notifications/cancelled" {
                 cancel(entry, headers, params.unwrap_or("{}"));
             }
-            operation.ended(Ended::Well);
+            operation.ended(End::Well);
             return accepted();
         }
         Ok(Message::Request { id, method, params }) => (id, method, params.unwrap_or("{}")),
@@ -208,13 +208,13 @@ async fn post(entry: Entry<'_>, request: Request) -> Response {
             response
         }
         Err(error) => {
-            operation.ended(error.ended());
             if method == "tools/call" && !error.recorded {
                 let attempt = operation.part(attempt(entry, headers, id, meta));
                 let (code, message) = (error.name(), error.message());
                 let params = Some(params);
                 call::record_refused(&faces.gateway, entry.endpoint, &attempt, params, code, message).await;
             }
+            operation.ended(error.end());
             error.response(Some(id))
         }
     }
@@ -242,7 +242,9 @@ fn notified(entry: Entry<'_>, parts: &Parts, began: Instant, method: &str, param
     let [meta] = json::find_members(params, ["_meta"]).unwrap_or_default();
     let operation = Operation::begin(&Question { meta, ..question(entry, parts, began, method) });
     match session(entry, headers) {
-        _ if modern::is_modern(headers, method, meta) => operation.speaks(MODERN),
+        _ if modern::is_modern(headers, method, meta) => {
+            operation.speaks(&modern::said(meta).unwrap_or_default());
+        }
         Ok(session) => spoken(&operation, session.as_ref(), headers),
         Err(_) => {}
     }

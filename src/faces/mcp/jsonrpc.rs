@@ -5,7 +5,7 @@ use http::{StatusCode, header};
 use serde_json::{Value, json};
 
 use super::Era;
-use crate::domain::ended::{Ended, Fault};
+use crate::domain::end::{End, Fault};
 use crate::domain::json;
 use crate::domain::refusal::Refusal;
 use crate::faces::wire::error::json_response;
@@ -152,11 +152,11 @@ impl RpcError {
     }
 
     /// What telemetry is told of it.
-    pub(super) fn ended(&self) -> Ended {
-        let ended = served(self.code.into());
-        match (ended, self.reason) {
-            (Ended::Error { code, .. }, Some(reason)) => Ended::Error { code, fault: Fault::Named(reason) },
-            _ => ended,
+    pub(super) fn end(&self) -> End {
+        let end = served(self.code.into());
+        match (end, self.reason) {
+            (End::Error { code, .. }, Some(reason)) => End::Error { code, fault: Fault::Named(reason) },
+            _ => end,
         }
     }
 
@@ -183,11 +183,14 @@ impl RpcError {
     }
 }
 
+/// A request of which a fault of ours made something that has no answer.
+pub(super) const BROKEN: End = End::Error { code: INTERNAL_ERROR as i64, fault: Fault::Code };
+
 /// A request that was answered with an error of this code: of some, whoever asked is to blame (OpenTelemetry conventions
 /// for MCP, server spans).
-pub(super) fn served(code: i64) -> Ended {
+pub(super) fn served(code: i64) -> End {
     let is_askers = matches!(code, -32700 | -32600 | -32601 | -32602 | -32002);
-    Ended::Error { code, fault: if is_askers { Fault::Asker } else { Fault::Code } }
+    End::Error { code, fault: if is_askers { Fault::Asker } else { Fault::Code } }
 }
 
 /// The code of an upstream's error about anything but a tool as this era has it.

@@ -24,6 +24,12 @@ pub(super) fn is_modern(headers: &HeaderMap, method: &str, meta: Option<&str>) -
     by_meta || (method != "initialize" && header(headers, "mcp-protocol-version") == Some(MODERN))
 }
 
+/// The revision that `_meta` says, whichever that is; where it says none, the header says the modern one.
+pub(super) fn said(meta: Option<&str>) -> Option<String> {
+    let [version] = meta.and_then(|meta| json::find_members(meta, [VERSION]).ok()).unwrap_or_default();
+    version.map_or_else(|| Some(MODERN.to_owned()), |raw| serde_json::from_str(raw).ok())
+}
+
 /// Checks a modern request; gives what it says of its client.
 pub(super) fn check(
     headers: &HeaderMap,

@@ -6,14 +6,14 @@ use axum::response::Response;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-use super::call::{Call, PROGRESS_QUEUE, To, answer, with_progress};
+use super::call::{Call, PROGRESS_QUEUE, To, with_progress};
 use super::direct::{begin, cursor_within, finished, while_current};
 use super::jsonrpc::{RpcError, code_in, served};
 use super::operation::About;
 use super::result::{Answered, Splice, spliced};
 use super::text::Text;
 use super::{Era, result};
-use crate::domain::ended::Ended;
+use crate::domain::end::End;
 use crate::domain::json::{self, Member};
 use crate::domain::refusal::Code;
 use crate::domain::settings::ToolNames;
@@ -108,7 +108,7 @@ impl Call<'_> {
         let render = match &request.asked {
             Asked::Prompt(_) => prompt_outcome,
             Asked::Resource(_) => resource_outcome,
-            Asked::PromptCompletion(_) | Asked::TemplateCompletion(_) => completion_outcome,
+            Asked::PromptCompletion(_) | Asked::TemplateCompletion(_) => prompt_outcome,
         };
         let about = match &request.asked {
             Asked::Prompt(name) => About::Prompt("prompts/get", name.clone()),
@@ -124,13 +124,7 @@ impl Call<'_> {
         let gateway = Arc::clone(self.gateway);
         let Some(token) = self.progress_token() else {
             let outcome = gateway.ask(self.attempt, request, cancel_by).await;
-            return match &outcome {
-                // its HTTP status says it too
-                CallOutcome::Refused(refused) if refused.refusal.code == Code::RateLimited => {
-                    Err(RpcError::rate_limited(self.era, &refused.refusal))
-                }
-                outcome => Ok(answer(to.answer(outcome), self.streams)),
-            };
+            return Ok(to.respond(&outcome));
         };
         let (sender, progress) = mpsc::channel(PROGRESS_QUEUE);
         request.progress = Some(sender);
@@ -190,18 +184,14 @@ impl Call<'_> {
     }
 }
 
-fn prompt_outcome(to: &To, outcome: &CallOutcome) -> (Answered, Ended) {
+fn prompt_outcome(to: &To, outcome: &CallOutcome) -> (Answered, End) {
     let unknown = |about: &Refused| RpcError::invalid_params(about.refusal.message.as_str());
-    ended(to, outcome, unknown, |raw, head| spliced(to.era, &to.id, raw, head, &Splice::default()))
+    answered(to, outcome, unknown, |raw, head| spliced(to.era, &to.id, raw, head, &Splice::default()))
 }
 
-fn completion_outcome(to: &To, outcome: &CallOutcome) -> (Answered, Ended) {
-    prompt_outcome(to, outcome)
-}
-
-fn resource_outcome(to: &To, outcome: &CallOutcome) -> (Answered, Ended) {
+fn resource_outcome(to: &To, outcome: &CallOutcome) -> (Answered, End) {
     let unknown = |about: &Refused| RpcError::no_resource(to.era, about.tool.as_deref());
-    ended(to, outcome, unknown, |raw, head| read(to, raw, head))
+    answered(to, outcome, unknown, |raw, head| read(to, raw, head))
 }
 
 /// What was read: how long it may be kept is said in the newer revision, and only there.
@@ -226,37 +216,38 @@ fn read(to: &To, raw: &Bytes, head: &ResultHead) -> Text {
 }
 
 /// The message that answers, and how it ends by that: these have no result to say a refusal in.
-fn ended(
+fn answered(
     to: &To,
     outcome: &CallOutcome,
     unknown: impl Fn(&Refused) -> RpcError,
     passed_on: impl Fn(&Bytes, &ResultHead) -> Text,
-) -> (Answered, Ended) {
-    let failed = |error: RpcError| result::failed(&to.id, &error);
+) -> (Answered, End) {
     match outcome {
         CallOutcome::Result { raw, head, .. } => {
-            (Answered::Message(passed_on(raw, head)), Ended::result(head.is_error))
+            (Answered::Message(passed_on(raw, head)), End::result(head.is_error))
         }
         CallOutcome::InputRequired { raw, state } => result::question(&to.id, raw, state.as_ref()),
-        CallOutcome::InvalidState => failed(RpcError::invalid_state()),
+        CallOutcome::InvalidState => result::failed(RpcError::invalid_state()),
         CallOutcome::UpstreamError { raw, code } => upstream_error(to, raw, *code),
         CallOutcome::Refused(about) => {
             let refusal = &about.refusal;
             match refusal.code {
-                Code::NotFound => failed(unknown(about)),
-                Code::RateLimited => failed(RpcError::rate_limited(to.era, refusal)),
+                Code::NotFound => result::failed(unknown(about)),
+                Code::RateLimited => result::failed(RpcError::rate_limited(to.era, refusal)),
                 Code::Cancelled => {
                     let error = RpcError::refusal(refusal);
-                    (Answered::Withdrawn(Text::Whole(error.text(Some(&to.id)))), error.ended())
+                    // who reads streams gets no message at all
+                    let end = if to.streams { End::GIVEN_UP } else { error.end() };
+                    (Answered::Withdrawn(Text::Whole(error.text(Some(&to.id)))), end)
                 }
-                _ => failed(RpcError::refusal(refusal)),
+                _ => result::failed(RpcError::refusal(refusal)),
             }
         }
     }
 }
 
 /// An upstream's error as it came, but for the code that one revision has and the other must not see.
-fn upstream_error(to: &To, raw: &Bytes, code: i64) -> (Answered, Ended) {
+fn upstream_error(to: &To, raw: &Bytes, code: i64) -> (Answered, End) {
     let shown = code_in(to.era, code);
     if shown == code {
         return result::upstream_error(to.era, &to.id, raw, code);

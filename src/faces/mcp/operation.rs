@@ -9,9 +9,9 @@ use bytes::Bytes;
 use http::{HeaderMap, Version};
 
 use super::Endpoint;
-use super::jsonrpc::RpcError;
+use super::jsonrpc::{BROKEN, RpcError};
 use super::session::Session;
-use crate::domain::ended::Ended;
+use crate::domain::end::End;
 use crate::domain::measure::{Between, OTHER, Transport, known_method, known_version};
 use crate::domain::span::{Span, shown, shown_uri};
 use crate::domain::trace::TraceParent;
@@ -93,7 +93,7 @@ impl Operation {
     /// One of which nobody could find out what it asks for: there is no span to name.
     pub(super) fn unreadable(faces: &Arc<Faces>, began: Instant, error: &RpcError) {
         let open = Open::default();
-        faces.measures.ended((OTHER, open.tool), open.between(), began.elapsed(), error.ended());
+        faces.measures.ended((OTHER, open.tool), open.between(), began.elapsed(), error.end().labels());
     }
 
     /// What it is done in the name of.
@@ -117,14 +117,18 @@ impl Operation {
     /// The revision that is spoken.
     pub(super) fn speaks(&self, version: &str) {
         let Some(version) = known_version(version) else { return };
-        self.with(|open| open.version = Some(version));
-        self.note(|span| span.set("mcp.protocol.version", version));
+        self.with(|open| {
+            open.version = Some(version);
+            open.note(|span| span.set("mcp.protocol.version", version));
+        });
     }
 
     /// It is about one of the gateway's own tools. Those of upstreams are too many to be told apart in a histogram.
     pub(super) fn own_tool(&self, name: &'static str) {
-        self.with(|open| open.tool = Some(name));
-        self.note(|span| tool(span, name));
+        self.with(|open| {
+            open.tool = Some(name);
+            open.note(|span| tool(span, name));
+        });
     }
 
     /// It is about this, which there is.
@@ -153,13 +157,13 @@ impl Operation {
     /// It is answered, with whatever was said of it so far.
     pub(super) fn answered(&self) {
         if self.with(|open| open.is_streaming) == Some(false) {
-            self.ended(Ended::Well);
+            self.ended(End::Well);
         }
     }
 
     /// It is answered, or nobody waits for that any more; what comes later does not count.
-    pub(super) fn ended(&self, ended: Ended) {
-        self.0.end(ended);
+    pub(super) fn ended(&self, end: End) {
+        self.0.ended(end);
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut Open) -> T) -> Option<T> {
@@ -167,18 +171,18 @@ impl Operation {
     }
 
     fn note(&self, note: impl FnOnce(&mut Span)) {
-        self.with(|open| open.span.as_mut().map(|span| span.note(note)));
+        self.with(|open| open.note(note));
     }
 }
 
 impl Inner {
-    fn end(&self, ended: Ended) {
+    fn ended(&self, end: End) {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(open) = open else { return };
         let (took, between) = (self.began.elapsed(), open.between());
-        self.faces.measures.ended((self.method, open.tool), between, took, ended);
+        self.faces.measures.ended((self.method, open.tool), between, took, end.labels());
         if let Some(mut span) = open.span {
-            span.note(|span| ended.tell(span));
+            span.note(|span| end.tell(span));
             span.end_after(took);
         }
     }
@@ -186,11 +190,18 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.end(Ended::GIVEN_UP);
+        // a fault of ours ends it as well
+        self.ended(if std::thread::panicking() { BROKEN } else { End::GIVEN_UP });
     }
 }
 
 impl Open {
+    fn note(&mut self, note: impl FnOnce(&mut Span)) {
+        if let Some(span) = &mut self.span {
+            span.note(note);
+        }
+    }
+
     fn between(&self) -> Between {
         Between { transport: Transport::Tcp, version: self.version }
     }

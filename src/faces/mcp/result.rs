@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::jsonrpc::{RpcError, is_missing_capability, message, served};
 use super::text::Text;
 use super::{Endpoint, Era};
-use crate::domain::ended::Ended;
+use crate::domain::end::End;
 use crate::domain::json::{self, escape_into};
 use crate::domain::refusal::{Code, Refusal};
 use crate::domain::tool::ResultHead;
@@ -25,6 +25,8 @@ const MISSING: &str = "mcpproxy/missing";
 pub(super) enum Answered {
     /// This message.
     Message(Text),
+    /// This error of ours, with the HTTP status that goes with it.
+    Failed(RpcError),
     /// This error, whose HTTP status says 400 as well.
     Rejected(Text),
     /// None, since the caller took it back; a client that must have one gets this.
@@ -32,20 +34,20 @@ pub(super) enum Answered {
 }
 
 /// The message that answers a call, and how it ends by that.
-pub(super) fn outcome(endpoint: Endpoint, era: Era, id: &str, outcome: &CallOutcome) -> (Answered, Ended) {
+pub(super) fn outcome(endpoint: Endpoint, era: Era, id: &str, outcome: &CallOutcome) -> (Answered, End) {
     match outcome {
         CallOutcome::Result { raw, head, warning, truncated } => {
             let notes = notes(warning.as_deref(), truncated.as_deref());
-            (Answered::Message(passed_on(era, id, raw, head, &notes)), Ended::result(head.is_error))
+            (Answered::Message(passed_on(era, id, raw, head, &notes)), End::result(head.is_error))
         }
         CallOutcome::InputRequired { raw, state } => question(id, raw, state.as_ref()),
-        CallOutcome::InvalidState => failed(id, &RpcError::invalid_state()),
+        CallOutcome::InvalidState => failed(RpcError::invalid_state()),
         CallOutcome::UpstreamError { raw, code } => upstream_error(era, id, raw, *code),
         // there the tool's name is the method's parameter, not an argument of ours
         CallOutcome::Refused(Refused { refusal, .. })
             if endpoint == Endpoint::Direct && refusal.code == Code::NotFound =>
         {
-            failed(id, &RpcError::invalid_params(refusal.message.as_str()))
+            failed(RpcError::invalid_params(refusal.message.as_str()))
         }
         CallOutcome::Refused(refused) => {
             let text = Text::Whole(message(id, "result", &refusal(era, refused)));
@@ -53,27 +55,28 @@ pub(super) fn outcome(endpoint: Endpoint, era: Era, id: &str, outcome: &CallOutc
                 Code::Cancelled => Answered::Withdrawn(text),
                 _ => Answered::Message(text),
             };
-            (answered, Ended::Failed(refused.refusal.code.as_str()))
+            (answered, End::Failed(refused.refusal.code.as_str()))
         }
     }
 }
 
 /// An error of ours.
-pub(super) fn failed(id: &str, error: &RpcError) -> (Answered, Ended) {
-    (Answered::Message(Text::Whole(error.text(Some(id)))), error.ended())
+pub(super) fn failed(error: RpcError) -> (Answered, End) {
+    let end = error.end();
+    (Answered::Failed(error), end)
 }
 
 /// A server's question: its bytes, but for the state that it wants to see again.
-pub(super) fn question(id: &str, raw: &Bytes, state: Option<&Replaced>) -> (Answered, Ended) {
+pub(super) fn question(id: &str, raw: &Bytes, state: Option<&Replaced>) -> (Answered, End) {
     let text = match state {
         None => Text::whole(id, "result", raw),
         Some((range, own)) => Text::replacing(id, "result", raw, range, own),
     };
-    (Answered::Message(text), Ended::Well)
+    (Answered::Message(text), End::Well)
 }
 
 /// A server's error, as it came. That a client lacks what a request needs is said in the HTTP status too.
-pub(super) fn upstream_error(era: Era, id: &str, raw: &Bytes, code: i64) -> (Answered, Ended) {
+pub(super) fn upstream_error(era: Era, id: &str, raw: &Bytes, code: i64) -> (Answered, End) {
     let text = Text::whole(id, "error", raw);
     let answered = match era == Era::Modern && is_missing_capability(code) {
         true => Answered::Rejected(text),

@@ -7,6 +7,7 @@ use http::StatusCode;
 use http::request::Parts;
 
 use super::error::code_of;
+use crate::domain::end::End;
 use crate::domain::span::Span;
 use crate::faces::http::Peer;
 use crate::faces::{Faces, wire};
@@ -36,7 +37,7 @@ impl RequestSpan {
     /// Notes how the call ended.
     pub(super) fn called(&self, outcome: &CallOutcome) {
         self.note(|span| match outcome {
-            CallOutcome::Result { head, .. } if head.is_error => span.fail("tool_error"),
+            CallOutcome::Result { head, .. } => End::result(head.is_error).tell(span),
             CallOutcome::UpstreamError { .. } => span.fail("upstream_error"),
             CallOutcome::Refused(refused) => span.fail(refused.refusal.code.as_str()),
             _ => {}

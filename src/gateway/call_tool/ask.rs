@@ -207,7 +207,8 @@ impl Gateway {
         let target = &offer.server.target;
         let connection = self.upstreams.connection(target);
         let about = (method, request.asked.about(offer));
-        let sending = Sending::begin(attempt, &offer.server, record, about, &mut request.meta);
+        let measures = self.upstreams.measures();
+        let sending = Sending::begin(measures, attempt, &offer.server, record, about, &mut request.meta);
         let mut cancelled = pin!(cancelled);
         let mut request = to_send(offer, request, target.limits.call_timeout, Arc::clone(&sending.sent));
         request.round = std::mem::take(&mut opened.round);
@@ -219,7 +220,7 @@ impl Gateway {
         record.upstream_ms = Some(clock::milliseconds(sending.elapsed()));
         let asking = Asking { attempt, server: &offer.server, opened: &opened, record: record.id };
         let concluded = self.conclude(&asking, record, ended, digest);
-        sending.ended(self.upstreams.measures(), &concluded);
+        sending.ended(&concluded);
         concluded.unwrap_or_else(refused)
     }
 }

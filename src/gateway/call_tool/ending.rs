@@ -26,10 +26,9 @@ impl Gateway {
     ) -> Result<CallOutcome, Refusal> {
         let target = &asking.server.target;
         let outcome = match ended {
-            Ok(Answer::Error(raw)) => {
+            Ok(Answer::Error { raw, code }) => {
                 record.status = Status::UpstreamError;
                 record::upstream_error(record, target, &raw);
-                let code = upstream::error_code(&raw).unwrap_or_default();
                 Ok(CallOutcome::UpstreamError { raw, code })
             }
             Ok(Answer::Result(raw)) => match std::str::from_utf8(&raw).ok().and_then(ResultHead::read) {

@@ -9,8 +9,8 @@ use http::Uri;
 
 use super::{Attempt, CallOutcome};
 use crate::domain::activity::Record;
-use crate::domain::ended::Ended;
-use crate::domain::measure::Measures;
+use crate::domain::end::End;
+use crate::domain::measure::{Measures, OTHER};
 use crate::domain::refusal::Refusal;
 use crate::domain::span::{Span, shown, shown_uri};
 use crate::gateway::catalog::ServerEntry;
@@ -29,26 +29,29 @@ pub(super) enum About<'a> {
     Other,
 }
 
-/// One that may be sent.
-pub(super) struct Sending {
+/// One that may be sent. Dropped without an end, it was given up.
+pub(super) struct Sending<'a> {
+    measures: &'a Measures,
     method: &'static str,
     began: Instant,
     /// Filled in by whoever sends it.
     pub(super) sent: Arc<Sent>,
-    /// Where it is recorded. Dropped, it was given up.
+    /// Where it is recorded.
     span: Option<OpenSpan>,
+    end: End,
 }
 
-impl Sending {
+impl<'a> Sending<'a> {
     /// From now on it waits for its turn. Says in `_meta` what it is part of; where no traces are made, that stays as it
     /// came.
     pub(super) fn begin(
+        measures: &'a Measures,
         attempt: &Attempt,
         server: &ServerEntry,
         record: &Record,
         (method, about): (&'static str, About<'_>),
         meta: &mut Vec<(String, Bytes)>,
-    ) -> Sending {
+    ) -> Sending<'a> {
         let span = attempt.trace.as_ref().and_then(|trace| {
             let span = trace.client();
             trace.carry(span.as_ref(), meta);
@@ -70,7 +73,7 @@ impl Sending {
             });
             span
         });
-        Sending { method, began: Instant::now(), sent: Arc::default(), span }
+        Sending { measures, method, began: Instant::now(), sent: Arc::default(), span, end: End::GIVEN_UP }
     }
 
     /// Since when it waits, or is under way.
@@ -78,40 +81,40 @@ impl Sending {
         self.began.elapsed()
     }
 
-    /// It has ended like this; gives how long the upstream took. What never had its turn is no request, and what was
-    /// answered without being sent has no span.
-    pub(super) fn ended(
-        self,
-        measures: &Measures,
-        concluded: &Result<CallOutcome, Refusal>,
-    ) -> Option<Duration> {
-        let ended = match concluded {
-            Ok(CallOutcome::Result { head, .. }) => Ended::result(head.is_error),
-            Ok(CallOutcome::UpstreamError { code, .. }) => Ended::asked(*code),
-            Ok(_) => Ended::Well,
-            Err(refusal) => Ended::Failed(refusal.code.as_str()),
+    /// It has ended like this; gives how long the upstream took. What was answered without being sent has no span.
+    pub(super) fn ended(mut self, concluded: &Result<CallOutcome, Refusal>) -> Option<Duration> {
+        self.end = match concluded {
+            Ok(CallOutcome::Result { head, .. }) => End::result(head.is_error),
+            Ok(CallOutcome::InputRequired { .. }) => End::Well,
+            Ok(CallOutcome::UpstreamError { code, .. }) => End::asked(*code),
+            Ok(CallOutcome::Refused(_) | CallOutcome::InvalidState) => End::Failed(OTHER),
+            Err(refusal) => End::Failed(refusal.code.as_str()),
         };
-        if let Some(span) = self.span {
-            match concluded.is_err() || self.sent.is_dispatched() {
-                true => told(span, &self.sent, ended),
-                false => span.forget(),
-            }
+        let is_none = concluded.is_ok() && !self.sent.is_dispatched();
+        if let Some(span) = self.span.take_if(|_| is_none) {
+            span.forget();
         }
-        let (took, between) = self.sent.took()?;
-        measures.ended((self.method, None), between, took, ended);
-        Some(took)
+        self.sent.took().map(|(took, _)| took)
     }
 }
 
-fn told(mut span: OpenSpan, sent: &Sent, ended: Ended) {
-    span.note(|span| {
-        if let Some((id, version)) = sent.sent_as() {
-            span.set("jsonrpc.request.id", id.to_string());
-            span.set("mcp.protocol.version", version);
+impl Drop for Sending<'_> {
+    /// What never had its turn has a span that says why, and is no request.
+    fn drop(&mut self) {
+        if let Some((took, between)) = self.sent.took() {
+            self.measures.ended((self.method, None), between, took, self.end.labels());
         }
-        ended.tell(span);
-    });
-    span.end();
+        let Some(mut span) = self.span.take() else { return };
+        span.note(|span| {
+            if let Some((id, version)) = self.sent.sent_as() {
+                span.set("jsonrpc.request.id", id.to_string());
+                span.set("mcp.protocol.version", version);
+            }
+            self.end.tell(span);
+        });
+        let settled = self.sent.settled().unwrap_or_else(Instant::now);
+        span.end_after(settled.duration_since(self.began));
+    }
 }
 
 fn describe(span: &mut Span, method: &'static str, about: &About<'_>) {

@@ -240,8 +240,8 @@ async fn refused(
     if status == StatusCode::NOT_FOUND && session.is_some() {
         return Err(StreamableHttpError::SessionExpired);
     }
-    let Some(Answer::Error(error)) = answer else { return Err(unexpected(status)) };
-    let error: ErrorData = serde_json::from_slice(&error).map_err(|_| invalid("not an error"))?;
+    let Some(Answer::Error { raw, .. }) = answer else { return Err(unexpected(status)) };
+    let error: ErrorData = serde_json::from_slice(&raw).map_err(|_| invalid("not an error"))?;
     let id = i64::try_from(id).ok().map(RequestId::Number);
     Ok(StreamableHttpPostResponse::Json(ServerJsonRpcMessage::error(error, id), None))
 }

@@ -110,11 +110,6 @@ impl Keeper {
         self.shared.era()
     }
 
-    /// The revision that the program speaks, while it runs.
-    pub(in crate::upstream) fn version(&self) -> Option<&'static str> {
-        self.shared.version()
-    }
-
     /// Where it is noted how long the program takes.
     pub(in crate::upstream) fn measures(&self) -> &Measures {
         &self.shared.children.measures

@@ -17,8 +17,9 @@ use crate::domain::measure::{Between, Transport};
 use crate::upstream::discover::{Era, HELLO_BYTES_MAX, modern_offers};
 use crate::upstream::error::{Kind, UpstreamError};
 use crate::upstream::jsonrpc::{self, Answer, MODERN, Meta};
-use crate::upstream::measures::{Life, OwnRequest, ended};
+use crate::upstream::measures::{Life, OwnRequest, end};
 use crate::upstream::offers::Offers;
+use crate::upstream::sent::Sent;
 use crate::upstream::session::{VERSIONS, version_of};
 
 /// How long what a program wrote before its end may take to be read.
@@ -152,16 +153,16 @@ async fn open(shared: &Shared, wire: &Arc<Wire>) -> Result<Session, UpstreamErro
     }
     let id = wire.id();
     let [offered, ..] = VERSIONS;
-    let asked = OwnRequest::begin(measures, "initialize", Transport::Pipe);
+    let sent = Sent::default();
+    let asked = OwnRequest::begin(measures, "initialize", Transport::Pipe, &sent);
     let answer = ask(wire, id, jsonrpc::initialize(id, offered)).await;
-    asked.ended(None, ended(&answer));
+    asked.ended(end(&answer));
     let result = match answer? {
         Answer::Result(result) => result,
-        Answer::Error(error) => {
+        Answer::Error { code, .. } => {
             if let Some(offers) = discover(wire).await? {
                 return Ok(modern(offers));
             }
-            let code = jsonrpc::error_code(&error).unwrap_or_default();
             return Err(UpstreamError::unsent(
                 Kind::Invalid,
                 format!("initialize was refused with code {code}"),

@@ -180,14 +180,6 @@ impl Shared {
         self.state().era
     }
 
-    /// The revision that the program speaks, while it runs.
-    pub(super) fn version(&self) -> Option<&'static str> {
-        match &self.state().phase {
-            Phase::Up(session) => Some(session.version),
-            _ => None,
-        }
-    }
-
     /// What the program declared when it came up last.
     pub(super) fn offers(&self) -> Option<Offers> {
         self.state().offers

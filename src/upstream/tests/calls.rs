@@ -11,7 +11,7 @@ use super::fake::*;
 
 fn body_of(answer: &Answer) -> &str {
     match answer {
-        Answer::Result(bytes) | Answer::Error(bytes) => std::str::from_utf8(bytes).unwrap(),
+        Answer::Result(bytes) | Answer::Error { raw: bytes, .. } => std::str::from_utf8(bytes).unwrap(),
     }
 }
 
@@ -83,7 +83,7 @@ async fn errors_of_the_upstream_come_back_raw() {
         let fake = Fake::modern(move |seen| error(status, &seen.body["id"], code)).await;
         let answer = fake.connection().call(call("t")).await.unwrap();
         assert_eq!(body_of(&answer), format!(r#"{{"code":{code},"message":"m"}}"#));
-        assert!(matches!(answer, Answer::Error(_)));
+        assert!(matches!(answer, Answer::Error { .. }));
     }
 }
 

@@ -7,6 +7,7 @@ mod eras;
 mod fake;
 mod limits;
 mod lists;
+mod measures;
 mod passing;
 mod watch;
 mod way;

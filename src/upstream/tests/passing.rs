@@ -82,7 +82,7 @@ async fn progress_errors_and_bounds_are_those_of_calls() {
         let answer = connection.ask(Request { progress: Some(progress), ..read("x") }).await.unwrap();
         assert_eq!(answer, Answer::Result(r#"{"contents":[]}"#.into()), "{era:?}");
         assert!(told.try_recv().is_ok(), "{era:?}");
-        assert!(matches!(connection.ask(read("refused")).await.unwrap(), Answer::Error(_)), "{era:?}");
+        assert!(matches!(connection.ask(read("refused")).await.unwrap(), Answer::Error { .. }), "{era:?}");
         assert_eq!(connection.ask(read("large")).await.unwrap_err().kind, Kind::TooLarge, "{era:?}");
         let short = Request { timeout: Duration::from_millis(50), ..read("silent") };
         let failed = connection.ask(short).await.unwrap_err();

@@ -11,7 +11,6 @@ use ::rmcp::model::{
 };
 use ::rmcp::service::PeerRequestOptions;
 use bytes::Bytes;
-use serde_json::Value;
 
 use super::super::jsonrpc;
 use super::super::rmcp::{Heard, Listener, Service, Transport, connect, own_error};
@@ -116,7 +115,8 @@ impl Way {
         // not a message of the upstream: an error with a status, or of the transport
         match answer {
             Err(ServiceError::McpError(error)) => {
-                Ok(Answer::Error(serde_json::to_vec(&error).unwrap().into()))
+                let raw = serde_json::to_vec(&error).unwrap().into();
+                Ok(Answer::Error { raw, code: error.code.0.into() })
             }
             Err(error) => Err(transport.take_fault().unwrap_or_else(|| own(&error))),
             Ok(answer) => panic!("an answer beside the tap: {answer:?}"),
@@ -143,6 +143,6 @@ fn own(error: &ServiceError) -> UpstreamError {
 
 /// The code of a JSON-RPC error.
 pub(super) fn code(answer: &Answer) -> i64 {
-    let Answer::Error(error) = answer else { panic!("{answer:?}") };
-    serde_json::from_slice::<Value>(error).unwrap()["code"].as_i64().unwrap()
+    let Answer::Error { code, .. } = answer else { panic!("{answer:?}") };
+    *code
 }

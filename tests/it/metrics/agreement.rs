@@ -9,10 +9,10 @@ use serde_json::json;
 
 use crate::support::upstream::{Offers, Say};
 use crate::support::{
-    ADMIN, Api, Collector, DIRECT, Kind, Mcp, Page, Stage, Tenant, Tool, Upstream, eventually,
+    ADMIN, Api, Collector, DIRECT, Kind, Mcp, Page, Seen, Stage, Tenant, Tool, Upstream, eventually,
 };
 
-const COUNT: &str = "mcp_server_operation_duration_seconds_count";
+pub(super) const COUNT: &str = "mcp_server_operation_duration_seconds_count";
 const SUM: &str = "mcp_server_operation_duration_seconds_sum";
 /// What each is called by both.
 const BOTH: [(&str, &str); 5] = [
@@ -25,14 +25,14 @@ const BOTH: [(&str, &str); 5] = [
 const OWN_TOOLS: [&str; 2] = ["call_tool_read", "retrieve_tools"];
 
 /// A gateway that is asked one thing after another.
-struct Asked {
-    stage: Stage,
+pub(super) struct Asked {
+    pub(super) stage: Stage,
     collector: Collector,
     number: u32,
 }
 
 impl Asked {
-    async fn gateway() -> Asked {
+    pub(super) async fn gateway() -> Asked {
         let collector = Collector::start().await;
         let mut settings = collector.settings();
         settings.extend([ADMIN, ("MCPPROXY__DIRECT__ENABLED", "true")]);
@@ -47,7 +47,7 @@ impl Asked {
     }
 
     /// The `traceparent` of what is asked next.
-    fn next(&mut self) -> String {
+    pub(super) fn next(&mut self) -> String {
         self.number += 1;
         format!("00-{:032x}-00f067aa0ba902b7-01", self.number)
     }
@@ -57,22 +57,37 @@ impl Asked {
         self.timed(client, request).await.0
     }
 
+    /// The span of what was asked last.
+    async fn span(&self) -> Seen {
+        let trace = format!("{:032x}", self.number);
+        eventually("the span", Duration::from_secs(10), || async {
+            self.collector.spans().into_iter().find(|span| span.trace == trace && span.kind == Kind::Server)
+        })
+        .await
+    }
+
     /// The same, and how long both say that it took, in seconds.
     async fn timed(&self, client: &Mcp, request: RequestBuilder) -> ([String; 5], f64) {
+        self.around(&[], async { drop(client.api.send(request).await) }).await
+    }
+
+    /// The same of the one request with these labels that is made, and over soon.
+    pub(super) async fn around(
+        &self,
+        labels: &[(&str, &str)],
+        act: impl Future<Output = ()>,
+    ) -> ([String; 5], f64) {
         let page = self.stage.gateway.scrape().await;
-        let (before, sum_before) = (by_series(&page), page.sum(SUM, &[]));
-        client.api.send(request).await;
+        let (before, sum_before) = (by_series(&page, labels), page.sum(SUM, labels));
+        act.await;
         let counted = |page: &Page| {
-            let after = by_series(page);
+            let after = by_series(page, labels);
             after.into_iter().find(|(labels, count)| before.get(labels).unwrap_or(&0.0) < count)
         };
         let page = self.stage.gateway.scrape_until("the sample", |page| counted(page).is_some()).await;
+        let counted_s = page.sum(SUM, labels) - sum_before;
         let (labels, _) = counted(&page).unwrap();
-        let trace = format!("{:032x}", self.number);
-        let span = eventually("the span", Duration::from_secs(10), || async {
-            self.collector.spans().into_iter().find(|span| span.trace == trace && span.kind == Kind::Server)
-        })
-        .await;
+        let span = self.span().await;
         let said = BOTH.map(|(name, label)| {
             let (told, counted) = (span.get(name), labels.get(label).map_or("", String::as_str));
             // names of servers' tools are in no histogram
@@ -82,14 +97,17 @@ impl Asked {
             counted.to_owned()
         });
         assert_eq!(span.is_error, !said[0].is_empty(), "{span:?}");
-        let counted_s = page.sum(SUM, &[]) - sum_before;
         assert!((span.took_s - counted_s).abs() < 1e-6, "{counted_s} s, but {span:?}");
         (said, counted_s)
     }
 }
 
-fn by_series(page: &Page) -> BTreeMap<BTreeMap<String, String>, f64> {
-    let samples = page.samples.iter().filter(|sample| sample.name == COUNT);
+fn by_series(page: &Page, labels: &[(&str, &str)]) -> BTreeMap<BTreeMap<String, String>, f64> {
+    let samples = page.samples.iter().filter(|sample| {
+        let has =
+            |(label, value): &(&str, &str)| sample.labels.get(*label).is_some_and(|found| found == value);
+        sample.name == COUNT && labels.iter().all(has)
+    });
     samples.map(|sample| (sample.labels.clone(), sample.value)).collect()
 }
 
@@ -159,6 +177,7 @@ async fn spans_and_histograms_agree_on_how_requests_end() {
             (make(&hasty), "tools/list", ""),
             (make(&hasty).at(DIRECT), "prompts/list", ""),
             (make(&hasty).at(DIRECT), "prompts/get", r#","name":"up:sum""#),
+            (make(&hasty).at(DIRECT), "resources/read", r#","uri":"x://secret""#),
         ] {
             let mut said = asked.ask(&client, method, rest).await;
             for _ in 0..60 {
@@ -168,6 +187,10 @@ async fn spans_and_histograms_agree_on_how_requests_end() {
                 said = asked.ask(&client, method, rest).await;
             }
             assert_eq!(said, ["rate_limited", "-31429", method, version, ""]);
+            // the prompt was found before, and what is at a URI was not looked for
+            let span = asked.span().await;
+            assert_eq!(span.get("gen_ai.prompt.name"), if rest.contains("up:sum") { "up:sum" } else { "" });
+            assert_eq!(span.get("mcp.resource.uri"), "", "{span:?}");
         }
     }
 }
@@ -190,6 +213,12 @@ async fn spans_and_histograms_agree_on_the_revision() {
     assert_eq!(said, ["", "", "notifications/progress", "2025-11-25", ""]);
     let span = asked.collector.named("notifications/progress").await;
     assert_ne!(span.get("mcp.session.id"), "", "{span:?}");
+
+    let meta = json!({"_meta": {"traceparent": asked.next(), "io.modelcontextprotocol/protocolVersion": "2027-01-01"}});
+    let note = json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": meta});
+    let request = session.http(reqwest::Method::POST).header("Content-Type", "application/json");
+    let said = asked.sent(&session, request.body(note.to_string())).await;
+    assert_eq!(said, ["", "", "notifications/progress", "", ""]);
 
     // one that nobody speaks is not told, nor is it taken for the newest
     let own = "io.modelcontextprotocol/protocolVersion";

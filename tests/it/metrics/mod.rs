@@ -2,6 +2,7 @@
 
 mod agreement;
 mod board;
+mod ends;
 mod listener;
 mod operations;
 mod promql;

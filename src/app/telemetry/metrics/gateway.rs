@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::page::{Labels, Page};
-use crate::domain::measure::{Between, Operation, Series};
+use crate::domain::measure::{Between, OperationKey, Series};
 use crate::domain::refusal::Code;
 use crate::faces::Faces;
 use crate::gateway::{LogMeasures, LogVitals, Readiness, Vitals};
@@ -43,8 +43,8 @@ fn between(between: Between, error: Option<&'static str>) -> Labels {
     labels
 }
 
-fn operations(page: &mut Page<'_>, (name, help): (&str, &str), series: &Series<Operation>) -> fmt::Result {
-    let labels = |operation: &Operation| {
+fn operations(page: &mut Page<'_>, (name, help): (&str, &str), series: &Series<OperationKey>) -> fmt::Result {
+    let labels = |operation: &OperationKey| {
         let mut labels = between(operation.between, operation.error);
         labels.push(("mcp_method_name", operation.method));
         labels

@@ -5,7 +5,7 @@ use super::span::Span;
 
 /// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum End {
     /// As it should, or with a question to whoever asked.
     Well,
     /// With a result that says that it failed, or without an answer: in this way.
@@ -30,26 +30,26 @@ pub enum Fault {
     Named(&'static str),
 }
 
-impl Ended {
+impl End {
     /// Nobody waits for it any more.
-    pub const GIVEN_UP: Ended = Ended::Failed("cancelled");
+    pub const GIVEN_UP: End = End::Failed("cancelled");
 
     /// With a result, of which a tool may say that it is an error.
-    pub fn result(is_error: bool) -> Ended {
-        if is_error { Ended::Failed(TOOL_ERROR) } else { Ended::Well }
+    pub fn result(is_error: bool) -> End {
+        if is_error { End::Failed(TOOL_ERROR) } else { End::Well }
     }
 
     /// With an error of a server that we asked. To who asks, each is one.
-    pub fn asked(code: i64) -> Ended {
-        Ended::Error { code, fault: Fault::Code }
+    pub fn asked(code: i64) -> End {
+        End::Error { code, fault: Fault::Code }
     }
 
     /// Tells a span of it, with the number as it is.
     pub fn tell(self, span: &mut Span) {
         match self {
-            Ended::Well => {}
-            Ended::Failed(how) => span.fail(how),
-            Ended::Error { code, fault } => {
+            End::Well => {}
+            End::Failed(how) => span.fail(how),
+            End::Error { code, fault } => {
                 span.set("rpc.response.status_code", code.to_string());
                 match fault {
                     Fault::Asker => {}
@@ -63,9 +63,9 @@ impl Ended {
     /// The type of the error and the JSON-RPC code, each out of a closed list.
     pub fn labels(self) -> (Option<&'static str>, Option<&'static str>) {
         match self {
-            Ended::Well => (None, None),
-            Ended::Failed(how) => (Some(how), None),
-            Ended::Error { code, fault } => {
+            End::Well => (None, None),
+            End::Failed(how) => (Some(how), None),
+            End::Error { code, fault } => {
                 let name = code_name(code);
                 let how = match fault {
                     Fault::Asker => None,
