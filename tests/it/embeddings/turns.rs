@@ -149,6 +149,6 @@ async fn all_tenants_are_found() {
     sqlx::raw_sql(made).execute(&mut database.connect().await).await.unwrap();
     let _gateway = Gateway::start(&database, &embedder.settings()).await;
     let rows = "select count(distinct tenant_id) from tool_embeddings";
-    eventually("vectors of all", SOON * 2, || async { (database.count(rows).await == 250).then_some(()) })
+    eventually("vectors of all", SOON * 6, || async { (database.count(rows).await == 250).then_some(()) })
         .await;
 }
