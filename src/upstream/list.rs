@@ -141,7 +141,9 @@ impl Connection {
             let ask = Ask::plain(form.method, members, form.bytes_max.saturating_sub(list.bytes));
             let page = match self.request(ask, &sent).await? {
                 Answer::Result(page) => page,
-                Answer::Error { code, .. } if cursor.is_none() && self.has_none(kind, code, began).await? => {
+                Answer::Error { code, .. }
+                    if cursor.is_none() && self.has_none(kind, code, began).await? =>
+                {
                     return Ok(Listing::default());
                 }
                 Answer::Error { code, .. } => return Err(refused(form.method, code)),
