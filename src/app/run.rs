@@ -3,6 +3,7 @@
 use std::net::ToSocketAddrs;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use sha2::{Digest, Sha256};
@@ -157,7 +158,9 @@ async fn serve_on(
     let address = listener.local_addr()?;
     let faces = faces(config, &gateway);
     let admin_stop = CancellationToken::new();
-    let scraped = admin.map(|listener| tokio::spawn(serve_metrics(listener, &faces, admin_stop.clone())));
+    let age_max = config.limits.metrics_age_max;
+    let scraped =
+        admin.map(|listener| tokio::spawn(serve_metrics((listener, age_max), &faces, admin_stop.clone())));
     tracing::info!(version = env!("CARGO_PKG_VERSION"), replica = %gateway.replica(), "listening on http://{address}");
     if config.direct.enabled {
         tracing::info!("/mcp/direct is open to keys whose setting direct_endpoint is on");
@@ -193,13 +196,13 @@ async fn admin_listener(config: &Config) -> anyhow::Result<Option<TcpListener>> 
     Ok(Some(listener))
 }
 
-/// Answers scrapers until `stop`.
+/// Answers scrapers until `stop`, for so long with the same page.
 fn serve_metrics(
-    listener: TcpListener,
+    (listener, age_max): (TcpListener, Duration),
     faces: &Arc<Faces>,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + use<> {
-    admin::serve(listener, Arc::clone(faces), Metrics::of(faces).into_scrape(), stop)
+    admin::serve(listener, Arc::clone(faces), (Metrics::of(faces).into_scrape(), age_max), stop)
 }
 
 /// The deployment's own doors, which no upstream may be: its database and itself.

@@ -7,6 +7,11 @@ use super::measure::OTHER;
 use super::redact;
 use super::trace::{SpanId, TraceParent};
 
+/// The attribute that names the tenant.
+pub const TENANT: &str = "mcpproxy.tenant";
+/// What a span without texts takes in memory until it is sent, and each of its attributes, in bytes; a little too much.
+const SPAN_BYTES: usize = 512;
+const ATTRIBUTE_BYTES: usize = 96;
 /// Longest text that others chose, in bytes.
 const SHOWN_BYTES_MAX: usize = 256;
 
@@ -57,6 +62,8 @@ pub struct Span {
     pub parent: Option<SpanId>,
     /// Whether that is somebody else's.
     pub is_parent_remote: bool,
+    /// Whether it is recorded only because whoever asked wants that.
+    pub is_forced: bool,
     /// What else it is connected with.
     pub link: Option<TraceParent>,
     /// Which side.
@@ -82,6 +89,29 @@ impl Span {
     /// Names it by its method and what that is about.
     pub fn target(&mut self, method: &str, target: &str) {
         self.name = Cow::Owned(format!("{method} {target}"));
+    }
+
+    /// The tenant that it is about.
+    pub fn tenant(&self) -> Option<&str> {
+        self.attributes.iter().find_map(|(name, value)| match value {
+            Value::Text(text) if *name == TENANT => Some(text.as_ref()),
+            _ => None,
+        })
+    }
+
+    /// About what it takes in memory.
+    pub fn bytes(&self) -> usize {
+        let text = |text: &Cow<'static, str>| if let Cow::Owned(text) = text { text.len() } else { 0 };
+        let value = |(_, value): &(&'static str, Value)| match value {
+            Value::Text(value) => ATTRIBUTE_BYTES + text(value),
+            Value::Number(_) => ATTRIBUTE_BYTES,
+        };
+        // its members are kept one by one
+        let state = self
+            .state
+            .as_ref()
+            .map_or(0, |state| state.len() + state.split(',').count() * 2 * size_of::<String>());
+        SPAN_BYTES + text(&self.name) + state + self.attributes.iter().map(value).sum::<usize>()
     }
 
     /// Notes that it failed, and how: the last that is said of that.

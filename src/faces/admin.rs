@@ -2,15 +2,17 @@
 //! nothing else is here; it answers while the database is away, and until the very end of a drain.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
+use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 
 use super::Faces;
@@ -23,23 +25,84 @@ const HEADER_READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a scrape may go on once everything else has ended.
 const DRAIN_MAX: Duration = Duration::from_millis(500);
 
-/// A page of metrics.
-#[derive(Clone, Debug)]
-pub struct Scraped {
-    /// What it is written in.
-    pub content_type: &'static str,
-    /// The page.
-    pub text: String,
+/// What a page of metrics is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Prometheus' text.
+    Plain,
+    /// OpenMetrics, for whoever asks for it.
+    OpenMetrics,
 }
 
-/// Makes a page of metrics for whoever sends this `Accept` header.
-pub type Scrape = dyn Fn(Option<&str>) -> Scraped + Send + Sync;
+impl Format {
+    const OPENMETRICS: &str = "application/openmetrics-text";
 
-/// Serves scrapers until `stop`.
-pub async fn serve(listener: TcpListener, faces: Arc<Faces>, scrape: Arc<Scrape>, stop: CancellationToken) {
+    /// What a scraper takes that sends this `Accept`.
+    fn accepted(accept: Option<&str>) -> Format {
+        let is_open = accept.is_some_and(|accept| accept.contains(Format::OPENMETRICS));
+        if is_open { Format::OpenMetrics } else { Format::Plain }
+    }
+
+    fn content_type(self) -> &'static str {
+        match self {
+            Format::Plain => "text/plain; version=0.0.4; charset=utf-8",
+            Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+}
+
+/// Makes a page of metrics.
+pub type Scrape = dyn Fn(Format) -> String + Send + Sync;
+
+/// The last page of each format. No key is asked for, so making one may cost only so much, however often it is asked for.
+struct Pages {
+    scrape: Arc<Scrape>,
+    age_max: Duration,
+    /// Held while a page is made, also when nobody waits for it any more.
+    made: Arc<Mutex<[Option<Page>; 2]>>,
+}
+
+struct Page {
+    at: Instant,
+    text: Bytes,
+}
+
+impl Pages {
+    fn new(scrape: Arc<Scrape>, age_max: Duration) -> Pages {
+        Pages { scrape, age_max, made: Arc::default() }
+    }
+
+    /// A page that is not old.
+    async fn page(&self, format: Format) -> Result<Bytes, JoinError> {
+        let mut made = Arc::clone(&self.made).lock_owned().await;
+        let [plain, open] = &*made;
+        let last = if format == Format::Plain { plain } else { open };
+        if let Some(page) = last.as_ref().filter(|page| page.at.elapsed() < self.age_max) {
+            return Ok(page.text.clone());
+        }
+        let scrape = Arc::clone(&self.scrape);
+        // many servers are many to count: off the threads that serve calls
+        let making = tokio::task::spawn_blocking(move || {
+            let text = Bytes::from(scrape(format));
+            let [plain, open] = &mut *made;
+            let place = if format == Format::Plain { plain } else { open };
+            *place = Some(Page { at: Instant::now(), text: text.clone() });
+            text
+        });
+        making.await
+    }
+}
+
+/// Serves scrapers until `stop`. Pages younger than `age_max` are handed out again.
+pub async fn serve(
+    listener: TcpListener,
+    faces: Arc<Faces>,
+    (scrape, age_max): (Arc<Scrape>, Duration),
+    stop: CancellationToken,
+) {
     let router = Router::new()
         .route("/metrics", get(metrics))
-        .with_state(scrape)
+        .with_state(Arc::new(Pages::new(scrape, age_max)))
         .merge(health().with_state(faces))
         .fallback(|| async { (StatusCode::NOT_FOUND, "here are /metrics, /livez and /readyz\n") });
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
@@ -47,15 +110,82 @@ pub async fn serve(listener: TcpListener, faces: Arc<Faces>, scrape: Arc<Scrape>
     serve_connections(listener, router, doors, (stop, DRAIN_MAX)).await;
 }
 
-async fn metrics(State(scrape): State<Arc<Scrape>>, headers: HeaderMap) -> Response {
-    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).map(str::to_owned);
-    // many servers are many to count: off the threads that serve calls
-    let scraped = tokio::task::spawn_blocking(move || scrape(accept.as_deref())).await;
-    match scraped {
-        Ok(Scraped { content_type, text }) => ([(header::CONTENT_TYPE, content_type)], text).into_response(),
+async fn metrics(State(pages): State<Arc<Pages>>, headers: HeaderMap) -> Response {
+    let format = Format::accepted(headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()));
+    match pages.page(format).await {
+        Ok(text) => ([(header::CONTENT_TYPE, format.content_type())], text).into_response(),
         Err(error) => {
             tracing::error!(%error, "the metrics could not be written");
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// Pages that count how many were made, and are made when the other end says so.
+    fn pages(age_max: Duration) -> (Arc<Pages>, mpsc::Sender<()>, Arc<AtomicUsize>) {
+        let (let_go, waits) = mpsc::channel::<()>();
+        let (waits, made) = (std::sync::Mutex::new(waits), Arc::<AtomicUsize>::default());
+        let count = Arc::clone(&made);
+        let scrape = move |format| {
+            let number = count.fetch_add(1, Ordering::SeqCst);
+            waits.lock().unwrap().recv_timeout(Duration::from_secs(5)).unwrap();
+            format!("{format:?} {number}")
+        };
+        (Arc::new(Pages::new(Arc::new(scrape), age_max)), let_go, made)
+    }
+
+    #[tokio::test]
+    async fn a_page_is_handed_out_again_for_a_while() {
+        let (pages, let_go, made) = pages(Duration::from_secs(60));
+        (0..2).for_each(|_| let_go.send(()).unwrap());
+        for _ in 0..3 {
+            assert_eq!(pages.page(Format::Plain).await.unwrap(), "Plain 0");
+            assert_eq!(pages.page(Format::OpenMetrics).await.unwrap(), "OpenMetrics 1");
+        }
+        assert_eq!(made.load(Ordering::SeqCst), 2);
+        let long_ago = Instant::now().checked_sub(Duration::from_secs(60)).unwrap();
+        pages.made.lock().await.iter_mut().flatten().for_each(|page| page.at = long_ago);
+        let_go.send(()).unwrap();
+        assert_eq!(pages.page(Format::Plain).await.unwrap(), "Plain 2");
+    }
+
+    /// Also when whoever asked for it first has left.
+    #[tokio::test]
+    async fn one_page_is_made_at_a_time() {
+        let (pages, let_go, made) = pages(Duration::ZERO);
+        let asks = |pages: &Arc<Pages>| {
+            let pages = Arc::clone(pages);
+            tokio::spawn(async move { pages.page(Format::Plain).await.unwrap() })
+        };
+        let first = asks(&pages);
+        while made.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+        first.abort();
+        assert!(first.await.is_err());
+        let others: Vec<_> = (0..3).map(|_| asks(&pages)).collect();
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(made.load(Ordering::SeqCst), 1);
+        (0..4).for_each(|_| let_go.send(()).unwrap());
+        for other in others {
+            other.await.unwrap();
+        }
+        assert_eq!(made.load(Ordering::SeqCst), 4);
+    }
+
+    #[test]
+    fn openmetrics_is_for_who_asks_for_it() {
+        let accept = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5";
+        assert_eq!(Format::accepted(Some(accept)), Format::OpenMetrics);
+        assert_eq!([None, Some("text/plain"), Some("*/*")].map(Format::accepted), [Format::Plain; 3]);
     }
 }

@@ -4,6 +4,8 @@ mod offers;
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use super::Gateway;
 use super::catalog;
 use super::credentials::Opener;
@@ -11,10 +13,11 @@ use crate::domain::id::{ServerId, TenantId};
 use crate::domain::pin::Pin;
 use crate::domain::redact;
 use crate::store::{
-    Applied, Discovered, Kind, NewListing, NewOffers, Right, SecretRows, Server, StoreError, Tally,
+    Applied, Before, Discovered, FailureNoted, Kind, NewListing, NewOffers, OfferKind, Right, SecretRows,
+    Server, StoreError, Tally,
 };
 use crate::upstream::{
-    Connection, Entry, Era, Kind as UpstreamKind, ListKind, Listing, Target, UpstreamError,
+    Connection, Doubt, Entry, Era, Kind as UpstreamKind, ListKind, Listing, Target, UpstreamError,
 };
 
 /// Longest text about a failed listing that is kept, in bytes.
@@ -53,6 +56,21 @@ struct Found {
 
 /// What a server offers, or why nobody knows.
 type Answered = Result<Found, String>;
+
+/// What came of asking for the tools once.
+struct Once {
+    /// Nothing was stored: another replica has stored them meanwhile, or that they could not be read.
+    is_overtaken: bool,
+    /// What changed, and whether nothing else needs to be asked for.
+    ended: Result<(Applied, bool), ListingError>,
+}
+
+impl Once {
+    fn failed_and_overtaken() -> Once {
+        let why = StoreError::Conflict("somebody else has listed the server meanwhile");
+        Once { is_overtaken: true, ended: Err(ListingError::Store(why)) }
+    }
+}
 
 impl Gateway {
     /// Lists one server and stores what it found; a failure is noted at the server. `right` is what held when it was
@@ -105,12 +123,13 @@ impl Gateway {
         if what == What::Tools || is_done || !applied.is_connected {
             return Ok(applied);
         }
-        applied.offers = self.list_others(tenant, server, right.after(applied.rev)).await?;
+        applied.offers += self.list_others(tenant, server, right.after(applied.rev)).await?;
         Ok(applied)
     }
 
     /// Lists the tools, and says whether nothing else needs to be asked for. Once more if another replica has stored
-    /// them meanwhile, since they may have been read before this began; what was stored the second time was not.
+    /// them meanwhile, since they may have been read before this began; what was stored the second time was not. So
+    /// too if they could not be read here: what is stored may be of before the server went away.
     async fn list_and_note(
         &self,
         tenant: TenantId,
@@ -119,11 +138,11 @@ impl Gateway {
     ) -> Result<(Applied, bool), ListingError> {
         let connection = self.connection_for_listing(tenant, server).await?;
         let _turn = connection.turn_of_tools().await;
-        let listed = self.list_and_note_once(tenant, server, &connection, right).await?;
-        if listed.0.is_overtaken {
-            return self.list_and_note_once(tenant, server, &connection, right).await;
+        let once = self.list_and_note_once(tenant, server, &connection, right).await?;
+        if once.is_overtaken {
+            return self.list_and_note_once(tenant, server, &connection, right).await?.ended;
         }
-        Ok(listed)
+        once.ended
     }
 
     async fn list_and_note_once(
@@ -132,13 +151,15 @@ impl Gateway {
         server: &Server,
         connection: &Connection,
         right: Right,
-    ) -> Result<(Applied, bool), ListingError> {
-        let tally = self.store.tally(tenant, server.id(), server.version).await?;
-        match self.ask_for(connection).await? {
+    ) -> Result<Once, ListingError> {
+        let before = self.store.tally(tenant, server.id(), server.version).await?;
+        match self.ask_for(connection, &doubt(&before, right)).await? {
             Ok(found) => {
-                let applied = self.store_listing(tenant, server, (&found, tally), right).await?;
-                let is_done = found.is_all && applied.overtaken.is_empty();
-                Ok((applied, is_done))
+                let applied = self.store_listing(tenant, server, (&found, before.tally), right).await?;
+                let is_overtaken = applied.is_overtaken;
+                // whoever was first may have listed the tools alone
+                let is_done = found.is_all && !is_overtaken && applied.overtaken.is_empty();
+                Ok(Once { is_overtaken, ended: Ok((applied, is_done)) })
             }
             // a program's failure here says nothing about those of other replicas; and its programs and connections
             // end with this replica, where the others go on
@@ -147,12 +168,13 @@ impl Gateway {
             }
             Err(text) => {
                 let text = redact::preview(&text, ERROR_BYTES_MAX).text;
-                let as_of = (server.version, &tally);
+                let as_of = (server.version, &before.tally);
                 let noted = self.store.listing_failed(tenant, server.id(), as_of, &text, &right).await?;
+                let FailureNoted::Noted(rev) = noted else { return Ok(Once::failed_and_overtaken()) };
                 if server.last_error.as_ref() != Some(&text) {
                     self.log_server(tenant, server.id(), &format!("could not be listed: {text}"));
                 }
-                if let Some(rev) = noted {
+                if let Some(rev) = rev {
                     self.applied(tenant, Kind::Catalogue, rev).await;
                 }
                 Err(ListingError::Upstream(text))
@@ -171,8 +193,8 @@ impl Gateway {
     }
 
     /// What a server offers, or why it does not say.
-    async fn ask_for(&self, connection: &Connection) -> Result<Answered, ListingError> {
-        match fetch(connection).await {
+    async fn ask_for(&self, connection: &Connection, doubt: &Doubt) -> Result<Answered, ListingError> {
+        match fetch(connection, doubt).await {
             Ok(found) => Ok(Ok(found)),
             Err(error) if error.kind == UpstreamKind::NoPlace => Err(ListingError::Here(error.to_string())),
             Err(error) if error.kind == UpstreamKind::Timeout => {
@@ -237,13 +259,34 @@ impl Gateway {
     }
 }
 
-async fn fetch(connection: &Connection) -> Result<Found, UpstreamError> {
+/// What a word of earlier than now does not suffice for, now that this is stored of a server: that it has none of what
+/// would be emptied by that, or, where somebody asks, that it has none of anything.
+fn doubt(before: &Before, right: Right) -> Doubt {
+    let since = Instant::now();
+    let kinds = ListKind::OTHERS.into_iter();
+    match right {
+        Right::Asked => Doubt { kinds: kinds.collect(), since },
+        _ => Doubt { kinds: kinds.filter(|kind| before.stored.contains(&stored(*kind))).collect(), since },
+    }
+}
+
+/// What is stored of a list.
+fn stored(kind: ListKind) -> OfferKind {
+    match kind {
+        // tools are none of these
+        ListKind::Prompts | ListKind::Tools => OfferKind::Prompt,
+        ListKind::Resources => OfferKind::Resource,
+        ListKind::Templates => OfferKind::Template,
+    }
+}
+
+async fn fetch(connection: &Connection, doubt: &Doubt) -> Result<Found, UpstreamError> {
     let tools = connection.list(ListKind::Tools).await?;
     let era = match connection.era() {
         Some(Era::Modern) => "modern",
         _ => "handshake",
     };
-    Ok(Found { era, tools, is_all: connection.has_tools_alone() })
+    Ok(Found { era, tools, is_all: connection.has_tools_alone(doubt) })
 }
 
 fn warn_of_problems(tenant: TenantId, server: &Server, listing: &Listing) {

@@ -62,7 +62,9 @@ pub use servers::{
 };
 pub use tail::{News, Reach};
 pub use tenants::QuotaView;
-pub use trace::{OpenSpan, SpanSink, Trace, Tracer, current as current_span, within as within_span};
+pub use trace::{
+    LostSpans, OpenSpan, SpanSink, Trace, Tracer, current as current_span, within as within_span,
+};
 pub use views::View;
 pub use vitals::{ServerCounts, Vitals};
 pub use watch::Readiness;

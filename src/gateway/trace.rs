@@ -27,6 +27,27 @@ tokio::task_local! {
 pub trait SpanSink: Send + Sync {
     /// Takes a span.
     fn take(&self, span: Span);
+
+    /// How many it could not keep, or tell.
+    fn lost(&self) -> LostSpans;
+}
+
+/// Spans that nobody was told of, since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LostSpans {
+    /// All places for those that wait were taken.
+    pub full: u64,
+    /// The part of these places was taken that a tenant may have, or that is for what only callers want recorded.
+    pub over_share: u64,
+    /// The collector did not take them.
+    pub unsent: u64,
+}
+
+impl LostSpans {
+    /// All of them.
+    pub fn all(&self) -> u64 {
+        self.full + self.over_share + self.unsent
+    }
 }
 
 /// Begins traces, where there is somebody to tell of them.
@@ -50,6 +71,11 @@ impl Tracer {
         Tracer { sink, recorded_below }
     }
 
+    /// What nobody was told of.
+    pub fn lost(&self) -> LostSpans {
+        self.sink.lost()
+    }
+
     /// Finds out which trace a request belongs to that came in at `began`, and begins its span if it is recorded. `None`
     /// without chance to make ids of.
     pub fn begin(
@@ -59,7 +85,10 @@ impl Tracer {
     ) -> Option<(Arc<Trace>, Option<OpenSpan>)> {
         let Incoming { parent, state, baggage, link } = incoming;
         let (trace, own) = fresh_ids()?;
-        let is_sampled = parent.map_or_else(|| self.records(&trace), |parent| parent.is_sampled);
+        // of our own chance: callers choose the ids of their traces
+        let is_chosen = self.records(&trace);
+        let is_sampled = parent.map_or(is_chosen, |parent| parent.is_sampled);
+        let is_forced = is_sampled && !is_chosen;
         let trace = parent.map_or(trace, |parent| parent.trace);
         let here = match parent {
             Some(parent) if !is_sampled => parent,
@@ -68,10 +97,13 @@ impl Tracer {
         let span = is_sampled.then(|| {
             let above = parent.map(|parent| (parent.span, true));
             let mut span = self.open(SpanKind::Server, here, above, state.clone(), link);
-            span.note(|span| span.start = span.start.checked_sub(began.elapsed()).unwrap_or(span.start));
+            span.note(|span| {
+                span.start = span.start.checked_sub(began.elapsed()).unwrap_or(span.start);
+                span.is_forced = is_forced;
+            });
             span
         });
-        Some((Arc::new(Trace { tracer: Arc::clone(self), here, state, baggage }), span))
+        Some((Arc::new(Trace { tracer: Arc::clone(self), here, is_forced, state, baggage }), span))
     }
 
     /// As samplers by share do, so that all who see a trace decide alike.
@@ -94,6 +126,7 @@ impl Tracer {
             state,
             parent: above.map(|(parent, _)| parent),
             is_parent_remote: above.is_some_and(|(_, is_remote)| is_remote),
+            is_forced: false,
             link,
             kind,
             name: "".into(),
@@ -112,6 +145,7 @@ pub struct Trace {
     tracer: Arc<Tracer>,
     /// What hangs on it hangs on this: the request's own span, or, where it is not recorded, whatever came with it.
     here: TraceParent,
+    is_forced: bool,
     state: Option<String>,
     baggage: Option<String>,
 }
@@ -126,13 +160,10 @@ impl Trace {
     pub(super) fn client(&self) -> Option<OpenSpan> {
         let (_, span) = fresh_ids().filter(|_| self.here.is_sampled)?;
         let context = TraceParent { span, ..self.here };
-        Some(self.tracer.open(
-            SpanKind::Client,
-            context,
-            Some((self.here.span, false)),
-            self.state.clone(),
-            None,
-        ))
+        let above = Some((self.here.span, false));
+        let mut span = self.tracer.open(SpanKind::Client, context, above, self.state.clone(), None);
+        span.note(|span| span.is_forced = self.is_forced);
+        Some(span)
     }
 
     /// Says in `_meta` which span a request to an upstream belongs to, in the place of whatever the caller's said.
@@ -263,6 +294,10 @@ mod tests {
         fn take(&self, span: Span) {
             self.0.lock().unwrap().push(span);
         }
+
+        fn lost(&self) -> LostSpans {
+            LostSpans::default()
+        }
     }
 
     fn tracer(ratio: f64) -> (Arc<Kept>, Arc<Tracer>) {
@@ -287,6 +322,28 @@ mod tests {
             (1.0, 1.0, true),
         ] {
             assert_eq!(tracer(ratio).1.records(&below(share)), is_recorded, "{ratio} {share}");
+        }
+    }
+
+    #[test]
+    fn what_is_recorded_only_because_a_caller_wants_it_says_so_on_both_sides() {
+        let parent = |is_sampled| Some(TraceParent { trace: [0; 16], span: [1; 8], is_sampled });
+        for (ratio, parent, is_forced) in [
+            // an id that would be recorded by itself is the caller's choice, too
+            (0.0, parent(true), Some(true)),
+            (1.0, parent(true), Some(false)),
+            (1.0, None, Some(false)),
+            (0.0, None, None),
+            (1.0, parent(false), None),
+        ] {
+            let (kept, tracer) = tracer(ratio);
+            let (trace, span) =
+                tracer.begin(Incoming { parent, ..Incoming::default() }, Instant::now()).unwrap();
+            assert_eq!(span.is_some(), is_forced.is_some(), "{ratio} {parent:?}");
+            drop((trace.client(), span));
+            let kept = kept.0.lock().unwrap();
+            assert_eq!(kept.len(), if is_forced.is_some() { 2 } else { 0 });
+            assert!(kept.iter().all(|span| Some(span.is_forced) == is_forced), "{ratio} {parent:?}");
         }
     }
 

@@ -10,7 +10,8 @@ mod tally;
 
 pub use self::offers::{AppliedOffers, FoundOffers, NewOffers};
 pub use self::right::Right;
-pub use self::tally::Tally;
+pub use self::signs::FailureNoted;
+pub use self::tally::{Before, Tally};
 
 use std::time::Duration;
 

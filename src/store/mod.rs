@@ -50,7 +50,10 @@ pub use activity_write::Close;
 pub use api_keys::{AccessRows, ApiKey, KeyPatch, NewApiKey};
 pub use backoff::{Backoff, jittered};
 pub use error::StoreError;
-pub use listings::{Applied, AppliedOffers, Discovered, FoundOffers, NewListing, NewOffers, Right, Tally};
+pub use listings::{
+    Applied, AppliedOffers, Before, Discovered, FailureNoted, FoundOffers, NewListing, NewOffers, Right,
+    Tally,
+};
 pub use master_keys::Canary;
 pub use migrate::migrate;
 pub use offers::{OfferKind, OfferView, StoredOffer};

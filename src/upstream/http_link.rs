@@ -8,7 +8,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{StatusCode, Uri};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::connect::Dialer;
 use super::connection::Ask;
@@ -68,18 +68,41 @@ impl HttpLink {
     /// What the upstream declares; asked where nobody did, or not for a while.
     pub(super) async fn offers(&self) -> Result<Offers, UpstreamError> {
         let session = self.sessions.get().await?;
-        if let Some(offers) = session.offers() {
+        match session.offers() {
+            Some(offers) => Ok(offers),
+            None => self.asked_anew(&session).await,
+        }
+    }
+
+    /// What the upstream declares, and declared no earlier than `then`.
+    pub(super) async fn offers_since(&self, then: Instant) -> Result<Offers, UpstreamError> {
+        let session = self.sessions.get().await?;
+        if let Some(offers) = session.declared.since(then) {
             return Ok(offers);
         }
+        if !session.has_id {
+            return self.asked_anew(&session).await;
+        }
+        // it ends with the server that declared it: any answer in it will do
+        let (ask, asked) = (Ask::plain("ping", &[], HELLO_BYTES_MAX), Instant::now());
+        match self.exchange(&ask, &Sent::default()).await?.answer {
+            Some(_) => session.declared.held(asked),
+            None => self.sessions.end(&session),
+        }
+        self.declared().await
+    }
+
+    /// Asks what the upstream declares, whatever it declared before.
+    async fn asked_anew(&self, session: &Arc<Session>) -> Result<Offers, UpstreamError> {
         if session.era == Era::Handshake {
             // only another handshake tells
-            self.sessions.end(&session);
+            self.sessions.end(session);
             return self.declared().await;
         }
-        let ask = Ask::plain("server/discover", &[], HELLO_BYTES_MAX);
+        let (ask, asked) = (Ask::plain("server/discover", &[], HELLO_BYTES_MAX), Instant::now());
         match self.exchange(&ask, &Sent::default()).await?.answer.as_ref().and_then(modern_offers) {
             Some(offers) => {
-                session.declared.set(offers);
+                session.declared.set(offers, asked);
                 Ok(offers)
             }
             // asked, it has turned out to be of the other era, which says so at once

@@ -1,6 +1,7 @@
 //! The way to an upstream: HTTP, or the pipes of a program of our own.
 
 use http::StatusCode;
+use tokio::time::Instant;
 
 use super::connection::{Ask, settle};
 use super::discover::{Era, HELLO_BYTES_MAX};
@@ -95,6 +96,24 @@ impl Link {
         match self {
             Self::Http(link) => link.sessions.current()?.offers(),
             Self::Stdio(keeper) => keeper.offers(),
+        }
+    }
+
+    /// What the upstream declares, and did no earlier than `then`, where nobody has to be asked for it. It has just
+    /// answered something that was asked later than that.
+    pub(super) fn known_offers_since(&self, then: Instant) -> Option<Offers> {
+        match self {
+            Self::Http(link) => link.sessions.current()?.offers_since(then),
+            Self::Stdio(keeper) => keeper.offers(),
+        }
+    }
+
+    /// What the upstream declares, and did no earlier than `then`. A program declares it for as long as it runs.
+    pub(super) async fn offers_since(&self, then: Instant) -> Result<Offers, UpstreamError> {
+        match self {
+            // apart: it is large, and seldom asked
+            Self::Http(link) => Box::pin(link.offers_since(then)).await,
+            Self::Stdio(keeper) => Ok(keeper.session().await?.offers),
         }
     }
 

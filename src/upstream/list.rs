@@ -46,6 +46,22 @@ pub struct Listing {
     pub problems: Vec<String>,
 }
 
+/// Of which kinds it takes a word of late that a server has none: something of them is stored, or somebody asks. What was
+/// declared earlier may be another server's, which nobody has asked since.
+#[derive(Clone, Debug)]
+pub struct Doubt {
+    /// Of these.
+    pub kinds: Vec<ListKind>,
+    /// When what is still to be believed may have been asked for at the earliest.
+    pub since: Instant,
+}
+
+impl Doubt {
+    fn of(&self, kind: ListKind) -> Option<Instant> {
+        self.kinds.contains(&kind).then_some(self.since)
+    }
+}
+
 /// A list that was read, or why it could not be.
 pub type Listed = (ListKind, Result<Listing, UpstreamError>);
 
@@ -56,25 +72,29 @@ impl Connection {
     /// # Errors
     /// Any [`Kind`](super::Kind). A list that is not complete is an error, never a shorter list.
     pub async fn list(&self, kind: ListKind) -> Result<Listing, UpstreamError> {
-        self.list_within(kind, self.limits.listing_timeout).await
+        self.list_within(kind, self.limits.listing_timeout, None).await
     }
 
     /// Lists what the upstream offers besides tools, of these kinds. Together they may take as long as one listing, of
     /// which each has its part. One that could not be read says nothing about the others.
-    pub async fn list_others(&self, kinds: &[ListKind]) -> Vec<Listed> {
+    pub async fn list_others(&self, kinds: &[ListKind], doubt: &Doubt) -> Vec<Listed> {
         let until = Instant::now() + self.limits.listing_timeout;
         let mut listed = Vec::with_capacity(kinds.len());
         for (left, kind) in (1..=kinds.len()).rev().zip(kinds) {
             let part = until.saturating_duration_since(Instant::now()) / u32::try_from(left).unwrap_or(1);
-            listed.push((*kind, self.list_within(*kind, part).await));
+            listed.push((*kind, self.list_within(*kind, part, doubt.of(*kind)).await));
         }
         listed
     }
 
-    /// Whether the upstream is known to have nothing but tools.
-    pub fn has_tools_alone(&self) -> bool {
-        let known = self.link.as_ref().ok().and_then(|link| link.known_offers());
-        known.is_some_and(|offers| ListKind::OTHERS.into_iter().all(|kind| !offers.has(kind)))
+    /// Whether the upstream, which has just listed its tools, is known to have nothing else.
+    pub fn has_tools_alone(&self, doubt: &Doubt) -> bool {
+        let Ok(link) = &self.link else { return false };
+        let known = |kind| match doubt.of(kind) {
+            Some(since) => link.known_offers_since(since),
+            None => link.known_offers(),
+        };
+        ListKind::OTHERS.into_iter().all(|kind| known(kind).is_some_and(|offers| !offers.has(kind)))
     }
 
     /// The turn to read the tools and to store them. Whoever has one stores what it read before another reads, so that
@@ -88,9 +108,14 @@ impl Connection {
         self.turns.others.lock().await
     }
 
-    async fn list_within(&self, kind: ListKind, limit: Duration) -> Result<Listing, UpstreamError> {
+    async fn list_within(
+        &self,
+        kind: ListKind,
+        limit: Duration,
+        doubted: Option<Instant>,
+    ) -> Result<Listing, UpstreamError> {
         let lane = if kind == ListKind::Tools { &self.asides.first } else { &self.asides.others };
-        let listed = self.aside(lane, limit, |sent| self.read_list(kind, sent)).await;
+        let listed = self.aside(lane, limit, |sent| self.read_list(kind, doubted, sent)).await;
         // a server may be slow at its other lists and quick at calls
         if kind == ListKind::Tools {
             self.health.listed(&listed);
@@ -98,11 +123,16 @@ impl Connection {
         listed
     }
 
-    async fn read_list(&self, kind: ListKind, sent: Arc<Sent>) -> Result<Listing, UpstreamError> {
-        if kind != ListKind::Tools && !self.link()?.offers().await?.has(kind) {
+    async fn read_list(
+        &self,
+        kind: ListKind,
+        doubted: Option<Instant>,
+        sent: Arc<Sent>,
+    ) -> Result<Listing, UpstreamError> {
+        if kind != ListKind::Tools && !self.declares(kind, doubted).await? {
             return Ok(Listing::default());
         }
-        let form = kind.form();
+        let (form, began) = (kind.form(), Instant::now());
         let mut list = Reading::new(kind);
         let mut cursor: Option<Vec<u8>> = None;
         for _ in 0..PAGES_MAX {
@@ -111,7 +141,9 @@ impl Connection {
             let ask = Ask::plain(form.method, members, form.bytes_max.saturating_sub(list.bytes));
             let page = match self.request(ask, &sent).await? {
                 Answer::Result(page) => page,
-                Answer::Error { code, .. } if cursor.is_none() && self.has_none(kind, code).await? => {
+                Answer::Error { code, .. }
+                    if cursor.is_none() && self.has_none(kind, code, began).await? =>
+                {
                     return Ok(Listing::default());
                 }
                 Answer::Error { code, .. } => return Err(refused(form.method, code)),
@@ -124,16 +156,33 @@ impl Connection {
         Err(too_large("too many pages"))
     }
 
+    /// Whether the upstream says that it has lists of this kind. Where there is doubt, it takes a word of late that it
+    /// has none.
+    async fn declares(&self, kind: ListKind, doubted: Option<Instant>) -> Result<bool, UpstreamError> {
+        let link = self.link()?;
+        if link.offers().await?.has(kind) {
+            return Ok(true);
+        }
+        match doubted {
+            Some(since) => Ok(link.offers_since(since).await?.has(kind)),
+            None => Ok(false),
+        }
+    }
+
     /// Whether a server that does not know a list has none of the kind: templates, since what it declares are resources,
-    /// and tools, if it has only other things by its own word.
-    async fn has_none(&self, kind: ListKind, code: i64) -> Result<bool, UpstreamError> {
+    /// and all else if it says, as of when it was asked for the list, that it has none of them; of tools, that it has
+    /// only other things.
+    async fn has_none(&self, kind: ListKind, code: i64, began: Instant) -> Result<bool, UpstreamError> {
         if code != METHOD_NOT_FOUND {
             return Ok(false);
         }
+        let link = self.link()?;
         match kind {
             ListKind::Templates => Ok(true),
-            ListKind::Tools => Ok(self.link()?.offers().await?.is_without_tools()),
-            ListKind::Prompts | ListKind::Resources => Ok(false),
+            ListKind::Tools if link.offers().await?.is_without_tools() => Ok(true),
+            ListKind::Tools => Ok(link.offers_since(began).await?.is_without_tools()),
+            // by its word of earlier it has them
+            ListKind::Prompts | ListKind::Resources => Ok(!link.offers_since(began).await?.has(kind)),
         }
     }
 }

@@ -49,8 +49,9 @@ pub use embedder::{EmbedError, Embedder, EmbedderOptions, Fault, Patience, Quest
 pub use error::{Kind, UpstreamError};
 pub use jsonrpc::Answer;
 pub use list::{
-    DEFINITION_BYTES_MAX, Entry, LIST_BYTES_MAX, ListKind, Listed, Listing, NAME_BYTES_MAX, OFFERS_BYTES_MAX,
-    PAGES_MAX, PROMPTS_MAX, RESOURCES_MAX, Slowness, TEMPLATES_MAX, TOOLS_MAX, URI_BYTES_MAX,
+    DEFINITION_BYTES_MAX, Doubt, Entry, LIST_BYTES_MAX, ListKind, Listed, Listing, NAME_BYTES_MAX,
+    OFFERS_BYTES_MAX, PAGES_MAX, PROMPTS_MAX, RESOURCES_MAX, Slowness, TEMPLATES_MAX, TOOLS_MAX,
+    URI_BYTES_MAX,
 };
 pub use offers::{Announced, Offer, Offers};
 pub use param_headers::{

@@ -133,12 +133,24 @@ fn object(raw: Option<&RawValue>) -> Option<&str> {
 pub(super) struct Declared(Mutex<Option<(Instant, Offers)>>);
 
 impl Declared {
-    pub(super) fn new(offers: Offers) -> Self {
-        Self(Mutex::new(Some((Instant::now(), offers))))
+    /// What was answered to a question of then: it may have been true at no later time.
+    pub(super) fn new(offers: Offers, asked: Instant) -> Self {
+        Self(Mutex::new(Some((asked, offers))))
     }
 
-    pub(super) fn set(&self, offers: Offers) {
-        *self.last_at() = Some((Instant::now(), offers));
+    /// The same, in the place of what was declared before, unless that was asked for later.
+    pub(super) fn set(&self, offers: Offers, asked: Instant) {
+        let mut last = self.last_at();
+        if last.is_none_or(|(at, _)| at <= asked) {
+            *last = Some((asked, offers));
+        }
+    }
+
+    /// What was declared before was still true then.
+    pub(super) fn held(&self, then: Instant) {
+        if let Some((at, _)) = self.last_at().as_mut() {
+            *at = then.max(*at);
+        }
     }
 
     /// However long ago it was.
@@ -150,6 +162,12 @@ impl Declared {
     pub(super) fn fresh(&self, now: Instant) -> Option<Offers> {
         let last = *self.last_at();
         last.filter(|(at, _)| now.saturating_duration_since(*at) < DECLARED_AGE_MAX).map(|(_, offers)| offers)
+    }
+
+    /// If it was true then or later.
+    pub(super) fn since(&self, then: Instant) -> Option<Offers> {
+        let last = *self.last_at();
+        last.filter(|(at, _)| *at >= then).map(|(_, offers)| offers)
     }
 
     fn last_at(&self) -> MutexGuard<'_, Option<(Instant, Offers)>> {
@@ -223,9 +241,21 @@ mod tests {
         let (declared, now) = (Declared::default(), Instant::now());
         assert_eq!((declared.last(), declared.fresh(now)), (None, None));
         let offers = Offers { completions: true, ..Offers::default() };
-        declared.set(offers);
+        declared.set(offers, now);
         assert_eq!((declared.last(), declared.fresh(now)), (Some(offers), Some(offers)));
-        let later = Instant::now() + DECLARED_AGE_MAX;
+        let later = now + DECLARED_AGE_MAX;
         assert_eq!((declared.last(), declared.fresh(later)), (Some(offers), None));
+        // what was asked for earlier, and answered later, is older
+        declared.set(Offers::default(), now - Duration::from_millis(1));
+        assert_eq!(declared.last(), Some(offers));
+    }
+
+    #[test]
+    fn a_declaration_holds_from_when_it_was_asked_for() {
+        let (offers, now) = (Offers { completions: true, ..Offers::default() }, Instant::now());
+        let (declared, later) = (Declared::new(offers, now), now + Duration::from_millis(1));
+        assert_eq!((declared.since(now), declared.since(later)), (Some(offers), None));
+        declared.held(later);
+        assert_eq!((declared.since(later), Declared::default().since(now)), (Some(offers), None));
     }
 }

@@ -53,6 +53,11 @@ impl Session {
     pub(super) fn offers(&self) -> Option<Offers> {
         if self.has_id { self.declared.last() } else { self.declared.fresh(Instant::now()) }
     }
+
+    /// The same of one that has just answered something that was asked later than `then`.
+    pub(super) fn offers_since(&self, then: Instant) -> Option<Offers> {
+        if self.has_id { self.declared.last() } else { self.declared.since(then) }
+    }
 }
 
 /// The one session of a connection, and how to get it.
@@ -188,13 +193,13 @@ impl Sessions {
                 Ok(session) => session,
                 // It answers, but not to this: perhaps it has moved on.
                 Err(error) if error.kind == Kind::Invalid => match self.discover().await? {
-                    Some(offers) => self.modern(Declared::new(offers)),
+                    Some(declared) => self.modern(declared),
                     None => return Err(error),
                 },
                 Err(error) => return Err(error),
             },
             None => match self.discover().await? {
-                Some(offers) => self.modern(Declared::new(offers)),
+                Some(declared) => self.modern(declared),
                 None => self.handshake().await?,
             },
         };
@@ -202,8 +207,10 @@ impl Sessions {
         Ok(session)
     }
 
-    async fn discover(&self) -> Result<Option<Offers>, UpstreamError> {
-        discover::discover(&self.http, &self.base, self.id(), self.discover_wait).await
+    async fn discover(&self) -> Result<Option<Declared>, UpstreamError> {
+        let asked = Instant::now();
+        let found = discover::discover(&self.http, &self.base, self.id(), self.discover_wait).await?;
+        Ok(found.map(|offers| Declared::new(offers, asked)))
     }
 
     fn modern(&self, declared: Declared) -> Session {
@@ -225,9 +232,10 @@ impl Sessions {
             dispatched: &sent.dispatched,
         };
         let asked = OwnRequest::begin(&self.measures, "initialize", Transport::Tcp, &sent);
+        let began = Instant::now();
         let reply = self.http.post(post).await;
         let refused = reply.as_ref().ok().and_then(refused);
-        let session = reply.and_then(|reply| self.accept(reply));
+        let session = reply.and_then(|reply| self.accept(reply, began));
         match &session {
             Ok(session) => {
                 sent.goes_out(id, session.version);
@@ -248,8 +256,8 @@ impl Sessions {
         Ok(session)
     }
 
-    /// The session that an answer to `initialize` opens.
-    fn accept(&self, reply: Reply) -> Result<Session, UpstreamError> {
+    /// The session that an answer to `initialize`, sent then, opens.
+    fn accept(&self, reply: Reply, began: Instant) -> Result<Session, UpstreamError> {
         let result = match reply.answer {
             Some(Answer::Result(result)) => result,
             Some(Answer::Error { code, .. }) => {
@@ -269,7 +277,7 @@ impl Sessions {
         if let Some(id) = reply.session_id {
             headers.insert("mcp-session-id", checked_id(id)?);
         }
-        let declared = Declared::new(Offers::of(&result));
+        let declared = Declared::new(Offers::of(&result), began);
         Ok(Session { era: Era::Handshake, headers, has_id, declared, version, life: None })
     }
 }

@@ -189,3 +189,94 @@ async fn a_replica_that_dies_while_it_lists_holds_nobody_up() {
     assert_eq!((tools.len(), &tools[0]["name"]), (1, &json!("new")));
     drop(stage);
 }
+
+/// Both as a server that announces its tools, and as one that is listed because it is time.
+#[tokio::test]
+async fn what_was_not_declared_earlier_takes_nothing_away_that_another_replica_lists() {
+    for interval in ["3600", "1"] {
+        let stage = Stage::with(&[("MCPPROXY__LIMITS__RELIST_INTERVAL_S", interval)]).await;
+        let here = stage.tenant("acme").await;
+        let announces = interval == "3600";
+        let upstream = match announces {
+            true => Upstream::announcing(Era::Modern, vec![Tool::reads("old")]).await,
+            false => Upstream::modern(vec![Tool::reads("old")]).await,
+        };
+        here.add_with("up", &upstream, json!({"auto_approve": true})).await;
+        if announces {
+            settle(1, SOON, || async { upstream.listeners() }).await;
+            settle(2, SOON, || async { upstream.counts().lists }).await;
+        }
+        // it knows nothing of the server yet
+        let other = Gateway::start(&stage.database, &[ONCE]).await;
+        let there = Tenant::of(&other.ask_as(&here.platform), &other.anonymous());
+        upstream.set_offers(Offers::prompts(&["one"]));
+        refresh(&there).await;
+        let names = async |kind: &str| {
+            let items = here.platform.items(&format!("/api/v1/servers/up/{kind}")).await;
+            items.iter().map(|item| item["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(names("prompts").await, ["one"], "{announces}");
+        upstream.set_tools(vec![Tool::reads("new")]);
+        if announces {
+            upstream.announce(1);
+        }
+        settle(vec!["new".to_owned()], SOON, || names("tools")).await;
+        // another round, if there is one
+        settle(true, SOON, || async { announces || upstream.asked_of("prompts/list") >= 3 }).await;
+        assert_eq!(names("prompts").await, ["one"], "{announces}");
+        // nor is what somebody asks for here answered with what was declared a while ago
+        upstream.set_offers(Offers::default());
+        refresh(&there).await;
+        settle(Vec::<String>::new(), SOON, || names("prompts")).await;
+        let prompts = Offers::prompts(&["two"]);
+        upstream.set_offers(Offers { resources: Some(Vec::new()), ..prompts });
+        refresh(&there).await;
+        assert_eq!(names("prompts").await, ["two"], "{announces}");
+    }
+}
+
+/// A failure says something newer than what another replica stored meanwhile and had read before.
+#[tokio::test]
+async fn a_server_that_goes_away_after_another_replica_read_it_is_away() {
+    let scene = Scene::with(&[("MCPPROXY__LIMITS__LISTING_TIMEOUT_S", "2")]).await;
+    let (_shut, gate) = watch::channel(false);
+    let before = scene.asked_of("tools/list");
+    scene.offers_behind("gone", vec![("tools/list", gate.clone())]);
+    let asks = scene.there.platform.post("/api/v1/servers/up/refresh", &json!({}));
+    let overtakes = async {
+        settle(before + 1, SOON, || async { scene.asked_of("tools/list") }).await;
+        scene.offers("new");
+        refresh(&scene.here).await;
+        scene.offers_behind("gone", vec![("tools/list", gate)]);
+    };
+    let (shown, ()) = tokio::join!(asks, overtakes);
+    let shown = shown.expect(200);
+    assert_eq!((&shown["connection"], scene.asked_of("tools/list")), (&json!("disconnected"), before + 3));
+    assert!(shown["last_error"].as_str().is_some_and(|error| error.contains("within 2 s")), "{shown}");
+}
+
+/// Of a server that has the tools alone by now, as only a session is told that began since.
+#[tokio::test]
+async fn who_is_overtaken_twice_by_listings_of_tools_still_asks_for_the_rest() {
+    let scene = Scene::with(&[]).await;
+    let [(first, begins), (second, goes_on)] = [(); 2].map(|()| watch::channel(false));
+    let has_tools_alone = |gate: Option<watch::Receiver<bool>>| {
+        let gates = gate.into_iter().map(|gate| ("tools/list", gate)).collect();
+        scene.upstream.set_offers(Offers { gates, ..Offers::default() });
+    };
+    let before = scene.asked_of("tools/list");
+    has_tools_alone(Some(begins));
+    let overtakes = async {
+        for (name, asked, open, next) in [("one", 1, first, Some(goes_on)), ("two", 3, second, None)] {
+            settle(before + asked, SOON, || async { scene.asked_of("tools/list") }).await;
+            has_tools_alone(None);
+            scene.upstream.set_tools(vec![Tool::reads(name)]);
+            scene.upstream.announce(1);
+            settle(format!("tools {name}"), SOON, || async { scene.stored().await.swap_remove(0) }).await;
+            has_tools_alone(next);
+            open.send_replace(true);
+        }
+    };
+    tokio::join!(refresh(&scene.there), overtakes);
+    assert_eq!(scene.stored().await, ["tools two"]);
+}

@@ -243,6 +243,9 @@ pub struct Limits {
     /// How long new connections are still taken before that, while `/readyz` says `draining`.
     #[serde(rename = "drain_delay_s", deserialize_with = "seconds")]
     pub drain_delay: Duration,
+    /// How long a page of `/metrics` is handed out again.
+    #[serde(rename = "metrics_age_max_ms", deserialize_with = "milliseconds")]
+    pub metrics_age_max: Duration,
     /// Database connections for committing activity records.
     pub database_pool_commit: u32,
     /// Database connections for management and reloads.

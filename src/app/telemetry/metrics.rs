@@ -17,11 +17,7 @@ use prometheus_client::registry::Registry;
 use self::page::Page;
 use self::process::Process;
 use crate::faces::Faces;
-use crate::faces::admin::{Scrape, Scraped};
-
-const OPENMETRICS: &str = "application/openmetrics-text";
-const OPENMETRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-const PLAIN_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+use crate::faces::admin::{Format, Scrape};
 
 /// Everything that is measured.
 pub(in crate::app) struct Metrics {
@@ -39,17 +35,17 @@ impl Metrics {
 
     /// What `/metrics` answers.
     pub(in crate::app) fn into_scrape(self) -> Arc<Scrape> {
-        Arc::new(move |accept| self.scrape(accept))
+        Arc::new(move |format| self.scrape(format))
     }
 
-    fn scrape(&self, accept: Option<&str>) -> Scraped {
+    fn scrape(&self, format: Format) -> String {
         let mut text = String::new();
         if let Err(fmt::Error) = text::encode(&mut text, &self.registry) {
             tracing::error!("a metric could not be written");
         }
-        match accept.is_some_and(|accept| accept.contains(OPENMETRICS)) {
-            true => Scraped { content_type: OPENMETRICS_TYPE, text },
-            false => Scraped { content_type: PLAIN_TYPE, text: plain::from_openmetrics(&text) },
+        match format {
+            Format::OpenMetrics => text,
+            Format::Plain => plain::from_openmetrics(&text),
         }
     }
 }

@@ -3,9 +3,10 @@
 //! Spans wait in a bounded queue for a thread of the SDK that sends them in batches. Whoever makes one never waits: with
 //! the queue full, because the collector is slow or away, spans are lost, and that is logged once in a while.
 
+mod queue;
+
 use std::fmt::Debug;
 use std::str::FromStr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,14 +21,13 @@ use opentelemetry_sdk::trace::{
     BatchConfigBuilder, BatchSpanProcessor, SpanData, SpanExporter, SpanLinks, SpanProcessor,
 };
 
+use self::queue::{QUEUE_SPANS_MAX, Queue};
 use crate::app::config::{OtlpProtocol, Telemetry};
 use crate::domain::id::ReplicaId;
 use crate::domain::span::{Span, SpanKind, Value};
 use crate::domain::trace::TraceParent;
-use crate::gateway::{SpanSink, Tracer};
+use crate::gateway::{LostSpans, SpanSink, Tracer};
 
-/// Spans that wait to be sent; more are lost.
-const QUEUE_SPANS_MAX: usize = 8192;
 /// Spans sent at once.
 const BATCH_SPANS_MAX: usize = 512;
 /// How long the collector may take for a batch.
@@ -113,13 +113,6 @@ fn resource(telemetry: &Telemetry, replica: ReplicaId) -> Resource {
         .build()
 }
 
-/// How many spans wait, and how many were lost.
-#[derive(Debug, Default)]
-struct Queue {
-    waiting: AtomicUsize,
-    lost: AtomicU64,
-}
-
 /// Where spans come in.
 struct Sink {
     processor: Arc<BatchSpanProcessor>,
@@ -129,12 +122,13 @@ struct Sink {
 
 impl SpanSink for Sink {
     fn take(&self, span: Span) {
-        if self.queue.waiting.fetch_add(1, Ordering::Relaxed) >= QUEUE_SPANS_MAX {
-            self.queue.waiting.fetch_sub(1, Ordering::Relaxed);
-            self.queue.lost.fetch_add(1, Ordering::Relaxed);
-            return;
+        if self.queue.enter(&span) {
+            self.processor.on_end(data(span, self.scope.clone()));
         }
-        self.processor.on_end(data(span, self.scope.clone()));
+    }
+
+    fn lost(&self) -> LostSpans {
+        self.queue.lost()
     }
 }
 
@@ -178,17 +172,17 @@ fn context(span: TraceParent, is_remote: bool, state: TraceState) -> SpanContext
 struct Patient<E> {
     exporter: E,
     queue: Arc<Queue>,
-    /// When it was last said that spans are lost.
-    told: Mutex<Option<Instant>>,
+    /// When it was last said that spans are lost, and how many were by then.
+    told: Mutex<(Option<Instant>, LostSpans)>,
 }
 
 impl<E: SpanExporter> SpanExporter for Patient<E> {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
-        let spans = batch.len();
+        let spans: Vec<SpanId> = batch.iter().map(|span| span.span_context.span_id()).collect();
         let sent = self.exporter.export(batch).await;
-        self.queue.waiting.fetch_sub(spans, Ordering::Relaxed);
+        self.queue.leave(spans.iter().map(|span| span.to_bytes()));
         let reason = sent.err().map(|error| {
-            self.queue.lost.fetch_add(spans as u64, Ordering::Relaxed);
+            self.queue.unsent(spans.len());
             error.to_string()
         });
         self.complain(reason.as_deref().unwrap_or("more than the collector takes"));
@@ -207,13 +201,20 @@ impl<E: SpanExporter> SpanExporter for Patient<E> {
 impl<E> Patient<E> {
     fn complain(&self, reason: &str) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.is_some_and(|at| at.elapsed() < COMPLAINT_INTERVAL) {
+        if told.0.is_some_and(|at| at.elapsed() < COMPLAINT_INTERVAL) {
             return;
         }
-        let spans = self.queue.lost.swap(0, Ordering::Relaxed);
+        let (lost, before) = (self.queue.lost(), told.1);
+        let spans = lost.all() - before.all();
         if spans > 0 {
-            *told = Some(Instant::now());
-            tracing::warn!(spans, reason, "spans were lost: telemetry.otlp_endpoint does not take them");
+            let over_share = lost.over_share - before.over_share;
+            *told = (Some(Instant::now()), lost);
+            tracing::warn!(
+                spans,
+                over_share,
+                reason,
+                "spans were lost: telemetry.otlp_endpoint does not take them"
+            );
         }
     }
 }

@@ -1,5 +1,7 @@
 //! W3C Trace Context: what a request says of the trace that it belongs to.
 
+use std::borrow::Cow;
+
 use http::HeaderMap;
 
 use crate::domain::json;
@@ -10,10 +12,12 @@ pub fn incoming(headers: &HeaderMap, meta: Option<&str>) -> Incoming {
     let told = meta.and_then(|meta| json::find_members(meta, ["traceparent", "tracestate", "baggage"]).ok());
     let text = |raw: Option<&str>| raw.and_then(|raw| serde_json::from_str::<String>(raw).ok());
     let told = told.unwrap_or_default().map(text);
-    let carried = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    let carried = ["traceparent", "tracestate", "baggage"].map(carried);
     let [parent, state, baggage] = &told;
-    Incoming::read([parent.as_deref(), state.as_deref(), baggage.as_deref()], carried)
+    let (carried_state, carried_baggage) = (list(headers, "tracestate"), list(headers, "baggage"));
+    Incoming::read(
+        [parent.as_deref(), state.as_deref(), baggage.as_deref()],
+        [only(headers, "traceparent"), carried_state.as_deref(), carried_baggage.as_deref()],
+    )
 }
 
 /// The id of the trace that a request belongs to.
@@ -21,6 +25,89 @@ pub fn trace_id(headers: &HeaderMap, meta: Option<&str>) -> Option<String> {
     let told = meta.and_then(|meta| json::find_members(meta, ["traceparent"]).ok());
     let told = told.and_then(|[raw]| raw.and_then(|raw| serde_json::from_str::<String>(raw).ok()));
     let told = told.and_then(|text| TraceParent::parse(&text));
-    let carried = || TraceParent::parse(headers.get("traceparent")?.to_str().ok()?);
+    let carried = || TraceParent::parse(only(headers, "traceparent")?);
     told.or_else(carried).map(|parent| parent.trace_id())
+}
+
+/// The value of a header that there may be one of: of several nobody knows which one counts.
+fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let mut lines = headers.get_all(name).iter();
+    let first = lines.next()?;
+    lines.next().is_none().then(|| first.to_str().ok()).flatten()
+}
+
+/// The value of a header that is a list, be it in several lines (W3C Trace Context 3.3.1, RFC 9110 5.3).
+fn list<'a>(headers: &'a HeaderMap, name: &str) -> Option<Cow<'a, str>> {
+    let mut lines = headers.get_all(name).iter().map(|line| line.to_str().ok());
+    let mut all = Cow::Borrowed(lines.next()??);
+    for line in lines {
+        let all = all.to_mut();
+        all.push(',');
+        all.push_str(line?);
+    }
+    Some(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+    fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
+        let line = |(name, value): &(&'static str, &'static str)| {
+            (HeaderName::from_static(name), HeaderValue::from_static(value))
+        };
+        let mut headers = HeaderMap::new();
+        for (name, value) in lines.iter().map(line) {
+            headers.append(name, value);
+        }
+        headers
+    }
+
+    #[test]
+    fn lists_may_come_in_several_lines() {
+        let headers = headers(&[
+            ("traceparent", PARENT),
+            ("tracestate", "a=1,b=2"),
+            ("tracestate", "c=3"),
+            ("baggage", "d=4;x"),
+            ("baggage", "e=5"),
+            ("baggage", "f=6"),
+        ]);
+        let read = incoming(&headers, None);
+        assert_eq!(read.parent, TraceParent::parse(PARENT));
+        assert_eq!(
+            (read.state.as_deref(), read.baggage.as_deref()),
+            (Some("a=1,b=2,c=3"), Some("d=4;x,e=5,f=6"))
+        );
+    }
+
+    #[test]
+    fn of_several_parents_none_is_one() {
+        let several = headers(&[("traceparent", PARENT), ("traceparent", PARENT), ("tracestate", "a=1")]);
+        assert_eq!(incoming(&several, None), Incoming::default());
+        assert_eq!(trace_id(&several, None), None);
+        // whatever the message says counts
+        let meta = format!(r#"{{"traceparent":"{PARENT}"}}"#);
+        let read = incoming(&several, Some(&meta));
+        assert_eq!((read.parent, read.link), (TraceParent::parse(PARENT), None));
+        assert_eq!(trace_id(&several, Some(&meta)), trace_id(&headers(&[("traceparent", PARENT)]), None));
+    }
+
+    #[test]
+    fn together_they_are_no_longer_than_one_may_be() {
+        let mut headers = headers(&[("traceparent", PARENT)]);
+        for number in 0..33 {
+            let member = HeaderValue::from_str(&format!("k{number}=1")).unwrap();
+            headers.append("tracestate", member.clone());
+            headers.append("baggage", member);
+        }
+        let read = incoming(&headers, None);
+        assert_eq!((read.state, read.baggage.unwrap().split(',').count()), (None, 33));
+        headers.append("baggage", HeaderValue::from_bytes(b"x=\xff").unwrap());
+        assert_eq!(incoming(&headers, None).baggage, None);
+    }
 }

@@ -2,11 +2,13 @@
 
 use tokio::time::Instant;
 
-use super::{ERROR_BYTES_MAX, ListingError, discovered, warn_of_problems};
+use super::{ERROR_BYTES_MAX, ListingError, discovered, doubt, stored, warn_of_problems};
 use crate::domain::id::TenantId;
 use crate::domain::redact;
 use crate::gateway::Gateway;
-use crate::store::{Discovered, FoundOffers, Kind, NewOffers, OfferKind, Right, Server, StoreError};
+use crate::store::{
+    AppliedOffers, Discovered, FoundOffers, Kind, NewOffers, OfferKind, Right, Server, StoreError,
+};
 use crate::upstream::{Announced, Connection, Kind as UpstreamKind, ListKind, Listed, Slowness};
 
 /// What can be stored of a list, or why it could not be read.
@@ -32,6 +34,8 @@ struct ListedKinds {
     unread: Option<String>,
     /// Those that another replica has stored meanwhile.
     overtaken: Vec<OfferKind>,
+    /// Those that are stored as they were found.
+    stored: Vec<OfferKind>,
 }
 
 impl Gateway {
@@ -85,7 +89,7 @@ impl Gateway {
         if leaves(turn.rests(Instant::now())) {
             return Ok((0, None));
         }
-        let first = self.list_kinds_once(tenant, server, (&connection, kinds), &mut turn, right).await?;
+        let first = self.list_kinds_once(tenant, server, (&connection, kinds, &[]), &mut turn, right).await?;
         // as with tools that another replica has stored meanwhile
         let again = kinds.iter().copied().filter(|kind| first.overtaken.contains(&stored(*kind)));
         let again: Vec<ListKind> = again.collect();
@@ -93,7 +97,8 @@ impl Gateway {
             return Ok((first.changes, first.unread));
         }
         let right = right.after(first.rev);
-        let last = self.list_kinds_once(tenant, server, (&connection, &again), &mut turn, right).await?;
+        let rest = (&*connection, &again[..], &first.stored[..]);
+        let last = self.list_kinds_once(tenant, server, rest, &mut turn, right).await?;
         Ok((first.changes + last.changes, first.unread.or(last.unread)))
     }
 
@@ -101,12 +106,13 @@ impl Gateway {
         &self,
         tenant: TenantId,
         server: &Server,
-        (connection, kinds): (&Connection, &[ListKind]),
+        (connection, kinds, already): (&Connection, &[ListKind], &[OfferKind]),
         turn: &mut Slowness,
         right: Right,
     ) -> Result<ListedKinds, ListingError> {
-        let tally = self.store.tally(tenant, server.id(), server.version).await?;
-        let found = Found::of(tenant, server, connection.list_others(kinds).await);
+        let before = self.store.tally(tenant, server.id(), server.version).await?;
+        let listed = connection.list_others(kinds, &doubt(&before, right)).await;
+        let found = Found::of(tenant, server, listed);
         if found.is_slow {
             turn.was_slow(Instant::now());
         } else if kinds == ListKind::OTHERS {
@@ -118,7 +124,8 @@ impl Gateway {
             // its programs and connections end with this replica; the others go on
             return Err(ListingError::Here(why));
         }
-        let (as_of, new, quotas) = ((server.version, &tally), found.as_new(), &self.options.quotas);
+        let new = NewOffers { stored: already, ..found.as_new() };
+        let (as_of, quotas) = ((server.version, &before.tally), &self.options.quotas);
         let applied = self.store.apply_offers(tenant, server.id(), as_of, (&new, right), quotas).await?;
         if let Some(remark) = applied.remark {
             self.log_server(tenant, server.id(), &remark);
@@ -127,7 +134,8 @@ impl Gateway {
             self.applied(tenant, Kind::Catalogue, rev).await;
         }
         let unread = found.unread(&applied.overtaken);
-        Ok(ListedKinds { changes: applied.changes, rev: applied.rev, unread, overtaken: applied.overtaken })
+        let AppliedOffers { changes, rev, overtaken, stored, .. } = applied;
+        Ok(ListedKinds { changes, rev, unread, overtaken, stored })
     }
 }
 
@@ -175,6 +183,7 @@ impl Found {
             prompts: as_found(&self.prompts),
             resources: as_found(&self.resources),
             templates: as_found(&self.templates),
+            stored: &[],
         }
     }
 }
@@ -188,14 +197,5 @@ fn nouns(kind: ListKind) -> &'static str {
         OfferKind::Prompt => "prompts",
         OfferKind::Resource => "resources",
         OfferKind::Template => "templates of resources",
-    }
-}
-
-fn stored(kind: ListKind) -> OfferKind {
-    match kind {
-        // tools are none of these
-        ListKind::Prompts | ListKind::Tools => OfferKind::Prompt,
-        ListKind::Resources => OfferKind::Resource,
-        ListKind::Templates => OfferKind::Template,
     }
 }

@@ -120,7 +120,8 @@ impl Gateway {
             }
             match self.store.served_server(due.tenant, due.server).await {
                 Ok(server) if server.enabled => {
-                    let found = self.list_server(due.tenant, &server, Right::Lease(lease)).await?;
+                    // apart: what it takes to ask a server is large
+                    let found = Box::pin(self.list_server(due.tenant, &server, Right::Lease(lease))).await?;
                     self.upkeep.streams.relisted(&due, &found);
                     Ok(found.held.map_or(Ended::Worked, Ended::Held))
                 }

@@ -33,6 +33,8 @@ pub struct NewOffers<'a> {
     pub resources: Option<FoundOffers<'a>>,
     /// Templates.
     pub templates: Option<FoundOffers<'a>>,
+    /// What the same listing has stored already, and there was room for all of it.
+    pub stored: &'a [OfferKind],
 }
 
 /// What a listing of these changed.
@@ -46,12 +48,14 @@ pub struct AppliedOffers {
     pub remark: Option<String>,
     /// Of these nothing was written: somebody else has listed them meanwhile, and may have read them later.
     pub overtaken: Vec<OfferKind>,
+    /// These are stored as they were found, with room for all of them.
+    pub stored: Vec<OfferKind>,
 }
 
 impl<'a> NewOffers<'a> {
     /// Of a server that has nothing but tools.
     pub const NONE: NewOffers<'static> =
-        NewOffers { prompts: Some(Ok(&[])), resources: Some(Ok(&[])), templates: Some(Ok(&[])) };
+        NewOffers { prompts: Some(Ok(&[])), resources: Some(Ok(&[])), templates: Some(Ok(&[])), stored: &[] };
 
     fn asked_for(&self, kind: OfferKind) -> Option<FoundOffers<'a>> {
         match kind {
@@ -191,7 +195,8 @@ impl<'a> OffersPlan<'a> {
                 faults.insert(kind.as_str().to_owned(), found.err().into());
             }
         }
-        let is_whole = OfferKind::ALL.into_iter().all(|kind| found.of(kind).is_some());
+        let is_told = |kind| found.of(kind).is_some() || found.stored.contains(&kind);
+        let is_whole = OfferKind::ALL.into_iter().all(is_told);
         let room = (self.left_out > 0).then(|| {
             format!(
                 "{} prompts, resources or templates are left out, or stay as they were: the tenant's quota of definition_bytes is used up",
@@ -202,6 +207,12 @@ impl<'a> OffersPlan<'a> {
             faults.insert("room".to_owned(), room.into());
         }
         Value::Object(faults)
+    }
+
+    /// What of these is stored as it was found.
+    fn stored(&self, found: &NewOffers<'_>) -> Vec<OfferKind> {
+        let has_room = |kind: &OfferKind| self.left_out == 0 && found.of(*kind).is_some();
+        OfferKind::ALL.into_iter().filter(has_room).collect()
     }
 
     /// Writes it, as of this revision, which is held.
@@ -303,7 +314,7 @@ impl Store {
             Some(rev) => revisions::commit(tx, tenant, Kind::Catalogue, rev).await.map(drop)?,
             None => tx.commit().await?,
         }
-        Ok(AppliedOffers { changes, rev, remark, overtaken })
+        Ok(AppliedOffers { changes, rev, remark, overtaken, stored: plan.stored(offers) })
     }
 }
 
@@ -443,5 +454,19 @@ mod tests {
         let mut plan = OffersPlan::compare(&stored, &listed);
         plan.fit(&stored, 1);
         assert_eq!(written(&plan), ["d"], "what takes less always fits");
+    }
+
+    #[test]
+    fn a_listing_in_two_parts_is_a_whole_one() {
+        let (prompts, rest) = ([found("a", "1", 4)], [OfferKind::Resource, OfferKind::Template]);
+        let part = NewOffers { prompts: Some(Ok(&prompts)), ..NewOffers::default() };
+        let mut plan = OffersPlan::compare(&[], &part);
+        let room =
+            |plan: &OffersPlan<'_>, stored| plan.faults(&NewOffers { stored, ..part }).get("room").cloned();
+        assert_eq!(room(&plan, &rest), Some(Value::Null), "nothing is left out any more");
+        assert_eq!(room(&plan, &rest[..1]), None, "nobody knows of the templates");
+        assert_eq!(plan.stored(&part), [OfferKind::Prompt]);
+        plan.fit(&[], 1);
+        assert!(plan.stored(&part).is_empty() && room(&plan, &rest).is_some_and(|room| room.is_string()));
     }
 }

@@ -8,6 +8,15 @@ use crate::store::revisions::{self, Kind};
 use crate::store::tx::{Access, Lane};
 use crate::store::{Lease, Store, StoreError};
 
+/// What became of a listing that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureNoted {
+    /// It stands at the server; with the new revision, if that made one.
+    Noted(Option<i64>),
+    /// Nothing was written: somebody else has listed the server meanwhile, and may have asked it later.
+    Overtaken,
+}
+
 /// A server's row, as far as a failure needs it.
 #[derive(FromRow)]
 struct Failing {
@@ -51,8 +60,7 @@ impl Store {
     /// the connection's state changes.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] if the server has changed meanwhile or somebody else has listed it, and
-    /// [`StoreError::LostLease`]: it keeps its state.
+    /// [`StoreError::Conflict`] if the server has changed meanwhile, and [`StoreError::LostLease`]: it keeps its state.
     pub async fn listing_failed(
         &self,
         tenant: TenantId,
@@ -60,7 +68,7 @@ impl Store {
         (version, tally): (i64, &Tally),
         error: &str,
         right: &Right,
-    ) -> Result<Option<i64>, StoreError> {
+    ) -> Result<FailureNoted, StoreError> {
         let mut tx = self.begin(Lane::Upkeep, Access::Tenant(tenant)).await?;
         let row: Option<Failing> = sqlx::query_as(
             "select connection, rev, tools_listings, prompts_listings, resources_listings, templates_listings
@@ -75,7 +83,8 @@ impl Store {
         let row = row.ok_or(StoreError::Conflict("the server changed while it was being listed"))?;
         right.check(&mut tx, row.rev).await?;
         if row.tally.has_newer_tools(tally) {
-            return Err(StoreError::Conflict("somebody else has listed the server meanwhile"));
+            tx.rollback().await?;
+            return Ok(FailureNoted::Overtaken);
         }
         let rev = match row.connection.as_str() {
             "disconnected" => None,
@@ -99,8 +108,9 @@ impl Store {
         .execute(&mut *tx)
         .await?;
         match rev {
-            Some(rev) => revisions::commit(tx, tenant, Kind::Catalogue, rev).await.map(Some),
-            None => Ok(tx.commit().await.map(|()| None)?),
+            Some(rev) => revisions::commit(tx, tenant, Kind::Catalogue, rev).await.map(drop)?,
+            None => tx.commit().await?,
         }
+        Ok(FailureNoted::Noted(rev))
     }
 }

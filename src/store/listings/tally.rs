@@ -23,6 +23,23 @@ pub struct Tally {
     templates_listings: i64,
 }
 
+/// The same before the server is asked, and of what else than tools anything is stored: what nobody declares would empty
+/// that.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Before {
+    /// How often each list has been stored.
+    pub tally: Tally,
+    /// Kinds of which there is something.
+    pub stored: Vec<OfferKind>,
+}
+
+#[derive(FromRow)]
+struct Row {
+    #[sqlx(flatten)]
+    tally: Tally,
+    stored: Vec<String>,
+}
+
 impl Tally {
     /// Whether the tools were listed since.
     pub(super) fn has_newer_tools(&self, since: &Tally) -> bool {
@@ -45,23 +62,37 @@ impl Tally {
 }
 
 impl Store {
-    /// The tally of a server as of `version`, to be read before the server is asked for what is stored by it.
+    /// The tally of a server as of `version`, and what is stored of it, to be read before the server is asked for what
+    /// is stored by it.
     ///
     /// # Errors
     /// [`StoreError::Conflict`] if the server has changed meanwhile.
-    pub async fn tally(&self, tenant: TenantId, server: ServerId, version: i64) -> Result<Tally, StoreError> {
+    pub async fn tally(
+        &self,
+        tenant: TenantId,
+        server: ServerId,
+        version: i64,
+    ) -> Result<Before, StoreError> {
         let mut tx = self.begin(Lane::Upkeep, Access::Tenant(tenant)).await?;
-        let tally = sqlx::query_as(
-            "select tools_listings, prompts_listings, resources_listings, templates_listings from servers
+        let row: Option<Row> = sqlx::query_as(
+            "select tools_listings, prompts_listings, resources_listings, templates_listings,
+                 array(select kind from unnest($4::text[]) as kinds (kind) where exists (
+                     select from offers o where o.tenant_id = $1 and o.server_id = $2 and o.kind = kinds.kind)) as stored
+             from servers
              where tenant_id = $1 and server_id = $2 and removed_at is null and version = $3",
         )
         .bind(tenant.0)
         .bind(server.0)
         .bind(version)
+        .bind(OfferKind::ALL.map(OfferKind::as_str))
         .fetch_optional(&mut *tx)
         .await?;
         tx.commit().await?;
-        tally.ok_or(StoreError::Conflict("the server changed before it was listed"))
+        let before = row.map(|Row { tally, stored }| Before {
+            tally,
+            stored: stored.iter().filter_map(|kind| OfferKind::parse(kind)).collect(),
+        });
+        before.ok_or(StoreError::Conflict("the server changed before it was listed"))
     }
 }
 

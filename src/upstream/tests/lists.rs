@@ -33,7 +33,8 @@ struct Listings {
 
 async fn list_all(connection: &Connection) -> Result<Listings, UpstreamError> {
     let tools = connection.list(ListKind::Tools).await?;
-    Ok(Listings { tools, others: connection.list_others(&ListKind::OTHERS).await })
+    let sure = Doubt { kinds: Vec::new(), since: tokio::time::Instant::now() };
+    Ok(Listings { tools, others: connection.list_others(&ListKind::OTHERS, &sure).await })
 }
 
 fn rest(listings: &Listings) -> [&Result<Listing, UpstreamError>; 3] {
@@ -273,6 +274,60 @@ async fn a_server_without_sessions_is_asked_anew() {
     connection.let_offers_grow_old();
     assert_eq!(names(&connection.list(ListKind::Prompts).await.unwrap()), ["p"]);
     assert_eq!(count(&fake, "initialize"), 2);
+}
+
+/// Where there is doubt, it takes a word of late that there is none.
+#[tokio::test]
+async fn what_was_not_declared_earlier_is_asked_for_where_there_is_doubt() {
+    for (era, has_id) in [(Era::Modern, false), (Era::Handshake, false), (Era::Handshake, true)] {
+        let (fake, asked) = changing(era, has_id).await;
+        let connection = connection(&fake, era, limits());
+        assert!(!connection.offers().await.unwrap().has(ListKind::Prompts), "{era:?} {has_id}");
+        let doubt = |kinds: &[ListKind]| Doubt { kinds: kinds.to_vec(), since: tokio::time::Instant::now() };
+        let prompts = async |doubt: &Doubt| {
+            let listed = connection.list_others(&[ListKind::Prompts], doubt).await;
+            listed[0].1.as_ref().unwrap().entries.len()
+        };
+        let before = asked.load(Ordering::SeqCst);
+        connection.list(ListKind::Tools).await.unwrap();
+        let sure = doubt(&[ListKind::Resources]);
+        assert_eq!((prompts(&sure).await, asked.load(Ordering::SeqCst)), (0, before), "{era:?} {has_id}");
+        assert!(connection.has_tools_alone(&doubt(&[])), "{era:?} {has_id}");
+        let doubted = doubt(&ListKind::OTHERS);
+        // a session with an id that goes on is the same server's
+        assert_eq!(connection.has_tools_alone(&doubted), has_id, "{era:?}");
+        assert_eq!(prompts(&doubted).await, usize::from(!has_id), "{era:?} {has_id}");
+        let once = fake.methods().len();
+        assert_eq!(prompts(&doubted).await, usize::from(!has_id), "{era:?} {has_id}");
+        // asked once, it is known, and so is what it declares
+        assert_eq!(fake.methods().len() - once, usize::from(!has_id), "{era:?} {has_id}");
+    }
+}
+
+/// A server of tools alone that has prompts when it is asked again what it declares; with the count of that.
+async fn changing(era: Era, has_id: bool) -> (Fake, Arc<AtomicUsize>) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let declares = move || match count.fetch_add(1, Ordering::SeqCst) {
+        0 => r#"{"tools":{}}"#,
+        _ => r#"{"tools":{},"prompts":{}}"#,
+    };
+    let fake = Fake::start(move |seen| match (seen.method(), era) {
+        ("server/discover", Era::Modern) => {
+            let more = r#""resultType":"complete","ttlMs":0,"cacheScope":"private""#;
+            let versions = r#""supportedVersions":["2026-07-28"]"#;
+            result(seen, &format!(r#"{{{versions},"capabilities":{},{more}}}"#, declares()))
+        }
+        ("initialize", Era::Handshake) => {
+            let Say::Http(code, mut headers, body) = result(seen, &hello(declares())) else { unreachable!() };
+            headers.extend(has_id.then(|| ("mcp-session-id", "s".to_owned())));
+            Say::Http(code, headers, body)
+        }
+        ("notifications/initialized", _) => Say::Http(202, vec![], String::new()),
+        _ => result(seen, PAGE),
+    })
+    .await;
+    (fake, asked)
 }
 
 #[tokio::test]

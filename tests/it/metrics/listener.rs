@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mcpproxy::faces::admin::CONNECTIONS_MAX;
 use serde_json::json;
@@ -10,7 +10,7 @@ use serde_json::json;
 use super::promtool;
 use crate::support::upstream::Say;
 use crate::support::{
-    ADMIN, Database, Gateway, Line, Mcp, Stage, Tool, Upstream, Way, eventually, run_to_end, settle,
+    ADMIN, Database, Gateway, Line, Mcp, Page, Stage, Tool, Upstream, Way, eventually, run_to_end, settle,
 };
 
 #[tokio::test]
@@ -133,4 +133,18 @@ async fn who_says_nothing_keeps_nobody_out() {
         // answered with an error, or just closed
         assert!(stream.read_to_end(&mut Vec::new()).is_ok());
     }
+}
+
+#[tokio::test]
+async fn a_page_is_handed_out_again_for_half_a_second_and_not_for_longer() {
+    let often = ("MCPPROXY__LIMITS__METRICS_AGE_MAX_MS", "500");
+    let stage = Stage::with(&[ADMIN, often]).await;
+    let client = Mcp::bare(&stage.tenant("acme").await.agent().await);
+    let pings = |page: &Page| page.sum("mcp_server_operation_duration_seconds_count", &[]);
+    // two pages at once are the same, unless the first had just become too old
+    let began = Instant::now();
+    let (first, _, second) =
+        (stage.gateway.scrape().await, client.request("ping", "{}").await, stage.gateway.scrape().await);
+    assert!(first.text == second.text || began.elapsed() > Duration::from_millis(400));
+    stage.gateway.scrape_until("the ping", |page| pings(page) == 1.0).await;
 }

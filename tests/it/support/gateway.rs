@@ -52,6 +52,8 @@ fn program_at(binary: &Path, database: &str, arguments: &[&str], settings: &[(&s
         .env("MCPPROXY__DATABASE__URL", database)
         .env("MCPPROXY__SERVER__LISTEN", "127.0.0.1:0")
         .env("MCPPROXY__SERVER__ADMIN_LISTEN", "")
+        // a scrape tells of what has happened by then
+        .env("MCPPROXY__LIMITS__METRICS_AGE_MAX_MS", "1")
         .env("MCPPROXY__AUTH__BOOTSTRAP_KEY", BOOTSTRAP_KEY)
         .env("MCPPROXY__SESSIONS__KEY", SESSIONS_KEY)
         .env("MCPPROXY__SECRETS__MASTER_KEY", MASTER_KEY)

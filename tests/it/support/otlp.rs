@@ -17,6 +17,7 @@ use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value::Value};
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::wait::eventually;
@@ -67,6 +68,8 @@ struct Heap {
     spans: Mutex<Vec<Seen>>,
     /// Everything that came, for a look at what should not be in it.
     raw: Mutex<String>,
+    /// Spans that come over HTTP wait while this is true.
+    waits: watch::Sender<bool>,
 }
 
 /// The running collector; stops when dropped.
@@ -91,7 +94,10 @@ impl Collector {
             "/v1/traces",
             post(move |body: Bytes| {
                 let kept = Arc::clone(&kept);
-                async move { kept.take(ExportTraceServiceRequest::decode(body).unwrap()) }
+                async move {
+                    drop(kept.waits.subscribe().wait_for(|waits| !waits).await);
+                    kept.take(ExportTraceServiceRequest::decode(body).unwrap());
+                }
             }),
         );
         let service = TraceServiceServer::from_arc(Arc::clone(&heap));
@@ -112,6 +118,11 @@ impl Collector {
     /// The settings with which a gateway sends its traces here, at once.
     pub fn settings(&self) -> Vec<(&str, &str)> {
         vec![("MCPPROXY__TELEMETRY__OTLP_ENDPOINT", &self.http), ("OTEL_BSP_SCHEDULE_DELAY", "50")]
+    }
+
+    /// From now on what comes over HTTP waits for an answer, or is taken at once again.
+    pub fn hold(&self, holds: bool) {
+        self.heap.waits.send_replace(holds);
     }
 
     /// Everything that arrived so far.

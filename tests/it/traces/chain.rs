@@ -126,13 +126,14 @@ async fn the_message_goes_before_the_headers_which_are_linked() {
     assert_eq!((asked.parent.as_str(), &asked.links), (AGENT, &vec![format!("{other}/{}", "22".repeat(8))]));
     assert_eq!(meta(&upstream.calls()[0]).get("baggage"), None, "that of HTTP goes with the trace of HTTP");
 
-    let alone = call(&json!({})).header("tracestate", "a=1").header("baggage", "a=http");
+    let alone = call(&json!({})).header("tracestate", "a=1").header("tracestate", "b=2");
+    let alone = alone.header("baggage", "a=http").header("baggage", "c=3;d");
     client.api.send(alone).await.expect(200);
     let [asked, asks] = collector.trace(&other, 2).await.try_into().unwrap();
     assert_eq!((asked.parent, asked.links), ("22".repeat(8), vec![]));
     let arrived = meta(&upstream.calls()[1]);
     assert_eq!(told(&arrived), [other, asks.id, "01".to_owned()]);
-    assert_eq!((&arrived["tracestate"], &arrived["baggage"]), (&json!("a=1"), &json!("a=http")));
+    assert_eq!((&arrived["tracestate"], &arrived["baggage"]), (&json!("a=1,b=2"), &json!("a=http,c=3;d")));
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 
 use super::{AGENT, TRACE, agent, params};
-use crate::support::{Collector, Kind, Mcp, Stage, Tool, Upstream};
+use crate::support::{ADMIN, Collector, Kind, Mcp, Stage, Tool, Upstream, eventually};
 
 /// A client, and the server that it calls.
 async fn ready(stage: &Stage) -> (Mcp, Upstream) {
@@ -90,4 +90,36 @@ async fn a_collector_that_says_nothing_holds_up_neither_calls_nor_the_end() {
     let began = Instant::now();
     assert!(stage.gateway.ended().await.success());
     assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+}
+
+/// More than a quarter of the places, beside the batch that is on its way.
+const MANY: usize = 8192 / 4 + 512 + 200;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_tenant_has_recorded_takes_no_places_from_others() {
+    let collector = Collector::start().await;
+    let stage = Stage::with(&[&collector.settings()[..], &[ADMIN]].concat()).await;
+    let (greedy, modest) = (stage.tenant("greedy").await.agent().await, stage.tenant("modest").await);
+    collector.hold(true);
+    let pings = json!({"_meta": {"traceparent": agent("01")}}).to_string();
+    let clients = (0..8).map(|_| Mcp::bare(&greedy)).map(|client| {
+        let pings = &pings;
+        async move {
+            for _ in 0..MANY / 8 {
+                client.request("ping", pings).await.expect(200);
+            }
+        }
+    });
+    futures_util::future::join_all(clients).await;
+    let lost = "mcpproxy_spans_lost_total";
+    let page = stage.gateway.scrape().await;
+    assert!(page.sum(lost, &[("reason", "share")]) >= 100.0, "{}", page.text);
+    assert_eq!(page.sum(lost, &[("reason", "full")]), 0.0);
+    Mcp::bare(&modest.agent().await).request("ping", "{}").await.expect(200);
+    collector.hold(false);
+    eventually("the span of the other tenant", Duration::from_secs(10), || async {
+        collector.spans().into_iter().find(|span| span.get("mcpproxy.tenant") == "modest")
+    })
+    .await;
+    assert!(collector.spans().iter().any(|span| span.get("mcpproxy.tenant") == "greedy"));
 }

@@ -6,7 +6,7 @@ use super::page::{Labels, Page};
 use crate::domain::measure::{Between, OperationKey, Series};
 use crate::domain::refusal::Code;
 use crate::faces::Faces;
-use crate::gateway::{LogMeasures, LogVitals, Readiness, Vitals};
+use crate::gateway::{LogMeasures, LogVitals, LostSpans, Readiness, Vitals};
 use crate::store::StoreVitals;
 
 const SERVER_OPERATIONS: &str = "How long MCP clients waited for an answer";
@@ -32,6 +32,7 @@ pub(super) fn write(faces: &Faces, page: &mut Page<'_>) -> fmt::Result {
     replica(page, &vitals)?;
     upstreams(page, &vitals)?;
     clients(page, faces)?;
+    spans(page, gateway.tracer().map(|tracer| tracer.lost()).unwrap_or_default())?;
     store(page, &vitals.store)
 }
 
@@ -173,6 +174,13 @@ fn clients(page: &mut Page<'_>, faces: &Faces) -> fmt::Result {
     page.gauge("mcpproxy_client_connections_max", most, max as f64)?;
     let streams = faces.streams.open_now().map(|(kind, open)| (vec![("kind", kind.as_str())], open as f64));
     page.gauges("mcpproxy_streams", "Streams that clients hold open, by what they are for", streams)
+}
+
+/// All reasons are there from the start, also where nobody is told of traces.
+fn spans(page: &mut Page<'_>, lost: LostSpans) -> fmt::Result {
+    let lost = [("full", lost.full), ("share", lost.over_share), ("unsent", lost.unsent)];
+    let lost = lost.map(|(reason, count)| (vec![("reason", reason)], count));
+    page.counters("mcpproxy_spans_lost", "Spans of traces that the collector was not told of", lost)
 }
 
 fn store(page: &mut Page<'_>, store: &StoreVitals) -> fmt::Result {

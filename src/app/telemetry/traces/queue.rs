@@ -1,0 +1,239 @@
+//! The places of spans that wait to be sent, and who may have how many of them.
+//!
+//! A caller that says that its trace is recorded has everything recorded that it asks. So that it cannot have the places of
+//! all others, what only callers want may take a part of them, and so may each tenant.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::domain::measure::Count;
+use crate::domain::span::Span;
+use crate::domain::trace::SpanId;
+use crate::gateway::LostSpans;
+
+/// Spans that wait to be sent; more are lost.
+pub(super) const QUEUE_SPANS_MAX: usize = 8192;
+/// What they may take, in bytes.
+pub(super) const QUEUE_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Spans that are recorded only because a caller wants that take at most this part: a half.
+const FORCED_PART: usize = 2;
+/// Those of one tenant this: a quarter.
+const TENANT_PART: usize = 4;
+
+/// Who waits, and how many were lost.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    places: Mutex<Places>,
+    full: Count,
+    over_share: Count,
+    unsent: Count,
+}
+
+#[derive(Debug, Default)]
+struct Places {
+    all: Taken,
+    forced: Taken,
+    tenants: HashMap<Arc<str>, Taken>,
+    held: HashMap<SpanId, Place>,
+}
+
+/// What is taken of all places, or of a part of them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Taken {
+    spans: usize,
+    bytes: usize,
+}
+
+/// Where a span waits.
+#[derive(Debug)]
+struct Place {
+    tenant: Arc<str>,
+    is_forced: bool,
+    bytes: usize,
+}
+
+impl Taken {
+    fn fits(self, bytes: usize, part: usize) -> bool {
+        self.spans < QUEUE_SPANS_MAX / part && self.bytes + bytes <= QUEUE_BYTES_MAX / part
+    }
+
+    fn add(&mut self, bytes: usize) {
+        self.spans += 1;
+        self.bytes += bytes;
+    }
+
+    fn give_back(&mut self, bytes: usize) {
+        self.spans = self.spans.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+}
+
+impl Queue {
+    /// Takes a place for a span; without one it is lost.
+    pub(super) fn enter(&self, span: &Span) -> bool {
+        let lost = match self.places().enter(span) {
+            Ok(()) => return true,
+            Err(lost) => lost,
+        };
+        match lost {
+            Lost::Full => self.full.one(),
+            Lost::OverShare => self.over_share.one(),
+        }
+        false
+    }
+
+    /// Gives back the places of spans that were sent, or could not be.
+    pub(super) fn leave(&self, spans: impl Iterator<Item = SpanId>) {
+        let mut places = self.places();
+        spans.for_each(|span| places.leave(span));
+    }
+
+    /// So many that had a place could not be sent.
+    pub(super) fn unsent(&self, spans: usize) {
+        self.unsent.add(spans as u64);
+    }
+
+    /// How many were lost so far.
+    pub(super) fn lost(&self) -> LostSpans {
+        let (full, over_share) = (self.full.get(), self.over_share.get());
+        LostSpans { full, over_share, unsent: self.unsent.get() }
+    }
+
+    fn places(&self) -> MutexGuard<'_, Places> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Why there is no place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lost {
+    Full,
+    OverShare,
+}
+
+impl Places {
+    fn enter(&mut self, span: &Span) -> Result<(), Lost> {
+        let (id, bytes) = (span.context.span, span.bytes());
+        if !self.all.fits(bytes, 1) {
+            return Err(Lost::Full);
+        }
+        // no span is without a tenant: whoever is not known is not traced
+        let name = span.tenant().unwrap_or_default();
+        let known = self.tenants.get_key_value(name).map(|(name, taken)| (Arc::clone(name), *taken));
+        let (tenant, theirs) = known.unwrap_or_else(|| (name.into(), Taken::default()));
+        let is_over = span.is_forced && !self.forced.fits(bytes, FORCED_PART);
+        if is_over || !theirs.fits(bytes, TENANT_PART) {
+            return Err(Lost::OverShare);
+        }
+        self.all.add(bytes);
+        self.tenants.entry(Arc::clone(&tenant)).or_default().add(bytes);
+        if span.is_forced {
+            self.forced.add(bytes);
+        }
+        // ids are chance; should one come twice, the first gives its place to the second
+        let place = Place { tenant, is_forced: span.is_forced, bytes };
+        if let Some(before) = self.held.insert(id, place) {
+            self.give_back(&before);
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self, span: SpanId) {
+        if let Some(place) = self.held.remove(&span) {
+            self.give_back(&place);
+        }
+    }
+
+    fn give_back(&mut self, place: &Place) {
+        self.all.give_back(place.bytes);
+        if place.is_forced {
+            self.forced.give_back(place.bytes);
+        }
+        if let Some(theirs) = self.tenants.get_mut(&place.tenant) {
+            theirs.give_back(place.bytes);
+            if theirs.spans == 0 {
+                self.tenants.remove(&place.tenant);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+    use crate::domain::span::{SpanKind, TENANT};
+    use crate::domain::trace::TraceParent;
+
+    fn span(number: usize, tenant: &str, is_forced: bool) -> Span {
+        let id = (number as u64 + 1).to_be_bytes();
+        let mut span = Span {
+            context: TraceParent { trace: [1; 16], span: id, is_sampled: true },
+            state: None,
+            parent: None,
+            is_parent_remote: false,
+            is_forced,
+            link: None,
+            kind: SpanKind::Server,
+            name: "ping".into(),
+            start: SystemTime::UNIX_EPOCH,
+            end: SystemTime::UNIX_EPOCH,
+            attributes: Vec::new(),
+            is_error: false,
+        };
+        span.set(TENANT, tenant.to_owned());
+        span
+    }
+
+    /// How many of so many spans have a place.
+    fn enter(queue: &Queue, from: usize, count: usize, tenant: &str, is_forced: bool) -> usize {
+        (from..from + count).filter(|number| queue.enter(&span(*number, tenant, is_forced))).count()
+    }
+
+    #[test]
+    fn one_tenant_has_a_quarter_and_gets_it_back() {
+        let (queue, quarter) = (Queue::default(), QUEUE_SPANS_MAX / 4);
+        assert_eq!(enter(&queue, 0, QUEUE_SPANS_MAX, "a", false), quarter);
+        assert_eq!(queue.lost(), LostSpans { over_share: 3 * quarter as u64, ..LostSpans::default() });
+        for (number, tenant) in ["b", "c", "d"].into_iter().enumerate() {
+            assert_eq!(enter(&queue, (number + 1) * 10_000, quarter, tenant, false), quarter, "{tenant}");
+        }
+        assert_eq!(enter(&queue, 50_000, 1, "e", false), 0);
+        assert_eq!((queue.lost().full, queue.lost().over_share), (1, 3 * quarter as u64));
+        let ids = |count: u64| (1..=count).map(u64::to_be_bytes);
+        queue.leave(ids(2));
+        assert_eq!(enter(&queue, 60_000, 3, "a", false), 2);
+        queue.leave(ids(70_000));
+        let places = queue.places();
+        assert_eq!(
+            (places.all.spans, places.all.bytes, places.held.len(), places.tenants.len()),
+            (0, 0, 0, 0)
+        );
+    }
+
+    #[test]
+    fn what_only_callers_want_has_a_half_whoever_they_are() {
+        let (queue, part) = (Queue::default(), QUEUE_SPANS_MAX / 8);
+        let tenants = ["a", "b", "c", "d", "e"].into_iter().enumerate();
+        let entered = tenants.map(|(at, tenant)| enter(&queue, at * 10_000, part, tenant, true));
+        assert_eq!(entered.collect::<Vec<_>>(), [part, part, part, part, 0]);
+        assert_eq!(enter(&queue, 60_000, part, "e", false), part, "what was to be recorded anyway");
+        queue.leave((1..=70_000_u64).map(u64::to_be_bytes));
+        assert_eq!(enter(&queue, 0, part, "e", true), part);
+    }
+
+    #[test]
+    fn large_spans_take_more() {
+        let queue = Queue::default();
+        let large = |number| Span { state: Some("x".repeat(500_000)), ..span(number, "a", false) };
+        let entered = (0..20).filter(|number| queue.enter(&large(*number))).count();
+        assert_eq!(entered, QUEUE_BYTES_MAX / TENANT_PART / large(0).bytes());
+        assert!((1..20).contains(&entered), "{entered}");
+        assert!(queue.enter(&span(20, "a", false)), "a small one finds a place");
+        // the same id again
+        let before = queue.places().all.bytes;
+        assert!(queue.enter(&span(20, "a", false)));
+        assert_eq!(queue.places().all.bytes, before);
+    }
+}
