@@ -13,7 +13,7 @@ use super::jsonrpc::{BROKEN, RpcError};
 use super::session::Session;
 use crate::domain::end::End;
 use crate::domain::measure::{Between, OTHER, Transport, known_method, known_version};
-use crate::domain::span::{Span, shown, shown_uri};
+use crate::domain::span::{Span, TENANT, shown, shown_uri};
 use crate::domain::trace::TraceParent;
 use crate::faces::{Faces, wire};
 use crate::gateway::{Attempt, Caller, OpenSpan, Trace};
@@ -226,7 +226,7 @@ impl Question<'_> {
             span.set("gen_ai.operation.name", "execute_tool");
         }
         span.set("mcpproxy.endpoint", self.endpoint.as_str());
-        span.set("mcpproxy.tenant", self.caller.tenant_name().to_owned());
+        span.set(TENANT, self.caller.tenant_name().to_owned());
         if let Some(key) = self.caller.key {
             span.set("mcpproxy.key", key.0.to_string());
         }

@@ -8,7 +8,7 @@ use http::request::Parts;
 
 use super::error::code_of;
 use crate::domain::end::End;
-use crate::domain::span::Span;
+use crate::domain::span::{Span, TENANT};
 use crate::faces::http::Peer;
 use crate::faces::{Faces, wire};
 use crate::gateway::{Attempt, CallOutcome, GatewayError, OpenSpan};
@@ -80,7 +80,7 @@ fn describe(mut span: OpenSpan, attempt: &Attempt, peer: Option<SocketAddr>) -> 
             span.set("client.port", i64::from(peer.port()));
         }
         span.set("mcpproxy.endpoint", attempt.source.as_str());
-        span.set("mcpproxy.tenant", attempt.caller.tenant_name().to_owned());
+        span.set(TENANT, attempt.caller.tenant_name().to_owned());
         if let Some(key) = attempt.caller.key {
             span.set("mcpproxy.key", key.0.to_string());
         }

@@ -12,7 +12,7 @@ use crate::domain::activity::Record;
 use crate::domain::end::End;
 use crate::domain::measure::{Measures, OTHER};
 use crate::domain::refusal::Refusal;
-use crate::domain::span::{Span, shown, shown_uri};
+use crate::domain::span::{Span, TENANT, shown, shown_uri};
 use crate::gateway::catalog::ServerEntry;
 use crate::gateway::trace::OpenSpan;
 use crate::upstream::{Sent, Target};
@@ -61,7 +61,7 @@ impl<'a> Sending<'a> {
             span.note(|span| {
                 describe(span, method, &about);
                 to(span, &server.target);
-                span.set("mcpproxy.tenant", attempt.caller.tenant_name().to_owned());
+                span.set(TENANT, attempt.caller.tenant_name().to_owned());
                 span.set("mcpproxy.server", server.name.clone());
                 // completions have no record that stays
                 if method != "completion/complete" {
