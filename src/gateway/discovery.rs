@@ -266,8 +266,22 @@ fn doubt(before: &Before, right: Right) -> Doubt {
     let kinds = ListKind::OTHERS.into_iter();
     match right {
         Right::Asked => Doubt { kinds: kinds.collect(), since },
-        _ => Doubt { kinds: kinds.filter(|kind| before.stored.contains(&stored(*kind))).collect(), since },
+        _ => Doubt { kinds: kinds.filter(|kind| is_stored(before, *kind)).collect(), since },
     }
+}
+
+/// Whether anything is stored of what is declared together with this kind.
+fn is_stored(before: &Before, kind: ListKind) -> bool {
+    let is_declared_with = |other: &ListKind| match kind {
+        ListKind::Resources | ListKind::Templates => {
+            matches!(other, ListKind::Resources | ListKind::Templates)
+        }
+        _ => *other == kind,
+    };
+    ListKind::OTHERS
+        .iter()
+        .filter(|other| is_declared_with(other))
+        .any(|kind| before.stored.contains(&stored(*kind)))
 }
 
 /// What is stored of a list.

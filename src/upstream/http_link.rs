@@ -15,6 +15,7 @@ use super::connection::Ask;
 use super::discover::{Era, HELLO_BYTES_MAX, modern_offers};
 use super::error::{Kind, UpstreamError};
 use super::jsonrpc::{self, Answer, Meta};
+use super::list::METHOD_NOT_FOUND;
 use super::offers::Offers;
 use super::param_headers::encode;
 use super::post::{Http, Post, Reply};
@@ -65,55 +66,57 @@ impl HttpLink {
         Ok(self.send(ask, sent).await?.1)
     }
 
-    /// What the upstream declares; asked where nobody did, or not for a while.
+    /// What the upstream declares; asked where nobody did, or not for a while. To who does not say, its last word holds.
     pub(super) async fn offers(&self) -> Result<Offers, UpstreamError> {
         let session = self.sessions.get().await?;
-        match session.offers() {
-            Some(offers) => Ok(offers),
-            None => self.asked_anew(&session).await,
+        if let Some(offers) = session.offers() {
+            return Ok(offers);
         }
+        // apart: it is large, and seldom asked
+        let said = Box::pin(self.asked_anew(&session)).await?;
+        said.or_else(|| session.declared.last()).ok_or_else(silent)
     }
 
-    /// What the upstream declares, and declared no earlier than `then`.
+    /// What the upstream declares, and declared no earlier than `then`. One that does not say is an error: what it said
+    /// before may be another server's.
     pub(super) async fn offers_since(&self, then: Instant) -> Result<Offers, UpstreamError> {
         let session = self.sessions.get().await?;
         if let Some(offers) = session.declared.since(then) {
             return Ok(offers);
         }
         if !session.has_id {
-            return self.asked_anew(&session).await;
+            return self.asked_anew(&session).await?.ok_or_else(silent);
         }
-        // it ends with the server that declared it: any answer in it will do
+        // it ends with the server that declared it: an answer in it will do, also that there is no such method
         let (ask, asked) = (Ask::plain("ping", &[], HELLO_BYTES_MAX), Instant::now());
-        match self.exchange(&ask, &Sent::default()).await?.answer {
-            Some(_) => session.declared.held(asked),
-            None => self.sessions.end(&session),
+        let reply = self.exchange(&ask, &Sent::default()).await?;
+        let is_alive = match &reply.answer {
+            Some(Answer::Result(_)) => true,
+            Some(Answer::Error { code, .. }) => reply.status.is_success() || *code == METHOD_NOT_FOUND,
+            None => false,
+        };
+        if is_alive {
+            session.declared.held(asked);
         }
-        self.declared().await
+        self.sessions.get().await?.declared.since(then).ok_or_else(silent)
     }
 
-    /// Asks what the upstream declares, whatever it declared before.
-    async fn asked_anew(&self, session: &Arc<Session>) -> Result<Offers, UpstreamError> {
+    /// What the upstream declares, whatever it declared before; nothing if it does not say.
+    async fn asked_anew(&self, session: &Arc<Session>) -> Result<Option<Offers>, UpstreamError> {
         if session.era == Era::Handshake {
             // only another handshake tells
-            self.sessions.end(session);
-            return self.declared().await;
+            return Ok(self.sessions.renew(session).await?.declared.last());
         }
         let (ask, asked) = (Ask::plain("server/discover", &[], HELLO_BYTES_MAX), Instant::now());
-        match self.exchange(&ask, &Sent::default()).await?.answer.as_ref().and_then(modern_offers) {
-            Some(offers) => {
-                session.declared.set(offers, asked);
-                Ok(offers)
-            }
-            // asked, it has turned out to be of the other era, which says so at once
-            None => self.declared().await,
+        if let Some(offers) =
+            self.exchange(&ask, &Sent::default()).await?.answer.as_ref().and_then(modern_offers)
+        {
+            session.declared.set(offers, asked);
+            return Ok(Some(offers));
         }
-    }
-
-    /// What the upstream declared in the session that is open now.
-    async fn declared(&self) -> Result<Offers, UpstreamError> {
-        let known = self.sessions.get().await?.declared.last();
-        known.ok_or_else(|| UpstreamError::invalid("it does not say what it offers"))
+        // asked, it may have turned out to be of the other era, which says so at once
+        let now = self.sessions.get().await?;
+        Ok(now.declared.last().filter(|_| !Arc::ptr_eq(&now, session)))
     }
 
     async fn send(&self, ask: &Ask<'_>, sent: &Sent) -> Result<(Arc<Session>, Reply), UpstreamError> {
@@ -201,6 +204,10 @@ impl Drop for GivenUp<'_> {
             drop(room);
         });
     }
+}
+
+fn silent() -> UpstreamError {
+    UpstreamError::invalid("it does not say what it offers")
 }
 
 fn is_of_another_era(reply: &Reply) -> bool {

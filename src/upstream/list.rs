@@ -26,7 +26,10 @@ use super::sent::Sent;
 /// Most pages of one list.
 pub const PAGES_MAX: usize = 1000;
 /// The code of a method that a server does not have.
-const METHOD_NOT_FOUND: i64 = -32601;
+pub(super) const METHOD_NOT_FOUND: i64 = -32601;
+/// How old a word about what there is may be when a list of it is refused, where nobody doubts it: so that who declares what it has not is not
+/// asked about that at every listing.
+const REFUSED_WORD_AGE_MAX: Duration = Duration::from_secs(60);
 
 /// Something that a server offers, as the server defines it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,6 +136,7 @@ impl Connection {
             return Ok(Listing::default());
         }
         let (form, began) = (kind.form(), Instant::now());
+        let lately = began.checked_sub(REFUSED_WORD_AGE_MAX).unwrap_or(began);
         let mut list = Reading::new(kind);
         let mut cursor: Option<Vec<u8>> = None;
         for _ in 0..PAGES_MAX {
@@ -142,7 +146,7 @@ impl Connection {
             let page = match self.request(ask, &sent).await? {
                 Answer::Result(page) => page,
                 Answer::Error { code, .. }
-                    if cursor.is_none() && self.has_none(kind, code, began).await? =>
+                    if cursor.is_none() && self.has_none(kind, code, doubted.unwrap_or(lately)).await? =>
                 {
                     return Ok(Listing::default());
                 }
@@ -170,9 +174,8 @@ impl Connection {
     }
 
     /// Whether a server that does not know a list has none of the kind: templates, since what it declares are resources,
-    /// and all else if it says, as of when it was asked for the list, that it has none of them; of tools, that it has
-    /// only other things.
-    async fn has_none(&self, kind: ListKind, code: i64, began: Instant) -> Result<bool, UpstreamError> {
+    /// and all else if it says, as of `since` or later, that it has none of them; of tools, that it has only other things.
+    async fn has_none(&self, kind: ListKind, code: i64, since: Instant) -> Result<bool, UpstreamError> {
         if code != METHOD_NOT_FOUND {
             return Ok(false);
         }
@@ -180,9 +183,13 @@ impl Connection {
         match kind {
             ListKind::Templates => Ok(true),
             ListKind::Tools if link.offers().await?.is_without_tools() => Ok(true),
-            ListKind::Tools => Ok(link.offers_since(began).await?.is_without_tools()),
-            // by its word of earlier it has them
-            ListKind::Prompts | ListKind::Resources => Ok(!link.offers_since(began).await?.has(kind)),
+            // by its word of earlier it has them; who does not say it anew has refused the list, and nothing else
+            ListKind::Tools => {
+                Ok(link.offers_since(since).await.is_ok_and(|offers| offers.is_without_tools()))
+            }
+            ListKind::Prompts | ListKind::Resources => {
+                Ok(link.offers_since(since).await.is_ok_and(|offers| !offers.has(kind)))
+            }
         }
     }
 }

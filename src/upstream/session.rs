@@ -160,6 +160,19 @@ impl Sessions {
         }
     }
 
+    /// Opens another session in the place of one without an id, which serves until that stands. Those who ask meanwhile
+    /// get the same.
+    pub(super) async fn renew(&self, old: &Arc<Session>) -> Result<Arc<Session>, UpstreamError> {
+        let _opening = self.opening.lock().await;
+        if let Some(session) = self.current().filter(|session| !Arc::ptr_eq(session, old)) {
+            return Ok(session);
+        }
+        let opened = timeout(self.open_wait, self.open()).await;
+        let session =
+            opened.unwrap_or_else(|_| Err(UpstreamError::unsent(Kind::Timeout, "no session was opened")));
+        session.map(|session| self.set(session)).map_err(UpstreamError::before_dispatch)
+    }
+
     /// Looks again after a modern request was refused in a way that old servers refuse them. True if the
     /// era was wrong and a session of the other one is open.
     pub(super) async fn leave_modern(&self, refused: &Arc<Session>) -> Result<bool, UpstreamError> {

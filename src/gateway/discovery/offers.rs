@@ -9,7 +9,7 @@ use crate::gateway::Gateway;
 use crate::store::{
     AppliedOffers, Discovered, FoundOffers, Kind, NewOffers, OfferKind, Right, Server, StoreError,
 };
-use crate::upstream::{Announced, Connection, Kind as UpstreamKind, ListKind, Listed, Slowness};
+use crate::upstream::{Announced, Connection, Doubt, Kind as UpstreamKind, ListKind, Listed, Slowness};
 
 /// What can be stored of a list, or why it could not be read.
 type FoundOf = Option<Result<Vec<Discovered>, String>>;
@@ -111,7 +111,12 @@ impl Gateway {
         right: Right,
     ) -> Result<ListedKinds, ListingError> {
         let before = self.store.tally(tenant, server.id(), server.version).await?;
-        let listed = connection.list_others(kinds, &doubt(&before, right)).await;
+        let doubt = match kinds == ListKind::OTHERS {
+            true => doubt(&before, right),
+            // whoever announces changes of a kind says that it has them
+            false => Doubt { kinds: kinds.to_vec(), since: Instant::now() },
+        };
+        let listed = connection.list_others(kinds, &doubt).await;
         let found = Found::of(tenant, server, listed);
         if found.is_slow {
             turn.was_slow(Instant::now());

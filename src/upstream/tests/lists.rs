@@ -367,3 +367,60 @@ async fn a_program_is_listed_as_it_declares_and_asked_like_a_server() {
     assert!(matches!(answer, Answer::Result(_)));
     pool.close().await;
 }
+
+/// What it said before may be another server's: then nothing is known, and what serves calls goes on.
+#[tokio::test]
+async fn who_does_not_say_anew_what_it_has_is_not_believed_to_have_nothing() {
+    for (era, answer) in
+        [(Era::Modern, 503), (Era::Modern, 200), (Era::Handshake, 503), (Era::Handshake, 200)]
+    {
+        let asked = AtomicUsize::new(0);
+        let first = if era == Era::Modern { "server/discover" } else { "initialize" };
+        let fake = Fake::start(move |seen| match seen.method() {
+            method if method == first && asked.fetch_add(1, Ordering::SeqCst) > 0 => {
+                error(answer, &seen.body["id"], -32603)
+            }
+            "server/discover" if era == Era::Modern => {
+                let more = r#""resultType":"complete","ttlMs":0,"cacheScope":"private""#;
+                let versions = r#""supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}"#;
+                result(seen, &format!("{{{versions},{more}}}"))
+            }
+            "initialize" => result(seen, &hello(r#"{"tools":{}}"#)),
+            "notifications/initialized" => Say::Http(202, vec![], String::new()),
+            "server/discover" => error(400, &Value::Null, -32000),
+            _ => result(seen, PAGE),
+        })
+        .await;
+        let connection = connection(&fake, era, limits());
+        assert!(!connection.offers().await.unwrap().has(ListKind::Prompts), "{era:?}");
+        let doubt = Doubt { kinds: ListKind::OTHERS.to_vec(), since: tokio::time::Instant::now() };
+        let listed = connection.list_others(&[ListKind::Prompts], &doubt).await;
+        assert!(listed[0].1.is_err(), "{era:?} {answer}");
+        connection.call(call("t")).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn who_declares_what_it_has_not_is_not_asked_about_it_each_time() {
+    for era in [Era::Modern, Era::Handshake] {
+        let fake = Fake::declaring(era, EVERYTHING, |seen| match seen.method() {
+            "prompts/list" | "resources/list" => error(200, &seen.body["id"], -32601),
+            _ => result(seen, PAGE),
+        })
+        .await;
+        let connection = connection(&fake, era, limits());
+        connection.list(ListKind::Tools).await.unwrap();
+        connection.offers().await.unwrap();
+        let sure = Doubt { kinds: Vec::new(), since: tokio::time::Instant::now() };
+        let before = fake.methods().len();
+        for _ in 0..3 {
+            for (kind, listed) in
+                connection.list_others(&[ListKind::Prompts, ListKind::Resources], &sure).await
+            {
+                let said = listed.unwrap_err().to_string();
+                assert!(said.contains("-32601"), "{era:?} {kind:?}: {said}");
+            }
+        }
+        assert_eq!(fake.methods().len() - before, 6, "{era:?}: {:?}", fake.methods());
+    }
+}

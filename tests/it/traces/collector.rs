@@ -92,8 +92,8 @@ async fn a_collector_that_says_nothing_holds_up_neither_calls_nor_the_end() {
     assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
 }
 
-/// More than a quarter of the places, beside the batch that is on its way.
-const MANY: usize = 8192 / 4 + 512 + 200;
+/// More than half of the places, beside the batch that is on its way.
+const MANY: usize = 8192 / 2 + 512 + 200;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_one_tenant_has_recorded_takes_no_places_from_others() {

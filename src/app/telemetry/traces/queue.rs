@@ -17,8 +17,10 @@ pub(super) const QUEUE_SPANS_MAX: usize = 8192;
 pub(super) const QUEUE_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Spans that are recorded only because a caller wants that take at most this part: a half.
 const FORCED_PART: usize = 2;
-/// Those of one tenant this: a quarter.
+/// Those of one tenant this, once many wait: a quarter.
 const TENANT_PART: usize = 4;
+/// Up to this part, a half, all places are anybody's.
+const ROOMY_PART: usize = 2;
 
 /// Who waits, and how many were lost.
 #[derive(Debug, Default)]
@@ -122,7 +124,9 @@ impl Places {
         let known = self.tenants.get_key_value(name).map(|(name, taken)| (Arc::clone(name), *taken));
         let (tenant, theirs) = known.unwrap_or_else(|| (name.into(), Taken::default()));
         let is_over = span.is_forced && !self.forced.fits(bytes, FORCED_PART);
-        if is_over || !theirs.fits(bytes, TENANT_PART) {
+        // while there is room for others, nobody has to keep to a share
+        let has_share = theirs.fits(bytes, TENANT_PART) || self.all.fits(bytes, ROOMY_PART);
+        if is_over || !has_share {
             return Err(Lost::OverShare);
         }
         self.all.add(bytes);
@@ -192,18 +196,19 @@ mod tests {
     }
 
     #[test]
-    fn one_tenant_has_a_quarter_and_gets_it_back() {
+    fn one_tenant_alone_has_a_half_and_gets_it_back() {
         let (queue, quarter) = (Queue::default(), QUEUE_SPANS_MAX / 4);
-        assert_eq!(enter(&queue, 0, QUEUE_SPANS_MAX, "a", false), quarter);
-        assert_eq!(queue.lost(), LostSpans { over_share: 3 * quarter as u64, ..LostSpans::default() });
-        for (number, tenant) in ["b", "c", "d"].into_iter().enumerate() {
-            assert_eq!(enter(&queue, (number + 1) * 10_000, quarter, tenant, false), quarter, "{tenant}");
+        assert_eq!(enter(&queue, 0, QUEUE_SPANS_MAX, "a", false), 2 * quarter);
+        assert_eq!(queue.lost(), LostSpans { over_share: 2 * quarter as u64, ..LostSpans::default() });
+        for (number, tenant) in ["b", "c"].into_iter().enumerate() {
+            assert_eq!(enter(&queue, (number + 1) * 10_000, 2 * quarter, tenant, false), quarter, "{tenant}");
         }
         assert_eq!(enter(&queue, 50_000, 1, "e", false), 0);
-        assert_eq!((queue.lost().full, queue.lost().over_share), (1, 3 * quarter as u64));
+        assert_eq!((queue.lost().full, queue.lost().over_share), (quarter as u64 + 1, 3 * quarter as u64));
         let ids = |count: u64| (1..=count).map(u64::to_be_bytes);
         queue.leave(ids(2));
-        assert_eq!(enter(&queue, 60_000, 3, "a", false), 2);
+        assert_eq!(enter(&queue, 60_000, 3, "a", false), 0, "it has more than its share");
+        assert_eq!(enter(&queue, 60_000, 3, "e", false), 2);
         queue.leave(ids(70_000));
         let places = queue.places();
         assert_eq!(
@@ -228,7 +233,7 @@ mod tests {
         let queue = Queue::default();
         let large = |number| Span { state: Some("x".repeat(500_000)), ..span(number, "a", false) };
         let entered = (0..20).filter(|number| queue.enter(&large(*number))).count();
-        assert_eq!(entered, QUEUE_BYTES_MAX / TENANT_PART / large(0).bytes());
+        assert_eq!(entered, QUEUE_BYTES_MAX / ROOMY_PART / large(0).bytes());
         assert!((1..20).contains(&entered), "{entered}");
         assert!(queue.enter(&span(20, "a", false)), "a small one finds a place");
         // the same id again
