@@ -162,6 +162,7 @@ fn a_list_in_brackets_is_refused_where_it_is_a_text() {
             format!("[::1],{GOOD}]"),
             format!("\"{GOOD},{OTHER}\""),
             format!("'{GOOD}','{OTHER}'"),
+            format!("{GOOD},{OTHER}'"),
             format!("{OTHER}\n\"{GOOD}\"\n"),
             format!("\"{GOOD}\""),
         ]
