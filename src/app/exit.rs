@@ -21,8 +21,8 @@ pub fn code(error: &anyhow::Error) -> u8 {
 
 fn code_of(cause: &(dyn Error + 'static)) -> Option<u8> {
     if let Some(error) = cause.downcast_ref::<ConfigError>() {
-        let is_random = matches!(error, ConfigError::Random(_));
-        return Some(if is_random { FAILED } else { WRONG_SETTINGS });
+        let may_pass = matches!(error, ConfigError::Random(_) | ConfigError::Io { .. });
+        return Some(if may_pass { FAILED } else { WRONG_SETTINGS });
     }
     let is_lasting = match (cause.downcast_ref::<StoreError>(), cause.downcast_ref::<LocalPostgresError>()) {
         (Some(error), _) => error.is_lasting(),
@@ -50,6 +50,11 @@ mod tests {
         let in_use = LocalPostgresError::InUse { pid: "1".to_owned(), path: "/data".into() };
         let rows = [
             (ConfigError::Kubernetes.into(), WRONG_SETTINGS),
+            (ConfigError::Io { path: "/data".into(), reason: "cannot be made".to_owned() }.into(), FAILED),
+            (
+                ConfigError::SecretFile { path: "/data".into(), reason: "is open".to_owned() }.into(),
+                WRONG_SETTINGS,
+            ),
             (LocalPostgresError::NoAccount.into(), REFUSED),
             (in_use.into(), FAILED),
             (StoreError::Schema("behind".to_owned()).into(), REFUSED),

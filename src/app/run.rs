@@ -67,7 +67,7 @@ pub async fn migrate(config_file: Option<&Path>) -> anyhow::Result<()> {
         local.stop().await;
     }
     match migrated? {
-        0 => tracing::info!("nothing to migrate: the database is at this version's schema"),
+        0 => tracing::info!("no files to apply: the database is at this version's schema"),
         applied => tracing::info!(applied, "migrated: the database is at this version's schema"),
     }
     Ok(())

@@ -75,6 +75,11 @@ fn behind<'a>(part: &str, text: &'a str) -> Option<&'a str> {
     }
 }
 
+/// Whether a list leaves anything out.
+pub fn narrows(list: &[String]) -> bool {
+    !list.iter().any(|pattern| pattern == "*")
+}
+
 /// Lists of patterns that all hold. A clone is cheap, and so is a comparison.
 #[derive(Clone, Debug)]
 pub struct Globs(Arc<Lists>);
@@ -94,7 +99,7 @@ impl Globs {
 
     /// These, and within them those of one more list. What there was is shared, not copied.
     pub fn and(&self, list: &[String]) -> Globs {
-        if list.iter().any(|pattern| pattern == "*") {
+        if !narrows(list) {
             return self.clone();
         }
         let mut print = Fingerprinting::default();

@@ -218,6 +218,8 @@ pub struct Effective {
     pub max_operation: OperationType,
     /// Every list must let a tool through.
     pub allowed_tools: Globs,
+    /// Whose list is the innermost that narrows, if any does.
+    pub allowed_tools_from: Option<&'static str>,
     /// R3's toggle.
     pub direct_endpoint: bool,
     /// Spelling on `/mcp/direct`.
@@ -283,6 +285,7 @@ impl Effective {
             .0,
             max_operation: ceilings.into_iter().flatten().min().unwrap_or(OperationType::Read),
             allowed_tools,
+            allowed_tools_from: narrowing(key, tenant, defaults),
             direct_endpoint: direct_endpoint(mode, key, tenant, defaults).0,
             tool_names: pick(key.tool_names, tenant.tool_names, defaults.tool_names).0,
             response_limit: tenant.response_limit.unwrap_or(defaults.response_limit),
@@ -298,6 +301,18 @@ impl Effective {
     pub fn allows(&self, canonical: &str) -> bool {
         self.allowed_tools.allows(canonical)
     }
+}
+
+/// The innermost scope whose list does not allow everything.
+fn narrowing(key: &Settings, tenant: &Settings, defaults: &Defaults) -> Option<&'static str> {
+    [
+        (key.allowed_tools.as_ref(), "key"),
+        (tenant.allowed_tools.as_ref(), "tenant"),
+        (Some(&defaults.allowed_tools), "deployment"),
+    ]
+    .into_iter()
+    .find(|(list, _)| list.is_some_and(|list| glob::narrows(list)))
+    .map(|(_, scope)| scope)
 }
 
 /// R3's toggle. Nothing is declared on `/mcp/direct`: a key that must declare has it only by its own word.
@@ -381,126 +396,4 @@ pub fn read_back(key: Option<&Settings>, tenant: &Settings, defaults: &Defaults)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn settings(value: &Value, scope: Scope) -> Result<Settings, SettingError> {
-        Settings::default().patched(value.as_object().expect("object"), scope)
-    }
-
-    #[test]
-    fn limits_take_the_tightest_and_the_rest_the_innermost() {
-        let tenant = settings(
-            &json!({"max_operation": "read", "strict_server_validation": false, "allowed_tools": ["a:*"], "rate_limit": 5}),
-            Scope::Tenant,
-        )
-        .expect("valid");
-        let key = settings(
-            &json!({"max_operation": "destructive", "strict_server_validation": true, "allowed_tools": ["*:get"], "rate_limit": 50}),
-            Scope::Key,
-        )
-        .expect("valid");
-        let effective = Effective::resolve(&key, &tenant, &Defaults::example());
-        assert_eq!(effective.max_operation, OperationType::Read);
-        assert!(effective.strict);
-        assert!(effective.allows("a:get"));
-        assert!(!effective.allows("a:set"));
-        assert!(!effective.allows("b:get"));
-        let shown = read_back(Some(&key), &tenant, &Defaults::example());
-        assert_eq!(shown["max_operation"], json!({"value": "read", "origin": "tenant"}));
-        assert_eq!(shown["strict_server_validation"], json!({"value": true, "origin": "key"}));
-        assert_eq!(shown["tool_names"], json!({"value": "colon", "origin": "deployment"}));
-    }
-
-    #[test]
-    fn a_tenants_rate_is_a_total_and_a_deployments_is_for_each_key() {
-        let with = |rate: Option<u32>| Settings { rate_limit: rate, ..Settings::default() };
-        for (key, tenant, deployment, expected, shown_for_key, shown_for_tenant) in [
-            (None, None, None, (None, None), json!(null), json!(null)),
-            (Some(50), Some(5), None, (Some(50), Some(5)), json!(5), json!(5)),
-            (Some(50), Some(500), Some(60), (Some(50), Some(500)), json!(50), json!(500)),
-            (None, Some(500), Some(60), (Some(60), Some(500)), json!(60), json!(500)),
-            (Some(90), None, Some(60), (Some(60), None), json!(60), json!(60)),
-        ] {
-            let defaults = Defaults { rate_limit: deployment, ..Defaults::example() };
-            let (key, tenant) = (with(key), with(tenant));
-            let rates = Rates::resolve(&key, &tenant, &defaults);
-            assert_eq!((rates.key, rates.tenant), expected);
-            assert_eq!(read_back(Some(&key), &tenant, &defaults)["rate_limit"]["value"], shown_for_key);
-            assert_eq!(read_back(None, &tenant, &defaults)["rate_limit"]["value"], shown_for_tenant);
-        }
-    }
-
-    #[test]
-    fn who_must_declare_has_the_direct_endpoint_by_its_own_word_only() {
-        let required = json!({"intent_declaration": "required"});
-        let rows = [
-            (json!({}), json!({}), false, false),
-            (json!({}), json!({}), true, true),
-            (json!({}), json!({"direct_endpoint": true}), false, true),
-            (json!({"direct_endpoint": false}), json!({"direct_endpoint": true}), true, false),
-            (json!({"direct_endpoint": true}), json!({"direct_endpoint": false}), false, true),
-            (required.clone(), json!({"direct_endpoint": true}), true, false),
-            (json!({"intent_declaration": "required", "direct_endpoint": true}), json!({}), false, true),
-            (json!({"direct_endpoint": true}), required, false, true),
-            (json!({}), json!({"intent_declaration": "required", "direct_endpoint": true}), true, false),
-            (
-                json!({"intent_declaration": "inferred"}),
-                json!({"intent_declaration": "required"}),
-                true,
-                true,
-            ),
-        ];
-        for (key, tenant, deployment, expected) in rows {
-            let what = format!("{key} {tenant} {deployment}");
-            let key = settings(&key, Scope::Key).expect("valid");
-            let tenant = settings(&tenant, Scope::Tenant).expect("valid");
-            let defaults = Defaults { direct_endpoint: deployment, ..Defaults::example() };
-            assert_eq!(Effective::resolve(&key, &tenant, &defaults).direct_endpoint, expected, "{what}");
-            assert_eq!(
-                read_back(Some(&key), &tenant, &defaults)["direct_endpoint"]["value"],
-                expected,
-                "{what}"
-            );
-        }
-    }
-
-    #[test]
-    fn null_inherits_again() {
-        let set = settings(&json!({"max_operation": "read"}), Scope::Key).expect("valid");
-        let patch = json!({"max_operation": null});
-        let unset = set.patched(patch.as_object().expect("object"), Scope::Key).expect("valid");
-        assert_eq!(unset, Settings::default());
-    }
-
-    #[test]
-    fn what_cannot_be_taken_names_the_field() {
-        let bad = [
-            (json!({"max_operation": "all"}), "max_operation"),
-            (json!({"strict_server_validation": "yes"}), "strict_server_validation"),
-            (json!({"allowed_tools": "a:*"}), "allowed_tools"),
-            (json!({"allowed_tools": [""]}), "allowed_tools"),
-            (json!({"rate_limit": 0}), "rate_limit"),
-            (json!({"rate_limit": 1.5}), "rate_limit"),
-            (json!({"response_limit": 10}), "response_limit"),
-            (json!({"activity_retention_days": 10}), "activity_retention_days"),
-            (json!({"nope": 1}), "nope"),
-        ];
-        for (value, field) in bad {
-            assert_eq!(settings(&value, Scope::Key).map_err(|e| e.field), Err(field.to_owned()), "{value}");
-        }
-        assert!(settings(&json!({"response_limit": 10}), Scope::Tenant).is_ok());
-        for days in [json!(0), json!(3651), json!(1.5), json!("10")] {
-            assert!(settings(&json!({"activity_retention_days": days}), Scope::Tenant).is_err());
-        }
-    }
-
-    #[test]
-    fn a_tenant_may_keep_less_than_the_deployment_and_not_more() {
-        for (own, shown, origin) in [(30, 30, "tenant"), (90, 90, "tenant"), (365, 90, "deployment")] {
-            let tenant = settings(&json!({"activity_retention_days": own}), Scope::Tenant).expect("valid");
-            let read = read_back(None, &tenant, &Defaults::example());
-            assert_eq!(read["activity_retention_days"], json!({"value": shown, "origin": origin}));
-        }
-    }
-}
+mod tests;

@@ -48,8 +48,9 @@ async fn apply_patiently(direct: &PgConnectOptions) -> Result<usize, StoreError>
     let begun = Instant::now();
     let mut backoff = Backoff::new(LOCK_RETRY_MIN, LOCK_RETRY_MAX);
     let mut is_first = true;
+    let mut before = None;
     loop {
-        match apply(direct).await {
+        match apply(direct, &mut before).await {
             Err(error) if is_locked(&error) && begun.elapsed() >= LOCKED_MAX => return Err(locked()),
             Err(error) if is_locked(&error) => {
                 if std::mem::take(&mut is_first) {
@@ -64,23 +65,27 @@ async fn apply_patiently(direct: &PgConnectOptions) -> Result<usize, StoreError>
     }
 }
 
-/// Each time on a connection of its own: one that failed still has the lock that keeps other migrations out.
-async fn apply(direct: &PgConnectOptions) -> Result<usize, StoreError> {
+/// Each time on a connection of its own: one that failed still has the lock that keeps other migrations out. How many
+/// files there were `before` is what the first attempt has found.
+async fn apply(direct: &PgConnectOptions, before: &mut Option<i64>) -> Result<usize, StoreError> {
     let mut connection = connect(direct).await?;
     // settings of the session are right here: this connection is direct, ours alone, and closed below
     let settings = format!("set role mcpproxy_owner; set lock_timeout = {}", LOCK_WAIT_MAX.as_millis());
     sqlx::raw_sql(AssertSqlSafe(settings)).execute(&mut connection).await?;
     // what a newer release has migrated is additive: going back to this one is no fault
-    let applied = run_files(&mut connection).await;
+    let applied = run_files(&mut connection, before).await;
     // whether the goodbye arrives is of no interest
     drop(connection.close().await);
     applied
 }
 
-/// Gives how many were applied meanwhile, here or by another migration that was first.
-async fn run_files(connection: &mut PgConnection) -> Result<usize, StoreError> {
+/// Gives how many were applied since the first attempt, here or by another migration that was first.
+async fn run_files(connection: &mut PgConnection, before: &mut Option<i64>) -> Result<usize, StoreError> {
     let mut migrator = Migrator::with_migrations(MIGRATOR.iter().cloned().collect());
-    let before = count_applied(connection).await?;
+    let before = match *before {
+        Some(before) => before,
+        None => *before.insert(count_applied(connection).await?),
+    };
     migrator.set_ignore_missing(true).run(&mut *connection).await?;
     let after = count_applied(connection).await?;
     Ok(usize::try_from(after - before).unwrap_or_default())

@@ -1,7 +1,7 @@
 //! Poolers: what may go through one, and what a given one can carry. Found out at the start, where a sentence
 //! helps, instead of later, where a query meets another's statement.
 
-use sqlx::postgres::PgConnectOptions;
+use sqlx::postgres::{PgConnectOptions, PgDatabaseError, PgSeverity};
 use sqlx::{Connection, PgConnection};
 
 use super::migrate::connect;
@@ -61,8 +61,63 @@ async fn ask(connection: &mut PgConnection, query: &'static str) -> Result<i64, 
     sqlx::query_scalar(query).bind(1_i64).fetch_one(connection).await
 }
 
-/// 42P05: there is one of that name; 26000: there is none; 08P01: it is another.
+/// 42P05: there is one of that name; 26000: there is none; 08P01: it is another, unless the line ends with it: so a
+/// pooler says everything of its own, that it waits to log in again for example.
 fn is_mixed_up(error: &sqlx::Error) -> bool {
-    let code = error.as_database_error().and_then(|error| error.code());
-    code.is_some_and(|code| matches!(code.as_ref(), "42P05" | "26000" | "08P01"))
+    let Some(error) = error.as_database_error().and_then(|error| error.try_downcast_ref::<PgDatabaseError>())
+    else {
+        return false;
+    };
+    match error.code() {
+        "42P05" | "26000" => true,
+        "08P01" => matches!(error.severity(), PgSeverity::Error),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    use sqlx::postgres::PgSslMode;
+
+    use super::*;
+
+    /// What a server says that answers a login with this severity and code.
+    async fn refusal(severity: &str, code: &str) -> sqlx::Error {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let fields = format!("S{severity}\0V{severity}\0C{code}\0Mno\0\0");
+        let server = std::thread::spawn(move || {
+            let (mut line, _) = listener.accept().unwrap();
+            let read = line.read(&mut [0; 1024]).unwrap();
+            let length = u32::try_from(fields.len() + 4).unwrap().to_be_bytes();
+            line.write_all(&[b"E", &length[..], fields.as_bytes()].concat()).unwrap();
+            read
+        });
+        let options = PgConnectOptions::new_without_pgpass()
+            .host("127.0.0.1")
+            .port(port)
+            .username("app")
+            .ssl_mode(PgSslMode::Disable);
+        let error = PgConnection::connect_with(&options).await.unwrap_err();
+        assert!(server.join().unwrap() > 0);
+        error
+    }
+
+    #[tokio::test]
+    async fn a_goodbye_of_the_pooler_is_no_mix_up() {
+        for (severity, code, expected) in [
+            ("ERROR", "42P05", true),
+            ("ERROR", "26000", true),
+            ("ERROR", "08P01", true),
+            ("FATAL", "08P01", false),
+            ("ERROR", "57014", false),
+        ] {
+            let error = refusal(severity, code).await;
+            assert!(error.as_database_error().is_some(), "{error}");
+            assert_eq!(is_mixed_up(&error), expected, "{severity} {code}");
+        }
+    }
 }

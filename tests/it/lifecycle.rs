@@ -16,7 +16,7 @@ async fn a_database_that_was_never_migrated_is_refused() {
     assert_eq!(ended.status.code(), Some(3), "{said}");
     assert!(said.contains("mcpproxy migrate"), "{said}");
     // twice does no harm
-    for says in [" migrated: ", "nothing to migrate"] {
+    for says in [" migrated: ", "no files to apply"] {
         let done = run_to_end(&database, &["migrate"], &[]);
         let said = String::from_utf8_lossy(&done.stderr).into_owned();
         assert!(done.status.success() && said.contains(says), "{said}");

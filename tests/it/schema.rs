@@ -90,6 +90,9 @@ async fn a_migration_that_waits_for_a_table_holds_nobody_up() {
         async move { status }
     });
     assert_eq!(ended.await.code(), Some(0));
+    // what came since its first attempt
+    let said = String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap();
+    assert!(said.contains("migrated: ") && said.contains("applied=1"), "{said}");
     tx.rollback().await.unwrap();
 }
 

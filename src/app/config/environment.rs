@@ -92,7 +92,7 @@ fn variable(
         let subject = format!("The {origin}");
         return Err(unknown(subject, closest(known, &dotted).map(names::variable)));
     };
-    let value = rules::coerce(&default.value, ValueKind::String(value))
+    let value = rules::coerce(key, &default.value, ValueKind::String(value))
         .map_err(|must| value_error(key, &origin, must))?;
     add(layer, key, Setting { value, origin })
 }

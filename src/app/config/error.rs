@@ -49,7 +49,15 @@ pub enum ConfigError {
         /// The end of the sentence.
         reason: String,
     },
-    /// A generated secret cannot be kept or read.
+    /// A file or folder that is needed cannot be read, made or written just now.
+    #[error("{path} {reason}.")]
+    Io {
+        /// Which file or folder.
+        path: PathBuf,
+        /// The end of the sentence, with what to do.
+        reason: String,
+    },
+    /// A generated secret is kept in a way that is not accepted.
     #[error("{path} {reason}.")]
     SecretFile {
         /// Which file or folder.

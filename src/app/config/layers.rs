@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use config::{FileFormat, Source, Value, ValueKind};
@@ -151,7 +151,15 @@ pub(super) fn file(known: &Layer, path: &Path) -> Result<Layer, ConfigError> {
     let mut text = String::new();
     std::fs::File::open(path)
         .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text))
-        .map_err(|error| fail(&format!("cannot be read ({error}). Check its path and permissions")))?;
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidData => fail("is not valid UTF-8. Give a TOML file like default.toml"),
+            _ => ConfigError::Io {
+                path: path.to_owned(),
+                reason: format!(
+                    "cannot be read ({error}). Check the path and permissions of this configuration file"
+                ),
+            },
+        })?;
     if text.len() as u64 > FILE_BYTES_MAX {
         return Err(fail("is larger than 1 MiB. Give a TOML file like default.toml"));
     }
@@ -167,7 +175,8 @@ pub(super) fn file(known: &Layer, path: &Path) -> Result<Layer, ConfigError> {
             let subject = format!("`{}` ({origin})", names::shown(&name));
             return Err(unknown(subject, closest(known, &name).map(str::to_owned)));
         };
-        let value = rules::coerce(&default.value, value).map_err(|must| value_error(key, &origin, must))?;
+        let value =
+            rules::coerce(key, &default.value, value).map_err(|must| value_error(key, &origin, must))?;
         add(&mut layer, key, Setting { value, origin: origin.clone() })
     })?;
     Ok(layer)

@@ -63,7 +63,7 @@ fn range(key: &str) -> (i64, i64) {
 
 /// Turns a value into the type of its default; texts are read as the environment writes them.
 /// The error is the end of a sentence that begins with the setting's name.
-pub(super) fn coerce(default: &ValueKind, given: ValueKind) -> Result<ValueKind, &'static str> {
+pub(super) fn coerce(key: &str, default: &ValueKind, given: ValueKind) -> Result<ValueKind, &'static str> {
     match (default, given) {
         (ValueKind::String(_), ValueKind::String(text)) => Ok(ValueKind::String(text.trim().to_owned())),
         (ValueKind::String(_), _) => Err("must be a text"),
@@ -83,35 +83,48 @@ pub(super) fn coerce(default: &ValueKind, given: ValueKind) -> Result<ValueKind,
             text.trim().parse().map(ValueKind::Float).map_err(|_| "must be a number")
         }
         (ValueKind::Float(_), _) => Err("must be a number"),
-        (ValueKind::Array(_), given) => list(given),
+        (ValueKind::Array(_), given) => list(key, given),
         (ValueKind::Table(_), given) => stdio::read(given),
         _ => Err("has a type that is not supported"),
     }
 }
 
-/// What a list written as a text in brackets is told. Taken as it stands, the brackets would be part of its first and
-/// last entry: of a secret, one that nobody else has.
-const BRACKETS: &str = "must be given without brackets when it is a text: its entries, separated by commas (`new,old`); \
-                        only TOML has lists in brackets, of texts in quotes";
+/// What a list written as a text with brackets or quotes is told. Taken as they stand, they would be part of its
+/// entries: of a secret, one that nobody else has. Some tools keep the quotes of what they are given.
+const BRACKETS: &str = "must be given without brackets or quotes when it is a text: its entries, separated by commas \
+                        (`new,old`); only TOML has lists in brackets, of texts in quotes";
 
 /// The entries of a list that is written as one text, as in the environment: separated by commas, or line by line.
-pub(super) fn entries(text: &str) -> Result<Vec<&str>, &'static str> {
-    let text = text.trim();
-    if text.starts_with('[') && text.ends_with(']') && !begins_with_address(text) {
-        return Err(BRACKETS);
-    }
-    Ok(text.split([',', '\n']).map(str::trim).filter(|entry| !entry.is_empty()).collect())
+pub(super) fn entries<'a>(key: &str, text: &'a str) -> Result<Vec<&'a str>, &'static str> {
+    let entries = text.split([',', '\n']).map(str::trim).filter(|entry| !entry.is_empty());
+    let entries: Vec<&str> = entries.collect();
+    let is_enclosed = |entry: &&str| {
+        let quotes = ['"', '\''];
+        entry.starts_with(quotes)
+            || entry.ends_with(quotes)
+            || ((entry.starts_with('[') || entry.ends_with(']')) && !is_address(key, entry))
+    };
+    if entries.iter().any(is_enclosed) { Err(BRACKETS) } else { Ok(entries) }
 }
 
-/// Hosts in brackets are addresses: `[::1]:8080`.
-fn begins_with_address(text: &str) -> bool {
-    let inner = text.strip_prefix('[').and_then(|rest| rest.split_once(']'));
-    inner.is_some_and(|(address, _)| address.parse::<Ipv6Addr>().is_ok())
+/// Hosts in brackets are addresses: `[::1]:8080`, and of an origin `http://[::1]`. No other list has any.
+fn is_address(key: &str, entry: &str) -> bool {
+    let host = match key {
+        "server.allowed_hosts" => entry,
+        "server.allowed_origins" if !entry.starts_with('[') => {
+            entry.split_once("://").map_or("", |(_, host)| host)
+        }
+        _ => return false,
+    };
+    let Some((address, port)) = host.strip_prefix('[').and_then(|rest| rest.split_once(']')) else {
+        return false;
+    };
+    address.parse::<Ipv6Addr>().is_ok() && !port.contains(['[', ']'])
 }
 
-fn list(given: ValueKind) -> Result<ValueKind, &'static str> {
+fn list(key: &str, given: ValueKind) -> Result<ValueKind, &'static str> {
     let texts: Vec<String> = match given {
-        ValueKind::String(text) => entries(&text)?.into_iter().map(str::to_owned).collect(),
+        ValueKind::String(text) => entries(key, &text)?.into_iter().map(str::to_owned).collect(),
         ValueKind::Array(items) => items
             .into_iter()
             .map(|item| match item.kind {

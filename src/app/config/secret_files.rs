@@ -74,7 +74,7 @@ impl Needed {
                 vec![text]
             }
             Needed::Sessions | Needed::Master => {
-                let entries = rules::entries(text).map_err(|must| fail(must.to_owned()))?;
+                let entries = rules::entries(name, text).map_err(|must| fail(must.to_owned()))?;
                 // an empty file has a weak secret, not none: a new one would be made in silence
                 let entries = if entries.is_empty() { vec![""] } else { entries };
                 rules::check_list(name, &entries, &origin)?;
@@ -181,10 +181,10 @@ fn read_or_generate(data_dir: &Path, needed: Needed) -> Result<Vec<Secret>, Conf
         Some(text) => text,
         None => {
             write_new(&dir, &path, &needed.generate()?).map_err(|error| {
-                failed(&path, format!("cannot be written ({error}). Check the folder and its disk"))
+                io_failed(&path, format!("cannot be written ({error}). Check the folder and its disk"))
             })?;
             // Read back: another process may have been first, and its value is the one that stays.
-            read(&path)?.ok_or_else(|| failed(&path, "vanished while it was written. Start again"))?
+            read(&path)?.ok_or_else(|| io_failed(&path, "vanished while it was written. Start again"))?
         }
     };
     needed.read(&text, &path)
@@ -192,6 +192,10 @@ fn read_or_generate(data_dir: &Path, needed: Needed) -> Result<Vec<Secret>, Conf
 
 fn failed(path: &Path, reason: impl Into<String>) -> ConfigError {
     ConfigError::SecretFile { path: path.to_owned(), reason: reason.into() }
+}
+
+fn io_failed(path: &Path, reason: impl Into<String>) -> ConfigError {
+    ConfigError::Io { path: path.to_owned(), reason: reason.into() }
 }
 
 /// Makes the folder, or checks that nobody else can look into it.
@@ -203,7 +207,7 @@ fn prepare(dir: &Path) -> Result<(), ConfigError> {
         }
     });
     made.map_err(|error| {
-        failed(
+        io_failed(
             dir,
             format!(
                 "cannot be made ({error}). Set data_dir (MCPPROXY__DATA_DIR) to a folder that can be written"
@@ -215,8 +219,8 @@ fn prepare(dir: &Path) -> Result<(), ConfigError> {
 
 /// Whether a folder that is there can hold secrets.
 fn check_folder(dir: &Path) -> Result<(), ConfigError> {
-    let found =
-        std::fs::symlink_metadata(dir).map_err(|error| failed(dir, format!("cannot be read ({error})")))?;
+    let found = std::fs::symlink_metadata(dir)
+        .map_err(|error| io_failed(dir, format!("cannot be read ({error})")))?;
     if !found.is_dir() {
         return Err(failed(dir, "is not a folder. Move it away"));
     }
@@ -225,8 +229,10 @@ fn check_folder(dir: &Path) -> Result<(), ConfigError> {
 
 /// Reads a secret file; `None` when there is none.
 fn read(path: &Path) -> Result<Option<String>, ConfigError> {
-    let unreadable =
-        |error: io::Error| failed(path, format!("cannot be read ({error}). Check its owner and mode"));
+    let unreadable = |error: io::Error| match error.kind() {
+        io::ErrorKind::InvalidData => failed(path, "is not valid UTF-8. Leave only secrets in it"),
+        _ => io_failed(path, format!("cannot be read ({error}). Check its owner and mode")),
+    };
     let found = match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         found => found.map_err(unreadable)?,
@@ -289,5 +295,30 @@ fn publish(draft: &Path, path: &Path) -> io::Result<()> {
             std::fs::rename(draft, path)
         }
         linked => linked,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The exit code depends on it.
+    #[test]
+    fn what_the_disk_refuses_is_no_wrong_setting() {
+        let home = tempfile::tempdir().unwrap();
+        let in_the_way = home.path().join("data");
+        std::fs::write(&in_the_way, "a file").unwrap();
+        let made = read_or_generate(&in_the_way, Needed::Sessions);
+        assert!(matches!(made, Err(ConfigError::Io { .. })), "{made:?}");
+        let path = Needed::Sessions.path(home.path());
+        read_or_generate(home.path(), Needed::Sessions).unwrap();
+        std::fs::write(&path, b"\xff").unwrap();
+        let kept = read_or_generate(home.path(), Needed::Sessions);
+        assert!(matches!(kept, Err(ConfigError::SecretFile { .. })), "{kept:?}");
+        // a folder where the file is to be written
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(draft_beside(&path)).unwrap();
+        let written = read_or_generate(home.path(), Needed::Sessions);
+        assert!(matches!(written, Err(ConfigError::Io { .. })), "{written:?}");
     }
 }

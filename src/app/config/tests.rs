@@ -156,6 +156,15 @@ fn a_list_in_brackets_is_refused_where_it_is_a_text() {
             format!("[\"{GOOD}\"]"),
             format!(" [{GOOD}]\n"),
             format!("[{GOOD}],[{OTHER}]"),
+            format!("[{GOOD}],{OTHER}"),
+            format!("[{GOOD},{OTHER}"),
+            format!("{GOOD},{OTHER}]"),
+            format!("[::1],{GOOD}]"),
+            format!("\"{GOOD},{OTHER}\""),
+            format!("'{GOOD}','{OTHER}'"),
+            format!("{GOOD},{OTHER}'"),
+            format!("{OTHER}\n\"{GOOD}\"\n"),
+            format!("\"{GOOD}\""),
         ]
         .map(|text| (*key, text))
     }) {
@@ -174,6 +183,10 @@ fn a_list_in_brackets_is_refused_where_it_is_a_text() {
         |text: &str| load(None, &[("MCPPROXY__SERVER__ALLOWED_HOSTS", text)]).unwrap().server.allowed_hosts;
     assert_eq!(hosts("[::1]"), ["[::1]"]);
     assert_eq!(hosts("[::1]:8080, localhost, [::1]"), ["[::1]:8080", "localhost", "[::1]"]);
+    let origins = [("MCPPROXY__SERVER__ALLOWED_ORIGINS", "http://[::1], http://[::1]:80")];
+    assert_eq!(load(None, &origins).unwrap().server.allowed_origins, ["http://[::1]", "http://[::1]:80"]);
+    // an address is one where hosts are
+    assert!(sentence(load(None, &[("MCPPROXY__SESSIONS__KEY", "[::1]")])).contains("without brackets"));
     let (_dir, path) = file(&format!("[sessions]\nkey = [\"{OTHER}\", \"{GOOD}\"]"));
     let complete = complete(&[]).filter(|(name, _)| name != "MCPPROXY__SESSIONS__KEY");
     let config = Config::load(Some(&path), complete).unwrap();
@@ -423,6 +436,7 @@ fn kept_secrets_may_be_lists_where_their_settings_are() {
         || Review::load(None, environment.map(|(name, value)| (name.into(), value.into())).into_iter());
     for (file, text, says) in [
         ("sessions_key", format!("[{GOOD}, {OTHER}]"), "without brackets"),
+        ("sessions_key", format!("'{GOOD}'"), "brackets or quotes"),
         ("sessions_key", format!("{GOOD},short-secret"), "sessions.key, entry 2,"),
         ("master_key", format!("{MASTER},short-secret"), "secrets.master_key, entry 2,"),
         ("sessions_key", "x".repeat(5000), "larger than"),

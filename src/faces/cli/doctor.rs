@@ -66,28 +66,46 @@ fn key(me: &Value) -> Vec<Found> {
     let mut found = Vec::new();
     if is(me, "suspended") {
         let tenant = text(me, "tenant");
-        found.push(format!("tenant   is suspended: its keys are refused; mcpproxy tenant resume {tenant}"));
+        let resume = format!("tenant   is suspended: its keys are refused; mcpproxy tenant resume {tenant}");
+        found.push(Found::Odd(resume));
     }
     // roles that call no tools have nothing to miss
     let calls = matches!(&*text(me, "role"), "agent" | "operator" | "admin" | "platform");
     let Some(settings) = me.get("settings").filter(|_| calls) else {
-        return found.into_iter().map(Found::Odd).collect();
+        return found;
     };
     let id = text(me, "key_id");
     let how = format!("an admin reads and changes it with mcpproxy key settings {id}").trim_end().to_owned();
     match &*text(settings, "max_operation") {
         "" | "destructive" => {}
-        ceiling => found.push(format!("key      has no tools above max_operation, {ceiling}; {how}")),
-    }
-    match settings.get("allowed_tools").and_then(Value::as_array).map(Vec::as_slice) {
-        Some([]) => found.push(format!("key      has no tools: allowed_tools is []; {how}")),
-        Some(list) if !list.iter().any(|glob| glob == "*") => {
-            let globs: Vec<&str> = list.iter().filter_map(Value::as_str).collect();
-            found.push(format!("key      has only the tools of allowed_tools, {}; {how}", globs.join(", ")));
+        ceiling => {
+            found.push(Found::Good(format!("key      has no tools above max_operation, {ceiling}; {how}")));
         }
-        _ => {}
     }
-    found.into_iter().map(Found::Odd).collect()
+    found.extend(list(settings, &how));
+    found
+}
+
+/// What `allowed_tools` leaves of the tools: least rights are no fault, none at all may be.
+fn list(settings: &Value, how: &str) -> Option<Found> {
+    let own = settings.get("allowed_tools").and_then(Value::as_array).map(Vec::as_slice);
+    Some(match (own, &*text(settings, "allowed_tools_from")) {
+        (Some([]), _) => Found::Odd(format!("key      has no tools: allowed_tools is []; {how}")),
+        (Some(list), _) if !list.iter().any(|glob| glob == "*") => {
+            let globs: Vec<&str> = list.iter().filter_map(Value::as_str).collect();
+            let globs = globs.join(", ");
+            Found::Good(format!("key      has only the tools of allowed_tools, {globs}; {how}"))
+        }
+        (_, "tenant") => Found::Good(
+            "key      has only the tools of its tenant's allowed_tools; an admin reads and changes it with mcpproxy \
+             key settings"
+                .to_owned(),
+        ),
+        (_, "deployment") => Found::Good(
+            "key      has only the tools of defaults.allowed_tools; the deployment's operator knows them".to_owned(),
+        ),
+        _ => return None,
+    })
 }
 
 /// Every server: what keeps its tools from agents.
@@ -162,9 +180,15 @@ fn judge(server: &Value, name: &str, withheld: Withheld) -> Found {
     if let Some(obstacle) = obstacle(server, name) {
         return odd(obstacle);
     }
-    let tools = [(withheld.waiting, "that wait for approval"), (withheld.blocked, "that are blocked")];
-    let tools: Vec<String> =
-        tools.iter().filter(|(n, _)| *n > 0).map(|(n, how)| format!("{n} tools {how}")).collect();
+    let tools = [
+        (withheld.waiting, "that waits for approval", "that wait for approval"),
+        (withheld.blocked, "that is blocked", "that are blocked"),
+    ];
+    let tools: Vec<String> = tools
+        .iter()
+        .filter(|(n, ..)| *n > 0)
+        .map(|(n, one, more)| if *n == 1 { format!("1 tool {one}") } else { format!("{n} tools {more}") })
+        .collect();
     if !tools.is_empty() {
         return odd(format!("has {}: mcpproxy tools list {name}", tools.join(", and ")));
     }
@@ -218,7 +242,7 @@ mod tests {
         for (more, (waiting, blocked), want) in [
             (json!({}), (0, 0), "ok server   'up' is connected"),
             (json!({}), (2, 0), "has 2 tools that wait for approval: "),
-            (json!({}), (2, 1), "has 2 tools that wait for approval, and 1 tools that are blocked: "),
+            (json!({}), (2, 1), "has 2 tools that wait for approval, and 1 tool that is blocked: "),
             (json!({"enabled": false}), (0, 0), "upstream enable up"),
             (
                 json!({"connection": "disconnected", "last_error": "refused"}),
@@ -242,11 +266,22 @@ mod tests {
         assert_eq!(of(&me("agent", &open)), "");
         assert_eq!(of(&me("auditor", &narrow)), "");
         let narrowed = of(&me("agent", &narrow));
-        for want in ["max_operation, read; ", "allowed_tools, a:*, *:list_*; ", "key settings k1"] {
+        for want in [
+            "ok key      has no tools above max_operation, read; ",
+            "allowed_tools, a:*, *:list_*; ",
+            "key settings k1",
+        ] {
             assert!(narrowed.contains(want), "{narrowed}");
         }
+        assert!(narrowed.lines().all(|line| line.starts_with("ok ")), "{narrowed}");
+        for (from, want) in [("tenant", "its tenant's"), ("deployment", "defaults.allowed_tools")] {
+            let outer =
+                json!({"max_operation": "destructive", "allowed_tools": null, "allowed_tools_from": from});
+            let said = of(&me("agent", &outer));
+            assert!(said.starts_with("ok ") && said.contains(want), "{said}");
+        }
         let nothing = of(&me("agent", &json!({"max_operation": "destructive", "allowed_tools": []})));
-        assert!(nothing.contains("has no tools: allowed_tools is []"), "{nothing}");
+        assert!(nothing.starts_with("key      has no tools: allowed_tools is []"), "{nothing}");
         let mut suspended = me("platform", &open);
         suspended["suspended"] = true.into();
         assert!(of(&suspended).contains("tenant resume acme"));

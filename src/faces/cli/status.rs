@@ -1,7 +1,6 @@
 //! `mcpproxy status`: who asks, and who answers.
 
 use clap::Args;
-
 use serde_json::Value;
 
 use super::client::Query;
@@ -58,9 +57,9 @@ mod tests {
 
     #[test]
     fn settings_are_shown_one_a_line() {
-        let raw = r#"{"role":"agent","suspended":false,"settings":{"max_operation":"read","allowed_tools":["*:list_*"],"rate_limit":null}}"#;
-        let want = "role:           agent\nsuspended:      false\n\nsettings of this key:\n\
-                    max_operation:  read\nallowed_tools:  [\"*:list_*\"]\nrate_limit:     -\n";
+        let raw = r#"{"role":"agent","suspended":false,"settings":{"max_operation":"read","allowed_tools":["*:list_*"],"allowed_tools_from":"key","rate_limit":null}}"#;
+        let want = "role:                agent\nsuspended:           false\n\nsettings of this key:\n\
+                    max_operation:       read\nallowed_tools:       [\"*:list_*\"]\nallowed_tools_from:  key\nrate_limit:          -\n";
         assert_eq!(lines(raw), want);
         // of a gateway that does not tell them
         assert_eq!(lines(r#"{"role":"agent"}"#), "role:  agent\n");

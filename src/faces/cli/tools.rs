@@ -191,7 +191,8 @@ impl Tools {
                     items.retain(|item| is_it(item));
                 }
                 output.items(&items, &LISTED)?;
-                note_obstacle(&client, &server).await
+                note_obstacle(&client, &server).await;
+                Ok(())
             }
             Command::Show { name, output } => {
                 let (server, tool) = split(&name)?;
@@ -223,13 +224,13 @@ impl Tools {
     }
 }
 
-/// Tools have their state whether or not anybody gets them.
-async fn note_obstacle(client: &Client, server: &str) -> Result<(), Failure> {
-    let found = client.get(&["servers", server], &Query::default()).await?.json()?;
-    if let Some(obstacle) = doctor::obstacle(&found, server) {
-        output::note(&format!("None of them is listed to agents: the server {obstacle}"));
+/// Tools have their state whether or not anybody gets them. What was asked for is told already: a failure here changes
+/// nothing.
+async fn note_obstacle(client: &Client, server: &str) {
+    let found = client.get(&["servers", server], &Query::default()).await.and_then(|found| found.json());
+    if let Some(obstacle) = found.ok().and_then(|found| doctor::obstacle(&found, server)) {
+        output::note(&format!("No tool of it is listed to agents: the server {obstacle}"));
     }
-    Ok(())
 }
 
 /// The state, and the flag of hints that got worse.

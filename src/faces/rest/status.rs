@@ -12,6 +12,7 @@ use crate::domain::annotations::Unannotated;
 use crate::domain::id::KeyId;
 use crate::domain::intent::{IntentMode, OperationType};
 use crate::domain::settings::ToolNames;
+use crate::domain::tenant::Action;
 use crate::gateway::{Caller, Readiness};
 
 #[derive(Serialize)]
@@ -41,8 +42,10 @@ struct InForce<'a> {
     intent_declaration: IntentMode,
     unannotated_tools: Unannotated,
     max_operation: OperationType,
-    /// The innermost list: what an outer one names besides is not the key's to know.
-    allowed_tools: Vec<&'a str>,
+    /// The key's own list. An outer one names what others have: whose it is must do.
+    allowed_tools: Option<&'a [String]>,
+    /// Whose list is the innermost that narrows, if any does.
+    allowed_tools_from: Option<&'static str>,
     tool_names: ToolNames,
     rate_limit: Option<u32>,
     response_limit: u32,
@@ -51,14 +54,15 @@ struct InForce<'a> {
 impl InForce<'_> {
     fn of(caller: &Caller) -> InForce<'_> {
         let settings = &caller.settings;
-        let allowed = settings.allowed_tools.innermost();
+        // lists say nothing to a role that has no tools
+        let from = settings.allowed_tools_from.filter(|_| caller.role.may(Action::UseTools));
         InForce {
             strict_server_validation: settings.strict,
             intent_declaration: settings.intent_declaration,
             unannotated_tools: settings.unannotated_tools,
             max_operation: settings.max_operation,
-            allowed_tools: allowed
-                .map_or_else(|| vec!["*"], |list| list.iter().map(String::as_str).collect()),
+            allowed_tools: settings.allowed_tools.innermost().filter(|_| from == Some("key")),
+            allowed_tools_from: from,
             tool_names: settings.tool_names,
             rate_limit: caller.rate_limit(),
             response_limit: settings.response_limit,

@@ -307,7 +307,7 @@ impl Gateway {
             let under_way = self.under_way();
             tracing::warn!(
                 under_way,
-                "the drain is over, with calls under way; their records will be closed as unknown"
+                "the drain is over, with calls under way; records of them that are open will be closed as unknown"
             );
         }
         self.record_counted();

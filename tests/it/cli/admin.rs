@@ -1,8 +1,8 @@
 //! Tenants, keys and servers at the command line.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::support::{Stage, Tool, Upstream, cli, cli_reading};
+use crate::support::{Api, Stage, Tool, Upstream, cli, cli_reading};
 
 #[tokio::test]
 async fn from_nothing_to_a_call() {
@@ -107,7 +107,7 @@ async fn the_doctor_says_what_to_do() {
     upstream.set_tools(vec![Tool::reads("look"), Tool::reads("fresh")]);
     cli(&admin, &["upstream", "refresh", "up"]).await.ok();
     let waiting = cli(&admin, &["doctor"]).await.ok().out;
-    assert!(waiting.contains("LOOK  server   'up' has 1 tools that wait for approval"), "{waiting}");
+    assert!(waiting.contains("LOOK  server   'up' has 1 tool that waits for approval"), "{waiting}");
     let agent = cli(&tenant.agent().await, &["doctor"]).await.ok().out;
     assert!(agent.contains("this key may not see them"), "{agent}");
     let stranger = cli(&admin.with_key("mcpk_wrong"), &["doctor"]).await;
@@ -115,11 +115,14 @@ async fn the_doctor_says_what_to_do() {
 
     cli(&admin, &["tools", "block", "up:look"]).await.ok();
     let blocked = cli(&admin, &["doctor"]).await.ok().out;
-    assert!(blocked.contains("wait for approval, and 1 tools that are blocked"), "{blocked}");
+    assert!(blocked.contains("waits for approval, and 1 tool that is blocked"), "{blocked}");
     let narrow = json!({"max_operation": "read", "allowed_tools": ["*:list_*"]});
     let narrow = cli(&tenant.agent_with(narrow).await, &["doctor"]).await.ok().out;
-    assert!(narrow.contains("LOOK  key      has no tools above max_operation, read; "), "{narrow}");
-    assert!(narrow.contains("LOOK  key      has only the tools of allowed_tools, *:list_*; "), "{narrow}");
+    assert!(narrow.contains("ok    key      has no tools above max_operation, read; "), "{narrow}");
+    assert!(narrow.contains("ok    key      has only the tools of allowed_tools, *:list_*; "), "{narrow}");
+    assert!(!narrow.contains("LOOK"), "{narrow}");
+    let nothing = cli(&tenant.agent_with(json!({"allowed_tools": []})).await, &["doctor"]).await.ok().out;
+    assert!(nothing.contains("LOOK  key      has no tools: allowed_tools is []; "), "{nothing}");
     cli(&stage.platform(), &["tenant", "suspend", "acme"]).await.ok();
     let suspended = cli(&tenant.platform, &["doctor"]).await.ok().out;
     assert!(suspended.contains("LOOK  tenant   is suspended: "), "{suspended}");
@@ -136,23 +139,58 @@ async fn the_status_says_what_holds_for_the_key() {
     for want in [
         "max_operation:             read\n",
         "allowed_tools:             [\"*:list_*\"]\n",
+        "allowed_tools_from:        key\n",
         "rate_limit:                500\n",
     ] {
         assert!(shown.contains(want), "{shown}");
     }
     // what the tenant allows besides is not this key's to know
     assert!(!shown.contains("secret-project"), "{shown}");
-    let of_tenant = cli(&tenant.agent().await, &["status", "-o", "json"]).await.ok().json();
-    assert_eq!(of_tenant["settings"]["allowed_tools"], json!(["up:*", "secret-project:*"]));
-    assert_eq!(of_tenant["settings"]["max_operation"], "destructive");
-    let platform = cli(&stage.platform(), &["status", "-o", "json"]).await.ok().json();
+    let of_tenant = status(&tenant.agent().await).await;
     assert_eq!(
-        (&platform["suspended"], &platform["settings"]["allowed_tools"]),
-        (&json!(false), &json!(["*"]))
+        (&of_tenant["settings"]["max_operation"], list(&of_tenant)),
+        (&json!("destructive"), (None, Some("tenant")))
     );
+    let platform = status(&stage.platform()).await;
+    assert_eq!((&platform["suspended"], list(&platform)), (&json!(false), (None, None)));
     cli(&stage.platform(), &["tenant", "suspend", "acme"]).await.ok();
     assert_eq!(cli(&tenant.platform, &["status", "-o", "json"]).await.ok().json()["suspended"], true);
     cli(&agent, &["status"]).await.failed(5, "this tenant is suspended");
+}
+
+/// A deployment's list is one for all tenants, and may name servers that only one of them has.
+#[tokio::test]
+async fn the_status_tells_no_list_but_the_keys_own() {
+    let stage = Stage::with(&[("MCPPROXY__DEFAULTS__ALLOWED_TOOLS", "up:*,payroll:*")]).await;
+    let tenant = stage.tenant("acme").await;
+    assert_eq!(list(&status(&tenant.agent().await).await), (None, Some("deployment")));
+    let narrow = tenant.agent_with(json!({"allowed_tools": ["up:get_*"]})).await;
+    assert_eq!(list(&status(&narrow).await), (Some(json!(["up:get_*"])), Some("key")));
+    let open = tenant.agent_with(json!({"allowed_tools": ["*"]})).await;
+    assert_eq!(list(&status(&open).await), (None, Some("deployment")));
+    // what has no tools has no use for lists
+    assert_eq!(list(&status(&tenant.approver().await).await), (None, None));
+    tenant.platform.patch("/api/v1/settings", &json!({"allowed_tools": ["up:*"]})).await.expect(200);
+    assert_eq!(list(&status(&tenant.agent().await).await), (None, Some("tenant")));
+    let doctor = cli(&tenant.agent().await, &["doctor"]).await.ok().out;
+    assert!(doctor.contains("ok    key      has only the tools of its tenant's allowed_tools; "), "{doctor}");
+}
+
+async fn status(api: &Api) -> Value {
+    cli(api, &["status", "-o", "json"]).await.ok().json()
+}
+
+/// The list that a status shows, and whose it is said to be.
+fn list(status: &Value) -> (Option<Value>, Option<&str>) {
+    let settings = &status["settings"];
+    assert!(
+        settings.get("allowed_tools").is_some() && settings.get("allowed_tools_from").is_some(),
+        "{status}"
+    );
+    (
+        Some(settings["allowed_tools"].clone()).filter(|list| !list.is_null()),
+        settings["allowed_tools_from"].as_str(),
+    )
 }
 
 #[tokio::test]

@@ -65,7 +65,7 @@ fn program_at(binary: &Path, database: &str, arguments: &[&str], settings: &[(&s
 /// Starts the program.
 pub fn spawn(database: &Database, arguments: &[&str]) -> Child {
     let mut command = program(&database.url(), arguments, &[]);
-    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
 /// Runs the program until it ends by itself; one that has not within the bound is killed.
