@@ -153,6 +153,10 @@ pub(super) fn file(known: &Layer, path: &Path) -> Result<Layer, ConfigError> {
         .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text))
         .map_err(|error| match error.kind() {
             io::ErrorKind::InvalidData => fail("is not valid UTF-8. Give a TOML file like default.toml"),
+            // most likely the command line is wrong
+            io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied | io::ErrorKind::IsADirectory => {
+                fail(&format!("cannot be read ({error}). Check its path and permissions"))
+            }
             _ => ConfigError::Io {
                 path: path.to_owned(),
                 reason: format!(

@@ -57,7 +57,7 @@ async fn what_would_not_start_is_named() {
             cli_with(&env, &["config", command]).await.failed(2, says);
         }
     }
-    cli_with(&[], &["config", "check", "--config", "/no/such/file"]).await.failed(1, "/no/such/file");
+    cli_with(&[], &["config", "check", "--config", "/no/such/file"]).await.failed(2, "/no/such/file");
 }
 
 #[tokio::test]
