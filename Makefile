@@ -1,5 +1,6 @@
 # What people run. `make demo` sets everything up and shows the gateway at work; `make test` runs the tests.
-.PHONY: demo test check check-chart check-compose check-image cluster-test image bench tools
+# Each target installs what it needs as root on Debian, and names it elsewhere (deploy/needs.sh).
+.PHONY: demo test check check-chart check-compose check-image check-supply fuzz sbom cluster-test image bench tools
 
 SHELL := bash
 
@@ -8,13 +9,18 @@ demo:
 
 # programs that the tests drive: official clients and servers, from npm and PyPI
 tools:
+	deploy/needs.sh node python
 	tests/it/setup.sh
 
-test: tools
-	if cargo nextest --version >/dev/null 2>&1; then cargo nextest run; else cargo test; fi
+# TESTS are arguments of nextest: make test TESTS="-E 'test(replicas)'"
+test:
+	deploy/needs.sh rust c ps node python postgres pgbouncer nginx promtool cargo-nextest
+	tests/it/setup.sh
+	cargo nextest run $(TESTS)
 
 # what CI runs before the tests
 check:
+	deploy/needs.sh rust rust-lints c shellcheck
 	cargo fmt --check
 	cargo clippy --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --no-deps --document-private-items --quiet
@@ -22,10 +28,12 @@ check:
 
 # the Helm chart, over several sets of values (tests/helm/check.sh --update rewrites its snapshots)
 check-chart:
+	deploy/needs.sh python
 	tests/helm/check.sh
 
 # the container image, without a registry
 image:
+	deploy/needs.sh rust c buildah
 	deploy/image.sh
 
 # the image, run without rights against a real Postgres
@@ -37,8 +45,31 @@ cluster-test:
 	tests/cluster/run.sh
 
 bench:
+	deploy/needs.sh rust c postgres
 	tests/bench/run.sh
 
 # compose.yaml and what it mounts
 check-compose:
+	deploy/needs.sh python compose nginx promtool
 	tests/compose/check.sh
+
+# licences, sources and bans of the dependencies, and that each is used; advisories where their database can be reached
+check-supply:
+	deploy/needs.sh rust c cargo-machete cargo-deny
+	cargo machete
+	cargo deny --locked check licenses bans sources
+	@if cargo deny fetch db >/dev/null 2>&1; then cargo deny --locked check advisories; \
+	else echo "advisories are not checked: their database (github.com/rustsec/advisory-db) cannot be reached"; fi
+
+# what the program is made of, for target/sbom.cdx.json (CycloneDX)
+sbom:
+	deploy/needs.sh rust c python3 cargo-cyclonedx
+	deploy/sbom.sh
+
+# each target for FUZZ_SECONDS, one after the other; FUZZ_START is where chance begins
+FUZZ_SECONDS ?= 60
+FUZZ_START ?= $(shell date +%s)
+fuzz:
+	deploy/needs.sh rust c cargo-nextest
+	@echo "FUZZ_START=$(FUZZ_START) repeats this run"
+	FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_START=$(FUZZ_START) cargo nextest run --profile fuzz --lib -E 'test(/::fuzz::/)'

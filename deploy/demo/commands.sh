@@ -50,7 +50,7 @@ list_commands() {
     "MCPPROXY_URL=\$DEMO_URL MCPPROXY_API_KEY=\$DEMO_ADMIN_KEY $gateway upstream logs filesystem -n 500"
   # shellcheck disable=SC2016
   show 'The official inspector' 'call_tool_destructive' \
-    "npx -y $INSPECTOR --cli \"\$DEMO_URL/mcp\" --transport http \\
+    "${node_path:+PATH=\"$node_path:\$PATH\" }npx -y $INSPECTOR --cli \"\$DEMO_URL/mcp\" --transport http \\
   --header \"X-API-Key: \$DEMO_AGENT_KEY\" --method tools/list"
 }
 

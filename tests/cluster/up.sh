@@ -8,7 +8,8 @@ source ./settings.sh
 
 [[ "$(id -u)" -eq 0 ]] || die "a cluster needs root"
 ! is_up || die "it is up already; tests/cluster/down.sh ends it"
-./packages.sh
+../../deploy/needs.sh go:golang-go dpkg-source:dpkg-dev etcd:etcd-server containerd runc iptables conntrack socat ethtool \
+  buildah unzip ip python /usr/lib/cni/bridge:containernetworking-plugins postgres rust c
 ./build.sh
 ./tools.sh
 

@@ -4,9 +4,10 @@
 #
 #   tests/image/check.sh [PROFILE]      of cargo; image-check unless said otherwise, which compiles in half the time
 #
-# Needs root, buildah, podman, runc and PostgreSQL. MCPPROXY_SKIP_IMAGE=1 passes it over, for machines that can run no
+# Needs root. MCPPROXY_SKIP_IMAGE=1 passes it over, for machines that can run no
 # containers.
 set -euo pipefail
+PATH="$PATH:/usr/sbin"
 cd "$(dirname "$0")/../.."
 # shellcheck source=tests/common.sh
 source tests/common.sh
@@ -16,9 +17,7 @@ if [[ "${MCPPROXY_SKIP_IMAGE:-}" == 1 ]]; then
   exit 0
 fi
 [[ "$(id -u)" -eq 0 ]] || die "running containers takes root here; MCPPROXY_SKIP_IMAGE=1 passes this test over"
-for program in buildah podman runc conmon setpriv openssl; do
-  command -v "$program" >/dev/null || die "$program is missing; .ci/run says what to install, MCPPROXY_SKIP_IMAGE=1 passes this test over"
-done
+deploy/needs.sh rust c node python postgres buildah podman runc conmon openssl ip
 unshare --net --mount --pid --fork true || die "this machine makes no namespaces; MCPPROXY_SKIP_IMAGE=1 passes this test over"
 
 profile="${1:-image-check}"
