@@ -43,6 +43,7 @@ holds() {
   local file="$out/$1-$2.yaml"
   render "$1" "$2" >"$file"
   "$python" tests/helm/rules.py "$file" "$2"
+  "$python" tests/helm/policies.py "$file" "$1"
   # kinds that no schema is known of are held to rules.py instead; no other may slip through so
   "$tools/venv/bin/kubernetes-validate" --strict --quiet -k "${3:-$2}" "$file" >"$out/validated" 2>&1 || {
     cat "$out/validated" >&2

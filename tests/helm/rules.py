@@ -142,6 +142,15 @@ def pods_stop_in_time(rendered):
         require("replicas" not in rendered.deployment["spec"], "an upgrade would undo what the autoscaler did")
         (pace,) = spec["behavior"]["scaleDown"]["policies"]
         require(pace["value"] == 1 and pace["periodSeconds"] >= min(grace, 1800), "the next replica goes within a drain")
+        target = spec["scaleTargetRef"]
+        is_own = (target["kind"], target["name"]) == ("Deployment", rendered.deployment["metadata"]["name"])
+        require(is_own and target["apiVersion"] == rendered.deployment["apiVersion"], f"it scales {target}")
+        # a percentage of what is requested: one container that requests none, and there is no figure for the pod
+        for metric in spec["metrics"]:
+            resource = metric["resource"]["name"]
+            for container in containers(rendered.pod):
+                requested = container["resources"].get("requests", {})
+                require(resource in requested, f"{container['name']} requests no {resource} to scale by")
         wanted = "autoscaling/v2" if rendered.kube >= (1, 23) else "autoscaling/v2beta2"
         require(autoscaler["apiVersion"] == wanted, autoscaler["apiVersion"])
     for budget in rendered.kind("PodDisruptionBudget"):
@@ -152,11 +161,11 @@ def pods_stop_in_time(rendered):
 
 
 def probes_ask_the_right_thing(rendered):
-    # clients can fill the listener of http: then a replica gets no more of them, but is not restarted
+    # clients can fill the listener of http: that is no reason to restart, nor to send them to another replica
     for probe, path, port in (
         ("startupProbe", "/livez", "metrics"),
         ("livenessProbe", "/livez", "metrics"),
-        ("readinessProbe", "/readyz", "http"),
+        ("readinessProbe", "/readyz", "metrics"),
     ):
         require(rendered.gateway[probe]["httpGet"] == {"path": path, "port": port}, probe)
 
