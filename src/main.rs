@@ -1,5 +1,6 @@
 //! The binary `mcpproxy`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -55,9 +56,22 @@ enum Command {
     /// For the gateway itself: ends the programs of stdio servers should it be killed
     #[command(name = run::STDIO_WARDEN, hide = true)]
     StdioWarden,
+    /// For the gateway itself: becomes the program of a stdio server, without access to the gateway's files
+    #[command(name = run::STDIO_PROGRAM, hide = true)]
+    StdioProgram {
+        /// Folder that the program must not reach
+        #[arg(long, value_name = "PATH")]
+        hide: Vec<PathBuf>,
+        /// The program and its arguments
+        #[arg(last = true, required = true)]
+        argv: Vec<OsString>,
+    },
     #[command(flatten)]
     Client(Box<cli::Command>),
 }
+
+/// Exit status of a program that could not be started, as of a shell.
+const NOT_STARTED: u8 = 127;
 
 /// How a command can fail.
 enum Ended {
@@ -95,6 +109,10 @@ fn main() -> ExitCode {
         run::stdio_warden();
         return ExitCode::SUCCESS;
     }
+    if let Command::StdioProgram { hide, argv } = &cli.command {
+        eprintln!("{}", run::stdio_program(hide, argv));
+        return ExitCode::from(NOT_STARTED);
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -110,7 +128,7 @@ fn main() -> ExitCode {
                 let found = run::find_config(config.file()).map_err(Ended::Gateway)?;
                 config.show(&found).map_err(Ended::Client)
             }
-            Command::StdioWarden => Ok(()),
+            Command::StdioWarden | Command::StdioProgram { .. } => Ok(()),
             Command::Client(command) => cli::run(*command, Cli::command()).await.map_err(Ended::Client),
         }
     });

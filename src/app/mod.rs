@@ -3,7 +3,10 @@
 pub mod config;
 pub mod exit;
 mod lifecycle;
+mod listeners;
 pub mod local_postgres;
+mod memory_budget;
+mod open_files;
 mod own_memory;
 pub mod run;
 mod telemetry;

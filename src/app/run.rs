@@ -1,40 +1,45 @@
 //! `mcpproxy serve` and `mcpproxy migrate`.
 
-use std::net::ToSocketAddrs;
-use std::path::Path;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::config::{self, Config, Database, DatabaseLocation, Host, MigrationConfig, StdioCommand};
 use super::lifecycle::{Leave, leave_when_stopped, stop_on_signals};
 use super::local_postgres::LocalPostgres;
-use super::own_memory;
 use super::telemetry::{self, Metrics, Traces};
+use super::{listeners, memory_budget, open_files, own_memory};
 use crate::domain::id::ReplicaId;
 use crate::domain::quota::Quotas;
 use crate::domain::seal::{Key, Keyring};
 use crate::faces::cli::{Found, FoundSetting};
+use crate::faces::connections::{ConnectionRules, Connections};
 use crate::faces::{FaceOptions, Faces, admin, http, mcp, rest, sse};
-use crate::gateway::{ActivityLimits, EmbeddingsOptions, Gateway, Options, Rounds};
+use crate::gateway::{ActivityLimits, EmbeddingsOptions, Gateway, MemoryLimits, Options, Rounds};
 use crate::store::{self, CacheQuota, Store, StoreOptions};
 use crate::upstream::{
-    BreakerRules, Command, Commands, Deny, Egress, EmbedderOptions, Limits, StdioRules, native_tls,
+    BreakerRules, Command, Commands, Confinement, Deny, Egress, EmbedderOptions, Limits, StdioRules,
+    become_confined, can_confine, native_tls,
 };
 
 /// The argument with which this program ends the programs of a gateway that was killed.
 pub const STDIO_WARDEN: &str = "stdio-warden";
+/// The argument with which this program becomes that of a stdio server, without access to files of the gateway.
+pub const STDIO_PROGRAM: &str = "stdio-program";
 
 /// Serves until SIGTERM or SIGINT.
 pub async fn serve(config_file: Option<&Path>) -> anyhow::Result<()> {
     own_memory::close().context("the environment of this process cannot be closed to others")?;
-    let config = Config::load_from_process(config_file)?;
+    let mut config = Config::load_from_process(config_file)?;
+    config.limits.memory_bytes_max = memory_budget::resolve(config.limits.memory_bytes_max)?;
     telemetry::start(&config.telemetry);
+    open_files::raise(&config.limits);
     let stop = stop_on_signals()?;
     let (options, local) = database(&config.database, &config.limits, &config.host).await?;
     if let Some(file) = &config.bootstrap_key_file {
@@ -50,6 +55,33 @@ pub async fn serve(config_file: Option<&Path>) -> anyhow::Result<()> {
 /// Ends the programs of a gateway that was killed; returns when there is nothing to do.
 pub fn stdio_warden() {
     crate::upstream::run_warden();
+}
+
+/// Becomes the program of a stdio server that must not reach these folders. Returns only if that fails, with a sentence.
+pub fn stdio_program(hidden: &[PathBuf], argv: &[OsString]) -> String {
+    become_confined(hidden, argv)
+}
+
+/// Returns how programs are kept from the files of a private database and its secrets; `None` where there are none, or
+/// where nothing can be done about it.
+fn confinement(config: &Config) -> Option<Confinement> {
+    let DatabaseLocation::Private { data_dir } = &config.database.location else { return None };
+    if config.stdio_commands.is_empty() || !config.stdio_enabled || !config.stdio_hide_data_dir {
+        return None;
+    }
+    if !can_confine() {
+        tracing::warn!(
+            "programs of stdio servers can read the secrets in {}: this system has no Landlock; run the gateway with \
+             database.url and secrets from the environment, or run only programs that may read them",
+            data_dir.display()
+        );
+        return None;
+    }
+    // the cluster may be elsewhere, behind a link
+    let folders = [data_dir.clone(), data_dir.join("postgres")];
+    let hidden = folders.iter().filter_map(|folder| std::fs::canonicalize(folder).ok()).collect();
+    let helper = std::env::current_exe().ok()?;
+    Some(Confinement { helper: (helper, STDIO_PROGRAM.to_owned()), hidden })
 }
 
 /// Brings the configured database to this version's schema.
@@ -132,7 +164,8 @@ async fn serve_on(
     store.check_connection().await?;
     store.check_statements().await?;
     store.check_schema().await?;
-    let egress = Arc::new(Egress::new(config.egress_allow.clone(), own_addresses(config)));
+    let egress = egress(config)?;
+    egress.look_up_own().await;
     let tls = match native_tls() {
         Ok(tls) => Some(tls),
         Err(error) => {
@@ -146,15 +179,13 @@ async fn serve_on(
     let traces = Traces::start(&config.telemetry, replica)?;
     let tracer = traces.as_ref().map(Traces::tracer);
     let options = Options { tracer, ..gateway_options(config, replica, keyring) };
-    let gateway = Gateway::new(store, egress, tls, options);
+    let gateway = Gateway::new(store, Arc::clone(&egress), tls, options);
     let gateway = gateway.context("search.embeddings_url cannot be used")?;
     gateway.settle_master_keys().await?;
-    let listener = TcpListener::bind(config.server.listen)
-        .await
-        .with_context(|| format!("cannot listen on {} (server.listen)", config.server.listen))?;
-    let admin = admin_listener(config).await?;
+    let (listener, admin) = (listeners::clients(&config.server)?, listeners::admin(&config.server)?);
     gateway.start().await.context("the gateway could not register with its database")?;
     let log = gateway.run_log();
+    tokio::spawn(egress.keep_own_known(stop.clone()));
     let address = listener.local_addr()?;
     let faces = faces(config, &gateway);
     let admin_stop = CancellationToken::new();
@@ -182,20 +213,6 @@ async fn serve_on(
     Ok(())
 }
 
-/// The operator's own listener, where one is configured. Somebody else on its port stops the start: to go on without
-/// metrics would be noticed when they are needed.
-async fn admin_listener(config: &Config) -> anyhow::Result<Option<TcpListener>> {
-    let Some(address) = config.server.admin_listen else { return Ok(None) };
-    let listener = TcpListener::bind(address).await.with_context(|| {
-        format!(
-            "cannot listen on {address} for /metrics (server.admin_listen): name a free address there, or none (\"\") to \
-             do without"
-        )
-    })?;
-    tracing::info!("metrics are at http://{}/metrics", listener.local_addr()?);
-    Ok(Some(listener))
-}
-
 /// Answers scrapers until `stop`, for so long with the same page.
 fn serve_metrics(
     (listener, age_max): (TcpListener, Duration),
@@ -205,35 +222,18 @@ fn serve_metrics(
     admin::serve(listener, Arc::clone(faces), (Metrics::of(faces).into_scrape(), age_max), stop)
 }
 
-/// The deployment's own doors, which no upstream may be: its database and itself.
-fn own_addresses(config: &Config) -> Vec<Deny> {
+/// The guard of upstream connections, with the deployment's own doors, which no upstream may be: its database and itself.
+fn egress(config: &Config) -> anyhow::Result<Arc<Egress>> {
     let mut deny = vec![Deny::Socket(config.server.listen)];
     deny.extend(config.server.admin_listen.map(Deny::Socket));
+    let mut hosts = Vec::new();
     if let DatabaseLocation::Url { url, direct_url } = &config.database.location {
         for url in [url, direct_url] {
-            let host = url.expose().parse::<http_uri::Database>().ok();
-            let resolved = host.and_then(|host| host.0.to_socket_addrs().ok());
-            deny.extend(resolved.into_iter().flatten().map(Deny::Socket));
+            hosts.extend(store::database_host(url.expose())?);
         }
     }
-    deny
-}
-
-/// Host and port of a database URL.
-mod http_uri {
-    use std::str::FromStr;
-
-    pub(super) struct Database(pub(super) (String, u16));
-
-    impl FromStr for Database {
-        type Err = ();
-
-        fn from_str(url: &str) -> Result<Database, ()> {
-            let uri: http::Uri = url.split('?').next().unwrap_or_default().parse().map_err(|_| ())?;
-            let host = uri.host().filter(|host| !host.is_empty()).ok_or(())?;
-            Ok(Database((host.trim_matches(['[', ']']).to_owned(), uri.port_u16().unwrap_or(5432))))
-        }
-    }
+    hosts.dedup();
+    Ok(Arc::new(Egress::new(config.egress_allow.clone(), deny).with_own_hosts(hosts)))
 }
 
 /// Counted for a record's texts beside the two previews, in bytes.
@@ -256,6 +256,7 @@ fn gateway_options(config: &Config, replica: ReplicaId, keyring: Keyring) -> Opt
             running_max: limits.stdio_running_max,
             running_per_tenant_max: limits.stdio_running_per_tenant_max,
             warden: std::env::current_exe().ok().map(|program| (program, STDIO_WARDEN.to_owned())),
+            confinement: confinement(config),
         },
         upstream: Limits {
             concurrency: limits.upstream_concurrency,
@@ -273,8 +274,12 @@ fn gateway_options(config: &Config, replica: ReplicaId, keyring: Keyring) -> Opt
             idle_timeout: limits.upstream_idle,
             response_bytes_max: limits.response_bytes_max,
         },
-        answers_bytes_max: limits.tenant_answers_bytes_max,
+        memory: MemoryLimits {
+            replica_bytes_max: limits.memory_bytes_max,
+            tenant_bytes_max: limits.tenant_answers_bytes_max,
+        },
         lists_bytes_max: limits.list_cache_bytes_max,
+        schemas_bytes_max: limits.schema_cache_bytes_max,
         relist_interval: limits.relist_interval,
         relist_announced_interval: limits.relist_announced_interval,
         upstream_streams_max: limits.upstream_streams_max,
@@ -350,14 +355,17 @@ fn faces(config: &Config, gateway: &Arc<Gateway>) -> Arc<Faces> {
         sessions: mcp::Sessions::new(keys),
         streams: sse::Streams::default(),
         measures: Default::default(),
-        room: Arc::new(Semaphore::new(config.limits.connections_max.max(1))),
+        connections: Connections::new(ConnectionRules {
+            max: config.limits.connections_max,
+            per_address_max: config.limits.connections_per_address_max,
+            trusted_proxies: config.server.trusted_proxies.clone(),
+        }),
         options: FaceOptions {
             allowed_hosts: config.server.allowed_hosts.clone(),
             allowed_origins: config.server.allowed_origins.clone(),
             request_bytes_max: config.limits.request_bytes_max,
             streams_per_key_max: config.limits.streams_per_key_max,
             header_read_timeout: config.limits.header_read_timeout,
-            connections_max: config.limits.connections_max,
             direct_enabled: config.direct.enabled,
         },
     })

@@ -18,6 +18,7 @@ use lexer::{Lexer, RawString};
 
 pub use literal::{literal_characters, literal_split, literal_text};
 pub use scalars::{has_infinite_number, is_widely_readable};
+pub(in crate::domain) use skip::value_end_counted;
 pub use splice::{
     Elements, Opened, elements, find_members, for_each_member, opened, ranges_of_members, top_level_members,
     with_member_first, without_members,
@@ -51,6 +52,11 @@ pub enum JsonFault {
     },
     /// JSON, but not an object where one is needed.
     NotAnObject,
+    /// A string, or a member name, has half of a surrogate pair: it is no text.
+    LoneSurrogate {
+        /// Where the string begins, in bytes from the start.
+        offset: usize,
+    },
 }
 
 impl JsonFault {
@@ -66,6 +72,9 @@ impl fmt::Display for JsonFault {
             Self::TooDeep => write!(f, "JSON is nested deeper than {DEPTH_MAX} levels"),
             Self::Syntax { offset } => write!(f, "invalid JSON at byte {offset}"),
             Self::NotAnObject => f.write_str("must be a JSON object"),
+            Self::LoneSurrogate { offset } => {
+                write!(f, "the string at byte {offset} has a lone surrogate, which is no text")
+            }
         }
     }
 }
@@ -110,7 +119,18 @@ pub fn check(text: &str) -> Result<(), JsonFault> {
 /// # Errors
 /// As [`check`], or [`JsonFault::NotAnObject`] when `text` is another kind of value.
 pub fn members(text: &str) -> Result<Vec<Member<'_>>, JsonFault> {
-    let mut checker = Checker::new(text);
+    members_by(Checker::new(text))
+}
+
+/// As [`members`] of what a caller sends, in which every string must be text: a lone surrogate has no single reading.
+///
+/// # Errors
+/// As [`members`], or [`JsonFault::LoneSurrogate`].
+pub fn members_of_text(text: &str) -> Result<Vec<Member<'_>>, JsonFault> {
+    members_by(Checker { is_text: true, ..Checker::new(text) })
+}
+
+fn members_by(mut checker: Checker<'_>) -> Result<Vec<Member<'_>>, JsonFault> {
     checker.lexer.skip_space();
     if checker.lexer.peek() != Some(b'{') {
         checker.value(0)?;
@@ -127,11 +147,13 @@ pub fn members(text: &str) -> Result<Vec<Member<'_>>, JsonFault> {
 struct Checker<'a> {
     lexer: Lexer<'a>,
     names: Vec<Cow<'a, str>>,
+    /// Whether every string must be text.
+    is_text: bool,
 }
 
 impl<'a> Checker<'a> {
     fn new(text: &'a str) -> Self {
-        Self { lexer: Lexer::new(text), names: Vec::new() }
+        Self { lexer: Lexer::new(text), names: Vec::new(), is_text: false }
     }
 
     fn end(&mut self) -> Result<(), JsonFault> {
@@ -142,11 +164,20 @@ impl<'a> Checker<'a> {
     /// Reads one value inside `depth` open containers.
     fn value(&mut self, depth: usize) -> Result<(), JsonFault> {
         match self.lexer.peek() {
-            Some(b'"') => self.lexer.string().map(drop),
+            Some(b'"') => self.string().map(drop),
             Some(b'{') => self.object(depth + 1, |_, _, _| {}),
             Some(b'[') => self.array(depth + 1),
             _ => self.lexer.scalar(),
         }
+    }
+
+    fn string(&mut self) -> Result<RawString<'a>, JsonFault> {
+        let offset = self.lexer.pos();
+        let string = self.lexer.string()?;
+        if self.is_text && string.escaped && scalars::has_lone_surrogate(string.raw) {
+            return Err(JsonFault::LoneSurrogate { offset });
+        }
+        Ok(string)
     }
 
     fn array(&mut self, depth: usize) -> Result<(), JsonFault> {
@@ -186,7 +217,7 @@ impl<'a> Checker<'a> {
         let base = self.names.len();
         loop {
             let start = self.lexer.pos();
-            let name = self.lexer.string()?;
+            let name = self.string()?;
             self.name(base, name)?;
             self.lexer.skip_space();
             self.lexer.expect(b':')?;

@@ -25,6 +25,9 @@ pub fn safe_name(server: &str, tool: &str, attempt: u32) -> String {
 }
 
 #[cfg(test)]
+mod fuzz;
+
+#[cfg(test)]
 mod tests {
     use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! Scheme, host and port: what trust in a server, and its credentials, are bound to.
+//! Scheme, host and port of a URL.
 
 use std::fmt;
 

@@ -1,99 +1,135 @@
 //! Check 10: arguments against a tool's input schema.
 //!
-//! Schemas come from hostile servers: nothing is fetched (a remote `$ref` does not compile), patterns run
-//! on a linear-time engine, one that could make exponential work is not used, and a schema that does not compile lets calls pass with a note in the record.
+//! Schemas come from hostile servers, arguments from hostile callers. Nothing is fetched, a schema's size and work are
+//! bounded when it is compiled, and a validation counts its steps and the values it looks at. A schema that is too dear
+//! by itself is not used, and arguments that take too much are refused: neither can hold up anybody else.
 
-use jsonschema::{PatternOptions, Retrieve, Uri, Validator};
-use serde_json::Value;
+mod arena;
+mod compile;
+mod cost;
+mod dialect;
+mod digest;
+mod ecma;
+mod evaluate;
+#[cfg(test)]
+mod fuzz;
+mod meter;
+mod node;
+mod number;
+mod pattern;
+mod resources;
+#[cfg(test)]
+mod tests;
+mod uri;
+mod violation;
 
-use super::schema_cost;
+use std::fmt;
 
-/// Most bytes of the text about one violation.
-const MESSAGE_BYTES_MAX: usize = 400;
+use arena::Arena;
+use evaluate::Run;
+use meter::Stop;
+use node::Compiled;
+
+/// Most values of the arguments, names of members included, that a schema's rules may look at.
+pub const VALUES_MAX: usize = 200_000;
+/// Most steps of one validation; a step is about ten nanoseconds of work.
+pub const STEPS_MAX: u64 = 1_000_000;
+/// Longest reason why a schema is not used, in bytes.
+const REASON_BYTES_MAX: usize = 400;
 
 /// A compiled input schema.
 #[derive(Debug)]
-pub struct Schema(Validator);
+pub struct Schema {
+    compiled: Compiled,
+    bytes: usize,
+}
 
-/// Refuses every document that is not part of the schema itself.
-struct NoDocuments;
+/// Why arguments are refused. The text names a path and a rule, or the bound, and never a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unfit {
+    /// They break a rule.
+    Rule(String),
+    /// They take more than the given number of steps.
+    Steps(u64),
+    /// The rules look at more than [`VALUES_MAX`] values.
+    Values,
+    /// The schema's rules are nested too deeply in them.
+    Depth,
+    /// A number's exponent has more digits than are compared.
+    Exponent,
+}
 
-impl Retrieve for NoDocuments {
-    fn retrieve(&self, _uri: &Uri<String>) -> Result<Value, Box<dyn std::error::Error + Send + Sync>> {
-        Err("references to other documents are not followed".into())
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let depth = evaluate::DEPTH_MAX;
+        match self {
+            Self::Rule(text) => f.write_str(text),
+            Self::Steps(steps) => write!(
+                f,
+                "the arguments take more than {steps} steps to check against its input schema; send fewer or smaller values"
+            ),
+            Self::Values => write!(
+                f,
+                "the arguments have more than {VALUES_MAX} values that its input schema looks at; send fewer"
+            ),
+            Self::Depth => {
+                write!(f, "the arguments nest its input schema deeper than {depth} levels; nest them less")
+            }
+            Self::Exponent => {
+                f.write_str("a number has an exponent of more than 17 digits; send a smaller one")
+            }
+        }
     }
 }
 
 impl Schema {
-    /// Compiles a schema text; the error is a sentence for the activity record.
+    /// Compiles a schema's text.
+    ///
+    /// # Errors
+    /// Why it is not used, for the activity record.
     pub fn compile(text: &str) -> Result<Schema, String> {
-        let value: Value = serde_json::from_str(text).map_err(|error| format!("not readable: {error}"))?;
-        schema_cost::check(&value)?;
-        jsonschema::options()
-            .with_retriever(NoDocuments)
-            .with_pattern_options(PatternOptions::regex())
-            .build(&value)
-            .map(Schema)
-            .map_err(|error| clip(&error.masked().to_string()))
-    }
-
-    /// Checks arguments (a JSON object's text, known to be valid). The error names the path and the rule,
-    /// never a value.
-    pub fn check(&self, arguments: &str) -> Result<(), String> {
-        // what is valid and yet not readable holds a number beyond a double (1e400): no rule can be applied,
-        // and refusing would change what callers may send
-        let Ok(value) = serde_json::from_str::<Value>(arguments) else { return Ok(()) };
-        if self.0.is_valid(&value) {
-            return Ok(());
+        match compile::compile(text) {
+            Ok((compiled, bytes)) => Ok(Schema { compiled, bytes: bytes + size_of::<Schema>() }),
+            Err(why) => Err(why.chars().take(REASON_BYTES_MAX).collect()),
         }
-        let Some(error) = self.0.iter_errors(&value).next() else {
-            return Ok(());
+    }
+
+    /// Memory that the schema takes, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Checks arguments: JSON without duplicate names.
+    ///
+    /// # Errors
+    /// The first broken rule, or the bound that was met.
+    pub fn check(&self, arguments: &str) -> Result<(), Unfit> {
+        self.check_within(arguments, STEPS_MAX)
+    }
+
+    /// As [`Schema::check`] in at most `steps` steps.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn check_within(&self, arguments: &str, steps: u64) -> Result<(), Unfit> {
+        self.run(arguments, steps).0
+    }
+
+    /// The same, and the steps that were left.
+    fn run(&self, arguments: &str, steps: u64) -> (Result<(), Unfit>, u64) {
+        let Some((arena, root)) = Arena::open(arguments, VALUES_MAX) else {
+            return (Err(Unfit::Values), steps);
         };
-        let path = match error.instance_path.to_string() {
-            root if root.is_empty() => "the arguments".to_owned(),
-            path => path,
-        };
-        Err(clip(&format!("{path}: {} (rule {})", error.masked_with("the value"), error.schema_path)))
-    }
-}
-
-fn clip(text: &str) -> String {
-    let end = (0..=MESSAGE_BYTES_MAX.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
-    text.get(..end.unwrap_or(0)).unwrap_or_default().to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn violations_name_path_and_rule_but_no_value() {
-        let schema = Schema::compile(
-            r#"{"type":"object","properties":{"limit":{"type":"integer","maximum":10},
-               "token":{"type":"string","maxLength":3}},"required":["limit"],"additionalProperties":false}"#,
-        )
-        .expect("compiles");
-        assert_eq!(schema.check(r#"{"limit":1}"#), Ok(()));
-        assert_eq!(schema.check(r#"{"limit":1e400}"#), Ok(()));
-        let error = schema.check(r#"{"limit":11}"#).expect_err("too large");
-        assert!(error.contains("/limit") && error.contains("maximum"), "{error}");
-        let error = schema.check(r#"{"limit":1,"token":"hunter2hunter2"}"#).expect_err("too long");
-        assert!(error.contains("/token") && !error.contains("hunter2"), "{error}");
-        let error = schema.check("{}").expect_err("missing");
-        assert!(error.contains("limit") && error.contains("required"), "{error}");
-    }
-
-    #[test]
-    fn remote_references_do_not_compile() {
-        assert!(Schema::compile(r#"{"$ref":"http://169.254.169.254/schema"}"#).is_err());
-        assert!(Schema::compile(r#"{"type":"nonsense"}"#).is_err());
-        assert!(Schema::compile(r##"{"$ref":"#/$defs/a","$defs":{"a":{"type":"object"}}}"##).is_ok());
-    }
-
-    #[test]
-    fn a_hostile_pattern_stays_cheap() {
-        let schema = Schema::compile(r#"{"properties":{"a":{"type":"string","pattern":"^(a+)+$"}}}"#);
-        let arguments = format!(r#"{{"a":"{}b"}}"#, "a".repeat(50_000));
-        assert!(schema.expect("compiles").check(&arguments).is_err());
+        let mut run = Run::new(&self.compiled, arena, steps);
+        let ended = run.whole(root);
+        let left = run.left();
+        let checked = ended.map_err(|stop| match stop {
+            Stop::Invalid => Unfit::Rule(run.said()),
+            Stop::Steps => Unfit::Steps(steps),
+            Stop::Nodes => Unfit::Values,
+            Stop::Depth => Unfit::Depth,
+            Stop::Exponent => Unfit::Exponent,
+        });
+        (checked, left)
     }
 }

@@ -13,6 +13,7 @@ use zeroize::{Zeroize, Zeroizing};
 
 use super::id::{ServerId, TenantId};
 use super::origin::Origin;
+use super::server_url::ServerPlace;
 use uuid::Uuid;
 
 /// Bytes of a key.
@@ -108,6 +109,15 @@ pub enum Place<'a> {
         /// Where it is.
         origin: &'a Origin,
     },
+    /// Headers of a server, bound to its whole place. Read by this release; the next one writes it.
+    ServerSecretAt {
+        /// Tenant of the server.
+        tenant: TenantId,
+        /// The server.
+        server: ServerId,
+        /// Place that the headers were given for.
+        place: &'a ServerPlace,
+    },
     /// A text that was cut off a result.
     CachedText {
         /// Whose.
@@ -149,6 +159,12 @@ impl Place<'_> {
                 out.extend(tenant.0.as_bytes());
                 out.extend(server.0.as_bytes());
                 out.extend(origin.to_string().as_bytes());
+            }
+            Place::ServerSecretAt { tenant, server, place } => {
+                out.extend(b"server secret at place\0");
+                out.extend(tenant.0.as_bytes());
+                out.extend(server.0.as_bytes());
+                out.extend(place.to_string().as_bytes());
             }
             Place::CachedText { tenant, principal, hash } => {
                 out.extend(b"cached text\0");
@@ -267,6 +283,7 @@ mod tests {
     fn an_envelope_opens_in_its_own_place_only() {
         let key = Key::new([7; 32]);
         let [a, b] = ["https://a.example/", "http://a.example/"].map(|url| Origin::of(url).unwrap());
+        let [x, y] = ["https://a.example/x", "https://a.example/y"].map(|url| ServerPlace::of(url).unwrap());
         let places = [
             Place::Canary,
             Place::DataKey { tenant: tenant(1), key: Uuid::from_u128(1) },
@@ -276,6 +293,10 @@ mod tests {
             Place::ServerSecret { tenant: tenant(2), server: server(1), origin: &a },
             Place::ServerSecret { tenant: tenant(1), server: server(2), origin: &a },
             Place::ServerSecret { tenant: tenant(1), server: server(1), origin: &b },
+            Place::ServerSecretAt { tenant: tenant(1), server: server(1), place: &x },
+            Place::ServerSecretAt { tenant: tenant(2), server: server(1), place: &x },
+            Place::ServerSecretAt { tenant: tenant(1), server: server(2), place: &x },
+            Place::ServerSecretAt { tenant: tenant(1), server: server(1), place: &y },
             Place::CachedText { tenant: tenant(1), principal: Uuid::from_u128(1), hash: &[1; 32] },
             Place::CachedText { tenant: tenant(2), principal: Uuid::from_u128(1), hash: &[1; 32] },
             Place::CachedText { tenant: tenant(1), principal: Uuid::from_u128(2), hash: &[1; 32] },

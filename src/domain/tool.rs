@@ -33,6 +33,16 @@ impl PinState {
             .into_iter()
             .find(|state| state.as_str() == text)
     }
+
+    /// Returns the state of a definition with this pin: a block counts first, then the approved pin.
+    pub fn of(pin: &str, approved_pin: Option<&str>, is_blocked: bool) -> PinState {
+        match approved_pin {
+            _ if is_blocked => PinState::Blocked,
+            Some(approved) if approved == pin => PinState::Approved,
+            Some(_) => PinState::Changed,
+            None => PinState::Pending,
+        }
+    }
 }
 
 /// What is read out of a definition; the texts borrow from it.

@@ -78,9 +78,9 @@ pub fn is_straight(uri: &str) -> bool {
     if uri.contains(char::is_control) || uri.trim() != uri {
         return false;
     }
-    let path = uri.split_once(':').map_or(uri, |(_, path)| path).to_ascii_lowercase();
-    let path = path.replace("%2e", ".").replace("%2f", "/").replace("%5c", "/");
-    let mut segments = path.split(['/', '\\', '?', '#', ':', ';']);
+    // all of it, not what follows the first colon: `a/../b:c` has no scheme
+    let text = uri.to_ascii_lowercase().replace("%2e", ".").replace("%2f", "/").replace("%5c", "/");
+    let mut segments = text.split(['/', '\\', '?', '#', ':', ';']);
     segments.all(|segment| !matches!(segment.trim(), "." | ".."))
 }
 
@@ -123,6 +123,9 @@ fn after_anything(ends: &[bool]) -> Vec<bool> {
     };
     ends.iter().map(after).collect()
 }
+
+#[cfg(test)]
+mod fuzz;
 
 #[cfg(test)]
 mod tests {
@@ -218,6 +221,7 @@ mod tests {
             "x://h/public/..;a/private",
             "x://h/public/.. ",
             "x:..",
+            "public/../private:x",
             "../a",
             " x://h",
         ] {

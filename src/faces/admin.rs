@@ -11,14 +11,15 @@ use axum::routing::get;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 use tokio::net::TcpListener;
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::Mutex;
 use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 
 use super::Faces;
+use super::connections::{ConnectionRules, Connections};
 use super::http::{Doors, health, serve_connections};
 
-/// Scrapers at the same time; whoever comes later waits for one of them to leave.
+/// Connections at the same time; one more closes the oldest without a request, or waits for one to end.
 pub const CONNECTIONS_MAX: usize = 64;
 /// How long a request head may take, and a connection be kept without one.
 const HEADER_READ_TIMEOUT: Duration = Duration::from_secs(5);
@@ -105,8 +106,12 @@ pub async fn serve(
         .with_state(Arc::new(Pages::new(scrape, age_max)))
         .merge(health().with_state(faces))
         .fallback(|| async { (StatusCode::NOT_FOUND, "here are /metrics, /livez and /readyz\n") });
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let doors = Doors { room, header_read_timeout: HEADER_READ_TIMEOUT };
+    let rules = ConnectionRules {
+        max: CONNECTIONS_MAX,
+        per_address_max: CONNECTIONS_MAX,
+        trusted_proxies: Vec::new(),
+    };
+    let doors = Doors { connections: Connections::new(rules), header_read_timeout: HEADER_READ_TIMEOUT };
     serve_connections(listener, router, doors, (stop, DRAIN_MAX)).await;
 }
 

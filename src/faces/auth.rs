@@ -8,30 +8,86 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use super::{Faces, wire};
 use crate::gateway::{AuthError, Caller, Gateway};
 
-/// The caller of a request. Every failure looks the same to whoever has no valid key.
-pub async fn caller(faces: &Faces, headers: &HeaderMap) -> Result<Arc<Caller>, AuthError> {
-    let presented = presented_key(headers);
-    let Some(secret) = presented else {
+/// A header that decides who is served, and cannot be taken: the request is refused before a key is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeaderFault {
+    /// Name of the header.
+    pub name: &'static str,
+    /// What is wrong with it.
+    pub message: &'static str,
+}
+
+impl HeaderFault {
+    /// Answers 400.
+    pub fn refuse(self, request_id: &str) -> Response {
+        let HeaderFault { name, message } = self;
+        wire::error::render(StatusCode::BAD_REQUEST, "invalid_request", message, Some(name), Some(request_id))
+    }
+}
+
+/// Returns the only value of a header.
+///
+/// # Errors
+/// There are more: whoever reads the first and whoever reads the last would serve different callers.
+pub fn single<'a>(
+    headers: &'a HeaderMap,
+    name: &'static str,
+) -> Result<Option<&'a HeaderValue>, HeaderFault> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next();
+    if values.next().is_some() {
+        return Err(HeaderFault { name, message: "this header is repeated: send it once" });
+    }
+    Ok(value)
+}
+
+/// Credential and tenant that a request presents.
+#[derive(Clone, Copy, Debug)]
+pub struct Presented<'a> {
+    /// Key or token; `None` where there is none that can be read.
+    credential: Option<&'a str>,
+    /// Value of `X-Tenant`.
+    tenant: Option<&'a str>,
+}
+
+impl Presented<'_> {
+    /// Reads `X-API-Key`, `Authorization: Bearer` and `X-Tenant`.
+    ///
+    /// # Errors
+    /// A header is repeated, the first two hold different credentials, or the tenant is no text.
+    pub fn read(headers: &HeaderMap) -> Result<Presented<'_>, HeaderFault> {
+        let own = single(headers, "X-API-Key")?;
+        let bearer =
+            single(headers, "Authorization")?.and_then(|value| value.to_str().ok()).and_then(bearer_token);
+        let credential = match (own, bearer) {
+            (Some(own), Some(bearer)) if own.to_str().is_ok_and(|own| own != bearer) => {
+                let message = "X-API-Key and Authorization hold different credentials: send one of them";
+                return Err(HeaderFault { name: "Authorization", message });
+            }
+            (Some(own), _) => own.to_str().ok(),
+            (None, bearer) => bearer,
+        };
+        let tenant = single(headers, "X-Tenant")?.map(HeaderValue::to_str).transpose();
+        let tenant =
+            tenant.map_err(|_| HeaderFault { name: "X-Tenant", message: "must be a tenant's name" })?;
+        Ok(Presented { credential, tenant })
+    }
+}
+
+/// Returns the caller of a request. Every failure looks the same to whoever has no valid key.
+///
+/// # Errors
+/// The credential is missing or opens nothing, its tenant is suspended or not there, or keys cannot be confirmed now.
+pub async fn caller(faces: &Faces, presented: Presented<'_>) -> Result<Arc<Caller>, AuthError> {
+    let Some(secret) = presented.credential else {
         faces.gateway.count_auth_failure(None);
         return Err(AuthError::Unauthenticated);
     };
-    let tenant = headers.get("x-tenant").and_then(|value| value.to_str().ok());
-    let caller = faces.gateway.authenticate(secret, tenant).await;
+    let caller = faces.gateway.authenticate(secret, presented.tenant).await;
     if caller.as_ref().is_err_and(|error| *error == AuthError::Unauthenticated) {
         faces.gateway.count_auth_failure(Some(secret));
     }
     caller
-}
-
-/// `X-API-Key`, or `Authorization: Bearer`. Two different keys are as good as none.
-fn presented_key(headers: &HeaderMap) -> Option<&str> {
-    let own = headers.get("x-api-key").and_then(|value| value.to_str().ok());
-    let bearer =
-        headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(bearer_token);
-    match (own, bearer) {
-        (Some(own), Some(bearer)) if own != bearer => None,
-        (own, bearer) => own.or(bearer),
-    }
 }
 
 fn bearer_token(value: &str) -> Option<&str> {
@@ -73,13 +129,27 @@ mod tests {
         let headers = |pairs: &[(&'static str, &'static str)]| {
             pairs
                 .iter()
-                .map(|(n, v)| (n.parse().unwrap(), HeaderValue::from_static(v)))
+                .map(|(n, v)| (n.parse::<http::HeaderName>().unwrap(), HeaderValue::from_static(v)))
                 .collect::<HeaderMap>()
         };
-        assert_eq!(presented_key(&headers(&[("x-api-key", "a")])), Some("a"));
-        assert_eq!(presented_key(&headers(&[("authorization", "bearer a")])), Some("a"));
-        assert_eq!(presented_key(&headers(&[("authorization", "Basic a")])), None);
-        assert_eq!(presented_key(&headers(&[("x-api-key", "a"), ("authorization", "Bearer b")])), None);
-        assert_eq!(presented_key(&headers(&[])), None);
+        let credential = |pairs| {
+            let headers = headers(pairs);
+            Presented::read(&headers).map(|presented| presented.credential.map(str::to_owned))
+        };
+        let found = |text: &str| Ok(Some(text.to_owned()));
+        assert_eq!(credential(&[("x-api-key", "a")]), found("a"));
+        assert_eq!(credential(&[("authorization", "bearer a")]), found("a"));
+        assert_eq!(credential(&[("authorization", "Basic a")]), Ok(None));
+        assert_eq!(credential(&[("x-api-key", "a"), ("authorization", "Bearer a")]), found("a"));
+        assert_eq!(credential(&[("x-api-key", "a"), ("authorization", "Basic b")]), found("a"));
+        assert_eq!(credential(&[]), Ok(None));
+        for (name, pairs) in [
+            ("Authorization", &[("x-api-key", "a"), ("authorization", "Bearer b")]),
+            ("Authorization", &[("authorization", "Bearer a"), ("authorization", "Bearer a")]),
+            ("X-API-Key", &[("x-api-key", "a"), ("x-api-key", "a")]),
+            ("X-Tenant", &[("x-tenant", "a"), ("x-tenant", "b")]),
+        ] {
+            assert_eq!(credential(pairs).unwrap_err().name, name, "{pairs:?}");
+        }
     }
 }

@@ -13,15 +13,16 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
+use super::auth::{HeaderFault, Presented, single};
+use super::connections::{Admitted, Connection, Connections};
 use super::impatient::Impatient;
 use super::{Faces, auth, mcp, rest, wire};
 use crate::gateway::Readiness;
@@ -30,9 +31,13 @@ use crate::gateway::Readiness;
 #[derive(Clone, Debug)]
 pub struct RequestId(pub String);
 
-/// The other end of the connection that a request came by.
-#[derive(Clone, Copy, Debug)]
-pub struct Peer(pub SocketAddr);
+/// The connection that a request came by.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// Address of its other end.
+    pub address: SocketAddr,
+    connection: Arc<Connection>,
+}
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Longest request id taken over from a client, in bytes.
@@ -90,14 +95,21 @@ async fn gate(State(faces): State<Arc<Faces>>, request: Request, next: Next) -> 
 async fn let_in(faces: &Faces, mut request: Request, next: Next) -> Response {
     let id = usable_request_id(request.headers()).unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
     let headers = request.headers();
-    if let Err(message) = check_host(faces, &request, headers).and_then(|()| check_origin(faces, headers)) {
+    let (host, presented) = match host(&request).and_then(|host| Ok((host, Presented::read(headers)?))) {
+        Ok(read) => read,
+        Err(fault) => return fault.refuse(&id),
+    };
+    if let Err(message) = check_host(faces, host).and_then(|()| check_origin(faces, headers)) {
         return wire::error::render(StatusCode::FORBIDDEN, "forbidden", message, None, Some(&id));
     }
     if request.uri().path().starts_with("/.well-known/") {
         return wire::error::not_found(Some(&id));
     }
-    match auth::caller(faces, headers).await {
+    match auth::caller(faces, presented).await {
         Ok(caller) => {
+            if let Some(peer) = request.extensions().get::<Peer>() {
+                faces.connections.authenticated(&peer.connection);
+            }
             request.extensions_mut().insert(caller);
         }
         Err(error) => return auth::refuse(error, &id),
@@ -117,12 +129,26 @@ fn usable_request_id(headers: &HeaderMap) -> Option<String> {
     good.then(|| text.to_owned())
 }
 
+/// Returns the host that a request names, in its `Host` header or, where it has none, in its target.
+fn host(request: &Request) -> Result<Option<&str>, HeaderFault> {
+    let header = single(request.headers(), "Host")?.map(|value| value.to_str().unwrap_or_default());
+    let target = request.uri().authority().map(http::uri::Authority::as_str);
+    match (header, target) {
+        (Some(header), Some(target)) if !is_same_authority(header, target) => {
+            Err(HeaderFault { name: "Host", message: "Host and the request target name different hosts" })
+        }
+        (header, target) => Ok(header.or(target)),
+    }
+}
+
+/// A target without a port means port 80, as does a Host.
+fn is_same_authority(one: &str, other: &str) -> bool {
+    let one = one.strip_suffix(":80").unwrap_or(one);
+    one.eq_ignore_ascii_case(other.strip_suffix(":80").unwrap_or(other))
+}
+
 /// A page in a browser must not reach a gateway on the same machine under a name of its own choosing.
-fn check_host(faces: &Faces, request: &Request, headers: &HeaderMap) -> Result<(), &'static str> {
-    let host = headers
-        .get(header::HOST)
-        .and_then(|value| value.to_str().ok())
-        .or_else(|| request.uri().authority().map(http::uri::Authority::as_str));
+fn check_host(faces: &Faces, host: Option<&str>) -> Result<(), &'static str> {
     let known =
         host.is_some_and(|host| faces.options.allowed_hosts.iter().any(|allowed| same_host(allowed, host)));
     if known { Ok(()) } else { Err("this Host is not one of server.allowed_hosts") }
@@ -148,34 +174,11 @@ fn check_origin(faces: &Faces, headers: &HeaderMap) -> Result<(), &'static str> 
     if known { Ok(()) } else { Err("this Origin is not one of server.allowed_origins") }
 }
 
-/// Why a body was not read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BodyError {
-    /// Larger than the bound.
-    TooLarge,
-    /// The client went away or broke the framing.
-    Broken,
-}
-
-/// How long a client may take to send its body.
-const BODY_READ_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Reads a body whole, up to the deployment's bound and [`BODY_READ_TIMEOUT`].
-pub async fn read_body(body: Body, bytes_max: usize) -> Result<Bytes, BodyError> {
-    let read = tokio::time::timeout(BODY_READ_TIMEOUT, Limited::new(body, bytes_max).collect()).await;
-    let Ok(read) = read else { return Err(BodyError::Broken) };
-    match read {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(BodyError::TooLarge),
-        Err(_) => Err(BodyError::Broken),
-    }
-}
-
 /// What a listener takes.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Doors {
-    /// For connections at the same time.
-    pub(super) room: Arc<Semaphore>,
+    /// Connections, and who gets one.
+    pub(super) connections: Arc<Connections>,
     /// How long a client may take to send its request head.
     pub(super) header_read_timeout: Duration,
 }
@@ -188,8 +191,8 @@ pub async fn serve(
     stop: CancellationToken,
     drain: Duration,
 ) -> Instant {
-    let doors =
-        Doors { room: Arc::clone(&faces.room), header_read_timeout: faces.options.header_read_timeout };
+    let connections = Arc::clone(&faces.connections);
+    let doors = Doors { connections, header_read_timeout: faces.options.header_read_timeout };
     serve_connections(listener, router(faces), doors, (stop, drain)).await
 }
 
@@ -207,22 +210,19 @@ pub(super) async fn serve_connections(
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => break,
-            accepted = accept(&listener, &doors.room) => accepted,
+            accepted = accept(&listener, &doors.connections) => accepted,
         };
-        let Some(Accepted { stream, peer, permit }) = accepted else { continue };
+        let Some(Accepted { stream, peer, admitted }) = accepted else { continue };
         let stream = Impatient::new(stream, WRITE_STALL_MAX);
-        let service = service.clone();
-        let service = service_fn(move |mut request| {
-            request.extensions_mut().insert(Peer(peer));
-            service.call(request)
-        });
-        let connection = http.serve_connection(TokioIo::new(stream), service);
-        let connection = graceful.watch(connection);
-        tokio::spawn(async move {
+        let connection = Arc::clone(&admitted.connection);
+        let service = with_connection(service.clone(), peer, Arc::clone(&connection));
+        let served = graceful.watch(http.serve_connection(TokioIo::new(stream), service));
+        let task = tokio::spawn(async move {
             // a client that breaks its connection is its own affair
-            drop(connection.await);
-            drop(permit);
+            drop(served.await);
+            drop(admitted);
         });
+        connection.served_by(task.abort_handle());
     }
     drop(listener);
     let deadline = Instant::now() + drain;
@@ -232,25 +232,51 @@ pub(super) async fn serve_connections(
     deadline
 }
 
+/// The service of one connection: every request knows its connection, and the connection whether a request is under way.
+fn with_connection<S>(
+    service: S,
+    address: SocketAddr,
+    connection: Arc<Connection>,
+) -> impl Service<hyper::Request<Incoming>, Response = Response, Error = Infallible, Future: Send>
+where
+    S: Service<hyper::Request<Incoming>, Response = Response, Error = Infallible, Future: Send>,
+{
+    service_fn(move |mut request: hyper::Request<Incoming>| {
+        let connection = Arc::clone(&connection);
+        request.extensions_mut().insert(Peer { address, connection: Arc::clone(&connection) });
+        let answered = service.call(request);
+        async move {
+            if !connection.begin_request() {
+                // closed for another one in this moment: the task of this connection is about to end
+                return std::future::pending().await;
+            }
+            let answered = answered.await;
+            connection.end_request();
+            answered
+        }
+    })
+}
+
 struct Accepted {
     stream: TcpStream,
     peer: SocketAddr,
-    /// Its share of the room for connections.
-    permit: OwnedSemaphorePermit,
+    admitted: Admitted,
 }
 
-async fn accept(listener: &TcpListener, room: &Arc<Semaphore>) -> Option<Accepted> {
-    let permit = Arc::clone(room).acquire_owned().await.ok()?;
+async fn accept(listener: &TcpListener, connections: &Arc<Connections>) -> Option<Accepted> {
     match listener.accept().await {
         Ok((stream, peer)) => {
+            let admitted = connections.admit(peer.ip()).await?;
             // an answer is one write; waiting for more would only delay it
             if let Err(error) = stream.set_nodelay(true) {
                 tracing::debug!(%error, "TCP_NODELAY could not be set");
             }
-            Some(Accepted { stream, peer, permit })
+            Some(Accepted { stream, peer, admitted })
         }
         Err(error) => {
             tracing::warn!(%error, "a connection could not be accepted");
+            // with no file descriptor left, it gives one back
+            connections.close_one();
             tokio::time::sleep(ACCEPT_PAUSE).await;
             None
         }

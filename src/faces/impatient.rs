@@ -1,5 +1,5 @@
-//! A client's connection that ends when nothing can be written on it for too long: an answer that nobody reads holds
-//! its tenant's share of memory.
+//! A client's connection that ends when what is written on it is not read for too long, or too slowly: an answer that nobody
+//! reads holds its tenant's share of memory.
 
 use std::io;
 use std::pin::Pin;
@@ -7,32 +7,44 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep};
+
+/// Bytes that a client has to read for each second that it kept a write waiting.
+const PACE_BYTES_PER_S: f64 = 16.0 * 1024.0;
 
 /// The connection. A timer runs only while a write waits.
 pub(super) struct Impatient<S> {
     stream: S,
     stall_max: Duration,
-    waiting: Option<Pin<Box<Sleep>>>,
+    /// How long writes have waited that were not paid for by what was read since.
+    debt: Duration,
+    waiting: Option<(Instant, Pin<Box<Sleep>>)>,
 }
 
 impl<S: AsyncWrite + Unpin> Impatient<S> {
-    /// Any write that takes a byte begins `stall_max` anew.
+    /// Writes may wait `stall_max` in all. What is written makes up for waits, at [`PACE_BYTES_PER_S`].
     pub(super) fn new(stream: S, stall_max: Duration) -> Self {
-        Self { stream, stall_max, waiting: None }
+        Self { stream, stall_max, debt: Duration::ZERO, waiting: None }
     }
 
-    fn bounded<T>(
+    fn bounded(
         &mut self,
         context: &mut Context<'_>,
-        written: impl FnOnce(Pin<&mut S>, &mut Context<'_>) -> Poll<io::Result<T>>,
-    ) -> Poll<io::Result<T>> {
+        written: impl FnOnce(Pin<&mut S>, &mut Context<'_>) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
         if let Poll::Ready(written) = written(Pin::new(&mut self.stream), context) {
-            self.waiting = None;
+            if let Some((since, _)) = self.waiting.take() {
+                self.debt += since.elapsed();
+            }
+            if let (Ok(bytes), false) = (&written, self.debt.is_zero()) {
+                let paid = Duration::from_secs_f64(*bytes as f64 / PACE_BYTES_PER_S);
+                self.debt = self.debt.saturating_sub(paid);
+            }
             return Poll::Ready(written);
         }
-        let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(self.stall_max)));
-        waiting.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
+        let left = self.stall_max.saturating_sub(self.debt);
+        let (_, timer) = self.waiting.get_or_insert_with(|| (Instant::now(), Box::pin(sleep(left))));
+        timer.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
@@ -78,24 +90,52 @@ impl<S: AsyncRead + Unpin> AsyncRead for Impatient<S> {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
-    use tokio::time::Instant;
-
     use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
     const STALL_MAX: Duration = Duration::from_millis(300);
 
     #[tokio::test]
     async fn a_write_that_nobody_takes_fails_in_time() {
-        let (near, mut far) = duplex(8);
+        let (near, _far) = duplex(8);
         let mut near = Impatient::new(near, STALL_MAX);
         near.write_all(b"12345678").await.unwrap();
         let began = Instant::now();
         assert_eq!(near.write_all(b"9").await.unwrap_err().kind(), io::ErrorKind::TimedOut);
         assert!(began.elapsed() >= STALL_MAX);
-        // room again: the next write has its time anew
-        far.read_exact(&mut [0; 8]).await.unwrap();
-        near.write_all(b"9").await.unwrap();
-        assert!(near.waiting.is_none());
+        assert!(began.elapsed() < 10 * STALL_MAX);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_reads_a_byte_now_and_then_is_not_waited_for_long() {
+        let (near, mut far) = duplex(8);
+        let mut near = Impatient::new(near, STALL_MAX);
+        near.write_all(b"12345678").await.unwrap();
+        let began = Instant::now();
+        let reader = tokio::spawn(async move {
+            while far.read_exact(&mut [0; 1]).await.is_ok() {
+                sleep(STALL_MAX / 4).await;
+            }
+        });
+        let failed = near.write_all(&[b'x'; 1000]).await.unwrap_err();
+        assert_eq!(failed.kind(), io::ErrorKind::TimedOut);
+        assert!(began.elapsed() < 10 * STALL_MAX, "{:?}", began.elapsed());
+        drop(near);
+        reader.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_is_read_makes_up_for_waits() {
+        let (near, mut far) = duplex(64 * 1024);
+        let mut near = Impatient::new(near, STALL_MAX);
+        let reader = tokio::spawn(async move {
+            let mut taken = vec![0; 64 * 1024];
+            for _ in 0..10 {
+                sleep(STALL_MAX / 2).await;
+                far.read_exact(&mut taken).await.unwrap();
+            }
+        });
+        near.write_all(&vec![b'x'; 10 * 64 * 1024]).await.unwrap();
+        reader.await.unwrap();
     }
 }

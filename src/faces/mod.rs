@@ -3,7 +3,10 @@
 
 pub mod admin;
 pub mod auth;
+pub mod body;
 pub mod cli;
+mod client;
+pub mod connections;
 pub mod http;
 mod impatient;
 pub mod mcp;
@@ -15,8 +18,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::Semaphore;
 
+use self::connections::Connections;
 use self::wire::managed::{Act, Asked, NotDone};
 use crate::domain::measure::Measures;
 use crate::gateway::{Attempt, Caller, Gateway};
@@ -34,8 +37,6 @@ pub struct FaceOptions {
     pub streams_per_key_max: usize,
     /// How long a client may take to send its request head.
     pub header_read_timeout: Duration,
-    /// Client connections at the same time.
-    pub connections_max: usize,
     /// The master switch of `/mcp/direct`.
     pub direct_enabled: bool,
 }
@@ -76,6 +77,6 @@ pub struct Faces {
     pub streams: sse::Streams,
     /// How long clients wait for answers.
     pub measures: Measures,
-    /// Room for client connections.
-    pub room: Arc<Semaphore>,
+    /// Client connections of the main listener.
+    pub connections: Arc<Connections>,
 }

@@ -13,6 +13,8 @@ use super::suspension::SUSPENDED;
 use super::tenancy::LiveTenant;
 use crate::domain::glob::Globs;
 use crate::domain::id::{KeyId, PLATFORM_TENANT, TenantId};
+use crate::domain::intent::OperationType;
+use crate::domain::person::Person;
 use crate::domain::quota::Quotas;
 use crate::domain::settings::{Defaults, Effective, Rates, Settings};
 use crate::domain::tenant::{Action, Role};
@@ -27,6 +29,8 @@ pub struct Caller {
     pub key: Option<KeyId>,
     /// Who holds it.
     pub owner: String,
+    /// The same for separation of duties: only an owner that somebody named counts.
+    pub(super) person: Person,
     /// What it may do.
     pub role: Role,
     /// Key, tenant and deployment combined.
@@ -40,6 +44,13 @@ pub struct Caller {
 }
 
 impl Caller {
+    /// Returns how much the caller may do with the management tools that stand in its lists; `None` for callers without
+    /// these tools.
+    pub fn manages(&self) -> Option<OperationType> {
+        let may = self.role.may(Action::SeeServers) && self.role.may(Action::ChangeServers);
+        may.then_some(self.settings.max_operation)
+    }
+
     /// The tenant its acts are recorded under.
     pub fn tenant_id(&self) -> TenantId {
         self.tenant.as_ref().map_or(TenantId::PLATFORM, |tenant| tenant.id)
@@ -56,6 +67,12 @@ impl Caller {
         let tenant = self.tenant.as_ref().filter(|_| self.key.is_some())?;
         let max = tenant.access().as_ref().as_ref()?.quotas.streams;
         Some(usize::try_from(max).unwrap_or(usize::MAX))
+    }
+
+    /// Returns the person that a key of its tenant is of now; `None` when the key has ended.
+    pub(super) fn person_of(&self, key: KeyId) -> Option<Person> {
+        let access = self.tenant.as_ref()?.access();
+        Some(access.as_ref().as_ref()?.by_id.get(&key)?.person.clone())
     }
 
     /// The name of the tenant it acts in.
@@ -152,6 +169,11 @@ impl Access {
                 tenant: Some(Arc::clone(tenant)),
                 key: Some(key.id),
                 owner: key.owner.clone(),
+                person: Person {
+                    key: Some(key.id),
+                    owner: key.owner_given.then(|| key.owner.clone()),
+                    creator: key.created_by,
+                },
                 role: key.role,
                 settings: Effective::resolve_within(&shared, own, &tenant_settings, defaults),
                 expires_at: key.expires_at,
@@ -179,6 +201,8 @@ pub(super) mod tests {
             role: Role::Agent,
             name: String::new(),
             owner: String::new(),
+            owner_given: false,
+            created_by: None,
             prefix: String::new(),
             hash: [*n; 32],
             created_at: DateTime::UNIX_EPOCH,

@@ -71,6 +71,8 @@ struct State {
     live: HashSet<Ulid>,
     /// Endings that somebody waits for.
     urgent: usize,
+    /// Endings of records that are open in the database.
+    closing: usize,
 }
 
 struct Shared {
@@ -140,8 +142,11 @@ impl ActivityLog {
             let mut state = self.state();
             state.urgent += usize::from(done.is_some());
             let close = Close { record, opened: opened == Opened::Yes };
+            state.closing += usize::from(close.opened);
+            let is_first_to_close = close.opened && state.closing == 1;
             state.ending.push_back(Ending { close, rest: Rest { done, slot } });
-            state.urgent > 0 || state.ending.len() == 1 || state.ending.len() >= self.0.limits.batch
+            let queued = state.ending.len();
+            state.urgent > 0 || is_first_to_close || queued == 1 || queued >= self.0.limits.batch
         };
         if full {
             self.0.wake_ending.notify_one();

@@ -19,6 +19,7 @@ use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use self::checks::Checked;
 use self::ending::{after_dispatch, from_upstream, status_of, withdrawn};
@@ -32,7 +33,7 @@ use super::limits::Shed;
 use super::outlive::Outlive;
 use super::trace::{self, Trace};
 use super::{Gateway, clock};
-use crate::domain::activity::Source;
+use crate::domain::activity::{Record, Source};
 use crate::domain::annotations::Tier;
 use crate::domain::intent::{OperationType, Variant};
 use crate::domain::refusal::{Code, Refusal};
@@ -234,6 +235,7 @@ impl Gateway {
                 Err(outcome) => return outcome,
             };
         let round = std::mem::take(&mut opened.round);
+        let key = attempt.caller.key.map(|key| key.0);
         let about = ("tools/call", About::Tool(&checked.tool.name));
         let (server, meta) = (&checked.tool.server, &mut request.meta);
         let sending =
@@ -243,14 +245,14 @@ impl Gateway {
             biased;
             // one that was taken back while it waited for its record, or for its turn, is not sent at all
             () = &mut cancelled => Err(withdrawn(&sending.sent)),
-            ended = self.dispatch(&checked, request, round, Arc::clone(&sending.sent)) => {
+            ended = self.dispatch(&checked, request, (round, key), Arc::clone(&sending.sent)) => {
                 ended.map_err(|error| from_upstream(&error))
             }
         };
         let record = &mut pending.record;
         record.upstream_ms = Some(clock::milliseconds(sending.elapsed()));
         let asking = Asking { attempt: &attempt, server, opened: &opened, record: record.id };
-        let concluded = self.conclude(&asking, record, ended, || round::digest(&attempt, &checked));
+        let concluded = self.conclude(&asking, record, ended, || round::digest(&attempt, &checked)).await;
         let took = sending.ended(&concluded);
         let outcome = concluded.unwrap_or_else(|refusal| CallOutcome::Refused(checked.refused(refusal)));
         let outcome = self.shorten(&attempt, record, outcome).await;
@@ -273,12 +275,20 @@ impl Gateway {
     ) -> Result<(Pending, Checked, Opened), CallOutcome> {
         // every attempt counts, also one that a check is about to refuse with an answer of its own
         let admitted = self.limits.admit(&attempt.caller, Instant::now());
+        let is_over = admitted.is_err();
         let (caller, preview_bytes) = (&attempt.caller, self.options.preview_bytes);
-        let mut checked =
-            match checks::run(caller, door, request, &mut pending.record, preview_bytes, admitted) {
-                Ok(checked) => checked,
-                Err(refused) => return Err(self.refuse(pending, attempt, refused).await),
-            };
+        let mut checked = match checks::run(caller, door, request, &mut pending.record, preview_bytes) {
+            Ok(checked) => checked,
+            Err(refused) => return Err(self.refuse(pending, attempt, refused, is_over).await),
+        };
+        // above its rate nothing is compiled for it, nor held against a schema
+        let fitting = match admitted {
+            Ok(()) => self.check_arguments(caller, &mut checked, &mut pending.record).await,
+            Err(limited) => Err(limited),
+        };
+        if let Err(refusal) = fitting {
+            return Err(self.refuse(pending, attempt, checked.refused(refusal), is_over).await);
+        }
         let round = std::mem::take(&mut request.round);
         let opened = match self.open_round(attempt, round, || round::digest(attempt, &checked)) {
             Ok(opened) => opened,
@@ -295,12 +305,29 @@ impl Gateway {
         // the commit may have taken a while: what was allowed then may not be now
         match self.check_again(caller, &checked) {
             Ok(current) => checked.tool = current,
-            Err(refusal) => return Err(self.refuse(pending, attempt, checked.refused(refusal)).await),
+            Err(refusal) => return Err(self.refuse(pending, attempt, checked.refused(refusal), false).await),
         }
         if !opened.is_of(|| round::digest(attempt, &checked)) {
             return Err(self.refuse_state(pending, attempt, &checked).await);
         }
         Ok((pending, checked, opened))
+    }
+
+    /// Check 10, and of 12 what is known beforehand.
+    async fn check_arguments(
+        &self,
+        caller: &Caller,
+        checked: &mut Checked,
+        record: &mut Record,
+    ) -> Result<(), Refusal> {
+        let (outcome, took_turn) =
+            self.check_schema(caller.tenant_id(), &checked.tool, &checked.arguments).await;
+        checks::schema(outcome, &checked.tool, record)?;
+        if took_turn {
+            // the turn may have taken a while: what was allowed then may not be now
+            checked.tool = self.check_again(caller, checked)?;
+        }
+        checks::reachable(&checked.tool.server)
     }
 
     /// Checks 7 to 9 again when the catalogue moved meanwhile, and the key's validity in any case.
@@ -316,11 +343,17 @@ impl Gateway {
     }
 
     /// Ends a call that a check refused. Unless it is about a tool that only reads, its record is committed
-    /// before the answer; what is too much for its key is counted instead.
-    async fn refuse(&self, mut pending: Pending, attempt: &Attempt, mut refused: Refused) -> CallOutcome {
-        if refused.refusal.code == Code::RateLimited {
+    /// before the answer. Calls over the limit of their key are counted instead, but for the first of a minute that
+    /// another check refused.
+    async fn refuse(
+        &self,
+        mut pending: Pending,
+        attempt: &Attempt,
+        mut refused: Refused,
+        is_over: bool,
+    ) -> CallOutcome {
+        if self.is_shed(attempt, &refused.refusal, is_over) {
             pending.forget();
-            self.limits.count_shed(&attempt.caller, Shed::Call, attempt.started_at);
             return CallOutcome::Refused(refused);
         }
         let record = &mut pending.record;
@@ -330,6 +363,16 @@ impl Gateway {
             refused.refusal = record_unavailable();
         }
         CallOutcome::Refused(refused)
+    }
+
+    /// Returns whether a refused attempt is counted into its key's record of the minute, which this does, and has none of
+    /// its own.
+    fn is_shed(&self, attempt: &Attempt, refusal: &Refusal, is_over: bool) -> bool {
+        if refusal.code == Code::RateLimited {
+            self.limits.count_shed(&attempt.caller, Shed::Call, attempt.started_at);
+            return true;
+        }
+        is_over && !self.limits.keeps_record(&attempt.caller, Shed::Call, attempt.started_at)
     }
 
     /// The same for one that passed all checks, but brought back a state that is not its own.
@@ -355,7 +398,7 @@ impl Gateway {
         &self,
         checked: &Checked,
         request: CallRequest,
-        round: upstream::Round,
+        (round, key): (upstream::Round, Option<Uuid>),
         sent: Arc<Sent>,
     ) -> Result<Answer, UpstreamError> {
         let server = &checked.tool.server;
@@ -372,6 +415,7 @@ impl Gateway {
             param_headers: headers,
             progress: request.progress,
             round,
+            key,
             timeout: server.target.limits.call_timeout,
             sent,
         };

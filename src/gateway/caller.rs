@@ -10,6 +10,7 @@ use super::access::Caller;
 use super::tenancy::LiveTenant;
 use super::{Gateway, clock};
 use crate::domain::id::{PLATFORM_TENANT, TenantId};
+use crate::domain::person::Person;
 use crate::domain::settings::{Effective, Rates, Settings};
 use crate::domain::tenant::Role;
 use crate::store::{Kind, StoreError};
@@ -29,8 +30,8 @@ pub enum AuthError {
 
 /// What every key of ours starts with.
 pub(super) const KEY_PREFIX: &str = "mcpk_";
-/// How long a look-up waits for its turn.
-const LOOKUP_WAIT_MAX: Duration = Duration::from_secs(2);
+/// Longest wait for the turn to load the tenant of a key.
+const ENTRY_WAIT_MAX: Duration = Duration::from_secs(2);
 /// Longest key that is looked up at all, in bytes.
 const KEY_BYTES_MAX: usize = 200;
 
@@ -100,13 +101,10 @@ impl Gateway {
         if !secret.starts_with(KEY_PREFIX) || secret.len() > KEY_BYTES_MAX {
             return Err(AuthError::Unauthenticated);
         }
-        let permit = tokio::time::timeout(LOOKUP_WAIT_MAX, self.tenants.lookups.acquire()).await;
+        let found = self.tenants.lookups.find(&self.store, hash).await;
+        let found = found.map_err(|_| AuthError::Unavailable)?.ok_or(AuthError::Unauthenticated)?;
+        let permit = tokio::time::timeout(ENTRY_WAIT_MAX, self.tenants.entries.acquire()).await;
         let _permit = permit.map_err(|_| AuthError::Unavailable)?.map_err(|_| AuthError::Unavailable)?;
-        let found = self.store.find_key(hash).await.map_err(|error| {
-            tracing::warn!(%error, "a key could not be looked up");
-            AuthError::Unavailable
-        })?;
-        let found = found.ok_or(AuthError::Unauthenticated)?;
         let unavailable = |error: StoreError| {
             tracing::warn!(%error, tenant = %found.tenant, "a tenant could not be loaded");
             AuthError::Unavailable
@@ -157,6 +155,7 @@ impl Gateway {
             tenant: live.map(Arc::clone),
             key: None,
             owner: PLATFORM_TENANT.to_owned(),
+            person: Person::PLATFORM,
             role: Role::Platform,
             settings: Effective::resolve(&none, settings.unwrap_or(&none), &self.options.defaults),
             expires_at: None,

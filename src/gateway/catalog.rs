@@ -20,7 +20,6 @@ use crate::domain::fingerprint::Fingerprint;
 use crate::domain::id::{ServerId, TenantId};
 use crate::domain::json;
 use crate::domain::publish::Published;
-use crate::domain::schema::Schema;
 use crate::domain::seal::Keyring;
 use crate::domain::search::{Document, Index, Parameter};
 use crate::domain::tool::{Definition, PinState};
@@ -56,7 +55,7 @@ impl ServerEntry {
 /// What is made of a definition once, and shared by every snapshot that has the same text.
 #[derive(Debug)]
 pub struct Shape {
-    pin: String,
+    pin: Arc<str>,
     /// The definition, byte for byte, with what a person says of it. Its pin stands for its meaning alone: white space and order may change under it.
     pub definition: Box<str>,
     print: Fingerprint,
@@ -71,7 +70,6 @@ pub struct Shape {
     /// Which arguments a modern upstream wants repeated in headers.
     pub param_headers: Vec<ParamHeader>,
     published: OnceLock<Published>,
-    schema: OnceLock<Option<Result<Schema, String>>>,
     title: Option<String>,
     description: String,
     parameters: Vec<(String, String)>,
@@ -79,15 +77,14 @@ pub struct Shape {
 
 impl Shape {
     /// Digest of the definition this was made of.
-    pub(super) fn pin(&self) -> &str {
+    pub(super) fn pin(&self) -> &Arc<str> {
         &self.pin
     }
 
-    /// The compiled input schema: `None` when there is none, an error text when it does not compile.
-    pub fn schema(&self) -> Option<&Result<Schema, String>> {
-        let text = || json::find_members(&self.definition, ["inputSchema"]).ok().and_then(|[schema]| schema);
-        let compile = || text().filter(|schema| schema.starts_with('{')).map(Schema::compile);
-        self.schema.get_or_init(compile).as_ref()
+    /// Input schema of the definition, where it is an object.
+    pub(super) fn input_schema(&self) -> Option<&str> {
+        let schema = json::find_members(&self.definition, ["inputSchema"]).ok().and_then(|[schema]| schema);
+        schema.filter(|schema| schema.starts_with('{'))
     }
 
     /// How `/mcp/direct` lists it, made when the first list there is.
@@ -192,7 +189,7 @@ impl Catalog {
             let definition = as_said(row, &row.definition, &row.pin);
             let is_same = |tool: &&Arc<Tool>| {
                 let shape = &tool.shape;
-                tool.server.id == row.server && shape.pin == row.pin && *shape.definition == *definition
+                tool.server.id == row.server && *shape.pin == *row.pin && *shape.definition == *definition
             };
             let known = old.tools.get(&canonical).filter(is_same).map(|tool| Arc::clone(&tool.shape));
             let shape = known.or_else(|| shape(&server.name, row, &definition).map(Arc::new));
@@ -380,14 +377,13 @@ fn shape(server: &str, row: &StoredTool, text: &str) -> Option<Shape> {
     Some(Shape {
         published: OnceLock::new(),
         has_output_schema: output_schema.is_ok_and(|[schema]| schema.is_some()),
-        pin: row.pin.clone(),
+        pin: row.pin.as_str().into(),
         definition: text.into(),
         print: Fingerprint::of(text),
         annotations: definition.annotations,
         entry: entries::full(server, &row.name, &definition).into(),
         compact: entries::compact(server, &row.name, &definition).into(),
         param_headers: definition.input_schema.map(param_header_rules).unwrap_or_default(),
-        schema: OnceLock::new(),
         title: definition.title,
         description: definition.description,
         parameters: definition.parameters,

@@ -1,7 +1,9 @@
 //! Credentials of upstream servers: sealed when an administrator gives them, opened when a snapshot is made.
 //!
-//! The master key wraps a data key per tenant, the data key seals each server's headers for that server at
-//! that origin. What does not open makes its own server unavailable and nothing else.
+//! The master key wraps a data key per tenant, the data key seals each server's headers for that server at its place.
+//! Seals of this release hold the origin only, for the release before to read; the row names the place, which is
+//! compared. Seals that hold the place are read already. What does not open makes its own server unavailable and
+//! nothing else.
 
 mod headers;
 mod master_keys;
@@ -21,6 +23,7 @@ use super::error::GatewayError;
 use crate::domain::id::{ServerId, TenantId};
 use crate::domain::origin::Origin;
 use crate::domain::seal::{self, KEY_BYTES, Key, Keyring, NONCE_BYTES, Place};
+use crate::domain::server_url::{ServerPlace, without_query};
 use crate::store::{DataKey, HeadersPatch, SealedHeaders, SecretRows, Server, ServerSecret};
 use crate::upstream::Credential;
 
@@ -65,12 +68,26 @@ impl<'a> Opener<'a> {
     }
 
     fn try_open(&self, server: &Server) -> Option<Opened> {
+        let headers = headers::from_sealable(&self.open_text(server)?)?;
         let secret = self.secrets.get(&server.server_id)?;
-        let origin = Origin::of(server.url.as_deref()?)?;
-        let place = Place::ServerSecret { tenant: self.tenant, server: server.id(), origin: &origin };
-        let text = seal::open(self.keys.get(&secret.key_id)?, place, &secret.sealed).ok()?;
-        let headers = headers::from_sealable(&text)?;
         Some(Opened { credential: Credential::Is(secret.secret_id), headers })
+    }
+
+    /// Opens what was sealed for `server` where it is.
+    fn open_text(&self, server: &Server) -> Option<Zeroizing<Vec<u8>>> {
+        let secret = self.secrets.get(&server.server_id)?;
+        let url = server.url.as_deref()?;
+        let (tenant, server) = (self.tenant, server.id());
+        let (here, origin) = (ServerPlace::of(url)?, Origin::of(url)?);
+        let key = self.keys.get(&secret.key_id)?;
+        let at_place = Place::ServerSecretAt { tenant, server, place: &here };
+        if let Ok(text) = seal::open(key, at_place, &secret.sealed) {
+            return Some(text);
+        }
+        if ServerPlace::of(secret.place.as_deref()?)? != here {
+            return None;
+        }
+        seal::open(key, Place::ServerSecret { tenant, server, origin: &origin }, &secret.sealed).ok()
     }
 }
 
@@ -124,13 +141,50 @@ impl Gateway {
         if headers.is_empty() {
             return Ok(HeadersPatch::Clear);
         }
+        let text = headers.to_sealable().ok_or(GatewayError::Unavailable)?;
+        self.seal_text(tenant, server, url, headers.names(), &text).await
+    }
+
+    /// Seals the headers that `server` has for another place, `url`.
+    ///
+    /// # Errors
+    /// [`GatewayError::Conflict`] when they do not open where the server is.
+    pub(super) async fn seal_again(
+        &self,
+        tenant: TenantId,
+        server: &Server,
+        url: &str,
+    ) -> Result<HeadersPatch, GatewayError> {
+        if server.header_names.is_empty() {
+            return Ok(HeadersPatch::Clear);
+        }
+        let rows = self.store.server_secrets(tenant, server.id()).await;
+        let rows = rows.map_err(|error| GatewayError::from_store(error, "server"))?;
+        let text = Opener::new(&self.options.keyring, tenant, &rows).open_text(server);
+        let text = text.ok_or_else(|| {
+            let name = &server.name;
+            GatewayError::Conflict(format!(
+                "The credentials of server '{name}' cannot be opened, so they cannot be kept. Give its headers again."
+            ))
+        })?;
+        self.seal_text(tenant, server.id(), url, server.header_names.clone(), &text).await
+    }
+
+    async fn seal_text(
+        &self,
+        tenant: TenantId,
+        server: ServerId,
+        url: &str,
+        names: Vec<String>,
+        text: &[u8],
+    ) -> Result<HeadersPatch, GatewayError> {
         let origin = Origin::of(url)
             .ok_or_else(|| GatewayError::invalid("headers", "headers need a url that they are sent to"))?;
-        let text = headers.to_sealable().ok_or(GatewayError::Unavailable)?;
         let (key_id, key) = self.data_key(tenant).await?;
-        let place = Place::ServerSecret { tenant, server, origin: &origin };
-        let sealed = seal::seal(&key, random()?, place, &text).map_err(unsealable)?;
-        Ok(HeadersPatch::Set(SealedHeaders { names: headers.names(), key_id, sealed }))
+        let bound = Place::ServerSecret { tenant, server, origin: &origin };
+        let sealed = seal::seal(&key, random()?, bound, text).map_err(unsealable)?;
+        let place = without_query(url).to_owned();
+        Ok(HeadersPatch::Set(SealedHeaders { names, key_id, place, sealed }))
     }
 
     /// The tenant's newest data key that opens, or a new one: after a master key was lost, credentials can be
@@ -179,8 +233,9 @@ mod tests {
         let serde_json::Value::Object(given) = json!({"X-A": "value"}) else { panic!() };
         let text = Headers::read(given).unwrap().to_sealable().unwrap();
         let sealed = seal::seal(&key, [1; 12], place, &text).unwrap();
-        let secret =
-            ServerSecret { server_id: server.server_id, secret_id: Uuid::from_u128(8), key_id, sealed };
+        let place = server.url.clone();
+        let (server_id, secret_id) = (server.server_id, Uuid::from_u128(8));
+        let secret = ServerSecret { server_id, secret_id, key_id, place, sealed };
         SecretRows { secrets: vec![secret], keys: vec![wrap(keys, TENANT, key_id, &key).unwrap()] }
     }
 
@@ -197,11 +252,12 @@ mod tests {
         let is = Credential::Is(Uuid::from_u128(8));
         assert_eq!(opened(&keys, TENANT, &here, &good), is);
         assert_eq!(opened(&keyring(&[2, 1]), TENANT, &here, &good), is, "an older master key");
-        assert_eq!(opened(&keys, TENANT, &server(1, "https://a.example:443/other"), &good), is);
+        assert_eq!(opened(&keys, TENANT, &server(1, "https://A.example:443/mcp?q=1"), &good), is);
         let locked = [
             ("another master key", keyring(&[2]), TENANT, here.clone(), good.clone()),
             ("another tenant", keyring(&[1]), TenantId(Uuid::from_u128(2)), here.clone(), good.clone()),
             ("another origin", keyring(&[1]), TENANT, server(1, "http://a.example/mcp"), good.clone()),
+            ("another path", keyring(&[1]), TENANT, server(1, "https://a.example/other"), good.clone()),
             ("no row", keyring(&[1]), TENANT, here.clone(), SecretRows::default()),
         ];
         for (why, keys, tenant, server, rows) in locked {
@@ -210,7 +266,28 @@ mod tests {
         let mut moved = good.clone();
         moved.secrets[0].server_id = Uuid::from_u128(2);
         assert_eq!(opened(&keys, TENANT, &server(2, "https://a.example/mcp"), &moved), Credential::Locked);
+        let mut placeless = good.clone();
+        placeless.secrets[0].place = None;
+        assert_eq!(opened(&keys, TENANT, &here, &placeless), Credential::Locked, "of no place");
         let plain = Server { header_names: Vec::new(), ..here };
         assert_eq!(opened(&keys, TENANT, &plain, &good), Credential::None);
+    }
+
+    /// The next release seals so, and this one runs beside it.
+    #[test]
+    fn a_seal_for_a_place_opens_there_whatever_the_row_says() {
+        let (keys, here) = (keyring(&[1]), server(1, "https://a.example/mcp"));
+        let mut next = rows(&keys, &here);
+        let place = ServerPlace::of(here.url.as_deref().unwrap()).unwrap();
+        let bound = Place::ServerSecretAt { tenant: TENANT, server: here.id(), place: &place };
+        next.secrets[0].sealed =
+            seal::seal(&Key::new([9; 32]), [2; 12], bound, br#"[["X-A","value"]]"#).unwrap();
+        let is = Credential::Is(Uuid::from_u128(8));
+        for row in [None, Some("https://a.example/other".to_owned())] {
+            next.secrets[0].place = row;
+            assert_eq!(opened(&keys, TENANT, &here, &next), is);
+            let other = server(1, "https://a.example/other");
+            assert_eq!(opened(&keys, TENANT, &other, &next), Credential::Locked);
+        }
     }
 }

@@ -22,7 +22,7 @@ use super::catalog::Catalog;
 use super::tenancy::LiveTenant;
 use crate::domain::id::TenantId;
 use crate::domain::redact;
-use crate::domain::search::{Embedding, Nearness, TEXT_VERSION};
+use crate::domain::search::{Embedding, Nearness, Scope, TEXT_VERSION};
 use crate::store::StoreError;
 use crate::upstream::{Embedder, EmbedderOptions, Question, UpstreamError};
 
@@ -156,12 +156,17 @@ impl Gateway {
     }
 }
 
-/// How near a question is to what `catalogue` lists; `None` when no vector of it can be compared.
+/// Returns how near a question is to what `scope` has of what `catalogue` lists; `None` when no vector of it can be
+/// compared.
 pub(super) fn nearness(
     live: &LiveTenant,
     catalogue: &Arc<Catalog>,
+    scope: &Scope,
     question: &Embedding,
 ) -> Option<Nearness> {
     let placed = live.vectors.placed(catalogue);
-    Nearness::of(question, placed.iter().map(Option::as_deref))
+    let visible = (0..)
+        .zip(placed.iter())
+        .map(|(document, vector)| if scope.contains(document) { vector.as_deref() } else { None });
+    Nearness::of(question, visible)
 }

@@ -89,6 +89,7 @@ impl Gateway {
             role,
             name,
             owner,
+            owner_given: request.owner.is_some(),
             prefix: secret.chars().take(VISIBLE_CHARS).collect(),
             hash: hash_key(&secret),
             settings: request.settings,

@@ -84,6 +84,10 @@ impl Bucket {
     }
 }
 
+/// Attempts over the rate limit that a check refused and that keep a record of their own, per key and minute. Further ones
+/// are counted.
+const EVIDENCE_MAX: u32 = 10;
+
 /// What was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shed {
@@ -103,10 +107,23 @@ struct Sheds {
     tenant: TenantId,
     owner: String,
     first: DateTime<Utc>,
+    /// Attempts that have a record of their own.
+    evidence: u32,
     calls: u64,
     searches: u64,
     reads: u64,
     lists: u64,
+}
+
+impl Sheds {
+    fn of(&mut self, what: Shed) -> &mut u64 {
+        match what {
+            Shed::Call => &mut self.calls,
+            Shed::Search => &mut self.searches,
+            Shed::Read => &mut self.reads,
+            Shed::List => &mut self.lists,
+        }
+    }
 }
 
 /// The limits of this replica.
@@ -158,35 +175,56 @@ impl Limits {
         Ok(())
     }
 
-    /// Counts an attempt that was refused already, for a reason of its own.
-    pub(super) fn note(&self, caller: &Caller, now: Instant) {
-        // over the limit or not: it has its answer
-        drop(self.admit(caller, now));
+    /// Counts an attempt that was refused already, for a reason of its own. Returns whether it keeps a record of its own:
+    /// over the limit, only the first [`EVIDENCE_MAX`] of a key and minute do.
+    pub(super) fn note(&self, caller: &Caller, what: Shed, at: DateTime<Utc>, now: Instant) -> bool {
+        self.admit(caller, now).is_ok() || self.keeps_record(caller, what, at)
+    }
+
+    /// Returns whether an attempt over the limit that was refused for a reason of its own keeps a record of its own. If
+    /// not, it is counted for the record of this key's minute.
+    pub(super) fn keeps_record(&self, caller: &Caller, what: Shed, at: DateTime<Utc>) -> bool {
+        let is_kept = self.with_sheds(caller, at, |sheds| {
+            let has_room = sheds.evidence < EVIDENCE_MAX;
+            sheds.evidence += u32::from(has_room);
+            has_room
+        });
+        let is_kept = is_kept.unwrap_or_default();
+        if !is_kept {
+            self.count_shed(caller, what, at);
+        }
+        is_kept
     }
 
     /// Counts a refused attempt, for the record of this key's minute.
     pub(super) fn count_shed(&self, caller: &Caller, what: Shed, at: DateTime<Utc>) {
         self.shed.one();
-        let Some(key) = caller.key else { return };
+        self.with_sheds(caller, at, |sheds| *sheds.of(what) += 1);
+    }
+
+    /// Changes what is counted of a key in this minute; `None` for the platform's key, and while too many keys are
+    /// counted.
+    fn with_sheds<T>(
+        &self,
+        caller: &Caller,
+        at: DateTime<Utc>,
+        change: impl FnOnce(&mut Sheds) -> T,
+    ) -> Option<T> {
+        let key = caller.key?;
         let mut sheds = self.sheds.lock().unwrap_or_else(PoisonError::into_inner);
         if sheds.len() >= SHED_KEYS_MAX && !sheds.contains_key(&key) {
-            return;
+            return None;
         }
-        let counted = sheds.entry(key).or_insert_with(|| Sheds {
+        Some(change(sheds.entry(key).or_insert_with(|| Sheds {
             tenant: caller.tenant_id(),
             owner: caller.owner.clone(),
             first: at,
+            evidence: 0,
             calls: 0,
             searches: 0,
             reads: 0,
             lists: 0,
-        });
-        *match what {
-            Shed::Call => &mut counted.calls,
-            Shed::Search => &mut counted.searches,
-            Shed::Read => &mut counted.reads,
-            Shed::List => &mut counted.lists,
-        } += 1;
+        })))
     }
 
     fn take_sheds(&self) -> HashMap<KeyId, Sheds> {
@@ -223,6 +261,9 @@ impl Gateway {
         for (key, sheds) in self.limits.take_sheds() {
             let Sheds { calls, searches, reads, lists, .. } = sheds;
             let count = calls + searches + reads + lists;
+            if count == 0 {
+                continue;
+            }
             let mut record = Record::start(sheds.tenant, Kind::System, Source::System, sheds.first);
             record.key = Some(key);
             record.owner = Some(sheds.owner);

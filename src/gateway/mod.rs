@@ -14,17 +14,22 @@ mod discovery;
 mod embeddings;
 mod error;
 mod fanout;
+mod kept;
 mod keys;
 mod limits;
+mod memory;
+mod offer_pins;
 mod offers;
 mod outlive;
 mod pins;
 mod read_cache;
+mod reads;
 mod report_lane;
 mod reports;
 mod response_cache;
 mod retrieve_tools;
 mod rounds;
+mod schemas;
 mod servers;
 mod suspension;
 mod tail;
@@ -36,6 +41,9 @@ mod vitals;
 mod watch;
 
 pub use crate::store::{OfferKind, OfferView};
+pub use crate::upstream::{
+    FREE_BYTES_MAX, MemoryHold, MemoryLimits, MemoryPurpose, MemoryShort, MemoryVitals, URI_BYTES_MAX,
+};
 pub use access::{Access, Caller};
 pub use activity::{ActivityLimits, ActivityLog, Attempted, LogMeasures, LogVitals, RecordUnavailable};
 pub use call_tool::{
@@ -50,10 +58,13 @@ pub use embeddings::EmbeddingsOptions;
 pub use error::GatewayError;
 pub use fanout::{Heard, Listening, Prints, ServerState, ServerStates, Topic};
 pub use keys::{KeyCreated, KeyRequest};
+pub use memory::{MEMORY_RETRY_AFTER_S, overloaded};
+pub use offer_pins::OfferName;
 pub use offers::{Offer, OffersPage, OffersView};
 pub use outlive::{Apart, Outlive};
 pub use pins::OverrideRequest;
 pub use read_cache::{ReadRequest, ReadResult, TextPage};
+pub use reads::{ReadAttempt, ReadUnderWay};
 pub use reports::{Act, Acting, RefusedAttempt};
 pub use retrieve_tools::{Detail, LIMIT_DEFAULT, LIMIT_MAX, SearchRequest, SearchResult};
 pub use rounds::Rounds;
@@ -109,10 +120,12 @@ pub struct Options {
     pub stdio: StdioRules,
     /// Default bounds towards an upstream.
     pub upstream: Limits,
-    /// Memory of one tenant's large answers at the same time, in bytes.
-    pub answers_bytes_max: usize,
+    /// Bounds on the memory of requests and answers.
+    pub memory: MemoryLimits,
     /// Memory of finished lists of `/mcp/direct`, in bytes.
     pub lists_bytes_max: usize,
+    /// Memory of compiled input schemas, in bytes; one tenant's take a quarter of it at most.
+    pub schemas_bytes_max: usize,
     /// How often silent servers are listed again.
     pub relist_interval: Duration,
     /// How often servers that announce changes are listed again.
@@ -174,12 +187,14 @@ pub struct Gateway {
     upkeep: watch::Upkeep,
     limits: limits::Limits,
     suspensions: suspension::Suspensions,
+    reads: reads::ReadCounts,
     report_lane: report_lane::ReportLane,
     tails: Arc<tail::Tails>,
     /// Apart from other reports: whoever has many streams open must not keep others from the log.
     tail_lane: report_lane::ReportLane,
     cache_lane: response_cache::CacheLane,
     lists: direct::Lists,
+    schemas: schemas::Schemas,
     embeddings: Option<Arc<embeddings::Embeddings>>,
     /// Lines of servers' logs go in here; the other end is taken by whoever writes them.
     journal: Journal,
@@ -207,7 +222,7 @@ impl Gateway {
             embeddings.map(|options| embeddings::Embeddings::new(options, tls.clone())).transpose()?;
         Ok(Arc::new(Gateway {
             upstreams: Pool::new(Arc::clone(&egress), tls)
-                .with_answers_bytes_max(options.answers_bytes_max)
+                .with_memory(options.memory)
                 .with_programs(programs, journal.clone()),
             egress,
             replica,
@@ -217,6 +232,7 @@ impl Gateway {
             report_lane: report_lane::ReportLane::new(options.reports_per_tenant),
             cache_lane: response_cache::CacheLane::new(options.cache_turns),
             lists: direct::Lists::new(options.lists_bytes_max),
+            schemas: schemas::Schemas::new(options.schemas_bytes_max),
             options,
             tails: Arc::default(),
             tail_lane: report_lane::ReportLane::new(TAILS_PER_TENANT),
@@ -230,6 +246,7 @@ impl Gateway {
             upkeep: watch::Upkeep::default(),
             limits: limits::Limits::new(Instant::now()),
             suspensions: suspension::Suspensions::default(),
+            reads: reads::ReadCounts::default(),
             journal,
             journal_lines: Mutex::new(Some(journal_lines)),
             embeddings: embeddings.map(Arc::new),

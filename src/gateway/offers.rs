@@ -2,7 +2,10 @@
 //!
 //! A URI belongs to the server that has offered it the longest, whether that is connected or not; where others offer it
 //! too, theirs is published nowhere. So a URI never leads to another server while the first one offers it. A server that
-//! nobody has released yet owns nothing.
+//! nobody has released yet owns nothing, and neither does an offer of which no definition was ever approved.
+//!
+//! What is not approved is in no list and is asked for by nobody. It still stands in the way of templates of its own
+//! server that fit its URI: they do not lead around a block or a pin.
 
 mod view;
 
@@ -10,8 +13,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::catalog::ServerEntry;
+use crate::domain::annotations::Tier;
 use crate::domain::id::ServerId;
 use crate::domain::publish::OfferPart;
+use crate::domain::tool::PinState;
 use crate::domain::uri_template::{UriTemplate, is_straight};
 use crate::store::{OfferKind, StoredOffer};
 
@@ -57,21 +62,31 @@ pub struct Offer {
     pub name: Box<str>,
     /// The other spelling of a prompt's canonical name.
     pub safe_name: Option<Box<str>>,
+    /// Kind of the offer.
+    pub kind: OfferKind,
+    /// State of its definition against the approved pin.
+    pub state: PinState,
     /// Its server.
     pub server: Arc<ServerEntry>,
     shape: Arc<OfferShape>,
+    /// Its server was released, and some definition of it approved: while it is offered, its URI leads nowhere else.
+    is_owner: bool,
     /// Whether there is no room for it among the templates that are tried.
     is_beyond: bool,
 }
 
 impl Offer {
+    /// Tier of every prompt and every resource: asking for one counts as read, for ceilings and in records.
+    pub const TIER: Tier = Tier::Read;
+
     /// How it is listed.
     pub fn part(&self) -> Option<&OfferPart> {
         self.shape.part.as_ref()
     }
 
     fn is_listed(&self) -> bool {
-        self.server.is_exposed() && self.shape.part.is_some() && !self.is_beyond
+        let is_approved = self.state == PinState::Approved;
+        is_approved && self.server.is_exposed() && self.shape.part.is_some() && !self.is_beyond
     }
 }
 
@@ -95,6 +110,8 @@ pub struct Offers {
     prompts_by_safe_name: ByName,
     /// Templates that a URI may be of, those first that are offered the longest.
     routes: Vec<Arc<Offer>>,
+    /// Resources that are not approved, by server and URI: templates of the same server do not lead to them.
+    withheld: HashMap<ServerId, ByName>,
 }
 
 /// What templates may still cost.
@@ -126,15 +143,20 @@ impl Offers {
         let mut offers = Offers::default();
         let mut work = Work { left: PIECES_MAX, by_server: HashMap::new() };
         let known = rows.iter().filter_map(|row| servers.get(&row.server).map(|server| (row, *server)));
-        // what nobody has released takes nothing from what somebody has
-        let (released, others): (Vec<_>, Vec<_>) = known.partition(|(_, server)| server.baselined);
+        // what nobody has released or approved takes nothing from what somebody has
+        let is_released = |row: &StoredOffer, server: &ServerEntry| {
+            server.baselined && row.is_approved_once && !row.is_gone
+        };
+        let (released, others): (Vec<_>, Vec<_>) = known.partition(|(row, server)| is_released(row, server));
         for (row, server) in released.into_iter().chain(others) {
+            let is_released = is_released(row, server);
             let canonical: Box<str> = format!("{}:{}", server.name, row.name).into();
             let key =
                 if row.kind == OfferKind::Prompt { canonical.clone() } else { row.name.as_str().into() };
-            let by_name = &mut offers.of_mut(row.kind).by_name;
-            if by_name.contains_key(&key) {
-                // another server's, which offered it before
+            // another server may have offered it before
+            let is_taken = offers.of(row.kind).by_name.contains_key(&key) || row.is_gone;
+            let is_withheld = row.kind == OfferKind::Resource && row.state != PinState::Approved;
+            if is_taken && !is_withheld {
                 continue;
             }
             let known = old.of(row.kind).by_name.get(&key);
@@ -144,7 +166,7 @@ impl Offers {
                 None => Arc::new(OfferShape::of(&server.name, row)),
             };
             let is_route = match &shape.template {
-                Some(template) if server.baselined => work.take(&server.name, template),
+                Some(template) if is_released => work.take(&server.name, template),
                 _ => false,
             };
             let is_beyond = row.kind == OfferKind::Template && !is_route;
@@ -153,11 +175,20 @@ impl Offers {
                 canonical,
                 name: row.name.as_str().into(),
                 safe_name: safe_name.clone(),
+                kind: row.kind,
+                state: row.state,
                 server: Arc::clone(server),
                 shape,
+                is_owner: is_released,
                 is_beyond,
             });
-            by_name.insert(key, Arc::clone(&offer));
+            if is_withheld {
+                offers.withheld.entry(row.server).or_default().insert(key.clone(), Arc::clone(&offer));
+            }
+            if is_taken {
+                continue;
+            }
+            offers.of_mut(row.kind).by_name.insert(key, Arc::clone(&offer));
             if let Some(safe_name) = safe_name {
                 offers.prompts_by_safe_name.insert(safe_name, Arc::clone(&offer));
             }
@@ -205,15 +236,15 @@ impl Offers {
     /// Who is asked for a URI: the owner of it, else of the first template that it may be of. What keys are allowed is
     /// compared with the text of the URI, so nobody is asked for one that servers may read as another.
     pub(super) fn route(&self, uri: &str) -> Option<&Arc<Offer>> {
-        if let Some(owner) = self.resources.by_name.get(uri) {
+        let listed = self.resources.by_name.get(uri);
+        if let Some(owner) = listed.filter(|offer| offer.is_owner) {
             return Some(owner);
-        }
-        if !is_straight(uri) {
-            return None;
         }
         let is_of =
             |offer: &&Arc<Offer>| offer.shape.template.as_ref().is_some_and(|template| template.matches(uri));
-        self.routes.iter().find(is_of)
+        let template = is_straight(uri).then(|| self.routes.iter().find(is_of)).flatten();
+        let withheld = |template: &Arc<Offer>| self.withheld.get(&template.server.id)?.get(uri);
+        template.map(|template| withheld(template).unwrap_or(template)).or(listed)
     }
 
     /// Who completes arguments of a template: its owner, if it is given by its text, else as for a URI.

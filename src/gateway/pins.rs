@@ -117,8 +117,8 @@ impl Gateway {
         self.decided(caller, name, tool, done).await
     }
 
-    /// A server about whose tools this caller may say that they are to be trusted.
-    async fn trusted_by(&self, caller: &Caller, name: &str) -> Result<ServerView, GatewayError> {
+    /// A server about whose tools and other offers this caller may say that they are to be trusted.
+    pub(super) async fn trusted_by(&self, caller: &Caller, name: &str) -> Result<ServerView, GatewayError> {
         caller.authorise(Action::Approve)?;
         let server = self.get_server(caller, name).await?;
         forbid_own(caller, &server)?;
@@ -163,7 +163,7 @@ impl Gateway {
     }
 }
 
-fn read_pin(pin: &str) -> Result<Pin, GatewayError> {
+pub(super) fn read_pin(pin: &str) -> Result<Pin, GatewayError> {
     Pin::parse(pin)
         .map_err(|_| GatewayError::invalid("pin", "pin must be the pin that the tool's page shows (v1:…)"))
 }

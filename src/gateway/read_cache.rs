@@ -11,7 +11,7 @@ use super::call_tool::{Attempt, record_of, record_unavailable};
 use super::credentials::open_data_key;
 use super::limits::Shed;
 use super::outlive::Outlive;
-use super::response_cache::{aside, hash_of};
+use super::response_cache::hash_of;
 use super::{Gateway, RecordUnavailable, clock};
 use crate::domain::activity::{Kind, Record, Status};
 use crate::domain::json::escape_into;
@@ -125,7 +125,7 @@ impl Gateway {
         };
         let (offset, limit) = (request.offset, request.limit);
         let request = PageRequest { within, offset, limit, characters_max };
-        let page = aside(sealed.len(), move || {
+        let page = self.upstreams.aside(tenant.0, sealed.len(), move || {
             let place = Place::CachedText { tenant, principal, hash: &hash };
             let body = seal::open(&key.derive(token.as_bytes()), place, &sealed).ok()?;
             page::read(std::str::from_utf8(&body).ok()?, &request)

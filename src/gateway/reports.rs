@@ -9,6 +9,7 @@ use super::access::Caller;
 use super::activity::Pending;
 use super::call_tool::{Attempt, find_directly, record_of};
 use super::error::GatewayError;
+use super::limits::Shed;
 use super::outlive::Outlive;
 use super::{Gateway, clock};
 use crate::domain::activity::{Kind, Record, Source, Status};
@@ -19,7 +20,7 @@ use crate::domain::tenant::Action;
 use crate::store::{ActivityFilter, ActivityRow, ActivitySummary, StoreError, SummaryScope};
 
 /// Most bytes of one record of an administrator's act.
-const ACT_BYTES_MAX: usize = 2000;
+pub(super) const ACT_BYTES_MAX: usize = 2000;
 /// Records of one page of an export.
 const EXPORT_ROWS: i64 = 1000;
 /// Bytes of texts in one page of an export or a stream: it is in memory until its reader has taken it.
@@ -140,8 +141,9 @@ impl Gateway {
     /// Records an attempt that was refused before it came to a use case: a tool that is none of ours, unusable
     /// parameters, a role that may not.
     pub fn record_refused(&self, attempt: &Attempt, refused: &RefusedAttempt<'_>) {
-        self.limits.note(&attempt.caller, Instant::now());
-        self.record_refused_counted(attempt, refused);
+        if self.keeps_record(attempt, refused) {
+            self.record_refused_counted(attempt, refused);
+        }
     }
 
     /// The same of one that was counted against its key's rate already.
@@ -152,7 +154,9 @@ impl Gateway {
     /// The same of a call on `/mcp/direct`, where the name tells the tool. Unless that only reads, the record is
     /// committed when this returns, or waits for the database as long as a call's does.
     pub async fn record_refused_directly(&self, attempt: &Attempt, refused: &RefusedAttempt<'_>) {
-        self.limits.note(&attempt.caller, Instant::now());
+        if !self.keeps_record(attempt, refused) {
+            return;
+        }
         let mut record = self.refused_record(attempt, refused);
         if let Some(name) = refused.tool {
             find_directly(&attempt.caller, name, &mut record);
@@ -168,6 +172,16 @@ impl Gateway {
             // nothing was run, and what was refused stays refused
             tracing::error!(kind = refused.kind.as_str(), "a refusal was not recorded in time");
         }
+    }
+
+    /// Counts a refused attempt. Returns whether it has a record of its own.
+    fn keeps_record(&self, attempt: &Attempt, refused: &RefusedAttempt<'_>) -> bool {
+        let what = match refused.kind {
+            Kind::Search => Shed::Search,
+            Kind::CacheRead => Shed::Read,
+            _ => Shed::Call,
+        };
+        self.limits.note(&attempt.caller, what, attempt.started_at, Instant::now())
     }
 
     fn refused_record(&self, attempt: &Attempt, refused: &RefusedAttempt<'_>) -> Record {
@@ -212,15 +226,7 @@ pub struct Acting {
 impl Acting {
     /// Records how it ended.
     pub fn end(mut self, outcome: Result<(), &GatewayError>) {
-        let record = &mut self.pending.record;
-        record.status = Status::Success;
-        if let Err(error) = outcome {
-            let (status, code) = act_failure(error);
-            record.status = status;
-            record.error_code = Some(code.to_owned());
-            record.error_message = Some(redact::preview(&error.to_string(), ACT_BYTES_MAX).text);
-        }
-        record.duration_ms = Some(clock::milliseconds(self.started.elapsed()));
+        ended(&mut self.pending.record, self.started, outcome);
         self.pending.close();
     }
 }
@@ -249,6 +255,22 @@ pub struct Act<'a> {
     pub server: Option<&'a str>,
     /// What was asked for, as JSON.
     pub body: Option<&'a str>,
+}
+
+/// Writes down how an act or a read ended. Returns the code of its failure.
+pub(super) fn ended(
+    record: &mut Record,
+    started: Instant,
+    outcome: Result<(), &GatewayError>,
+) -> Option<&'static str> {
+    record.duration_ms = Some(clock::milliseconds(started.elapsed()));
+    record.status = Status::Success;
+    let error = outcome.err()?;
+    let (status, code) = act_failure(error);
+    record.status = status;
+    record.error_code = Some(code.to_owned());
+    record.error_message = Some(redact::preview(&error.to_string(), ACT_BYTES_MAX).text);
+    Some(code)
 }
 
 fn act_failure(error: &GatewayError) -> (Status, &'static str) {

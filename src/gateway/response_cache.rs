@@ -20,13 +20,12 @@ use crate::domain::cut::{Cut, KEPT_S, Rendered};
 use crate::domain::id::TenantId;
 use crate::domain::seal::{self, Key, NONCE_BYTES, Place};
 use crate::store::NewCachedTexts;
+use crate::upstream::{MemoryPurpose, MemoryShort};
 
 /// How long a result waits to be kept. A caller waits as long, so it is short.
 const KEEP_MAX: Duration = Duration::from_secs(2);
 /// Bytes of the key that a text is read with.
 const TOKEN_BYTES: usize = 16;
-/// A result up to this size is cut where its call is, a larger one on a thread for such work, in bytes.
-const INLINE_BYTES_MAX: usize = 256 * 1024;
 /// Texts of one tenant that are being kept or read, of those of all tenants.
 const TENANT_TURNS: usize = 2;
 
@@ -86,7 +85,8 @@ impl Gateway {
         match Box::pin(self.cut(&attempt.caller, record, &raw, limit)).await {
             Ok(None) => CallOutcome::Result { raw, head, warning, truncated },
             Ok(Some(Rendered { result, meta })) => {
-                CallOutcome::Result { raw: remainder(result, raw), head, warning, truncated: Some(meta) }
+                let raw = self.remainder(&attempt.caller, result, raw).await;
+                CallOutcome::Result { raw, head, warning, truncated: Some(meta) }
             }
             Err(NotKept(why)) => {
                 let note = format!("this result is longer than response_limit and was not cut: {why}");
@@ -94,6 +94,15 @@ impl Gateway {
                 record.warning = Some(warning.clone());
                 CallOutcome::Result { raw, head, warning: Some(warning), truncated }
             }
+        }
+    }
+
+    /// What is left of a result, with memory of its own until it is written; where there is none, with that of the whole.
+    async fn remainder(&self, caller: &Caller, result: String, whole: Bytes) -> Bytes {
+        let mut memory = self.memory(caller, MemoryPurpose::Answer).waiting(Duration::ZERO);
+        match memory.grow(result.len()).await {
+            Ok(()) => memory.keep(result.into()),
+            Err(MemoryShort) => with_whole(result, whole),
         }
     }
 
@@ -106,7 +115,10 @@ impl Gateway {
         limit: usize,
     ) -> Result<Option<Rendered>, NotKept> {
         let whole = raw.clone();
-        let is_long = aside(raw.len(), move || Cut::find(text(&whole), limit).is_some()).await;
+        let is_long = self
+            .upstreams
+            .aside(caller.tenant_id().0, raw.len(), move || Cut::find(text(&whole), limit).is_some())
+            .await;
         if !is_long.unwrap_or_default() {
             return Ok(None);
         }
@@ -130,7 +142,10 @@ impl Gateway {
         let _turn = self.cache_lane.enter(tenant).await.ok_or(SLOW)?;
         let (data_key, key) = self.data_key(tenant).await.map_err(|_| SLOW)?;
         let (whole, principal) = (raw.clone(), caller.key.map_or(Uuid::nil(), |key| key.0));
-        let sealed = aside(raw.len(), move || seal(text(&whole), limit, tenant, principal, &key)).await;
+        let sealed = self
+            .upstreams
+            .aside(tenant.0, raw.len(), move || seal(text(&whole), limit, tenant, principal, &key))
+            .await;
         let Sealed { texts, rendered } =
             sealed.flatten().ok_or(NotKept("what would have been cut off could not be sealed"))?;
         let quota = self.options.cache_quota;
@@ -177,24 +192,12 @@ pub(super) fn hash_of(token: &str) -> [u8; 32] {
     Sha256::new_with_prefix("mcpproxy cache key v1\0").chain_update(token).finalize().into()
 }
 
-/// Work whose time grows with `bytes`.
-pub(super) async fn aside<T: Send + 'static>(
-    bytes: usize,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Option<T> {
-    if bytes <= INLINE_BYTES_MAX {
-        return Some(work());
-    }
-    tokio::task::spawn_blocking(work).await.ok()
-}
-
 fn text(raw: &[u8]) -> &str {
     std::str::from_utf8(raw).unwrap_or_default()
 }
 
-/// What is left of a result. A large one, with images for example, keeps the memory of the whole counted for its tenant
-/// until it is written.
-fn remainder(result: String, whole: Bytes) -> Bytes {
+/// What is left of a result, with the memory of the whole until it is written.
+fn with_whole(result: String, whole: Bytes) -> Bytes {
     struct Remainder {
         result: String,
         _whole: Bytes,
@@ -203,9 +206,6 @@ fn remainder(result: String, whole: Bytes) -> Bytes {
         fn as_ref(&self) -> &[u8] {
             self.result.as_bytes()
         }
-    }
-    if result.len() <= INLINE_BYTES_MAX {
-        return result.into();
     }
     Bytes::from_owner(Remainder { result, _whole: whole })
 }

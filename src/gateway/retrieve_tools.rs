@@ -1,10 +1,11 @@
 //! `retrieve_tools`: search over the snapshot (behaviour, section 5). No query, no upstream.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::access::Caller;
 use super::call_tool::{Attempt, record_of, record_unavailable};
 use super::limits::Shed;
+use super::memory::overloaded;
 use super::views::{Away, View};
 use super::{Gateway, RecordUnavailable, clock, embeddings};
 use crate::domain::activity::{Kind, Status};
@@ -15,6 +16,7 @@ use crate::domain::json;
 use crate::domain::redact;
 use crate::domain::refusal::Refusal;
 use crate::domain::search::{Design, Embedding};
+use crate::upstream::{FREE_BYTES_MAX, MemoryHold, MemoryPurpose, MemoryShort};
 
 /// Default of `limit`.
 pub const LIMIT_DEFAULT: usize = 15;
@@ -68,17 +70,25 @@ const RANKING_WITH_EMBEDDINGS: &str = "bm25+embeddings";
 
 /// Entries of an answer together, in bytes: what comes after is left out. The best match always has room.
 const ENTRIES_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// What an answer adds to each entry, in bytes: how to call it, and its score.
+const ENTRY_EXTRA_BYTES: usize = 64;
+/// Memory taken for an answer, as a multiple of its entries: over MCP they stand in it twice, once with every quote escaped.
+const FORMS: usize = 3;
+/// Longest wait of an answer for memory.
+const MEMORY_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Servers named as missing, at most.
 const MISSING_NAMED_MAX: usize = 20;
 
 /// The answer, as one JSON object.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct SearchResult {
     /// `{tools, total, ranking, query, usage_instructions}`
     pub json: String,
     /// Servers, by name and up to a bound, whose tools were left out because they are not connected. The
     /// usage instructions say so too.
     pub missing: Vec<String>,
+    /// Memory for the answer in any form; `None` where it is small.
+    pub memory: Option<MemoryHold>,
 }
 
 impl Gateway {
@@ -97,7 +107,7 @@ impl Gateway {
         let mut pending = begun.map_err(|RecordUnavailable| record_unavailable())?;
         let vector = self.vector_of(&attempt.caller, &request.query).await;
         let record = &mut pending.record;
-        let (found, total) = search(&attempt.caller, request, vector.as_deref()).await;
+        let searched = self.search(&attempt.caller, request, vector.as_deref()).await;
         let preview = redact::preview(&request.query, self.options.preview_bytes);
         record.status = Status::Success;
         // what cannot be a name is no server's, and a text of any size does not belong in the log
@@ -106,72 +116,104 @@ impl Gateway {
         record.request_bytes = i64::try_from(request.query.len()).ok();
         record.arguments = Some(preview.text);
         record.truncated = preview.truncated;
-        record.response_bytes = i64::try_from(found.json.len()).ok();
-        record.response = Some(format!("{total} matches"));
+        match &searched {
+            Ok((found, total)) => {
+                record.response_bytes = i64::try_from(found.json.len()).ok();
+                record.response = Some(format!("{total} matches"));
+            }
+            Err(refusal) => {
+                record.status = Status::Rejected;
+                record.error_code = Some(refusal.code.as_str().to_owned());
+                record.error_message = Some(refusal.message.clone());
+            }
+        }
         record.duration_ms = Some(clock::milliseconds(attempt.started.elapsed()));
         pending.close();
-        Ok(found)
+        searched.map(|(found, _)| found)
     }
-}
 
-async fn search(
-    caller: &Caller,
-    request: &SearchRequest,
-    question: Option<&Embedding>,
-) -> (SearchResult, usize) {
-    let mut missing = Missing::default();
-    let mut out = String::from(r#"{"tools":["#);
-    let (mut total, mut left_out) = (0, 0);
-    let mut ranking = RANKING;
-    if let Some(tenant) = &caller.tenant {
-        let catalogue = tenant.catalogue();
-        let view = catalogue.view_soon(&caller.settings).await;
-        missing = Missing::of(&view, request);
-        let admit = |position: u32| {
-            let Some(tier) = view.tier(position) else { return false };
-            let tool = catalogue.listed().get(position as usize);
-            let server = request.server.as_deref();
-            request.wants(tier) && server.is_none_or(|name| tool.is_some_and(|tool| tool.server.name == name))
-        };
-        let nearness = question.and_then(|question| embeddings::nearness(tenant, &catalogue, question));
-        if nearness.is_some() {
-            ranking = RANKING_WITH_EMBEDDINGS;
+    /// Memory for an answer with entries of so many bytes; `None` where it is small.
+    async fn memory_for(&self, caller: &Caller, entries: usize) -> Result<Option<MemoryHold>, Refusal> {
+        if FORMS * entries <= FREE_BYTES_MAX {
+            return Ok(None);
         }
-        let design = Design { nearness: nearness.as_ref(), ..Design::default() };
-        let found = catalogue.index().await.search_with(design, &request.query, request.limit, admit);
-        total = found.total;
-        for (n, hit) in found.hits.iter().enumerate() {
-            let tool = catalogue.listed().get(hit.document as usize);
-            let (Some(tool), Some(tier)) = (tool, view.tier(hit.document)) else { continue };
-            let entry = match request.detail {
-                Detail::Full => &tool.shape.entry,
-                Detail::Compact => &tool.shape.compact,
+        let mut memory = self.memory(caller, MemoryPurpose::Answer).waiting(MEMORY_WAIT_MAX);
+        match memory.grow(FORMS * entries).await {
+            Ok(()) => Ok(Some(memory)),
+            Err(MemoryShort) => Err(overloaded(MemoryPurpose::Answer)),
+        }
+    }
+
+    async fn search(
+        &self,
+        caller: &Caller,
+        request: &SearchRequest,
+        question: Option<&Embedding>,
+    ) -> Result<(SearchResult, usize), Refusal> {
+        let mut missing = Missing::default();
+        let mut memory = None;
+        let mut out = String::from(r#"{"tools":["#);
+        let (mut total, mut left_out) = (0, 0);
+        let mut ranking = RANKING;
+        if let Some(tenant) = &caller.tenant {
+            let catalogue = tenant.catalogue();
+            let view = catalogue.view_soon(&caller.settings).await;
+            missing = Missing::of(&view, request);
+            let admit = |position: u32| {
+                let Some(tier) = view.tier(position) else { return false };
+                let tool = catalogue.listed().get(position as usize);
+                let server = request.server.as_deref();
+                request.wants(tier)
+                    && server.is_none_or(|name| tool.is_some_and(|tool| tool.server.name == name))
             };
-            if n > 0 && out.len() + entry.len() > ENTRIES_BYTES_MAX {
-                left_out = found.hits.len() - n;
-                break;
+            let index = catalogue.index().await;
+            let scope = view.search_scope(index);
+            let nearness =
+                question.and_then(|question| embeddings::nearness(tenant, &catalogue, scope, question));
+            if nearness.is_some() {
+                ranking = RANKING_WITH_EMBEDDINGS;
             }
-            add_entry(&mut out, entry, tier, hit.score);
+            let design = Design { nearness: nearness.as_ref(), ..Design::default() };
+            let found = index.search_with(design, scope, &request.query, request.limit, admit);
+            total = found.total;
+            let entries = found.hits.iter().filter_map(|hit| {
+                let tool = catalogue.listed().get(hit.document as usize)?;
+                let entry = match request.detail {
+                    Detail::Full => &tool.shape.entry,
+                    Detail::Compact => &tool.shape.compact,
+                };
+                Some((entry, view.tier(hit.document)?, hit.score))
+            });
+            let entries: Vec<_> = entries.collect();
+            let bytes = entries.iter().map(|(entry, ..)| entry.len() + ENTRY_EXTRA_BYTES).sum::<usize>();
+            memory = self.memory_for(caller, bytes.min(ENTRIES_BYTES_MAX)).await?;
+            for (n, (entry, tier, score)) in entries.iter().enumerate() {
+                if n > 0 && out.len() + entry.len() > ENTRIES_BYTES_MAX {
+                    left_out = entries.len() - n;
+                    break;
+                }
+                add_entry(&mut out, entry, *tier, *score);
+            }
         }
-    }
-    out.push_str(r#"],"total":"#);
-    out.push_str(&total.to_string());
-    out.push_str(r#","ranking":""#);
-    out.push_str(ranking);
-    out.push_str(r#"","query":"#);
-    json::escape_into(&mut out, &request.query);
-    out.push_str(r#","usage_instructions":"#);
-    let usage = usage(caller.settings.intent_declaration);
-    match (compact(request.detail), cut(left_out), missing.sentence()) {
-        (None, None, None) => json::escape_into(&mut out, usage),
-        (compact, cut, missing) => {
-            let sentences: Vec<String> =
-                [Some(usage.to_owned()), compact, cut, missing].into_iter().flatten().collect();
-            json::escape_into(&mut out, &sentences.join(" "));
+        out.push_str(r#"],"total":"#);
+        out.push_str(&total.to_string());
+        out.push_str(r#","ranking":""#);
+        out.push_str(ranking);
+        out.push_str(r#"","query":"#);
+        json::escape_into(&mut out, &request.query);
+        out.push_str(r#","usage_instructions":"#);
+        let usage = usage(caller.settings.intent_declaration);
+        match (compact(request.detail), cut(left_out), missing.sentence()) {
+            (None, None, None) => json::escape_into(&mut out, usage),
+            (compact, cut, missing) => {
+                let sentences: Vec<String> =
+                    [Some(usage.to_owned()), compact, cut, missing].into_iter().flatten().collect();
+                json::escape_into(&mut out, &sentences.join(" "));
+            }
         }
+        out.push('}');
+        Ok((SearchResult { json: out, missing: missing.named, memory }, total))
     }
-    out.push('}');
-    (SearchResult { json: out, missing: missing.named }, total)
 }
 
 fn add_entry(out: &mut String, entry: &str, tier: Tier, score: f32) {

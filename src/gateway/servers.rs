@@ -1,5 +1,6 @@
 //! Upstream servers: what administrators do with them.
 
+mod duties;
 mod logs;
 mod place;
 
@@ -56,6 +57,8 @@ pub struct ServerChange {
     pub limits: Option<Map<String, Value>>,
     /// What it is called with from now on; empty takes all away.
     pub headers: Option<Headers>,
+    /// Keep the credentials at another place; only an admin may.
+    pub keep_credentials: bool,
     /// Only when the server is still at this version.
     pub version: Option<i64>,
     /// An agent's: it must not be what sets the baseline of a server that was never listed while it was released.
@@ -72,6 +75,8 @@ impl ServerChange {
 
 /// A server as shown.
 pub type ServerView = Server;
+pub(super) use self::duties::forbid_own;
+use self::duties::own_approval;
 pub(super) use self::logs::WAITING_MAX;
 pub use self::logs::{LOG_LIMIT_MAX, LogPage};
 
@@ -110,7 +115,7 @@ impl Gateway {
         let limits = request.limits.unwrap_or_default();
         check_limits(&limits)?;
         if request.auto_approve == Some(true) && caller.role == Role::Operator {
-            return Err(own_approval());
+            return Err(own_approval(name.as_str()));
         }
         let id = ServerId(Uuid::now_v7());
         let headers = match &request.headers {
@@ -131,7 +136,7 @@ impl Gateway {
             auto_approve: request.auto_approve.unwrap_or(false),
             limits,
             headers: headers.into_headers(),
-            added_by: caller.key,
+            added_by: caller.person.clone(),
             quotas: self.options.quotas,
         };
         let server = self
@@ -170,8 +175,8 @@ impl Gateway {
         as_of(server, clock::now(), self.options.connected_for)
     }
 
-    /// Changes a server. Another origin clears credentials and pins and quarantines it; so does, without clearing
-    /// anything, an agent's change that would have its baseline set.
+    /// Changes a server. Another place clears credentials and pins and, unless an admin asks, quarantines the server.
+    /// So does, without clearing anything, an agent's change that would have its baseline set.
     pub async fn update_server(
         &self,
         caller: &Caller,
@@ -179,26 +184,30 @@ impl Gateway {
         change: ServerChange,
     ) -> Result<ServerView, GatewayError> {
         caller.authorise(Action::ChangeServers)?;
+        place::check_keeping(caller, &change)?;
         let server = self.get_server(caller, name).await?;
         let mut patch = ServerPatch {
             enabled: change.enabled,
             auto_approve: change.auto_approve,
             version: change.version,
-            by: caller.key,
+            by: Some(caller.person.clone()),
             waits_without_baseline: change.over_mcp && change.reaches_it_anew(),
             ..ServerPatch::default()
         };
         self.move_to(caller, &server, (change.url, change.command), &mut patch)?;
+        // a key in an IDE is an agent, whatever its role
+        let is_trusted = caller.role != Role::Operator && !change.over_mcp;
+        patch.quarantined = (patch.place_changed && !is_trusted).then_some(true);
         if change.auto_approve == Some(true) {
             caller.authorise(Action::Approve)?;
             forbid_own(caller, &server)?;
-            if patch.origin_changed && caller.role == Role::Operator {
-                return Err(own_approval());
+            if patch.place_changed && caller.role == Role::Operator {
+                return Err(own_approval(name));
             }
             // whose it is was looked at in this version
             patch.version = patch.version.or(Some(server.version));
-        } else if patch.origin_changed {
-            // trust in what a server offers does not move with it to another origin
+        } else if patch.place_changed {
+            // trust in what a server offers does not move with it to another place
             patch.auto_approve = Some(false);
         }
         if let Some(limits) = change.limits {
@@ -212,8 +221,12 @@ impl Gateway {
             let url = patch.url.as_deref().or(server.url.as_deref()).unwrap_or_default();
             let tenant = caller.tenant()?.id;
             patch.headers = Some(self.seal_headers(tenant, server.id(), url, &headers).await?);
-            // they are sealed for the origin that was read
+            // they are sealed for the place that was read
             patch.version = patch.version.or(Some(server.version));
+        } else if let Some(url) =
+            patch.url.as_deref().filter(|_| change.keep_credentials && patch.place_changed)
+        {
+            patch.headers = Some(self.seal_again(caller.tenant()?.id, &server, url).await?);
         }
         self.change(caller, &server, &patch).await
     }
@@ -225,7 +238,7 @@ impl Gateway {
         self.change(caller, &server, &ServerPatch { quarantined: Some(true), ..ServerPatch::default() }).await
     }
 
-    /// Releases a server; an operator may not release what it added itself.
+    /// Releases a server; an operator may not release what the same person added.
     pub async fn release(&self, caller: &Caller, name: &str) -> Result<ServerView, GatewayError> {
         caller.authorise(Action::Approve)?;
         let server = self.get_server(caller, name).await?;
@@ -269,32 +282,33 @@ impl Gateway {
         self.get_server(caller, name).await
     }
 
-    /// A page of a server's tools by name.
+    /// A page of a server's tools by name, within these `bounds`: how many, and less than how many bytes of definitions
+    /// before the last.
     pub async fn list_server_tools(
         &self,
         caller: &Caller,
         name: &str,
         after: &str,
-        limit: i64,
+        bounds: (i64, i64),
     ) -> Result<Vec<ToolView>, GatewayError> {
         let server = self.get_server(caller, name).await?;
         let tenant = caller.tenant()?.id;
-        let tools = self.store.list_tools(tenant, server.id(), after, limit).await;
+        let tools = self.store.list_tools(tenant, server.id(), after, bounds).await;
         tools.map_err(|e| GatewayError::from_store(e, "server"))
     }
 
-    /// A page of what a server offers of these kinds, by kind and name.
+    /// A page of what a server offers of these kinds, by kind and name, within `bounds` as of a page of tools.
     pub async fn list_server_offers(
         &self,
         caller: &Caller,
         name: &str,
         kinds: &[OfferKind],
         after: (&str, &str),
-        limit: i64,
+        bounds: (i64, i64),
     ) -> Result<Vec<OfferView>, GatewayError> {
         let server = self.get_server(caller, name).await?;
         let tenant = caller.tenant()?.id;
-        let offers = self.store.list_offers(tenant, server.id(), kinds, after, limit).await;
+        let offers = self.store.list_offers(tenant, server.id(), kinds, after, bounds).await;
         offers.map_err(|e| GatewayError::from_store(e, "server"))
     }
 
@@ -356,16 +370,6 @@ fn is_enabled(server: Server) -> Result<Server, GatewayError> {
         return Ok(server);
     }
     Err(GatewayError::Conflict("the server is disabled; enable it first".to_owned()))
-}
-
-/// An operator does not approve or release what it added itself (behaviour, section 3).
-pub(super) fn forbid_own(caller: &Caller, server: &Server) -> Result<(), GatewayError> {
-    let own = caller.key.is_some() && server.added_by == caller.key.map(|key| key.0);
-    if caller.role == Role::Operator && own { Err(own_approval()) } else { Ok(()) }
-}
-
-fn own_approval() -> GatewayError {
-    GatewayError::Forbidden("somebody else has to approve what this key added itself".to_owned())
 }
 
 fn check_limits(limits: &Map<String, Value>) -> Result<(), GatewayError> {

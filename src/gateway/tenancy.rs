@@ -4,6 +4,7 @@
 //! forward: an older revision never replaces a newer.
 
 mod lag;
+mod lookups;
 mod strangers;
 
 use std::collections::HashMap;
@@ -15,6 +16,7 @@ use arc_swap::{ArcSwap, Guard};
 use tokio::sync::{Mutex, Semaphore};
 
 use self::lag::Lag;
+use self::lookups::Lookups;
 use super::Gateway;
 use super::access::{Access, Caller};
 use super::catalog::Catalog;
@@ -134,7 +136,10 @@ pub(super) struct Tenancy {
     keys: RwLock<HashMap<[u8; 32], Arc<Caller>>>,
     /// When the revisions of all live tenants were last compared with the database's.
     confirmed: RwLock<Option<Instant>>,
-    pub(super) lookups: Semaphore,
+    /// Keys that are looked up.
+    pub(super) lookups: Lookups,
+    /// Keys found by a look-up whose tenants are being loaded.
+    pub(super) entries: Semaphore,
     pub(super) access_reloads: Semaphore,
     reloads: Semaphore,
     /// Whoever makes a search index that nobody has asked for yet.
@@ -142,12 +147,13 @@ pub(super) struct Tenancy {
 }
 
 impl Tenancy {
-    pub(super) fn new(lookups_max: usize, reloads_max: usize) -> Tenancy {
+    pub(super) fn new(entries_max: usize, reloads_max: usize) -> Tenancy {
         Tenancy {
             live: RwLock::default(),
             keys: RwLock::default(),
             confirmed: RwLock::default(),
-            lookups: Semaphore::new(lookups_max.max(1)),
+            lookups: Lookups::default(),
+            entries: Semaphore::new(entries_max.max(1)),
             access_reloads: Semaphore::new(ACCESS_RELOADS_MAX),
             reloads: Semaphore::new(reloads_max.max(1)),
             indexing: Arc::new(Semaphore::new(INDEXED_AT_ONCE)),
@@ -315,6 +321,7 @@ impl Gateway {
     pub(super) fn end(&self, live: &LiveTenant) {
         self.tenants.forget(live);
         self.lists.forget(live.id);
+        self.schemas.forget(live.id);
         self.upstreams.forget_tenant(live.id.0);
     }
 
@@ -364,6 +371,9 @@ impl Gateway {
     /// Follows a change that was heard of. A burst of them is followed at its beginning, at its end, and now and then
     /// in between.
     pub(super) async fn heard(&self, change: Change) {
+        if change.kind == Kind::Access {
+            self.tenants.lookups.keys_changed();
+        }
         if let Some(live) = self.tenants.get(change.tenant) {
             let made = *live.made.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(made) = made
@@ -377,6 +387,9 @@ impl Gateway {
 
     /// Brings what is here to where a change left it, when the tenant is live here.
     pub(super) async fn follow(&self, change: Change) {
+        if change.kind == Kind::Access {
+            self.tenants.lookups.keys_changed();
+        }
         if let (Kind::Catalogue, Some(embeddings)) = (change.kind, &self.embeddings) {
             embeddings.note(change.tenant);
         }

@@ -10,9 +10,11 @@ use tokio::sync::Semaphore;
 
 use super::catalog::{Catalog, Tool};
 use super::direct::DirectView;
+use super::offers::Offer;
 use crate::domain::annotations::{Tier, Unannotated};
 use crate::domain::glob::Globs;
 use crate::domain::intent::OperationType;
+use crate::domain::search::{Index, Scope};
 use crate::domain::settings::Effective;
 
 /// Most views kept per catalogue; above it the one that was not asked for the longest is made anew.
@@ -40,8 +42,13 @@ impl ViewKey {
         }
     }
 
-    /// Whether what is only read, and so within every ceiling, is seen: `server:name` or `server:URI`.
-    pub(super) fn allows(&self, canonical: &str) -> bool {
+    /// Whether a prompt, resource or template is in the scope: within the ceiling, as one that reads, and allowed by its
+    /// `server:name` or `server:URI`.
+    pub(super) fn sees_offer(&self, canonical: &str) -> bool {
+        Offer::TIER.operation() <= self.max_operation && self.allows(canonical)
+    }
+
+    fn allows(&self, canonical: &str) -> bool {
         self.allowed_tools.allows(canonical)
     }
 
@@ -67,6 +74,7 @@ pub struct View {
     pub(super) away: Vec<Away>,
     bodies: [OnceLock<Bytes>; BODIES],
     direct: OnceLock<Arc<DirectView>>,
+    search: OnceLock<Scope>,
 }
 
 /// A server that is not connected.
@@ -101,12 +109,18 @@ impl View {
             tiers,
             bodies: Default::default(),
             direct: OnceLock::new(),
+            search: OnceLock::new(),
         }
     }
 
     /// The tier of a listed tool by position, when this caller sees it.
     pub fn tier(&self, position: u32) -> Option<Tier> {
         self.tiers.get(position as usize).copied().flatten()
+    }
+
+    /// Returns the scope of this view in `index`, which is the index of its catalogue.
+    pub(super) fn search_scope(&self, index: &Index) -> &Scope {
+        self.search.get_or_init(|| index.scope(|position| self.tier(position).is_some()))
     }
 
     /// A body that a face prepares once per view.

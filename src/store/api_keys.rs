@@ -24,6 +24,10 @@ pub struct ApiKey {
     pub name: String,
     /// The person or robot that holds it.
     pub owner: String,
+    /// Whether somebody named the owner; if not, it is the name or role that the key had at first.
+    pub owner_given: bool,
+    /// The key that created it; `None` for the bootstrap key.
+    pub created_by: Option<KeyId>,
     /// The visible start of the secret.
     pub prefix: String,
     /// SHA-256 of the secret.
@@ -49,6 +53,8 @@ pub struct NewApiKey {
     pub name: String,
     /// The person or robot that holds it.
     pub owner: String,
+    /// Whether somebody named the owner.
+    pub owner_given: bool,
     /// The visible start of the secret.
     pub prefix: String,
     /// SHA-256 of the secret.
@@ -63,12 +69,22 @@ pub struct NewApiKey {
     pub quotas: Quotas,
 }
 
+/// Columns of a [`KeyRow`]. The release before does not say whether an owner was named: one that is neither name nor role was.
+macro_rules! key_columns {
+    () => {
+        "key_id, role, name, owner, coalesce(owner_given, owner <> name and owner <> role) as owner_given,
+             created_by, prefix, hash, created_at, expires_at, revoked_at, last_used_at, version"
+    };
+}
+
 #[derive(FromRow)]
 pub(super) struct KeyRow {
     key_id: Uuid,
     role: String,
     name: String,
     owner: String,
+    owner_given: bool,
+    created_by: Option<Uuid>,
     prefix: String,
     hash: Vec<u8>,
     created_at: DateTime<Utc>,
@@ -90,6 +106,8 @@ impl TryFrom<KeyRow> for ApiKey {
             role,
             name: row.name,
             owner: row.owner,
+            owner_given: row.owner_given,
+            created_by: row.created_by.map(KeyId),
             prefix: row.prefix,
             hash,
             created_at: row.created_at,
@@ -113,13 +131,12 @@ impl Store {
                 .await?;
         let quotas = quotas::of(&mut tx, tenant, &new.quotas).await?;
         quotas::check(count, quotas.keys, "keys")?;
-        let row: KeyRow = sqlx::query_as(
+        let row: KeyRow = sqlx::query_as(concat!(
             "insert into api_keys
-                 (tenant_id, key_id, role, name, owner, prefix, hash, expires_at, created_by, rev)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-             returning key_id, role, name, owner, prefix, hash, created_at, expires_at, revoked_at,
-                       last_used_at, version",
-        )
+                 (tenant_id, key_id, role, name, owner, prefix, hash, expires_at, created_by, rev, owner_given)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) returning ",
+            key_columns!()
+        ))
         .bind(tenant.0)
         .bind(Uuid::now_v7())
         .bind(new.role.as_str())
@@ -130,6 +147,7 @@ impl Store {
         .bind(new.expires_at)
         .bind(new.created_by.map(|key| key.0))
         .bind(rev)
+        .bind(new.owner_given)
         .fetch_one(&mut *tx)
         .await?;
         let key = ApiKey::try_from(row)?;
@@ -146,11 +164,11 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<ApiKey>, StoreError> {
         let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
-        let rows: Vec<KeyRow> = sqlx::query_as(
-            "select key_id, role, name, owner, prefix, hash, created_at, expires_at, revoked_at,
-                    last_used_at, version
-             from api_keys where tenant_id = $1 and key_id > $2 order by key_id limit $3",
-        )
+        let rows: Vec<KeyRow> = sqlx::query_as(concat!(
+            "select ",
+            key_columns!(),
+            " from api_keys where tenant_id = $1 and key_id > $2 order by key_id limit $3"
+        ))
         .bind(tenant.0)
         .bind(after)
         .bind(limit)
@@ -163,11 +181,11 @@ impl Store {
     /// One key.
     pub async fn get_key(&self, tenant: TenantId, key: KeyId) -> Result<ApiKey, StoreError> {
         let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
-        let row: Option<KeyRow> = sqlx::query_as(
-            "select key_id, role, name, owner, prefix, hash, created_at, expires_at, revoked_at,
-                    last_used_at, version
-             from api_keys where tenant_id = $1 and key_id = $2",
-        )
+        let row: Option<KeyRow> = sqlx::query_as(concat!(
+            "select ",
+            key_columns!(),
+            " from api_keys where tenant_id = $1 and key_id = $2"
+        ))
         .bind(tenant.0)
         .bind(key.0)
         .fetch_optional(&mut *tx)
@@ -185,14 +203,14 @@ impl Store {
     ) -> Result<ApiKey, StoreError> {
         let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
         let rev = revisions::bump(&mut tx, tenant, Kind::Access).await?;
-        let row: Option<KeyRow> = sqlx::query_as(
+        let row: Option<KeyRow> = sqlx::query_as(concat!(
             "update api_keys set name = coalesce($3, name), owner = coalesce($4, owner),
+                 owner_given = $4 is not null or coalesce(owner_given, owner <> name and owner <> role),
                  expires_at = case when $5 then $6 else expires_at end,
                  version = version + 1, rev = $7
-             where tenant_id = $1 and key_id = $2 and ($8::bigint is null or version = $8)
-             returning key_id, role, name, owner, prefix, hash, created_at, expires_at, revoked_at,
-                       last_used_at, version",
-        )
+             where tenant_id = $1 and key_id = $2 and ($8::bigint is null or version = $8) returning ",
+            key_columns!()
+        ))
         .bind(tenant.0)
         .bind(key.0)
         .bind(&patch.name)
@@ -247,11 +265,11 @@ impl Store {
         let (tenant_name, quotas, is_suspended) = row.ok_or(StoreError::NotFound)?;
         let quotas = OwnQuotas::from(quotas);
         let rev = revisions::current(&mut tx, tenant, Kind::Access).await?;
-        let keys: Vec<KeyRow> = sqlx::query_as(
-            "select key_id, role, name, owner, prefix, hash, created_at, expires_at, revoked_at,
-                    last_used_at, version
-             from api_keys where tenant_id = $1 and revoked_at is null",
-        )
+        let keys: Vec<KeyRow> = sqlx::query_as(concat!(
+            "select ",
+            key_columns!(),
+            " from api_keys where tenant_id = $1 and revoked_at is null"
+        ))
         .bind(tenant.0)
         .fetch_all(&mut *tx)
         .await?;

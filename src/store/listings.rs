@@ -2,6 +2,7 @@
 
 mod drifts;
 mod offers;
+mod pinning;
 mod plan;
 mod right;
 mod signs;
@@ -20,6 +21,7 @@ use chrono::{DateTime, Utc};
 use self::offers::OffersPlan;
 use self::plan::{Known, Plan, ServerState};
 use self::spelling::assign_names;
+use super::offer_pins::offer_bytes;
 use super::offers::OfferKind;
 use super::revisions::{self, Kind};
 use super::tools::{self, stored_bytes};
@@ -155,7 +157,9 @@ impl Store {
         }
         let bytes = found.iter().map(|tool| i64::try_from(tool.definition.len()).unwrap_or(i64::MAX));
         let own_tools = bytes.fold(0, i64::saturating_add);
-        let others = OffersPlan::make(&mut tx, (tenant, server), &offers, own_tools, deployment).await?;
+        let pinning = state.pinning(plan.sets_baseline);
+        let others =
+            OffersPlan::make(&mut tx, (tenant, server), (&offers, &pinning), own_tools, deployment).await?;
         let remark = [left_out, held.as_ref().map(|(note, _)| note.clone())];
         let remark = Some(remark.into_iter().flatten().collect::<Vec<_>>().join("; "));
         let mut applied = Applied {
@@ -194,7 +198,8 @@ impl Store {
         let noted = Noted { era: Some(era), connection, remark, sets_baseline, damping, rev };
         note(&mut tx, tenant, server, &noted).await?;
         if !offers.is_empty() {
-            offers::note(&mut tx, (tenant, server), &offers, &others.faults(&offers), None).await?;
+            let faults = others.faults(&offers);
+            offers::note(&mut tx, (tenant, server), (&offers, &pinning), &faults, None).await?;
         }
         match applied.rev {
             Some(rev) => revisions::commit(tx, tenant, Kind::Catalogue, rev).await.map(drop)?,
@@ -212,7 +217,7 @@ async fn lock(
     version: i64,
 ) -> Result<ServerState, StoreError> {
     let state: Option<ServerState> = sqlx::query_as(
-        "select quarantined, auto_approve, baselined, connection, era, rev, returned_at, returned_before,
+        "select quarantined, auto_approve, baselined, offers_baselined, connection, era, rev, returned_at, returned_before,
              holds, held_until, clock_timestamp() as now,
              tools_listings, prompts_listings, resources_listings, templates_listings from servers
          where tenant_id = $1 and server_id = $2 and removed_at is null and version = $3 for update",
@@ -269,6 +274,7 @@ async fn note(
     sqlx::query(
         "update servers set era = $3, connection = $4, last_ok_at = now(), last_error = $5,
              baselined = baselined or $6, rev = coalesce($7, rev),
+             offers_baselined = case when $6 then '{}' else offers_baselined end,
              returned_at = $8, returned_before = $9, holds = $10, held_until = $11,
              tools_listings = tools_listings + 1
          where tenant_id = $1 and server_id = $2",
@@ -299,9 +305,9 @@ async fn room(
     let (tools, bytes): (i64, i64) = sqlx::query_as(concat!(
         "select count(*), ",
         stored_bytes!(),
-        " + (select coalesce(sum(octet_length(definition)), 0)::bigint from offers
-             where tenant_id = $1 and server_id <> $2)
-          from tools where tenant_id = $1 and server_id <> $2 and removed_at is null"
+        " + ",
+        offer_bytes!("and server_id <> $2"),
+        " from tools where tenant_id = $1 and server_id <> $2 and removed_at is null"
     ))
     .bind(tenant.0)
     .bind(server.0)

@@ -16,6 +16,7 @@ mod leftovers;
 mod listings;
 mod master_keys;
 mod migrate;
+mod offer_pins;
 mod offers;
 mod partitions;
 mod patches;
@@ -56,6 +57,7 @@ pub use listings::{
 };
 pub use master_keys::Canary;
 pub use migrate::migrate;
+pub use offer_pins::OfferRef;
 pub use offers::{OfferKind, OfferView, StoredOffer};
 pub use pins::NewOverride;
 pub use purge::{Deleted, PURGED_TABLES};
@@ -175,6 +177,16 @@ impl Store {
             tracing::warn!("the database connections could not be closed in an orderly way");
         }
     }
+}
+
+/// Host name or address, and port, of the server that a database URL leads to; `None` for a Unix socket.
+///
+/// # Errors
+/// The URL cannot be read.
+pub fn database_host(url: &str) -> Result<Option<(String, u16)>, StoreError> {
+    let options: PgConnectOptions = url.parse()?;
+    let is_socket = options.get_socket().is_some() || options.get_host().starts_with('/');
+    Ok((!is_socket).then(|| (options.get_host().trim_matches(['[', ']']).to_owned(), options.get_port())))
 }
 
 fn connect_options(url: &str, statement_cache: usize) -> Result<PgConnectOptions, StoreError> {

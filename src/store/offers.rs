@@ -4,10 +4,12 @@ use chrono::{DateTime, Utc};
 use sqlx::FromRow;
 use uuid::Uuid;
 
+use super::offer_pins::{self, OfferRef};
 use super::tx::{Access, Lane};
 use super::unit::Unit;
 use super::{Store, StoreError};
 use crate::domain::id::{ServerId, TenantId};
+use crate::domain::tool::PinState;
 
 /// What a server offers besides tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -56,6 +58,12 @@ pub struct StoredOffer {
     pub first_seen_at: DateTime<Utc>,
     /// The safe spelling of a prompt.
     pub safe_name: Option<String>,
+    /// State of the definition against its pin.
+    pub state: PinState,
+    /// Some definition of it was approved.
+    pub is_approved_once: bool,
+    /// The server does not offer it now; the row is a block of a resource, and the definition is empty.
+    pub is_gone: bool,
 }
 
 #[derive(FromRow)]
@@ -65,8 +73,12 @@ pub(super) struct OfferRow {
     name: String,
     definition: String,
     digest: String,
+    pin: String,
     first_seen_at: DateTime<Utc>,
     safe_name: Option<String>,
+    approved_pin: Option<String>,
+    is_blocked: bool,
+    is_gone: bool,
 }
 
 impl TryFrom<OfferRow> for StoredOffer {
@@ -84,6 +96,9 @@ impl TryFrom<OfferRow> for StoredOffer {
             digest: row.digest,
             first_seen_at: row.first_seen_at,
             safe_name: row.safe_name,
+            state: PinState::of(&row.pin, row.approved_pin.as_deref(), row.is_blocked),
+            is_approved_once: row.approved_pin.is_some(),
+            is_gone: row.is_gone,
         })
     }
 }
@@ -101,34 +116,89 @@ pub struct OfferView {
     pub safe_name: Option<String>,
     /// The server that offered the same URI before, if one did that was released: this one is published nowhere.
     pub shadowed_by: Option<String>,
+    /// Pin of the definition.
+    pub pin: String,
+    /// Pin of the approved definition; `None` if none was approved.
+    pub approved_pin: Option<String>,
+    /// Approved definition, exact bytes; `None` if none was approved, or it is not kept any more.
+    pub approved_definition: Option<String>,
+    /// Blocked by a person.
+    pub is_blocked: bool,
+    /// Id of the key that blocked it; `None` for the bootstrap key.
+    pub blocked_by: Option<Uuid>,
+}
+
+impl OfferView {
+    /// Returns the state of the definition against its pin.
+    pub fn state(&self) -> PinState {
+        PinState::of(&self.pin, self.approved_pin.as_deref(), self.is_blocked)
+    }
+}
+
+/// Where a page of offers begins: a kind and a name.
+#[derive(Clone, Copy)]
+enum PageStart<'a> {
+    /// With this one.
+    At(&'a str, &'a str),
+    /// With the one after it.
+    After(&'a str, &'a str),
 }
 
 impl Store {
-    /// A server's offers of these kinds, by kind and name, after `after`.
+    /// Returns a server's offers of these kinds, by kind and name, after `after`. `bounds` are the most rows, and the bytes of
+    /// definitions after which no further row begins.
     pub async fn list_offers(
         &self,
         tenant: TenantId,
         server: ServerId,
         kinds: &[OfferKind],
-        (after_kind, after): (&str, &str),
-        limit: i64,
+        after: (&str, &str),
+        bounds: (i64, i64),
     ) -> Result<Vec<OfferView>, StoreError> {
+        self.select_offers(tenant, server, kinds, PageStart::After(after.0, after.1), bounds).await
+    }
+
+    async fn select_offers(
+        &self,
+        tenant: TenantId,
+        server: ServerId,
+        kinds: &[OfferKind],
+        from: PageStart<'_>,
+        (limit, bytes_max): (i64, i64),
+    ) -> Result<Vec<OfferView>, StoreError> {
+        let (after_kind, after, is_included) = match from {
+            PageStart::At(kind, name) => (kind, name, true),
+            PageStart::After(kind, name) => (kind, name, false),
+        };
         let kinds: Vec<&str> = kinds.iter().map(|kind| kind.as_str()).collect();
         let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
         let rows = sqlx::query_as(
-            "select o.name, o.kind, o.definition, n.safe_name, (
+            "select o.name, o.kind, o.definition, n.safe_name, o.pin, p.approved_pin, p.approved_definition,
+                 p.blocked_at is not null as is_blocked, p.blocked_by, (
                  select s.name from offers f join servers s
                      on s.tenant_id = f.tenant_id and s.server_id = f.server_id and s.removed_at is null
+                 left join offer_pins fp on fp.tenant_id = f.tenant_id and fp.server_id = f.server_id
+                     and fp.kind = f.kind and fp.name = f.name
                  where f.tenant_id = o.tenant_id and f.kind = o.kind and f.name = o.name and o.kind <> 'prompt'
-                     and (not s.baselined, f.first_seen_at, f.server_id)
-                       < (not own.baselined, o.first_seen_at, o.server_id)
-                 order by not s.baselined, f.first_seen_at, f.server_id limit 1) as shadowed_by
+                     and (not s.baselined or fp.approved_pin is null, f.first_seen_at, f.server_id)
+                       < (not own.baselined or p.approved_pin is null, o.first_seen_at, o.server_id)
+                 order by not s.baselined or fp.approved_pin is null, f.first_seen_at, f.server_id limit 1) as shadowed_by
              from offers o join servers own
                on own.tenant_id = o.tenant_id and own.server_id = o.server_id
+             left join offer_pins p
+               on p.tenant_id = o.tenant_id and p.server_id = o.server_id and p.kind = o.kind and p.name = o.name
              left join prompt_names n
                on n.tenant_id = o.tenant_id and n.server_id = o.server_id and n.prompt = o.name and o.kind = 'prompt'
-             where o.tenant_id = $1 and o.server_id = $2 and o.kind = any($3) and (o.kind, o.name) > ($4, $5)
-             order by o.kind, o.name limit $6",
+             where o.tenant_id = $1 and o.server_id = $2 and (o.kind, o.name) in (
+               select kind, name from (
+                 select kind, name, sum(bytes) over (order by kind, name) - bytes as before from (
+                   select kind, name, octet_length(definition) as bytes from offers
+                   where tenant_id = $1 and server_id = $2 and kind = any($3)
+                     and ((kind, name) > ($4, $5) or $8 and (kind, name) = ($4, $5))
+                   order by kind, name limit $6
+                 ) sized
+               ) summed where before < $7)
+             order by o.kind, o.name",
         )
         .bind(tenant.0)
         .bind(server.0)
@@ -136,20 +206,45 @@ impl Store {
         .bind(after_kind)
         .bind(after)
         .bind(limit)
+        .bind(bytes_max)
+        .bind(is_included)
         .fetch_all(&mut *tx)
         .await?;
         tx.commit().await?;
         Ok(rows)
     }
+
+    /// Returns one offer of a server, in whatever state.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] if the server does not offer it.
+    pub async fn get_offer(&self, tenant: TenantId, offer: OfferRef<'_>) -> Result<OfferView, StoreError> {
+        let OfferRef { server, kind, name } = offer;
+        let found = self
+            .select_offers(tenant, server, &[kind], PageStart::At(kind.as_str(), name), (1, i64::MAX))
+            .await?;
+        found.into_iter().find(|found| found.name == name).ok_or(StoreError::NotFound)
+    }
 }
 
-/// All that the tenant's servers offer, those first that offer it the longest.
+/// All that the tenant's servers offer, those first that offer it the longest. Blocked resources are among them also
+/// where their server does not list them any more: a template must not lead around a block.
 pub(super) async fn load(tx: &mut Unit, tenant: TenantId) -> Result<Vec<StoredOffer>, StoreError> {
     let rows: Vec<OfferRow> = sqlx::query_as(
-        "select o.server_id, o.kind, o.name, o.definition, o.digest, o.first_seen_at, n.safe_name
-         from offers o left join prompt_names n
+        "select o.server_id, o.kind, o.name, o.definition, o.digest, o.pin, o.first_seen_at, n.safe_name,
+             p.approved_pin, p.blocked_at is not null as is_blocked, false as is_gone
+         from offers o left join offer_pins p
+           on p.tenant_id = o.tenant_id and p.server_id = o.server_id and p.kind = o.kind and p.name = o.name
+         left join prompt_names n
            on n.tenant_id = o.tenant_id and n.server_id = o.server_id and n.prompt = o.name and o.kind = 'prompt'
-         where o.tenant_id = $1 order by o.first_seen_at, o.server_id",
+         where o.tenant_id = $1
+         union all
+         select p.server_id, p.kind, p.name, '', '', '', p.blocked_at, null, null, true, true
+         from offer_pins p
+         where p.tenant_id = $1 and p.kind = 'resource' and p.blocked_at is not null and not exists (
+             select from offers o where o.tenant_id = $1 and o.server_id = p.server_id
+                 and o.kind = p.kind and o.name = p.name)
+         order by first_seen_at, server_id",
     )
     .bind(tenant.0)
     .fetch_all(&mut **tx)
@@ -169,12 +264,12 @@ pub(super) async fn begin_anew(tx: &mut Unit, tenant: TenantId, server: ServerId
     Ok(())
 }
 
-/// What a server offered at another origin, or before it was removed, is gone.
+/// What a server offered at another origin, or before it was removed, is gone, and what was approved of it. Blocks stay.
 pub(super) async fn remove_all(tx: &mut Unit, tenant: TenantId, server: ServerId) -> Result<(), StoreError> {
     sqlx::query("delete from offers where tenant_id = $1 and server_id = $2")
         .bind(tenant.0)
         .bind(server.0)
         .execute(&mut **tx)
         .await?;
-    Ok(())
+    offer_pins::clear(tx, tenant, server).await
 }

@@ -44,20 +44,34 @@ impl Decision {
 
     /// What was looked at has to be what is there.
     fn expect_pin(&self, pin: &str) -> Result<(), StoreError> {
-        if self.tool.pin == pin {
-            return Ok(());
-        }
-        Err(StoreError::Conflict("the definition is not the one with this pin any more"))
+        expect_pin(&self.tool.pin, pin)
     }
 }
 
+/// Refuses a decision about a definition that is not the current one.
+pub(super) fn expect_pin(current: &str, reviewed: &str) -> Result<(), StoreError> {
+    if current == reviewed {
+        return Ok(());
+    }
+    Err(StoreError::Conflict("the definition is not the one with this pin any more"))
+}
+
 impl Store {
-    /// A listing reads what was decided before it takes the revision: the server's row is locked first, as it does, or a
-    /// listing under way would write over the decision.
-    async fn decide(&self, tenant: TenantId, server: ServerId, tool: &str) -> Result<Decision, StoreError> {
+    /// Begins a decision about something that a server offers. A listing reads what was decided before it takes the
+    /// revision: the server's row is locked first, as it does, or a listing under way would write over the decision.
+    pub(super) async fn begin_decision(
+        &self,
+        tenant: TenantId,
+        server: ServerId,
+    ) -> Result<(Unit, i64), StoreError> {
         let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
         servers::lock(&mut tx, tenant, server).await?;
         let rev = revisions::bump(&mut tx, tenant, Kind::Catalogue).await?;
+        Ok((tx, rev))
+    }
+
+    async fn decide(&self, tenant: TenantId, server: ServerId, tool: &str) -> Result<Decision, StoreError> {
+        let (mut tx, rev) = self.begin_decision(tenant, server).await?;
         let found: Option<Decided> = sqlx::query_as(
             "select pin, state, override_version, override_annotations is not null as is_overridden from tools
              where tenant_id = $1 and server_id = $2 and name = $3 and removed_at is null",

@@ -17,11 +17,12 @@ const AGAIN_DAYS: i32 = 2;
 
 /// Tables of tenants, each before those that it refers to. Without the log, which is emptied by time, and `revisions`,
 /// which tell every replica that the tenant is gone and so go last.
-pub const PURGED_TABLES: [&str; 12] = [
+pub const PURGED_TABLES: [&str; 13] = [
     "tool_embeddings",
     "server_logs",
     "server_secrets",
     "prompt_names",
+    "offer_pins",
     "offers",
     "tool_names",
     "tools",

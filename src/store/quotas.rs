@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::offer_pins::offer_bytes;
 use super::revisions::{self, Kind};
 use super::tools::stored_bytes;
 use super::tx::{Access, Lane};
@@ -51,8 +52,9 @@ impl Store {
                  (select count(*) from api_keys where tenant_id = $1 and revoked_at is null) as keys,
                  count(*) as tools, ",
             stored_bytes!(),
-            " + (select coalesce(sum(octet_length(definition)), 0)::bigint from offers where tenant_id = $1)
-                 as definition_bytes from tools where tenant_id = $1 and removed_at is null"
+            " + ",
+            offer_bytes!(""),
+            " as definition_bytes from tools where tenant_id = $1 and removed_at is null"
         ))
         .bind(tenant.0)
         .fetch_one(&mut *tx)

@@ -15,8 +15,16 @@ const REVOKED_KEYS_DAYS: i32 = 30;
 /// Removed servers looked at in one pass.
 const SERVERS_MAX: i64 = 10_000;
 /// What a removed server may have left, and itself at the end.
-pub const TABLES_OF_SERVERS: [&str; 7] =
-    ["server_logs", "server_secrets", "prompt_names", "offers", "tool_names", "tools", "servers"];
+pub const TABLES_OF_SERVERS: [&str; 8] = [
+    "server_logs",
+    "server_secrets",
+    "prompt_names",
+    "offer_pins",
+    "offers",
+    "tool_names",
+    "tools",
+    "servers",
+];
 /// Rows per batch: a few milliseconds of work, and one commit.
 const BATCH: i64 = 1000;
 

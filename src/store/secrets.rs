@@ -32,6 +32,8 @@ pub struct ServerSecret {
     pub secret_id: Uuid,
     /// Which data key seals them.
     pub key_id: Uuid,
+    /// URL that they were given for, without its query; `None` where the server had none.
+    pub place: Option<String>,
     /// The envelope.
     pub sealed: Vec<u8>,
 }
@@ -43,6 +45,8 @@ pub struct SealedHeaders {
     pub names: Vec<String>,
     /// Which data key seals them.
     pub key_id: Uuid,
+    /// URL that they are given for, without its query.
+    pub place: String,
     /// The envelope.
     pub sealed: Vec<u8>,
 }
@@ -122,7 +126,7 @@ pub(super) async fn load(
     server: Option<ServerId>,
 ) -> Result<SecretRows, StoreError> {
     let secrets = sqlx::query_as(
-        "select server_id, secret_id, key_id, sealed from server_secrets
+        "select server_id, secret_id, key_id, place, sealed from server_secrets
          where tenant_id = $1 and principal_id is null and ($2::uuid is null or server_id = $2)",
     )
     .bind(tenant.0)
@@ -155,6 +159,26 @@ pub(super) async fn remove(tx: &mut Unit, tenant: TenantId, server: ServerId) ->
     Ok(())
 }
 
+/// Notes another spelling of the place that a server's headers were given for, unless they were given for another one.
+pub(super) async fn respell(
+    tx: &mut Unit,
+    tenant: TenantId,
+    server: ServerId,
+    place: &str,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "update server_secrets set place = $3
+         where tenant_id = $1 and server_id = $2 and place = (
+             select split_part(s.url, '?', 1) from servers s where s.tenant_id = $1 and s.server_id = $2)",
+    )
+    .bind(tenant.0)
+    .bind(server.0)
+    .bind(place)
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
+}
+
 /// Stores a server's headers; there must be none.
 pub(super) async fn insert(
     tx: &mut Unit,
@@ -163,14 +187,15 @@ pub(super) async fn insert(
     headers: &SealedHeaders,
 ) -> Result<(), StoreError> {
     sqlx::query(
-        "insert into server_secrets (tenant_id, secret_id, server_id, key_id, sealed)
-         values ($1, $2, $3, $4, $5)",
+        "insert into server_secrets (tenant_id, secret_id, server_id, key_id, sealed, place)
+         values ($1, $2, $3, $4, $5, $6)",
     )
     .bind(tenant.0)
     .bind(Uuid::now_v7())
     .bind(server.0)
     .bind(headers.key_id)
     .bind(&headers.sealed)
+    .bind(&headers.place)
     .execute(&mut **tx)
     .await?;
     Ok(())

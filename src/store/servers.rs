@@ -14,7 +14,9 @@ use super::tx::{Access, Lane};
 use super::unit::Unit;
 use super::{Store, StoreError, quotas};
 use crate::domain::id::{KeyId, ServerId, TenantId};
+use crate::domain::person::Person;
 use crate::domain::quota::Quotas;
+use crate::domain::server_url::without_query;
 
 /// An upstream server as stored.
 #[derive(Clone, Debug, FromRow)]
@@ -53,6 +55,12 @@ pub struct Server {
     pub offers_error: Option<String>,
     /// The key that added it.
     pub added_by: Option<Uuid>,
+    /// The key that the two fields below are of; another one than `added_by` where the release before wrote that.
+    pub adder_key: Option<Uuid>,
+    /// Owner of that key when it added the server, where somebody had named one.
+    pub adder_owner: Option<String>,
+    /// The key that created that key.
+    pub adder_creator: Option<Uuid>,
     /// When it was added.
     pub created_at: DateTime<Utc>,
     /// Counts changes by people, for optimistic updates.
@@ -85,6 +93,9 @@ impl Server {
             last_error: None,
             offers_error: None,
             added_by: None,
+            adder_key: None,
+            adder_owner: None,
+            adder_creator: None,
             created_at: DateTime::UNIX_EPOCH,
             version: 1,
             rev: 1,
@@ -98,6 +109,15 @@ impl Server {
     pub fn id(&self) -> ServerId {
         ServerId(self.server_id)
     }
+
+    /// Returns who added the server, or moved it last; `None` where only the key is known.
+    pub fn adder(&self) -> Option<Person> {
+        (self.adder_key == self.added_by).then(|| Person {
+            key: self.added_by.map(KeyId),
+            owner: self.adder_owner.clone(),
+            creator: self.adder_creator.map(KeyId),
+        })
+    }
 }
 
 macro_rules! server_columns {
@@ -106,7 +126,7 @@ macro_rules! server_columns {
          (select t.name from tenants t where t.tenant_id = servers.tenant_id) as tenant_name, enabled, quarantined, auto_approve, baselined, limits, era, connection, \
          last_ok_at, last_error,
          (select string_agg(value, '; ' order by key) from jsonb_each_text(offers_error)) as offers_error,
-         added_by, created_at, version, rev, header_names"
+         added_by, adder_key, adder_owner, adder_creator, created_at, version, rev, header_names"
     };
 }
 
@@ -133,8 +153,8 @@ pub struct NewServer {
     pub limits: serde_json::Map<String, serde_json::Value>,
     /// What it is called with.
     pub headers: Option<SealedHeaders>,
-    /// Who adds it; `None` for the bootstrap key.
-    pub added_by: Option<KeyId>,
+    /// Who adds it.
+    pub added_by: Person,
     /// What tenants may have of which nothing else is said.
     pub quotas: Quotas,
 }
@@ -142,12 +162,13 @@ pub struct NewServer {
 /// A change to a server; `None` leaves a field.
 #[derive(Clone, Debug, Default)]
 pub struct ServerPatch {
-    /// A new address on the same origin.
+    /// A new address, in whole.
     pub url: Option<String>,
     /// Another program.
     pub command: Option<String>,
-    /// The address is on another origin, or the program another: credentials, pins, era and baseline go, and it is quarantined.
-    pub origin_changed: bool,
+    /// The address leads to another place, or the program is another: credentials, pins, era and baseline go, and
+    /// `by` has added the server.
+    pub place_changed: bool,
     /// Switch.
     pub enabled: Option<bool>,
     /// Quarantine or release.
@@ -162,8 +183,8 @@ pub struct ServerPatch {
     pub headers: Option<HeadersPatch>,
     /// Only when the server is still at this version.
     pub version: Option<i64>,
-    /// Who changes it: with another origin, whoever names it has added it.
-    pub by: Option<KeyId>,
+    /// Who changes it; needed where `place_changed`.
+    pub by: Option<Person>,
 }
 
 impl Store {
@@ -180,8 +201,8 @@ impl Store {
         quotas::check(count, quotas.servers, "servers")?;
         let server = sqlx::query_as(concat!(
             "insert into servers (tenant_id, server_id, name, kind, url, enabled, quarantined, auto_approve,
-                 limits, added_by, rev, header_names, command)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) returning ",
+                 limits, added_by, rev, header_names, command, adder_key, adder_owner, adder_creator)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $10, $14, $15) returning ",
             server_columns!()
         ))
         .bind(tenant.0)
@@ -193,10 +214,12 @@ impl Store {
         .bind(new.quarantined)
         .bind(new.auto_approve)
         .bind(Json(&new.limits))
-        .bind(new.added_by.map(|key| key.0))
+        .bind(new.added_by.key.map(|key| key.0))
         .bind(rev)
         .bind(new.headers.as_ref().map_or(&[][..], |headers| &headers.names))
         .bind(&new.command)
+        .bind(&new.added_by.owner)
+        .bind(new.added_by.creator.map(|key| key.0))
         .fetch_one(&mut *tx)
         .await
         .map_err(|error| StoreError::from_insert(error, "servers_name", "a server of this name exists"))?;
@@ -273,12 +296,19 @@ impl Store {
         let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
         lock(&mut tx, tenant, server).await?;
         let rev = revisions::bump(&mut tx, tenant, Kind::Catalogue).await?;
+        if let Some(url) = patch.url.as_deref().filter(|_| !patch.place_changed) {
+            secrets::respell(&mut tx, tenant, server, without_query(url)).await?;
+        }
+        let by = patch.by.as_ref();
         let updated: Option<Server> = sqlx::query_as(concat!(
             "update servers set url = coalesce($3, url), command = coalesce($13, command), enabled = coalesce($4, enabled),
-                 quarantined = coalesce($5, quarantined) or $6 or ($14 and not baselined), auto_approve = coalesce($7, auto_approve),
+                 quarantined = coalesce($5, quarantined) or ($14 and not baselined), auto_approve = coalesce($7, auto_approve),
                  limits = coalesce($8, limits), era = case when $6 then null else era end,
                  baselined = baselined and not $6,
                  added_by = case when $6 then $11 else added_by end,
+                 adder_key = case when $6 then $11 else adder_key end,
+                 adder_owner = case when $6 then $15 else adder_owner end,
+                 adder_creator = case when $6 then $16 else adder_creator end,
                  connection = case when $6 or $4 <> enabled then 'unknown' else connection end,
                  header_names = coalesce($12, case when $6 then '{}' else header_names end),
                  version = version + 1, rev = $9
@@ -292,23 +322,25 @@ impl Store {
         .bind(&patch.url)
         .bind(patch.enabled)
         .bind(patch.quarantined)
-        .bind(patch.origin_changed)
+        .bind(patch.place_changed)
         .bind(patch.auto_approve)
         .bind(patch.limits.as_ref().map(Json))
         .bind(rev)
         .bind(patch.version)
-        .bind(patch.by.map(|key| key.0))
+        .bind(by.and_then(|by| by.key).map(|key| key.0))
         .bind(patch.headers.as_ref().map(HeadersPatch::names))
         .bind(&patch.command)
         .bind(patch.waits_without_baseline)
+        .bind(by.and_then(|by| by.owner.as_deref()))
+        .bind(by.and_then(|by| by.creator).map(|key| key.0))
         .fetch_optional(&mut *tx)
         .await?;
         let updated = updated.ok_or(StoreError::Conflict("the server changed since that version"))?;
-        if patch.origin_changed {
+        if patch.place_changed {
             super::tools::clear_pins(&mut tx, tenant, server, rev).await?;
             offers::remove_all(&mut tx, tenant, server).await?;
         }
-        if patch.origin_changed || patch.headers.is_some() {
+        if patch.place_changed || patch.headers.is_some() {
             secrets::remove(&mut tx, tenant, server).await?;
         }
         if let Some(HeadersPatch::Set(headers)) = &patch.headers {

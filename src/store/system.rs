@@ -56,19 +56,22 @@ macro_rules! dead {
 }
 
 impl Store {
-    /// The look-up of a key that no snapshot here knows: one index probe.
-    pub async fn find_key(&self, hash: &[u8; 32]) -> Result<Option<FoundKey>, StoreError> {
+    /// Looks up keys that no snapshot here knows by their digests: one index probe each. Returns those that are valid.
+    pub async fn find_keys(&self, hashes: &[&[u8]]) -> Result<Vec<([u8; 32], FoundKey)>, StoreError> {
         let mut tx = self.begin(Lane::Control, Access::System).await?;
-        let row: Option<(Uuid, Uuid)> = sqlx::query_as(
-            "select k.tenant_id, k.key_id from api_keys k join tenants t using (tenant_id)
-             where k.hash = $1 and k.revoked_at is null and t.deleted_at is null
+        let rows: Vec<(Vec<u8>, Uuid, Uuid)> = sqlx::query_as(
+            "select k.hash, k.tenant_id, k.key_id from api_keys k join tenants t using (tenant_id)
+             where k.hash = any($1) and k.revoked_at is null and t.deleted_at is null
                and (k.expires_at is null or k.expires_at > now())",
         )
-        .bind(hash.as_slice())
-        .fetch_optional(&mut *tx)
+        .bind(hashes)
+        .fetch_all(&mut *tx)
         .await?;
         tx.commit().await?;
-        Ok(row.map(|(tenant, key)| FoundKey { tenant: TenantId(tenant), key: KeyId(key) }))
+        let found = rows.into_iter().filter_map(|(hash, tenant, key)| {
+            Some((hash.try_into().ok()?, FoundKey { tenant: TenantId(tenant), key: KeyId(key) }))
+        });
+        Ok(found.collect())
     }
 
     /// Notes when keys were last used; coarse, so one statement for many.

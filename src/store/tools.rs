@@ -147,23 +147,35 @@ impl TryFrom<ToolRow> for StoredTool {
 }
 
 impl Store {
-    /// A server's present tools by name, after `after`.
+    /// A server's present tools by name, after `after`: at most `limit`, of which those before the last have less than
+    /// `bytes_max` bytes of definitions.
     pub async fn list_tools(
         &self,
         tenant: TenantId,
         server: ServerId,
         after: &str,
-        limit: i64,
+        (limit, bytes_max): (i64, i64),
     ) -> Result<Vec<StoredTool>, StoreError> {
         let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
         let rows: Vec<ToolRow> = sqlx::query_as(select_tools!(
             "t.approved_definition",
-            "and t.server_id = $2 and t.name > $3 order by t.name limit $4"
+            "and t.server_id = $2 and t.name in (
+               select name from (
+                 select name, sum(bytes) over (order by name) - bytes as before from (
+                   select p.name,
+                          octet_length(p.definition) + coalesce(octet_length(p.approved_definition), 0) as bytes
+                   from tools p
+                   where p.tenant_id = $1 and p.server_id = $2 and p.removed_at is null and p.name > $3
+                   order by p.name limit $4
+                 ) sized
+               ) summed where before < $5
+             ) order by t.name"
         ))
         .bind(tenant.0)
         .bind(server.0)
         .bind(after)
         .bind(limit)
+        .bind(bytes_max)
         .fetch_all(&mut *tx)
         .await?;
         tx.commit().await?;
@@ -209,7 +221,7 @@ pub(super) async fn remove_all(
     Ok(())
 }
 
-/// Another origin is another server in all but name: nothing that was approved or said of its tools holds, but a block does.
+/// Forgets what was approved or said of a server's tools, since another place is another server in all but name. Blocks stay.
 pub(super) async fn clear_pins(
     tx: &mut Unit,
     tenant: TenantId,

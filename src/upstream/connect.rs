@@ -21,7 +21,7 @@ use uuid::Uuid;
 use super::egress::{Egress, EgressError};
 use super::error::{Kind, UpstreamError};
 use super::meter::{Meter, Metered};
-use super::shares::{ANSWERS_BYTES_MAX, Reserved, Share, Shares};
+use super::shares::{MemoryHold, MemoryLimits, MemoryPurpose, MemoryVitals, Share, Shares};
 use crate::domain::measure::Measures;
 
 /// Longest part of a TLS error that is kept.
@@ -68,14 +68,15 @@ pub(super) struct Dialer {
 
 impl Dialer {
     pub(super) fn new(egress: Arc<Egress>, tls: Option<Arc<rustls::ClientConfig>>) -> Self {
-        let shares = Arc::new(Shares::new(ANSWERS_BYTES_MAX));
+        let shares = Arc::new(Shares::new(MemoryLimits::default()));
         let share = shares.of(Uuid::nil());
         Self { egress, tls, connects: Arc::default(), share, shares, measures: Arc::default() }
     }
 
-    /// The same, with this much memory for the large answers of each tenant.
-    pub(super) fn with_answers_bytes_max(self, answers_bytes_max: usize) -> Self {
-        Self { shares: Arc::new(Shares::new(answers_bytes_max)), ..self }
+    /// The same, with these bounds on the memory of requests and answers.
+    pub(super) fn with_memory(self, limits: MemoryLimits) -> Self {
+        let shares = Arc::new(Shares::new(limits));
+        Self { share: shares.of(Uuid::nil()), shares, ..self }
     }
 
     /// The same, with the share of one upstream of this tenant.
@@ -83,14 +84,19 @@ impl Dialer {
         Self { share: self.shares.of(tenant), ..self.clone() }
     }
 
-    /// Memory of a tenant's share for answers.
-    pub(super) async fn reserve(&self, tenant: Uuid, bytes: usize) -> Option<Reserved> {
-        self.shares.of(tenant).reserve(bytes).await
+    /// Returns the share of a tenant.
+    pub(super) fn share_of(&self, tenant: Uuid) -> Share {
+        self.shares.of(tenant)
     }
 
-    /// Memory that large answers have now, in bytes.
-    pub(super) fn answers_bytes(&self) -> usize {
-        self.shares.answers_bytes()
+    /// Memory for a request or an answer; nothing is held yet.
+    pub(super) fn memory(&self, tenant: Uuid, key: Option<Uuid>, purpose: MemoryPurpose) -> MemoryHold {
+        self.shares.memory(tenant, key, purpose)
+    }
+
+    /// How much memory requests and answers hold now.
+    pub(super) fn memory_vitals(&self) -> MemoryVitals {
+        self.shares.memory_vitals()
     }
 
     /// TCP connections opened so far.

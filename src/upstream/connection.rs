@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use super::admission::Asides;
 use super::breaker::BreakerState;
@@ -24,7 +25,7 @@ use super::post::Reply;
 use super::sent::Sent;
 use super::stdio::{Children, Keeper};
 use super::target::{Credential, Limits, Request, Round, Target, ToolCall};
-use crate::domain::origin::Origin;
+use crate::domain::server_url::ServerPlace;
 
 /// One upstream server: its connections, its session and its bounds.
 pub struct Connection {
@@ -53,6 +54,8 @@ pub(super) struct Ask<'a> {
     pub(super) progress: Option<&'a mpsc::Sender<Bytes>>,
     /// What a caller's request says of its rounds.
     pub(super) round: Option<&'a Round>,
+    /// The caller's API key, whose share of memory the answer takes.
+    pub(super) key: Option<Uuid>,
     pub(super) bytes_max: usize,
 }
 
@@ -67,6 +70,7 @@ impl<'a> Ask<'a> {
             param_headers: &[],
             progress: None,
             round: None,
+            key: None,
             bytes_max,
         }
     }
@@ -103,7 +107,7 @@ impl Connection {
         Self::with_link(target, keeper.map(Link::Stdio).map(Arc::new))
     }
 
-    /// Leads nowhere: the server is at another origin meanwhile.
+    /// Returns a connection that leads nowhere: the server is at another place meanwhile.
     pub(super) fn moved(target: &Target) -> Self {
         Self::with_link(target, Err(UpstreamError::unsent(Kind::Unreachable, "it has moved meanwhile")))
     }
@@ -150,13 +154,13 @@ impl Connection {
         self.version > target.version
     }
 
-    /// Whether it leads to the origin, or the program, that `target` names.
-    pub(super) fn has_origin_of(&self, target: &Target) -> bool {
+    /// Returns whether it leads to the place, or the program, that `target` names.
+    pub(super) fn has_place_of(&self, target: &Target) -> bool {
         if self.program.is_some() || target.program.is_some() {
             return self.program.as_deref() == target.program_name();
         }
         self.url == target.url
-            || Origin::of(&self.url).is_some_and(|own| Some(own) == Origin::of(&target.url))
+            || ServerPlace::of(&self.url).is_some_and(|own| Some(own) == ServerPlace::of(&target.url))
     }
 
     /// The era of the upstream, once it is known.
@@ -198,6 +202,7 @@ impl Connection {
             param_headers: &call.param_headers,
             progress: call.progress.as_ref(),
             round: Some(&call.round),
+            key: call.key,
             bytes_max: self.limits.response_bytes_max,
         };
         self.pass_on(&ask, call.timeout, &call.sent).await
@@ -220,6 +225,7 @@ impl Connection {
             param_headers: &[],
             progress: request.progress.as_ref(),
             round: Some(&request.round),
+            key: request.key,
             bytes_max: self.limits.response_bytes_max,
         };
         self.pass_on(&ask, request.timeout, &request.sent).await

@@ -53,6 +53,7 @@ pub(super) async fn discover(
         headers,
         body: jsonrpc::request(id, "server/discover", &[], meta),
         bytes_max: HELLO_BYTES_MAX,
+        key: None,
         progress: None,
         reply_headers: None,
         dispatched: &dispatched,

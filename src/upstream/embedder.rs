@@ -208,7 +208,7 @@ impl Embedder {
         }
         let mut body = response.into_body();
         let bytes_max = count.saturating_mul(DIMS_MAX * NUMBER_BYTES_MAX) + REST_BYTES_MAX;
-        let bytes = read_all(&mut lease, &mut body, bytes_max).await.map_err(EmbedError::NoAnswer)?;
+        let bytes = read_all(&mut lease, &mut body, bytes_max, None).await.map_err(EmbedError::NoAnswer)?;
         lease.give_back();
         Ok(bytes)
     }

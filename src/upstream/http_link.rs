@@ -136,6 +136,7 @@ impl HttpLink {
             headers,
             body: jsonrpc::request(id, ask.method, ask.members, meta),
             bytes_max: ask.bytes_max,
+            key: ask.key,
             progress: ask.progress,
             reply_headers: (!is_modern).then_some(&session.headers),
             dispatched: &sent.dispatched,

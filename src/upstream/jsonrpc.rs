@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::error::{Kind, UpstreamError};
+use super::shares::MemoryHold;
 use super::target::Round;
 
 /// The revision without sessions.
@@ -36,6 +37,16 @@ pub enum Answer {
         /// Its `code`.
         code: i64,
     },
+}
+
+impl Answer {
+    /// Returns the answer with its tenant's memory, which it keeps for as long as a slice of it is in use.
+    pub(super) fn held_by(self, memory: MemoryHold) -> Answer {
+        match self {
+            Answer::Result(raw) => Answer::Result(memory.keep(raw)),
+            Answer::Error { raw, code } => Answer::Error { raw: memory.keep(raw), code },
+        }
+    }
 }
 
 /// The `_meta` of a request.

@@ -23,6 +23,7 @@ mod list;
 mod measures;
 mod meter;
 mod offers;
+mod pace;
 mod param_headers;
 mod pool;
 mod post;
@@ -59,9 +60,10 @@ pub use param_headers::{
 };
 pub use pool::{CONNECTIONS_MAX, Pool, PoolVitals};
 pub use sent::Sent;
-pub use shares::Reserved;
+pub use shares::{FREE_BYTES_MAX, MemoryHold, MemoryLimits, MemoryPurpose, MemoryShort, MemoryVitals};
 pub use stdio::{
-    Command, Commands, Journal, LINE_BYTES_MAX, LogLine, LogSource, NoCommand, StdioRules, run_warden,
+    Command, Commands, Confinement, Journal, LINE_BYTES_MAX, LogLine, LogSource, NoCommand, StdioRules,
+    become_confined, can_confine, run_warden,
 };
 pub use target::{
     Credential, Limits, Program, Request, Round, Subject, Target, ToolCall, is_reserved_header,

@@ -23,6 +23,24 @@ pub enum Announced {
     Resources,
 }
 
+impl Announced {
+    const ALL: [Announced; 3] = [Announced::Tools, Announced::Prompts, Announced::Resources];
+
+    /// Method of the notification that announces a change.
+    pub(super) fn method(self) -> &'static str {
+        match self {
+            Announced::Tools => "notifications/tools/list_changed",
+            Announced::Prompts => "notifications/prompts/list_changed",
+            Announced::Resources => "notifications/resources/list_changed",
+        }
+    }
+
+    /// `None` for any other method.
+    pub(super) fn of_method(method: &str) -> Option<Announced> {
+        Announced::ALL.into_iter().find(|what| what.method() == method)
+    }
+}
+
 /// Whether a server has lists of a kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Offer {

@@ -2,12 +2,13 @@
 //! and the encoding of header values.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::value::RawValue;
 use serde_json::{Map, Value};
+
+use crate::domain::json;
 
 const KEYWORD: &str = "x-mcp-header";
 const PREFIX: &str = "Mcp-Param-";
@@ -159,8 +160,9 @@ pub fn param_headers(rules: &[ParamHeader], arguments: &str) -> Vec<(String, Str
 fn value_at<'a>(arguments: &'a str, path: &[String]) -> Option<Cow<'a, str>> {
     let mut at = arguments.trim();
     for name in path {
-        let members: HashMap<Cow<'a, str>, &'a RawValue> = serde_json::from_str(at).ok()?;
-        at = members.get(name.as_str())?.get();
+        // what stands beside it must not decide whether it is found
+        let [value] = json::find_members(at, [name.as_str()]).ok()?;
+        at = value?;
     }
     match at.bytes().next()? {
         b'"' => serde_json::from_str::<String>(at).ok().map(Cow::Owned),
@@ -256,6 +258,7 @@ mod tests {
             (r#"{"a":1.5}"#, &[("A", "1.5")]),
             (r#"{"a":"","o":{}}"#, &[("A", "")]),
             (r#"{"\u0061":"x"}"#, &[("A", "x")]),
+            (r#"{"\ud800":1,"a":"x","o":{"\udc00":[1e400],"b":1e400}}"#, &[("A", "x"), ("B", "1e400")]),
             (r#"{"a":null,"o":{"b":[1]}}"#, &[]),
             (r#"{"a":{},"o":7}"#, &[]),
             ("{}", &[]),

@@ -12,7 +12,7 @@ use super::connection::Connection;
 use super::egress::Egress;
 use super::offers::Announced;
 use super::rmcp::{WatchEnd, Watcher};
-use super::shares::Reserved;
+use super::shares::{INLINE_BYTES_MAX, MemoryHold, MemoryLimits, MemoryPurpose, MemoryVitals};
 use super::stdio::{Children, Journal, Keeper, StdioRules};
 use super::target::Target;
 use crate::domain::measure::Measures;
@@ -31,8 +31,8 @@ pub struct PoolVitals {
     pub open: usize,
     /// Servers of which it is being found out whether calls would work.
     pub half_open: usize,
-    /// Memory that large answers have, in bytes.
-    pub answers_bytes: usize,
+    /// Memory of requests and answers.
+    pub memory: MemoryVitals,
     /// Programs that run.
     pub programs: usize,
     /// TCP connections opened so far.
@@ -60,14 +60,14 @@ impl Pool {
         Self { children: Children::new(rules, Some(journal), &self.dialer.measures), ..self }
     }
 
-    /// The same, with this much memory for the large answers of each tenant at the same time.
-    pub fn with_answers_bytes_max(self, answers_bytes_max: usize) -> Self {
-        Self { dialer: self.dialer.with_answers_bytes_max(answers_bytes_max), ..self }
+    /// The same, with these bounds on the memory of requests and answers.
+    pub fn with_memory(self, limits: MemoryLimits) -> Self {
+        Self { dialer: self.dialer.with_memory(limits), ..self }
     }
 
     /// The connection of a server. A newer version, another URL or credential than last time replaces it; the old
     /// one ends with its last call. Whoever knows an older version only gets the newer one's connection, and
-    /// nothing is sent if that leads to another origin.
+    /// nothing is sent if that leads to another place.
     pub fn connection(&self, target: &Target) -> Arc<Connection> {
         let key = (target.tenant, target.server);
         let known = |connections: &HashMap<Key, Arc<Connection>>| {
@@ -76,7 +76,7 @@ impl Pool {
                 return Some(Arc::clone(found));
             }
             let is_newer = found.is_newer_than(target);
-            is_newer.then(|| match found.has_origin_of(target) {
+            is_newer.then(|| match found.has_place_of(target) {
                 true => Arc::clone(found),
                 false => Arc::new(Connection::moved(target)),
             })
@@ -105,10 +105,24 @@ impl Pool {
         connection
     }
 
-    /// Takes from a tenant's memory for answers for something else of this size that goes out to its clients; waits for
-    /// what is under way. `None` if there is no room in time.
-    pub async fn reserve(&self, tenant: Uuid, bytes: usize) -> Option<Reserved> {
-        self.dialer.reserve(tenant, bytes).await
+    /// Does work whose time grows with `bytes`: on this thread if they are few, else on a thread of its own, one piece of work
+    /// of the tenant at a time. Returns `None` if the work panicked.
+    pub async fn aside<T: Send + 'static>(
+        &self,
+        tenant: Uuid,
+        bytes: usize,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        match bytes <= INLINE_BYTES_MAX {
+            true => Some(work()),
+            false => self.dialer.share_of(tenant).aside(bytes, work).await,
+        }
+    }
+
+    /// Memory for a request or an answer of a caller, in the shares of the API key, its tenant and the replica. Nothing is
+    /// held yet.
+    pub fn memory(&self, tenant: Uuid, key: Option<Uuid>, purpose: MemoryPurpose) -> MemoryHold {
+        self.dialer.memory(tenant, key, purpose)
     }
 
     /// Drops the connection of a server, whose calls in flight still end.
@@ -181,6 +195,12 @@ impl Pool {
         self.children.take_unlisted(interval)
     }
 
+    /// Takes the announcements of programs that run here: tenant and server of each that announced a change of a list
+    /// since the last time.
+    pub fn take_announced_programs(&self) -> Vec<(Uuid, Uuid)> {
+        self.children.take_announced()
+    }
+
     /// Whether a tenant has programs here.
     pub fn has_programs_of(&self, tenant: Uuid) -> bool {
         self.read().iter().any(|(key, kept)| key.0 == tenant && kept.keeper().is_some())
@@ -214,7 +234,7 @@ impl Pool {
             closed: 0,
             open: 0,
             half_open: 0,
-            answers_bytes: self.dialer.answers_bytes(),
+            memory: self.dialer.memory_vitals(),
             programs: self.children.count(),
             tcp_connects: self.tcp_connects(),
         };

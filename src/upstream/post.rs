@@ -13,9 +13,11 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
+use uuid::Uuid;
 
 use super::error::{Kind, UpstreamError};
 use super::jsonrpc::{self, Answer, Message};
+use super::shares::{INLINE_BYTES_MAX, MemoryHold, MemoryShort};
 use super::sse::Events;
 use super::wires::{Lease, Origin, Wires};
 
@@ -44,6 +46,8 @@ pub(super) struct Post<'a> {
     pub(super) body: Bytes,
     /// Largest result, in bytes.
     pub(super) bytes_max: usize,
+    /// The API key whose share of memory the answer takes; `None` for the gateway's own requests.
+    pub(super) key: Option<Uuid>,
     /// Where raw `params` of progress notifications go; full means dropped.
     pub(super) progress: Option<&'a mpsc::Sender<Bytes>>,
     /// The headers with which requests of the upstream are answered; without, they are ignored.
@@ -84,9 +88,10 @@ impl Http {
         }
         let answer = match form {
             Form::Json => {
-                let bytes = read_all(&mut lease, &mut body, post.bytes_max).await?;
+                let bytes = read_all(&mut lease, &mut body, post.bytes_max, post.key).await?;
+                let answer = lease.read_answer(bytes, post.id).await;
                 lease.give_back();
-                jsonrpc::read_answer(&bytes, post.id)?
+                answer?
             }
             Form::Events => self.read_stream(lease, body, &post).await?,
             Form::Other => return Err(UpstreamError::invalid("the answer has an unexpected content type")),
@@ -99,7 +104,8 @@ impl Http {
         let (mut lease, response) = self.send(headers, body, &AtomicBool::new(false)).await?;
         let status = response.status();
         let mut body = response.into_body();
-        let drained = timeout(DRAIN_WAIT_MAX, read_all(&mut lease, &mut body, MINOR_BODY_BYTES_MAX)).await;
+        let drained =
+            timeout(DRAIN_WAIT_MAX, read_all(&mut lease, &mut body, MINOR_BODY_BYTES_MAX, None)).await;
         if matches!(drained, Ok(Ok(_))) {
             lease.give_back();
         }
@@ -152,22 +158,25 @@ impl Http {
         post: &Post<'_>,
     ) -> Result<Answer, UpstreamError> {
         let mut events = Events::new(post.bytes_max);
-        let mut room = lease.room();
+        let mut memory = lease.memory(post.key);
         let began = Instant::now();
         let mut requests = 0;
         loop {
             while let Some(event) = events.next()? {
+                if event.len() > INLINE_BYTES_MAX
+                    && let Some(answer) = lease.read_event(&event, post.id).await?
+                {
+                    finish(lease, body);
+                    return Ok(answer.held_by(memory));
+                }
                 let message = Message::read(&event)?;
                 let Some(method) = message.method.as_deref() else {
                     let answer = message.answer(&event, post.id)?;
                     finish(lease, body);
-                    return match room.is_held() {
-                        false => Ok(answer),
-                        true => jsonrpc::read_answer(&room.keep(event), post.id),
-                    };
+                    return Ok(answer.held_by(memory));
                 };
                 let Some(id) = message.id else {
-                    forward_progress(&message, method, &event, post);
+                    forward_progress(&message, method, &event, post, lease.memory(post.key)).await;
                     continue;
                 };
                 requests += 1;
@@ -181,10 +190,10 @@ impl Http {
             if !early.is_zero() {
                 sleep(early).await;
             }
-            match lease.wire.next(&mut body).await {
+            match lease.next(&mut body).await {
                 Some(piece) => {
                     let piece = piece?;
-                    room.grow(events.held() + piece.len()).await?;
+                    memory.grow(events.held() + piece.len()).await.map_err(crowded)?;
                     events.push(&piece)?;
                 }
                 None => return Err(UpstreamError::sent(Kind::Lost, "the stream ended without an answer")),
@@ -207,13 +216,21 @@ fn too_early(chatter: usize, after: Duration) -> Duration {
     Duration::from_secs_f64(paid).saturating_sub(after)
 }
 
-fn forward_progress(message: &Message<'_>, method: &str, event: &Bytes, post: &Post<'_>) {
+/// Passes progress on, with memory of the caller's until the client has it.
+async fn forward_progress(
+    message: &Message<'_>,
+    method: &str,
+    event: &Bytes,
+    post: &Post<'_>,
+    memory: MemoryHold,
+) {
     let (Some(progress), Some(params)) = (post.progress, message.params) else { return };
     if method != "notifications/progress" || !jsonrpc::is_progress_of(params, post.id) {
         return;
     }
     // Progress is a hint: a reader that does not keep up misses some.
-    if progress.try_send(jsonrpc::slice(event, params)).is_err() {
+    let (mut memory, params) = (memory.waiting(Duration::ZERO), jsonrpc::slice(event, params));
+    if memory.grow(params.len()).await.is_err() || progress.try_send(memory.keep(params)).is_err() {
         tracing::trace!("progress dropped");
     }
 }
@@ -248,7 +265,7 @@ pub(super) async fn refusal(
     if status.is_redirection() {
         return Err(UpstreamError::invalid("a redirect, which is never followed"));
     }
-    let read = timeout(DRAIN_WAIT_MAX, read_all(&mut lease, &mut body, MINOR_BODY_BYTES_MAX)).await;
+    let read = timeout(DRAIN_WAIT_MAX, read_all(&mut lease, &mut body, MINOR_BODY_BYTES_MAX, None)).await;
     let Ok(Ok(bytes)) = read else { return Ok(None) };
     lease.give_back();
     if !status.is_client_error() || form != Form::Json {
@@ -258,29 +275,30 @@ pub(super) async fn refusal(
     Ok(answer.filter(|answer| matches!(answer, Answer::Error { .. })))
 }
 
-/// Reads a body to its end; one that comes in one piece is not copied.
+/// Reads a body to its end, into memory of `key` or of its tenant alone. One that comes in one piece is not copied.
 pub(super) async fn read_all(
     lease: &mut Lease,
     body: &mut Incoming,
     bytes_max: usize,
+    key: Option<Uuid>,
 ) -> Result<Bytes, UpstreamError> {
     let too_large = || UpstreamError::sent(Kind::TooLarge, "");
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if announced > bytes_max {
         return Err(too_large());
     }
-    let mut room = lease.room();
-    room.grow(announced).await?;
-    let Some(first) = lease.wire.next(body).await else { return Ok(Bytes::new()) };
+    let mut memory = lease.memory(key);
+    memory.grow(announced).await.map_err(crowded)?;
+    let Some(first) = lease.next(body).await else { return Ok(Bytes::new()) };
     let first = first?;
     if first.len() > bytes_max {
         return Err(too_large());
     }
-    room.grow(first.len()).await?;
+    memory.grow(first.len()).await.map_err(crowded)?;
     if body.is_end_stream() {
-        return Ok(room.keep(first));
+        return Ok(memory.keep(first));
     }
-    let Some(second) = lease.wire.next(body).await else { return Ok(room.keep(first)) };
+    let Some(second) = lease.next(body).await else { return Ok(memory.keep(first)) };
     let mut whole = BytesMut::with_capacity(announced.min(BODY_RESERVE_BYTES_MAX));
     whole.extend_from_slice(&first);
     let mut piece = Some(second);
@@ -290,14 +308,18 @@ pub(super) async fn read_all(
             return Err(too_large());
         }
         let needed = whole.len() + bytes.len();
-        room.grow(needed).await?;
+        memory.grow(needed).await.map_err(crowded)?;
         if needed > whole.capacity() && needed > BODY_RESERVE_BYTES_MAX {
             whole.reserve(bytes_max.min(LARGE_BODY_BYTES).saturating_sub(whole.len()).max(bytes.len()));
         }
         whole.extend_from_slice(&bytes);
-        piece = lease.wire.next(body).await;
+        piece = lease.next(body).await;
     }
-    Ok(room.keep(whole.freeze()))
+    Ok(memory.keep(whole.freeze()))
+}
+
+fn crowded(MemoryShort: MemoryShort) -> UpstreamError {
+    UpstreamError::sent(Kind::Crowded, "")
 }
 
 /// Gives a connection back whose stream has said all it should: reads to the end of the stream, in the
@@ -313,7 +335,7 @@ fn finish(mut lease: Lease, mut body: Incoming) {
         }
     }
     tokio::spawn(async move {
-        let rest = read_all(&mut lease, &mut body, MINOR_BODY_BYTES_MAX);
+        let rest = read_all(&mut lease, &mut body, MINOR_BODY_BYTES_MAX, None);
         if matches!(timeout(DRAIN_WAIT_MAX, rest).await, Ok(Ok(_))) {
             lease.give_back();
         }

@@ -240,6 +240,7 @@ impl Sessions {
             headers: self.base.clone(),
             body: jsonrpc::initialize(id, offered),
             bytes_max: HELLO_BYTES_MAX,
+            key: None,
             progress: None,
             reply_headers: None,
             dispatched: &sent.dispatched,

@@ -106,12 +106,16 @@ impl Events {
             }
         }
         let unread = self.input.get(self.scanned..).unwrap_or_default();
-        let Some(at) = unread.iter().position(|byte| matches!(byte, b'\n' | b'\r')) else {
-            self.scanned = self.input.len();
-            let line_bytes_max = self.event_bytes_max.saturating_add(FIELD_BYTES_MAX);
-            return if self.scanned > line_bytes_max { Err(too_large()) } else { Ok(None) };
-        };
-        let mut line = self.input.split_to(self.scanned + at).freeze();
+        let end = unread.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+        self.scanned += end.unwrap_or(unread.len());
+        // however the stream was cut, the same lines are too long
+        if self.scanned > self.event_bytes_max.saturating_add(FIELD_BYTES_MAX) {
+            return Err(too_large());
+        }
+        if end.is_none() {
+            return Ok(None);
+        }
+        let mut line = self.input.split_to(self.scanned).freeze();
         self.after_cr = self.input.split_to(1).first() == Some(&b'\r');
         self.scanned = 0;
         if std::mem::take(&mut self.is_first_line) && line.starts_with(b"\xef\xbb\xbf") {
@@ -167,6 +171,9 @@ fn too_large() -> UpstreamError {
 }
 
 #[cfg(test)]
+mod fuzz;
+
+#[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
@@ -217,6 +224,10 @@ mod tests {
         let mut endless = Events::new(10);
         endless.push(&[b'x'; FIELD_BYTES_MAX + 11]).unwrap();
         assert_eq!(endless.next().unwrap_err().kind, Kind::TooLarge);
+
+        let mut whole = Events::new(10);
+        whole.push(&[&[b':'; FIELD_BYTES_MAX + 11][..], b"\n"].concat()).unwrap();
+        assert_eq!(whole.next().unwrap_err().kind, Kind::TooLarge);
 
         let mut many_lines = Events::new(10);
         many_lines.push(b"data: 01234\ndata: 56789a\n\n").unwrap();

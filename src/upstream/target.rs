@@ -140,6 +140,8 @@ pub struct ToolCall {
     pub progress: Option<mpsc::Sender<Bytes>>,
     /// What it says of its rounds.
     pub round: Round,
+    /// The API key whose share of memory the answer takes; `None` without one.
+    pub key: Option<Uuid>,
     /// Longest time for this call; the upstream's own bound holds too.
     pub timeout: Duration,
     /// What becomes of it.
@@ -190,6 +192,8 @@ pub struct Request {
     pub progress: Option<mpsc::Sender<Bytes>>,
     /// What it says of its rounds.
     pub round: Round,
+    /// The API key whose share of memory the answer takes; `None` without one.
+    pub key: Option<Uuid>,
     /// Longest time for this request; the upstream's own bound holds too.
     pub timeout: Duration,
     /// What becomes of it.

@@ -15,11 +15,12 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::yield_now;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::connect::{Dialed, Io};
 use super::error::{Kind, UpstreamError};
 use super::meter::Meter;
+use super::shares::Share;
 
 /// Largest response head, and largest single read, in bytes.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
@@ -96,11 +97,19 @@ impl Wire {
         })
     }
 
-    /// The next piece of a body; `None` at its end.
-    pub(super) async fn next(&mut self, body: &mut Incoming) -> Option<Result<Bytes, UpstreamError>> {
+    /// Reads the next piece of a body at its tenant's pace; returns `None` at the end.
+    pub(super) async fn next(
+        &mut self,
+        share: &Share,
+        body: &mut Incoming,
+    ) -> Option<Result<Bytes, UpstreamError>> {
         if self.taken >= TURN_BYTES {
-            self.taken = 0;
-            yield_now().await;
+            let early = share.read(std::mem::take(&mut self.taken));
+            if early.is_zero() {
+                yield_now().await;
+            } else {
+                sleep(early).await;
+            }
         }
         loop {
             let driver = &mut self.driver;

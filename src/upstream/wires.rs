@@ -4,13 +4,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::Uri;
+use hyper::body::Incoming;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use super::connect::Dialer;
 use super::error::{Kind, UpstreamError};
-use super::shares::Room;
+use super::jsonrpc::{self, Answer, Message};
+use super::shares::MemoryHold;
 use super::wire::Wire;
 
 /// Opens, lends and keeps connections to one upstream.
@@ -157,9 +161,29 @@ pub(super) struct Lease {
 }
 
 impl Lease {
-    /// Memory for an answer.
-    pub(super) fn room(&self) -> Room {
-        self.home.dialer.share.room()
+    /// Memory for an answer to this API key; without one, to the gateway itself.
+    pub(super) fn memory(&self, key: Option<Uuid>) -> MemoryHold {
+        self.home.dialer.share.answer(key)
+    }
+
+    /// Reads the answer to the request `id`; a large one on a thread of its own.
+    pub(super) async fn read_answer(&self, body: Bytes, id: u64) -> Result<Answer, UpstreamError> {
+        self.home.dialer.share.parse(body, move |body| jsonrpc::read_answer(body, id)).await
+    }
+
+    /// Reads the answer to the request `id` from an event, in the same way; returns `None` if the event is a request or
+    /// a notification.
+    pub(super) async fn read_event(&self, event: &Bytes, id: u64) -> Result<Option<Answer>, UpstreamError> {
+        let read = move |event: &Bytes| {
+            let message = Message::read(event)?;
+            message.method.is_none().then(|| message.answer(event, id)).transpose()
+        };
+        self.home.dialer.share.parse(event.clone(), read).await
+    }
+
+    /// Reads the next piece of a body, at its tenant's pace; returns `None` at the end.
+    pub(super) async fn next(&mut self, body: &mut Incoming) -> Option<Result<Bytes, UpstreamError>> {
+        self.wire.next(&self.home.dialer.share, body).await
     }
 
     /// Returns the connection to the stack. Its last body must have been read to the end.

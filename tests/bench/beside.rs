@@ -1,10 +1,15 @@
-//! A healthy server beside bad ones: its p99 while others call them, against its p99 while as many call a good one
-//! as often.
+//! Latency of calls to a healthy server while other callers call bad servers.
 //!
-//! The bad servers run in a process of their own that gets only the processor time that nobody else wants: what a
-//! flood costs its sender is not what the gateway's other callers should be charged with.
+//! Two baselines. Servers that hold their callers or lie are compared with as many callers of a good server. Servers that
+//! flood are compared with the same bytes sent to a [`crate::sink`], a process that only reads them: what a flood costs
+//! the machine by itself is in both figures, what the gateway adds to it is in one. Each turn measures the baseline
+//! twice, so that a run shows by how much two equal loads differ (the control).
+//!
+//! The bad servers run in a process of their own at the lowest priority: what a flood costs its sender is not the
+//! gateway's.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,6 +23,7 @@ use crate::gateway::Api;
 use crate::hostile::{Hostile, Vice};
 use crate::load::{self, Door, Era, Slice, Until, Work};
 use crate::process::Process;
+use crate::sink::{self, Sink};
 
 /// The argument that makes the benchmark's binary the bad servers.
 pub const ROLE: &str = "bad-servers";
@@ -25,35 +31,63 @@ pub const ROLE: &str = "bad-servers";
 pub const TENANT: &str = "beside";
 /// Clients of the healthy server: few enough that the processors have time left.
 const CLIENTS: usize = 2;
-/// Turns of each group of bad servers.
-const TURNS: u32 = 8;
 /// Length of a slice.
 const SLICE: Duration = Duration::from_secs(1);
-/// How others call at the same time: so many callers of each server, each with a pause before it calls again.
+/// Callers of each bad server, and the pause of each before it calls again.
 #[derive(Clone, Copy)]
 struct Pace {
     callers: usize,
     pause: Duration,
 }
 
-/// Many who do not give up.
+/// Pace of callers that do not give up.
 const HAMMERING: Pace = Pace { callers: 8, pause: Duration::from_millis(250) };
-/// As an agent at work.
+/// Pace of an agent at work.
 const WORKING: Pace = Pace { callers: 1, pause: Duration::from_secs(1) };
+
+/// What a group of bad servers is compared with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Baseline {
+    /// As many callers of a good server, at the same pace.
+    GoodServer,
+    /// The same bytes from the same servers, read by the sink.
+    Sink,
+}
 
 /// Bad servers that are measured together.
 struct Group {
     name: &'static str,
     pace: Pace,
+    baseline: Baseline,
+    /// Turns of three slices: baseline, bad, baseline again.
+    turns: u32,
     vices: &'static [(&'static str, Vice)],
 }
 
-/// What may go wrong, in groups that are measured apart.
+/// The groups of bad servers, measured apart.
 const GROUPS: [Group; 4] = [
-    Group { name: "slow, silent, dribbling", pace: HAMMERING, vices: &HOLDING },
-    Group { name: "lying", pace: HAMMERING, vices: &LYING },
-    Group { name: "huge, flooding; one call a second each", pace: WORKING, vices: &FLOODING },
-    Group { name: "huge, flooding; 32 calls a second each", pace: HAMMERING, vices: &FLOODING },
+    Group {
+        name: "slow, silent, dribbling",
+        pace: HAMMERING,
+        baseline: Baseline::GoodServer,
+        turns: 8,
+        vices: &HOLDING,
+    },
+    Group { name: "lying", pace: HAMMERING, baseline: Baseline::GoodServer, turns: 8, vices: &LYING },
+    Group {
+        name: "huge, flooding; one call a second each",
+        pace: WORKING,
+        baseline: Baseline::Sink,
+        turns: 20,
+        vices: &FLOODING,
+    },
+    Group {
+        name: "huge, flooding; 32 calls a second each",
+        pace: HAMMERING,
+        baseline: Baseline::Sink,
+        turns: 20,
+        vices: &FLOODING,
+    },
 ];
 const HOLDING: [(&str, Vice); 4] = [
     ("slow", Vice::Slow(1)),
@@ -111,6 +145,20 @@ impl BadServers {
         Ok(BadServers { _process: process, servers })
     }
 
+    /// Returns the addresses of these.
+    ///
+    /// # Errors
+    /// If one was not started.
+    fn addresses(&self, vices: &[(&str, Vice)]) -> Result<Vec<(SocketAddr, Vice)>> {
+        let address = |(name, vice): &(&str, Vice)| {
+            let server = self.servers.iter().find(|(known, _)| known == name);
+            let url = &server.with_context(|| format!("there is no bad server {name}"))?.1;
+            let at = url.trim_start_matches("http://").trim_end_matches("/mcp").parse()?;
+            Ok((at, *vice))
+        };
+        vices.iter().map(address).collect()
+    }
+
     /// Adds them to [`TENANT`].
     ///
     /// # Errors
@@ -139,66 +187,137 @@ pub async fn serve() -> Result<()> {
     Ok(())
 }
 
-/// What one group did to the healthy server.
+/// Latencies of the healthy server in one group.
 pub struct Beside {
     group: &'static str,
-    beside_good: Slice,
-    beside_bad: Slice,
+    baseline: Slice,
+    control: Slice,
+    bad: Slice,
     /// Answers that the callers of the bad servers got.
     bad_answers: u64,
 }
 
+/// Columns of the report.
+pub const COLUMNS: [&str; 9] = [
+    "bad servers",
+    "their answers",
+    "p50 ms, baseline",
+    "beside bad",
+    "×",
+    "p99 ms, baseline",
+    "beside bad",
+    "×",
+    "× of the control",
+];
+
 impl Beside {
-    /// Its line in the report.
+    /// Returns the cells of its line in the report.
     pub fn cells(&mut self) -> Vec<String> {
-        let [good, bad] = [&mut self.beside_good, &mut self.beside_bad].map(|slice| {
+        for slice in [&mut self.baseline, &mut self.control, &mut self.bad] {
             slice.latencies.sort_unstable();
-            (slice.ms(0.5), slice.ms(0.99))
-        });
-        let mut cells = vec![self.group.to_owned(), self.bad_answers.to_string()];
-        for (good, bad) in [(good.0, bad.0), (good.1, bad.1)] {
-            cells.extend([format!("{good:.3}"), format!("{bad:.3}"), format!("{:.2}", bad / good)]);
         }
+        let mut cells = vec![self.group.to_owned(), self.bad_answers.to_string()];
+        for quantile in [0.5, 0.99] {
+            let (baseline, bad) = (self.baseline.ms(quantile), self.bad.ms(quantile));
+            cells.extend([format!("{baseline:.3}"), format!("{bad:.3}"), format!("{:.2}", bad / baseline)]);
+        }
+        cells.push(format!("{:.2}", self.control.ms(0.99) / self.baseline.ms(0.99)));
         cells
     }
 }
 
-/// Measures every group, in turns with its good counterpart.
+/// The callers that run beside the healthy server's load.
+#[derive(Clone, Copy)]
+enum Callers<'a> {
+    /// Callers of these tools through the gateway.
+    Gateway(&'a [String]),
+    /// Callers of these bad servers through the sink.
+    Sink(&'a [(SocketAddr, Vice)]),
+}
+
+/// Measures every group in turns with its baseline.
 ///
 /// # Errors
 /// A wrong answer of the healthy server, or none.
-pub async fn run(gateway: &Door) -> Result<Vec<Beside>> {
+pub async fn run(gateway: &Door, servers: &BadServers) -> Result<Vec<Beside>> {
+    let sink = Sink::start()?;
     let mut groups = Vec::new();
-    for Group { name: group, pace, vices } in GROUPS {
-        let bad: Vec<String> = vices.iter().map(|(name, _)| format!("{name}:act")).collect();
-        // as many who call as often, but a good server
-        let good = vec!["up:echo".to_owned(); bad.len()];
-        let (mut beside_good, mut beside_bad) = (Slice::default(), Slice::default());
-        let answered = Arc::new(AtomicU64::new(0));
-        for _ in 0..TURNS {
-            beside_good.add(slice(gateway, &good, pace, &Arc::default()).await?);
-            beside_bad.add(slice(gateway, &bad, pace, &answered).await?);
+    for Group { name: group, pace, baseline, turns, vices } in GROUPS {
+        let tools: Vec<String> = vices.iter().map(|(name, _)| format!("{name}:act")).collect();
+        let good = vec!["up:echo".to_owned(); tools.len()];
+        let direct = servers.addresses(vices)?;
+        let beside_bad = Callers::Gateway(&tools);
+        let beside_baseline = match baseline {
+            Baseline::GoodServer => Callers::Gateway(&good),
+            Baseline::Sink => Callers::Sink(&direct),
+        };
+        let mut measured = [Slice::default(), Slice::default(), Slice::default()];
+        let (counted, uncounted) = (Arc::new(AtomicU64::new(0)), Arc::default());
+        for turn in 0..turns {
+            // no load always comes first, or always after the bad servers
+            let order: [usize; 3] = match turn % 3 {
+                0 => [0, 1, 2],
+                1 => [2, 1, 0],
+                _ => [1, 0, 2],
+            };
+            for place in order {
+                let is_bad = place == 1;
+                let (callers, answered) =
+                    if is_bad { (beside_bad, &counted) } else { (beside_baseline, &uncounted) };
+                let slice = slice(gateway, &sink, callers, pace, answered).await?;
+                if let Some(sum) = measured.get_mut(place) {
+                    sum.add(slice);
+                }
+            }
         }
-        groups.push(Beside { group, beside_good, beside_bad, bad_answers: answered.load(Ordering::Relaxed) });
+        let [baseline, bad, control] = measured;
+        let bad_answers = counted.load(Ordering::Relaxed);
+        groups.push(Beside { group, baseline, control, bad, bad_answers });
     }
     Ok(groups)
 }
 
-/// One slice of the healthy server's load, while others call these tools.
-async fn slice(gateway: &Door, tools: &[String], pace: Pace, answered: &Arc<AtomicU64>) -> Result<Slice> {
-    let mut callers = JoinSet::new();
-    let all = tools.len() * pace.callers;
-    for (number, tool) in tools.iter().cycle().take(all).enumerate() {
-        let (door, tool, answered) = (gateway.clone(), tool.clone(), Arc::clone(answered));
+/// Runs one slice of the healthy server's load beside these callers.
+async fn slice(
+    gateway: &Door,
+    sink: &Sink,
+    callers: Callers<'_>,
+    pace: Pace,
+    answered: &Arc<AtomicU64>,
+) -> Result<Slice> {
+    let mut tasks = JoinSet::new();
+    let servers = match callers {
+        Callers::Gateway(tools) => tools.len(),
+        Callers::Sink(servers) => servers.len(),
+    };
+    let all = servers * pace.callers;
+    for number in 0..all {
+        let answered = Arc::clone(answered);
         let wait = pace.pause.mul_f64(number as f64 / all as f64);
-        callers.spawn(async move {
-            tokio::time::sleep(wait).await;
-            load::call_often(&door, &tool, pace.pause, &answered).await
-        });
+        match callers {
+            Callers::Gateway(tools) => {
+                let Some(tool) = tools.get(number % servers).cloned() else { continue };
+                let door = gateway.clone();
+                tasks.spawn(async move {
+                    tokio::time::sleep(wait).await;
+                    load::call_often(&door, &tool, pace.pause, &answered).await
+                });
+            }
+            Callers::Sink(servers_of) => {
+                let Some(&(at, vice)) = servers_of.get(number % servers) else { continue };
+                let sink = sink.at;
+                tasks.spawn(async move {
+                    tokio::time::sleep(wait).await;
+                    sink::call_often(sink, at, vice, pace.pause, &answered).await
+                });
+            }
+        }
     }
     let slice = load::run(gateway, Work::Read, Era::Handshake, CLIENTS, Until::Elapsed(SLICE)).await?;
-    ensure!(callers.try_join_next().is_none(), "a caller of the other servers ended");
-    // what they have under way is taken back
-    callers.shutdown().await;
+    if let Some(ended) = tasks.try_join_next() {
+        ended??;
+    }
+    // calls under way are taken back
+    tasks.shutdown().await;
     Ok(slice)
 }

@@ -25,6 +25,7 @@ mod postgres;
 mod process;
 mod report;
 mod rows;
+mod sink;
 mod soak;
 mod telemetry;
 mod upstream;
@@ -49,7 +50,7 @@ use self::rows::Bench;
 use self::upstream::Upstream;
 
 /// Longest run, with its starts and its stops.
-const RUN_MAX: Duration = Duration::from_secs(400);
+const RUN_MAX: Duration = Duration::from_secs(600);
 /// The same of the runs of their own.
 const SOAK_MAX: Duration = Duration::from_secs(1200);
 /// The words that ask for a run of its own instead of the rows.
@@ -70,6 +71,7 @@ fn main() -> ExitCode {
         |runtime| match arguments.first() {
             Some(first) if first == upstream::ROLE => runtime.block_on(upstream::serve()),
             Some(first) if first == beside::ROLE => runtime.block_on(beside::serve()),
+            Some(first) if first == sink::ROLE => runtime.block_on(sink::serve()),
             _ => runtime.block_on(until_stopped(&arguments)),
         },
     );
@@ -166,7 +168,7 @@ async fn run(filter: &[String]) -> Result<()> {
     let mut beside = Vec::new();
     if wanted("beside") {
         say("beside bad servers");
-        beside = beside::run(&gateway.door(&keys.beside)).await.with_context(|| gateway.log())?;
+        beside = beside::run(&gateway.door(&keys.beside), &bad).await.with_context(|| gateway.log())?;
     }
     let mut listening = Vec::new();
     if wanted("listeners") {

@@ -33,9 +33,13 @@ impl Postgres {
         let pid = lines.next().and_then(|line| line.parse().ok()).context("no process id")?;
         let folder = lines.nth(3).context("no socket folder")?;
         let folder = folder.replace('%', "%25").replace('/', "%2F");
+        let path = data_dir.join("postgres.password");
+        let password = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         Ok(Postgres {
             pid,
-            url: format!("postgres://mcpproxy@localhost:5432/mcpproxy?host={folder}&sslmode=disable"),
+            url: format!(
+                "postgres://mcpproxy:{password}@localhost:5432/mcpproxy?host={folder}&sslmode=disable"
+            ),
         })
     }
 

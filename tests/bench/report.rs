@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::beside::Beside;
+use crate::beside::{self, Beside};
 use crate::listeners::{self, Listeners};
 use crate::load::Era;
 use crate::rows::{Measured, Outcome, Subject, Through};
@@ -88,18 +88,8 @@ impl Report {
     }
 
     fn beside(&mut self, out: &mut String) {
-        let columns = [
-            "bad servers",
-            "their answers",
-            "p50 ms beside good",
-            "beside bad",
-            "×",
-            "p99 ms beside good",
-            "beside bad",
-            "×",
-        ];
         let rows: Vec<_> = self.beside.iter_mut().map(Beside::cells).collect();
-        table(out, "A healthy server beside bad ones", &columns, &rows);
+        table(out, "A healthy server beside bad ones", &beside::COLUMNS, &rows);
     }
 
     fn counts(&self, out: &mut String) {

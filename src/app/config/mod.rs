@@ -57,6 +57,8 @@ pub struct Config {
     pub egress_allow: Vec<IpNet>,
     /// Whether programs are run as upstream servers.
     pub stdio_enabled: bool,
+    /// Whether programs are kept from the files in `data_dir`.
+    pub stdio_hide_data_dir: bool,
     /// Programs that tenants may run as upstream servers, by name.
     pub stdio_commands: BTreeMap<String, StdioCommand>,
     /// An embeddings service that helps with searches.
@@ -261,6 +263,7 @@ fn build(settings: &Settings, ambient: Ambient) -> Result<Config, ConfigError> {
         master_keys: keys.master,
         egress_allow: sections.egress.allow,
         stdio_enabled: sections.stdio.enabled.holds(ambient.host.in_kubernetes),
+        stdio_hide_data_dir: sections.stdio.hide_data_dir,
         stdio_commands: sections.stdio.commands,
         embeddings: sections.search.embeddings(),
         direct: sections.direct,

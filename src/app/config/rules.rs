@@ -14,6 +14,9 @@ use crate::domain::glob;
 const LIST_ENTRIES_MAX: usize = 1000;
 /// Longest wait that can be set, in seconds: a day.
 const SECONDS_MAX: i64 = 86_400;
+/// The memory budget, and its least value but 0, in bytes: a quarter of it still takes a request of the default bound.
+const MEMORY: &str = "limits.memory_bytes_max";
+const MEMORY_BYTES_MIN: i64 = 16 << 20;
 /// Settings that are never shown.
 const SECRET: [&str; 7] = [
     "auth.bootstrap_key",
@@ -53,6 +56,7 @@ fn range(key: &str) -> (i64, i64) {
         "limits.activity_queue_bytes" => (1 << 16, 1 << 36),
         _ if key.starts_with("limits.database_pool_") => (1, 1000),
         "limits.definition_bytes_per_tenant_max" => (1, 1 << 36),
+        MEMORY => (0, 1 << 38),
         _ if key.ends_with("_bytes_max") => (1, 1 << 30),
         "limits.drain_delay_s" => (0, 300),
         _ if key.ends_with("_s") => (1, SECONDS_MAX),
@@ -185,6 +189,11 @@ fn check_together(settings: &Settings) -> Result<(), ConfigError> {
 
 fn check_number(key: &str, value: i64) -> Result<(), String> {
     let (least, greatest) = range(key);
+    if key == MEMORY && value != 0 && !(MEMORY_BYTES_MIN..=greatest).contains(&value) {
+        return Err(format!(
+            "must be 0, for the default, or a whole number from {MEMORY_BYTES_MIN} to {greatest}"
+        ));
+    }
     if (least..=greatest).contains(&value) {
         return Ok(());
     }
@@ -233,7 +242,7 @@ pub(super) fn check_list(key: &str, entries: &[&str], origin: &Origin) -> Result
         let check = match key {
             "sessions.key" => secret::check_text_secret(entry),
             "secrets.master_key" => secret::MasterKey::parse(entry).map(|_| ()),
-            "egress.allow" => entry
+            "egress.allow" | "server.trusted_proxies" => entry
                 .parse::<IpNet>()
                 .map(|_| ())
                 .map_err(|_| "must be a network such as 10.0.0.0/8".to_owned()),

@@ -28,6 +28,9 @@ pub struct Server {
     pub allowed_hosts: Vec<String>,
     /// Accepted `Origin` headers, or `*`.
     pub allowed_origins: Vec<String>,
+    /// Networks of the proxies in front of the gateway; empty: none is trusted.
+    #[serde(deserialize_with = "networks")]
+    pub trusted_proxies: Vec<IpNet>,
 }
 
 /// Where the database is.
@@ -141,10 +144,15 @@ pub struct Limits {
     pub request_bytes_max: usize,
     /// Bytes of an upstream's answer.
     pub response_bytes_max: usize,
-    /// Bytes of one tenant's large answers at the same time.
+    /// Bytes that requests and answers of all tenants may hold in memory; 0 is 60 % of the memory limit of the
+    /// process' control group, or of 1 GiB where there is none.
+    pub memory_bytes_max: usize,
+    /// Bytes that requests and answers of one tenant may hold in memory.
     pub tenant_answers_bytes_max: usize,
     /// Bytes of finished lists of `/mcp/direct`.
     pub list_cache_bytes_max: usize,
+    /// Bytes of compiled input schemas.
+    pub schema_cache_bytes_max: usize,
     /// Sealed bytes that are kept of one tenant's results that were cut.
     pub tenant_cache_bytes_max: usize,
     /// Texts that are kept of them.
@@ -187,6 +195,8 @@ pub struct Limits {
     pub stdio_running_per_tenant_max: usize,
     /// Client connections at the same time.
     pub connections_max: usize,
+    /// Client connections of one address on which no valid key has been presented yet.
+    pub connections_per_address_max: usize,
     /// How long a client may take to send its headers.
     #[serde(rename = "header_read_timeout_s", deserialize_with = "seconds")]
     pub header_read_timeout: Duration,

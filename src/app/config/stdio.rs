@@ -55,6 +55,7 @@ impl Enabled {
 #[serde(deny_unknown_fields)]
 pub(super) struct StdioSection {
     pub(super) enabled: Enabled,
+    pub(super) hide_data_dir: bool,
     pub(super) commands: BTreeMap<String, StdioCommand>,
 }
 

@@ -292,12 +292,25 @@ fn every_number_in_limits_is_bounded_on_both_sides() {
     let limits: Vec<_> = review.settings.iter().filter(|s| s.name.starts_with("limits.")).collect();
     assert!(limits.len() >= 27, "{}", limits.len());
     for limit in limits {
-        // only a pause may be none
-        let least = if limit.name == "limits.drain_delay_s" { "-0.5" } else { "0" };
+        // only a pause may be none, and 0 bytes of the memory budget are the default
+        let may_be_0 = ["limits.drain_delay_s", "limits.memory_bytes_max"].contains(&&*limit.name);
+        let least = if may_be_0 { "-0.5" } else { "0" };
         for bad in [least, "-1", "999999999999", "1.5", ""] {
             let variable = names::variable(&limit.name);
             assert!(load(None, &[(&variable, bad)]).is_err(), "{variable}={bad}");
         }
+    }
+}
+
+#[test]
+fn the_memory_budget_is_the_default_or_enough_for_a_request() {
+    let of = |text| load(None, &[("MCPPROXY__LIMITS__MEMORY_BYTES_MAX", text)]);
+    for (text, bytes) in [("0", 0), ("16777216", 16_777_216), ("274877906944", 274_877_906_944)] {
+        assert_eq!(of(text).unwrap().limits.memory_bytes_max, bytes);
+    }
+    for text in ["1", "16777215", "274877906945"] {
+        let refused = sentence(of(text));
+        assert!(refused.contains("limits.memory_bytes_max") && refused.contains("16777216"), "{refused}");
     }
 }
 

@@ -86,10 +86,16 @@ impl Cluster {
         initdb.arg("-D").arg(&draft).args(["-U", NAME, "-E", "UTF8", "--locale=C", "--no-instructions"]);
         initdb.args(["--auth-local=trust", "--auth-host=reject"]);
         run("initdb", initdb, "", INIT_WAIT).await?;
-        let mut single = self.programs.command("postgres");
-        single.args(["--single", "-D"]).arg(&draft).args(["-c", "exit_on_error=on", "postgres"]);
-        run("postgres --single", single, &format!("CREATE DATABASE {NAME}\n"), INIT_WAIT).await?;
+        let made = Cluster { path: draft.clone(), programs: self.programs.clone() };
+        made.single(&format!("CREATE DATABASE {NAME}\n")).await?;
         std::fs::rename(&draft, &self.path).map_err(LocalPostgresError::io("moved into place", &draft))
+    }
+
+    /// Runs a statement on a cluster whose server does not run.
+    pub(super) async fn single(&self, statement: &str) -> Result<(), LocalPostgresError> {
+        let mut single = self.programs.command("postgres");
+        single.args(["--single", "-D"]).arg(&self.path).args(["-c", "exit_on_error=on", "postgres"]);
+        run("postgres --single", single, statement, INIT_WAIT).await.map(drop)
     }
 
     /// Takes over a server that a killed gateway left running; `None` when there is none.
@@ -255,7 +261,8 @@ async fn answers(folder: &Path) -> bool {
     UnixStream::connect(folder.join(format!(".s.PGSQL.{PORT}"))).await.is_ok()
 }
 
-fn small_file(path: &Path) -> Result<Option<String>, LocalPostgresError> {
+/// Reads the beginning of a small file; `None` if there is none.
+pub(super) fn small_file(path: &Path) -> Result<Option<String>, LocalPostgresError> {
     let mut text = String::new();
     match File::open(path).and_then(|file| file.take(SMALL_FILE_BYTES_MAX).read_to_string(&mut text)) {
         Ok(_) => Ok(Some(text)),

@@ -1,12 +1,13 @@
 //! A private PostgreSQL for `mcpproxy serve` without a database URL: made, started, stopped with the gateway.
 //!
 //! It is the same engine as in production, found on the machine. It listens on a Unix socket in a folder that only
-//! its user can enter; whoever gets there is trusted. As root it runs as `postgres` or `nobody`. A gateway that was
+//! its user can enter, and asks for a password that is kept in the data directory. As root it runs as `postgres` or `nobody`. A gateway that was
 //! killed leaves it running: the next one takes it over.
 
 mod account;
 mod cluster;
 mod error;
+mod password;
 mod place;
 mod programs;
 
@@ -23,7 +24,7 @@ use tokio::time::timeout;
 
 pub use error::LocalPostgresError;
 
-use super::config::Host;
+use super::config::{Host, Secret};
 use cluster::{Cluster, NAME, PORT};
 use place::System;
 use programs::Programs;
@@ -38,7 +39,7 @@ const LOCK_BYTES_MAX: u64 = 32;
 /// A running private PostgreSQL. Dropping it without [`LocalPostgres::stop`] tells it to stop but does not wait.
 #[derive(Debug)]
 pub struct LocalPostgres {
-    url: String,
+    url: Secret,
     cluster: Cluster,
     /// `None` when the server was started by a gateway before us.
     child: Option<Child>,
@@ -82,7 +83,9 @@ impl LocalPostgres {
             tracing::info!(cluster = %cluster.path.display(), "making a private PostgreSQL cluster");
             cluster.init(account.as_ref()).await?;
         }
-        let (child, socket_folder) = match cluster.take_over().await? {
+        let running = cluster.take_over().await?;
+        let password = password::settle(data_dir, &cluster, running.is_some()).await?;
+        let (child, socket_folder) = match running {
             Some(folder) => (None, folder),
             None => {
                 let folder = place::socket_folder(&cluster.path, account.as_ref(), system)?;
@@ -90,12 +93,13 @@ impl LocalPostgres {
             }
         };
         tracing::info!(cluster = %cluster.path.display(), taken_over = child.is_none(), "private PostgreSQL is ready");
-        Ok(LocalPostgres { url: url(&socket_folder), cluster, child, running: true, _lock: lock })
+        let url = Secret::new(url(&socket_folder, password.as_deref()));
+        Ok(LocalPostgres { url, cluster, child, running: true, _lock: lock })
     }
 
     /// Where to connect: the database `mcpproxy` as its superuser, over the socket.
     pub fn url(&self) -> &str {
-        &self.url
+        self.url.expose()
     }
 
     /// Ends the server: connections are cut, what was committed stays. Waits for it, but not for ever.
@@ -158,7 +162,7 @@ fn lock(data_dir: &Path) -> Result<File, LocalPostgresError> {
 }
 
 /// The URL for a socket folder. Everything that the environment could otherwise decide is spelt out.
-fn url(socket_folder: &Path) -> String {
+fn url(socket_folder: &Path, password: Option<&str>) -> String {
     let mut host = String::new();
     for &byte in socket_folder.as_os_str().as_encoded_bytes() {
         match byte {
@@ -168,5 +172,6 @@ fn url(socket_folder: &Path) -> String {
             _ => host.push_str(&format!("%{byte:02X}")),
         }
     }
-    format!("postgres://{NAME}@localhost:{PORT}/{NAME}?host={host}&sslmode=disable")
+    let password = password.map(|password| format!(":{password}")).unwrap_or_default();
+    format!("postgres://{NAME}{password}@localhost:{PORT}/{NAME}?host={host}&sslmode=disable")
 }

@@ -48,6 +48,37 @@ async fn rows(postgres: &LocalPostgres) -> i64 {
     count
 }
 
+/// Whether one who reaches the socket gets in without the password.
+async fn lets_anybody_in(postgres: &LocalPostgres) -> bool {
+    let (before, rest) = postgres.url().split_once("//").unwrap();
+    let (credentials, place) = rest.split_once('@').unwrap();
+    let name = credentials.split(':').next().unwrap();
+    let bare = format!("{before}//{name}@{place}");
+    bare.parse::<PgConnectOptions>().unwrap().connect().await.is_ok()
+}
+
+#[tokio::test]
+async fn whoever_reaches_the_socket_needs_the_password() {
+    let fixture = Fixture::new();
+    let first = fixture.start().await.unwrap();
+    assert!(!lets_anybody_in(&first).await);
+    let file = fixture.data_dir().join(password::FILE);
+    let password = std::fs::read_to_string(&file).unwrap();
+    assert!(first.url().contains(&password) && !format!("{first:?}").contains(&password));
+    assert_eq!(std::fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
+    connect(&first).await.close().await.unwrap();
+    first.stop().await;
+
+    // as an earlier release left it
+    let cluster = std::fs::canonicalize(fixture.data_dir()).unwrap().join("postgres");
+    std::fs::remove_file(&file).unwrap();
+    std::fs::write(cluster.join("pg_hba.conf"), "local all all trust\n").unwrap();
+    let second = fixture.start().await.unwrap();
+    connect(&second).await.close().await.unwrap();
+    assert!(!lets_anybody_in(&second).await);
+    second.stop().await;
+}
+
 #[tokio::test]
 async fn a_whole_life() {
     let fixture = Fixture::new();
@@ -163,7 +194,7 @@ async fn a_server_that_does_not_start_says_why() {
 #[test]
 fn the_url_is_read_back_whole() {
     for folder in ["/run/mcpproxy", "/tmp/a b&c=d?e#f%2F,ü\"", "/t@h:1/x"] {
-        let options: PgConnectOptions = url(Path::new(folder)).parse().unwrap();
+        let options: PgConnectOptions = url(Path::new(folder), Some("secret")).parse().unwrap();
         assert_eq!(options.get_socket().unwrap(), Path::new(folder));
         assert_eq!(
             (options.get_username(), options.get_database(), options.get_port()),

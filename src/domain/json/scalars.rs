@@ -36,7 +36,7 @@ pub fn has_infinite_number(text: &str) -> bool {
     scalars(text).any(|scalar| scalar.parse::<f64>().is_ok_and(f64::is_infinite))
 }
 
-fn has_lone_surrogate(literal: &str) -> bool {
+pub(super) fn has_lone_surrogate(literal: &str) -> bool {
     let mut rest = literal;
     while let Some((_, tail)) = rest.split_once('\\') {
         let (decoded, bytes) = decode_escape(tail);

@@ -67,6 +67,19 @@ fn refuses_duplicates_anywhere_and_however_spelled() {
 }
 
 #[test]
+fn what_callers_send_must_be_text() {
+    for text in [r#"{"a":"\ud800"}"#, r#"{"\udc00":1}"#, r#"{"a":["x",{"b":"\udc00\ud800"}]}"#] {
+        assert!(members(text).is_ok(), "{text}");
+        assert!(matches!(members_of_text(text), Err(JsonFault::LoneSurrogate { .. })), "{text}");
+    }
+    let offset = 5;
+    assert_eq!(members_of_text(r#"{"a":"\ud800"}"#), Err(JsonFault::LoneSurrogate { offset }));
+    for text in [r#"{"\ud83d\ude00":"\\ud800 \u0000"}"#, "{}"] {
+        assert_eq!(members_of_text(text), members(text), "{text}");
+    }
+}
+
+#[test]
 fn bounds_the_depth() {
     for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
         let nest = |n: usize| format!("{}1{}", open.repeat(n), close.repeat(n));

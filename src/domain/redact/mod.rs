@@ -74,4 +74,6 @@ fn render(shown: &str, masks: &[Range<usize>]) -> String {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;

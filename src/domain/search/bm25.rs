@@ -1,4 +1,5 @@
-//! BM25F over weighted fields: what each term is worth in each document, computed once when built.
+//! BM25F over weighted fields: which terms each document has, and what they are worth among the documents that the
+//! caller may see.
 //!
 //! A term's counts are weighted per field, divided by that field's length norm, added up, and only then
 //! saturated, so that repeating a word in a long description never beats having it in the name.
@@ -49,52 +50,86 @@ fn texts<'a>(document: &Document<'a>) -> impl Iterator<Item = (u8, &'a str)> {
     whole.into_iter().chain(parameters)
 }
 
-/// What one term adds to one document's score.
+/// Bits of a packed count: enough for [`REPEATS_MAX`].
+const COUNT_BITS: usize = 2;
+
+/// How often a term occurs in one document.
 #[derive(Clone, Copy, Debug)]
 struct Posting {
     document: u32,
-    score: f32,
+    /// Occurrences per field up to [`REPEATS_MAX`], [`COUNT_BITS`] each, the first field in the lowest bits.
+    counts: u16,
 }
 
-/// The documents of a term, ascending, and how rare it is.
-#[derive(Debug, Default)]
-struct List {
-    idf: f32,
-    postings: Vec<Posting>,
-}
-
-/// The finished index of texts.
+/// The finished index of texts. How much a term is worth depends on who asks: see [`Scope`].
 #[derive(Debug, Default)]
 pub(super) struct Texts {
     terms: HashMap<Box<str>, u32>,
-    lists: Vec<List>,
+    /// The documents of each term, ascending.
+    lists: Vec<Box<[Posting]>>,
+    /// Terms per field of each document.
+    lengths: Vec<[u32; FIELDS.len()]>,
+}
+
+/// The documents that one kind of caller may see, with what scores are computed from. Scores depend on these documents
+/// alone: a caller learns nothing about words of the others.
+#[derive(Debug)]
+pub struct Scope {
+    /// One bit per document.
+    visible: Box<[u64]>,
     documents: usize,
+    averages: [f32; FIELDS.len()],
+}
+
+impl Scope {
+    /// Returns whether the document at this position is in the scope.
+    pub fn contains(&self, document: u32) -> bool {
+        let word = self.visible.get(document as usize / 64).copied().unwrap_or_default();
+        (word >> (document % 64)) & 1 == 1
+    }
 }
 
 impl Texts {
-    /// The id of a term, if any document has it.
-    pub(super) fn find(&self, term: &str) -> Option<u32> {
-        self.terms.get(term).copied()
-    }
-
-    /// The most a term can add to a score: positive, larger for rarer terms.
-    pub(super) fn idf(&self, term: u32) -> f32 {
-        self.lists.get(term as usize).map_or(0.0, |list| list.idf)
-    }
-
-    /// What a term would be worth that one document has.
-    pub(super) fn idf_max(&self) -> f32 {
-        rarity(self.documents, 1)
-    }
-
-    /// Adds a term's worth, times `weight`, to the scores of the documents that have it. `scores` has one
-    /// entry per document.
-    pub(super) fn add_scores(&self, term: u32, weight: f32, scores: &mut [f32]) {
-        let Some(list) = self.lists.get(term as usize) else { return };
-        for posting in &list.postings {
-            if let Some(score) = scores.get_mut(posting.document as usize) {
-                *score += weight * posting.score;
+    /// Returns the scope of the documents that `is_visible` accepts.
+    pub(super) fn scope(&self, is_visible: impl Fn(u32) -> bool) -> Scope {
+        let mut visible = vec![0_u64; self.lengths.len().div_ceil(64)];
+        let (mut documents, mut averages) = (0, Averages::default());
+        for (document, lengths) in (0_u32..).zip(&self.lengths) {
+            if !is_visible(document) {
+                continue;
             }
+            if let Some(word) = visible.get_mut(document as usize / 64) {
+                *word |= 1 << (document % 64);
+            }
+            documents += 1;
+            averages.add(lengths);
+        }
+        Scope { visible: visible.into(), documents, averages: averages.finish() }
+    }
+
+    /// Returns a term's id and its worth in `scope`; `None` if no document of the scope has it. The worth is positive,
+    /// larger for rarer terms.
+    pub(super) fn find(&self, scope: &Scope, term: &str) -> Option<(u32, f32)> {
+        let id = *self.terms.get(term)?;
+        let list = self.lists.get(id as usize)?;
+        let having = list.iter().filter(|posting| scope.contains(posting.document)).count();
+        (having > 0).then(|| (id, rarity(scope.documents, having)))
+    }
+
+    /// Returns the worth of a term that one document of the scope would have.
+    pub(super) fn idf_max(scope: &Scope) -> f32 {
+        rarity(scope.documents, 1)
+    }
+
+    /// Adds a term's `worth`, its idf times its weight in the query, to the scores of the documents of the scope
+    /// that have it. `scores` has one entry per document.
+    pub(super) fn add_scores(&self, scope: &Scope, term: u32, worth: f32, scores: &mut [f32]) {
+        let Some(list) = self.lists.get(term as usize) else { return };
+        for posting in list.iter().filter(|posting| scope.contains(posting.document)) {
+            let at = posting.document as usize;
+            let (Some(score), Some(lengths)) = (scores.get_mut(at), self.lengths.get(at)) else { continue };
+            let frequency = frequency(posting.counts, lengths, &scope.averages);
+            *score += worth * (frequency / (SATURATION + frequency));
         }
     }
 }
@@ -165,29 +200,19 @@ impl Builder {
         Some(position)
     }
 
-    /// Computes the scores.
+    /// Finishes the index.
     pub(super) fn finish(self) -> Texts {
-        let averages = average_lengths(&self.lengths);
-        let mut lists: Vec<List> = Vec::new();
-        lists.resize_with(self.terms.len(), List::default);
-        let same_posting = |a: &Occurrence, b: &Occurrence| (a.document, a.term) == (b.document, b.term);
-        for occurrences in self.occurrences.chunk_by(same_posting) {
-            let Some(&Occurrence { document, term, .. }) = occurrences.first() else { continue };
-            let Some(lengths) = self.lengths.get(document as usize) else { continue };
-            let frequency: f32 = occurrences.iter().map(|o| weighted_count(o, lengths, &averages)).sum();
-            if let Some(list) = lists.get_mut(term as usize) {
-                list.postings.push(Posting { document, score: frequency / (SATURATION + frequency) });
+        let mut lists: Vec<Vec<Posting>> = vec![Vec::new(); self.terms.len()];
+        for &Occurrence { document, term, field, count } in &self.occurrences {
+            let Some(list) = lists.get_mut(term as usize) else { continue };
+            let counts = (count.min(REPEATS_MAX) as u16) << (usize::from(field) * COUNT_BITS);
+            match list.last_mut() {
+                Some(last) if last.document == document => last.counts |= counts,
+                _ => list.push(Posting { document, counts }),
             }
         }
-        let documents = self.lengths.len();
-        for list in &mut lists {
-            list.idf = rarity(documents, list.postings.len());
-            for posting in &mut list.postings {
-                posting.score *= list.idf;
-            }
-            list.postings.shrink_to_fit();
-        }
-        Texts { terms: self.terms, lists, documents }
+        let lists = lists.into_iter().map(Vec::into_boxed_slice).collect();
+        Texts { terms: self.terms, lists, lengths: self.lengths }
     }
 }
 
@@ -221,25 +246,32 @@ fn intern(
 
 /// Terms per field, averaged over the documents that have the field: a title must not count as long only
 /// because most tools have none.
-fn average_lengths(lengths: &[[u32; FIELDS.len()]]) -> [f32; FIELDS.len()] {
-    let mut sums = [(0_u64, 0_u64); FIELDS.len()];
-    for document in lengths {
-        for (sum, &length) in sums.iter_mut().zip(document).filter(|(_, length)| **length > 0) {
+#[derive(Default)]
+struct Averages([(u64, u64); FIELDS.len()]);
+
+impl Averages {
+    fn add(&mut self, lengths: &[u32; FIELDS.len()]) {
+        for (sum, &length) in self.0.iter_mut().zip(lengths).filter(|(_, length)| **length > 0) {
             *sum = (sum.0 + u64::from(length), sum.1 + 1);
         }
     }
-    sums.map(|(terms, documents)| terms as f32 / documents.max(1) as f32)
+
+    fn finish(self) -> [f32; FIELDS.len()] {
+        self.0.map(|(terms, documents)| terms as f32 / documents.max(1) as f32)
+    }
 }
 
-/// What an occurrence adds to its term's frequency: positive and finite.
-fn weighted_count(occurrence: &Occurrence, lengths: &[u32], averages: &[f32]) -> f32 {
-    let at = usize::from(occurrence.field);
-    let (Some(field), Some(&length), Some(&average)) = (FIELDS.get(at), lengths.get(at), averages.get(at))
-    else {
-        return 0.0;
-    };
-    let norm = 1.0 - field.length_share + field.length_share * length as f32 / average.max(1.0);
-    field.weight * occurrence.count.min(REPEATS_MAX) as f32 / norm
+/// Returns the weighted count of a term in one document: positive and finite.
+fn frequency(counts: u16, lengths: &[u32; FIELDS.len()], averages: &[f32; FIELDS.len()]) -> f32 {
+    let mut frequency = 0.0;
+    for (at, ((field, &length), &average)) in FIELDS.iter().zip(lengths).zip(averages).enumerate() {
+        let count = (counts >> (at * COUNT_BITS)) & ((1 << COUNT_BITS) - 1);
+        if count > 0 {
+            let norm = 1.0 - field.length_share + field.length_share * length as f32 / average.max(1.0);
+            frequency += field.weight * f32::from(count) / norm;
+        }
+    }
+    frequency
 }
 
 #[cfg(test)]
@@ -253,9 +285,9 @@ mod tests {
             builder.add(document).unwrap();
         }
         let texts = builder.finish();
-        let mut scores = vec![0.0; documents.len()];
-        let term = texts.find(&Terms::english().term(word).unwrap());
-        texts.add_scores(term.expect("a known term"), 1.0, &mut scores);
+        let (mut scores, scope) = (vec![0.0; documents.len()], texts.scope(|_| true));
+        let (term, worth) = texts.find(&scope, &Terms::english().term(word).unwrap()).expect("a known term");
+        texts.add_scores(&scope, term, worth, &mut scores);
         scores
     }
 
@@ -289,8 +321,11 @@ mod tests {
 
     #[test]
     fn a_field_that_most_lack_is_not_long_where_it_is() {
-        let averages = average_lengths(&[[1, 6, 0, 0, 0, 0], [3, 0, 0, 0, 0, 0], [2, 0, 0, 0, 0, 0]]);
-        assert_eq!(averages, [2.0, 6.0, 0.0, 0.0, 0.0, 0.0]);
+        let mut averages = Averages::default();
+        for lengths in [[1, 6, 0, 0, 0, 0], [3, 0, 0, 0, 0, 0], [2, 0, 0, 0, 0, 0]] {
+            averages.add(&lengths);
+        }
+        assert_eq!(averages.finish(), [2.0, 6.0, 0.0, 0.0, 0.0, 0.0]);
     }
 
     #[test]
@@ -321,8 +356,9 @@ mod tests {
             .add(&Document { server: "s", name: "n", title: None, description: &long, parameters })
             .unwrap();
         let texts = builder.finish();
-        assert!(texts.find("start").is_some());
-        assert!(texts.find("finish").is_none());
-        assert!(texts.find("late").is_none());
+        let scope = texts.scope(|_| true);
+        assert!(texts.find(&scope, "start").is_some());
+        assert!(texts.find(&scope, "finish").is_none());
+        assert!(texts.find(&scope, "late").is_none());
     }
 }

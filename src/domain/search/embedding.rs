@@ -72,15 +72,16 @@ fn dot(a: &[i8], b: &[i8]) -> i32 {
 }
 
 /// How near a question is to each document of an index, in their order, as an embeddings service sees it: 1 is the
-/// same, 0 is no nearer than the catalogue on average. `None` where it has said nothing yet.
+/// same, 0 is no nearer than the documents on average. `None` where it has said nothing yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Nearness(pub(super) Vec<Option<f32>>);
 
 impl Nearness {
-    /// Of a question to documents; `None` if it can be compared with none of them.
+    /// Returns how near a question is to documents; `None` if it can be compared with none of them. `documents` has
+    /// `None` also for what the caller may not see: the average, and so every value, follows from the others alone.
     ///
-    /// Models differ in how near they see any two texts, some call nothing less than 0.7: what is usual in this
-    /// catalogue counts as nothing.
+    /// Models differ in how near they see any two texts, some call nothing less than 0.7: what is usual among these
+    /// documents counts as nothing.
     pub fn of<'a>(
         question: &Embedding,
         documents: impl Iterator<Item = Option<&'a Embedding>>,

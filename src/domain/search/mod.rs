@@ -1,8 +1,8 @@
 //! Ranking of tools by a question in words: the search behind `retrieve_tools`.
 //!
-//! An [`Index`] is built once per tenant catalogue and never changes. A search reads nothing but the index,
-//! so who may see a tool is the caller's rule, applied through `admit` before anything is counted or cut.
-//! How rare a term is follows from the documents of one index: tenants never weigh on each other.
+//! An [`Index`] is built once per tenant catalogue and never changes. A search reads nothing but the index.
+//! A [`Scope`] names the documents that the caller may see: hits, totals and scores follow from these alone, so that a
+//! score says nothing about a tool out of scope. `admit` filters further, before anything is counted or cut.
 
 use std::cmp::Ordering;
 
@@ -14,6 +14,7 @@ mod query;
 mod tokens;
 mod words;
 
+pub use bm25::Scope;
 pub use embedding::{DIMS_MAX, Embedding, Nearness, TEXT_VERSION, text_of};
 
 use bm25::Texts;
@@ -116,29 +117,36 @@ impl Index {
         self.documents == 0
     }
 
-    /// The best `limit` documents for `query` among those that `admit` lets through. A query that is a tool's
-    /// name, as far as names and queries are read, finds that tool first; one that has neither a word nor a meaning in common with any has no hits.
-    pub fn search(&self, query: &str, limit: usize, admit: impl Fn(u32) -> bool) -> Hits {
-        self.search_with(Design::default(), query, limit, admit)
+    /// Returns the scope of the documents that `is_visible` accepts. It holds for this index alone.
+    pub fn scope(&self, is_visible: impl Fn(u32) -> bool) -> Scope {
+        self.texts.scope(is_visible)
     }
 
-    /// The same as another design does it.
+    /// Returns the best `limit` documents for `query` among those of `scope` that `admit` accepts. A query that is a
+    /// tool's name, as far as names and queries are read, finds that tool first. A query that has neither a word nor a
+    /// meaning in common with any document has no hits.
+    pub fn search(&self, scope: &Scope, query: &str, limit: usize, admit: impl Fn(u32) -> bool) -> Hits {
+        self.search_with(Design::default(), scope, query, limit, admit)
+    }
+
+    /// Searches as [`Index::search`] does, with another design.
     pub fn search_with(
         &self,
         design: Design<'_>,
+        scope: &Scope,
         query: &str,
         limit: usize,
         admit: impl Fn(u32) -> bool,
     ) -> Hits {
-        let query = Query::read(query, &self.texts);
-        let mut scores = self.scores(&query, design.words_share);
+        let query = Query::read(query, &self.texts, scope);
+        let mut scores = self.scores(scope, &query, design.words_share);
         if let Some(nearness) = design.nearness {
             mix(nearness, design.embedding_share, &mut scores);
         }
         self.names.add_exact(&query, EXACT_BONUS, &mut scores);
         let mut hits: Vec<Hit> = (0..)
             .zip(scores)
-            .filter(|&(document, score)| score > 0.0 && admit(document))
+            .filter(|&(document, score)| score > 0.0 && scope.contains(document) && admit(document))
             .map(|(document, score)| Hit { document, score })
             .collect();
         let total = hits.len();
@@ -148,10 +156,10 @@ impl Index {
 
     /// One per document. Words count as a share of what all of the question's words are worth, so that one word
     /// of many in common does not beat a meaning in common.
-    fn scores(&self, query: &Query, words_share: f32) -> Vec<f32> {
+    fn scores(&self, scope: &Scope, query: &Query, words_share: f32) -> Vec<f32> {
         let mut scores = vec![0.0_f32; self.documents];
-        for &(term, weight) in &query.terms {
-            self.texts.add_scores(term, weight, &mut scores);
+        for term in &query.terms {
+            self.texts.add_scores(scope, term.id, term.weight * term.idf, &mut scores);
         }
         self.names.add_named(query, &mut scores);
         let per_worth = if query.worth > 0.0 { words_share / query.worth } else { 0.0 };
@@ -169,7 +177,7 @@ impl Index {
     }
 }
 
-/// What counts how much.
+/// Shares of the parts that a score is made of.
 #[derive(Clone, Copy, Debug)]
 pub struct Design<'a> {
     /// Share of words in common, 0 to 1, beside the table's meaning.

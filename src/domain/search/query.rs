@@ -1,6 +1,6 @@
 //! A question, read against an index.
 
-use super::bm25::Texts;
+use super::bm25::{Scope, Texts};
 use super::meaning::Direction;
 use super::tokens::{Piece, Terms, for_each_piece};
 
@@ -18,11 +18,22 @@ const PART_WEIGHT: f32 = 0.5;
 /// is hardly answered by the rest.
 const UNKNOWN_SHARE: f32 = 0.5;
 
+/// A term that a document in the caller's scope has.
+#[derive(Clone, Copy)]
+pub(super) struct QueryTerm {
+    /// Id of the term in the index.
+    pub(super) id: u32,
+    /// Worth of the term in the scope.
+    pub(super) idf: f32,
+    /// How much the term counts in this question, 0 to 1.
+    pub(super) weight: f32,
+}
+
 /// A question.
 #[derive(Default)]
 pub(super) struct Query {
-    /// The known terms, each once, with their weights.
-    pub(super) terms: Vec<(u32, f32)>,
+    /// The known terms, each once.
+    pub(super) terms: Vec<QueryTerm>,
     /// Its words, joined by spaces: the spelling in which names are compared.
     pub(super) text: String,
     /// The words' places in `text`.
@@ -42,8 +53,8 @@ pub(super) struct QueryWord {
 }
 
 impl Query {
-    /// Reads the beginning of `query`.
-    pub(super) fn read(query: &str, texts: &Texts) -> Self {
+    /// Reads the beginning of `query`. Terms that no document of `scope` has are unknown.
+    pub(super) fn read(query: &str, texts: &Texts, scope: &Scope) -> Self {
         let query = query.get(..query.floor_char_boundary(QUERY_BYTES_MAX)).unwrap_or_default();
         let reading = Terms::english();
         let mut read = Self::default();
@@ -54,9 +65,9 @@ impl Query {
                 return;
             }
             let term = reading.term(word);
-            let known = term.as_deref().and_then(|term| texts.find(term));
+            let known = term.as_deref().and_then(|term| texts.find(scope, term));
             if term.is_some() && known.is_none() && piece != Piece::Compound && !read.has(word) {
-                read.worth += UNKNOWN_SHARE * texts.idf_max();
+                read.worth += UNKNOWN_SHARE * Texts::idf_max(scope);
             }
             if piece == Piece::Compound {
                 part_weight = if known.is_some() { PART_WEIGHT } else { 1.0 };
@@ -64,18 +75,18 @@ impl Query {
                 return;
             }
             read.want(known, if piece == Piece::Part { part_weight } else { 1.0 });
-            read.push_word(word, known.map_or(0.0, |known| texts.idf(known)), term.is_none());
+            read.push_word(word, known.map_or(0.0, |(_, idf)| idf), term.is_none());
             // "time zone" also asks for "timezone".
             if term.is_some() && !previous.is_empty() {
                 previous.push_str(word);
-                read.want(reading.term(&previous).and_then(|joined| texts.find(&joined)), 1.0);
+                read.want(reading.term(&previous).and_then(|joined| texts.find(scope, &joined)), 1.0);
             }
             previous.clear();
             if term.is_some() {
                 previous.push_str(word);
             }
         });
-        read.worth += read.terms.iter().map(|&(term, weight)| weight * texts.idf(term)).sum::<f32>();
+        read.worth += read.terms.iter().map(|term| term.weight * term.idf).sum::<f32>();
         let saying = read.words.iter().filter(|word| !word.is_stop_word);
         read.direction = Direction::of_words(saying.filter_map(|word| read.text.get(word.start..word.end)));
         read
@@ -85,11 +96,11 @@ impl Query {
         self.words.iter().any(|known| self.text.get(known.start..known.end) == Some(word))
     }
 
-    fn want(&mut self, term: Option<u32>, weight: f32) {
-        let Some(term) = term else { return };
-        match self.terms.iter_mut().find(|(known, _)| *known == term) {
-            Some((_, known)) => *known = known.max(weight),
-            None => self.terms.push((term, weight)),
+    fn want(&mut self, term: Option<(u32, f32)>, weight: f32) {
+        let Some((id, idf)) = term else { return };
+        match self.terms.iter_mut().find(|known| known.id == id) {
+            Some(known) => known.weight = known.weight.max(weight),
+            None => self.terms.push(QueryTerm { id, idf, weight }),
         }
     }
 

@@ -41,6 +41,11 @@ fn index() -> Index {
     Index::build(TOOLS.iter().map(document))
 }
 
+/// What a caller finds that sees just these.
+fn found(index: &Index, query: &str, limit: usize, visible: impl Fn(u32) -> bool) -> Hits {
+    index.search(&index.scope(visible), query, limit, |_| true)
+}
+
 fn names(hits: &Hits) -> Vec<String> {
     hits.hits
         .iter()
@@ -67,7 +72,7 @@ fn the_tool_that_was_meant_comes_first() {
         ("given a longitude", "weather:get_forecast"),
         ("驾车", "地图:路线规划"),
     ] {
-        let hits = index.search(query, 3, |_| true);
+        let hits = found(&index, query, 3, |_| true);
         assert_eq!(names(&hits).first().map(String::as_str), Some(expected), "{query}: {hits:?}");
     }
 }
@@ -84,7 +89,7 @@ fn a_query_that_names_a_tool_finds_it_first() {
         ("do_it", vec!["misc:do_it"]),
         ("misc:do_it", vec!["misc:do_it"]),
     ] {
-        let found = names(&index.search(query, expected.len(), |_| true));
+        let found = names(&found(&index, query, expected.len(), |_| true));
         let is_first = expected.iter().all(|name| found.iter().any(|found| found == name));
         assert!(is_first, "{query}: {found:?}");
     }
@@ -106,7 +111,7 @@ fn a_long_name_comes_before_a_described_sibling() {
     });
     let index = Index::build(tools);
     for query in [long.to_owned(), format!("my-long-server:{long}")] {
-        let found = index.search(&query, 1, |_| true);
+        let found = found(&index, &query, 1, |_| true);
         assert_eq!(found.hits.first().map(|hit| hit.document), Some(1), "{query}");
     }
 }
@@ -115,7 +120,7 @@ fn a_long_name_comes_before_a_described_sibling() {
 fn a_name_inside_a_question_counts_more_than_its_words() {
     let named = |name| Document { server: "s", name, title: None, description: "", parameters: vec![] };
     let index = Index::build(["channel_archive", "archive_channel"].map(named));
-    let found = index.search("please run archive_channel for me", 2, |_| true);
+    let found = found(&index, "please run archive_channel for me", 2, |_| true);
     assert_eq!(found.hits.iter().map(|hit| hit.document).collect::<Vec<_>>(), [1, 0]);
 }
 
@@ -123,7 +128,7 @@ fn a_name_inside_a_question_counts_more_than_its_words() {
 fn a_known_compound_outweighs_its_parts() {
     let on = |server| Document { server, name: "sync", title: None, description: "", parameters: vec![] };
     let index = Index::build(["git", "github"].map(on));
-    let found = index.search("please sync my GitHub", 2, |_| true);
+    let found = found(&index, "please sync my GitHub", 2, |_| true);
     assert_eq!(found.hits.iter().map(|hit| hit.document).collect::<Vec<_>>(), [1, 0]);
 }
 
@@ -131,22 +136,22 @@ fn a_known_compound_outweighs_its_parts() {
 fn nothing_known_finds_nothing() {
     let index = index();
     for query in ["", "   ", "the of and", "xylophone", "🚀", "\u{0}", "it do"] {
-        assert_eq!(index.search(query, 10, |_| true), Hits::default(), "{query:?}");
+        assert_eq!(found(&index, query, 10, |_| true), Hits::default(), "{query:?}");
     }
     let empty = Index::build([]);
     assert!(empty.is_empty());
-    assert_eq!(empty.search("create issue", 10, |_| true), Hits::default());
+    assert_eq!(found(&empty, "create issue", 10, |_| true), Hits::default());
 }
 
 #[test]
-fn admit_is_applied_before_limit_and_total() {
+fn what_is_out_of_scope_is_left_out_before_limit_and_total() {
     let index = index();
-    let all = index.search("create", 10, |_| true);
+    let all = found(&index, "create", 10, |_| true);
     assert_eq!(all.total, 4);
     let gitlab = |document: u32| TOOLS[document as usize].0 == "gitlab";
-    let some = index.search("create", 1, gitlab);
+    let some = found(&index, "create", 1, gitlab);
     assert_eq!((names(&some), some.total), (vec!["gitlab:create_issue".to_owned()], 1));
-    let none = index.search("create", 0, |_| true);
+    let none = found(&index, "create", 0, |_| true);
     assert_eq!((none.hits.len(), none.total), (0, 4));
 }
 
@@ -154,7 +159,7 @@ fn admit_is_applied_before_limit_and_total() {
 fn equal_scores_keep_the_order_of_building() {
     let index = Index::build((0..50).map(|_| document(&TOOLS[0])));
     let found: Vec<u32> =
-        index.search("create issue", 20, |at| at % 2 == 1).hits.iter().map(|hit| hit.document).collect();
+        found(&index, "create issue", 20, |at| at % 2 == 1).hits.iter().map(|hit| hit.document).collect();
     assert_eq!(found, (0..20).map(|at| at * 2 + 1).collect::<Vec<_>>());
     assert_eq!(index.len(), 50);
 }
@@ -163,13 +168,45 @@ fn equal_scores_keep_the_order_of_building() {
 fn only_the_beginning_of_a_long_query_counts() {
     let index = index();
     let words = "été ".repeat(QUERY_WORDS_MAX);
-    assert_eq!(index.search(&format!("{words} issue"), 10, |_| true).total, 0);
+    assert_eq!(found(&index, &format!("{words} issue"), 10, |_| true).total, 0);
     let bytes = "é".repeat(QUERY_BYTES_MAX);
-    assert_eq!(index.search(&format!("{bytes} issue"), 10, |_| true).total, 0);
-    assert!(index.search(&format!("issue {bytes}"), 10, |_| true).total > 0);
+    assert_eq!(found(&index, &format!("{bytes} issue"), 10, |_| true).total, 0);
+    assert!(found(&index, &format!("issue {bytes}"), 10, |_| true).total > 0);
+}
+
+#[test]
+fn filters_are_applied_before_limit_and_total_and_change_no_score() {
+    let index = index();
+    let (all, gitlab) = (index.scope(|_| true), |document: u32| TOOLS[document as usize].0 == "gitlab");
+    let (whole, some) = (index.search(&all, "create", 10, |_| true), index.search(&all, "create", 1, gitlab));
+    assert_eq!((names(&some), some.total), (vec!["gitlab:create_issue".to_owned()], 1));
+    assert!(whole.hits.contains(&some.hits[0]), "{whole:?} {some:?}");
 }
 
 proptest! {
+    /// Who sees the same gets the same to the last bit, whatever else there is.
+    #[test]
+    fn scores_follow_from_what_is_visible(
+        query in "((issue|create|git|GitHub|file|the|read|zone|timezone|secret|\\PC{0,6})[ _:]?){0,12}",
+        hidden in proptest::collection::vec("((issue|create|git|hub|file|secret|zone)[ _]?){1,30}", 0..6),
+    ) {
+        let alone = Index::build(TOOLS.iter().map(document));
+        let others = hidden.iter().map(|text| Document {
+            server: "hidden",
+            name: text,
+            title: Some(text),
+            description: text,
+            parameters: vec![Parameter { name: text, description: text }],
+        });
+        let among = Index::build(others.chain(TOOLS.iter().map(document)));
+        let first = hidden.len() as u32;
+        let mut seen = found(&among, &query, 10, |at| at >= first);
+        for hit in &mut seen.hits {
+            hit.document -= first;
+        }
+        prop_assert_eq!(found(&alone, &query, 10, |_| true), seen);
+    }
+
     #[test]
     fn every_answer_is_a_ranked_prefix(
         query in "((issue|create|git|GitHub|file|the|read|zone|\\PC{0,6})[ _:]?){0,12}",
@@ -177,12 +214,12 @@ proptest! {
         hidden in 0_u32..14,
     ) {
         let index = index();
-        let all = index.search(&query, usize::MAX, |at| at != hidden);
+        let all = found(&index, &query, usize::MAX, |at| at != hidden);
         prop_assert_eq!(all.total, all.hits.len());
         prop_assert!(all.hits.is_sorted_by(|a, b| best_first(a, b) == Ordering::Less));
         prop_assert!(all.hits.iter().all(|hit| hit.score > 0.0 && hit.score.is_finite()));
         prop_assert!(all.hits.iter().all(|hit| hit.document != hidden));
-        let some = index.search(&query, limit, |at| at != hidden);
+        let some = found(&index, &query, limit, |at| at != hidden);
         prop_assert_eq!(some.total, all.total);
         prop_assert_eq!(&some.hits[..], &all.hits[..limit.min(all.total)]);
     }
@@ -200,7 +237,7 @@ proptest! {
             parameters: vec![Parameter { name: &text, description: &text }],
         };
         let index = Index::build(TOOLS.iter().map(document).chain([added]));
-        let hits = index.search(&format!("any-server:{name}"), 1, |_| true);
+        let hits = found(&index, &format!("any-server:{name}"), 1, |_| true);
         prop_assert_eq!(hits.hits.first().map(|hit| hit.document), Some(TOOLS.len() as u32));
     }
 
@@ -210,7 +247,7 @@ proptest! {
         let (server, name, title) = (&texts[0], &texts[1], Some(texts[2].as_str()));
         let index = Index::build([Document { server, name, title, description: &query, parameters }]);
         for query in texts.iter().chain([&query]) {
-            prop_assert!(index.search(query, 1, |_| true).hits.iter().all(|hit| hit.score.is_finite()));
+            prop_assert!(found(&index, query, 1, |_| true).hits.iter().all(|hit| hit.score.is_finite()));
         }
     }
 }

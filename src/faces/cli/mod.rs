@@ -13,6 +13,7 @@ mod doctor;
 mod failure;
 mod input;
 mod key;
+mod offers;
 mod output;
 mod show;
 mod status;
@@ -33,6 +34,10 @@ pub enum Command {
     Call(call::Call),
     /// Find tools and look at them
     Tools(tools::Tools),
+    /// Look at prompts of servers and approve or block them
+    Prompts(offers::Prompts),
+    /// Look at resources of servers and approve or block them
+    Resources(offers::Resources),
     /// See what was attempted, by whom, and how it ended
     Activity(activity::Activity),
     /// Add and look after upstream servers
@@ -59,6 +64,8 @@ pub async fn run(command: Command, program: clap::Command) -> Result<(), Failure
     match command {
         Command::Call(call) => call.run().await,
         Command::Tools(tools) => tools.run().await,
+        Command::Prompts(prompts) => prompts.run().await,
+        Command::Resources(resources) => resources.run().await,
         Command::Activity(activity) => activity.run().await,
         Command::Upstream(upstream) => upstream.run().await,
         Command::Tenant(tenant) => tenant.run().await,

@@ -253,12 +253,13 @@ async fn decide(
 }
 
 /// What differs, each with what was there and what is: as it is written, since numbers differ by that.
-fn differences(raw: &str) -> String {
+pub(super) fn differences(raw: &str) -> String {
     let Ok(diff) = json::members(raw) else { return output::safe(raw) };
     let of = |name: &str| diff.iter().find(|member| member.name == name).map(|member| member.value);
     let mut out = String::new();
-    for name in ["name", "state", "pin", "approved_pin", "drift"] {
-        let value = of(name).and_then(|raw| serde_json::from_str(raw).ok()).unwrap_or_default();
+    for name in ["name", "kind", "uri", "state", "pin", "approved_pin", "drift"] {
+        let Some(raw) = of(name) else { continue };
+        let value = serde_json::from_str(raw).unwrap_or_default();
         out.push_str(&show::field(name, &value, "approved_pin".len()));
     }
     for change in of("changes").and_then(json::elements).into_iter().flatten() {
@@ -349,7 +350,7 @@ fn split(name: &str) -> Result<(&str, &str), Failure> {
         .ok_or_else(|| Failure::Usage(format!("'{name}' is no tool: it needs the form SERVER:TOOL")))
 }
 
-fn parsed(raw: &RawValue) -> Value {
+pub(super) fn parsed(raw: &RawValue) -> Value {
     serde_json::from_str(raw.get()).unwrap_or_default()
 }
 

@@ -11,7 +11,7 @@ use super::connection::Connection;
 use super::failure::Failure;
 use super::output::{self, Column, Output, text};
 use super::upstream_logs::Logs;
-use super::{input, show};
+use super::{input, offers, show};
 
 /// Longest header value that is read from standard input, in bytes.
 const HEADER_BYTES_MAX: u64 = 8 * 1024;
@@ -106,9 +106,13 @@ struct Add {
 struct Update {
     /// Its name
     name: String,
-    /// A new address. Another scheme, host or port clears its headers and approvals and puts it into quarantine
+    /// A new address. Another scheme, host, port or path clears headers and approvals; unless you are an admin, it
+    /// also quarantines the server
     #[arg(long = "address", value_name = "URL")]
     address: Option<String>,
+    /// Keep the headers at another address (admins only)
+    #[arg(long, requires = "address", conflicts_with_all = ["headers", "no_headers"])]
+    keep_credentials: bool,
     /// All headers from now on, as NAME=VALUE or NAME=- (read from standard input); may be repeated
     #[arg(long = "header", value_name = "NAME=VALUE")]
     headers: Vec<String>,
@@ -156,8 +160,12 @@ impl Upstream {
             Command::Restart(one) => one.act(&client, "restart").await,
             Command::Update(update) => update.run(&client).await,
             Command::Logs(logs) => logs.run(&client).await,
-            Command::Prompts(one) => one.list(&client, "prompts", &PROMPTS).await,
-            Command::Resources(one) => one.list(&client, "resources", &RESOURCES).await,
+            Command::Prompts(One { name, output }) => {
+                offers::list(&client, &name, "prompts", &offers::PROMPTS, output).await
+            }
+            Command::Resources(One { name, output }) => {
+                offers::list(&client, &name, "resources", &offers::RESOURCES, output).await
+            }
             Command::Remove { name, yes } => {
                 input::confirm(yes, &format!("remove the server {name} with its credentials and approvals"))?;
                 client.act(Method::DELETE, &["servers", &name]).await?;
@@ -168,22 +176,7 @@ impl Upstream {
     }
 }
 
-const PROMPTS: [Column; 2] =
-    [("PROMPT", |prompt| text(prompt, "name")), ("NOT LISTED", |it| text(it, "not_listed"))];
-
-const RESOURCES: [Column; 4] = [
-    ("KIND", |resource| text(resource, "kind")),
-    ("URI", |resource| text(resource, "uri")),
-    ("SHADOWED BY", |resource| text(resource, "shadowed_by")),
-    ("NOT LISTED", |resource| text(resource, "not_listed")),
-];
-
 impl One {
-    async fn list(self, client: &Client, what: &str, columns: &[Column]) -> Result<(), Failure> {
-        let path = ["servers", &self.name, what];
-        self.output.items(&client.list(&path, &Query::default(), usize::MAX).await?, columns)
-    }
-
     async fn act(self, client: &Client, verb: &str) -> Result<(), Failure> {
         let answer = client.act(Method::POST, &["servers", &self.name, verb]).await?;
         self.output.thing(&answer.text, show::fields)?;
@@ -229,6 +222,9 @@ impl Update {
         let mut body = Map::new();
         if let Some(address) = self.address {
             body.insert("url".to_owned(), address.into());
+        }
+        if self.keep_credentials {
+            body.insert("keep_credentials".to_owned(), true.into());
         }
         if self.no_headers || !self.headers.is_empty() {
             body.insert("headers".to_owned(), Value::Object(headers(&self.headers)?));

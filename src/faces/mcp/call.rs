@@ -10,6 +10,7 @@ use futures_util::stream;
 use http::StatusCode;
 use tokio::sync::mpsc;
 
+use super::front::{MEMBERS_MAX, TOO_MANY_MEMBERS};
 use super::jsonrpc::{BROKEN, RpcError, message, notification};
 use super::management::Managing;
 use super::operation::{About, Operation};
@@ -22,13 +23,15 @@ use crate::domain::intent::Variant;
 use crate::domain::json::{self, Member};
 use crate::domain::refusal::{Code, Refusal};
 use crate::faces::Faces;
+use crate::faces::body::hold_answer;
 use crate::faces::http::stream_body;
 use crate::faces::sse;
 use crate::faces::wire;
 use crate::faces::wire::credentials::without_credentials;
 use crate::faces::wire::error::json_response;
 use crate::gateway::{
-    Apart, Attempt, CallOutcome, CallRequest, CancelBy, Door, Gateway, Outlive, RefusedAttempt, RoundRequest,
+    Apart, Attempt, CallOutcome, CallRequest, Caller, CancelBy, Door, Gateway, MemoryHold, MemoryPurpose,
+    MemoryShort, Outlive, RefusedAttempt, RoundRequest, overloaded,
 };
 
 /// Progress notifications on their way to a client; more are dropped, as the protocol allows.
@@ -51,6 +54,18 @@ pub(super) struct Call<'a> {
     pub(super) operation: &'a Operation,
 }
 
+impl<'a> Call<'a> {
+    /// An answer of the gateway's own to this call.
+    fn own_answer(&self) -> OwnAnswer<'a> {
+        OwnAnswer {
+            gateway: self.gateway,
+            caller: Arc::clone(&self.attempt.caller),
+            era: self.era,
+            id: self.id,
+        }
+    }
+}
+
 impl Call<'_> {
     pub(super) async fn run(self) -> Result<Response, RpcError> {
         let value = |name: &str| self.params.iter().find(|member| member.name == name).map(|m| m.value);
@@ -59,7 +74,7 @@ impl Call<'_> {
             return Err(self.refuse("Invalid params: name must be a string").await);
         };
         // whose role may use none has no such tool
-        let managing = Managing::named(&name).filter(|_| management::ceiling(&self.attempt.caller).is_some());
+        let managing = Managing::named(&name).filter(|_| self.attempt.caller.manages().is_some());
         if let Some(own) = managing.map(Managing::name).or_else(|| self.own(&name)) {
             self.operation.own_tool(own);
         }
@@ -72,12 +87,13 @@ impl Call<'_> {
             Some(_) => return Err(self.refuse("Invalid params: arguments must be an object").await),
         };
         if let Some(tool) = managing {
+            let answer = self.own_answer();
             let done = management::run(self.faces, self.attempt, tool, arguments).await;
             if let Err(not_done) = &done {
                 self.operation.ended(End::Failed(not_done.code));
             }
             let result = result::managed(self.era, &done);
-            return Ok(json_response(StatusCode::OK, message(self.id, "result", &result)));
+            return Ok(answer.send(None, &result).await);
         }
         match Variant::parse(&name) {
             Some(variant) => self.call_tool(variant, arguments).await,
@@ -118,6 +134,7 @@ impl Call<'_> {
     }
 
     async fn search(self, arguments: &str) -> Response {
+        let mut memory = None;
         let result = match args::search(arguments) {
             Err(refusal) => {
                 let refused = RefusedAttempt {
@@ -131,11 +148,14 @@ impl Call<'_> {
                 self.refused(&refusal)
             }
             Ok(request) => match self.gateway.retrieve_tools(&self.attempt, &request).await {
-                Ok(found) => result::found(self.era, &found),
+                Ok(mut found) => {
+                    memory = found.memory.take();
+                    result::found(self.era, &found)
+                }
                 Err(refusal) => self.refused(&refusal),
             },
         };
-        json_response(StatusCode::OK, message(self.id, "result", &result))
+        self.own_answer().send(memory, &result).await
     }
 
     async fn read_cache(self, arguments: &str) -> Response {
@@ -157,7 +177,7 @@ impl Call<'_> {
                 Err(refusal) => self.refused(&refusal),
             },
         };
-        json_response(StatusCode::OK, message(self.id, "result", &result))
+        self.own_answer().send(None, &result).await
     }
 
     /// What a built-in tool says that was refused.
@@ -171,6 +191,9 @@ impl Call<'_> {
         // an empty object is not part of the body when arguments are absent
         let empty = Bytes::from_static(b"{}");
         let members = json::top_level_members(arguments).map_err(invalid)?;
+        if members.len() > MEMBERS_MAX {
+            return Err(self.refuse(TOO_MANY_MEMBERS).await);
+        }
         let body = if members.is_empty() { &empty } else { self.body };
         let mut request = wire::call::read(body, &members);
         request.unknown =
@@ -187,7 +210,10 @@ impl Call<'_> {
     }
 
     async fn forward(self, door: Door, mut request: CallRequest) -> Result<Response, RpcError> {
-        request.meta = self.forwarded_meta();
+        request.meta = match self.forwarded_meta() {
+            Ok(meta) => meta,
+            Err(message) => return Err(self.refuse(message).await),
+        };
         request.round = match self.round() {
             Ok(round) => round,
             Err(message) => return Err(self.refuse(message).await),
@@ -216,14 +242,17 @@ impl Call<'_> {
     }
 
     /// What of the caller's `_meta` is not hop by hop.
-    pub(super) fn forwarded_meta(&self) -> Vec<(String, Bytes)> {
-        let Some(meta) = self.meta else { return Vec::new() };
-        let Ok(members) = json::top_level_members(meta) else { return Vec::new() };
-        members
+    pub(super) fn forwarded_meta(&self) -> Result<Vec<(String, Bytes)>, &'static str> {
+        let Some(meta) = self.meta else { return Ok(Vec::new()) };
+        let Ok(members) = json::top_level_members(meta) else { return Ok(Vec::new()) };
+        if members.len() > MEMBERS_MAX {
+            return Err(TOO_MANY_MEMBERS);
+        }
+        let forwarded = members
             .iter()
             .filter(|m| m.name != "progressToken" && !m.name.starts_with("io.modelcontextprotocol/"))
-            .map(|m| (m.name.to_string(), self.body.slice_ref(m.value.as_bytes())))
-            .collect()
+            .map(|m| (m.name.to_string(), self.body.slice_ref(m.value.as_bytes())));
+        Ok(forwarded.collect())
     }
 
     /// What it says of its rounds. A handshake client cannot be asked in this way.
@@ -248,6 +277,28 @@ impl Call<'_> {
     pub(super) fn progress_token(&self) -> Option<String> {
         let [token] = json::find_members(self.meta?, ["progressToken"]).ok()?;
         token.filter(|raw| self.streams && *raw != "null").map(str::to_owned)
+    }
+}
+
+/// An answer of the gateway's own.
+struct OwnAnswer<'a> {
+    gateway: &'a Gateway,
+    caller: Arc<Caller>,
+    era: Era,
+    id: &'a str,
+}
+
+impl OwnAnswer<'_> {
+    /// The response with this result, or the refusal where there is no memory for it.
+    async fn send(self, memory: Option<MemoryHold>, result: &str) -> Response {
+        let text = Bytes::from(message(self.id, "result", result));
+        match hold_answer(self.gateway, &self.caller, memory, text).await {
+            Ok(text) => json_response(StatusCode::OK, text),
+            Err(MemoryShort) => {
+                let refused = result::plain_refusal(self.era, &overloaded(MemoryPurpose::Answer));
+                json_response(StatusCode::OK, message(self.id, "result", &refused))
+            }
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 
 use super::jsonrpc::RpcError;
-use super::{Era, management, methods, result, tools};
+use super::{Era, methods, result, tools};
 use crate::domain::intent::OperationType;
 use crate::domain::json::{Member, escape_into};
 use crate::domain::settings::ToolNames;
@@ -69,9 +69,9 @@ pub(super) async fn tools_list(
     let tenant = caller.tenant_id();
     while_current(gateway, caller, |catalogue, view| async move {
         let from = after.map(|name| view.position_after(&catalogue, name));
-        let manages = management::ceiling(caller);
+        let manages = caller.manages();
         let key = ListKey { tenant, print: view.print, reader: era.reader(), names, manages, from };
-        let body = gateway.list_body(key, move || {
+        let body = gateway.list_body(key, caller, move || {
             let page = view.page(&catalogue, from.unwrap_or_default(), names, era.reader());
             let (bytes, next, turn) = (page.bytes, page.next.map(|(_, at)| at), catalogue.turn());
             drop(page);

@@ -51,14 +51,16 @@ pub(super) fn read(body: &Bytes) -> Result<Message<'_>, (RpcError, Option<String
 }
 
 fn members(text: &str) -> Result<Vec<Member<'_>>, (RpcError, Option<String>)> {
-    json::members(text).map_err(|fault| match fault {
+    json::members_of_text(text).map_err(|fault| match fault {
         JsonFault::NotAnObject if text.trim_start().starts_with('[') => {
             (RpcError::invalid_request("Invalid request: batches are not supported"), None)
         }
         JsonFault::NotAnObject => (RpcError::invalid_request("Invalid request: not an object"), None),
         JsonFault::Syntax { .. } => (RpcError::parse(format!("Parse error: {fault}")), None),
         // readable, but not in one way only: refused under its id where that is beyond doubt
-        JsonFault::DuplicateMember { .. } | JsonFault::TooDeep => ambiguous(text, &fault),
+        JsonFault::DuplicateMember { .. } | JsonFault::TooDeep | JsonFault::LoneSurrogate { .. } => {
+            ambiguous(text, &fault)
+        }
     })
 }
 
@@ -76,6 +78,9 @@ fn is_id(raw: &str) -> bool {
     let digits = raw.strip_prefix('-').unwrap_or(raw);
     raw.starts_with('"') || (!digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
 }
+
+#[cfg(test)]
+mod fuzz;
 
 #[cfg(test)]
 mod tests {

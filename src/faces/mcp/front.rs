@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Extension;
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use bytes::Bytes;
@@ -25,13 +26,21 @@ use crate::domain::measure::{Between, Transport, known_version};
 use crate::domain::settings::ToolNames;
 use crate::domain::tenant::Action;
 use crate::faces::Faces;
-use crate::faces::http::{BodyError, Peer, RequestId, read_body};
+use crate::faces::body::{BodyError, read_body};
+use crate::faces::http::{Peer, RequestId};
 use crate::faces::sse::TooMany;
 use crate::faces::wire::{
     self,
     error::{json_response, not_found, render},
 };
 use crate::gateway::{Attempt, Caller, Client, OfferKind, within_span};
+
+/// Most members of `params`, of its `_meta`, and of the arguments of the gateway's own tools. They are kept apart for as long
+/// as the call waits, which takes more memory than they do in the body.
+pub(super) const MEMBERS_MAX: usize = 1000;
+/// What a client is told that sends more.
+pub(super) const TOO_MANY_MEMBERS: &str =
+    "Invalid params: params, its _meta and the arguments of call_tool_* may have at most 1000 members each";
 
 /// Serves `/mcp`.
 pub async fn handle(
@@ -80,6 +89,11 @@ impl<'a> Entry<'a> {
         Listener { faces, caller, endpoint, names }
     }
 
+    async fn read(self, body: Body) -> Result<Bytes, BodyError> {
+        let Entry { faces, caller, .. } = self;
+        read_body(body, faces.options.request_bytes_max, &faces.gateway, caller).await
+    }
+
     fn names(self) -> ToolNames {
         self.names.unwrap_or(self.caller.settings.tool_names)
     }
@@ -113,9 +127,7 @@ async fn record_unread(entry: Entry<'_>, request: Request, code: &str, message: 
         return;
     }
     let headers = request.headers().clone();
-    let Ok(body) = read_body(request.into_body(), entry.faces.options.request_bytes_max).await else {
-        return;
-    };
+    let Ok(body) = entry.read(request.into_body()).await else { return };
     let Ok(Message::Request { id, method, params }) = envelope::read(&body) else { return };
     if method != "tools/call" {
         return;
@@ -162,13 +174,9 @@ async fn post(entry: Entry<'_>, request: Request) -> Response {
     if let Err(error) = media::check(headers) {
         return unread(error);
     }
-    let body = match read_body(body, faces.options.request_bytes_max).await {
+    let body = match entry.read(body).await {
         Ok(body) => body,
-        Err(BodyError::TooLarge) => {
-            let message = format!("Invalid request: larger than {} bytes", faces.options.request_bytes_max);
-            return unread(RpcError::refused(StatusCode::PAYLOAD_TOO_LARGE, message));
-        }
-        Err(BodyError::Broken) => return unread(RpcError::parse("Parse error: the body ended early")),
+        Err(error) => return unread(RpcError::no_body(error, faces.options.request_bytes_max)),
     };
     let (id, method, params) = match envelope::read(&body) {
         Err((error, id)) => {
@@ -198,6 +206,7 @@ async fn post(entry: Entry<'_>, request: Request) -> Response {
     let incoming = Incoming { entry, headers, id, method, members, meta, body, operation };
     let answered = within_span(operation.here(), async {
         match is_modern {
+            _ if members.len() > MEMBERS_MAX => Err(RpcError::invalid_params(TOO_MANY_MEMBERS)),
             true => incoming.modern().await,
             false => incoming.handshake().await,
         }
@@ -228,7 +237,7 @@ fn question<'a>(entry: Entry<'a>, parts: &'a Parts, began: Instant, method: &'a 
         endpoint: entry.endpoint,
         headers: &parts.headers,
         version: parts.version,
-        peer: parts.extensions.get::<Peer>().map(|peer| peer.0),
+        peer: parts.extensions.get::<Peer>().map(|peer| peer.address),
         began,
         method,
         id: None,

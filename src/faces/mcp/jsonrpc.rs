@@ -8,7 +8,9 @@ use super::Era;
 use crate::domain::end::{End, Fault};
 use crate::domain::json;
 use crate::domain::refusal::Refusal;
+use crate::faces::body::BodyError;
 use crate::faces::wire::error::json_response;
+use crate::gateway::{MemoryPurpose, overloaded};
 
 /// Our own code for too many attempts: outside -32768 to -32000, which are reserved.
 const RATE_LIMITED: i32 = -31429;
@@ -63,6 +65,30 @@ impl RpcError {
     /// An invalid request whose HTTP status says more than 400.
     pub(super) fn refused(status: StatusCode, message: impl Into<String>) -> RpcError {
         RpcError::new(status, -32600, message)
+    }
+
+    /// A request whose body was not read.
+    pub(super) fn no_body(error: BodyError, bytes_max: usize) -> RpcError {
+        match error {
+            BodyError::TooLarge => {
+                let message = format!("Invalid request: larger than {bytes_max} bytes");
+                RpcError::refused(StatusCode::PAYLOAD_TOO_LARGE, message)
+            }
+            BodyError::Broken => RpcError::parse("Parse error: the body ended early"),
+            BodyError::Slow => {
+                RpcError::refused(StatusCode::REQUEST_TIMEOUT, "Invalid request: the body came too slowly")
+            }
+            BodyError::NoMemory => RpcError::overloaded(&overloaded(MemoryPurpose::Request)),
+        }
+    }
+
+    /// A request for which there is no memory. Its id was not read, so only the HTTP status can be relied upon.
+    pub(super) fn overloaded(refusal: &Refusal) -> RpcError {
+        RpcError {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            retry_after_s: refusal.retry_after_s,
+            ..RpcError::refusal(refusal)
+        }
     }
 
     /// The modern era answers an unknown method with 404, the older ones in band.

@@ -11,9 +11,9 @@ use bytes::Bytes;
 use futures_util::stream;
 use tokio::time::{Instant, sleep_until};
 
+use super::Endpoint;
 use super::jsonrpc::{RpcError, message, notification};
 use super::notify::{Due, Seen, Told, Topics, events};
-use super::{Endpoint, management};
 use crate::domain::json;
 use crate::domain::settings::ToolNames;
 use crate::faces::Faces;
@@ -124,7 +124,7 @@ fn subscription(id: &str) -> String {
 /// What the client would be served now; `None` where lists are not told of.
 fn seen(listening: &Listening, names: Option<ToolNames>) -> Option<Seen> {
     let names = names.unwrap_or(listening.caller().settings.tool_names);
-    let manages = management::ceiling(listening.caller());
+    let manages = listening.caller().manages();
     listening.prints().map(|prints| Seen::of(prints, names, manages))
 }
 

@@ -9,7 +9,6 @@ use serde_json::{Map, Value, json};
 use crate::domain::intent::OperationType::{self, Destructive, Read, Write};
 use crate::domain::json::{self, Member};
 use crate::domain::refusal::Code;
-use crate::domain::tenant::Action;
 use crate::faces::Faces;
 use crate::faces::wire::managed::{Act, Asked, NotDone};
 use crate::gateway::{Attempt, Caller};
@@ -167,12 +166,6 @@ fn property(name: &str) -> Value {
         "limits" => json!({"type": "object", "description": "Bounds of its own"}),
         _ => json!({"type": "integer", "description": "The version of the server as it was read"}),
     }
-}
-
-/// How much a caller may do with these tools; `None` for whoever has none of them.
-pub(super) fn ceiling(caller: &Caller) -> Option<OperationType> {
-    let may = caller.role.may(Action::SeeServers) && caller.role.may(Action::ChangeServers);
-    may.then_some(caller.settings.max_operation)
 }
 
 /// What is listed for whoever may do so much.

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::jsonrpc::RpcError;
 use super::session::Session;
-use super::{Endpoint, Era, HANDSHAKE, MODERN, management, tools};
+use super::{Endpoint, Era, HANDSHAKE, MODERN, tools};
 use crate::domain::intent::IntentMode;
 use crate::domain::json::{self, Member};
 use crate::faces::Faces;
@@ -71,7 +71,7 @@ pub(super) async fn tools_list(era: Era, caller: &Caller) -> Result<bytes::Bytes
     let view = catalogue.view_soon(&caller.settings).await;
     let is_required = caller.settings.intent_declaration == IntentMode::Required;
     // the ceiling is one of the settings that a view is of: only the role is not
-    let manages = management::ceiling(caller);
+    let manages = caller.manages();
     let slot =
         4 * usize::from(manages.is_some()) + 2 * usize::from(is_required) + usize::from(era == Era::Modern);
     Ok(view.body(slot, || tools::list_body(era, &caller.settings, manages, &view).into()))

@@ -66,7 +66,7 @@ pub(super) async fn list(
         let print = view.offers.print(kind);
         let key = ListKey { tenant, print, reader: era.reader(), names, manages: None, from };
         let from = from.unwrap_or_default();
-        let body = gateway.list_body(key, move || {
+        let body = gateway.list_body(key, caller, move || {
             let page = view.offers.page(&catalogue, kind, from, names);
             let (bytes, next, turn) = (page.bytes, page.next.map(|(_, at)| at), catalogue.turn());
             drop(page);
@@ -156,7 +156,8 @@ impl Call<'_> {
             Asked::Prompt(_) | Asked::Resource(_) => self.round().map_err(RpcError::invalid_params)?,
             Asked::PromptCompletion(_) | Asked::TemplateCompletion(_) => RoundRequest::default(),
         };
-        Ok(OfferRequest { asked, members, meta: self.forwarded_meta(), progress: None, round })
+        let meta = self.forwarded_meta().map_err(RpcError::invalid_params)?;
+        Ok(OfferRequest { asked, members, meta, progress: None, round })
     }
 
     /// Whose argument is completed.

@@ -15,7 +15,7 @@ use crate::domain::end::End;
 use crate::domain::measure::{Between, OTHER, Transport, known_method, known_version};
 use crate::domain::span::{Span, TENANT, shown, shown_uri};
 use crate::domain::trace::TraceParent;
-use crate::faces::{Faces, wire};
+use crate::faces::{Faces, client, wire};
 use crate::gateway::{Attempt, Caller, OpenSpan, Trace};
 
 /// What is asked, and by whom.
@@ -219,8 +219,7 @@ impl Question<'_> {
         span.set("network.protocol.name", "http");
         span.set("network.protocol.version", if self.version == Version::HTTP_10 { "1.0" } else { "1.1" });
         if let Some(peer) = self.peer {
-            span.set("client.address", peer.ip().to_canonical().to_string());
-            span.set("client.port", i64::from(peer.port()));
+            client::describe(span, peer, self.headers, &self.faces.connections);
         }
         if method == "tools/call" {
             span.set("gen_ai.operation.name", "execute_tool");

@@ -16,10 +16,11 @@ use http_body::{Frame, SizeHint};
 
 use super::jsonrpc::{MESSAGE_END, message, message_start};
 use crate::faces::sse::{EVENT_END, EVENT_START, event, one_line};
+use crate::gateway::FREE_BYTES_MAX;
 
-/// Up to this size an answer is copied into one buffer, in bytes: cheaper than several pieces, and less than what an
-/// answer may have without taking from its tenant's share.
-const WHOLE_BYTES_MAX: usize = 64 * 1024;
+/// Up to this size an answer is copied into one buffer, in bytes: what an answer may have without counting. A copy of a
+/// larger one would not hold its memory.
+const WHOLE_BYTES_MAX: usize = FREE_BYTES_MAX;
 /// Part of a large answer that is one chunk of an event stream, in bytes.
 const CHUNK_BYTES: usize = 64 * 1024;
 

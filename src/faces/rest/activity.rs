@@ -43,6 +43,8 @@ use crate::store::{ActivityFilter, ActivityRow};
 
 /// The parameters of a list.
 pub(super) const PARAMS: Names = filters!["start_time", "end_time", "limit", "cursor"];
+/// Memory of a record on a page, in bytes: as loaded, and as JSON.
+const RECORD_MEMORY_BYTES: usize = 20 * 1024;
 /// How far back a list goes by itself.
 const WINDOW: TimeDelta = TimeDelta::days(7);
 /// How far past now it goes: clocks of replicas differ.
@@ -55,6 +57,7 @@ pub(super) async fn list(exchange: Arc<Exchange>, params: Params) -> Answer {
     let mut filter = filter(&params, exchange.attempt.started_at)?;
     filter.before =
         page.after(None, |key| Ulid::from_string(key).ok().map(|id| Some((time_of(id), id.into()))))?;
+    exchange.expect_answer(page.limit * RECORD_MEMORY_BYTES).await?;
     let rows = exchange.gateway().list_activity(exchange.caller(), filter, page.fetch()).await?;
     cursor::list(&rows, &page, |row| Ulid::from(row.id).to_string(), |row| Ok(shown(row)))
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 
 use super::error::{self, RestError};
-use super::exchange::{Exchange, clip};
+use super::exchange::{Counted, Exchange, clip};
 use super::fields::unknown;
 use super::params::Params;
 use super::route::Answer;
@@ -58,6 +58,7 @@ fn render(outcome: CallOutcome, request_id: Option<&str>) -> Result<Response, Re
     match outcome {
         CallOutcome::Result { raw, warning, .. } => {
             let mut response = json_response(StatusCode::OK, raw);
+            response.extensions_mut().insert(Counted);
             if let Some(value) = warning.and_then(|text| header_safe(&text)) {
                 // over MCP it stands in `_meta`; here the body is the upstream's, untouched
                 response.headers_mut().insert(WARNING, value);

@@ -13,6 +13,10 @@ use crate::gateway::GatewayError;
 pub(super) const LIMIT_DEFAULT: usize = 50;
 /// Most items of a page.
 pub(super) const LIMIT_MAX: usize = 100;
+/// Definitions of tools, prompts or resources on a page, approved ones included, in bytes; two of the largest tools fit.
+pub(super) const DEFINITIONS_BYTES_MAX: i64 = 1024 * 1024;
+/// Memory of such a page and one more definition, in bytes: as loaded, and as JSON.
+pub(super) const DEFINITIONS_MEMORY_BYTES: usize = 3 * 1024 * 1024;
 /// Longest cursor that is looked at, in bytes: the longest key, a URI, encoded.
 const CURSOR_BYTES_MAX: usize = 3072;
 
@@ -29,6 +33,16 @@ impl Page {
     /// Rows to fetch: one more than shown tells whether there are more.
     pub(super) fn fetch(&self) -> i64 {
         i64::try_from(self.limit).unwrap_or(0) + 1
+    }
+
+    /// Makes the page of definitions end before the one that makes it larger than [`DEFINITIONS_BYTES_MAX`], which the
+    /// store loads as the last. The first is always shown.
+    pub(super) fn fit(&mut self, sizes: impl ExactSizeIterator<Item = usize>) {
+        let rows = sizes.len();
+        let bytes = i64::try_from(sizes.sum::<usize>()).unwrap_or(i64::MAX);
+        if bytes > DEFINITIONS_BYTES_MAX {
+            self.limit = self.limit.min(rows.saturating_sub(1)).max(1);
+        }
     }
 
     /// The key of the cursor as `read` understands it, or `start` without a cursor.
@@ -84,6 +98,9 @@ pub(super) fn list<'a, T, S: Serialize>(
 }
 
 #[cfg(test)]
+mod fuzz;
+
+#[cfg(test)]
 mod tests {
     use http_body_util::BodyExt;
     use proptest::prelude::*;
@@ -95,6 +112,23 @@ mod tests {
         let page = Page { limit, after: None };
         let response = list(rows, &page, |n| n.to_string(), |n| Ok(*n)).unwrap();
         serde_json::from_slice(&response.into_body().collect().await.unwrap().to_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_page_of_large_definitions_ends_early_but_is_never_empty() {
+        let half = usize::try_from(DEFINITIONS_BYTES_MAX / 2).unwrap();
+        for (sizes, limit) in [
+            (vec![], 50),
+            (vec![1, 2, 3], 50),
+            (vec![half, half], 50),
+            (vec![half, half, 1], 2),
+            (vec![half, 2 * half], 1),
+            (vec![3 * half], 1),
+        ] {
+            let mut page = Page { limit: 50, after: None };
+            page.fit(sizes.iter().copied());
+            assert_eq!(page.limit, limit, "{sizes:?}");
+        }
     }
 
     #[tokio::test]

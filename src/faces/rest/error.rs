@@ -8,10 +8,11 @@ use http::{StatusCode, header};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use super::exchange::Counted;
 use crate::domain::refusal::{Class, Refusal};
-use crate::faces::http::BodyError;
+use crate::faces::body::BodyError;
 use crate::faces::wire::error::{json_response, render};
-use crate::gateway::{GatewayError, Refused};
+use crate::gateway::{GatewayError, MemoryPurpose, Refused, overloaded};
 
 /// Longest text of an upstream's error that is repeated as message, in characters; the whole stands beside it.
 const UPSTREAM_MESSAGE_CHARS_MAX: usize = 1000;
@@ -37,6 +38,10 @@ impl RestError {
                 (StatusCode::PAYLOAD_TOO_LARGE, format!("the body is larger than {bytes_max} bytes"))
             }
             BodyError::Broken => (StatusCode::BAD_REQUEST, "the body did not arrive whole".to_owned()),
+            BodyError::Slow => (StatusCode::REQUEST_TIMEOUT, "the body came too slowly".to_owned()),
+            BodyError::NoMemory => {
+                return GatewayError::Refused(Box::new(overloaded(MemoryPurpose::Request))).into();
+            }
         };
         RestError { status, cause: GatewayError::Invalid { field: None, message } }
     }
@@ -173,7 +178,9 @@ pub(super) fn upstream(raw: &Bytes, request_id: Option<&str>) -> Result<Response
     let text = serde_json::to_string(&Envelope { error: body }).map_err(RestError::unshowable)?;
     // for as long as it waits for a slow client
     let kept = Bytes::from_owner(Sharing { text, _share: raw.clone() });
-    Ok(json_response(StatusCode::BAD_GATEWAY, kept))
+    let mut response = json_response(StatusCode::BAD_GATEWAY, kept);
+    response.extensions_mut().insert(Counted);
+    Ok(response)
 }
 
 /// A text that is counted against the share of memory of what it was made of.

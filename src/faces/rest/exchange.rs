@@ -1,12 +1,15 @@
 //! One request with everything a handler needs of it.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use axum::extract::{FromRequestParts, RawPathParams, Request};
 use axum::response::Response;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
+use http_body::Body as _;
+use http_body_util::BodyExt;
 
 use super::error::RestError;
 use super::fields::{Fields, Nulls};
@@ -16,11 +19,21 @@ use super::span::RequestSpan;
 use crate::domain::activity::Source;
 use crate::domain::id::TenantId;
 use crate::domain::json::{self, JsonFault, Member};
-use crate::faces::http::{BodyError, RequestId, read_body};
+use crate::faces::body::{BodyError, hold_answer, read_body};
+use crate::faces::http::RequestId;
 use crate::faces::sse::{OpenStream, StreamKind, TooMany};
 use crate::faces::wire::headers::{CLI, SOURCE};
 use crate::faces::{Faces, wire};
-use crate::gateway::{Attempt, Caller, Gateway, GatewayError};
+use crate::gateway::{
+    Attempt, Caller, FREE_BYTES_MAX, Gateway, GatewayError, MemoryHold, MemoryPurpose, overloaded,
+};
+
+/// Longest wait of an answer for memory, before it is made.
+const ANSWER_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// Stands in a response whose body holds memory already.
+#[derive(Clone, Copy)]
+pub(super) struct Counted;
 
 /// One request.
 pub(super) struct Exchange {
@@ -33,6 +46,8 @@ pub(super) struct Exchange {
     query: Option<String>,
     headers: HeaderMap,
     body: Result<Bytes, BodyError>,
+    /// Taken for the answer before it is made.
+    memory: Mutex<Option<MemoryHold>>,
     /// What telemetry is told of it.
     pub(super) span: RequestSpan,
 }
@@ -54,7 +69,8 @@ impl Exchange {
     pub(super) fn inward(faces: Arc<Faces>, attempt: Attempt, inward: Inward) -> Exchange {
         let Inward { path, segments, query, body } = inward;
         let (headers, span) = (HeaderMap::new(), RequestSpan::default());
-        Exchange { faces, attempt, path, segments, query, headers, body: Ok(body), span }
+        let memory = Mutex::default();
+        Exchange { faces, attempt, path, segments, query, headers, body: Ok(body), memory, span }
     }
 
     /// Whether a model asks, or may: over MCP nothing is approved or released (behaviour, section 8).
@@ -80,7 +96,8 @@ impl Exchange {
         attempt.request_id = request_id;
         attempt.trace_id = wire::trace::trace_id(&parts.headers, None);
         let (span, attempt) = RequestSpan::begin(&faces, &parts, attempt);
-        let body = read_body(body, faces.options.request_bytes_max).await;
+        let bytes_max = faces.options.request_bytes_max;
+        let body = read_body(body, bytes_max, &faces.gateway, &attempt.caller).await;
         Ok(Arc::new(Exchange {
             faces,
             attempt,
@@ -89,6 +106,7 @@ impl Exchange {
             query: parts.uri.query().map(str::to_owned),
             headers: parts.headers,
             body,
+            memory: Mutex::default(),
             span,
         }))
     }
@@ -165,7 +183,7 @@ impl Exchange {
         }
         check_content_type(content_type(&self.headers).as_deref())?;
         let text = std::str::from_utf8(body).map_err(|_| invalid("the body is not UTF-8"))?;
-        let members = json::members(text).map_err(|fault| body_fault(&fault))?;
+        let members = json::members_of_text(text).map_err(|fault| body_fault(&fault))?;
         Ok((body, members))
     }
 
@@ -198,8 +216,39 @@ impl Exchange {
         Ok(())
     }
 
+    /// Takes memory for an answer of about this size, before anything is loaded for it.
+    ///
+    /// # Errors
+    /// `overloaded` where answers of the key, its tenant or the replica hold as much as they may.
+    pub(super) async fn expect_answer(&self, bytes: usize) -> Result<(), RestError> {
+        let memory = || self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = memory().take();
+        let new = || self.gateway().memory(self.caller(), MemoryPurpose::Answer).waiting(ANSWER_WAIT_MAX);
+        let mut hold = before.unwrap_or_else(new);
+        let short = |_| GatewayError::Refused(Box::new(overloaded(MemoryPurpose::Answer)));
+        hold.grow(bytes).await.map_err(short)?;
+        *memory() = Some(hold);
+        Ok(())
+    }
+
+    /// The answer with the memory that it holds until it has been written. Streams bound what they have ready.
+    async fn counted(&self, answer: Answer) -> Answer {
+        let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let (parts, body) = answer?.into_parts();
+        let is_counted = parts.extensions.get::<Counted>().is_some();
+        let bytes = body.size_hint().exact().filter(|bytes| *bytes > FREE_BYTES_MAX as u64);
+        if is_counted || bytes.is_none() {
+            return Ok(Response::from_parts(parts, body));
+        }
+        let bytes = body.collect().await.map_err(RestError::unshowable)?.to_bytes();
+        let held = hold_answer(self.gateway(), self.caller(), memory, bytes).await;
+        let held = held.map_err(|_| GatewayError::Refused(Box::new(overloaded(MemoryPurpose::Answer))))?;
+        Ok(Response::from_parts(parts, held.into()))
+    }
+
     /// The response to an answer.
-    pub(super) fn finish(&self, answer: Answer) -> Response {
+    pub(super) async fn finish(&self, answer: Answer) -> Response {
+        let answer = self.counted(answer).await;
         let (response, error) = match answer {
             Ok(response) => (response, None),
             Err(error) => (error.render(self.request_id()), Some(error)),

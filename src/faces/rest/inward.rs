@@ -13,7 +13,7 @@ use super::{pins, server_logs, server_tools, servers};
 use crate::domain::activity::Kind;
 use crate::domain::tenant::Action::{self, ChangeServers, SeeServers};
 use crate::faces::Faces;
-use crate::faces::http::read_body;
+use crate::faces::body::whole_answer;
 use crate::faces::wire::credentials::without_credentials;
 use crate::faces::wire::managed::{Act, Asked, NotDone};
 use crate::gateway::{Attempt, GatewayError, RefusedAttempt};
@@ -83,7 +83,7 @@ pub(in crate::faces) async fn run(
     if response.status() == StatusCode::NO_CONTENT {
         return Ok(Bytes::from_static(b"{}"));
     }
-    read_body(response.into_body(), ANSWER_BYTES_MAX).await.map_err(|_| {
+    whole_answer(response.into_body(), ANSWER_BYTES_MAX).await.map_err(|_| {
         let message =
             "there is too much of it for one answer; ask for less, or read it by the API".to_owned();
         NotDone::from(&GatewayError::Invalid { field: None, message })

@@ -21,6 +21,7 @@ struct Shown<'a> {
     role: &'static str,
     name: &'a str,
     owner: &'a str,
+    owner_given: bool,
     prefix: &'a str,
     created_at: String,
     expires_at: Option<String>,
@@ -38,6 +39,7 @@ fn shown<'a>(key: &'a ApiKey, secret: Option<&'a str>) -> Shown<'a> {
         role: key.role.as_str(),
         name: &key.name,
         owner: &key.owner,
+        owner_given: key.owner_given,
         prefix: &key.prefix,
         created_at: show::time(key.created_at),
         expires_at: key.expires_at.map(show::time),
@@ -111,6 +113,8 @@ mod tests {
             role: Role::Agent,
             name: "n".into(),
             owner: "o".into(),
+            owner_given: true,
+            created_by: None,
             prefix: "mcpk_abcdefg".into(),
             hash: [7; 32],
             created_at: DateTime::UNIX_EPOCH,
@@ -120,7 +124,7 @@ mod tests {
             version: 3,
         };
         let expected = json!({
-            "id": "00000000-0000-0000-0000-000000000000", "role": "agent", "name": "n", "owner": "o",
+            "id": "00000000-0000-0000-0000-000000000000", "role": "agent", "name": "n", "owner": "o", "owner_given": true,
             "prefix": "mcpk_abcdefg", "created_at": "1970-01-01T00:00:00.000Z", "expires_at": null,
             "revoked_at": null, "last_used_at": null, "version": 3,
         });

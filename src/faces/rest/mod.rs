@@ -13,6 +13,7 @@ mod exchange;
 mod fields;
 pub(super) mod inward;
 mod keys;
+mod offer_pins;
 mod params;
 mod pins;
 mod place;
@@ -55,6 +56,11 @@ macro_rules! routes {
         /// Every route, as method and path below `/api/v1`.
         pub const ROUTES: &[(&str, &str)] = &[$((stringify!($method), $path)),+];
 
+        /// The same with the kind of each, and what stands in its row.
+        #[cfg(test)]
+        const ROWS: &[(&str, &str, &str, &str)] =
+            &[$((stringify!($method), $path, stringify!($kind), stringify!($($part),+))),+];
+
         fn table() -> Vec<(&'static str, MethodRouter<Arc<Faces>>)> {
             vec![$(($path, route::$kind(MethodFilter::$method, $($part),+))),+]
         }
@@ -62,27 +68,27 @@ macro_rules! routes {
 }
 
 routes! {
-    GET "/tenants" => read(May(ManageTenants), PAGE, tenants::list);
+    GET "/tenants" => sensitive("tenants.list", May(ManageTenants), PAGE, tenants::list);
     POST "/tenants" => act("tenants.create", May(ManageTenants), tenants::create);
-    GET "/tenants/{name}" => read(May(ManageTenants), NONE, tenants::get);
+    GET "/tenants/{name}" => sensitive("tenants.get", May(ManageTenants), NONE, tenants::get);
     PATCH "/tenants/{name}" => act("tenants.update", May(ManageTenants), tenants::update);
     POST "/tenants/{name}/suspend" => act("tenants.suspend", May(ManageTenants), tenants::suspend);
     POST "/tenants/{name}/resume" => act("tenants.resume", May(ManageTenants), tenants::resume);
     DELETE "/tenants/{name}" => act("tenants.delete", May(ManageTenants), tenants::delete);
 
-    GET "/keys" => read(May(ManageKeys), PAGE, keys::list);
+    GET "/keys" => sensitive("keys.list", May(ManageKeys), PAGE, keys::list);
     POST "/keys" => act("keys.create", May(ManageKeys), keys::create);
-    GET "/keys/{id}" => read(May(ManageKeys), NONE, keys::get);
+    GET "/keys/{id}" => sensitive("keys.get", May(ManageKeys), NONE, keys::get);
     PATCH "/keys/{id}" => act("keys.update", May(ManageKeys), keys::update);
     DELETE "/keys/{id}" => act("keys.revoke", May(ManageKeys), keys::revoke);
-    GET "/keys/{id}/settings" => read(May(ManageKeys), NONE, settings::of_key);
+    GET "/keys/{id}/settings" => sensitive("keys.get_settings", May(ManageKeys), NONE, settings::of_key);
     PATCH "/keys/{id}/settings" => act("keys.settings", May(ManageKeys), settings::patch_key);
-    GET "/settings" => read(May(ManageKeys), NONE, settings::of_tenant);
+    GET "/settings" => sensitive("settings.get", May(ManageKeys), NONE, settings::of_tenant);
     PATCH "/settings" => act("settings.update", May(ManageKeys), settings::patch_tenant);
 
-    GET "/servers" => read(May(SeeServers), PAGE, servers::list);
+    GET "/servers" => read("servers.list", May(SeeServers), PAGE, servers::list);
     POST "/servers" => act("servers.create", May(ChangeServers), servers::create);
-    GET "/servers/{name}" => read(May(SeeServers), NONE, servers::get);
+    GET "/servers/{name}" => read("servers.inspect", May(SeeServers), NONE, servers::get);
     PATCH "/servers/{name}" => act("servers.update", May(ChangeServers), servers::update);
     DELETE "/servers/{name}" => act("servers.remove", May(ChangeServers), servers::remove);
     POST "/servers/{name}/enable" => act("servers.enable", May(ChangeServers), servers::enable);
@@ -91,28 +97,36 @@ routes! {
     POST "/servers/{name}/unquarantine" => act("servers.unquarantine", May(Approve), servers::unquarantine);
     POST "/servers/{name}/refresh" => act("servers.refresh", May(ChangeServers), servers::refresh);
     POST "/servers/{name}/restart" => act("servers.restart", May(ChangeServers), servers::restart);
-    GET "/servers/{name}/logs" => read(May(ChangeServers), server_logs::PARAMS, server_logs::get);
-    GET "/servers/{name}/tools" => read(May(SeeServers), PAGE, server_tools::list);
-    GET "/servers/{name}/prompts" => read(May(SeeServers), PAGE, server_offers::prompts);
-    GET "/servers/{name}/resources" => read(May(SeeServers), PAGE, server_offers::resources);
+    GET "/servers/{name}/logs" => sensitive("servers.logs", May(ChangeServers), server_logs::PARAMS, server_logs::get);
+    GET "/servers/{name}/tools" => read("tools.list", May(SeeServers), PAGE, server_tools::list);
+    GET "/servers/{name}/prompts" => read("prompts.list", May(SeeServers), PAGE, server_offers::prompts);
+    GET "/servers/{name}/resources" => read("resources.list", May(SeeServers), PAGE, server_offers::resources);
+    POST "/servers/{name}/prompts/{prompt}/approve" => act("prompts.approve", May(Approve), offer_pins::approve_prompt);
+    POST "/servers/{name}/prompts/{prompt}/block" => act("prompts.block", May(ChangeServers), offer_pins::block_prompt);
+    DELETE "/servers/{name}/prompts/{prompt}/block" => act("prompts.unblock", May(Approve), offer_pins::unblock_prompt);
+    GET "/servers/{name}/prompts/{prompt}/diff" => read("prompts.diff", May(SeeServers), NONE, offer_pins::diff_prompt);
+    POST "/servers/{name}/resources/approve" => act("resources.approve", May(Approve), offer_pins::approve_resource);
+    POST "/servers/{name}/resources/block" => act("resources.block", May(ChangeServers), offer_pins::block_resource);
+    POST "/servers/{name}/resources/unblock" => act("resources.unblock", May(Approve), offer_pins::unblock_resource);
+    GET "/servers/{name}/resources/diff" => read("resources.diff", May(SeeServers), offer_pins::RESOURCE, offer_pins::diff_resource);
     POST "/servers/{name}/tools/{tool}/approve" => act("tools.approve", May(Approve), pins::approve);
     POST "/servers/{name}/tools/{tool}/block" => act("tools.block", May(ChangeServers), pins::block);
     DELETE "/servers/{name}/tools/{tool}/block" => act("tools.unblock", May(Approve), pins::unblock);
-    GET "/servers/{name}/tools/{tool}/diff" => read(May(SeeServers), NONE, pins::diff);
+    GET "/servers/{name}/tools/{tool}/diff" => read("tools.diff", May(SeeServers), NONE, pins::diff);
     PUT "/servers/{name}/tools/{tool}/override" => act("tools.override", May(Approve), pins::set_override);
     DELETE "/servers/{name}/tools/{tool}/override" => act("tools.clear_override", May(Approve), pins::clear_override);
 
     GET "/tools" => attempt(Kind::Search, May(UseTools), search::PARAMS, search::find);
     POST "/tools/call" => attempt(Kind::ToolCall, May(UseTools), NONE, call::run);
 
-    GET "/activity" => read(May(ReadOwnActivity), activity::PARAMS, activity::list);
-    GET "/activity/export" => read(May(ReadOwnActivity), activity::export::PARAMS, activity::export::get);
-    GET "/activity/summary" => read(May(ReadOwnActivity), activity::summary::PARAMS, activity::summary::get);
-    GET "/activity/stream" => read(May(ReadOwnActivity), activity::stream::PARAMS, activity::stream::get);
-    GET "/activity/{id}" => read(May(ReadOwnActivity), NONE, activity::get);
-    GET "/events" => read(May(SeeServers), NONE, events::get);
-    GET "/status" => read(Anyone, NONE, status::get);
-    GET "/openapi.json" => read(Anyone, NONE, document::get);
+    GET "/activity" => read("activity.list", May(ReadOwnActivity), activity::PARAMS, activity::list);
+    GET "/activity/export" => sensitive("activity.export", May(ReadOwnActivity), activity::export::PARAMS, activity::export::get);
+    GET "/activity/summary" => read("activity.summary", May(ReadOwnActivity), activity::summary::PARAMS, activity::summary::get);
+    GET "/activity/stream" => read("activity.stream", May(ReadOwnActivity), activity::stream::PARAMS, activity::stream::get);
+    GET "/activity/{id}" => read("activity.get", May(ReadOwnActivity), NONE, activity::get);
+    GET "/events" => read("events.stream", May(SeeServers), NONE, events::get);
+    GET "/status" => read("status.get", Anyone, NONE, status::get);
+    GET "/openapi.json" => read("openapi.get", Anyone, NONE, document::get);
 }
 
 /// The routes of [`ROUTES`], with JSON answers for every other path and method.

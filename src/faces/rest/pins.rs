@@ -26,13 +26,38 @@ struct Decided<'a> {
     pin: &'a str,
 }
 
+/// What is compared: a definition and the approved one.
+pub(super) struct Compared<'a, N> {
+    /// Members that name it.
+    pub(super) name: N,
+    /// State against the pin.
+    pub(super) state: &'static str,
+    /// Pin of the definition.
+    pub(super) pin: &'a str,
+    /// Pin of the approved definition.
+    pub(super) approved_pin: Option<&'a str>,
+    /// Flag of hints that got worse; `None` where there are no hints.
+    pub(super) drift: Option<Option<&'static str>>,
+    /// Definition as the server sent it.
+    pub(super) definition: &'a str,
+    /// Approved definition, if it is kept.
+    pub(super) approved_definition: Option<&'a str>,
+}
+
 #[derive(Serialize)]
-struct ShownDiff<'a> {
+struct ToolName<'a> {
     name: &'a str,
+}
+
+#[derive(Serialize)]
+pub(super) struct ShownDiff<'a, N> {
+    #[serde(flatten)]
+    name: N,
     state: &'static str,
     pin: &'a str,
     approved_pin: Option<&'a str>,
-    drift: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    drift: Option<Option<&'static str>>,
     changes: Vec<ShownChange<'a>>,
     /// There are more changes than are shown.
     truncated: bool,
@@ -91,16 +116,29 @@ pub(super) async fn unblock(exchange: Arc<Exchange>) -> Answer {
 pub(super) async fn diff(exchange: Arc<Exchange>, _: Params) -> Answer {
     let (server, tool) = named(&exchange).await?;
     let tool = exchange.gateway().get_tool(exchange.caller(), server, tool).await?;
-    show::ok(&shown_diff(&tool, &compared(&tool))?)
-}
-
-/// Nothing, where nothing was ever approved, or its text is not kept any more.
-fn compared(tool: &ToolView) -> Diff<'_> {
     let approved = tool.approved_definition.as_deref();
-    approved.map(|approved| Diff::between(approved, &tool.definition)).unwrap_or_default()
+    let compared = Compared {
+        name: ToolName { name: &tool.name },
+        state: tool.state.as_str(),
+        pin: &tool.pin,
+        approved_pin: tool.approved_pin.as_deref(),
+        drift: Some(tool.drift.map(|(drift, _)| drift.as_str())),
+        definition: &tool.definition,
+        approved_definition: approved,
+    };
+    show::ok(&shown_diff(compared, &differences(approved, &tool.definition))?)
 }
 
-fn shown_diff<'a>(tool: &'a ToolView, diff: &'a Diff<'a>) -> Result<ShownDiff<'a>, RestError> {
+/// Returns what differs: nothing where nothing was ever approved, or the approved text is not kept any more.
+pub(super) fn differences<'a>(approved: Option<&'a str>, definition: &'a str) -> Diff<'a> {
+    approved.map(|approved| Diff::between(approved, definition)).unwrap_or_default()
+}
+
+/// Returns the body of a diff.
+pub(super) fn shown_diff<'a, N>(
+    compared: Compared<'a, N>,
+    diff: &'a Diff<'a>,
+) -> Result<ShownDiff<'a, N>, RestError> {
     let shown = |change: &'a Change<'a>| {
         let (before, after) = (change.before.map(show::raw), change.after.map(show::raw));
         Ok::<_, RestError>(ShownChange {
@@ -110,16 +148,16 @@ fn shown_diff<'a>(tool: &'a ToolView, diff: &'a Diff<'a>) -> Result<ShownDiff<'a
         })
     };
     Ok(ShownDiff {
-        name: &tool.name,
-        state: tool.state.as_str(),
-        pin: &tool.pin,
-        approved_pin: tool.approved_pin.as_deref(),
-        drift: tool.drift.map(|(drift, _)| drift.as_str()),
+        name: compared.name,
+        state: compared.state,
+        pin: compared.pin,
+        approved_pin: compared.approved_pin,
+        drift: compared.drift,
         changes: diff.changes.iter().map(shown).collect::<Result<_, _>>()?,
         truncated: diff.is_cut,
-        compared: tool.approved_definition.is_some(),
-        definition: show::raw(&tool.definition)?,
-        approved_definition: tool.approved_definition.as_deref().map(show::raw).transpose()?,
+        compared: compared.approved_definition.is_some(),
+        definition: show::raw(compared.definition)?,
+        approved_definition: compared.approved_definition.map(show::raw).transpose()?,
     })
 }
 

@@ -1,4 +1,4 @@
-//! The records of administrators' acts, and of attempts that never came to a use case.
+//! The records of administrators' acts, of reads, and of attempts that never came to a use case.
 
 use super::error::code_of;
 use super::exchange::Exchange;
@@ -6,7 +6,7 @@ use crate::domain::activity::Kind;
 use crate::domain::id::is_name;
 use crate::domain::json;
 use crate::faces::wire::credentials::without_credentials;
-use crate::gateway::{Act, Acting, GatewayError, RefusedAttempt};
+use crate::gateway::{Act, Acting, GatewayError, ReadAttempt, ReadUnderWay, RefusedAttempt};
 
 /// Commits the record of what is to be done. The activity log masks secrets and cuts.
 pub(super) async fn begin(exchange: &Exchange, what: &str) -> Result<Acting, GatewayError> {
@@ -15,6 +15,28 @@ pub(super) async fn begin(exchange: &Exchange, what: &str) -> Result<Acting, Gat
     let body = text(&exchange.path, sent);
     let act = Act { what, server: server.as_deref(), body: Some(&body) };
     exchange.gateway().begin_act(&exchange.attempt, &act).await
+}
+
+/// Reserves room for the record of a sensitive read.
+pub(super) async fn begin_read(
+    exchange: &Exchange,
+    what: &'static str,
+) -> Result<ReadUnderWay, GatewayError> {
+    let server = server_of(&exchange.path, exchange.segment("name"), None);
+    let asked = asked(&exchange.path, exchange.query());
+    let read = ReadAttempt { what, server: server.as_deref(), asked: &asked };
+    exchange.gateway().begin_read(&exchange.attempt, &read).await
+}
+
+/// Records that a key may not read this. Any other failure of a read is no attempt at what is not its own.
+pub(super) fn refused_read(exchange: &Exchange, what: &'static str, error: &GatewayError) {
+    if !matches!(error, GatewayError::Forbidden(_)) {
+        return;
+    }
+    let server = server_of(&exchange.path, exchange.segment("name"), None);
+    let asked = asked(&exchange.path, exchange.query());
+    let read = ReadAttempt { what, server: server.as_deref(), asked: &asked };
+    exchange.gateway().record_refused_read(&exchange.attempt, &read, error);
 }
 
 /// Records a call or search that was refused before it came to its use case. When the gateway itself was not
@@ -61,6 +83,18 @@ fn text(path: &str, body: Option<&str>) -> String {
     out
 }
 
+/// `{"path", "query"?}`
+fn asked(path: &str, query: Option<&str>) -> String {
+    let mut out = String::from(r#"{"path":"#);
+    json::escape_into(&mut out, path);
+    if let Some(query) = query {
+        out.push_str(r#","query":"#);
+        json::escape_into(&mut out, query);
+    }
+    out.push('}');
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn no_header_of_a_server_is_recorded() {
+    fn no_credential_of_a_server_is_recorded() {
         for (body, expected) in [
             (
                 r#"{"name":"gh", "headers":{"Authorization":"s3cret","X-A":["s3cret"]}}"#,
@@ -103,6 +137,12 @@ mod tests {
             (r#"{"headers":"s3cret"}"#, r#"{"headers":"[redacted]"}"#),
             (r#"{"headers":{}}"#, r#"{"headers":{}}"#),
             (r#"{"header":{"X-A":"s3cret"},"enabled":true}"#, r#"{"header":"[redacted]","enabled":true}"#),
+            (
+                r#"{"url":"https://a/b?k=s3cret","keep_credentials":true}"#,
+                r#"{"url":"https://a/b?[redacted]","keep_credentials":true}"#,
+            ),
+            (r#"{"url":"https://u:s3cret@a/"}"#, r#"{"url":"https://[redacted]@a/"}"#),
+            (r#"{"url":["https://a/?s3cret"]}"#, r#"{"url":"[redacted]"}"#),
             (r#"["s3cret"]"#, r#""[redacted]""#),
             (r#""s3cret""#, r#""[redacted]""#),
         ] {

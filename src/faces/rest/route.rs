@@ -1,4 +1,4 @@
-//! The three kinds of routes: a read, an administrator's act, a tool call.
+//! The kinds of routes: a read, a sensitive read, an administrator's act, a tool call.
 //!
 //! Role, query and body are checked here, the same way for every route; the handlers only say what to do.
 
@@ -16,6 +16,13 @@ use crate::domain::activity::Kind;
 use crate::domain::tenant::Action;
 use crate::faces::Faces;
 
+/// Memory taken for any answer before it is made, in bytes. Most have less; routes whose answers may have more say so.
+const ANSWER_BYTES: usize = 256 * 1024;
+
+/// The same for what changes something, in bytes: enough for the largest, since what has been done is not
+/// refused afterwards. An act that lists a server holds it meanwhile, and the list needs memory of the same shares.
+const ACT_ANSWER_BYTES: usize = 512 * 1024;
+
 /// What a handler gives back.
 pub(super) type Answer = Result<Response, RestError>;
 
@@ -28,8 +35,14 @@ pub(super) enum Who {
     May(Action),
 }
 
-/// A route that changes nothing: it takes query parameters, and no body.
-pub(super) fn read<H, F>(method: MethodFilter, who: Who, names: Names, handler: H) -> MethodRouter<Arc<Faces>>
+/// A route that changes nothing: it takes query parameters, and no body. That somebody may not read it is recorded.
+pub(super) fn read<H, F>(
+    method: MethodFilter,
+    what: &'static str,
+    who: Who,
+    names: Names,
+    handler: H,
+) -> MethodRouter<Arc<Faces>>
 where
     H: FnOnce(Arc<Exchange>, Params) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Answer> + Send + 'static,
@@ -39,13 +52,55 @@ where
             Ok(exchange) => exchange,
             Err(response) => return response,
         };
-        let ready = admit(&exchange, who, names).and_then(|params| Ok((params, exchange.no_body()?)));
-        let answer = match ready {
-            Ok((params, ())) => handler(Arc::clone(&exchange), params).await,
-            Err(error) => Err(error),
-        };
-        exchange.finish(answer)
+        let answer = answer_read(who, names, &exchange, handler).await;
+        if let Err(error) = &answer {
+            record::refused_read(&exchange, what, error.cause());
+        }
+        exchange.finish(answer).await
     })
+}
+
+/// A read that is recorded however it ends: of what only few may see, or of much at once.
+///
+/// It outlives its connection, so that it has an end to record.
+pub(super) fn sensitive<H, F>(
+    method: MethodFilter,
+    what: &'static str,
+    who: Who,
+    names: Names,
+    handler: H,
+) -> MethodRouter<Arc<Faces>>
+where
+    H: FnOnce(Arc<Exchange>, Params) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Answer> + Send + 'static,
+{
+    on(method, async move |State(faces): State<Arc<Faces>>, request: Request| {
+        let exchange = match Exchange::open(faces, request).await {
+            Ok(exchange) => exchange,
+            Err(response) => return response,
+        };
+        let (gateway, own) = (Arc::clone(exchange.gateway()), Arc::clone(&exchange));
+        let work = async move {
+            let reading = record::begin_read(&own, what).await?;
+            let answer = answer_read(who, names, &own, handler).await;
+            own.gateway().end_read(reading, answer.as_ref().map(|_| ()).map_err(RestError::cause));
+            answer
+        };
+        let answer = gateway.outlive(work).await;
+        exchange.finish(answer).await
+    })
+}
+
+/// Answers a read once role, query and body were checked.
+async fn answer_read<H, F>(who: Who, names: Names, exchange: &Arc<Exchange>, handler: H) -> Answer
+where
+    H: FnOnce(Arc<Exchange>, Params) -> F,
+    F: Future<Output = Answer>,
+{
+    let params = admit(exchange, who, names)?;
+    exchange.no_body()?;
+    exchange.expect_answer(ANSWER_BYTES).await?;
+    handler(Arc::clone(exchange), params).await
 }
 
 /// A route that changes something: it takes a body and no query parameters, and `what` it did is recorded,
@@ -69,7 +124,7 @@ where
         };
         let gateway = Arc::clone(exchange.gateway());
         let answer = gateway.outlive(perform(what, who, Arc::clone(&exchange), handler)).await;
-        exchange.finish(answer)
+        exchange.finish(answer).await
     })
 }
 
@@ -80,8 +135,12 @@ where
     F: Future<Output = Answer>,
 {
     let acting = record::begin(&exchange, what).await?;
-    let answer = match admit(&exchange, who, NONE) {
-        Ok(_) => handler(Arc::clone(&exchange)).await,
+    let ready = match admit(&exchange, who, NONE) {
+        Ok(_) => exchange.expect_answer(ACT_ANSWER_BYTES).await,
+        Err(error) => Err(error),
+    };
+    let answer = match ready {
+        Ok(()) => handler(Arc::clone(&exchange)).await,
         Err(error) => Err(error),
     };
     acting.end(answer.as_ref().map(|_| ()).map_err(RestError::cause));
@@ -101,11 +160,7 @@ where
     F: Future<Output = Answer>,
 {
     let acting = record::begin(&exchange, what).await?;
-    let ready = admit(&exchange, who, names).and_then(|params| Ok((params, exchange.no_body()?)));
-    let answer = match ready {
-        Ok((params, ())) => handler(Arc::clone(&exchange), params).await,
-        Err(error) => Err(error),
-    };
+    let answer = answer_read(who, names, &exchange, handler).await;
     acting.end(answer.as_ref().map(|_| ()).map_err(RestError::cause));
     answer
 }
@@ -135,7 +190,7 @@ where
         if let Err(error) = &answer {
             record::refused(&exchange, kind, error.cause());
         }
-        exchange.finish(answer)
+        exchange.finish(answer).await
     })
 }
 

@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use http::{HeaderValue, StatusCode};
 
-use super::exchange::Exchange;
+use super::exchange::{Counted, Exchange};
 use super::params::{Names, Params};
 use super::route::Answer;
+use crate::faces::body::hold_answer;
 use crate::faces::wire::error::json_response;
 use crate::faces::wire::headers::MISSING;
-use crate::gateway::{Detail, GatewayError, LIMIT_DEFAULT, LIMIT_MAX, SearchRequest};
+use crate::gateway::{
+    Detail, GatewayError, LIMIT_DEFAULT, LIMIT_MAX, MemoryPurpose, SearchRequest, overloaded,
+};
 
 /// The parameters of a search.
 pub(super) const PARAMS: Names =
@@ -20,8 +23,12 @@ pub(super) async fn find(exchange: Arc<Exchange>, params: Params) -> Answer {
     exchange.no_body()?;
     let request = request(&params)?;
     let found = exchange.gateway().retrieve_tools(&exchange.attempt, &request).await;
-    let found = found.map_err(|refusal| GatewayError::Refused(Box::new(refusal)))?;
-    let mut response = json_response(StatusCode::OK, found.json);
+    let mut found = found.map_err(|refusal| GatewayError::Refused(Box::new(refusal)))?;
+    let memory = found.memory.take();
+    let json = hold_answer(exchange.gateway(), exchange.caller(), memory, found.json.into()).await;
+    let json = json.map_err(|_| GatewayError::Refused(Box::new(overloaded(MemoryPurpose::Answer))))?;
+    let mut response = json_response(StatusCode::OK, json);
+    response.extensions_mut().insert(Counted);
     // names of servers are plain ASCII
     if let Some(names) =
         HeaderValue::from_str(&found.missing.join(",")).ok().filter(|names| !names.is_empty())

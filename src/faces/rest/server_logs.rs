@@ -17,6 +17,9 @@ pub(super) const PARAMS: Names = &["cursor", "limit"];
 /// Lines when no number is given.
 const LIMIT_DEFAULT: usize = 100;
 
+/// Memory of a line of the longest, in bytes: as loaded, and as JSON.
+const LINE_MEMORY_BYTES: usize = 5 * 1024;
+
 #[derive(Serialize)]
 struct Shown<'a> {
     at: String,
@@ -37,6 +40,7 @@ pub(super) async fn get(exchange: Arc<Exchange>, params: Params) -> Answer {
         Some(key) => Some(key.parse::<i64>().ok().filter(|id| *id >= 0).ok_or_else(cursor::malformed)?),
         None => None,
     };
+    exchange.expect_answer(limit * LINE_MEMORY_BYTES).await?;
     let page = exchange.gateway().server_log(exchange.caller(), name(&exchange)?, after, limit).await?;
     let items = page.lines.iter().map(|line| Shown {
         at: show::time(line.at),

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
+use uuid::Uuid;
 
-use super::cursor::{self, Page};
+use super::cursor::{self, DEFINITIONS_BYTES_MAX, DEFINITIONS_MEMORY_BYTES, Page};
 use super::error::RestError;
 use super::exchange::Exchange;
 use super::params::Params;
@@ -15,11 +16,26 @@ use super::show;
 use crate::domain::publish::OfferPart;
 use crate::gateway::{OfferKind, OfferView};
 
+/// Members about the pin, alike for prompts, resources and templates.
+#[derive(Serialize)]
+struct Pinned<'a> {
+    state: &'static str,
+    pin: &'a str,
+    approved_pin: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    blocked_by: Option<Uuid>,
+    /// Only where it is another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    approved_definition: Option<&'a RawValue>,
+}
+
 /// A prompt; the JSON text of the server's own stands in it byte for byte.
 #[derive(Serialize)]
 struct Prompt<'a> {
     name: &'a str,
     safe_name: Option<&'a str>,
+    #[serde(flatten)]
+    pinned: Pinned<'a>,
     definition: &'a RawValue,
     /// Why `/mcp/direct` has it in no list.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -31,6 +47,8 @@ struct Prompt<'a> {
 struct Resource<'a> {
     kind: &'a str,
     uri: &'a str,
+    #[serde(flatten)]
+    pinned: Pinned<'a>,
     definition: &'a RawValue,
     /// The server that has offered the same URI for longer: this one is published nowhere.
     shadowed_by: Option<&'a str>,
@@ -38,10 +56,22 @@ struct Resource<'a> {
     not_listed: Option<&'static str>,
 }
 
+fn pinned(offer: &OfferView) -> Result<Pinned<'_>, RestError> {
+    let approved = offer.approved_definition.as_deref().filter(|approved| *approved != offer.definition);
+    Ok(Pinned {
+        state: offer.state().as_str(),
+        pin: &offer.pin,
+        approved_pin: offer.approved_pin.as_deref(),
+        blocked_by: offer.blocked_by,
+        approved_definition: approved.map(show::raw).transpose()?,
+    })
+}
+
 fn prompt(offer: &OfferView) -> Result<Prompt<'_>, RestError> {
     Ok(Prompt {
         name: &offer.name,
         safe_name: offer.safe_name.as_deref(),
+        pinned: pinned(offer)?,
         definition: show::raw(&offer.definition)?,
         not_listed: OfferPart::prompt(&offer.definition).err().map(|why| why.0),
     })
@@ -55,6 +85,7 @@ fn resource(offer: &OfferView) -> Result<Resource<'_>, RestError> {
     Ok(Resource {
         kind: &offer.kind,
         uri: &offer.name,
+        pinned: pinned(offer)?,
         definition: show::raw(&offer.definition)?,
         shadowed_by: offer.shadowed_by.as_deref(),
         not_listed: part.err().map(|why| why.0),
@@ -62,23 +93,31 @@ fn resource(offer: &OfferView) -> Result<Resource<'_>, RestError> {
 }
 
 pub(super) async fn prompts(exchange: Arc<Exchange>, params: Params) -> Answer {
-    let page = params.page()?;
-    let offers = fetch(&exchange, &page, &[OfferKind::Prompt]).await?;
+    let mut page = params.page()?;
+    let offers = fetch(&exchange, &mut page, &[OfferKind::Prompt]).await?;
     cursor::list(&offers, &page, key, prompt)
 }
 
 pub(super) async fn resources(exchange: Arc<Exchange>, params: Params) -> Answer {
-    let page = params.page()?;
-    let offers = fetch(&exchange, &page, &[OfferKind::Resource, OfferKind::Template]).await?;
+    let mut page = params.page()?;
+    let offers = fetch(&exchange, &mut page, &[OfferKind::Resource, OfferKind::Template]).await?;
     cursor::list(&offers, &page, key, resource)
 }
 
-async fn fetch(exchange: &Exchange, page: &Page, kinds: &[OfferKind]) -> Result<Vec<OfferView>, RestError> {
+async fn fetch(
+    exchange: &Exchange,
+    page: &mut Page,
+    kinds: &[OfferKind],
+) -> Result<Vec<OfferView>, RestError> {
     let (kind, name) = page.after((String::new(), String::new()), read_key)?;
     let server = servers::name(exchange)?;
     let after = (kind.as_str(), name.as_str());
-    let gateway = exchange.gateway();
-    Ok(gateway.list_server_offers(exchange.caller(), server, kinds, after, page.fetch()).await?)
+    exchange.expect_answer(DEFINITIONS_MEMORY_BYTES).await?;
+    let bounds = (page.fetch(), DEFINITIONS_BYTES_MAX);
+    let offers =
+        exchange.gateway().list_server_offers(exchange.caller(), server, kinds, after, bounds).await?;
+    page.fit(offers.iter().map(|offer| offer.definition.len()));
+    Ok(offers)
 }
 
 fn key(offer: &OfferView) -> String {

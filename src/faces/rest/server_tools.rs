@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::cursor;
+use super::cursor::{self, DEFINITIONS_BYTES_MAX, DEFINITIONS_MEMORY_BYTES};
 use super::error::RestError;
 use super::exchange::Exchange;
 use super::params::Params;
@@ -101,10 +101,14 @@ pub(super) fn is_tool_name(text: &str) -> bool {
 }
 
 pub(super) async fn list(exchange: Arc<Exchange>, params: Params) -> Answer {
-    let page = params.page()?;
+    let mut page = params.page()?;
     let after = page.after(String::new(), |key| is_tool_name(key).then(|| key.to_owned()))?;
     let name = servers::name(&exchange)?;
-    let tools = exchange.gateway().list_server_tools(exchange.caller(), name, &after, page.fetch()).await?;
+    exchange.expect_answer(DEFINITIONS_MEMORY_BYTES).await?;
+    let bounds = (page.fetch(), DEFINITIONS_BYTES_MAX);
+    let tools = exchange.gateway().list_server_tools(exchange.caller(), name, &after, bounds).await?;
+    let approved = |tool: &ToolView| tool.approved_definition.as_ref().map_or(0, String::len);
+    page.fit(tools.iter().map(|tool| tool.definition.len() + approved(tool)));
     let unannotated = exchange.caller().settings.unannotated_tools;
     cursor::list(&tools, &page, |tool| tool.name.clone(), |tool| shown(tool, unannotated))
 }

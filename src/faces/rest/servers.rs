@@ -1,5 +1,6 @@
 //! `/servers` and the verbs on one of them.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -13,6 +14,8 @@ use super::params::Params;
 use super::route::Answer;
 use super::show;
 use crate::domain::id::is_name;
+use crate::domain::server_url::{masked, query_digest};
+use crate::domain::tenant::Action;
 use crate::gateway::{GatewayError, Headers, Reconnect, ServerChange, ServerRequest, ServerView};
 
 #[derive(Serialize)]
@@ -20,7 +23,10 @@ struct Shown<'a> {
     name: &'a str,
     id: Uuid,
     kind: &'a str,
-    url: Option<&'a str>,
+    url: Option<Cow<'a, str>>,
+    /// For who may change it anyway: it tells whether a query is the one that they know.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    query_digest: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     command: Option<&'a str>,
     enabled: bool,
@@ -51,7 +57,8 @@ fn shown(server: &ServerView) -> Shown<'_> {
         name: &server.name,
         id: server.server_id,
         kind: &server.kind,
-        url: server.url.as_deref(),
+        url: server.url.as_deref().map(masked),
+        query_digest: None,
         command: server.command.as_deref(),
         enabled: server.enabled,
         quarantined: server.quarantined,
@@ -66,6 +73,13 @@ fn shown(server: &ServerView) -> Shown<'_> {
         created_at: show::time(server.created_at),
         added_by: server.added_by,
     }
+}
+
+/// The same with the digest of its query, for admins, and not for models that act for them.
+fn shown_to<'a>(exchange: &Exchange, server: &'a ServerView) -> Shown<'a> {
+    let may_tell = exchange.caller().role.may(Action::ManageKeys) && !exchange.is_over_mcp();
+    let url = server.url.as_deref().filter(|_| may_tell);
+    Shown { query_digest: url.and_then(|url| query_digest(server.id(), url)), ..shown(server) }
 }
 
 /// What is wrong with it, and with what it offers besides tools.
@@ -96,15 +110,15 @@ fn forbid_approval(exchange: &Exchange, auto_approve: Option<bool>) -> Result<()
     Ok(())
 }
 
-fn answer(server: &ServerView) -> Answer {
-    show::ok(&shown(server))
+fn answer(exchange: &Exchange, server: &ServerView) -> Answer {
+    show::ok(&shown_to(exchange, server))
 }
 
 pub(super) async fn list(exchange: Arc<Exchange>, params: Params) -> Answer {
     let page = params.page()?;
     let after = page.after(String::new(), |key| is_name(key).then(|| key.to_owned()))?;
     let servers = exchange.gateway().list_servers(exchange.caller(), &after, page.fetch()).await?;
-    cursor::list(&servers, &page, |server| server.name.clone(), |server| Ok(shown(server)))
+    cursor::list(&servers, &page, |server| server.name.clone(), |server| Ok(shown_to(&exchange, server)))
 }
 
 /// Servers that wait for a person; only tools ask for this.
@@ -136,16 +150,17 @@ pub(super) async fn create(exchange: Arc<Exchange>) -> Answer {
     };
     forbid_approval(&exchange, request.auto_approve)?;
     let server = exchange.gateway().create_server(exchange.caller(), request).await?;
-    show::created(&shown(&server))
+    show::created(&shown_to(&exchange, &server))
 }
 
 pub(super) async fn get(exchange: Arc<Exchange>, _: Params) -> Answer {
     let server = exchange.gateway().get_server(exchange.caller(), name(&exchange)?).await?;
-    answer(&server)
+    answer(&exchange, &server)
 }
 
 pub(super) async fn update(exchange: Arc<Exchange>) -> Answer {
-    let allowed = ["url", "enabled", "auto_approve", "limits", "version", "headers", "command"];
+    let allowed =
+        ["url", "enabled", "auto_approve", "limits", "version", "headers", "command", "keep_credentials"];
     let mut fields = exchange.fields(&allowed, Nulls::Kept)?;
     let change = ServerChange {
         url: fields.text("url")?,
@@ -154,6 +169,7 @@ pub(super) async fn update(exchange: Arc<Exchange>) -> Answer {
         auto_approve: fields.flag("auto_approve")?,
         limits: fields.object("limits")?,
         headers: headers(&mut fields)?,
+        keep_credentials: fields.flag("keep_credentials")?.unwrap_or_default(),
         version: fields.version()?,
         over_mcp: exchange.is_over_mcp(),
     };
@@ -164,7 +180,7 @@ pub(super) async fn update(exchange: Arc<Exchange>) -> Answer {
         );
     }
     let server = exchange.gateway().update_server(exchange.caller(), name(&exchange)?, change).await?;
-    answer(&server)
+    answer(&exchange, &server)
 }
 
 pub(super) async fn remove(exchange: Arc<Exchange>) -> Answer {
@@ -186,19 +202,19 @@ async fn switch(exchange: &Exchange, enabled: bool) -> Answer {
     let over_mcp = exchange.is_over_mcp();
     let change = ServerChange { enabled: Some(enabled), over_mcp, ..ServerChange::default() };
     let changed = exchange.gateway().update_server(exchange.caller(), name(exchange)?, change);
-    answer(&Box::pin(changed).await?)
+    answer(exchange, &Box::pin(changed).await?)
 }
 
 pub(super) async fn quarantine(exchange: Arc<Exchange>) -> Answer {
     exchange.no_body()?;
     let server = exchange.gateway().quarantine(exchange.caller(), name(&exchange)?).await?;
-    answer(&server)
+    answer(&exchange, &server)
 }
 
 pub(super) async fn unquarantine(exchange: Arc<Exchange>) -> Answer {
     exchange.no_body()?;
     let server = exchange.gateway().release(exchange.caller(), name(&exchange)?).await?;
-    answer(&server)
+    answer(&exchange, &server)
 }
 
 pub(super) async fn refresh(exchange: Arc<Exchange>) -> Answer {
@@ -212,7 +228,7 @@ pub(super) async fn restart(exchange: Arc<Exchange>) -> Answer {
 async fn list_again(exchange: &Exchange, reconnect: Reconnect) -> Answer {
     exchange.no_body()?;
     let server = exchange.gateway().refresh_server(exchange.caller(), name(exchange)?, reconnect).await?;
-    answer(&server)
+    answer(exchange, &server)
 }
 
 #[cfg(test)]

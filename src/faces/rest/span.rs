@@ -1,6 +1,5 @@
 //! The span of a request that runs a tool. No other request has one: they are in the activity log.
 
-use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use http::StatusCode;
@@ -10,7 +9,7 @@ use super::error::code_of;
 use crate::domain::end::End;
 use crate::domain::span::{Span, TENANT};
 use crate::faces::http::Peer;
-use crate::faces::{Faces, wire};
+use crate::faces::{Faces, client, wire};
 use crate::gateway::{Attempt, CallOutcome, GatewayError, OpenSpan};
 
 /// The path below `/api/v1` of requests that have a span.
@@ -29,8 +28,7 @@ impl RequestSpan {
         let begun = tracer
             .and_then(|tracer| tracer.begin(wire::trace::incoming(&parts.headers, None), attempt.started));
         let Some((trace, span)) = begun else { return (RequestSpan::default(), attempt) };
-        let peer = parts.extensions.get::<Peer>().map(|peer| peer.0);
-        let span = span.map(|span| describe(span, &attempt, peer));
+        let span = span.map(|span| describe(span, faces, parts, &attempt));
         (RequestSpan(Mutex::new(span)), attempt.traced(&trace))
     }
 
@@ -70,14 +68,13 @@ impl RequestSpan {
     }
 }
 
-fn describe(mut span: OpenSpan, attempt: &Attempt, peer: Option<SocketAddr>) -> OpenSpan {
+fn describe(mut span: OpenSpan, faces: &Faces, parts: &Parts, attempt: &Attempt) -> OpenSpan {
     span.note(|span| {
         span.target("POST", ROUTE);
         span.set("http.request.method", "POST");
         span.set("http.route", ROUTE);
-        if let Some(peer) = peer {
-            span.set("client.address", peer.ip().to_canonical().to_string());
-            span.set("client.port", i64::from(peer.port()));
+        if let Some(peer) = parts.extensions.get::<Peer>() {
+            client::describe(span, peer.address, &parts.headers, &faces.connections);
         }
         span.set("mcpproxy.endpoint", attempt.source.as_str());
         span.set(TENANT, attempt.caller.tenant_name().to_owned());

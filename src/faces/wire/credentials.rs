@@ -3,15 +3,16 @@
 use std::borrow::Cow;
 
 use crate::domain::json;
+use crate::domain::server_url::masked;
 
 /// Members of bodies about servers that hold no credential.
 const RECORDED: [&str; 14] = [
     "name",
     "kind",
-    "url",
     "command",
     "enabled",
     "auto_approve",
+    "keep_credentials",
     "limits",
     "version",
     "pin",
@@ -25,14 +26,24 @@ const RECORDED: [&str; 14] = [
 /// What stands in the place of any other value.
 const MASKED: &str = r#""[redacted]""#;
 
-/// The body of an act on a server as it may be recorded: of its headers the names only. What no such body has
+/// The body of an act on a server as it may be recorded: of its headers the names only, its URL without user and
+/// query. What no such body has
 /// is masked whole, since it may be a credential in the wrong place.
 pub fn without_credentials(body: &str) -> String {
     members(body, |name, value| match name {
+        "url" => Cow::Owned(url(value)),
         "headers" => Cow::Owned(members(value, |_, _| Cow::Borrowed(MASKED))),
         name if RECORDED.contains(&name) => Cow::Borrowed(value),
         _ => Cow::Borrowed(MASKED),
     })
+}
+
+/// Returns a URL, raw JSON, with user and query masked; what is no text is masked whole.
+fn url(value: &str) -> String {
+    let Ok(url) = serde_json::from_str::<String>(value) else { return MASKED.to_owned() };
+    let mut out = String::new();
+    json::escape_into(&mut out, &masked(&url));
+    out
 }
 
 /// The object `text` with other values; what is no object is masked.

@@ -17,6 +17,9 @@ use crate::store::{Backoff, Close, Store, StoreError};
 /// First pause after a failed write; doubles up to [`RETRY_MAX`].
 const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(2);
+/// Longest wait for a batch of ends that has one of a record that is open in the database: if the replica is killed before
+/// it is written, that call has an answer and the record says `unknown`.
+const CLOSE_WAIT_MAX: Duration = Duration::from_millis(5);
 /// How many batches' worth of a backlog are written at once.
 const BACKLOG_BATCHES: usize = 5;
 /// Bytes of records in one batch: a connection keeps what its largest batch took in memory.
@@ -149,10 +152,11 @@ impl ActivityLog {
     /// Waits until a batch is due; `false` when stopped and empty.
     async fn gather(&self, stop: &CancellationToken) -> bool {
         let mut due: Option<Instant> = None;
+        let mut is_closing = false;
         loop {
-            let (queued, urgent) = {
+            let (queued, urgent, closing) = {
                 let state = self.state();
-                (state.ending.len(), state.urgent > 0)
+                (state.ending.len(), state.urgent > 0, state.closing > 0)
             };
             if queued == 0 && stop.is_cancelled() {
                 return false;
@@ -162,6 +166,10 @@ impl ActivityLog {
             }
             if queued > 0 && due.is_none() {
                 due = Some(Instant::now() + self.0.limits.flush);
+            }
+            if closing && !std::mem::replace(&mut is_closing, true) {
+                let soon = Instant::now() + CLOSE_WAIT_MAX;
+                due = Some(due.map_or(soon, |due| due.min(soon)));
             }
             let timer = async {
                 match due {
@@ -185,12 +193,14 @@ impl ActivityLog {
         let batch: (Vec<Close>, Vec<Rest>) =
             state.ending.drain(..count).map(|ending| (ending.close, ending.rest)).unzip();
         state.urgent = state.urgent.saturating_sub(urgent(&batch.1));
+        state.closing = state.closing.saturating_sub(closing(&batch.0));
         batch
     }
 
     fn put_back(&self, closes: Vec<Close>, rest: Vec<Rest>) {
         let mut state = self.state();
         state.urgent += urgent(&rest);
+        state.closing += closing(&closes);
         for (close, rest) in closes.into_iter().zip(rest).rev() {
             state.ending.push_front(Ending { close, rest });
         }
@@ -224,6 +234,11 @@ fn fitting(sizes: impl Iterator<Item = usize>) -> usize {
 /// How many of a batch somebody waits for.
 fn urgent(batch: &[Rest]) -> usize {
     batch.iter().filter(|rest| rest.done.is_some()).count()
+}
+
+/// Returns how many records of a batch are open in the database.
+fn closing(batch: &[Close]) -> usize {
+    batch.iter().filter(|close| close.opened).count()
 }
 
 /// Opens a batch; on data the database refuses, halves until the bad record stands alone. Gives for each

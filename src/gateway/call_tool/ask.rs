@@ -8,21 +8,19 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::checks::{self, Pinned};
 use super::round::{self, Asking, RoundRequest};
 use super::sending::{About, Sending};
-use super::{Attempt, CallOutcome, Door, Refused, checks, from_upstream, record};
+use super::{Attempt, CallOutcome, Door, Refused, from_upstream, record};
 use super::{record_unavailable, status_of, withdrawn};
 use crate::domain::activity::Record;
-use crate::domain::annotations::Tier;
-use crate::domain::intent::OperationType;
 use crate::domain::json;
 use crate::domain::refusal::{Code, Refusal};
 use crate::gateway::cancel::{CancelBy, Named};
-use crate::gateway::limits::Shed;
 use crate::gateway::offers::{self, Offer};
 use crate::gateway::outlive::Outlive;
 use crate::gateway::views::ViewKey;
-use crate::gateway::{Caller, Gateway, clock, trace};
+use crate::gateway::{Caller, Gateway, OfferKind, clock, trace};
 use crate::upstream::{self, Answer, Connection, Request, Sent, Subject, URI_BYTES_MAX, UpstreamError};
 
 /// Longest name or URI that is repeated, in characters.
@@ -156,12 +154,17 @@ impl Gateway {
             return refused(record_unavailable());
         };
         let admitted = self.limits.admit(&attempt.caller, Instant::now());
+        let is_over = admitted.is_err();
         let outcome = match check(&attempt.caller, &request, &mut pending.record, admitted) {
             Ok(offer) => self.send(&attempt, &offer, request, &mut pending.record, cancelled).await,
-            Err(refusal) if refusal.code == Code::RateLimited => {
+            Err(refusal) if self.is_shed(&attempt, &refusal, is_over && is_recorded) => {
                 pending.forget();
-                self.limits.count_shed(&attempt.caller, Shed::Call, attempt.started_at);
-                return refused(refusal);
+                let tool =
+                    Some(request.asked.name().to_owned()).filter(|_| refusal.code != Code::RateLimited);
+                return CallOutcome::Refused(Refused {
+                    tool,
+                    ..Refused::before_checks(Door::Direct, refusal)
+                });
             }
             Err(refusal) => {
                 pending.record.status = status_of(refusal.code);
@@ -212,6 +215,7 @@ impl Gateway {
         let mut cancelled = pin!(cancelled);
         let mut request = to_send(offer, request, target.limits.call_timeout, Arc::clone(&sending.sent));
         request.round = std::mem::take(&mut opened.round);
+        request.key = attempt.caller.key.map(|key| key.0);
         let ended = tokio::select! {
             biased;
             () = &mut cancelled => Err(withdrawn(&sending.sent)),
@@ -219,7 +223,7 @@ impl Gateway {
         };
         record.upstream_ms = Some(clock::milliseconds(sending.elapsed()));
         let asking = Asking { attempt, server: &offer.server, opened: &opened, record: record.id };
-        let concluded = self.conclude(&asking, record, ended, digest);
+        let concluded = self.conclude(&asking, record, ended, digest).await;
         sending.ended(&concluded);
         concluded.unwrap_or_else(refused)
     }
@@ -233,8 +237,8 @@ fn check(
     admitted: Result<(), Refusal>,
 ) -> Result<Arc<Offer>, Refusal> {
     let asked = &request.asked;
-    record.tier = Some(Tier::Read.as_str());
-    record.operation_type = Some(OperationType::Read);
+    record.tier = Some(Offer::TIER.as_str());
+    record.operation_type = Some(Offer::TIER.operation());
     let shown: String = asked.name().chars().take(NAME_SHOWN_CHARS_MAX).collect();
     record::tool(record, None, &format!("{} {shown}", asked.method()));
     // no server has so long a one, and it would be held against every template
@@ -247,14 +251,25 @@ fn check(
     }
     let catalogue = caller.catalogue();
     let offer = catalogue.as_ref().and_then(|catalogue| asked.find(catalogue.offers()).cloned());
-    let offer = offer.filter(|offer| ViewKey::of(&caller.settings).allows(&asked.canonical(offer)));
+    let offer = offer.filter(|offer| ViewKey::of(&caller.settings).sees_offer(&asked.canonical(offer)));
     let offer = offer.ok_or_else(|| asked.unknown())?;
     let own = if matches!(asked, Asked::Prompt(_)) { &*offer.name } else { shown.as_str() };
     record::tool(record, Some(&offer.server.name), &format!("{} {own}", asked.method()));
     checks::open(&offer.server)?;
+    checks::approved(offer.state, || pinned(&offer))?;
     admitted?;
     checks::reachable(&offer.server)?;
     Ok(offer)
+}
+
+/// What a refusal says about an offer that is not approved.
+fn pinned(offer: &Offer) -> Pinned<'_> {
+    let (what, name, list) = match offer.kind {
+        OfferKind::Prompt => ("prompt", &offer.canonical, "prompts"),
+        OfferKind::Resource => ("resource", &offer.name, "resources"),
+        OfferKind::Template => ("template", &offer.name, "resources"),
+    };
+    Pinned { what, name: name.chars().take(NAME_SHOWN_CHARS_MAX).collect(), server: &offer.server.name, list }
 }
 
 /// The request under the upstream's own name.
@@ -272,7 +287,7 @@ fn to_send(offer: &Offer, request: OfferRequest, timeout: std::time::Duration, s
         Asked::TemplateCompletion(_) => Subject::Completion,
     };
     let round = upstream::Round::default();
-    Request { subject, members, meta, progress, round, timeout, sent }
+    Request { subject, members, meta, progress, round, key: None, timeout, sent }
 }
 
 /// A reference to a prompt, by this name.

@@ -1,7 +1,8 @@
-//! Checks 1 to 10, and of 12 what is known beforehand, in the contract's order.
+//! Checks 1 to 9, and of 12 what is known beforehand, in the contract's order.
 
 pub(in crate::gateway) mod direct;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -19,7 +20,7 @@ use crate::domain::tool::PinState;
 use crate::domain::validation::{self, Verdict};
 use crate::gateway::access::Caller;
 use crate::gateway::catalog::{ServerEntry, Tool};
-use crate::gateway::views;
+use crate::gateway::{schemas, views};
 
 /// A call that may be dispatched.
 #[derive(Debug)]
@@ -48,23 +49,16 @@ impl Checked {
     }
 }
 
-/// Runs the checks; fills the record with what is learnt on the way, also when one refuses. `admitted` is what the
-/// rate limits said: an answer that comes after those of all other checks.
+/// Runs checks 1 to 9; fills the record with what is learnt on the way, also when one refuses.
 pub(super) fn run(
     caller: &Caller,
     door: Door,
     request: &CallRequest,
     record: &mut Record,
     preview_bytes: usize,
-    admitted: Result<(), Refusal>,
 ) -> Result<Checked, Refused> {
     let mut about = Refused::before_checks(door, Refusal::new(Code::NotFound, ""));
     steps(caller, door, request, record, preview_bytes, &mut about)
-        .and_then(|checked| {
-            admitted?;
-            reachable(&checked.tool.server)?;
-            Ok(checked)
-        })
         .map_err(|refusal| Refused { refusal, ..about })
 }
 
@@ -93,7 +87,6 @@ fn steps(
     };
     available(&checked.tool)?;
     annotations(caller, checked.variant, &checked.tool, record)?;
-    schema(&checked.tool, &checked.arguments, record)?;
     Ok(checked)
 }
 
@@ -170,7 +163,7 @@ fn arguments(request: &CallRequest, record: &mut Record, preview_bytes: usize) -
             let text: String = serde_json::from_str(raw).map_err(|_| {
                 invalid("Invalid arguments: args_json must be a string holding a JSON object".into())
             })?;
-            json::members(&text)
+            json::members_of_text(&text)
                 .map_err(|fault| invalid(format!("Invalid arguments: args_json: {fault}")))?;
             Bytes::from(text.trim().to_owned())
         }
@@ -256,24 +249,41 @@ pub(super) fn open(server: &ServerEntry) -> Result<(), Refusal> {
 /// Check 8.
 fn available(tool: &Tool) -> Result<(), Refusal> {
     open(&tool.server)?;
-    let (server, name) = (&tool.server.name, &tool.canonical);
-    let refuse = |code, message: String| Err(Refusal::new(code, message));
-    match tool.state {
-        PinState::Approved => Ok(()),
-        PinState::Pending => refuse(
-            Code::ToolPending,
-            format!(
-                "Tool '{name}' is new and waits for a person's approval (GET /api/v1/servers/{server}/tools)"
-            ),
-        ),
-        PinState::Changed => refuse(
-            Code::ToolChanged,
-            format!(
-                "The definition of tool '{name}' changed and waits for a person's approval (GET /api/v1/servers/{server}/tools)"
-            ),
-        ),
-        PinState::Blocked => refuse(Code::ToolBlocked, format!("Tool '{name}' is blocked")),
-    }
+    let (server, name) = (&tool.server.name, Cow::Borrowed(&*tool.canonical));
+    approved(tool.state, || Pinned { what: "tool", name, server, list: "tools" })
+}
+
+/// Names what has a definition pin, for refusals.
+pub(super) struct Pinned<'a> {
+    /// Noun, in lower case.
+    pub(super) what: &'static str,
+    /// Name as callers see it.
+    pub(super) name: Cow<'a, str>,
+    /// Name of the server.
+    pub(super) server: &'a str,
+    /// Last part of the route that lists it.
+    pub(super) list: &'static str,
+}
+
+/// Check 8, the definition.
+pub(super) fn approved<'a>(state: PinState, of: impl FnOnce() -> Pinned<'a>) -> Result<(), Refusal> {
+    let (code, says) = match state {
+        PinState::Approved => return Ok(()),
+        PinState::Pending => (Code::ToolPending, "is new and waits for a person's approval"),
+        PinState::Changed => (Code::ToolChanged, "changed and waits for a person's approval"),
+        PinState::Blocked => (Code::ToolBlocked, "is blocked"),
+    };
+    let Pinned { what, name, server, list } = of();
+    let (first, rest) = what.split_at(1);
+    let subject = match state {
+        PinState::Changed => format!("The definition of {what} '{name}'"),
+        _ => format!("{}{rest} '{name}'", first.to_uppercase()),
+    };
+    let hint = match state {
+        PinState::Blocked => String::new(),
+        _ => format!(" (GET /api/v1/servers/{server}/{list})"),
+    };
+    Err(Refusal::new(code, format!("{subject} {says}{hint}")))
 }
 
 /// Check 9.
@@ -296,22 +306,21 @@ fn annotations(caller: &Caller, variant: Variant, tool: &Tool, record: &mut Reco
     }
 }
 
-/// Check 10. A schema that does not compile lets the call pass and is noted.
-fn schema(tool: &Tool, arguments: &Bytes, record: &mut Record) -> Result<(), Refusal> {
-    let text = std::str::from_utf8(arguments).unwrap_or_default();
-    match tool.shape.schema() {
-        None => Ok(()),
-        Some(Err(why)) => {
+/// Check 10, by its outcome. A schema that is not used lets the call pass and is noted.
+pub(super) fn schema(outcome: schemas::Checked, tool: &Tool, record: &mut Record) -> Result<(), Refusal> {
+    match outcome {
+        schemas::Checked::Fit => Ok(()),
+        schemas::Checked::Unchecked(why) => {
             let note =
                 format!("the tool's input schema could not be used, arguments were not checked: {why}");
             record.warning =
                 Some(record.warning.take().map_or(note.clone(), |warning| format!("{warning}; {note}")));
             Ok(())
         }
-        Some(Ok(schema)) => schema.check(text).map_err(|violation| {
-            let message = format!("Invalid arguments for tool '{}': {violation}", tool.canonical);
-            Refusal::new(Code::InvalidArguments, message)
-        }),
+        schemas::Checked::Unfit(unfit) => {
+            let message = format!("Invalid arguments for tool '{}': {unfit}", tool.canonical);
+            Err(Refusal::new(Code::InvalidArguments, message))
+        }
     }
 }
 

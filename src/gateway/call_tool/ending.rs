@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use uuid::Uuid;
 
 use super::round::Asking;
 use super::{CallOutcome, record, round};
@@ -17,7 +18,7 @@ const NO_PLACE_RETRY_S: u64 = 5;
 
 impl Gateway {
     /// Turns what the upstream did into the outcome, and notes it in the record.
-    pub(super) fn conclude(
+    pub(super) async fn conclude(
         &self,
         asking: &Asking<'_>,
         record: &mut Record,
@@ -31,7 +32,7 @@ impl Gateway {
                 record::upstream_error(record, target, &raw);
                 Ok(CallOutcome::UpstreamError { raw, code })
             }
-            Ok(Answer::Result(raw)) => match std::str::from_utf8(&raw).ok().and_then(ResultHead::read) {
+            Ok(Answer::Result(raw)) => match self.head_of(target.tenant, &raw).await {
                 Some(head) if head.result_type.as_deref() == Some("input_required") => {
                     round::note_asked(record);
                     self.ask_caller(asking, raw, digest)
@@ -56,6 +57,15 @@ impl Gateway {
             }
         }
         outcome
+    }
+}
+
+impl Gateway {
+    /// Reads the head of a result; of a large one on a thread of its own. Returns `None` if it is no result.
+    async fn head_of(&self, tenant: Uuid, raw: &Bytes) -> Option<ResultHead> {
+        let whole = raw.clone();
+        let read = move || std::str::from_utf8(&whole).ok().and_then(ResultHead::read);
+        self.upstreams.aside(tenant, raw.len(), read).await.flatten()
     }
 }
 

@@ -89,5 +89,12 @@ fn a_shape_is_shared_while_the_text_is_the_same_and_no_part_is_made_before_a_lis
     assert_eq!(shape(&first).pin(), shape(&spelt).pin(), "the same meaning");
     assert_ne!(shape(&first).print(), shape(&spelt).print());
     assert_eq!(*shape(&spelt).definition, *other);
-    assert!(shape(&first).schema().is_some());
+    assert_eq!(shape(&first).input_schema(), Some(r#"{"type":"object","title":"a"}"#));
+}
+
+/// A tool with this input schema.
+pub(in crate::gateway) fn tool_with_schema(schema: &str) -> Arc<Tool> {
+    let text = format!(r#"{{"name":"t","inputSchema":{schema}}}"#);
+    let catalogue = build_with_tools(1, vec![server(1, &[])], [("t".to_owned(), text)], &Catalog::empty());
+    Arc::clone(catalogue.tool("s1:t").unwrap())
 }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use super::headers::BYTES_MAX;
 use crate::domain::redact::MASK;
+use crate::domain::server_url::query;
 use crate::upstream::Target;
 
 /// Shortest value that is looked for, in bytes: shorter ones are words, and stand everywhere.
@@ -13,7 +14,17 @@ const VALUE_BYTES_MIN: usize = 8;
 pub(in crate::gateway) fn secrets(target: &Target) -> Vec<&str> {
     let headers = target.headers.iter().filter_map(|(_, value)| value.to_str().ok());
     let program = target.program.as_ref().and_then(|program| program.command.as_ref().ok());
-    headers.chain(program.into_iter().flat_map(|command| command.secrets())).collect()
+    // a query as a whole, and each of its values
+    let query = query(&target.url);
+    let values = query
+        .into_iter()
+        .flat_map(|query| query.split('&'))
+        .map(|pair| pair.split_once('=').map_or(pair, |(_, value)| value));
+    headers
+        .chain(query)
+        .chain(values)
+        .chain(program.into_iter().flat_map(|command| command.secrets()))
+        .collect()
 }
 
 /// The beginning of `text`, at least as long as a preview of `preview_bytes` needs where nothing had to be masked,

@@ -3,7 +3,7 @@
 //! What a client has not read yet stays in memory whether it is kept here or not. Large bodies on their way therefore take
 //! from their tenant's share of memory for answers, once for all who are sent the same.
 
-mod kept;
+mod pages;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -13,18 +13,16 @@ use bytes::Bytes;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use self::kept::{Found, Kept};
+use self::pages::{Found, Pages};
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::id::TenantId;
 use crate::domain::intent::OperationType;
 use crate::domain::publish::Reader;
 use crate::domain::refusal::{Code, Refusal};
 use crate::domain::settings::ToolNames;
-use crate::gateway::Gateway;
-use crate::upstream::Reserved;
+use crate::gateway::{Caller, Gateway};
+use crate::upstream::{FREE_BYTES_MAX, MemoryHold, MemoryPurpose};
 
-/// Up to this size a body takes nothing from its tenant's share, in bytes: it is copied into its response.
-const FREE_BYTES_MAX: usize = 64 * 1024;
 /// Longest wait for another request that makes the same list.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 /// When to ask again for a list that there was no memory for, in seconds.
@@ -62,7 +60,7 @@ pub struct ListPlan<F> {
 /// The lists of all tenants.
 #[derive(Debug)]
 pub(in crate::gateway) struct Lists {
-    kept: Mutex<Kept>,
+    kept: Mutex<Pages>,
     /// Large ones that a request is making, or finding memory for: others who want the same wait for it.
     under_way: Mutex<HashMap<ListKey, Weak<Turn>>>,
 }
@@ -71,7 +69,7 @@ type Turn = tokio::sync::Mutex<()>;
 
 impl Lists {
     pub(in crate::gateway) fn new(bytes_max: usize) -> Lists {
-        Lists { kept: Mutex::new(Kept::new(bytes_max)), under_way: Mutex::default() }
+        Lists { kept: Mutex::new(Pages::new(bytes_max)), under_way: Mutex::default() }
     }
 
     /// Forgets the lists of a tenant that is no more.
@@ -79,7 +77,7 @@ impl Lists {
         self.kept().forget(tenant);
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, Pages> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -99,7 +97,7 @@ impl Lists {
 /// A body with its tenant's share of memory: as long as anybody is sent it.
 struct Lent {
     body: Bytes,
-    _held: Arc<Reserved>,
+    _held: Arc<MemoryHold>,
 }
 
 impl AsRef<[u8]> for Lent {
@@ -108,7 +106,7 @@ impl AsRef<[u8]> for Lent {
     }
 }
 
-fn lend(body: Bytes, held: Arc<Reserved>) -> Bytes {
+fn lend(body: Bytes, held: Arc<MemoryHold>) -> Bytes {
     Bytes::from_owner(Lent { body, _held: held })
 }
 
@@ -120,6 +118,7 @@ impl Gateway {
     pub async fn list_body<F: FnOnce() -> String + Send + 'static>(
         &self,
         key: ListKey,
+        caller: &Caller,
         plan: impl FnOnce() -> ListPlan<F> + Send,
     ) -> Result<Bytes, Refusal> {
         let found = self.lists.kept().get(&key);
@@ -135,7 +134,7 @@ impl Gateway {
                 self.keep_list(key, &body, Weak::new(), next);
                 Ok(body)
             }
-            plan => self.large_list(key, plan).await,
+            plan => self.large_list(key, caller, plan).await,
         }
     }
 
@@ -143,6 +142,7 @@ impl Gateway {
     async fn large_list<F: FnOnce() -> String + Send + 'static>(
         &self,
         key: ListKey,
+        caller: &Caller,
         plan: Option<ListPlan<F>>,
     ) -> Result<Bytes, Refusal> {
         let alone = self.lists.alone(key);
@@ -156,7 +156,7 @@ impl Gateway {
         };
         let bytes = body.as_ref().map(Bytes::len).or(plan.as_ref().map(|plan| plan.bytes));
         // gone between two looks, which takes a cache that is much too small
-        let held = self.hold(key.tenant, bytes.ok_or_else(crowded)?).await?;
+        let held = self.hold(caller, bytes.ok_or_else(crowded)?).await?;
         if let Some(body) = body {
             self.lists.kept().hold(&key, &held);
             return Ok(lend(body, held));
@@ -172,12 +172,14 @@ impl Gateway {
         Ok(lend(body, held))
     }
 
-    /// Takes from a tenant's share of memory for answers.
-    async fn hold(&self, tenant: TenantId, bytes: usize) -> Result<Arc<Reserved>, Refusal> {
-        self.upstreams.reserve(tenant.0, bytes).await.map(Arc::new).ok_or_else(crowded)
+    /// Takes memory from the shares of whoever asks first.
+    async fn hold(&self, caller: &Caller, bytes: usize) -> Result<Arc<MemoryHold>, Refusal> {
+        let mut memory = self.memory(caller, MemoryPurpose::Answer);
+        memory.grow(bytes).await.map_err(|_| crowded())?;
+        Ok(Arc::new(memory))
     }
 
-    fn keep_list(&self, key: ListKey, body: &Bytes, held: Weak<Reserved>, next: Option<usize>) {
+    fn keep_list(&self, key: ListKey, body: &Bytes, held: Weak<MemoryHold>, next: Option<usize>) {
         self.lists.kept().put(key, body.clone(), held, next);
         // deleted meanwhile: what was forgotten must not come back
         if self.tenants.get(key.tenant).is_none() {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::{Fanout, Prints, Signal};
 use crate::domain::id::KeyId;
+use crate::domain::intent::OperationType;
 use crate::domain::settings::Effective;
 use crate::gateway::Gateway;
 use crate::gateway::access::Caller;
@@ -52,6 +53,8 @@ struct Lists {
 struct List {
     /// Not the caller, who holds the tenant, which holds this.
     settings: Effective,
+    /// What the gateway's own tools in the list may do; see [`Caller::manages`].
+    manages: Option<OperationType>,
     prints: Prints,
     /// Revisions of catalogue and keys.
     revs: (i64, i64),
@@ -95,13 +98,11 @@ pub(super) fn latest<'a>(misled: impl Iterator<Item = &'a WasMisled>) -> Option<
 }
 
 impl List {
-    /// Which lists are other ones with these settings and prints.
-    fn other_than(&self, settings: &Effective, prints: Prints) -> Kinds {
+    /// Returns which lists are other ones with these settings, own tools and prints.
+    fn other_than(&self, settings: &Effective, manages: Option<OperationType>, prints: Prints) -> Kinds {
         let is_spelled = self.settings.tool_names != settings.tool_names;
-        // what the gateway's own tools may do
-        let is_bound = self.settings.max_operation != settings.max_operation;
         [
-            self.prints.tools != prints.tools || is_spelled || is_bound,
+            self.prints.tools != prints.tools || is_spelled || self.manages != manages,
             self.prints.prompts != prints.prompts || is_spelled,
             self.prints.resources != prints.resources,
         ]
@@ -116,7 +117,7 @@ impl Served {
     fn note(&self, key: Option<KeyId>, mut list: List) {
         let mut lists = self.lock();
         if let Some(known) = lists.by_key.get_mut(&key) {
-            list.mixed = either(known.mixed, known.other_than(&list.settings, list.prints));
+            list.mixed = either(known.mixed, known.other_than(&list.settings, list.manages, list.prints));
             *known = list;
         } else if lists.by_key.len() < SERVED_MAX {
             lists.by_key.insert(key, list);
@@ -187,6 +188,7 @@ impl Gateway {
         let Some(live) = &caller.tenant else { return true };
         let list = List {
             settings: caller.settings.clone(),
+            manages: caller.manages(),
             prints: Prints::of(view),
             revs: (catalogue.rev, live.access_now().as_ref().as_ref().map_or(0, |access| access.rev)),
             at: Instant::now(),
@@ -271,7 +273,9 @@ fn look_for_misled(live: &LiveTenant) -> Option<Misled> {
     let other = |key: Option<KeyId>, list: &List| {
         let current = key.and_then(|key| access.as_ref().as_ref()?.by_id.get(&key));
         let settings = current.map_or(&list.settings, |caller| &caller.settings);
-        either(list.mixed, list.other_than(settings, Prints::of(&catalogue.direct_view(settings))))
+        let manages = current.map_or(list.manages, |caller| caller.manages());
+        let prints = Prints::of(&catalogue.direct_view(settings));
+        either(list.mixed, list.other_than(settings, manages, prints))
     };
     let misled: Vec<(Option<KeyId>, &List, Kinds)> = served
         .iter()
@@ -310,6 +314,7 @@ mod tests {
         let print = making.finish();
         List {
             settings: Effective::resolve(&Settings::default(), &Settings::default(), &Defaults::example()),
+            manages: None,
             prints: Prints { tools: print, prompts: print, resources: print },
             revs: (rev, 1),
             at: Instant::now(),

@@ -121,7 +121,7 @@ impl Seen {
         print.field(kind.as_str());
         let mut positions = Vec::new();
         for (position, offer) in (0..).zip(offers.listed(kind)) {
-            if key.allows(&offer.canonical) {
+            if key.sees_offer(&offer.canonical) {
                 positions.push(position);
                 print.field(sort_key(kind, offer));
                 print.field(&offer.shape.digest);

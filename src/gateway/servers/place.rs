@@ -1,7 +1,8 @@
 //! Where a server is: at an address, or a program of the deployment.
 
-use super::ServerRequest;
-use crate::domain::origin::Origin;
+use super::{ServerChange, ServerRequest};
+use crate::domain::server_url::{ServerPlace, is_masked};
+use crate::domain::tenant::Role;
 use crate::gateway::access::Caller;
 use crate::gateway::{Gateway, GatewayError};
 use crate::store::{Server, ServerPatch};
@@ -11,6 +12,28 @@ pub(super) struct Place {
     pub(super) kind: &'static str,
     pub(super) url: Option<String>,
     pub(super) command: Option<String>,
+}
+
+/// Checks whether a server's credentials may be kept, if that is asked for.
+pub(super) fn check_keeping(caller: &Caller, change: &ServerChange) -> Result<(), GatewayError> {
+    if !change.keep_credentials {
+        return Ok(());
+    }
+    if caller.role == Role::Operator {
+        return Err(GatewayError::Forbidden(
+            "Only an admin can keep a server's credentials at another place. Leave keep_credentials out, and give the \
+             headers again."
+                .to_owned(),
+        ));
+    }
+    let fault = match (&change.url, &change.headers) {
+        (None, _) => "keep_credentials needs the url that the credentials are kept for",
+        (Some(_), Some(_)) => {
+            "keep_credentials and headers exclude each other: headers replace the credentials"
+        }
+        (Some(_), None) => return Ok(()),
+    };
+    Err(GatewayError::invalid("keep_credentials", fault))
 }
 
 impl Gateway {
@@ -44,8 +67,8 @@ impl Gateway {
         }
     }
 
-    /// Notes where a server is to be from now on. Another origin, or another program, is another server in all
-    /// but its name.
+    /// Notes where a server is to be from now on. Another place, or another program, is another server in all
+    /// but its name; another query is not.
     pub(super) fn move_to(
         &self,
         caller: &Caller,
@@ -61,7 +84,7 @@ impl Gateway {
                 return Err(GatewayError::invalid("url", "a server of kind stdio has no url"));
             }
             self.check_url(&url)?;
-            patch.origin_changed = Origin::of(&url) != server.url.as_deref().and_then(Origin::of);
+            patch.place_changed = ServerPlace::of(&url) != server.url.as_deref().and_then(ServerPlace::of);
             patch.url = Some(url);
         }
         if let Some(command) = command {
@@ -69,7 +92,7 @@ impl Gateway {
                 return Err(GatewayError::invalid("command", "a server of kind http has no command"));
             }
             self.check_command(caller, &command)?;
-            patch.origin_changed |= server.command.as_ref() != Some(&command);
+            patch.place_changed |= server.command.as_ref() != Some(&command);
             patch.command = Some(command);
         }
         // what was compared must be what is changed
@@ -78,6 +101,10 @@ impl Gateway {
     }
 
     fn check_url(&self, url: &str) -> Result<(), GatewayError> {
+        if is_masked(url) {
+            let message = "url is masked: its credentials are never shown. Give the whole URL.";
+            return Err(GatewayError::invalid("url", message));
+        }
         self.egress.check_url(url).map(drop).map_err(|error| GatewayError::invalid("url", error.to_string()))
     }
 

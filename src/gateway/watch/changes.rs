@@ -38,6 +38,7 @@ impl Gateway {
                         report("programs", gateway.end_unheard_programs().await);
                     });
                     if let Some(since) = deaf_since.take() {
+                        self.tenants.lookups.keys_changed();
                         self.tenants.all().iter().for_each(|live| live.fanout.gap(since));
                     }
                     loop {

@@ -2,6 +2,7 @@
 //! the dead, partitions, and the log's writer.
 
 mod changes;
+mod damping;
 mod embed;
 mod programs;
 mod purge;
@@ -241,6 +242,7 @@ impl Gateway {
         }
         self.record_sheds();
         self.record_suspended();
+        self.record_repeated_reads();
     }
 
     /// Counts a request whose key is missing or not valid; recorded once per key and minute. Keys are told

@@ -2,7 +2,6 @@
 //! enabled and connected ones up to a bound, of which one tenant has at most a quarter; on the others none. Who has
 //! nothing to be awaited for a while gives its place back until it is tried again.
 
-mod damping;
 mod stream;
 mod watched;
 

@@ -3,14 +3,15 @@
 use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
-use sqlx::FromRow;
 use sqlx::types::Json;
 
+use super::pinning::{Known, Pinning, Written, known};
 use super::spelling::{self, PROMPT_NAMES};
 use super::{Discovered, Right, Tally, lock};
 use crate::domain::fingerprint::Fingerprinting;
 use crate::domain::id::{ServerId, TenantId};
 use crate::domain::quota::Quotas;
+use crate::store::offer_pins::{self, offer_bytes};
 use crate::store::offers::OfferKind;
 use crate::store::revisions::{self, Kind};
 use crate::store::tools::stored_bytes;
@@ -65,7 +66,7 @@ impl<'a> NewOffers<'a> {
         }
     }
 
-    fn of(&self, kind: OfferKind) -> Option<&'a [Discovered]> {
+    pub(super) fn of(&self, kind: OfferKind) -> Option<&'a [Discovered]> {
         self.asked_for(kind)?.ok()
     }
 
@@ -91,18 +92,10 @@ impl<'a> NewOffers<'a> {
     }
 }
 
-#[derive(FromRow)]
-struct Known {
-    kind: String,
-    name: String,
-    pin: String,
-    bytes: i64,
-}
-
 /// What a listing writes and removes.
 #[derive(Default)]
 pub(super) struct OffersPlan<'a> {
-    write: Vec<(OfferKind, &'a Discovered)>,
+    write: Vec<Written<'a>>,
     remove: Vec<(OfferKind, String)>,
     /// Those for which there is no room.
     left_out: usize,
@@ -114,7 +107,7 @@ impl<'a> OffersPlan<'a> {
     pub(super) async fn make(
         tx: &mut Unit,
         (tenant, server): (TenantId, ServerId),
-        found: &NewOffers<'a>,
+        (found, pinning): (&NewOffers<'a>, &Pinning),
         own_tools: i64,
         deployment: &Quotas,
     ) -> Result<OffersPlan<'a>, StoreError> {
@@ -122,7 +115,7 @@ impl<'a> OffersPlan<'a> {
             return Ok(OffersPlan::default());
         }
         let known = known(tx, tenant, server).await?;
-        let mut plan = Self::compare(&known, found);
+        let mut plan = Self::compare(&known, found, pinning);
         if !plan.write.is_empty() {
             // other listings of the tenant wait from here on
             revisions::lock(tx, tenant, Kind::Catalogue).await?;
@@ -133,7 +126,7 @@ impl<'a> OffersPlan<'a> {
         Ok(plan)
     }
 
-    fn compare(known: &[Known], found: &NewOffers<'a>) -> OffersPlan<'a> {
+    fn compare(known: &[Known], found: &NewOffers<'a>, pinning: &Pinning) -> OffersPlan<'a> {
         let mut plan = OffersPlan::default();
         for kind in OfferKind::ALL {
             let Some(found) = found.of(kind) else { continue };
@@ -145,12 +138,11 @@ impl<'a> OffersPlan<'a> {
             // of two with one name the first counts
             let mut names = HashSet::new();
             for offer in found.iter().filter(|offer| names.insert(offer.name.as_str())) {
-                if known.get(offer.name.as_str()).is_none_or(|known| known.pin != offer.pin) {
-                    plan.write.push((kind, offer));
-                }
+                let known = known.get(offer.name.as_str()).copied();
+                plan.write.extend(Written::of(known, kind, offer, pinning.takes(kind)));
             }
-            let gone = known.keys().filter(|name| !names.contains(**name));
-            plan.remove.extend(gone.map(|name| (kind, (*name).to_owned())));
+            let gone = known.values().filter(|known| known.pin.is_some() && !names.contains(&*known.name));
+            plan.remove.extend(gone.map(|known| (kind, known.name.clone())));
         }
         plan
     }
@@ -164,15 +156,14 @@ impl<'a> OffersPlan<'a> {
         for offer in known {
             let of = (offer.kind.as_str(), offer.name.as_str());
             if !gone.contains(&of) {
-                room = room.saturating_sub(offer.bytes);
-                stored.insert(of, offer.bytes);
+                room = room.saturating_sub(offer.bytes());
+                stored.insert(of, offer.bytes());
             }
         }
         let all = self.write.len();
-        self.write.retain(|(kind, offer)| {
-            let bytes = i64::try_from(offer.definition.len()).unwrap_or(i64::MAX);
-            let before = stored.get(&(kind.as_str(), offer.name.as_str())).copied().unwrap_or_default();
-            let more = bytes.saturating_sub(before);
+        self.write.retain(|written| {
+            let of = (written.kind.as_str(), written.offer.name.as_str());
+            let more = written.bytes.saturating_sub(stored.get(&of).copied().unwrap_or_default());
             let fits = more <= room.max(0);
             if fits {
                 room -= more;
@@ -223,14 +214,44 @@ impl<'a> OffersPlan<'a> {
         server: ServerId,
         rev: i64,
     ) -> Result<(), StoreError> {
-        self.remove(tx, tenant, server).await?;
-        if self.write.is_empty() {
+        self.remove(tx, tenant, server, rev).await?;
+        self.write_texts(tx, tenant, server, rev).await?;
+        let first = self.names(|written| written.approves && written.is_first);
+        if !first.0.is_empty() {
+            offer_pins::begin_anew(tx, tenant, server, &first).await?;
+        }
+        let approved = self.names(|written| written.approves);
+        if !approved.0.is_empty() {
+            offer_pins::approve(tx, (tenant, server), &approved, None, rev).await?;
+        }
+        let prompts = self.names(|written| written.kind == OfferKind::Prompt && written.is_new_text).1;
+        if prompts.is_empty() || has_all_names(tx, tenant, server).await? {
             return Ok(());
         }
-        let kinds: Vec<&str> = self.write.iter().map(|(kind, _)| kind.as_str()).collect();
-        let column = |pick: fn(&Discovered) -> &str| {
-            self.write.iter().map(|(_, offer)| pick(offer)).collect::<Vec<_>>()
-        };
+        spelling::assign(tx, tenant, server, &PROMPT_NAMES, prompts).await
+    }
+
+    /// Kinds and names of what is written and fits.
+    fn names(&self, is_wanted: impl Fn(&Written<'_>) -> bool) -> (Vec<&str>, Vec<&str>) {
+        let wanted = self.write.iter().filter(|written| is_wanted(written));
+        wanted.map(|written| (written.kind.as_str(), written.offer.name.as_str())).unzip()
+    }
+
+    async fn write_texts(
+        &self,
+        tx: &mut Unit,
+        tenant: TenantId,
+        server: ServerId,
+        rev: i64,
+    ) -> Result<(), StoreError> {
+        let offers: Vec<&Discovered> =
+            self.write.iter().filter(|written| written.is_new_text).map(|written| written.offer).collect();
+        if offers.is_empty() {
+            return Ok(());
+        }
+        let (kinds, names) = self.names(|written| written.is_new_text);
+        let column =
+            |pick: fn(&Discovered) -> &str| offers.iter().map(|offer| pick(offer)).collect::<Vec<_>>();
         sqlx::query(
             "insert into offers (tenant_id, server_id, kind, name, definition, pin, digest, rev)
              select $1, $2, kind, name, definition, pin, digest, $8
@@ -242,26 +263,27 @@ impl<'a> OffersPlan<'a> {
         .bind(tenant.0)
         .bind(server.0)
         .bind(kinds)
-        .bind(column(|offer| &offer.name))
+        .bind(names)
         .bind(column(|offer| &offer.definition))
         .bind(column(|offer| &offer.pin))
-        .bind(self.write.iter().map(|(_, offer)| digest(&offer.definition)).collect::<Vec<_>>())
+        .bind(offers.iter().map(|offer| digest(&offer.definition)).collect::<Vec<_>>())
         .bind(rev)
         .execute(&mut **tx)
         .await?;
-        let prompts = self.write.iter().filter(|(kind, _)| *kind == OfferKind::Prompt);
-        let prompts: Vec<&str> = prompts.map(|(_, offer)| offer.name.as_str()).collect();
-        if prompts.is_empty() || has_all_names(tx, tenant, server).await? {
-            return Ok(());
-        }
-        spelling::assign(tx, tenant, server, &PROMPT_NAMES, prompts).await
+        Ok(())
     }
 
-    async fn remove(&self, tx: &mut Unit, tenant: TenantId, server: ServerId) -> Result<(), StoreError> {
+    async fn remove(
+        &self,
+        tx: &mut Unit,
+        tenant: TenantId,
+        server: ServerId,
+        rev: i64,
+    ) -> Result<(), StoreError> {
         if self.remove.is_empty() {
             return Ok(());
         }
-        let (kinds, names): (Vec<&str>, Vec<&str>) =
+        let gone: (Vec<&str>, Vec<&str>) =
             self.remove.iter().map(|(kind, name)| (kind.as_str(), name.as_str())).unzip();
         sqlx::query(
             "delete from offers where tenant_id = $1 and server_id = $2
@@ -269,11 +291,11 @@ impl<'a> OffersPlan<'a> {
         )
         .bind(tenant.0)
         .bind(server.0)
-        .bind(kinds)
-        .bind(names)
+        .bind(&gone.0)
+        .bind(&gone.1)
         .execute(&mut **tx)
         .await?;
-        Ok(())
+        offer_pins::gone(tx, (tenant, server), &gone, rev).await
     }
 }
 
@@ -300,7 +322,8 @@ impl Store {
         let overtaken = state.tally.newer_of(offers, tally);
         let offers = &offers.without(&overtaken);
         let own = own_tools(&mut tx, tenant, server).await?;
-        let plan = OffersPlan::make(&mut tx, (tenant, server), offers, own, deployment).await?;
+        let pinning = state.pinning(false);
+        let plan = OffersPlan::make(&mut tx, (tenant, server), (offers, &pinning), own, deployment).await?;
         let changes = plan.changes();
         let rev = match changes {
             0 => None,
@@ -309,7 +332,8 @@ impl Store {
         if let Some(rev) = rev {
             plan.apply(&mut tx, tenant, server, rev).await?;
         }
-        let remark = note(&mut tx, (tenant, server), offers, &plan.faults(offers), rev).await?;
+        let faults = plan.faults(offers);
+        let remark = note(&mut tx, (tenant, server), (offers, &pinning), &faults, rev).await?;
         match rev {
             Some(rev) => revisions::commit(tx, tenant, Kind::Catalogue, rev).await.map(drop)?,
             None => tx.commit().await?,
@@ -318,12 +342,12 @@ impl Store {
     }
 }
 
-/// Notes that these were listed, faults by kind, `null` for what is well again, and the revision; gives what stands
-/// there by now, if it is other than it was.
+/// Notes that these were listed, the baselines that this sets, faults by kind, `null` for what is well again, and the
+/// revision; gives what stands there by now, if it is other than it was.
 pub(super) async fn note(
     tx: &mut Unit,
     (tenant, server): (TenantId, ServerId),
-    listed: &NewOffers<'_>,
+    (listed, pinning): (&NewOffers<'_>, &Pinning),
     faults: &Value,
     rev: Option<i64>,
 ) -> Result<Option<String>, StoreError> {
@@ -335,7 +359,8 @@ pub(super) async fn note(
              from servers where tenant_id = $1 and server_id = $2)
          update servers set offers_error = was.faults, rev = coalesce($4, rev),
              prompts_listings = prompts_listings + $5, resources_listings = resources_listings + $6,
-             templates_listings = templates_listings + $7
+             templates_listings = templates_listings + $7,
+             offers_baselined = array(select distinct unnest(offers_baselined || $8::text[]))
          from was where tenant_id = $1 and server_id = $2
          returning case when was.faults is distinct from was.before then
              (select string_agg(value, '; ' order by key) from jsonb_each_text(was.faults)) end",
@@ -347,6 +372,7 @@ pub(super) async fn note(
     .bind(one_of(OfferKind::Prompt))
     .bind(one_of(OfferKind::Resource))
     .bind(one_of(OfferKind::Template))
+    .bind(pinning.set_by(listed))
     .fetch_optional(&mut **tx)
     .await?;
     Ok(now.flatten())
@@ -358,26 +384,13 @@ fn digest(definition: &str) -> String {
     print.finish().to_string()
 }
 
-async fn known(tx: &mut Unit, tenant: TenantId, server: ServerId) -> Result<Vec<Known>, StoreError> {
-    let known = sqlx::query_as(
-        "select kind, name, pin, octet_length(definition)::bigint as bytes from offers
-         where tenant_id = $1 and server_id = $2",
-    )
-    .bind(tenant.0)
-    .bind(server.0)
-    .fetch_all(&mut **tx)
-    .await?;
-    Ok(known)
-}
-
 /// Bytes of definitions of the tenant's other servers: tools and all else.
 async fn bytes_of_others(tx: &mut Unit, tenant: TenantId, server: ServerId) -> Result<i64, StoreError> {
     let bytes: i64 = sqlx::query_scalar(concat!(
         "select (select ",
         stored_bytes!(),
-        " from tools where tenant_id = $1 and server_id <> $2 and removed_at is null)
-            + (select coalesce(sum(octet_length(definition)), 0)::bigint from offers
-               where tenant_id = $1 and server_id <> $2)"
+        " from tools where tenant_id = $1 and server_id <> $2 and removed_at is null) + ",
+        offer_bytes!("and server_id <> $2")
     ))
     .bind(tenant.0)
     .bind(server.0)
@@ -414,7 +427,16 @@ mod tests {
     use super::*;
 
     fn known(name: &str, pin: &str, bytes: i64) -> Known {
-        Known { kind: "resource".into(), name: name.into(), pin: pin.into(), bytes }
+        let pin = Some(pin.to_owned());
+        Known {
+            kind: "resource".into(),
+            name: name.into(),
+            approved_pin: pin.clone(),
+            pin,
+            is_blocked: false,
+            bytes,
+            approved_bytes: bytes,
+        }
     }
 
     fn found(name: &str, pin: &str, bytes: usize) -> Discovered {
@@ -422,7 +444,7 @@ mod tests {
     }
 
     fn written(plan: &OffersPlan<'_>) -> Vec<String> {
-        plan.write.iter().map(|(_, offer)| offer.name.clone()).collect()
+        plan.write.iter().map(|written| written.offer.name.clone()).collect()
     }
 
     fn removed<'a>(plan: &'a OffersPlan<'_>) -> Vec<&'a str> {
@@ -434,10 +456,10 @@ mod tests {
         let stored = [known("a", "1", 1), known("b", "1", 1), known("c", "1", 1)];
         let listed = [found("a", "1", 1), found("b", "2", 1), found("d", "1", 1), found("d", "2", 1)];
         let both = NewOffers { resources: Some(Ok(&listed)), prompts: Some(Ok(&[])), ..NewOffers::default() };
-        let plan = OffersPlan::compare(&stored, &both);
+        let plan = OffersPlan::compare(&stored, &both, &Pinning::default());
         assert_eq!((written(&plan), removed(&plan)), (vec!["b".into(), "d".into()], vec!["c"]));
         let others = NewOffers { prompts: Some(Ok(&[])), templates: Some(Ok(&[])), ..NewOffers::default() };
-        assert_eq!(OffersPlan::compare(&stored, &others).changes(), 0);
+        assert_eq!(OffersPlan::compare(&stored, &others, &Pinning::default()).changes(), 0);
     }
 
     #[test]
@@ -445,13 +467,13 @@ mod tests {
         let stored = [known("a", "1", 4), known("b", "1", 4), known("d", "1", 4), known("gone", "1", 100)];
         let listed = [found("a", "1", 4), found("b", "2", 7), found("c", "1", 4), found("d", "2", 1)];
         let listed = NewOffers { resources: Some(Ok(&listed)), ..NewOffers::default() };
-        let mut plan = OffersPlan::compare(&stored, &listed);
+        let mut plan = OffersPlan::compare(&stored, &listed, &Pinning::default());
         plan.fit(&stored, 14);
         assert_eq!((written(&plan), removed(&plan)), (vec!["d".to_owned()], vec!["gone"]));
         let faults = plan.faults(&listed);
         assert!(faults["resource"].is_null() && faults.get("prompt").is_none());
         assert!(faults["room"].as_str().unwrap().starts_with("2 prompts"));
-        let mut plan = OffersPlan::compare(&stored, &listed);
+        let mut plan = OffersPlan::compare(&stored, &listed, &Pinning::default());
         plan.fit(&stored, 1);
         assert_eq!(written(&plan), ["d"], "what takes less always fits");
     }
@@ -460,7 +482,7 @@ mod tests {
     fn a_listing_in_two_parts_is_a_whole_one() {
         let (prompts, rest) = ([found("a", "1", 4)], [OfferKind::Resource, OfferKind::Template]);
         let part = NewOffers { prompts: Some(Ok(&prompts)), ..NewOffers::default() };
-        let mut plan = OffersPlan::compare(&[], &part);
+        let mut plan = OffersPlan::compare(&[], &part, &Pinning::default());
         let room =
             |plan: &OffersPlan<'_>, stored| plan.faults(&NewOffers { stored, ..part }).get("room").cloned();
         assert_eq!(room(&plan, &rest), Some(Value::Null), "nothing is left out any more");

@@ -6,10 +6,12 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use sqlx::FromRow;
 
+use super::pinning::Pinning;
 use super::{Discovered, Tally};
 use crate::domain::damping::Damping;
 use crate::domain::quota::Room;
 use crate::domain::tool::PinState;
+use crate::store::offers::OfferKind;
 
 /// The stored side of one tool, as far as a listing needs it.
 #[derive(FromRow)]
@@ -36,6 +38,8 @@ pub(super) struct ServerState {
     quarantined: bool,
     auto_approve: bool,
     baselined: bool,
+    /// Kinds of offers whose baseline is set.
+    offers_baselined: Vec<String>,
     pub(super) connection: String,
     pub(super) era: Option<String>,
     pub(super) rev: i64,
@@ -56,6 +60,17 @@ impl ServerState {
             returned_before: self.returned_before,
             holds: u32::try_from(self.holds).unwrap_or(0),
             held_until: self.held_until,
+        }
+    }
+
+    /// Returns how pins of offers are set by a listing. `sets_baseline`: the listing sets the baseline of the tools.
+    pub(super) fn pinning(&self, sets_baseline: bool) -> Pinning {
+        let is_released = !self.quarantined && (self.baselined || sets_baseline);
+        let is_set = |kind: &OfferKind| self.offers_baselined.iter().any(|known| known == kind.as_str());
+        let unset = OfferKind::ALL.into_iter().filter(|kind| sets_baseline || !is_set(kind));
+        Pinning {
+            takes_all: self.auto_approve && !self.quarantined,
+            baselines: if is_released { unset.collect() } else { Vec::new() },
         }
     }
 
@@ -160,12 +175,8 @@ impl<'a> Plan<'a> {
 /// approved under that name.
 fn next_state(known: Option<&Known>, tool: &Discovered, take: bool) -> PinState {
     let approved = known.and_then(|k| k.approved_pin.as_deref());
-    match known.and_then(|k| PinState::parse(&k.state)) {
-        Some(PinState::Blocked) => PinState::Blocked,
-        _ if approved == Some(tool.pin.as_str()) || take => PinState::Approved,
-        _ if approved.is_some() => PinState::Changed,
-        _ => PinState::Pending,
-    }
+    let is_blocked = known.is_some_and(|k| k.state == PinState::Blocked.as_str());
+    PinState::of(&tool.pin, if take { Some(&tool.pin) } else { approved }, is_blocked)
 }
 
 #[cfg(test)]
@@ -188,6 +199,7 @@ mod tests {
             quarantined: false,
             auto_approve,
             baselined: true,
+            offers_baselined: Vec::new(),
             connection: "connected".into(),
             era: None,
             rev: 1,

@@ -1,5 +1,6 @@
 //! Where connections may go: the guard that every upstream address passes, after DNS, on every connect.
 
+mod own;
 mod ranges;
 
 use std::fmt;
@@ -8,17 +9,26 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use http::Uri;
 use ipnet::IpNet;
 use rustix::io::Errno;
+use tokio_util::sync::CancellationToken;
+
+use self::own::OwnHost;
 
 /// Longest URL that is stored, in bytes.
 pub const URL_BYTES_MAX: usize = 2048;
 /// Most addresses one name may resolve to; a name with more is refused.
 pub const ADDRESSES_MAX: usize = 64;
+/// Interval between look-ups of the deployment's own names.
+const OWN_LOOKUP_INTERVAL: Duration = Duration::from_secs(10);
 /// Longest host that is repeated in an error text, in bytes (the longest legal DNS name).
 const HOST_BYTES_MAX: usize = 253;
+
+/// The rule that refuses what belongs to the deployment itself.
+const OWN: &str = "part of this deployment";
 
 /// Why a URL or an address is refused. The text names the host and the rule, never a credential.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -101,6 +111,7 @@ impl Resolve for SystemDns {
 pub struct Egress {
     allow: Vec<IpNet>,
     deny: Vec<Deny>,
+    own: Vec<OwnHost>,
     dns: Arc<dyn Resolve>,
 }
 
@@ -119,7 +130,37 @@ impl Egress {
 
     /// The same, with another resolver.
     pub fn with_dns(allow: Vec<IpNet>, deny: Vec<Deny>, dns: Arc<dyn Resolve>) -> Self {
-        Self { allow, deny, dns }
+        Self { allow, deny, own: Vec::new(), dns }
+    }
+
+    /// The same, barred from hosts of the deployment itself, each with its port: by name at once, by address once
+    /// [`Egress::look_up_own`] has found some. `allow` opens exact addresses of theirs, as it does with `deny`.
+    pub fn with_own_hosts(mut self, hosts: impl IntoIterator<Item = (String, u16)>) -> Self {
+        for (host, port) in hosts {
+            match host.parse::<IpAddr>() {
+                Ok(ip) => self.deny.push(Deny::Socket(SocketAddr::new(ip, port))),
+                Err(_) => self.own.push(OwnHost::new(&host, port)),
+            }
+        }
+        self
+    }
+
+    /// Looks the deployment's own hosts up. A look-up that fails leaves the addresses that were found before.
+    pub async fn look_up_own(&self) {
+        self.look_up_own_at(Instant::now()).await;
+    }
+
+    /// Looks the deployment's own hosts up every 10 s until `stop`: a failover changes their addresses.
+    pub async fn keep_own_known(self: Arc<Self>, stop: CancellationToken) {
+        while stop.run_until_cancelled(tokio::time::sleep(OWN_LOOKUP_INTERVAL)).await.is_some() {
+            self.look_up_own().await;
+        }
+    }
+
+    async fn look_up_own_at(&self, now: Instant) {
+        for own in &self.own {
+            own.look_up(&*self.dns, now).await;
+        }
     }
 
     /// Checks a URL that is about to be stored, and returns it parsed.
@@ -154,6 +195,11 @@ impl Egress {
         if found.len() > ADDRESSES_MAX {
             return Err(EgressError::TooMany(shown(host)));
         }
+        if self.own.iter().any(|own| own.is_named(host, port))
+            && !found.iter().all(|ip| self.allows_exactly(ip.to_canonical()))
+        {
+            return Err(EgressError::Address { host: shown(host), rule: OWN });
+        }
         let found: Vec<_> = found.into_iter().map(|ip| SocketAddr::new(ip, port)).collect();
         for address in &found {
             self.check(host, *address)?;
@@ -184,8 +230,10 @@ impl Egress {
     }
 
     fn refused_as_written(&self, ip: IpAddr, port: u16) -> Option<&'static str> {
-        if self.deny.iter().any(|deny| deny.matches(ip, port)) && !self.allows_exactly(ip) {
-            return Some("part of this deployment");
+        let is_own = self.deny.iter().any(|deny| deny.matches(ip, port))
+            || self.own.iter().any(|own| own.has(ip, port));
+        if is_own && !self.allows_exactly(ip) {
+            return Some(OWN);
         }
         if self.allow.iter().any(|net| net.contains(&ip)) {
             return None;

@@ -75,7 +75,7 @@ impl Reading {
                 }
             }
             let Some(lease) = self.lease.as_mut() else { return Ok(None) };
-            match timeout(SILENCE_MAX, lease.wire.next(&mut self.body)).await {
+            match timeout(SILENCE_MAX, lease.next(&mut self.body)).await {
                 Ok(Some(piece)) => self.events.push(&piece?)?,
                 Ok(None) => {
                     if let Some(lease) = self.lease.take() {

@@ -24,15 +24,6 @@ const UNASKED_BYTES_MAX: usize = 64 * 1024;
 const REQUESTS_MAX: usize = 64;
 const REQUESTS_WINDOW: Duration = Duration::from_secs(60);
 
-/// The notification that announces a change.
-fn method_of(what: Announced) -> &'static str {
-    match what {
-        Announced::Tools => "notifications/tools/list_changed",
-        Announced::Prompts => "notifications/prompts/list_changed",
-        Announced::Resources => "notifications/resources/list_changed",
-    }
-}
-
 #[derive(Deserialize)]
 struct Acknowledged {
     notifications: Honoured,
@@ -67,7 +58,7 @@ impl Tap {
     }
 
     fn is_heard(&self, method: &str) -> bool {
-        HEARD.contains(&method) || self.wanted().iter().any(|what| method_of(*what) == method)
+        HEARD.contains(&method) || self.wanted().iter().any(|what| what.method() == method)
     }
 
     /// What a server acknowledges holds for the very next message.
@@ -190,7 +181,7 @@ mod tests {
         for wanted in [&all[..0], &all[..1], &all[1..], &all] {
             tap.listen_for(wanted);
             for what in all {
-                let message = format!(r#"{{"jsonrpc":"2.0","method":"{}"}}"#, method_of(what));
+                let message = format!(r#"{{"jsonrpc":"2.0","method":"{}"}}"#, what.method());
                 let passed = read(&tap, &message).unwrap();
                 assert_eq!(passed.is_some(), wanted.contains(&what), "{what:?} of {wanted:?}");
             }

@@ -100,7 +100,7 @@ impl Transport {
         };
         match form {
             Form::Json => {
-                let read = read_all(&mut lease, &mut body, shared.bytes_max).await;
+                let read = read_all(&mut lease, &mut body, shared.bytes_max, None).await;
                 let bytes = read.map_err(StreamableHttpError::Client)?;
                 lease.give_back();
                 let message = shared.tap.read(&bytes).map_err(StreamableHttpError::Client)?;
@@ -248,7 +248,7 @@ async fn refused(
 
 /// Reads what nobody needs, so that the connection can be used again.
 async fn drain(mut lease: Lease, mut body: Incoming) {
-    let read = timeout(DRAIN_WAIT_MAX, read_all(&mut lease, &mut body, MINOR_BODY_BYTES_MAX)).await;
+    let read = timeout(DRAIN_WAIT_MAX, read_all(&mut lease, &mut body, MINOR_BODY_BYTES_MAX, None)).await;
     if matches!(read, Ok(Ok(_))) {
         lease.give_back();
     }

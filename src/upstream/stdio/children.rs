@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
+use super::confine::Confinement;
 use super::journal::Journal;
 use super::state::Shared;
 use super::warden::Warden;
@@ -32,6 +33,8 @@ pub struct StdioRules {
     pub running_per_tenant_max: usize,
     /// What ends them should this process be killed: a program and its argument.
     pub warden: Option<(PathBuf, String)>,
+    /// Keeps files of the gateway from programs; `None` where there are none to keep.
+    pub confinement: Option<Confinement>,
 }
 
 impl Default for StdioRules {
@@ -42,6 +45,7 @@ impl Default for StdioRules {
             running_max: 64,
             running_per_tenant_max: 16,
             warden: None,
+            confinement: None,
         }
     }
 }
@@ -171,6 +175,12 @@ impl Children {
         let running = self.running().into_iter();
         let unlisted = running.filter(|program| program.take_unlisted(interval));
         unlisted.map(|program| (program.tenant, program.server)).collect()
+    }
+
+    /// Tenant and server of each program that announced a change of a list since this was last asked.
+    pub(in crate::upstream) fn take_announced(&self) -> Vec<(Uuid, Uuid)> {
+        let announced = self.running().into_iter().filter(|program| program.take_announced());
+        announced.map(|program| (program.tenant, program.server)).collect()
     }
 
     /// Those that have a place. Their state is looked at without the places: whoever asks for a place holds it.

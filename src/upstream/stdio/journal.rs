@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::command::Command;
-use super::pace::Pace;
 use crate::domain::log_line::{self, Raw};
+use crate::upstream::pace::Pace;
 
 /// Longest line that is kept, in bytes.
 pub const LINE_BYTES_MAX: usize = 2048;

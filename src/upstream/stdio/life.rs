@@ -37,10 +37,11 @@ pub(super) enum Ended {
 
 /// Starts the program and stays with it until it has ended.
 pub(super) async fn run(shared: &Shared, end: &CancellationToken) -> Ended {
-    let (mut process, pipes) = match Process::spawn(&shared.command) {
-        Ok(spawned) => spawned,
-        Err(why) => return Ended::Failed(why),
-    };
+    let (mut process, pipes) =
+        match Process::spawn(&shared.command, shared.children.rules.confinement.as_ref()) {
+            Ok(spawned) => spawned,
+            Err(why) => return Ended::Failed(why),
+        };
     let id = process.id().unwrap_or_default();
     shared.children.warden.watch(id);
     shared.log.event(&format!("started, process {id}"));

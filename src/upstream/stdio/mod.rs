@@ -7,12 +7,12 @@
 
 mod children;
 mod command;
+mod confine;
 mod failures;
 mod journal;
 mod keeper;
 mod life;
 mod lines;
-mod pace;
 mod process;
 mod reader;
 mod state;
@@ -23,6 +23,7 @@ mod wire;
 pub(super) use children::Children;
 pub use children::StdioRules;
 pub use command::{Command, Commands, NoCommand};
+pub use confine::{Confinement, become_confined, can_confine};
 pub use journal::{Journal, LINE_BYTES_MAX, LogLine, LogSource};
 pub(super) use keeper::Keeper;
 pub use warden::run_warden;

@@ -8,6 +8,7 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio::time::{sleep, timeout};
 
 use super::command::Command;
+use super::confine::Confinement;
 
 /// How long a program may take to end after its standard input has.
 const INPUT_GRACE: Duration = Duration::from_secs(1);
@@ -31,13 +32,20 @@ pub(super) struct Pipes {
 }
 
 impl Process {
-    /// Starts a program with its own environment and nothing of ours.
+    /// Starts a program with its own environment and nothing of ours, confined where that is asked for.
     ///
     /// # Errors
     /// Why not; names neither the program nor its arguments.
-    pub(super) fn spawn(command: &Command) -> Result<(Self, Pipes), String> {
+    pub(super) fn spawn(
+        command: &Command,
+        confinement: Option<&Confinement>,
+    ) -> Result<(Self, Pipes), String> {
         let (program, arguments) = command.argv().ok_or_else(|| "its entry names no program".to_owned())?;
-        let spawned = tokio::process::Command::new(program)
+        let mut started = match confinement {
+            Some(confinement) => confinement.command(program),
+            None => tokio::process::Command::new(program),
+        };
+        let spawned = started
             .args(arguments)
             .env_clear()
             .envs(command.env())
@@ -145,7 +153,7 @@ mod tests {
         rustix::process::set_child_subreaper(Pid::from_raw(1)).unwrap();
         let script = "sleep 60 & (sleep 60 & sleep 60) & read line";
         let argv = ["sh", "-c", script].map(str::to_owned);
-        let (process, pipes) = Process::spawn(&Command::new(argv.to_vec(), [].into(), vec![])).unwrap();
+        let (process, pipes) = Process::spawn(&Command::new(argv.to_vec(), [].into(), vec![]), None).unwrap();
         let group = process.group.unwrap();
         drop(pipes);
         process.end().await;

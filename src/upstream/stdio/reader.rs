@@ -10,12 +10,13 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::journal::{LINE_BYTES_MAX, ServerLog};
 use super::lines::{Edges, Line, Lines};
-use super::pace::Pace;
 use super::wire::Wire;
 use crate::domain::log_line::Raw;
 use crate::upstream::error::{Kind, UpstreamError};
 use crate::upstream::jsonrpc::{self, Message};
-use crate::upstream::shares::{Room, Share};
+use crate::upstream::offers::Announced;
+use crate::upstream::pace::Pace;
+use crate::upstream::shares::{MemoryHold, Share};
 
 /// Bytes read at once.
 const READ_BYTES: usize = 64 * 1024;
@@ -42,29 +43,29 @@ impl Reader {
     pub(super) async fn read(self, mut output: impl AsyncRead + Unpin) {
         let mut lines = Lines::default();
         let mut pace = Pace::new(CHATTER_BYTES, CHATTER_BYTES);
-        let mut room = self.share.room();
+        let mut memory = self.share.answer(None);
         // why the line that is being read is not kept
         let mut given_up = None;
         loop {
-            let wait_max = room.is_held().then_some(self.stall_max);
+            let wait_max = memory.is_held().then_some(self.stall_max);
             match more_within(wait_max, &mut output, &mut lines.input).await {
                 Some(true) => {}
                 Some(false) => return,
                 None => {
                     lines.give_up();
-                    (room, given_up) = (self.share.room(), Some(Kind::Invalid));
+                    (memory, given_up) = (self.share.answer(None), Some(Kind::Invalid));
                     continue;
                 }
             }
-            if given_up.is_none() && room.grow(lines.input.len()).await.is_err() {
-                (room, given_up) = (self.share.room(), Some(Kind::Crowded));
+            if given_up.is_none() && memory.grow(lines.input.len()).await.is_err() {
+                (memory, given_up) = (self.share.answer(None), Some(Kind::Crowded));
             }
             let mut chatter = 0;
             // what is given up still ends at its line end
             while let Some(line) = lines.next(given_up.map_or_else(|| self.wire.bytes_max(), |_| 0)) {
                 let fault = given_up.take().unwrap_or(Kind::TooLarge);
-                let room = std::mem::replace(&mut room, self.share.room());
-                chatter += self.take(line, room, fault);
+                let memory = std::mem::replace(&mut memory, self.share.answer(None));
+                chatter += self.take(line, memory, fault);
             }
             let pause = pace.take(chatter, Instant::now());
             if !pause.is_zero() {
@@ -74,15 +75,15 @@ impl Reader {
     }
 
     /// Takes a line; gives how much of it nobody asked for.
-    fn take(&self, line: Line, room: Room, fault: Kind) -> usize {
+    fn take(&self, line: Line, memory: MemoryHold, fault: Kind) -> usize {
         match line {
-            Line::Whole(line) => self.message(&line, room),
+            Line::Whole(line) => self.message(&line, memory),
             Line::Long(edges) if self.too_long(&edges, fault) => 0,
             Line::Long(edges) => edges.len,
         }
     }
 
-    fn message(&self, line: &Bytes, room: Room) -> usize {
+    fn message(&self, line: &Bytes, memory: MemoryHold) -> usize {
         if line.trim_ascii().is_empty() {
             return line.len();
         }
@@ -98,7 +99,7 @@ impl Reader {
                 let Some((id, waiter)) = waiter else { return line.len() };
                 let answer = match line.len() > waiter.bytes_max {
                     true => Err(UpstreamError::sent(Kind::TooLarge, "")),
-                    false if room.is_held() => jsonrpc::read_answer(&room.keep(line.clone()), id),
+                    false if memory.is_held() => jsonrpc::read_answer(&memory.keep(line.clone()), id),
                     false => message.answer(line, id),
                 };
                 drop(waiter.answer.send(answer));
@@ -124,7 +125,12 @@ impl Reader {
                 }
                 line.len()
             }
-            (Some(_), None) => line.len(),
+            (Some(method), None) => {
+                if Announced::of_method(method).is_some() {
+                    self.wire.announce();
+                }
+                line.len()
+            }
         }
     }
 
@@ -231,7 +237,7 @@ mod tests {
 
     use super::*;
     use crate::upstream::jsonrpc::Answer;
-    use crate::upstream::shares::Shares;
+    use crate::upstream::shares::{MemoryLimits, Shares};
     use crate::upstream::stdio::Command;
     use crate::upstream::stdio::wire::{Outgoing, Request};
 
@@ -248,8 +254,11 @@ mod tests {
     fn rig() -> Rig {
         let (program, output) = duplex(READ_BYTES);
         let (wire, outgoing) = Wire::new();
-        let (wire, mut share) = (Arc::new(wire), Shares::new(MIB).of(Uuid::nil()));
-        share.room_wait_max = Duration::from_millis(20);
+        let (wire, mut share) = (
+            Arc::new(wire),
+            Shares::new(MemoryLimits { tenant_bytes_max: MIB, ..MemoryLimits::default() }).of(Uuid::nil()),
+        );
+        share.memory_wait_max = Duration::from_millis(20);
         let command = Arc::new(Command::new(vec![], [].into(), vec![]));
         let log = Arc::new(ServerLog::new((Uuid::nil(), Uuid::nil()), command, None, share.log_turns()));
         let reader = Reader {
@@ -284,7 +293,7 @@ mod tests {
     #[tokio::test]
     async fn after_an_answer_without_room_the_next_ones_are_heard() {
         let mut rig = rig();
-        let mut other = rig.share.room();
+        let mut other = rig.share.answer(None);
         other.grow(MIB).await.unwrap();
         let large = vec![b'x'; MIB];
         let head = &br#"{"jsonrpc":"2.0","id":1,"result":{"a":""#[..];
@@ -306,11 +315,30 @@ mod tests {
     async fn a_line_that_stops_in_its_middle_keeps_no_memory() {
         let mut rig = rig();
         rig.program.write_all(&vec![b'x'; MIB / 2]).await.unwrap();
-        rig.share.room_wait_max = STALL_WAIT_MAX;
-        rig.share.room().grow(MIB).await.unwrap();
+        rig.share.memory_wait_max = STALL_WAIT_MAX;
+        rig.share.answer(None).grow(MIB).await.unwrap();
         rig.program.write_all(b"and on\n").await.unwrap();
         let line = br#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
         assert!(rig.answered(1, &[line, b"\n"]).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn changes_of_lists_are_noted_and_nothing_else_is() {
+        let mut rig = rig();
+        for (method, is_noted) in [
+            ("notifications/tools/list_changed", true),
+            ("notifications/prompts/list_changed", true),
+            ("notifications/resources/list_changed", true),
+            ("notifications/resources/updated", false),
+            ("notifications/message", false),
+        ] {
+            let line = format!("{{\"jsonrpc\":\"2.0\",\"method\":\"{method}\"}}\n");
+            rig.program.write_all(line.repeat(3).as_bytes()).await.unwrap();
+            // what is answered was read after it
+            rig.program.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"ping\"}\n").await.unwrap();
+            rig.outgoing.recv().await.unwrap();
+            assert_eq!((rig.wire.take_announced(), rig.wire.take_announced()), (is_noted, false), "{method}");
+        }
     }
 
     #[tokio::test]

@@ -295,6 +295,14 @@ impl Shared {
         matches!(state.phase, Phase::Up(_)) && state.usage.take_unlisted(interval)
     }
 
+    /// Whether it can be asked, and announced a change of a list since this was last asked.
+    pub(super) fn take_announced(&self) -> bool {
+        match &self.state().phase {
+            Phase::Up(session) => session.wire.take_announced(),
+            _ => false,
+        }
+    }
+
     /// Puts it to sleep, unless it has come into use.
     pub(super) fn leaves(&self) -> bool {
         let mut state = self.state();

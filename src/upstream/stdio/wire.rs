@@ -22,6 +22,8 @@ pub(super) struct Wire {
     /// `None` once the program has ended.
     waiting: Mutex<Option<HashMap<u64, Waiter>>>,
     next_id: AtomicU64,
+    /// The program announced a change of a list since that was last taken.
+    announced: AtomicBool,
 }
 
 /// Messages for a program.
@@ -49,7 +51,9 @@ pub(super) struct Request<'a> {
 impl Wire {
     pub(super) fn new() -> (Self, Outgoing) {
         let (outgoing, taken) = mpsc::channel(OUTGOING_MAX);
-        let wire = Self { outgoing, waiting: Mutex::new(Some(HashMap::new())), next_id: AtomicU64::new(1) };
+        let waiting = Mutex::new(Some(HashMap::new()));
+        let (next_id, announced) = (AtomicU64::new(1), AtomicBool::new(false));
+        let wire = Self { outgoing, waiting, next_id, announced };
         (wire, taken)
     }
 
@@ -83,6 +87,16 @@ impl Wire {
         if self.outgoing.try_send(line(body)).is_err() {
             tracing::debug!("a program takes no messages now: one without an answer is left out");
         }
+    }
+
+    /// Notes that the program announced a change of one of its lists.
+    pub(super) fn announce(&self) {
+        self.announced.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes the note of [`Wire::announce`]: returns whether there was one since the last time.
+    pub(super) fn take_announced(&self) -> bool {
+        self.announced.swap(false, Ordering::Relaxed)
     }
 
     /// Takes whoever waits for this answer.

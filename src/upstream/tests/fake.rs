@@ -250,6 +250,7 @@ pub(super) fn call(name: &str) -> ToolCall {
         param_headers: vec![],
         progress: None,
         round: Round::default(),
+        key: None,
         timeout: Duration::from_secs(10),
         sent: Arc::default(),
     }
@@ -262,6 +263,7 @@ pub(super) fn request(subject: Subject) -> Request {
         meta: vec![],
         progress: None,
         round: Round::default(),
+        key: None,
         timeout: Duration::from_secs(10),
         sent: Arc::default(),
     }

@@ -192,7 +192,7 @@ async fn look_ups_that_hang_are_not_repeated_by_every_caller() {
 #[tokio::test]
 async fn large_answers_of_a_tenant_take_turns() {
     let fake = Fake::modern(|seen| result(seen, &format!(r#"{{"x":"{}"}}"#, "y".repeat(700_000)))).await;
-    let pool = pool().with_answers_bytes_max(1024 * 1024);
+    let pool = pool().with_memory(MemoryLimits { tenant_bytes_max: 1024 * 1024, ..MemoryLimits::default() });
     let limits = Limits { response_bytes_max: 1_000_000, ..limits() };
     let connection = pool.connection(&Target { limits, era: Some(Era::Modern), ..fake.target() });
     let Answer::Result(first) = connection.call(call("t")).await.unwrap() else { panic!("no result") };
@@ -256,11 +256,15 @@ async fn an_older_version_never_replaces_a_newer() {
     let newer = pool.connection(&new);
     assert!(
         Arc::ptr_eq(&newer, &pool.connection(&old)),
-        "the same origin: whoever is late calls as it is now"
+        "the same place: whoever is late calls as it is now"
     );
-    let elsewhere = Target { url: format!("http://localhost:{}/mcp", fake.address.port()), ..old };
-    let failed = pool.connection(&elsewhere).call(call("t")).await.unwrap_err();
-    assert_eq!((failed.kind, failed.dispatched), (Kind::Unreachable, false));
+    for url in
+        [format!("http://localhost:{}/mcp", fake.address.port()), format!("http://{}/other", fake.address)]
+    {
+        let elsewhere = Target { url, ..old.clone() };
+        let failed = pool.connection(&elsewhere).call(call("t")).await.unwrap_err();
+        assert_eq!((failed.kind, failed.dispatched), (Kind::Unreachable, false));
+    }
     assert_eq!(fake.accepted(), 0);
     assert!(Arc::ptr_eq(&newer, &pool.connection(&new)));
 }

@@ -83,7 +83,8 @@ fn compare(folder: &Path, out: &mut impl Write) -> Result<()> {
 }
 
 fn best(index: &Index, design: Design<'_>, query: &str) -> Vec<u32> {
-    index.search_with(design, query, RANKS, |_| true).hits.iter().map(|hit| hit.document).collect()
+    let scope = index.scope(|_| true);
+    index.search_with(design, &scope, query, RANKS, |_| true).hits.iter().map(|hit| hit.document).collect()
 }
 
 /// The fastest build of an index of 1000 tools: the catalogue's, again and again.

@@ -29,7 +29,8 @@ async fn with_calls(stage: &Stage) -> (Tenant, Upstream, Api) {
         reader.await.unwrap();
     }
     let other = Mcp::bare(&tenant.agent().await);
-    let intent = json!({"name": "up:writer", "args": {}, "intent_reason": "=HYPERLINK(1)", "intent_data_sensitivity": "private"});
+    let reason = "=HYPERLINK(1);=1+1\n＝2";
+    let intent = json!({"name": "up:writer", "args": {}, "intent_reason": reason, "intent_data_sensitivity": "private"});
     other.call("call_tool_write", &intent).await.ok();
     other.run("read", "up:wiper", &json!({})).await.refused("server_mismatch");
     other.run("read", "up:crashing", &json!({})).await.refused("upstream_lost");
@@ -68,12 +69,14 @@ async fn an_export_is_the_whole_list() {
 
     let csv = auditor.get("/api/v1/activity/export?format=csv&intent_type=write").await;
     assert!(csv.header("content-type").starts_with("text/csv"), "{csv:?}");
-    let rows: Vec<&str> = csv.text.lines().collect();
+    let mut rows = csv::ReaderBuilder::new().has_headers(false).from_reader(csv.text.as_bytes());
+    let rows: Vec<csv::StringRecord> = rows.records().map(Result::unwrap).collect();
     assert_eq!(rows.len(), 2, "{csv:?}");
-    assert!(rows[0].starts_with(
-        "id,started_at,type,source,server,tool,tool_variant,tier,operation_type,data_sensitivity,reason,"
-    ));
-    assert!(rows[1].contains(",write,private,'=HYPERLINK(1),"), "{csv:?}");
+    let columns: Vec<&str> = rows[0].iter().take(11).collect();
+    assert_eq!(columns[..7], ["id", "started_at", "type", "source", "server", "tool", "tool_variant"]);
+    assert_eq!(columns[7..], ["tier", "operation_type", "data_sensitivity", "reason"]);
+    let cells: Vec<&str> = rows[1].iter().skip(8).take(3).collect();
+    assert_eq!(cells, ["write", "private", "'=HYPERLINK(1);'=1+1\n'＝2"], "{csv:?}");
     for (query, field) in [
         ("format=xml", "format"),
         ("limit=5", "limit"),

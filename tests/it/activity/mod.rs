@@ -3,10 +3,13 @@
 mod admin;
 mod export;
 mod filters;
+mod late;
 mod paging;
+mod reads;
 mod records;
 mod redaction;
 mod refused;
 mod reports;
 mod retention;
 mod stream;
+mod stubs;

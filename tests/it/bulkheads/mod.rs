@@ -2,5 +2,7 @@
 
 mod latency;
 mod listing;
+mod memory;
+mod requests;
 mod unread;
 mod vices;

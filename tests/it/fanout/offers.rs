@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::{OWN, Scene, modern, session};
+use super::{ACT, OWN, Scene, modern, session};
 use crate::support::upstream::{Era, Offers};
 use crate::support::{Ear, Tool, Upstream, settle};
 
@@ -64,4 +64,42 @@ async fn of_each_kind_to_whoever_asked_for_it() {
             assert_eq!(heard(ear), own, "{era:?}");
         }
     }
+}
+
+#[tokio::test]
+async fn decisions_are_told_to_whoever_sees_another_list_by_them_and_to_nobody_else() {
+    let scene = Scene::set().await;
+    let upstream = Upstream::handshake(vec![Tool::reads("alpha")]).await;
+    let offers = |version: &str| {
+        let prompt = |name: &str| json!({"name": name, "description": version}).to_string();
+        Offers { prompts: Some(vec![prompt("p"), prompt("q")]), ..Offers::resources(&["x://a"]) }
+    };
+    upstream.set_offers(offers("first"));
+    scene.tenant.add("up", &upstream).await;
+    let all = scene.there(&scene.tenant.agent().await);
+    let narrow = scene.there(&scene.tenant.agent_with(json!({"allowed_tools": ["up:q"]})).await);
+    let listens = async |api| Ear::of(&session(api).await, None).await;
+    let (all, narrow) = (listens(&all).await, listens(&narrow).await);
+    let act = async |path: &str, body: serde_json::Value| {
+        scene.tenant.platform.post(&format!("/api/v1/servers/up/{path}"), &body).await.expect(200);
+    };
+    act("prompts/p/block", json!({})).await;
+    all.hears_of("prompts", 1, ACT).await;
+    // a change of both hides what was seen of them
+    upstream.set_offers(offers("second"));
+    act("refresh", json!({})).await;
+    all.hears_of("prompts", 2, ACT).await;
+    narrow.hears_of("prompts", 1, ACT).await;
+    let prompts = scene.tenant.platform.items("/api/v1/servers/up/prompts").await;
+    for (prompt, told) in [("p", [3, 1]), ("q", [4, 2])] {
+        let shown = prompts.iter().find(|shown| shown["name"] == prompt).unwrap();
+        act(&format!("prompts/{prompt}/approve"), json!({"pin": shown["pin"]})).await;
+        for (ear, told) in [&all, &narrow].into_iter().zip(told) {
+            ear.hears_of("prompts", told, ACT).await;
+        }
+    }
+    act("resources/block", json!({"uri": "x://a"})).await;
+    all.hears_of("resources", 1, ACT).await;
+    let heard = |ear: &Ear| LISTS.map(|list| ear.notices_of(list).len());
+    assert_eq!((heard(&all), heard(&narrow)), ([0, 4, 1], [0, 2, 0]));
 }

@@ -1,12 +1,12 @@
 //! A stream's rights are those that its key has now.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use reqwest::Method;
 use serde_json::json;
 
 use super::{ACT, Scene, ears, modern, names};
-use crate::support::settle;
+use crate::support::{eventually, settle};
 
 #[tokio::test]
 async fn a_key_that_is_given_other_tools_is_told_and_no_other() {
@@ -73,6 +73,41 @@ async fn of_other_management_tools_and_of_what_a_person_says_of_a_tool() {
     for (ears, count) in [(&manages, 3), (&spared, 2)] {
         for ear in ears {
             ear.hears(count, ACT).await;
+        }
+    }
+}
+
+/// A ceiling bounds nothing in an empty list: it is the list that it was. Told is whoever has tools that it bounds.
+#[tokio::test]
+async fn a_ceiling_over_an_empty_list_is_not_told() {
+    let mut scene = Scene::set().await;
+    scene.add("zoo", &["reader"]).await;
+    for ceiling in ["read", "write"] {
+        scene.act("zoo", "disable").await;
+        // keys of their own: one that was served a list of before is told so for a while
+        let (agent, operator) = (scene.tenant.agent().await, scene.tenant.operator().await);
+        let (mut spared, mut told) = (Vec::new(), Vec::new());
+        for api in [&agent, &scene.there(&agent)] {
+            assert_eq!(names(&modern(api)).await, ["read_cache"]);
+            spared.extend(ears(api).await);
+        }
+        for api in [&operator, &scene.there(&operator)] {
+            modern(api).tools().await;
+            told.extend(ears(api).await);
+        }
+        for key in [&agent, &operator] {
+            let settings = format!("/api/v1/keys/{}/settings", key.id);
+            scene.tenant.platform.patch(&settings, &json!({"max_operation": ceiling})).await.expect(200);
+        }
+        for ear in &told {
+            eventually("word of the ceiling", ACT, || async { ear.notices().first().copied() }).await;
+        }
+        let before = Instant::now();
+        scene.act("zoo", "enable").await;
+        for ear in &spared {
+            let first =
+                eventually("word of the tools", ACT, || async { ear.notices().first().copied() }).await;
+            assert!(first >= before, "told {:?} before anything changed", before - first);
         }
     }
 }

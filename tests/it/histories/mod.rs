@@ -1,5 +1,6 @@
 //! Random histories on two replicas: at no moment does a list, a search or a call show a tool of a server that is disabled,
-//! quarantined or disconnected, or one whose definition nobody approved.
+//! quarantined or disconnected, or one whose definition nobody approved at the place where the server is, or one that is
+//! blocked. A key that may only read sees what counts as reading, by its server's word or a person's.
 //!
 //! `PROPTEST_CASES=200 cargo test --test it histories::` runs more of them than every build does.
 
@@ -10,9 +11,10 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestError, TestRunner};
+use reqwest::Method;
 use serde_json::{Value, json};
 
-use self::model::{Server, TOOLS, World};
+use self::model::{Ceiling, DESTRUCTIVE, Said, Server, TOOLS, World};
 use crate::support::{Api, DIRECT, Gateway, Mcp, Stage, Tenant, Tool, Upstream};
 
 /// Switches `/mcp/direct` on, and has nothing listed by itself that need not be.
@@ -41,7 +43,16 @@ enum Act {
     Offer(usize, usize, u8),
     /// What is listed is approved.
     Approve(usize, usize),
-    /// The server goes away, or comes back.
+    /// A tool is blocked, whatever it becomes.
+    Block(usize, usize),
+    Unblock(usize, usize),
+    /// A person says that a listed tool is destructive, or that it only reads.
+    Override(usize, usize, bool),
+    /// The server's word counts again.
+    Clear(usize, usize),
+    /// An operator says that the server is at its other place.
+    Move(usize),
+    /// The server goes away where it is, or comes back.
     Power(usize, bool),
     /// A replica dies, and another is started.
     Crash,
@@ -49,6 +60,7 @@ enum Act {
 
 fn act() -> impl Strategy<Value = Act> {
     let server = || 0..SERVERS;
+    let tool = || (server(), 0..TOOLS);
     prop_oneof![
         3 => server().prop_map(Act::Enable),
         3 => server().prop_map(Act::Disable),
@@ -57,6 +69,11 @@ fn act() -> impl Strategy<Value = Act> {
         5 => server().prop_map(Act::Refresh),
         6 => (server(), 0..TOOLS, 0..3u8).prop_map(|(server, tool, version)| Act::Offer(server, tool, version)),
         4 => (server(), 0..TOOLS).prop_map(|(server, tool)| Act::Approve(server, tool)),
+        2 => tool().prop_map(|(server, tool)| Act::Block(server, tool)),
+        3 => tool().prop_map(|(server, tool)| Act::Unblock(server, tool)),
+        4 => (tool(), any::<bool>()).prop_map(|((server, tool), worse)| Act::Override(server, tool, worse)),
+        2 => tool().prop_map(|(server, tool)| Act::Clear(server, tool)),
+        1 => server().prop_map(Act::Move),
         2 => (server(), any::<bool>()).prop_map(|(server, is_up)| Act::Power(server, is_up)),
         1 => Just(Act::Crash),
     ]
@@ -77,8 +94,9 @@ fn tools(offered: [u8; TOOLS]) -> Vec<Tool> {
     let tools = offered.iter().enumerate().filter(|(_, version)| **version != 0);
     let definition = |(tool, version): (usize, &u8)| {
         let name = format!("tool{tool}");
+        let hint = if *version == DESTRUCTIVE { "destructiveHint" } else { "readOnlyHint" };
         let definition = format!(
-            r#"{{"name":"{name}","description":"A lamp, version {version}","inputSchema":{{"type":"object"}},"annotations":{{"readOnlyHint":true}}}}"#
+            r#"{{"name":"{name}","description":"A lamp, version {version}","inputSchema":{{"type":"object"}},"annotations":{{"{hint}":true}}}}"#
         );
         Tool::raw(&name, &definition)
     };
@@ -103,7 +121,11 @@ struct Scene {
     agent: Api,
     /// An agent that may use one server only.
     narrow: Api,
-    upstreams: Vec<Upstream>,
+    /// An agent that may only read.
+    reader: Api,
+    operator: Api,
+    /// Each server at the places where it can be.
+    upstreams: Vec<[Upstream; 2]>,
     world: World,
 }
 
@@ -114,14 +136,17 @@ impl Scene {
         let (mut upstreams, mut servers) = (Vec::new(), Vec::new());
         for server in 0..SERVERS {
             let (offered, auto_approve) = ([1, 1, 0], server == 1);
-            let upstream = Upstream::handshake(tools(offered)).await;
-            tenant.add_with(name_of(server), &upstream, json!({"auto_approve": auto_approve})).await;
-            upstreams.push(upstream);
+            let places =
+                [Upstream::handshake(tools(offered)).await, Upstream::handshake(tools(offered)).await];
+            tenant.add_with(name_of(server), &places[0], json!({"auto_approve": auto_approve})).await;
+            upstreams.push(places);
             servers.push(Server::added(auto_approve, offered));
         }
         let agent = tenant.agent().await;
         let narrow = tenant.agent_with(json!({"allowed_tools": ["alpha:*"]})).await;
-        Scene { tenant, agent, narrow, upstreams, world: World::of(servers) }
+        let reader = tenant.agent_with(json!({"max_operation": "read"})).await;
+        let operator = tenant.operator().await;
+        Scene { tenant, agent, narrow, reader, operator, upstreams, world: World::of(servers) }
     }
 
     /// Does it; `false` for what cannot be done now.
@@ -162,17 +187,49 @@ impl Scene {
             }
             Act::Offer(server, tool, version) => {
                 self.world.happens(server, |server| server.offered[tool] = version);
-                self.upstreams[server].set_tools(tools(self.world.any(server).offered));
+                for place in &self.upstreams[server] {
+                    place.set_tools(tools(self.world.any(server).offered));
+                }
             }
             Act::Approve(server, tool) => return self.approve(&api, server, tool).await,
-            Act::Power(server, is_up) if self.world.any(server).up != is_up => {
-                let upstream = &mut self.upstreams[server];
+            Act::Block(server, tool) => {
+                let is_done = decide(&api, Method::POST, server, tool, "block", None).await;
+                if is_done {
+                    self.world.happens(server, |server| server.blocked[tool] = true);
+                }
+                return is_done;
+            }
+            Act::Unblock(server, tool) => {
+                let is_done = decide(&api, Method::DELETE, server, tool, "block", None).await;
+                if is_done {
+                    self.world.happens(server, |server| server.blocked[tool] = false);
+                }
+                return is_done;
+            }
+            Act::Override(server, tool, worse) => return self.say(&api, server, tool, worse).await,
+            Act::Clear(server, tool) => {
+                let is_done = decide(&api, Method::DELETE, server, tool, "override", None).await;
+                if is_done {
+                    self.world.happens(server, |server| server.said[tool] = None);
+                }
+                return is_done;
+            }
+            Act::Move(server) => {
+                let there = &self.upstreams[server][1 - self.world.any(server).place].url;
+                let operator = replicas.at(on).ask_as(&self.operator);
+                let path = format!("/api/v1/servers/{}", name_of(server));
+                operator.patch(&path, &json!({ "url": there })).await.expect(200);
+                self.world.happens(server, Server::moves);
+            }
+            Act::Power(server, is_up) if self.world.any(server).up[self.world.any(server).place] != is_up => {
+                let place = self.world.any(server).place;
+                let upstream = &mut self.upstreams[server][place];
                 if is_up {
                     upstream.come_back().await;
                 } else {
                     upstream.go_down().await;
                 }
-                self.world.happens(server, |server| server.up = is_up);
+                self.world.happens(server, |server| server.up[place] = is_up);
             }
             Act::Crash => {
                 replicas.second.kill();
@@ -183,42 +240,64 @@ impl Scene {
         true
     }
 
-    /// Approves what is listed, when it is certain what that is.
+    /// Approves what is listed, when it is certain what that is. A block ends with that.
     async fn approve(&mut self, api: &Api, server: usize, tool: usize) -> bool {
+        let Some((listed, pin)) = self.looked_at(api, server, tool).await else { return false };
+        let is_done = decide(api, Method::POST, server, tool, "approve", Some(&json!({ "pin": pin }))).await;
+        if is_done {
+            self.world.happens(server, |server| {
+                server.approved[tool] = Some(listed);
+                server.blocked[tool] = false;
+            });
+        }
+        is_done
+    }
+
+    /// Says annotations of what is listed anew, when it is certain what that is.
+    async fn say(&mut self, api: &Api, server: usize, tool: usize, worse: bool) -> bool {
+        let Some((listed, pin)) = self.looked_at(api, server, tool).await else { return false };
+        let annotations = json!({"readOnlyHint": !worse, "destructiveHint": worse});
+        let body = json!({"pin": pin, "annotations": annotations});
+        let is_done = decide(api, Method::PUT, server, tool, "override", Some(&body)).await;
+        if is_done {
+            let said = if worse { Said::Worse } else { Said::Harmless(listed) };
+            self.world.happens(server, |server| server.said[tool] = Some(said));
+        }
+        is_done
+    }
+
+    /// The version of a tool that is listed, with its pin, when it is certain what that is.
+    async fn looked_at(&self, api: &Api, server: usize, tool: usize) -> Option<(u8, Value)> {
         let listed = self.world.any(server).listed[tool];
         if listed == 0 || !self.world.is_sure_of(server) {
-            return false;
+            return None;
         }
-        let path = format!("/api/v1/servers/{}/tools", name_of(server));
-        let shown = api.items(&path).await;
-        let name = format!("tool{tool}");
-        let Some(shown) = shown.iter().find(|shown| shown["name"] == name.as_str()) else { return false };
-        if shown["definition"]["description"] != format!("A lamp, version {listed}").as_str() {
-            // it was listed meanwhile
-            return false;
-        }
-        let answer = api.post(&format!("{path}/{name}/approve"), &json!({"pin": shown["pin"]})).await;
-        if answer.status == 200 {
-            self.world.happens(server, |server| server.approved[tool] = Some(listed));
-        }
-        answer.status == 200
+        let shown = api.items(&format!("/api/v1/servers/{}/tools", name_of(server))).await;
+        let shown = shown.into_iter().find(|shown| shown["name"] == format!("tool{tool}").as_str())?;
+        // it may be listed meanwhile
+        let is_it = shown["definition"]["description"] == format!("A lamp, version {listed}").as_str();
+        is_it.then(|| (listed, shown["pin"].clone()))
     }
 
     /// Looks through every door of a replica. Until `deadline` it may show what was before.
     async fn look(&mut self, gateway: &Gateway, deadline: Option<Instant>) -> Result<(), TestCaseError> {
         let agent = gateway.ask_as(&self.agent);
         let (direct, search) = (Mcp::modern(&agent).at(DIRECT), Mcp::bare(&agent));
-        for door in ["list", "search"] {
+        let reader = Mcp::modern(&gateway.ask_as(&self.reader)).at(DIRECT);
+        for (door, ceiling) in
+            [("list", Ceiling::All), ("search", Ceiling::All), ("a reader's list", Ceiling::Read)]
+        {
             loop {
                 let seen = match door {
                     "list" => listed(&direct).await,
-                    _ => found(&search).await,
+                    "search" => found(&search).await,
+                    _ => listed(&reader).await,
                 };
-                if self.world.sees(&seen) {
+                if self.world.sees(ceiling, &seen) {
                     break;
                 }
                 if deadline.is_none_or(|deadline| Instant::now() > deadline) {
-                    let expected = self.world.expected();
+                    let expected = self.world.expected(ceiling);
                     return Err(TestCaseError::fail(format!(
                         "{door} shows {seen:?} instead of any of {expected:?}"
                     )));
@@ -237,12 +316,13 @@ impl Scene {
                 continue;
             }
             let name = format!("{}:tool{tool}", name_of(server));
-            let calls = self.upstreams[server].counts().calls;
+            let calls = || self.upstreams[server].iter().map(|place| place.counts().calls).sum::<usize>();
+            let before = calls();
             for outcome in [
                 search.run("read", &name, &json!({})).await,
                 Mcp::direct(&agent).call(&name, &json!({})).await,
             ] {
-                let ran = self.upstreams[server].counts().calls > calls;
+                let ran = calls() > before;
                 if (outcome.code() == "ok" || ran) && !self.world.may_show(server, tool) {
                     return Err(TestCaseError::fail(format!("{name} was called: {}", outcome.code())));
                 }
@@ -250,6 +330,21 @@ impl Scene {
         }
         Ok(())
     }
+}
+
+/// Decides something about a tool; `false` where it is not there, or not what was looked at.
+async fn decide(
+    api: &Api,
+    method: Method,
+    server: usize,
+    tool: usize,
+    verb: &str,
+    body: Option<&Value>,
+) -> bool {
+    let path = format!("/api/v1/servers/{}/tools/tool{tool}/{verb}", name_of(server));
+    let answer = api.ask(method, &path, body).await;
+    assert!(matches!(answer.status, 200 | 404 | 409), "{path}: {answer:?}");
+    answer.status == 200
 }
 
 fn places<'a>(names: impl Iterator<Item = &'a Value>) -> BTreeSet<(usize, usize)> {

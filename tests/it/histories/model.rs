@@ -6,6 +6,25 @@ use std::collections::BTreeSet;
 /// Tools of a server.
 pub const TOOLS: usize = 3;
 
+/// The version of a tool that says that it is destructive; every other one says that it only reads.
+pub const DESTRUCTIVE: u8 = 2;
+
+/// What a person said of a tool, in the place of what its server says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Said {
+    /// That it is destructive: it holds whatever the definition becomes.
+    Worse,
+    /// That it only reads: it holds for the version that was looked at.
+    Harmless(u8),
+}
+
+/// Which tools a key may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ceiling {
+    All,
+    Read,
+}
+
 /// A server as a history has left it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Server {
@@ -14,8 +33,10 @@ pub struct Server {
     pub auto_approve: bool,
     /// Its first listing after a release is taken as it is.
     pub baselined: bool,
-    /// Whether it answers.
-    pub up: bool,
+    /// Whether it answers, at each of the places where it can be.
+    pub up: [bool; 2],
+    /// Where the gateway looks for it.
+    pub place: usize,
     /// Whether it did when it was listed last.
     pub connected: bool,
     /// The version of each tool that it offers; 0 for none.
@@ -25,6 +46,7 @@ pub struct Server {
     /// What a person, the baseline or `auto_approve` took.
     pub approved: [Option<u8>; TOOLS],
     pub blocked: [bool; TOOLS],
+    pub said: [Option<Said>; TOOLS],
 }
 
 impl Server {
@@ -35,12 +57,14 @@ impl Server {
             quarantined: false,
             auto_approve,
             baselined: false,
-            up: true,
+            up: [true; 2],
+            place: 0,
             connected: false,
             offered,
             listed: [0; TOOLS],
             approved: [None; TOOLS],
             blocked: [false; TOOLS],
+            said: [None; TOOLS],
         };
         server.list();
         server
@@ -51,18 +75,46 @@ impl Server {
         if !self.enabled {
             return;
         }
-        self.connected = self.up;
-        if !self.up {
+        self.connected = self.up[self.place];
+        if !self.connected {
             return;
         }
         self.listed = self.offered;
         let takes = !self.quarantined && (self.auto_approve || !self.baselined);
-        for (approved, listed) in self.approved.iter_mut().zip(self.listed) {
-            if takes && listed != 0 {
-                *approved = Some(listed);
+        for (tool, listed) in self.listed.into_iter().enumerate() {
+            if takes && listed != 0 && !self.blocked[tool] {
+                self.approved[tool] = Some(listed);
             }
         }
         self.baselined |= !self.quarantined;
+    }
+
+    /// Somebody who may not release it says that it is at its other place. What was trusted was trusted there, and what
+    /// is blocked stays blocked.
+    pub fn moves(&mut self) {
+        self.place = 1 - self.place;
+        self.quarantined = true;
+        self.auto_approve = false;
+        self.baselined = false;
+        self.connected = false;
+        self.listed = [0; TOOLS];
+        self.approved = [None; TOOLS];
+        self.said = [None; TOOLS];
+        self.list();
+    }
+
+    /// Whether a tool counts as one that only reads.
+    fn reads(&self, tool: usize) -> bool {
+        match self.said[tool] {
+            Some(Said::Worse) => false,
+            Some(Said::Harmless(version)) if version == self.listed[tool] => true,
+            _ => self.listed[tool] != DESTRUCTIVE,
+        }
+    }
+
+    /// Whether a key of this ceiling may see a tool.
+    pub fn shows_to(&self, ceiling: Ceiling, tool: usize) -> bool {
+        self.shows(tool) && (ceiling == Ceiling::All || self.reads(tool))
     }
 
     /// Whether an agent may see a tool.
@@ -104,8 +156,8 @@ impl World {
 
     /// What was seen is among what may be the case: the rest is not. `false` when nothing is left, and then nothing has
     /// changed.
-    pub fn sees(&mut self, seen: &BTreeSet<(usize, usize)>) -> bool {
-        let states = self.with_listings().into_iter().filter(|state| shown(state) == *seen);
+    pub fn sees(&mut self, ceiling: Ceiling, seen: &BTreeSet<(usize, usize)>) -> bool {
+        let states = self.with_listings().into_iter().filter(|state| shown(state, ceiling) == *seen);
         let states: Vec<Vec<Server>> = states.collect();
         if states.is_empty() {
             return false;
@@ -121,8 +173,8 @@ impl World {
     }
 
     /// All of it that may be seen, for whoever wants to know why it is not.
-    pub fn expected(&self) -> Vec<BTreeSet<(usize, usize)>> {
-        self.with_listings().iter().map(|state| shown(state)).collect()
+    pub fn expected(&self, ceiling: Ceiling) -> Vec<BTreeSet<(usize, usize)>> {
+        self.with_listings().iter().map(|state| shown(state, ceiling)).collect()
     }
 
     /// These states, and what they become when any servers are listed.
@@ -151,8 +203,8 @@ impl World {
     }
 }
 
-fn shown(state: &[Server]) -> BTreeSet<(usize, usize)> {
-    let all = state.iter().enumerate();
-    all.flat_map(|(at, server)| (0..TOOLS).filter(|tool| server.shows(*tool)).map(move |tool| (at, tool)))
-        .collect()
+fn shown(state: &[Server], ceiling: Ceiling) -> BTreeSet<(usize, usize)> {
+    let all =
+        state.iter().enumerate().flat_map(|(at, server)| (0..TOOLS).map(move |tool| (at, server, tool)));
+    all.filter(|(_, server, tool)| server.shows_to(ceiling, *tool)).map(|(at, _, tool)| (at, tool)).collect()
 }

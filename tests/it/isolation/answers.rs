@@ -1,5 +1,6 @@
 //! Answers about another tenant's things are, byte for byte, the answers about things that never were.
 
+use mcpproxy::faces::rest::ROUTES;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -37,6 +38,28 @@ async fn two_tenants(stage: &Stage) -> (Tenant, Tenant, Upstream) {
     (a, b, upstream)
 }
 
+/// A body with which a route gets as far as looking for what its path names.
+fn body(method: &str, path: &str) -> Option<Value> {
+    Some(match (method, path) {
+        ("PATCH", "/servers/NAME") => json!({"enabled": false}),
+        ("POST", "/servers/NAME/tools/writer/approve" | "/servers/NAME/prompts/asks/approve") => {
+            json!({"pin": format!("v1:{}", "0".repeat(64))})
+        }
+        ("POST", "/servers/NAME/resources/approve") => {
+            json!({"uri": "x://a", "pin": format!("v1:{}", "0".repeat(64))})
+        }
+        ("POST", "/servers/NAME/resources/block" | "/servers/NAME/resources/unblock") => {
+            json!({"uri": "x://a"})
+        }
+        ("PUT", "/servers/NAME/tools/writer/override") => {
+            json!({"pin": format!("v1:{}", "0".repeat(64)), "annotations": {"readOnlyHint": true}, "version": 0})
+        }
+        ("PATCH", "/keys/NAME") => json!({"name": "mine"}),
+        ("PATCH", "/keys/NAME/settings") => json!({"max_operation": "read"}),
+        _ => return None,
+    })
+}
+
 #[tokio::test]
 async fn every_route_that_takes_a_name_or_an_id() {
     let stage = Stage::start().await;
@@ -44,57 +67,49 @@ async fn every_route_that_takes_a_name_or_an_id() {
     let agent = a.agent().await;
     Mcp::session(&agent).await.run("write", "owned-by-a:writer", &json!({})).await.ok();
     let record = a.records("type=tool_call", 1).await[0].clone();
-    let text = |value: &Value| value.as_str().unwrap().to_owned();
-    let (get, post, patch, delete) = (Method::GET, Method::POST, Method::PATCH, Method::DELETE);
-    let pin = format!("v1:{}", "0".repeat(64));
+    let (record_id, session) =
+        (record["id"].as_str().unwrap(), record["session_id"].as_str().unwrap().to_owned());
     let unknown_id = "5f0c2f1e-1d2a-4a37-9a51-0123456789ab";
+    let unknown_record = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
     let server = ("owned-by-a", "never-is-a");
-    // method, path, body; a name that exists elsewhere, one that exists nowhere
-    type Case<'a> = (&'a Method, &'a str, Option<Value>, (&'a str, &'a str));
-    let cases: Vec<Case<'_>> = vec![
-        (&get, "/servers/NAME", None, server),
-        (&patch, "/servers/NAME", Some(json!({"enabled": false})), server),
-        (&patch, "/servers/NAME", Some(json!({"url": "http://127.0.0.1:9/", "version": 1})), server),
-        (&post, "/servers/NAME/enable", None, server),
-        (&post, "/servers/NAME/disable", None, server),
-        (&post, "/servers/NAME/quarantine", None, server),
-        (&post, "/servers/NAME/unquarantine", None, server),
-        (&post, "/servers/NAME/refresh", None, server),
-        (&post, "/servers/NAME/restart", None, server),
-        (&get, "/servers/NAME/tools", None, server),
-        (&get, "/servers/NAME/tools?limit=1", None, server),
-        (&post, "/servers/NAME/tools/writer/approve", Some(json!({ "pin": pin })), server),
-        (&delete, "/servers/NAME", None, server),
-        (&get, "/keys/NAME", None, (&agent.id, unknown_id)),
-        (&patch, "/keys/NAME", Some(json!({"name": "mine"})), (&agent.id, unknown_id)),
-        (&get, "/keys/NAME/settings", None, (&agent.id, unknown_id)),
-        (&patch, "/keys/NAME/settings", Some(json!({"max_operation": "read"})), (&agent.id, unknown_id)),
-        (&delete, "/keys/NAME", None, (&agent.id, unknown_id)),
-        (&get, "/activity/NAME", None, (record["id"].as_str().unwrap(), "01ARZ3NDEKTSV4RRFFQ69G5FAV")),
-        (&get, "/activity?type=tool_call&key=NAME", None, (&agent.id, unknown_id)),
-        (&get, "/activity?type=tool_call&server=NAME", None, server),
-        (
-            &get,
-            "/activity?cursor=NAME&type=search",
-            None,
-            (record["id"].as_str().unwrap(), "01ARZ3NDEKTSV4RRFFQ69G5FAV"),
-        ),
-        (&get, "/tools?query=reader&server=NAME", None, server),
-        (
-            &post,
-            "/tools/call",
-            Some(json!({"tool_variant": "call_tool_write", "name": "NAME:writer"})),
-            server,
-        ),
-        (&post, "/tools/call", Some(json!({"tool_variant": "call_tool_read", "name": "NAME:wiper"})), server),
-        (&get, "/tenants/NAME", None, ("tenant-a", "tenant-x")),
-        (&delete, "/tenants/NAME", None, ("tenant-a", "tenant-x")),
-    ];
     let admin = b.admin().await;
-    for (method, path, body, (existing, missing)) in cases {
-        compare(&admin, method.clone(), &format!("/api/v1{path}"), body, existing, missing).await;
+    // the last ones take away what the others name
+    let named = ROUTES.iter().filter(|(_, path)| path.contains('{'));
+    let (removing, others): (Vec<_>, Vec<_>) = named.partition(|(method, _)| *method == "DELETE");
+    for (method, path) in others.into_iter().chain(removing) {
+        let (status, code, (existing, missing)) = match path.split('/').nth(1) {
+            Some("servers") => (404, "not_found", server),
+            Some("keys") => (404, "not_found", (&*agent.id, unknown_id)),
+            Some("activity") => (404, "not_found", (record_id, unknown_record)),
+            Some("tenants") => (403, "forbidden", ("tenant-a", "tenant-x")),
+            _ => panic!("{method} {path}: say here what of another tenant it could name"),
+        };
+        let concrete = path.replace("{name}", "NAME").replace("{id}", "NAME").replace("{tool}", "writer");
+        let concrete = concrete.replace("{prompt}", "asks");
+        let query = if concrete.ends_with("/resources/diff") { "?uri=x://a" } else { "" };
+        let (how, path) = (method.parse::<Method>().unwrap(), format!("/api/v1{concrete}{query}"));
+        let body = body(method, &concrete);
+        // it came as far as looking for what is named
+        let answer = admin.ask(how.clone(), &path.replace("NAME", missing), body.as_ref()).await;
+        answer.refused(status, code);
+        compare(&admin, how, &path, body, existing, missing).await;
     }
-    let session = text(&record["session_id"]);
+    // names in queries and bodies
+    type Case<'a> = (Method, &'a str, Option<Value>, (&'a str, &'a str));
+    let call = |variant: &str, tool: &str| Some(json!({"tool_variant": variant, "name": tool}));
+    let cases: Vec<Case<'_>> = vec![
+        (Method::PATCH, "/servers/NAME", Some(json!({"url": "http://127.0.0.1:9/", "version": 1})), server),
+        (Method::GET, "/servers/NAME/tools?limit=1", None, server),
+        (Method::GET, "/activity?type=tool_call&key=NAME", None, (&agent.id, unknown_id)),
+        (Method::GET, "/activity?type=tool_call&server=NAME", None, server),
+        (Method::GET, "/activity?cursor=NAME&type=search", None, (record_id, unknown_record)),
+        (Method::GET, "/tools?query=reader&server=NAME", None, server),
+        (Method::POST, "/tools/call", call("call_tool_write", "NAME:writer"), server),
+        (Method::POST, "/tools/call", call("call_tool_read", "NAME:wiper"), server),
+    ];
+    for (method, path, body, (existing, missing)) in cases {
+        compare(&admin, method, &format!("/api/v1{path}"), body, existing, missing).await;
+    }
     let filtered =
         admin.get(&format!("/api/v1/activity?type=tool_call&session_id={session}")).await.expect(200);
     assert_eq!(filtered["items"], json!([]));

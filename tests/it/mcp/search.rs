@@ -350,3 +350,45 @@ async fn an_answer_has_a_bound_in_bytes() {
     assert_eq!(names(&answer).len(), 15);
     assert!(!answer["usage_instructions"].as_str().unwrap().contains("left out"));
 }
+
+/// Who sees the same is answered the same, to the last digit: scores say nothing about tools that others see.
+#[tokio::test]
+async fn scores_say_nothing_about_tools_out_of_scope() {
+    let stage = Stage::start().await;
+    let described = |name: &str, text: &str, hint: &str| {
+        let definition = format!(
+            r#"{{"name":"{name}","description":"{text}","inputSchema":{{"type":"object"}},"annotations":{{"{hint}":true}}}}"#
+        );
+        Tool::raw(name, &definition)
+    };
+    let seen = || {
+        vec![
+            described("open_letter", "Opens a letter of the archive", "readOnlyHint"),
+            described("list_letters", "Lists letters, with quasars in the margin", "readOnlyHint"),
+            described("count_pages", "Counts pages of a book", "readOnlyHint"),
+        ]
+    };
+    let text = "Letters on parchment in the archive, with quasars and pages".repeat(3);
+    let hidden = (0..20).map(|n| described(&format!("parchment_{n}"), &text, "readOnlyHint")).collect();
+    let above = described("burn_letters", "Burns letters, quasars, parchment", "destructiveHint");
+    let (few, more) = (stage.tenant("few").await, stage.tenant("more").await);
+    let (plain, rich) = (Upstream::handshake(seen()).await, {
+        let mut all = seen();
+        all.push(above);
+        Upstream::handshake(all).await
+    });
+    let secret = Upstream::handshake(hidden).await;
+    few.add("files", &plain).await;
+    more.add("files", &rich).await;
+    more.add("secret", &secret).await;
+    let scope = json!({"allowed_tools": ["files:*"], "max_operation": "read"});
+    let (one, other) = (few.agent_with(scope.clone()).await, more.agent_with(scope).await);
+    for query in
+        ["letters", "parchment", "quasars of letters", "open_letter parchment pages", "archive of books"]
+    {
+        let arguments = json!({"query": query});
+        let ask =
+            async |api| Mcp::modern(api).call("retrieve_tools", &arguments).await.ok()["content"].clone();
+        assert_eq!(ask(&one).await, ask(&other).await, "{query}");
+    }
+}

@@ -55,10 +55,9 @@ async fn lifting_gives_back_what_was_approved_and_approving_lifts() {
     // a lift of nothing changes nothing
     let lifted = decide(platform, Method::DELETE, "t", "block", None).await.expect(200);
     assert_eq!(lifted["state"], "approved");
-    // another origin is approved anew, and a block is not forgotten
+    // another place is approved anew, and a block is not forgotten
     decide(platform, Method::POST, "t", "block", None).await.expect(200);
     let elsewhere = scene.upstream.url.replace("127.0.0.1", "localhost");
     platform.patch("/api/v1/servers/up", &json!({"url": elsewhere})).await.expect(200);
-    platform.post("/api/v1/servers/up/unquarantine", &json!({})).await.expect(200);
     assert_eq!(scene.tool("t").await["state"], "blocked");
 }

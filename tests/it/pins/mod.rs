@@ -2,6 +2,8 @@
 
 mod blocks;
 mod drift;
+mod gone_offers;
+mod offers;
 mod overrides;
 mod rights;
 mod states;

@@ -57,7 +57,7 @@ async fn whoever_moves_a_server_has_added_it() {
     let made = admin.post("/api/v1/servers", &body).await.expect(201);
     assert_eq!(made["added_by"], admin.id, "{made}");
     assert_eq!(tool(&tenant).await["state"], "approved");
-    // another path of the same server moves nothing
+    // another query moves nothing
     let path = json!({"url": format!("{}?x=1", old.url)});
     let same = operator.patch("/api/v1/servers/up", &path).await.expect(200);
     assert_eq!((&same["added_by"], &same["quarantined"]), (&json!(admin.id), &json!(false)), "{same}");

@@ -7,6 +7,7 @@ mod duties;
 mod events;
 mod fuzz;
 mod keys;
+mod persons;
 mod pins;
 mod roles;
 mod servers;

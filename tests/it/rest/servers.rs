@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::upstream::Say;
-use crate::support::{Mcp, Stage, Tool, Upstream, upstream};
+use crate::support::{Database, Gateway, Mcp, Stage, Tool, Upstream, upstream};
 
 #[tokio::test]
 async fn a_servers_life() {
@@ -114,12 +114,38 @@ async fn another_origin_is_another_server() {
     tenant.add("up", &old).await;
     let client = Mcp::bare(&tenant.agent().await);
     client.run("read", "up:t", &json!({})).await.ok();
-    let moved = tenant.platform.patch("/api/v1/servers/up", &json!({"url": new.url})).await.expect(200);
+    let moved =
+        tenant.operator().await.patch("/api/v1/servers/up", &json!({"url": new.url})).await.expect(200);
     assert_eq!(moved["quarantined"], true, "{moved}");
     assert_eq!(client.run("read", "up:t", &json!({})).await.code(), "server_quarantined");
     tenant.platform.post("/api/v1/servers/up/unquarantine", &json!({})).await.expect(200);
     client.run("read", "up:t", &json!({})).await.ok();
     assert_eq!((old.counts().calls, new.counts().calls), (1, 1));
+    // an admin's word releases, and what is there then is the baseline
+    let moved = tenant.platform.patch("/api/v1/servers/up", &json!({"url": old.url})).await.expect(200);
+    assert_eq!(moved["quarantined"], false, "{moved}");
+    client.run("read", "up:t", &json!({})).await.ok();
+    assert_eq!((old.counts().calls, new.counts().calls), (2, 1));
+}
+
+/// Host and port may also be parameters of the database's URL, or stand in its name.
+#[tokio::test]
+async fn the_database_is_no_server_however_its_url_is_written() {
+    let database = Database::migrated().await;
+    let (name, port) = (database.name(), database.port());
+    for (url, host) in [
+        (format!("postgres:///{name}?host=127.0.0.1&port={port}&user=postgres"), "127.0.0.1"),
+        (format!("postgres://postgres@localhost:{port}/{name}"), "LocalHost"),
+    ] {
+        let gateway = Gateway::start(&database, &[("MCPPROXY__DATABASE__URL", &url)]).await;
+        let platform = gateway.platform();
+        drop(platform.post("/api/v1/tenants", &json!({"name": "acme"})).await);
+        let body = json!({"name": "db", "kind": "http", "url": format!("http://{host}:{port}/")});
+        let answer = platform.as_tenant("acme").post("/api/v1/servers", &body).await;
+        // a name is refused when it is connected to
+        assert!(answer.text.contains("part of this deployment"), "{url}: {answer:?}");
+        drop(platform.as_tenant("acme").delete("/api/v1/servers/db").await);
+    }
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Programs of the deployment as upstream servers.
 
+mod announces;
 mod ends;
 mod hostile;
 mod idle;

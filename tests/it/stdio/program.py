@@ -13,7 +13,10 @@ RESULT = (
     '{"zebra":{"y":1,"x":[ ]},"content":[{"type":"hologram","data":{"b":2,"a":1}}],"structuredContent":'
     '{"big":18446744073709551617,"tiny":1e-400,"exact":1.10},"_meta":{"vendor/trace":{"z":[1.0]}}, "isError":false}'
 )
-NAMES = ["raw", "env", "pid", "spawn", "slow", "taken_back", "say", "flood", "huge", "leave", "asks", "peek", "meta"]
+NAMES = [
+    "raw", "env", "pid", "spawn", "slow", "taken_back", "say", "flood", "huge", "leave", "asks", "peek", "files", "meta",
+    "announce", "lists",
+]
 lock = threading.Lock()
 
 
@@ -23,6 +26,9 @@ def vice(name):
 
 cancelled = []
 answers = []
+asked = []
+# what it offers besides, once it was told to; declared by the vice "announces" alone
+prompts = []
 
 
 def write(line):
@@ -59,6 +65,28 @@ def peeked(path):
         return "refused"
 
 
+def touched(path):
+    """What can be done with a file: be read, written, moved."""
+    can = ""
+    try:
+        open(path).close()
+        can += "r"
+    except PermissionError:
+        pass
+    try:
+        open(path, "a").close()
+        can += "w"
+    except PermissionError:
+        pass
+    try:
+        os.rename(path, path + ".moved")
+        os.rename(path + ".moved", path)
+        can += "m"
+    except OSError:
+        pass
+    return can
+
+
 def call(id, name, arguments, meta):
     if name == "raw":
         answer(id, RESULT)
@@ -86,8 +114,19 @@ def call(id, name, arguments, meta):
         text(id, "h" * arguments["bytes"])
     elif name == "peek":
         text(id, json.dumps({what: peeked("/proc/%d/%s" % (os.getppid(), what)) for what in ["environ", "mem"]}))
+    elif name == "files":
+        text(id, json.dumps({path: touched(path) for path in arguments["paths"]}))
     elif name == "meta":
         text(id, json.dumps(meta))
+    elif name == "announce":
+        NAMES.extend(arguments.get("tools", []))
+        prompts.extend(arguments.get("prompts", []))
+        notice = {"jsonrpc": "2.0", "method": "notifications/%s/list_changed" % arguments["what"]}
+        for _ in range(arguments.get("times", 1)):
+            write(json.dumps(notice))
+        text(id, "announced")
+    elif name == "lists":
+        text(id, str(asked.count("tools/list")))
     elif name == "leave":
         os._exit(7)
     elif name == "asks":
@@ -114,6 +153,7 @@ def described(path):
 
 def handle(message):
     method, id = message.get("method"), message.get("id")
+    asked.append(method)
     if VICE == "old" and method == "server/discover":
         os._exit(4)
     if method is None:
@@ -122,7 +162,9 @@ def handle(message):
         if VICE == "modern":
             error = {"code": -32601, "message": "Method not found"}
             return write(json.dumps({"jsonrpc": "2.0", "id": id, "error": error}))
-        result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "p", "version": "1"}}
+        listed = {"tools": {"listChanged": True}, "prompts": {"listChanged": True}}
+        capabilities = listed if VICE == "announces" else {"tools": {}}
+        result = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": {"name": "p", "version": "1"}}
         answer(id, json.dumps(result))
     elif method == "server/discover":
         answer(id, json.dumps({"supportedVersions": ["2026-07-28"], "capabilities": {}, "resultType": "complete"}))
@@ -133,6 +175,8 @@ def handle(message):
         description = "" if not VICE.startswith("described-") else described(VICE.removeprefix("described-"))
         tools = [{"name": name, "description": description, "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}} for name in NAMES]
         answer(id, json.dumps({"tools": tools}))
+    elif method == "prompts/list":
+        answer(id, json.dumps({"prompts": [{"name": name} for name in prompts]}))
     elif method == "notifications/cancelled":
         cancelled.append(message["params"]["requestId"])
     elif method == "tools/call":

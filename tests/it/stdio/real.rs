@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::support::{Mcp, Stage};
+use crate::support::{Mcp, Stage, node};
 
 #[tokio::test]
 async fn everything_and_filesystem() {
@@ -16,8 +16,8 @@ async fn everything_and_filesystem() {
     let files = tempfile::tempdir().unwrap();
     std::fs::write(files.path().join("hello.txt"), "Hello from a pipe.").unwrap();
     let commands = json!({
-        "everything": {"argv": ["node", module("server-everything"), "stdio"], "tenants": ["*"]},
-        "filesystem": {"argv": ["node", module("server-filesystem"), files.path()], "tenants": ["*"]},
+        "everything": {"argv": [node(), module("server-everything"), "stdio"], "tenants": ["*"]},
+        "filesystem": {"argv": [node(), module("server-filesystem"), files.path()], "tenants": ["*"]},
     });
     let stage = Stage::with(&[("MCPPROXY__STDIO__COMMANDS", &commands.to_string())]).await;
     let tenant = stage.tenant("acme").await;

@@ -86,7 +86,8 @@ async fn each_tenant_has_a_program_of_its_own_and_only_its_own_entries() {
 
     // another program is another server in all but its name
     let before = pid(&other).await;
-    let moved = globex.platform.patch("/api/v1/servers/up", &json!({"command": "globexs"})).await.expect(200);
+    let operator = globex.operator().await;
+    let moved = operator.patch("/api/v1/servers/up", &json!({"command": "globexs"})).await.expect(200);
     assert_eq!((&moved["command"], &moved["quarantined"]), (&json!("globexs"), &json!(true)), "{moved}");
     other.run("read", "up:pid", &json!({})).await.refused("server_quarantined");
     gone(&[before]).await;

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::answer::Answer;
 use super::document::Document;
+use super::unread::Unread;
 
 /// A caller: where, with which key, as which tenant.
 #[derive(Clone)]
@@ -94,6 +95,11 @@ impl Api {
 
     pub fn delete(&self, path: &str) -> impl Future<Output = Answer> + use<> {
         self.ask(Method::DELETE, path, None)
+    }
+
+    /// A request whose answer is left where it is.
+    pub async fn leave_unread(&self, path: &str) -> Unread {
+        Unread::send(&self.request(Method::GET, path).build().unwrap()).await
     }
 
     /// A request that may have a JSON body.

@@ -96,13 +96,26 @@ impl Gateway {
 
     /// Starts with a private database and the secrets that are kept beside it.
     pub async fn start_private(data_dir: &Path) -> Gateway {
-        let mut command = program("", &["serve"], &[("MCPPROXY__DATA_DIR", data_dir.to_str().unwrap())]);
+        Gateway::start_private_with(data_dir, &[]).await
+    }
+
+    /// The same with settings.
+    pub async fn start_private_with(data_dir: &Path, settings: &[(&str, &str)]) -> Gateway {
+        let mut command = program("", &["serve"], settings);
+        command.env("MCPPROXY__DATA_DIR", data_dir);
         for name in
             ["MCPPROXY__AUTH__BOOTSTRAP_KEY", "MCPPROXY__SESSIONS__KEY", "MCPPROXY__SECRETS__MASTER_KEY"]
         {
             command.env_remove(name);
         }
         Gateway::run(command).await
+    }
+
+    /// Starts in a shell that has run `command`, for example `ulimit -n 400`.
+    pub async fn start_in_shell(command: &str, database: &Database, settings: &[(&str, &str)]) -> Gateway {
+        let script = format!("{command}; exec \"$0\" serve");
+        let arguments = ["-c", &script, BINARY];
+        Gateway::run(program_at(Path::new("sh"), &database.url(), &arguments, settings)).await
     }
 
     /// Starts as an ordinary user, even where tests run as root. Its binary is put into `folder`, which everybody

@@ -42,7 +42,7 @@ pub use self::nginx::Nginx;
 pub use self::otlp::{Collector, Kind, Seen};
 pub use self::own_postgres::OwnPostgres;
 pub use self::pgbouncer::{PgBouncer, plain};
-pub use self::real::RealServer;
+pub use self::real::{RealServer, node, tools};
 pub use self::scrape::{ADMIN, Page};
 pub use self::stage::{Stage, Tenant};
 pub use self::upstream::{Tool, Upstream};

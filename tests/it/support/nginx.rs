@@ -16,6 +16,8 @@ use super::wait::eventually;
 const START_WAIT_MAX: Duration = Duration::from_secs(15);
 /// As `/proc/net/tcp` says it.
 const ESTABLISHED: &str = "01";
+/// For streams that say nothing for long.
+const PLAIN: &str = "proxy_buffering off; proxy_read_timeout 1h;";
 const MISSING: &str = "nginx is missing: install the package nginx";
 
 /// A running nginx; killed when dropped.
@@ -29,10 +31,15 @@ pub struct Nginx {
 impl Nginx {
     /// In front of these replicas. A test that needs it fails where it is missing.
     pub async fn before(replicas: &[&Gateway]) -> Nginx {
+        Nginx::configured(replicas, PLAIN).await
+    }
+
+    /// In front of these replicas, with these lines about passing requests on.
+    pub async fn configured(replicas: &[&Gateway], lines: &str) -> Nginx {
         let folder = tempfile::tempdir().unwrap();
         let at = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
         let config = folder.path().join("nginx.conf");
-        fs::write(&config, settings(&at, replicas)).unwrap();
+        fs::write(&config, settings(&at, replicas, lines)).unwrap();
         let mut command = Command::new(program());
         command.arg("-p").arg(folder.path()).arg("-c").arg(&config).args(["-e", "stderr"]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -74,7 +81,7 @@ impl Nginx {
 
 /// One process, so that killing it ends it and the turns are taken in one order; nothing is written but to its own folder.
 /// A replica that refused a connection is tried again after a second.
-fn settings(at: &str, replicas: &[&Gateway]) -> String {
+fn settings(at: &str, replicas: &[&Gateway], lines: &str) -> String {
     let servers: String = replicas
         .iter()
         .map(|gateway| {
@@ -97,8 +104,7 @@ http {{
       proxy_http_version 1.1;
       proxy_set_header Host $http_host;
       proxy_set_header Connection \"\";
-      proxy_buffering off;
-      proxy_read_timeout 1h;
+{lines}
       proxy_next_upstream error;
     }}
   }}

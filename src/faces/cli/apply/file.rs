@@ -12,6 +12,7 @@ use super::super::failure::Failure;
 use super::super::input;
 use crate::domain::id::is_name;
 use crate::domain::quota::OwnQuotas;
+use crate::domain::server_url::is_masked;
 use crate::domain::settings::{Scope, Settings};
 use crate::domain::tenant::Role;
 
@@ -205,6 +206,9 @@ fn check_server(path: &str, server: &mut Server, env: &dyn Fn(&str) -> Option<St
     match (server.kind(), &server.url, &server.command) {
         ("http", Some(_), None) | ("stdio", None, Some(_)) => {}
         _ => return Err(format!("{path}: needs a url (kind http) or a command (kind stdio)")),
+    }
+    if server.url.as_deref().is_some_and(is_masked) {
+        return Err(format!("{path}.url: is masked, as the gateway shows it; write the whole URL"));
     }
     for (name, secret) in server.headers.iter_mut().flatten() {
         let variable = match secret {

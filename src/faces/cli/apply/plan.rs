@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use chrono::{DateTime, FixedOffset, SecondsFormat};
 use http::Method;
 use serde_json::{Map, Value, json};
+use uuid::Uuid;
 
 use super::super::client::{Client, Query};
 use super::super::failure::Failure;
@@ -12,6 +13,8 @@ use super::super::output::text;
 use super::compare::{Changes, at, own_values};
 use super::file::{Key, Server, Tenant};
 use super::step::{Mark, Room, Step};
+use crate::domain::id::ServerId;
+use crate::domain::server_url::{ServerPlace, masked, query_digest, without_query};
 
 /// Whether headers are set again although their names are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +129,7 @@ impl Planner<'_> {
         for (name, value) in [("name", &*server.name), ("kind", server.kind()), (field, place)] {
             body.insert(name.to_owned(), value.into());
         }
-        let mut line = format!("({} {place}", server.kind());
+        let mut line = format!("({} {}", server.kind(), masked(place));
         if let Some(headers) = server.header_values().filter(|headers| !headers.is_empty()) {
             let names: Vec<&str> = headers.keys().map(String::as_str).collect();
             line.push_str(&format!(", headers {}", names.join(", ")));
@@ -156,15 +159,13 @@ impl Planner<'_> {
             )));
         }
         let mut changes = Changes::default();
-        let (field, place) = server.place();
-        changes.compare(field, at(is, field), Some(place.into()));
-        let moves = !changes.is_empty();
+        let moves = compare_place(&mut changes, server, is);
         changes.compare("enabled", at(is, "enabled"), server.enabled.map(Value::Bool));
         changes.compare("auto_approve", at(is, "auto_approve"), server.auto_approve.map(Value::Bool));
         changes.compare("limits", at(is, "limits"), server.limits.clone().map(Value::Object));
         self.compare_headers(&mut changes, server, is, moves);
         if moves && let Some(flag) = server.auto_approve {
-            // another origin takes it away, unless it is said again
+            // another place takes it away, unless it is said again
             changes.body.insert("auto_approve".to_owned(), flag.into());
         }
         if changes.is_empty() {
@@ -174,7 +175,7 @@ impl Planner<'_> {
         Ok(Some(self.step(Mark::Change, &["servers", &server.name], &server.name, changes)))
     }
 
-    /// Values cannot be read back: names are compared. Another origin takes headers away, so they are sent with it.
+    /// Values cannot be read back: names are compared. Another place takes headers away, so they are sent with it.
     fn compare_headers(&self, changes: &mut Changes, server: &Server, is: &Value, moves: bool) {
         let Some(headers) = server.header_values() else { return };
         let mut there = names(at(is, "headers").as_array().into_iter().flatten().filter_map(Value::as_str));
@@ -252,6 +253,12 @@ impl Planner<'_> {
         }
         let mut changes = Changes::default();
         changes.compare("owner", at(is, "owner"), key.owner.as_deref().map(Value::from));
+        if let Some(owner) = key.owner.as_deref().filter(|_| changes.is_empty())
+            && at(is, "owner_given") == &Value::Bool(false)
+        {
+            changes.lines.push(format!("owner: {owner}, which was the key's name only"));
+            changes.body.insert("owner".to_owned(), owner.into());
+        }
         if let Some(end) = key.expires_at {
             let there = DateTime::parse_from_rfc3339(&text(is, "expires_at")).ok();
             if there.map(|at| at.timestamp_millis()) != end.map(|at| at.timestamp_millis()) {
@@ -334,6 +341,28 @@ impl Planner<'_> {
         let others = there.iter().map(|item| text(item, "name")).filter(|name| !named.contains(&**name));
         plan.others.extend(others.map(|name| format!("{}/{what}/{name}", self.tenant.name)));
     }
+}
+
+/// Compares where a server is, and returns whether that is another place. Queries are credentials: they are compared by
+/// digest, and never shown.
+fn compare_place(changes: &mut Changes, server: &Server, is: &Value) -> bool {
+    let (field, wanted) = server.place();
+    if field != "url" {
+        changes.compare(field, at(is, field), Some(wanted.into()));
+        return !changes.is_empty();
+    }
+    let there = text(is, "url");
+    let looks_same = masked(wanted) == there;
+    let digest = Uuid::try_parse(&text(is, "id")).ok().and_then(|id| query_digest(ServerId(id), wanted));
+    let has_same_query = digest.is_some() && digest.as_deref() == at(is, "query_digest").as_str();
+    // without a query, or of a gateway that does not mask it, it is there in whole
+    if wanted == there || (looks_same && has_same_query) {
+        return false;
+    }
+    let note = if looks_same { " (another query)" } else { "" };
+    changes.lines.push(format!("url: {} → {}{note}", masked(&there), masked(wanted)));
+    changes.body.insert("url".to_owned(), wanted.into());
+    ServerPlace::of(without_query(&there)) != ServerPlace::of(wanted)
 }
 
 /// Names of headers, which are the same in any case of letters.

@@ -18,6 +18,7 @@ use crate::faces::rest::exchange::Exchange;
 use crate::faces::rest::params::{Names, Params};
 use crate::faces::rest::route::Answer;
 use crate::faces::sse::{OpenStream, StreamKind};
+use crate::gateway::{GatewayError, MemoryPurpose, overloaded};
 use crate::store::{ActivityFilter, ActivityRow};
 
 /// The parameters: those of a list without its pages.
@@ -62,6 +63,9 @@ const COLUMNS: [(&str, &str); 35] = [
     ("response", "/response"),
     ("truncated", "/truncated"),
 ];
+
+/// Memory of a page, in bytes: as loaded, and as text.
+const PAGE_MEMORY_BYTES: usize = 1024 * 1024;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Format {
@@ -111,6 +115,11 @@ struct Export {
 impl Export {
     /// The next page as text.
     async fn piece(mut self) -> Result<Option<(Bytes, Export)>, RestError> {
+        let (gateway, caller) = (self.exchange.gateway(), self.exchange.caller());
+        // the page before has been handed on: a client that reads slowly holds one of them
+        let mut memory = gateway.memory(caller, MemoryPurpose::Answer);
+        let short = |_| GatewayError::Refused(Box::new(overloaded(MemoryPurpose::Answer)));
+        memory.grow(PAGE_MEMORY_BYTES).await.map_err(short)?;
         let rows = match self.next.take() {
             Some(rows) => rows,
             None => self.exchange.gateway().export_activity(self.exchange.caller(), &self.filter).await?,
@@ -125,7 +134,8 @@ impl Export {
             Format::Lines => lines(&rows)?,
             Format::Csv => written(|csv| rows.iter().try_for_each(|row| csv.write_record(cells(row))))?,
         });
-        Ok(Some((Bytes::from(text), self)))
+        memory.shrink(text.len());
+        Ok(Some((memory.keep(text.into()), self)))
     }
 }
 
@@ -139,7 +149,8 @@ fn lines(rows: &[ActivityRow]) -> Result<Vec<u8>, RestError> {
 }
 
 fn written(write: impl FnOnce(&mut csv::Writer<Vec<u8>>) -> csv::Result<()>) -> Result<Vec<u8>, RestError> {
-    let mut csv = csv::Writer::from_writer(Vec::new());
+    // quoted throughout: a spreadsheet that takes both `,` and `;` for separators keeps cells whole
+    let mut csv = csv::WriterBuilder::new().quote_style(csv::QuoteStyle::Always).from_writer(Vec::new());
     write(&mut csv).map_err(RestError::unshowable)?;
     csv.into_inner().map_err(RestError::unshowable)
 }
@@ -149,19 +160,57 @@ fn cells(row: &ActivityRow) -> Vec<String> {
     COLUMNS.iter().map(|(_, place)| cell(record.pointer(place))).collect()
 }
 
-/// A value as a cell. Spreadsheets run what begins like a formula: what callers and servers wrote gets an apostrophe
-/// before it, which they take for "this is a text".
+/// Formats a value as a cell.
 fn cell(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => String::new(),
-        Some(Value::String(text)) if text.starts_with(['=', '+', '-', '@', '\t', '\r']) => format!("'{text}"),
-        Some(Value::String(text)) => text.clone(),
+        Some(Value::String(text)) => guarded(text),
         Some(other) => other.to_string(),
     }
 }
 
+/// Returns `text` with an apostrophe at each place where a spreadsheet would begin a formula: spreadsheets take a cell
+/// that begins with an apostrophe for text. Readers whose separator is not the comma ignore the quotes of the export, so
+/// that every separator and line break inside `text` may begin a cell. Taking one apostrophe away at each such place gives
+/// `text` back.
+fn guarded(text: &str) -> String {
+    let mut guarded = String::with_capacity(text.len() + 1);
+    let mut rest = text;
+    loop {
+        if begins_formula(rest) {
+            guarded.push('\'');
+        }
+        let Some((at, separator)) = rest.char_indices().find(|(_, c)| separates(*c)) else { break };
+        let (cell, after) = rest.split_at(at + separator.len_utf8());
+        guarded.push_str(cell);
+        rest = after;
+    }
+    guarded.push_str(rest);
+    guarded
+}
+
+/// Whether a cell that begins here would be run: signs of formulas, also full-width ones, behind what spreadsheets pass
+/// over, and behind apostrophes, so that the guard can be undone.
+fn begins_formula(text: &str) -> bool {
+    let is_passed_over = |c: char| {
+        matches!(c, '\'' | '"' | '\u{feff}' | '\u{200b}'..='\u{200f}') || c.is_whitespace() || c.is_control()
+    };
+    let first = text.chars().find(|c| !is_passed_over(*c));
+    first.is_some_and(|c| {
+        let signs = ['=', '+', '-', '@', '＝', '＋', '－', '＠', '﹦', '﹢', '﹣', '﹫', '−'];
+        signs.contains(&c)
+    })
+}
+
+/// Whether a character may end a cell in a spreadsheet: separators of languages that write decimals with a comma, tabs,
+/// and everything that breaks a line. Not the comma: with it as the separator, the quotes of the export hold.
+fn separates(c: char) -> bool {
+    c.is_control() || matches!(c, ';' | '|' | '\u{2028}' | '\u{2029}')
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
@@ -175,8 +224,47 @@ mod tests {
             (json!("@x"), "'@x"),
             (json!(-1.5), "-1.5"),
             (json!(true), "true"),
+            (json!("x;=1+1"), "x;'=1+1"),
+            (json!("x\t@SUM(1)"), "x\t'@SUM(1)"),
+            (json!("x\n=1\r\n+2"), "x\n'=1\r'\n'+2"),
+            (json!("＝1;＋1\t－1\n＠x"), "'＝1;'＋1\t'－1\n'＠x"),
+            (json!("x; \"=1"), "x;' \"=1"),
+            (json!("'=1"), "''=1"),
+            (json!("\u{feff}=1"), "'\u{feff}=1"),
+            (json!("a=b, c-d; e@f"), "a=b, c-d; e@f"),
+            (json!("{\"n\":-1}"), "{\"n\":-1}"),
         ] {
             assert_eq!(cell(Some(&value)), want);
+        }
+    }
+
+    /// The cells of a text for a reader with this separator that takes no quotes for quotes.
+    fn raw_cells(text: &str, separator: char) -> impl Iterator<Item = &str> {
+        text.split([separator, '\n', '\r'])
+    }
+
+    proptest! {
+        #[test]
+        fn no_reader_finds_a_formula_and_the_text_can_be_had_back(text in "[-=+@＝x;,|\"' \t\r\n]{0,12}") {
+            let cell = guarded(&text);
+            for separator in [';', '\t', '|'] {
+                for raw in raw_cells(&cell, separator) {
+                    let first = raw.trim_start_matches([' ', '"']).chars().next();
+                    prop_assert!(!first.is_some_and(|c| "=+-@＝".contains(c)), "{cell:?}");
+                }
+            }
+            let mut back = String::new();
+            let mut rest = cell.as_str();
+            loop {
+                let plain = rest.strip_prefix('\'').filter(|_| begins_formula(rest));
+                rest = plain.unwrap_or(rest);
+                let Some((at, c)) = rest.char_indices().find(|(_, c)| separates(*c)) else { break };
+                let (cell, after) = rest.split_at(at + c.len_utf8());
+                back.push_str(cell);
+                rest = after;
+            }
+            back.push_str(rest);
+            prop_assert_eq!(back, text);
         }
     }
 }

@@ -12,6 +12,7 @@ use http::HeaderMap;
 use tokio::time::timeout;
 
 use super::{filter, shown};
+use crate::faces::body::hold_answer;
 use crate::faces::http::stream_body;
 use crate::faces::rest::error::RestError;
 use crate::faces::rest::exchange::Exchange;
@@ -99,7 +100,11 @@ impl Following {
                     }
                     self.next = if tail.is_cut { Next::Read } else { Next::Wait };
                     if !tail.rows.is_empty() {
-                        return Some((Ok(self.events(&tail.rows)?), self));
+                        let events = self.events(&tail.rows)?;
+                        let (gateway, caller) = (self.open.gateway(), self.open.caller());
+                        // without memory for it the stream ends: its client comes back to where it was
+                        let events = hold_answer(gateway, caller, None, events).await.ok()?;
+                        return Some((Ok(events), self));
                     }
                 }
                 Next::Wait => {

@@ -10,10 +10,10 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::damping::Damping;
 use super::watched::Watched;
 use crate::gateway::Gateway;
 use crate::gateway::discovery::{ListingError, What};
+use crate::gateway::watch::damping::Damping;
 use crate::store::{Applied, DueServer, Right, Server, StoreError};
 use crate::upstream::{Announced, Era, ListKind, Offers, Target, WatchEnd, Watcher};
 
@@ -195,7 +195,7 @@ impl Gateway {
                 () = told.notified() => {}
                 () = sleep_until_some(let_in) => {}
             }
-            let listed = self.list_as_announced(due, whole).await;
+            let listed = Box::pin(self.list_as_announced(due, whole)).await;
             whole &= listed.is_none();
             let now = Instant::now();
             let held = listed.as_ref().and_then(|listed| listed.held);

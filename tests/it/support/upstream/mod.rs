@@ -205,7 +205,7 @@ impl Upstream {
         self.state.calls.lock().unwrap().clone()
     }
 
-    /// The value of a header in every request so far; "" where it was absent.
+    /// Value of a header (or `:path`) in every request so far; "" where it was absent.
     pub fn sent(&self, header: &str) -> Vec<String> {
         let heads = self.state.heads.lock().unwrap();
         heads.iter().map(|head| head.get(header).cloned().unwrap_or_default()).collect()

@@ -102,7 +102,10 @@ impl Drop for Open {
 async fn answer(state: Arc<State>, request: Request<Incoming>) -> Answer {
     state.requests.fetch_add(1, Ordering::SeqCst);
     let (head, body) = request.into_parts();
-    state.heads.lock().unwrap().push(texts(&head.headers));
+    let mut seen = texts(&head.headers);
+    // as it was asked for, query included
+    seen.insert(":path".to_owned(), head.uri.to_string());
+    state.heads.lock().unwrap().push(seen);
     if head.method != Method::POST {
         let is_stream = head.method == Method::GET && state.era == Era::Handshake && state.announcer.is_on();
         return Ok(if is_stream { state.announcer.session_stream() } else { plain(405, "", "") });

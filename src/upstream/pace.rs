@@ -1,5 +1,5 @@
-//! How fast what nobody asked for is read: a program that writes without end waits, and takes no processor from
-//! everybody else.
+//! Token buckets that bound how fast the gateway reads what others send: whoever sends more waits, and takes no
+//! processor from everybody else.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use tokio::time::Instant;
 /// Longest wait that is due at any time, in seconds.
 const DEBT_S_MAX: f64 = 2.0;
 
-/// A bucket of units that fills by itself.
+/// A token bucket, in units of the caller's choice (bytes, lines).
+#[derive(Debug)]
 pub(super) struct Pace {
     per_s: f64,
     burst: f64,
@@ -17,13 +18,13 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// So many units at once, and so many more per second.
+    /// Creates a full bucket of `burst` units that refills by `per_s` units per second.
     pub(super) fn new(burst: u32, per_s: u32) -> Self {
         let burst = f64::from(burst);
         Self { per_s: f64::from(per_s.max(1)), burst, left: burst, at: Instant::now() }
     }
 
-    /// Takes what has come; gives how long to wait before more is read.
+    /// Takes `units` that were read; returns how long to wait before reading more.
     pub(super) fn take(&mut self, units: usize, now: Instant) -> Duration {
         self.fill(now);
         // who said much at once is not slowed down for long
@@ -31,7 +32,7 @@ impl Pace {
         if self.left >= 0.0 { Duration::ZERO } else { Duration::from_secs_f64(-self.left / self.per_s) }
     }
 
-    /// Takes one unit if there is one.
+    /// Takes one unit; returns false if there is none.
     pub(super) fn try_one(&mut self, now: Instant) -> bool {
         self.fill(now);
         let is_there = self.left >= 1.0;

@@ -1,0 +1,66 @@
+//! Who is one person: separation of duties goes by person, not by API key.
+
+use super::id::KeyId;
+
+/// Holder of an API key, as far as the gateway knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Person {
+    /// The API key; `None` for the platform's bootstrap key.
+    pub key: Option<KeyId>,
+    /// Owner of the key, where somebody named one. An owner that defaults to the key's name is `None`.
+    pub owner: Option<String>,
+    /// The key that created this one; `None` where the bootstrap key did.
+    pub creator: Option<KeyId>,
+}
+
+impl Person {
+    /// The holder of the platform's bootstrap key, a person of its own.
+    pub const PLATFORM: Person = Person { key: None, owner: None, creator: None };
+
+    /// Returns whether both are one person: the same key, the same owner in any case, or one created the other.
+    pub fn is_same_as(&self, other: &Person) -> bool {
+        let made = |one: &Person, other: &Person| one.key.is_some() && one.key == other.creator;
+        let owner = |person: &Person| person.owner.as_deref().map(folded);
+        self.key == other.key
+            || made(self, other)
+            || made(other, self)
+            || owner(self).is_some_and(|own| Some(own) == owner(other))
+    }
+}
+
+/// Case and outer spaces make no other owner. Upper case first: it maps more spellings of a letter to one.
+fn folded(owner: &str) -> String {
+    owner.trim().to_uppercase().to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn person(key: u128, owner: Option<&str>, creator: Option<u128>) -> Person {
+        let id = |n| KeyId(Uuid::from_u128(n));
+        Person { key: Some(id(key)), owner: owner.map(str::to_owned), creator: creator.map(id) }
+    }
+
+    #[test]
+    fn one_person_may_have_many_keys() {
+        let plain = person(1, None, None);
+        for (one, other, same) in [
+            (&plain, person(1, Some("ana"), None), true),
+            (&plain, person(2, None, None), false),
+            (&plain, person(2, None, Some(1)), true),
+            (&person(1, None, Some(3)), person(2, None, Some(3)), false),
+            (&person(1, Some("Ana"), None), person(2, Some(" aNA "), None), true),
+            (&person(1, Some("Straße"), None), person(2, Some("STRASSE"), None), true),
+            (&person(1, Some("ana"), None), person(2, Some("eva"), None), false),
+            (&person(1, Some("ana"), None), Person::PLATFORM, false),
+            (&plain, Person::PLATFORM, false),
+            (&Person::PLATFORM, Person::PLATFORM, true),
+        ] {
+            assert_eq!(one.is_same_as(&other), same, "{one:?} {other:?}");
+            assert_eq!(other.is_same_as(one), same, "{other:?} {one:?}");
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! A compiled schema: nodes of rules, which name each other by number.
+
+use std::hash::RandomState;
+
+use super::number::Divisor;
+use super::pattern::Pattern;
+
+/// Number of a node.
+pub(super) type NodeId = u32;
+
+/// A whole schema. The first node is its root.
+#[derive(Debug)]
+pub(super) struct Compiled {
+    pub(super) nodes: Box<[Node]>,
+    pub(super) patterns: Box<[Pattern]>,
+    /// Keys of the digests in it.
+    pub(super) keys: [RandomState; 2],
+}
+
+/// What one schema object asks of a value, in the order in which it is checked.
+#[derive(Debug, Default)]
+pub(super) struct Node {
+    pub(super) rules: Box<[Rule]>,
+    /// Whether a rule asks which members or items the rules before it looked at.
+    pub(super) looks_back: bool,
+}
+
+/// What a `minimum` or the like compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bound {
+    Minimum,
+    ExclusiveMinimum,
+    Maximum,
+    ExclusiveMaximum,
+}
+
+/// What a `minLength` or the like counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counted {
+    Characters,
+    Items,
+    Members,
+}
+
+/// One rule.
+#[derive(Debug)]
+pub(super) enum Rule {
+    /// Schema `false`.
+    Never,
+    /// Kinds that are allowed, as bits of [`super::compile::TYPES`].
+    Type(u8),
+    Values(Box<Values>),
+    Bound(Bound, Box<str>),
+    MultipleOf(Box<(Divisor, Box<str>)>),
+    Count {
+        counted: Counted,
+        is_most: bool,
+        limit: u64,
+    },
+    Pattern(u32),
+    Object(Box<ObjectRule>),
+    Array(Box<ArrayRule>),
+    /// `$ref` and its like, by keyword.
+    Ref(&'static str, NodeId),
+    AllOf(Box<[NodeId]>),
+    AnyOf(Box<[NodeId]>),
+    OneOf(Box<[NodeId]>),
+    Not(NodeId),
+    If(Box<IfRule>),
+    UnevaluatedItems(NodeId),
+    UnevaluatedProperties(NodeId),
+}
+
+/// `enum` or `const`.
+#[derive(Debug)]
+pub(super) struct Values {
+    pub(super) keyword: &'static str,
+    /// Digests, in order.
+    pub(super) digests: Box<[u128]>,
+    /// Kinds of the values, as bits by [`super::arena::Kind`].
+    pub(super) kinds: u8,
+}
+
+/// `if`, `then`, `else`.
+#[derive(Debug)]
+pub(super) struct IfRule {
+    pub(super) condition: NodeId,
+    pub(super) then: Option<NodeId>,
+    pub(super) otherwise: Option<NodeId>,
+}
+
+/// What concerns the members of an object.
+#[derive(Debug, Default)]
+pub(super) struct ObjectRule {
+    /// Names of `properties` and `required`, in order.
+    pub(super) names: Box<[Name]>,
+    /// How many of them are required.
+    pub(super) required: usize,
+    /// Patterns of `patternProperties`.
+    pub(super) patterns: Box<[(u32, NodeId)]>,
+    pub(super) additional: Option<NodeId>,
+    pub(super) property_names: Option<NodeId>,
+    pub(super) dependencies: Box<[Dependency]>,
+}
+
+/// A name that an [`ObjectRule`] knows.
+#[derive(Debug)]
+pub(super) struct Name {
+    pub(super) name: Box<str>,
+    pub(super) property: Option<NodeId>,
+    pub(super) is_required: bool,
+}
+
+/// What a member's presence asks for.
+#[derive(Debug)]
+pub(super) struct Dependency {
+    pub(super) keyword: &'static str,
+    pub(super) name: Box<str>,
+    pub(super) needs: Needs,
+}
+
+/// The same.
+#[derive(Debug)]
+pub(super) enum Needs {
+    Names(Box<[Box<str>]>),
+    Schema(NodeId),
+}
+
+/// What concerns the items of an array.
+#[derive(Debug, Default)]
+pub(super) struct ArrayRule {
+    /// Schemas of the first items, and the keyword they stand under.
+    pub(super) prefix: Box<[NodeId]>,
+    pub(super) prefix_keyword: &'static str,
+    /// Schema of the others, and its keyword.
+    pub(super) rest: Option<NodeId>,
+    pub(super) rest_keyword: &'static str,
+    pub(super) contains: Option<Contains>,
+    pub(super) is_unique: bool,
+}
+
+/// `contains` with its counts.
+#[derive(Debug)]
+pub(super) struct Contains {
+    pub(super) node: NodeId,
+    pub(super) min: u64,
+    pub(super) max: Option<u64>,
+    /// Whether what it matches counts as evaluated (since 2020-12).
+    pub(super) marks: bool,
+}
+
+impl Compiled {
+    /// Rules of a node, and whether one of them looks back.
+    pub(super) fn node(&self, id: NodeId) -> (&[Rule], bool) {
+        self.nodes.get(id as usize).map_or((&[], false), |node| (&*node.rules, node.looks_back))
+    }
+
+    /// Whether a node is the schema `false`.
+    pub(super) fn is_never(&self, id: NodeId) -> bool {
+        matches!(self.node(id), ([Rule::Never], _))
+    }
+}

@@ -1,0 +1,58 @@
+//! What is said about a broken rule: the path and the rule, never a value.
+
+use super::arena::{Arena, Id};
+
+/// Longest part of a name that is repeated, in characters.
+const NAME_SHOWN_CHARS_MAX: usize = 64;
+/// Most bytes of each path.
+const PATH_BYTES_MAX: usize = 150;
+
+/// One part of a path.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Part<'s> {
+    Word(&'static str),
+    Text(&'s str),
+    Position(usize),
+    /// A member of the arguments, by its name.
+    Value(Id),
+}
+
+/// The sentence about a broken rule.
+pub(super) fn sentence(arena: &Arena<'_>, at: &[Part<'_>], text: &str, through: &[Part<'_>]) -> String {
+    let path = match at {
+        [] => "the arguments".to_owned(),
+        at => pointer(arena, at),
+    };
+    format!("{path}: {text} (rule {})", pointer(arena, through))
+}
+
+/// A name, shortened when it is long.
+pub(super) fn shown(name: &str) -> String {
+    name.chars().take(NAME_SHOWN_CHARS_MAX).flat_map(char::escape_debug).collect()
+}
+
+/// A JSON pointer; a long one is cut in the middle.
+fn pointer(arena: &Arena<'_>, parts: &[Part<'_>]) -> String {
+    let mut pointer = String::new();
+    for (at, part) in parts.iter().enumerate() {
+        // the end says more than what leads to it
+        if pointer.len() > PATH_BYTES_MAX && at + 2 < parts.len() {
+            continue;
+        }
+        if pointer.len() > PATH_BYTES_MAX && at + 2 == parts.len() {
+            pointer.push_str("/…");
+        }
+        pointer.push('/');
+        match part {
+            Part::Word(word) => pointer.push_str(word),
+            Part::Text(text) => pointer.push_str(&token(text)),
+            Part::Position(at) => pointer.push_str(&at.to_string()),
+            Part::Value(name) => pointer.push_str(&token(&arena.string(*name))),
+        }
+    }
+    pointer
+}
+
+fn token(name: &str) -> String {
+    shown(name).replace('~', "~0").replace('/', "~1")
+}

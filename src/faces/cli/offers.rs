@@ -1,0 +1,274 @@
+//! `mcpproxy prompts` and `mcpproxy resources`: definitions that wait for a person, and decisions about them.
+
+use clap::{Args, Subcommand};
+use http::Method;
+use serde_json::{Map, Value};
+
+use super::client::{Client, Query};
+use super::connection::Connection;
+use super::failure::Failure;
+use super::output::{Column, Output, text};
+use super::{show, tools};
+use crate::domain::id::is_name;
+
+/// `mcpproxy prompts`
+#[derive(Args)]
+pub struct Prompts {
+    #[command(subcommand)]
+    command: Command<Prompt>,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// `mcpproxy resources`
+#[derive(Args)]
+pub struct Resources {
+    #[command(subcommand)]
+    command: Command<Resource>,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+#[derive(Subcommand)]
+enum Command<N: Args> {
+    /// List those of a server with their state (not for agents' keys)
+    List {
+        /// The server
+        server: String,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Show one with its definition and pin (not for agents' keys)
+    Show {
+        #[command(flatten)]
+        name: N,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Show what differs between the approved and the current definition (not for agents' keys)
+    Diff {
+        #[command(flatten)]
+        name: N,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Approve a new or changed definition by the pin that was reviewed
+    Approve {
+        #[command(flatten)]
+        name: N,
+        /// The pin, as `show` prints it
+        #[arg(long)]
+        pin: String,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Block one, whatever its definition is or becomes
+    Block {
+        #[command(flatten)]
+        name: N,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Lift a block; nothing is approved by that
+    Unblock {
+        #[command(flatten)]
+        name: N,
+        #[command(flatten)]
+        output: Output,
+    },
+}
+
+/// Name of a prompt.
+#[derive(Args)]
+struct Prompt {
+    /// The prompt
+    #[arg(value_name = "SERVER:PROMPT")]
+    name: String,
+}
+
+/// Name of a resource or template.
+#[derive(Args)]
+struct Resource {
+    /// The resource
+    #[arg(value_name = "SERVER:URI")]
+    name: String,
+    /// The URI is a template of resources
+    #[arg(long)]
+    template: bool,
+}
+
+/// Columns of a list of prompts.
+pub(super) const PROMPTS: [Column; 3] = [
+    ("PROMPT", |prompt| text(prompt, "name")),
+    ("STATE", |prompt| text(prompt, "state")),
+    ("NOT LISTED", |prompt| text(prompt, "not_listed")),
+];
+
+/// Columns of a list of resources.
+pub(super) const RESOURCES: [Column; 5] = [
+    ("KIND", |resource| text(resource, "kind")),
+    ("URI", |resource| text(resource, "uri")),
+    ("STATE", |resource| text(resource, "state")),
+    ("SHADOWED BY", |resource| text(resource, "shadowed_by")),
+    ("NOT LISTED", |resource| text(resource, "not_listed")),
+];
+
+/// Lists what a server offers, by the last part of the route.
+pub(super) async fn list(
+    client: &Client,
+    server: &str,
+    what: &str,
+    columns: &[Column],
+    output: Output,
+) -> Result<(), Failure> {
+    let items = client.list(&["servers", server, what], &Query::default(), usize::MAX).await?;
+    output.items(&items, columns)
+}
+
+/// What decisions need to know of a kind of name.
+trait Named: Args {
+    /// Last part of the route that lists them.
+    const LIST: &'static str;
+    /// Columns of the list.
+    const COLUMNS: &'static [Column];
+
+    /// Server, and the rest of the name.
+    fn split(&self) -> Result<(&str, &str), Failure>;
+
+    /// Whether a list shows this one under that name.
+    fn is(&self, item: &Value, own: &str) -> bool;
+
+    /// Route of the diff, with its query.
+    async fn diff(&self, client: &Client) -> Result<String, Failure>;
+
+    /// Decides, and returns the answer.
+    async fn decide(&self, client: &Client, verb: Verb, body: Map<String, Value>) -> Result<String, Failure>;
+}
+
+/// Splits a name at the first colon.
+fn split<'a>(name: &'a str, what: &str, form: &str) -> Result<(&'a str, &'a str), Failure> {
+    let parts = name.split_once(':').filter(|(server, own)| is_name(server) && !own.is_empty());
+    parts.ok_or_else(|| Failure::Usage(format!("'{name}' is no {what}: it needs the form {form}")))
+}
+
+/// A decision.
+#[derive(Clone, Copy)]
+enum Verb {
+    Approve,
+    Block,
+    Unblock,
+}
+
+impl Named for Prompt {
+    const LIST: &'static str = "prompts";
+    const COLUMNS: &'static [Column] = &PROMPTS;
+
+    fn split(&self) -> Result<(&str, &str), Failure> {
+        split(&self.name, "prompt", "SERVER:PROMPT")
+    }
+
+    fn is(&self, item: &Value, own: &str) -> bool {
+        text(item, "name") == own
+    }
+
+    async fn diff(&self, client: &Client) -> Result<String, Failure> {
+        let (server, prompt) = self.split()?;
+        let path = ["servers", server, Self::LIST, prompt, "diff"];
+        Ok(client.get(&path, &Query::default()).await?.text)
+    }
+
+    async fn decide(&self, client: &Client, verb: Verb, body: Map<String, Value>) -> Result<String, Failure> {
+        let (server, prompt) = self.split()?;
+        let (method, verb) = match verb {
+            Verb::Approve => (Method::POST, "approve"),
+            Verb::Block => (Method::POST, "block"),
+            Verb::Unblock => (Method::DELETE, "block"),
+        };
+        let body = if body.is_empty() { String::new() } else { Value::Object(body).to_string() };
+        Ok(client.send(method, &["servers", server, Self::LIST, prompt, verb], body).await?.text)
+    }
+}
+
+impl Resource {
+    fn kind(&self) -> &'static str {
+        if self.template { "template" } else { "resource" }
+    }
+}
+
+impl Named for Resource {
+    const LIST: &'static str = "resources";
+    const COLUMNS: &'static [Column] = &RESOURCES;
+
+    fn split(&self) -> Result<(&str, &str), Failure> {
+        split(&self.name, "resource", "SERVER:URI")
+    }
+
+    fn is(&self, item: &Value, own: &str) -> bool {
+        text(item, "kind") == self.kind() && text(item, "uri") == own
+    }
+
+    async fn diff(&self, client: &Client) -> Result<String, Failure> {
+        let (server, uri) = self.split()?;
+        let mut query = Query::default();
+        query.add("kind", Some(self.kind().to_owned()));
+        query.add("uri", Some(uri.to_owned()));
+        Ok(client.get(&["servers", server, Self::LIST, "diff"], &query).await?.text)
+    }
+
+    async fn decide(
+        &self,
+        client: &Client,
+        verb: Verb,
+        mut body: Map<String, Value>,
+    ) -> Result<String, Failure> {
+        let (server, uri) = self.split()?;
+        body.extend([("kind".to_owned(), self.kind().into()), ("uri".to_owned(), uri.into())]);
+        let verb = match verb {
+            Verb::Approve => "approve",
+            Verb::Block => "block",
+            Verb::Unblock => "unblock",
+        };
+        let path = ["servers", server, Self::LIST, verb];
+        Ok(client.send(Method::POST, &path, Value::Object(body).to_string()).await?.text)
+    }
+}
+
+impl Prompts {
+    pub(super) async fn run(self) -> Result<(), Failure> {
+        self.command.run(&self.connection.client()?).await
+    }
+}
+
+impl Resources {
+    pub(super) async fn run(self) -> Result<(), Failure> {
+        self.command.run(&self.connection.client()?).await
+    }
+}
+
+impl<N: Named> Command<N> {
+    async fn run(self, client: &Client) -> Result<(), Failure> {
+        let decided = |answer: String, output: Output| output.thing(&answer, show::fields);
+        match self {
+            Command::List { server, output } => list(client, &server, N::LIST, N::COLUMNS, output).await,
+            Command::Show { name, output } => {
+                let (server, own) = name.split()?;
+                let path = ["servers", server, N::LIST];
+                let items = client.list(&path, &Query::default(), usize::MAX).await?;
+                let found = items.into_iter().find(|item| name.is(&tools::parsed(item), own));
+                let missing = || Failure::Refused(format!("the server {server} does not offer {own}"));
+                output.thing(found.ok_or_else(missing)?.get(), show::fields)
+            }
+            Command::Diff { name, output } => output.thing(&name.diff(client).await?, tools::differences),
+            Command::Approve { name, pin, output } => {
+                let body = Map::from_iter([("pin".to_owned(), pin.into())]);
+                decided(name.decide(client, Verb::Approve, body).await?, output)
+            }
+            Command::Block { name, output } => {
+                decided(name.decide(client, Verb::Block, Map::new()).await?, output)
+            }
+            Command::Unblock { name, output } => {
+                decided(name.decide(client, Verb::Unblock, Map::new()).await?, output)
+            }
+        }
+    }
+}

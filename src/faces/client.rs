@@ -1,0 +1,45 @@
+//! The client of a request, as traces name it.
+
+use std::net::{IpAddr, SocketAddr};
+
+use http::HeaderMap;
+
+use super::connections::Connections;
+use crate::domain::span::Span;
+
+/// Notes address and port of a request's client on its span. A trusted proxy names its client in `X-Forwarded-For`, whose
+/// port is not known.
+pub fn describe(span: &mut Span, peer: SocketAddr, headers: &HeaderMap, connections: &Connections) {
+    match forwarded_for(peer.ip(), headers, connections) {
+        Some(client) => span.set("client.address", client.to_string()),
+        None => {
+            span.set("client.address", peer.ip().to_canonical().to_string());
+            span.set("client.port", i64::from(peer.port()));
+        }
+    }
+}
+
+/// Returns the last hop that no trusted proxy is, read from the end: what stands before it may be made up.
+/// `None`: the peer itself.
+fn forwarded_for(peer: IpAddr, headers: &HeaderMap, connections: &Connections) -> Option<IpAddr> {
+    let mut client = None;
+    let mut trusted = connections.is_trusted(peer);
+    let lines = headers.get_all("x-forwarded-for").iter().rev();
+    let hops = lines.flat_map(|line| line.to_str().unwrap_or_default().rsplit(','));
+    for hop in hops {
+        if !trusted {
+            break;
+        }
+        let Some(address) = hop_address(hop.trim()) else { break };
+        client = Some(address);
+        trusted = connections.is_trusted(address);
+    }
+    client
+}
+
+/// Reads an address, with or without a port.
+fn hop_address(hop: &str) -> Option<IpAddr> {
+    let address = hop.parse().or_else(|_| hop.parse().map(|socket: SocketAddr| socket.ip()));
+    let address = address.or_else(|_| hop.trim_start_matches('[').trim_end_matches(']').parse());
+    address.ok().map(|address: IpAddr| address.to_canonical())
+}

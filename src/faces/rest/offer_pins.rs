@@ -1,0 +1,147 @@
+//! `/servers/{name}/prompts/{prompt}/approve|block|diff` and `/servers/{name}/resources/approve|block|unblock|diff`:
+//! decisions of people about prompts, resources and templates. Resources are named in the body, or in the query of a
+//! read, by `uri` and `kind`: URIs do not survive as a part of a path in every proxy.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::error::RestError;
+use super::exchange::Exchange;
+use super::fields::{Fields, Nulls};
+use super::params::{Names, Params};
+use super::pins::{Compared, differences, shown_diff};
+use super::route::Answer;
+use super::{servers, show};
+use crate::gateway::{GatewayError, OfferKind, OfferName, OfferView, URI_BYTES_MAX};
+
+/// Query parameters that name a resource or template.
+pub(super) const RESOURCE: Names = &["kind", "uri"];
+/// Values of `kind`; the first is the default.
+const KINDS: [&str; 2] = ["resource", "template"];
+
+/// Name of an offer, as its list shows it.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum ShownName<'a> {
+    Prompt { name: &'a str },
+    Resource { kind: &'a str, uri: &'a str },
+}
+
+/// Outcome of a decision.
+#[derive(Serialize)]
+struct Decided<'a> {
+    #[serde(flatten)]
+    name: ShownName<'a>,
+    state: &'static str,
+    pin: &'a str,
+}
+
+fn shown_name(offer: &OfferView) -> ShownName<'_> {
+    match OfferKind::parse(&offer.kind) {
+        Some(OfferKind::Prompt) => ShownName::Prompt { name: &offer.name },
+        _ => ShownName::Resource { kind: &offer.kind, uri: &offer.name },
+    }
+}
+
+fn decided(offer: &OfferView) -> Answer {
+    show::ok(&Decided { name: shown_name(offer), state: offer.state().as_str(), pin: &offer.pin })
+}
+
+/// Offer that a request names.
+async fn named<'a>(
+    exchange: &'a Exchange,
+    kind: OfferKind,
+    name: &'a str,
+) -> Result<OfferName<'a>, RestError> {
+    let server = servers::name(exchange)?;
+    if name.is_empty() || name.len() > URI_BYTES_MAX || name.contains('\0') {
+        // the server is looked at all the same: a name that cannot be must not tell more than one that is not
+        exchange.gateway().get_server(exchange.caller(), server).await?;
+        return Err(GatewayError::NotFound(kind.as_str()).into());
+    }
+    Ok(OfferName { server, kind, name })
+}
+
+async fn prompt(exchange: &Exchange) -> Result<OfferName<'_>, RestError> {
+    named(exchange, OfferKind::Prompt, exchange.segment("prompt")).await
+}
+
+fn kind_of(kind: Option<&str>) -> Result<OfferKind, GatewayError> {
+    let [resource, template] = KINDS;
+    match kind {
+        None => Ok(OfferKind::Resource),
+        Some(kind) if kind == resource => Ok(OfferKind::Resource),
+        Some(kind) if kind == template => Ok(OfferKind::Template),
+        Some(_) => Err(GatewayError::invalid("kind", format!("kind must be one of {}", KINDS.join(", ")))),
+    }
+}
+
+/// Kind and URI that a body names.
+fn resource_of(fields: &mut Fields) -> Result<(OfferKind, String), GatewayError> {
+    Ok((kind_of(fields.text("kind")?.as_deref())?, fields.needed_text("uri")?))
+}
+
+pub(super) async fn approve_prompt(exchange: Arc<Exchange>) -> Answer {
+    let pin = exchange.fields(&["pin"], Nulls::Absent)?.needed_text("pin")?;
+    let offer = prompt(&exchange).await?;
+    decided(&exchange.gateway().approve_offer(exchange.caller(), offer, &pin).await?)
+}
+
+pub(super) async fn block_prompt(exchange: Arc<Exchange>) -> Answer {
+    exchange.no_body()?;
+    let offer = prompt(&exchange).await?;
+    decided(&exchange.gateway().block_offer(exchange.caller(), offer).await?)
+}
+
+pub(super) async fn unblock_prompt(exchange: Arc<Exchange>) -> Answer {
+    exchange.no_body()?;
+    let offer = prompt(&exchange).await?;
+    decided(&exchange.gateway().unblock_offer(exchange.caller(), offer).await?)
+}
+
+pub(super) async fn diff_prompt(exchange: Arc<Exchange>, _: Params) -> Answer {
+    let offer = prompt(&exchange).await?;
+    diff(&exchange, offer).await
+}
+
+pub(super) async fn approve_resource(exchange: Arc<Exchange>) -> Answer {
+    let mut fields = exchange.fields(&["kind", "pin", "uri"], Nulls::Absent)?;
+    let ((kind, uri), pin) = (resource_of(&mut fields)?, fields.needed_text("pin")?);
+    let offer = named(&exchange, kind, &uri).await?;
+    decided(&exchange.gateway().approve_offer(exchange.caller(), offer, &pin).await?)
+}
+
+pub(super) async fn block_resource(exchange: Arc<Exchange>) -> Answer {
+    let (kind, uri) = resource_of(&mut exchange.fields(RESOURCE, Nulls::Absent)?)?;
+    let offer = named(&exchange, kind, &uri).await?;
+    decided(&exchange.gateway().block_offer(exchange.caller(), offer).await?)
+}
+
+pub(super) async fn unblock_resource(exchange: Arc<Exchange>) -> Answer {
+    let (kind, uri) = resource_of(&mut exchange.fields(RESOURCE, Nulls::Absent)?)?;
+    let offer = named(&exchange, kind, &uri).await?;
+    decided(&exchange.gateway().unblock_offer(exchange.caller(), offer).await?)
+}
+
+pub(super) async fn diff_resource(exchange: Arc<Exchange>, params: Params) -> Answer {
+    let kind = kind_of(params.one_of("kind", &KINDS)?.as_deref())?;
+    let uri = params.text("uri").ok_or_else(|| GatewayError::invalid("uri", "uri is needed"))?;
+    let offer = named(&exchange, kind, uri).await?;
+    diff(&exchange, offer).await
+}
+
+async fn diff(exchange: &Exchange, offer: OfferName<'_>) -> Answer {
+    let offer = exchange.gateway().get_offer(exchange.caller(), offer).await?;
+    let approved = offer.approved_definition.as_deref();
+    let compared = Compared {
+        name: shown_name(&offer),
+        state: offer.state().as_str(),
+        pin: &offer.pin,
+        approved_pin: offer.approved_pin.as_deref(),
+        drift: None,
+        definition: &offer.definition,
+        approved_definition: approved,
+    };
+    show::ok(&shown_diff(compared, &differences(approved, &offer.definition))?)
+}

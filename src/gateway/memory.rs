@@ -1,0 +1,30 @@
+//! Memory of requests and answers, for whoever reads or writes them (`upstream/shares`).
+
+use super::{Caller, Gateway};
+use crate::domain::refusal::{Code, Refusal};
+use crate::upstream::{MemoryHold, MemoryPurpose};
+
+/// When to try again after a refusal for want of memory, in seconds.
+pub const MEMORY_RETRY_AFTER_S: u64 = 5;
+
+impl Gateway {
+    /// Memory for a request or an answer, in the shares of the caller's API key, its tenant and the replica. Nothing is held
+    /// yet.
+    pub fn memory(&self, caller: &Caller, purpose: MemoryPurpose) -> MemoryHold {
+        self.upstreams.memory(caller.tenant_id().0, caller.key.map(|key| key.0), purpose)
+    }
+}
+
+/// The refusal of a request, or of an answer, for which there is no memory.
+pub fn overloaded(purpose: MemoryPurpose) -> Refusal {
+    let message = match purpose {
+        MemoryPurpose::Request => {
+            "Requests of this key, its tenant or all tenants together hold as much memory as they may; try again shortly"
+        }
+        MemoryPurpose::Answer => {
+            "Answers of this key, its tenant or all tenants together hold as much memory as they may until their clients \
+             have read them; try again shortly"
+        }
+    };
+    Refusal::new(Code::Overloaded, message).retry_after(MEMORY_RETRY_AFTER_S)
+}

@@ -1,0 +1,26 @@
+use super::*;
+use crate::domain::fuzz::{fuzz, shape};
+
+/// Only states that were sealed open, with what was sealed; stored bytes that are no state are none.
+#[test]
+fn states() {
+    let whose = Whose { tenant: TenantId(Uuid::from_u128(1)), principal: Uuid::from_u128(2) };
+    let rounds = Rounds::new([&b"one"[..], &b"two"[..]]);
+    let now = DateTime::from_timestamp(1_795_000_000, 0).unwrap();
+    let seal = |own: &str| rounds.seal(whose, &[7; 32], Ulid::from_parts(3, 4), own, now).unwrap();
+    let sealed = seal("\"own\"");
+    let seeds = [sealed.as_str(), "\"own\"", "", "\0\0\x01\x7f\0\0\0\0................\"own\""];
+    fuzz(&seeds, &["=", "AAAA", "\u{1f980}"], |input| {
+        let text = String::from_utf8_lossy(input);
+        let opened = rounds.open(whose, &[7; 32], &text, now);
+        assert_eq!(opened.is_some(), text == sealed, "a state that nobody sealed, or one that does not open");
+        let again = rounds.open(whose, &[7; 32], &seal(&text), now).expect("it opens");
+        assert_eq!(again.own, text);
+        assert_eq!(rounds.open(whose, &[8; 32], &seal(&text), now), None, "opened for another request");
+        let decoded = State::decode(input);
+        if let Some(state) = &decoded {
+            assert_eq!(state.encode(), input);
+        }
+        shape((opened.is_some(), decoded.is_some(), input.len() / 16))
+    });
+}

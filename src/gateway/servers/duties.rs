@@ -1,0 +1,38 @@
+//! Separation of duties: an operator does not decide about what the same person added (behaviour, section 3).
+
+use crate::domain::id::KeyId;
+use crate::domain::tenant::Role;
+use crate::gateway::GatewayError;
+use crate::gateway::access::Caller;
+use crate::store::Server;
+
+/// Refuses an operator who is the person that added the server, or moved it last.
+///
+/// That person counts as it was then and, while its key lives, as it is now: a key's owner may be named later.
+///
+/// # Errors
+/// [`GatewayError::Forbidden`], also where nobody knows any more who added the server: an admin decides then.
+pub(in crate::gateway) fn forbid_own(caller: &Caller, server: &Server) -> Result<(), GatewayError> {
+    if caller.role != Role::Operator {
+        return Ok(());
+    }
+    let now = server.added_by.and_then(|key| caller.person_of(KeyId(key)));
+    let mut adders = server.adder().into_iter().chain(now).peekable();
+    if adders.peek().is_none() {
+        return Err(GatewayError::Forbidden(format!(
+            "It is not known any more who added server '{}'. An admin has to decide.",
+            server.name
+        )));
+    }
+    match adders.any(|adder| adder.is_same_as(&caller.person)) {
+        true => Err(own_approval(&server.name)),
+        false => Ok(()),
+    }
+}
+
+/// The refusal of an operator's decision about its own server.
+pub(super) fn own_approval(server: &str) -> GatewayError {
+    GatewayError::Forbidden(format!(
+        "Server '{server}' is of the person who holds this key: somebody else has to approve it."
+    ))
+}
