@@ -102,6 +102,8 @@ async fn connections_without_a_key_are_bounded_per_address() {
     settle(true, Duration::from_secs(5), open).await;
     assert_eq!(alive(&mut kept, &request, 200).await, 300, "connections that presented a key");
     refused.extend(idle("127.0.0.4", target, 100).await);
+    // connections are accepted in order: with this answer, all of the hundred are
+    ask_round(&stage, &request).await;
     assert_eq!(alive(&mut refused, PROBE, 200).await, 200, "the newest are open");
     // who comes anew from that address is served at once
     let mut last = connect("127.0.0.2", target).await.unwrap();
