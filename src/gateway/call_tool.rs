@@ -277,7 +277,10 @@ impl Gateway {
         let admitted = self.limits.admit(&attempt.caller, Instant::now());
         let is_over = admitted.is_err();
         let (caller, preview_bytes) = (&attempt.caller, self.options.preview_bytes);
-        let mut checked = match checks::run(caller, door, request, &mut pending.record, preview_bytes) {
+        let run = || checks::run(caller, door, request, &mut pending.record, preview_bytes);
+        // of the arguments, only text within text has still to be parsed
+        let parsed_bytes = request.args_json.as_ref().map_or(0, Bytes::len);
+        let mut checked = match self.upstreams.aside(caller.tenant_id().0, parsed_bytes, run).await {
             Ok(checked) => checked,
             Err(refused) => return Err(self.refuse(pending, attempt, refused, is_over).await),
         };

@@ -1,4 +1,4 @@
-//! Memory of requests and answers, for whoever reads or writes them (`upstream/shares`).
+//! Shares of a caller in memory and processor time, for reading requests and writing answers (`upstream/shares`).
 
 use super::{Caller, Gateway};
 use crate::domain::refusal::{Code, Refusal};
@@ -12,6 +12,11 @@ impl Gateway {
     /// yet.
     pub fn memory(&self, caller: &Caller, purpose: MemoryPurpose) -> MemoryHold {
         self.upstreams.memory(caller.tenant_id().0, caller.key.map(|key| key.0), purpose)
+    }
+
+    /// Parses `bytes` that a caller sent: at once if they are few, else in the turn of its tenant for long work.
+    pub async fn parse<T>(&self, caller: &Caller, bytes: usize, parse: impl FnOnce() -> T) -> T {
+        self.upstreams.aside(caller.tenant_id().0, bytes, parse).await
     }
 }
 

@@ -125,12 +125,12 @@ impl Gateway {
         };
         let (offset, limit) = (request.offset, request.limit);
         let request = PageRequest { within, offset, limit, characters_max };
-        let page = self.upstreams.aside(tenant.0, sealed.len(), move || {
+        let page = self.upstreams.aside(tenant.0, sealed.len(), || {
             let place = Place::CachedText { tenant, principal, hash: &hash };
             let body = seal::open(&key.derive(token.as_bytes()), place, &sealed).ok()?;
             page::read(std::str::from_utf8(&body).ok()?, &request)
         });
-        let page = page.await.flatten().ok_or_else(not_found)?;
+        let page = page.await.ok_or_else(not_found)?;
         let unit = if matches!(page.content, Content::Text(_)) { "characters" } else { "records" };
         record.response = Some(format!("{unit} from {offset} of {}", page.total));
         let meta = json!({

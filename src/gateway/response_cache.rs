@@ -114,12 +114,8 @@ impl Gateway {
         raw: &Bytes,
         limit: usize,
     ) -> Result<Option<Rendered>, NotKept> {
-        let whole = raw.clone();
-        let is_long = self
-            .upstreams
-            .aside(caller.tenant_id().0, raw.len(), move || Cut::find(text(&whole), limit).is_some())
-            .await;
-        if !is_long.unwrap_or_default() {
+        let find = || Cut::find(text(raw), limit).is_some();
+        if !self.upstreams.aside(caller.tenant_id().0, raw.len(), find).await {
             return Ok(None);
         }
         match timeout(KEEP_MAX, self.keep(caller, record, raw, limit)).await {
@@ -141,13 +137,13 @@ impl Gateway {
         let tenant = caller.tenant_id();
         let _turn = self.cache_lane.enter(tenant).await.ok_or(SLOW)?;
         let (data_key, key) = self.data_key(tenant).await.map_err(|_| SLOW)?;
-        let (whole, principal) = (raw.clone(), caller.key.map_or(Uuid::nil(), |key| key.0));
+        let principal = caller.key.map_or(Uuid::nil(), |key| key.0);
         let sealed = self
             .upstreams
-            .aside(tenant.0, raw.len(), move || seal(text(&whole), limit, tenant, principal, &key))
+            .aside(tenant.0, raw.len(), || seal(text(raw), limit, tenant, principal, &key))
             .await;
         let Sealed { texts, rendered } =
-            sealed.flatten().ok_or(NotKept("what would have been cut off could not be sealed"))?;
+            sealed.ok_or(NotKept("what would have been cut off could not be sealed"))?;
         let quota = self.options.cache_quota;
         let bytes: usize = texts.iter().map(|(_, sealed)| sealed.len()).sum();
         if i64::try_from(bytes).is_ok_and(|bytes| bytes > quota.bytes) || texts.len() as i64 > quota.entries {

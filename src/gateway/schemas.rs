@@ -1,14 +1,11 @@
 //! Input schemas, compiled when a call needs one, and the check of arguments against them.
 //!
-//! Compiling, and every check that is not quick, happens off the threads that serve requests. Tenants take turns there:
-//! each has one such piece of work at a time, so one tenant's hostile schemas cost its own callers.
+//! Compiling, and every check that is not quick, happens in the tenant's turn for long work: each tenant has one such piece at
+//! a time, so one tenant's hostile schemas cost its own callers.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::thread::available_parallelism;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use tokio::sync::Semaphore;
 
 use super::Gateway;
 use super::catalog::Tool;
@@ -18,7 +15,7 @@ use crate::domain::schema::{Schema, Unfit};
 
 /// Longest arguments that are checked at once, where the schema is compiled already, in bytes.
 const QUICK_BYTES_MAX: usize = 64 * 1024;
-/// Most steps of such a check. One that takes more is begun again off the threads that serve.
+/// Most steps of such a check. One that takes more is begun again in the tenant's turn.
 const QUICK_STEPS_MAX: u64 = 20_000;
 /// Most schemas kept, however small.
 const SCHEMAS_MAX: usize = 16_384;
@@ -44,11 +41,7 @@ type Made = Result<Schema, String>;
 /// Compiled schemas of all tenants.
 #[derive(Debug)]
 pub(super) struct Schemas {
-    kept: Arc<Mutex<Kept<SchemaKey, Arc<Made>>>>,
-    /// One place for each tenant that works or waits.
-    turns: Mutex<HashMap<TenantId, Weak<Semaphore>>>,
-    /// Pieces of work at the same time; tenants are served in the order in which their next piece came up.
-    places: Arc<Semaphore>,
+    kept: Mutex<Kept<SchemaKey, Arc<Made>>>,
 }
 
 /// Outcome of a check.
@@ -65,78 +58,53 @@ pub(super) enum Checked {
 impl Schemas {
     /// Keeps compiled schemas of at most `bytes_max` bytes.
     pub(super) fn new(bytes_max: usize) -> Schemas {
-        let places = available_parallelism().map_or(1, |cores| (cores.get() / 2).max(1));
-        Schemas {
-            kept: Arc::new(Mutex::new(Kept::new(bytes_max, SCHEMAS_MAX))),
-            turns: Mutex::default(),
-            places: Arc::new(Semaphore::new(places)),
-        }
+        Schemas { kept: Mutex::new(Kept::new(bytes_max, SCHEMAS_MAX)) }
     }
 
     /// Forgets the schemas of a tenant that is no more.
     pub(super) fn forget(&self, tenant: TenantId) {
-        kept(&self.kept).forget(tenant);
+        self.kept().forget(tenant);
     }
 
-    fn turn(&self, tenant: TenantId) -> Arc<Semaphore> {
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(turn) = turns.get(&tenant).and_then(Weak::upgrade) {
-            return turn;
-        }
-        // as many as there are tenants that wait, at most
-        turns.retain(|_, turn| turn.strong_count() > 0);
-        let turn = Arc::new(Semaphore::new(1));
-        turns.insert(tenant, Arc::downgrade(&turn));
-        turn
-    }
-
-    /// Checks arguments; whether that took a turn comes with it.
-    async fn check(&self, tenant: TenantId, tool: &Arc<Tool>, arguments: &Bytes) -> (Checked, bool) {
+    /// Checks arguments if that is quick: with a schema that is compiled already, in few steps.
+    fn check_quickly(&self, tenant: TenantId, tool: &Tool, arguments: &Bytes) -> Option<Checked> {
         if tool.shape.input_schema().is_none() {
-            return (Checked::Fit, false);
+            return Some(Checked::Fit);
         }
-        let key = SchemaKey { tenant, pin: Arc::clone(tool.shape.pin()) };
-        let made = kept(&self.kept).get(&key).cloned();
-        if let Some(made) = made
-            && let Some(checked) = quick(&made, arguments)
-        {
-            return (checked, false);
+        let made = self.kept().get(&key(tenant, tool)).cloned()?;
+        quick(&made, arguments)
+    }
+
+    /// Checks arguments, however long it takes.
+    fn check_whole(&self, tenant: TenantId, tool: &Tool, arguments: &Bytes) -> Checked {
+        whole(&self.compiled(key(tenant, tool), tool), arguments)
+    }
+
+    /// Returns the kept schema, or compiles it: a tenant's calls come here one by one.
+    fn compiled(&self, key: SchemaKey, tool: &Tool) -> Arc<Made> {
+        if let Some(made) = self.kept().get(&key) {
+            return Arc::clone(made);
         }
-        // neither semaphore is ever closed
-        let turn = self.turn(tenant);
-        let turn = turn.acquire_owned().await.ok();
-        let place = Arc::clone(&self.places).acquire_owned().await.ok();
-        let (schemas, tool, arguments) = (Arc::clone(&self.kept), Arc::clone(tool), arguments.clone());
-        let work = tokio::task::spawn_blocking(move || {
-            let _held = (turn, place);
-            whole(&made_of(&schemas, key, &tool), &arguments)
+        let most = self.kept().tenant_max();
+        let made = Schema::compile(tool.shape.input_schema().unwrap_or("true")).and_then(|schema| {
+            let is_kept = schema.bytes() + ENTRY_BYTES <= most;
+            is_kept
+                .then_some(schema)
+                .ok_or_else(|| format!("it takes more than a tenant's share of {most} bytes"))
         });
-        // a check that broke off must not pass for one that was made
-        let broken = |_| Checked::Unfit(Unfit::Rule("their check broke off".to_owned()));
-        (work.await.unwrap_or_else(broken), true)
+        let bytes = ENTRY_BYTES + made.as_ref().map_or_else(String::len, Schema::bytes);
+        let made = Arc::new(made);
+        self.kept().put(key, Arc::clone(&made), bytes);
+        made
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept<SchemaKey, Arc<Made>>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn kept<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The schema as it is kept, or made now: a tenant's calls come here one by one.
-fn made_of(schemas: &Mutex<Kept<SchemaKey, Arc<Made>>>, key: SchemaKey, tool: &Tool) -> Arc<Made> {
-    if let Some(made) = kept(schemas).get(&key) {
-        return Arc::clone(made);
-    }
-    let most = kept(schemas).tenant_max();
-    let made = Schema::compile(tool.shape.input_schema().unwrap_or("true")).and_then(|schema| {
-        let is_kept = schema.bytes() + ENTRY_BYTES <= most;
-        is_kept
-            .then_some(schema)
-            .ok_or_else(|| format!("it takes more than a tenant's share of {most} bytes"))
-    });
-    let bytes = ENTRY_BYTES + made.as_ref().map_or_else(String::len, Schema::bytes);
-    let made = Arc::new(made);
-    kept(schemas).put(key, Arc::clone(&made), bytes);
-    made
+fn key(tenant: TenantId, tool: &Tool) -> SchemaKey {
+    SchemaKey { tenant, pin: Arc::clone(tool.shape.pin()) }
 }
 
 /// The outcome of a check that is quick; `None` when this one is not.
@@ -170,15 +138,19 @@ impl Gateway {
     pub(super) async fn check_schema(
         &self,
         tenant: TenantId,
-        tool: &Arc<Tool>,
+        tool: &Tool,
         arguments: &Bytes,
     ) -> (Checked, bool) {
-        let checked = self.schemas.check(tenant, tool, arguments).await;
+        if let Some(checked) = self.schemas.check_quickly(tenant, tool, arguments) {
+            return (checked, false);
+        }
+        let check = || self.schemas.check_whole(tenant, tool, arguments);
+        let checked = self.upstreams.in_turn(tenant.0, check).await;
         // deleted meanwhile: what was forgotten must not come back
         if self.tenants.get(tenant).is_none() {
             self.schemas.forget(tenant);
         }
-        checked
+        (checked, true)
     }
 }
 

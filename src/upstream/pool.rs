@@ -105,18 +105,18 @@ impl Pool {
         connection
     }
 
-    /// Does work whose time grows with `bytes`: on this thread if they are few, else on a thread of its own, one piece of work
-    /// of the tenant at a time. Returns `None` if the work panicked.
-    pub async fn aside<T: Send + 'static>(
-        &self,
-        tenant: Uuid,
-        bytes: usize,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Option<T> {
+    /// Does work whose time grows with `bytes`: at once if they are few, else as [`Self::in_turn`].
+    pub async fn aside<T>(&self, tenant: Uuid, bytes: usize, work: impl FnOnce() -> T) -> T {
         match bytes <= INLINE_BYTES_MAX {
-            true => Some(work()),
-            false => self.dialer.share_of(tenant).aside(bytes, work).await,
+            true => work(),
+            false => self.in_turn(tenant, work).await,
         }
+    }
+
+    /// Does work that takes long: one piece of the tenant's at a time, and on at most half of the processors. The thread's
+    /// other tasks move to another thread meanwhile.
+    pub async fn in_turn<T>(&self, tenant: Uuid, work: impl FnOnce() -> T) -> T {
+        self.dialer.share_of(tenant).in_turn(work).await
     }
 
     /// Memory for a request or an answer of a caller, in the shares of the API key, its tenant and the replica. Nothing is

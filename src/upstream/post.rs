@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use super::error::{Kind, UpstreamError};
 use super::jsonrpc::{self, Answer, Message};
-use super::shares::{INLINE_BYTES_MAX, MemoryHold, MemoryShort};
+use super::shares::{MemoryHold, MemoryShort};
 use super::sse::Events;
 use super::wires::{Lease, Origin, Wires};
 
@@ -89,7 +89,7 @@ impl Http {
         let answer = match form {
             Form::Json => {
                 let bytes = read_all(&mut lease, &mut body, post.bytes_max, post.key).await?;
-                let answer = lease.read_answer(bytes, post.id).await;
+                let answer = lease.parse(bytes.len(), || jsonrpc::read_answer(&bytes, post.id)).await;
                 lease.give_back();
                 answer?
             }
@@ -163,13 +163,7 @@ impl Http {
         let mut requests = 0;
         loop {
             while let Some(event) = events.next()? {
-                if event.len() > INLINE_BYTES_MAX
-                    && let Some(answer) = lease.read_event(&event, post.id).await?
-                {
-                    finish(lease, body);
-                    return Ok(answer.held_by(memory));
-                }
-                let message = Message::read(&event)?;
+                let message = lease.parse(event.len(), || Message::read(&event)).await?;
                 let Some(method) = message.method.as_deref() else {
                     let answer = message.answer(&event, post.id)?;
                     finish(lease, body);

@@ -7,9 +7,9 @@ mod reading;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread::available_parallelism;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use uuid::Uuid;
 
@@ -19,7 +19,6 @@ pub use memory::{MemoryLimits, MemoryPurpose, MemoryVitals};
 pub(super) use reading::INLINE_BYTES_MAX;
 
 use self::reading::ReadingShare;
-use super::error::UpstreamError;
 use memory::{MemoryLevel, ReplicaMemory};
 
 /// Name look-ups of all tenants at the same time. Each occupies a thread, which also builds catalogues.
@@ -35,6 +34,8 @@ const TENANT_LOG_LINES_MAX: usize = 1024;
 #[derive(Debug)]
 pub(super) struct Shares {
     lookups: Arc<Semaphore>,
+    /// Long pieces of work at the same time: at most half of the processors are taken from short ones.
+    places: Arc<Semaphore>,
     memory: Arc<ReplicaMemory>,
     tenants: Mutex<HashMap<Uuid, Weak<TenantShare>>>,
 }
@@ -76,8 +77,13 @@ pub(super) struct Share {
 impl Shares {
     /// Requests and answers may hold this much memory at the same time.
     pub(super) fn new(limits: MemoryLimits) -> Self {
-        let memory = Arc::new(ReplicaMemory::new(limits));
-        Self { lookups: Arc::new(Semaphore::new(LOOKUPS_MAX)), memory, tenants: Mutex::default() }
+        let places = available_parallelism().map_or(1, |cores| (cores.get() / 2).max(1));
+        Self {
+            lookups: Arc::new(Semaphore::new(LOOKUPS_MAX)),
+            places: Arc::new(Semaphore::new(places)),
+            memory: Arc::new(ReplicaMemory::new(limits)),
+            tenants: Mutex::default(),
+        }
     }
 
     /// How much memory requests and answers hold now.
@@ -109,7 +115,7 @@ impl Shares {
         let share = Arc::new(TenantShare {
             lookups: Arc::new(Semaphore::new(TENANT_LOOKUPS_MAX)),
             log_turns: Arc::new(Semaphore::new(TENANT_LOG_LINES_MAX)),
-            reading: ReadingShare::default(),
+            reading: ReadingShare::new(Arc::clone(&self.places)),
             memory: self.memory.limits.tenant_level(),
             keys: Mutex::default(),
             replica: Arc::clone(&self.memory),
@@ -133,25 +139,14 @@ impl Share {
         self.tenant.reading.take(bytes)
     }
 
-    /// Does work on an answer of `bytes`; on a large one off the async workers. Returns `None` if the work panicked.
-    pub(super) async fn aside<T: Send + 'static>(
-        &self,
-        bytes: usize,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Option<T> {
+    /// Does work whose time grows with `bytes`: at once if they are few, else in the tenant's turn.
+    pub(super) async fn aside<T>(&self, bytes: usize, work: impl FnOnce() -> T) -> T {
         self.tenant.reading.aside(bytes, work).await
     }
 
-    /// Parses what an upstream sent; a large text off the async workers.
-    ///
-    /// # Errors
-    /// Those of `parse`, and [`super::Kind::Invalid`] if it panicked.
-    pub(super) async fn parse<T: Send + 'static>(
-        &self,
-        body: Bytes,
-        parse: impl FnOnce(&Bytes) -> Result<T, UpstreamError> + Send + 'static,
-    ) -> Result<T, UpstreamError> {
-        self.tenant.reading.parse(body, parse).await
+    /// Does work that takes long, in the tenant's turn.
+    pub(super) async fn in_turn<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.tenant.reading.in_turn(work).await
     }
 
     /// Places for lines of logs that wait to be written.

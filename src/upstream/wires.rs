@@ -13,7 +13,6 @@ use uuid::Uuid;
 
 use super::connect::Dialer;
 use super::error::{Kind, UpstreamError};
-use super::jsonrpc::{self, Answer, Message};
 use super::shares::MemoryHold;
 use super::wire::Wire;
 
@@ -166,19 +165,9 @@ impl Lease {
         self.home.dialer.share.answer(key)
     }
 
-    /// Reads the answer to the request `id`; a large one on a thread of its own.
-    pub(super) async fn read_answer(&self, body: Bytes, id: u64) -> Result<Answer, UpstreamError> {
-        self.home.dialer.share.parse(body, move |body| jsonrpc::read_answer(body, id)).await
-    }
-
-    /// Reads the answer to the request `id` from an event, in the same way; returns `None` if the event is a request or
-    /// a notification.
-    pub(super) async fn read_event(&self, event: &Bytes, id: u64) -> Result<Option<Answer>, UpstreamError> {
-        let read = move |event: &Bytes| {
-            let message = Message::read(event)?;
-            message.method.is_none().then(|| message.answer(event, id)).transpose()
-        };
-        self.home.dialer.share.parse(event.clone(), read).await
+    /// Parses `bytes` of what the upstream sent: at once if they are few, else in the tenant's turn.
+    pub(super) async fn parse<T>(&self, bytes: usize, parse: impl FnOnce() -> T) -> T {
+        self.home.dialer.share.aside(bytes, parse).await
     }
 
     /// Reads the next piece of a body, at its tenant's pace; returns `None` at the end.

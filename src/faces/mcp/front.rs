@@ -94,6 +94,11 @@ impl<'a> Entry<'a> {
         read_body(body, faces.options.request_bytes_max, &faces.gateway, caller).await
     }
 
+    /// Parses a body: at once if it is small, else in the turn of the caller's tenant.
+    async fn parse<T>(self, body: &Bytes, parse: impl FnOnce() -> T) -> T {
+        self.faces.gateway.parse(self.caller, body.len(), parse).await
+    }
+
     fn names(self) -> ToolNames {
         self.names.unwrap_or(self.caller.settings.tool_names)
     }
@@ -128,7 +133,10 @@ async fn record_unread(entry: Entry<'_>, request: Request, code: &str, message: 
     }
     let headers = request.headers().clone();
     let Ok(body) = entry.read(request.into_body()).await else { return };
-    let Ok(Message::Request { id, method, params }) = envelope::read(&body) else { return };
+    let Ok(Message::Request { id, method, params }) = entry.parse(&body, || envelope::read(&body)).await
+    else {
+        return;
+    };
     if method != "tools/call" {
         return;
     }
@@ -178,7 +186,7 @@ async fn post(entry: Entry<'_>, request: Request) -> Response {
         Ok(body) => body,
         Err(error) => return unread(RpcError::no_body(error, faces.options.request_bytes_max)),
     };
-    let (id, method, params) = match envelope::read(&body) {
+    let (id, method, params) = match entry.parse(&body, || envelope::read(&body)).await {
         Err((error, id)) => {
             record_unreadable(entry, headers, &body, &error).await;
             Operation::unreadable(faces, began, &error);

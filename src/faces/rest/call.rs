@@ -25,7 +25,7 @@ const TOOL_VARIANT: &str = "tool_variant";
 
 pub(super) async fn run(exchange: Arc<Exchange>, _: Params) -> Answer {
     exchange.needs_tenant()?;
-    let (variant, request) = request(&exchange)?;
+    let (variant, request) = exchange.parse(|| request(&exchange)).await?;
     let door = Door::Variant(variant);
     let outcome = exchange.gateway().call_tool(exchange.attempt.clone(), door, request, CancelBy::Nothing);
     let outcome = outcome.await;

@@ -175,7 +175,8 @@ impl Exchange {
         self.body.as_ref().ok().and_then(|body| std::str::from_utf8(body).ok())
     }
 
-    /// The body's bytes and the members of the object in them, checked for a single reading.
+    /// Returns the body's bytes and the members of the object in them, checked for a single reading. Called within
+    /// [`Self::parse`].
     pub(super) fn object(&self) -> Result<(&Bytes, Vec<Member<'_>>), RestError> {
         let body = self.body.as_ref().map_err(|error| RestError::from_body(*error, self.body_bytes_max()))?;
         if body.is_empty() {
@@ -187,24 +188,33 @@ impl Exchange {
         Ok((body, members))
     }
 
-    /// The body's fields, each of them one of `allowed`.
-    pub(super) fn fields(&self, allowed: &[&str], nulls: Nulls) -> Result<Fields, RestError> {
-        let (_, members) = self.object()?;
-        Ok(Fields::read(&members, Some(allowed), nulls)?)
+    /// Reads the body's fields, each of them one of `allowed`.
+    pub(super) async fn fields(&self, allowed: &[&str], nulls: Nulls) -> Result<Fields, RestError> {
+        self.read_fields(Some(allowed), nulls).await
     }
 
-    /// The body's fields, whatever they are called.
-    pub(super) fn any_fields(&self) -> Result<Fields, RestError> {
-        let (_, members) = self.object()?;
-        Ok(Fields::read(&members, None, Nulls::Kept)?)
+    /// Reads the body's fields, whatever they are called.
+    pub(super) async fn any_fields(&self) -> Result<Fields, RestError> {
+        self.read_fields(None, Nulls::Kept).await
     }
 
-    /// For requests that need no body: it is absent, or an object without fields.
-    pub(super) fn no_body(&self) -> Result<(), RestError> {
+    async fn read_fields(&self, allowed: Option<&[&str]>, nulls: Nulls) -> Result<Fields, RestError> {
+        let read = || Ok(Fields::read(&self.object()?.1, allowed, nulls)?);
+        self.parse(read).await
+    }
+
+    /// Checks that the body of a request that needs none is absent, or an object without fields.
+    pub(super) async fn no_body(&self) -> Result<(), RestError> {
         if self.body.as_ref().is_ok_and(Bytes::is_empty) {
             return Ok(());
         }
-        self.fields(&[], Nulls::Kept).map(drop)
+        self.fields(&[], Nulls::Kept).await.map(drop)
+    }
+
+    /// Parses the body: at once if it is small, else in the turn of the caller's tenant.
+    pub(super) async fn parse<T>(&self, parse: impl FnOnce() -> T) -> T {
+        let bytes = self.body.as_ref().map_or(0, Bytes::len);
+        self.gateway().parse(self.caller(), bytes, parse).await
     }
 
     /// Refuses a platform key that names no tenant, where tools are concerned.

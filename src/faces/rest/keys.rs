@@ -63,7 +63,8 @@ pub(super) async fn list(exchange: Arc<Exchange>, params: Params) -> Answer {
 }
 
 pub(super) async fn create(exchange: Arc<Exchange>) -> Answer {
-    let mut fields = exchange.fields(&["role", "name", "owner", "settings", "expires_at"], Nulls::Absent)?;
+    let mut fields =
+        exchange.fields(&["role", "name", "owner", "settings", "expires_at"], Nulls::Absent).await?;
     let request = KeyRequest {
         role: fields.needed_text("role")?,
         name: fields.text("name")?,
@@ -81,7 +82,7 @@ pub(super) async fn get(exchange: Arc<Exchange>, _: Params) -> Answer {
 }
 
 pub(super) async fn update(exchange: Arc<Exchange>) -> Answer {
-    let mut fields = exchange.fields(&["name", "owner", "expires_at", "version"], Nulls::Kept)?;
+    let mut fields = exchange.fields(&["name", "owner", "expires_at", "version"], Nulls::Kept).await?;
     let patch = KeyPatch {
         name: fields.text("name")?,
         owner: fields.text("owner")?,
@@ -93,7 +94,7 @@ pub(super) async fn update(exchange: Arc<Exchange>) -> Answer {
 }
 
 pub(super) async fn revoke(exchange: Arc<Exchange>) -> Answer {
-    exchange.no_body()?;
+    exchange.no_body().await?;
     exchange.gateway().revoke_key(exchange.caller(), id(&exchange)?).await?;
     Ok(show::nothing())
 }

@@ -83,19 +83,19 @@ fn resource_of(fields: &mut Fields) -> Result<(OfferKind, String), GatewayError>
 }
 
 pub(super) async fn approve_prompt(exchange: Arc<Exchange>) -> Answer {
-    let pin = exchange.fields(&["pin"], Nulls::Absent)?.needed_text("pin")?;
+    let pin = exchange.fields(&["pin"], Nulls::Absent).await?.needed_text("pin")?;
     let offer = prompt(&exchange).await?;
     decided(&exchange.gateway().approve_offer(exchange.caller(), offer, &pin).await?)
 }
 
 pub(super) async fn block_prompt(exchange: Arc<Exchange>) -> Answer {
-    exchange.no_body()?;
+    exchange.no_body().await?;
     let offer = prompt(&exchange).await?;
     decided(&exchange.gateway().block_offer(exchange.caller(), offer).await?)
 }
 
 pub(super) async fn unblock_prompt(exchange: Arc<Exchange>) -> Answer {
-    exchange.no_body()?;
+    exchange.no_body().await?;
     let offer = prompt(&exchange).await?;
     decided(&exchange.gateway().unblock_offer(exchange.caller(), offer).await?)
 }
@@ -106,20 +106,20 @@ pub(super) async fn diff_prompt(exchange: Arc<Exchange>, _: Params) -> Answer {
 }
 
 pub(super) async fn approve_resource(exchange: Arc<Exchange>) -> Answer {
-    let mut fields = exchange.fields(&["kind", "pin", "uri"], Nulls::Absent)?;
+    let mut fields = exchange.fields(&["kind", "pin", "uri"], Nulls::Absent).await?;
     let ((kind, uri), pin) = (resource_of(&mut fields)?, fields.needed_text("pin")?);
     let offer = named(&exchange, kind, &uri).await?;
     decided(&exchange.gateway().approve_offer(exchange.caller(), offer, &pin).await?)
 }
 
 pub(super) async fn block_resource(exchange: Arc<Exchange>) -> Answer {
-    let (kind, uri) = resource_of(&mut exchange.fields(RESOURCE, Nulls::Absent)?)?;
+    let (kind, uri) = resource_of(&mut exchange.fields(RESOURCE, Nulls::Absent).await?)?;
     let offer = named(&exchange, kind, &uri).await?;
     decided(&exchange.gateway().block_offer(exchange.caller(), offer).await?)
 }
 
 pub(super) async fn unblock_resource(exchange: Arc<Exchange>) -> Answer {
-    let (kind, uri) = resource_of(&mut exchange.fields(RESOURCE, Nulls::Absent)?)?;
+    let (kind, uri) = resource_of(&mut exchange.fields(RESOURCE, Nulls::Absent).await?)?;
     let offer = named(&exchange, kind, &uri).await?;
     decided(&exchange.gateway().unblock_offer(exchange.caller(), offer).await?)
 }

@@ -96,19 +96,19 @@ fn whole(exchange: &Exchange, tool: &ToolView) -> Answer {
 }
 
 pub(super) async fn approve(exchange: Arc<Exchange>) -> Answer {
-    let pin = exchange.fields(&["pin"], Nulls::Absent)?.needed_text("pin")?;
+    let pin = exchange.fields(&["pin"], Nulls::Absent).await?.needed_text("pin")?;
     let (server, tool) = named(&exchange).await?;
     decided(&exchange.gateway().approve_tool(exchange.caller(), server, tool, &pin).await?)
 }
 
 pub(super) async fn block(exchange: Arc<Exchange>) -> Answer {
-    exchange.no_body()?;
+    exchange.no_body().await?;
     let (server, tool) = named(&exchange).await?;
     decided(&exchange.gateway().block_tool(exchange.caller(), server, tool).await?)
 }
 
 pub(super) async fn unblock(exchange: Arc<Exchange>) -> Answer {
-    exchange.no_body()?;
+    exchange.no_body().await?;
     let (server, tool) = named(&exchange).await?;
     decided(&exchange.gateway().unblock_tool(exchange.caller(), server, tool).await?)
 }
@@ -162,7 +162,7 @@ pub(super) fn shown_diff<'a, N>(
 }
 
 pub(super) async fn set_override(exchange: Arc<Exchange>) -> Answer {
-    let mut fields = exchange.fields(&["annotations", "pin", "version"], Nulls::Absent)?;
+    let mut fields = exchange.fields(&["annotations", "pin", "version"], Nulls::Absent).await?;
     let said = fields.object("annotations")?;
     let said = said.ok_or_else(|| GatewayError::invalid("annotations", "annotations is needed"))?;
     let request =
@@ -200,7 +200,7 @@ fn hints(mut said: Map<String, Value>) -> Result<Hints, GatewayError> {
 }
 
 pub(super) async fn clear_override(exchange: Arc<Exchange>) -> Answer {
-    exchange.no_body()?;
+    exchange.no_body().await?;
     let (server, tool) = named(&exchange).await?;
     let tool = exchange.gateway().clear_override(exchange.caller(), server, tool).await?;
     whole(&exchange, &tool)

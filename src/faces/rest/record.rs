@@ -12,7 +12,7 @@ use crate::gateway::{Act, Acting, GatewayError, ReadAttempt, ReadUnderWay, Refus
 pub(super) async fn begin(exchange: &Exchange, what: &str) -> Result<Acting, GatewayError> {
     let sent = exchange.raw_body();
     let server = server_of(&exchange.path, exchange.segment("name"), sent);
-    let body = text(&exchange.path, sent);
+    let body = exchange.parse(|| text(&exchange.path, sent)).await;
     let act = Act { what, server: server.as_deref(), body: Some(&body) };
     exchange.gateway().begin_act(&exchange.attempt, &act).await
 }

@@ -98,7 +98,7 @@ where
     F: Future<Output = Answer>,
 {
     let params = admit(exchange, who, names)?;
-    exchange.no_body()?;
+    exchange.no_body().await?;
     exchange.expect_answer(ANSWER_BYTES).await?;
     handler(Arc::clone(exchange), params).await
 }

@@ -20,7 +20,7 @@ pub(super) const PARAMS: Names =
 
 pub(super) async fn find(exchange: Arc<Exchange>, params: Params) -> Answer {
     exchange.needs_tenant()?;
-    exchange.no_body()?;
+    exchange.no_body().await?;
     let request = request(&params)?;
     let found = exchange.gateway().retrieve_tools(&exchange.attempt, &request).await;
     let mut found = found.map_err(|refusal| GatewayError::Refused(Box::new(refusal)))?;

@@ -135,7 +135,7 @@ pub(super) async fn list_quarantined(exchange: Arc<Exchange>, _: Params) -> Answ
 
 pub(super) async fn create(exchange: Arc<Exchange>) -> Answer {
     let allowed = ["name", "kind", "url", "enabled", "auto_approve", "limits", "headers", "command"];
-    let mut fields = exchange.fields(&allowed, Nulls::Absent)?;
+    let mut fields = exchange.fields(&allowed, Nulls::Absent).await?;
     let request = ServerRequest {
         name: fields.needed_text("name")?,
         kind: fields.needed_text("kind")?,
@@ -161,7 +161,7 @@ pub(super) async fn get(exchange: Arc<Exchange>, _: Params) -> Answer {
 pub(super) async fn update(exchange: Arc<Exchange>) -> Answer {
     let allowed =
         ["url", "enabled", "auto_approve", "limits", "version", "headers", "command", "keep_credentials"];
-    let mut fields = exchange.fields(&allowed, Nulls::Kept)?;
+    let mut fields = exchange.fields(&allowed, Nulls::Kept).await?;
     let change = ServerChange {
         url: fields.text("url")?,
         command: fields.text("command")?,
@@ -184,7 +184,7 @@ pub(super) async fn update(exchange: Arc<Exchange>) -> Answer {
 }
 
 pub(super) async fn remove(exchange: Arc<Exchange>) -> Answer {
-    exchange.no_body()?;
+    exchange.no_body().await?;
     exchange.gateway().remove_server(exchange.caller(), name(&exchange)?).await?;
     Ok(show::nothing())
 }
@@ -198,7 +198,7 @@ pub(super) async fn disable(exchange: Arc<Exchange>) -> Answer {
 }
 
 async fn switch(exchange: &Exchange, enabled: bool) -> Answer {
-    exchange.no_body()?;
+    exchange.no_body().await?;
     let over_mcp = exchange.is_over_mcp();
     let change = ServerChange { enabled: Some(enabled), over_mcp, ..ServerChange::default() };
     let changed = exchange.gateway().update_server(exchange.caller(), name(exchange)?, change);
@@ -206,13 +206,13 @@ async fn switch(exchange: &Exchange, enabled: bool) -> Answer {
 }
 
 pub(super) async fn quarantine(exchange: Arc<Exchange>) -> Answer {
-    exchange.no_body()?;
+    exchange.no_body().await?;
     let server = exchange.gateway().quarantine(exchange.caller(), name(&exchange)?).await?;
     answer(&exchange, &server)
 }
 
 pub(super) async fn unquarantine(exchange: Arc<Exchange>) -> Answer {
-    exchange.no_body()?;
+    exchange.no_body().await?;
     let server = exchange.gateway().release(exchange.caller(), name(&exchange)?).await?;
     answer(&exchange, &server)
 }
@@ -226,7 +226,7 @@ pub(super) async fn restart(exchange: Arc<Exchange>) -> Answer {
 }
 
 async fn list_again(exchange: &Exchange, reconnect: Reconnect) -> Answer {
-    exchange.no_body()?;
+    exchange.no_body().await?;
     let server = exchange.gateway().refresh_server(exchange.caller(), name(exchange)?, reconnect).await?;
     answer(exchange, &server)
 }

@@ -33,7 +33,7 @@ async fn read(exchange: &Exchange, key: Option<KeyId>) -> Answer {
 
 /// The gateway knows the settings' names, so every other name is its to refuse.
 async fn patch(exchange: &Exchange, key: Option<KeyId>) -> Answer {
-    let mut fields = exchange.any_fields()?;
+    let mut fields = exchange.any_fields().await?;
     let version = fields.version()?;
     let patch = fields.rest();
     show::ok(&exchange.gateway().patch_settings(exchange.caller(), key, &patch, version).await?)

@@ -91,7 +91,7 @@ pub(super) async fn list(exchange: Arc<Exchange>, params: Params) -> Answer {
 }
 
 pub(super) async fn create(exchange: Arc<Exchange>) -> Answer {
-    let name = exchange.fields(&["name"], Nulls::Absent)?.needed_text("name")?;
+    let name = exchange.fields(&["name"], Nulls::Absent).await?.needed_text("name")?;
     let tenant = exchange.gateway().create_tenant(exchange.caller(), &name).await?;
     show::created(&whole(&exchange, &tenant).await?)
 }
@@ -102,7 +102,7 @@ pub(super) async fn get(exchange: Arc<Exchange>, _: Params) -> Answer {
 }
 
 pub(super) async fn update(exchange: Arc<Exchange>) -> Answer {
-    let quotas = exchange.fields(&["quotas"], Nulls::Kept)?.object("quotas")?.unwrap_or_default();
+    let quotas = exchange.fields(&["quotas"], Nulls::Kept).await?.object("quotas")?.unwrap_or_default();
     let tenant = exchange.gateway().patch_quotas(exchange.caller(), name(&exchange)?, &quotas).await?;
     show::ok(&whole(&exchange, &tenant).await?)
 }
@@ -116,13 +116,13 @@ pub(super) async fn resume(exchange: Arc<Exchange>) -> Answer {
 }
 
 async fn set_suspended(exchange: &Exchange, suspend: Suspend) -> Answer {
-    exchange.no_body()?;
+    exchange.no_body().await?;
     let tenant = exchange.gateway().suspend_tenant(exchange.caller(), name(exchange)?, suspend).await?;
     show::ok(&whole(exchange, &tenant).await?)
 }
 
 pub(super) async fn delete(exchange: Arc<Exchange>) -> Answer {
-    exchange.no_body()?;
+    exchange.no_body().await?;
     exchange.gateway().delete_tenant(exchange.caller(), name(&exchange)?).await?;
     Ok(show::nothing())
 }

@@ -61,11 +61,10 @@ impl Gateway {
 }
 
 impl Gateway {
-    /// Reads the head of a result; of a large one on a thread of its own. Returns `None` if it is no result.
+    /// Reads the head of a result; of a large one in the tenant's turn. Returns `None` if it is no result.
     async fn head_of(&self, tenant: Uuid, raw: &Bytes) -> Option<ResultHead> {
-        let whole = raw.clone();
-        let read = move || std::str::from_utf8(&whole).ok().and_then(ResultHead::read);
-        self.upstreams.aside(tenant, raw.len(), read).await.flatten()
+        let read = || std::str::from_utf8(raw).ok().and_then(ResultHead::read);
+        self.upstreams.aside(tenant, raw.len(), read).await
     }
 }
 

@@ -1,114 +1,146 @@
-//! Processor time that one tenant's answers may take from all tenants: the pace at which they are read, and turns to parse
-//! large ones off the async workers.
+//! Processor time that one tenant's requests and answers may take from all tenants: the pace at which answers are read, and
+//! turns for work that takes long.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Semaphore;
+use tokio::task::block_in_place;
 use tokio::time::Instant;
 
-use crate::upstream::error::UpstreamError;
 use crate::upstream::pace::Pace;
 
 /// Bytes that one tenant's answers are read at once, and each second after that. Reading faster would take the
 /// processors from other tenants: on two of them it shows in everybody's latency.
 const READ_BURST_BYTES: u32 = 16 * 1024 * 1024;
 const READ_BYTES_PER_S: u32 = 64 * 1024 * 1024;
-/// Largest answer that is parsed by the thread that read it, in bytes: at most about a millisecond of other requests' time.
+/// Largest text that is parsed without a turn, in bytes: at most about a millisecond of other requests' time.
 pub(in crate::upstream) const INLINE_BYTES_MAX: usize = 256 * 1024;
 
-/// One tenant's share of the time for reading and parsing answers.
+/// One tenant's share of processor time.
 #[derive(Debug)]
 pub(super) struct ReadingShare {
     pace: Mutex<Pace>,
-    /// One large answer of the tenant is worked on at a time.
-    turn: Arc<Semaphore>,
-}
-
-impl Default for ReadingShare {
-    fn default() -> Self {
-        let pace = Mutex::new(Pace::new(READ_BURST_BYTES, READ_BYTES_PER_S));
-        Self { pace, turn: Arc::new(Semaphore::new(1)) }
-    }
+    /// Permit for the tenant's one long piece of work at a time.
+    turn: Semaphore,
+    /// Permits for long pieces of work of all tenants, handed out in the order in which the tenants' next pieces came up.
+    places: Arc<Semaphore>,
 }
 
 impl ReadingShare {
+    /// Creates the share of one tenant; `places` are those of all tenants.
+    pub(super) fn new(places: Arc<Semaphore>) -> Self {
+        let pace = Mutex::new(Pace::new(READ_BURST_BYTES, READ_BYTES_PER_S));
+        Self { pace, turn: Semaphore::new(1), places }
+    }
+
     /// Takes `bytes` that were read from the tenant's pace; returns how long to wait before reading more.
     pub(super) fn take(&self, bytes: usize) -> Duration {
         self.pace.lock().unwrap_or_else(PoisonError::into_inner).take(bytes, Instant::now())
     }
 
-    /// Does work whose time grows with `bytes`: on this thread if they are few, else on a thread of its own, in turn. Returns
-    /// `None` if the work panicked.
-    pub(super) async fn aside<T: Send + 'static>(
-        &self,
-        bytes: usize,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Option<T> {
-        if bytes <= INLINE_BYTES_MAX {
-            return Some(work());
+    /// Does work that takes long, in the tenant's turn. The thread's other tasks move to another thread meanwhile.
+    pub(super) async fn in_turn<T>(&self, work: impl FnOnce() -> T) -> T {
+        // neither semaphore is ever closed
+        let _turn = self.turn.acquire().await.ok();
+        let _place = self.places.acquire().await.ok();
+        match Handle::current().runtime_flavor() {
+            // the only thread has none to move its tasks to
+            RuntimeFlavor::CurrentThread => work(),
+            _ => block_in_place(work),
         }
-        let turn = Arc::clone(&self.turn).acquire_owned().await.ok()?;
-        // the turn ends with the work, also when nobody waits for it any more
-        let done = tokio::task::spawn_blocking(move || {
-            let _turn = turn;
-            work()
-        });
-        done.await.ok()
     }
 
-    /// Parses what an upstream sent, in the same way.
-    ///
-    /// # Errors
-    /// Those of `parse`, and [`crate::upstream::Kind::Invalid`] if it panicked.
-    pub(super) async fn parse<T: Send + 'static>(
-        &self,
-        body: Bytes,
-        parse: impl FnOnce(&Bytes) -> Result<T, UpstreamError> + Send + 'static,
-    ) -> Result<T, UpstreamError> {
-        let done = self.aside(body.len(), move || parse(&body)).await;
-        done.unwrap_or_else(|| Err(UpstreamError::invalid("the answer could not be read")))
+    /// Does work whose time grows with `bytes`: at once if they are few, else in the tenant's turn.
+    pub(super) async fn aside<T>(&self, bytes: usize, work: impl FnOnce() -> T) -> T {
+        if bytes <= INLINE_BYTES_MAX {
+            return work();
+        }
+        self.in_turn(work).await
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::channel;
-    use std::thread;
+    use std::sync::mpsc::{Sender, channel};
+
+    use tokio::task::JoinHandle;
+    use tokio::time::timeout;
 
     use super::*;
 
+    const LARGE: usize = INLINE_BYTES_MAX + 1;
+
+    fn share(places: &Arc<Semaphore>) -> Arc<ReadingShare> {
+        Arc::new(ReadingShare::new(Arc::clone(places)))
+    }
+
     #[test]
     fn a_burst_is_free_and_the_rest_is_paced() {
-        let share = ReadingShare::default();
+        let share = share(&Arc::new(Semaphore::new(1)));
         assert_eq!(share.take(READ_BURST_BYTES as usize), Duration::ZERO);
         let early = share.take(READ_BYTES_PER_S as usize);
         assert!(early > Duration::from_millis(500) && early <= Duration::from_secs(1), "{early:?}");
     }
 
-    #[tokio::test]
-    async fn large_work_leaves_the_thread_and_takes_turns() {
-        let share = Arc::new(ReadingShare::default());
-        let here = thread::current().id();
-        let small = share.aside(INLINE_BYTES_MAX, move || thread::current().id() == here).await;
-        assert_eq!(small, Some(true));
+    /// Starts a long piece of work that ends once the sender is dropped; returns when it runs.
+    async fn long_work(share: &Arc<ReadingShare>) -> (Sender<()>, JoinHandle<()>) {
         let (go, wait) = channel::<()>();
-        let (first, second) = (Arc::clone(&share), Arc::clone(&share));
-        let first = tokio::spawn(async move {
-            let held = move || wait.recv().is_err() && thread::current().id() != here;
-            first.aside(INLINE_BYTES_MAX + 1, held).await
+        let (running, runs) = tokio::sync::oneshot::channel();
+        let share = Arc::clone(share);
+        let work = tokio::spawn(async move {
+            let held = move || {
+                running.send(()).unwrap();
+                wait.recv().unwrap_err();
+            };
+            share.aside(LARGE, held).await;
         });
-        // the first has its turn once none is left
-        while share.turn.available_permits() > 0 {
-            tokio::task::yield_now().await;
-        }
-        let mut waits = Box::pin(second.aside(INLINE_BYTES_MAX + 1, || 2));
+        runs.await.unwrap();
+        (go, work)
+    }
+
+    // one worker: were the long work to keep it, nothing else would run
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn long_work_holds_up_nobody_but_its_own_tenant() {
+        let places = Arc::new(Semaphore::new(2));
+        let (one, two) = (share(&places), share(&places));
+        let (go, work) = long_work(&one).await;
+        let own = Arc::clone(&one);
+        let small = tokio::spawn(async move { own.aside(INLINE_BYTES_MAX, || 1).await });
+        assert_eq!(timeout(Duration::from_secs(30), small).await.unwrap().unwrap(), 1);
+        assert_eq!(two.aside(LARGE, || 2).await, 2);
+        let mut waits = Box::pin(one.aside(LARGE, || 3));
         assert!(futures_util::poll!(&mut waits).is_pending(), "one at a time");
         drop(go);
-        assert_eq!(first.await.unwrap(), Some(true));
-        assert_eq!(waits.await, Some(2));
-        assert_eq!(share.aside(INLINE_BYTES_MAX + 1, || -> u8 { panic!("broken") }).await, None);
-        assert_eq!(share.aside(INLINE_BYTES_MAX + 1, || 3).await, Some(3));
+        assert_eq!(waits.await, 3);
+        work.await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn tenants_take_turns() {
+        let places = Arc::new(Semaphore::new(1));
+        let (one, two) = (share(&places), share(&places));
+        let (go, work) = long_work(&one).await;
+        let done = Mutex::new(Vec::new());
+        let piece = async |share: &ReadingShare, n| share.in_turn(|| done.lock().unwrap().push(n)).await;
+        let (mut first, mut next, mut other) =
+            (Box::pin(piece(&one, 1)), Box::pin(piece(&one, 1)), Box::pin(piece(&two, 2)));
+        assert!(futures_util::poll!(&mut first).is_pending());
+        assert!(futures_util::poll!(&mut next).is_pending());
+        assert!(futures_util::poll!(&mut other).is_pending());
+        drop(go);
+        work.await.unwrap();
+        futures_util::future::join3(first, next, other).await;
+        assert_eq!(*done.lock().unwrap(), [2, 1, 1], "the other tenant's piece came up first");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_panic_gives_the_turn_back() {
+        let share = share(&Arc::new(Semaphore::new(1)));
+        let own = Arc::clone(&share);
+        let broken = tokio::spawn(async move { own.aside(LARGE, || panic!("broken")).await });
+        assert!(broken.await.unwrap_err().is_panic());
+        assert_eq!(share.aside(LARGE, || 3).await, 3);
     }
 }
