@@ -1,19 +1,19 @@
-//! How much memory requests and answers may hold: as set, or a part of what this process may have.
+//! Memory budget of requests and answers: the configured value, or 60 % of the process's memory limit.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::config::ConfigError;
 
-/// The part of the process' memory that requests and answers may hold, in percent.
+/// Default budget, in percent of the process's memory limit.
 const PERCENT: u64 = 60;
-/// What the process is taken to have where its control group sets no limit, in bytes.
+/// Memory limit assumed for a process whose control group sets none, in bytes.
 const WITHOUT_LIMIT_BYTES: u64 = 1 << 30;
 
-/// The budget in bytes: `set`, or the default where that is 0.
+/// Returns the memory budget in bytes: `set`, or the default where `set` is 0.
 ///
 /// # Errors
-/// [`ConfigError::Memory`] if more is set than the control group allows the whole process.
+/// [`ConfigError::Memory`] if `set` is more than the control group allows the whole process.
 pub(super) fn resolve(set: usize) -> Result<usize, ConfigError> {
     of(set, limit_of(Path::new("/")))
 }
@@ -29,7 +29,8 @@ fn of(set: usize, limit: Option<u64>) -> Result<usize, ConfigError> {
     Ok(set)
 }
 
-/// The least memory limit of this process' control groups, in bytes, below this root of the file system.
+/// Returns the least memory limit of this process's control groups, in bytes; `None` without a limit. `root`
+/// is the root of the file system.
 fn limit_of(root: &Path) -> Option<u64> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
     let limits = groups.lines().filter_map(|line| {
@@ -46,8 +47,8 @@ fn limit_of(root: &Path) -> Option<u64> {
     limits.min()
 }
 
-/// The least limit of a group and those around it. In a container the path may be the host's, where nothing is mounted: then
-/// the mount's own root is the group.
+/// Returns the least limit of a control group and its ancestors, in bytes; `None` without a limit. In a
+/// container `group` may be the host's path, which is not mounted. The root of the mount is then the group.
 fn least(mount: &Path, group: &Path, file: &str) -> Option<u64> {
     let groups: Vec<PathBuf> = group.ancestors().map(|group| mount.join(group).join(file)).collect();
     let limits = groups.iter().filter_map(|path| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok());

@@ -35,26 +35,26 @@ const LINEAR_MEMBERS_MAX: usize = 16;
 /// Longest part of a member name that a fault repeats, in characters.
 const NAME_SHOWN_CHARS_MAX: usize = 64;
 
-/// Why a text was refused. The texts are fit for the client that sent it.
+/// Reason why a JSON text was refused. The message may be shown to the client that sent the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JsonFault {
-    /// An object has two members of this name (shortened when long).
+    /// An object has two members of one name.
     DuplicateMember {
-        /// The name, un-escaped.
+        /// Duplicate name, un-escaped; long names are shortened.
         name: String,
     },
     /// More than [`DEPTH_MAX`] levels of arrays and objects.
     TooDeep,
-    /// Not JSON.
+    /// The text is not JSON.
     Syntax {
-        /// Where it stops being JSON, in bytes from the start.
+        /// Offset at which the text stops being JSON, in bytes.
         offset: usize,
     },
-    /// JSON, but not an object where one is needed.
+    /// The text is JSON, but not an object where one is needed.
     NotAnObject,
-    /// A string, or a member name, has half of a surrogate pair: it is no text.
+    /// A string, or a member name, has a lone surrogate (half of a pair), which is no text.
     LoneSurrogate {
-        /// Where the string begins, in bytes from the start.
+        /// Offset of the string's opening quote, in bytes from the start of the text.
         offset: usize,
     },
 }
@@ -81,19 +81,19 @@ impl fmt::Display for JsonFault {
 
 impl std::error::Error for JsonFault {}
 
-/// One member of an object, as it stands in the text.
+/// Member of an object, as written in the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member<'a> {
-    /// The name, un-escaped.
+    /// Name of the member, un-escaped.
     pub name: Cow<'a, str>,
-    /// The value's own text, without surrounding white space.
+    /// Text of the value, without surrounding white space.
     pub value: &'a str,
-    /// Where the whole `"name": value` stands, in bytes of the object's text.
+    /// Range of `"name": value`, in bytes of the object's text.
     pub span: Range<usize>,
 }
 
 impl Member<'_> {
-    /// Where the value stands, in bytes of the object's text.
+    /// Returns the range of the value, in bytes of the object's text.
     pub fn value_range(&self) -> Range<usize> {
         self.span.end.saturating_sub(self.value.len())..self.span.end
     }
@@ -114,18 +114,20 @@ pub fn check(text: &str) -> Result<(), JsonFault> {
     checker.end()
 }
 
-/// The members of the object `text`, in their order, after the same check as [`check`] of everything in it.
+/// Returns the members of the object `text` in their order, after the same check of its whole content as
+/// [`check`].
 ///
 /// # Errors
-/// As [`check`], or [`JsonFault::NotAnObject`] when `text` is another kind of value.
+/// Those of [`check`], or [`JsonFault::NotAnObject`] when `text` is another kind of value.
 pub fn members(text: &str) -> Result<Vec<Member<'_>>, JsonFault> {
     members_by(Checker::new(text))
 }
 
-/// As [`members`] of what a caller sends, in which every string must be text: a lone surrogate has no single reading.
+/// Returns the members of an object that a caller sends, like [`members`]. Every string must be text: a lone
+/// surrogate has no single reading.
 ///
 /// # Errors
-/// As [`members`], or [`JsonFault::LoneSurrogate`].
+/// Those of [`members`], or [`JsonFault::LoneSurrogate`].
 pub fn members_of_text(text: &str) -> Result<Vec<Member<'_>>, JsonFault> {
     members_by(Checker { is_text: true, ..Checker::new(text) })
 }
@@ -147,7 +149,7 @@ fn members_by(mut checker: Checker<'_>) -> Result<Vec<Member<'_>>, JsonFault> {
 struct Checker<'a> {
     lexer: Lexer<'a>,
     names: Vec<Cow<'a, str>>,
-    /// Whether every string must be text.
+    /// True if strings with a lone surrogate are refused.
     is_text: bool,
 }
 

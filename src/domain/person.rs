@@ -1,4 +1,4 @@
-//! Who is one person: separation of duties goes by person, not by API key.
+//! Persons behind API keys: separation of duties is checked per person, not per API key.
 
 use super::id::KeyId;
 
@@ -14,7 +14,7 @@ pub struct Person {
 }
 
 impl Person {
-    /// The holder of the platform's bootstrap key, a person of its own.
+    /// Holder of the platform's bootstrap key, a person of its own.
     pub const PLATFORM: Person = Person { key: None, owner: None, creator: None };
 
     /// Returns whether both are one person: the same key, the same owner in any case, or one created the other.

@@ -34,7 +34,7 @@ use node::Compiled;
 pub const VALUES_MAX: usize = 200_000;
 /// Most steps of one validation; a step is about ten nanoseconds of work.
 pub const STEPS_MAX: u64 = 1_000_000;
-/// Longest reason why a schema is not used, in bytes.
+/// Longest reason why a schema is not used, in Unicode scalar values.
 const REASON_BYTES_MAX: usize = 400;
 
 /// A compiled input schema.
@@ -44,18 +44,18 @@ pub struct Schema {
     bytes: usize,
 }
 
-/// Why arguments are refused. The text names a path and a rule, or the bound, and never a value.
+/// Reason why arguments are refused. The text names a path and a rule, or the bound, and never a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unfit {
-    /// They break a rule.
+    /// The arguments break a rule; the text names path and rule.
     Rule(String),
-    /// They take more than the given number of steps.
+    /// The check takes more than this number of steps.
     Steps(u64),
     /// The rules look at more than [`VALUES_MAX`] values.
     Values,
-    /// The schema's rules are nested too deeply in them.
+    /// More than 400 schemas would be applied inside each other.
     Depth,
-    /// A number's exponent has more digits than are compared.
+    /// A number has an exponent of more than 17 digits, leading zeros aside.
     Exponent,
 }
 
@@ -86,7 +86,7 @@ impl Schema {
     /// Compiles a schema's text.
     ///
     /// # Errors
-    /// Why it is not used, for the activity record.
+    /// The reason why the schema is not used, for the activity record.
     pub fn compile(text: &str) -> Result<Schema, String> {
         match compile::compile(text) {
             Ok((compiled, bytes)) => Ok(Schema { compiled, bytes: bytes + size_of::<Schema>() }),
@@ -94,7 +94,7 @@ impl Schema {
         }
     }
 
-    /// Memory that the schema takes, in bytes.
+    /// Returns the memory that the schema takes, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -107,15 +107,15 @@ impl Schema {
         self.check_within(arguments, STEPS_MAX)
     }
 
-    /// As [`Schema::check`] in at most `steps` steps.
+    /// Checks arguments like [`Schema::check`], in at most `steps` steps.
     ///
     /// # Errors
-    /// The same.
+    /// The first broken rule, or the bound that was met.
     pub fn check_within(&self, arguments: &str, steps: u64) -> Result<(), Unfit> {
         self.run(arguments, steps).0
     }
 
-    /// The same, and the steps that were left.
+    /// Checks arguments in at most `steps` steps; also returns the steps that are left.
     fn run(&self, arguments: &str, steps: u64) -> (Result<(), Unfit>, u64) {
         let Some((arena, root)) = Arena::open(arguments, VALUES_MAX) else {
             return (Err(Unfit::Values), steps);

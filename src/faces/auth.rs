@@ -8,12 +8,12 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use super::{Faces, wire};
 use crate::gateway::{AuthError, Caller, Gateway};
 
-/// A header that decides who is served, and cannot be taken: the request is refused before a key is looked at.
+/// Fault in a header that decides who is served. The request is refused before any key is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeaderFault {
     /// Name of the header.
     pub name: &'static str,
-    /// What is wrong with it.
+    /// Description of the fault, for the client.
     pub message: &'static str,
 }
 
@@ -25,10 +25,11 @@ impl HeaderFault {
     }
 }
 
-/// Returns the only value of a header.
+/// Returns the only value of a header; `None` if the header is absent.
 ///
 /// # Errors
-/// There are more: whoever reads the first and whoever reads the last would serve different callers.
+/// [`HeaderFault`] if the header is repeated: readers of the first value and readers of the last would serve
+/// different callers.
 pub fn single<'a>(
     headers: &'a HeaderMap,
     name: &'static str,

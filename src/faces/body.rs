@@ -10,11 +10,11 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::gateway::{Caller, FREE_BYTES_MAX, Gateway, MemoryHold, MemoryPurpose, MemoryShort};
 
-/// How long a body may take.
+/// Time limits for reading one body.
 struct Patience {
-    /// Longest time for a client to send it, in all.
+    /// Longest time for a client to send the body, in all.
     read_max: Duration,
-    /// A client may take this long, and one second more for each [`PACE_BYTES_PER_S`] that have arrived.
+    /// Time that a client may take; one second more is added for each [`PACE_BYTES_PER_S`] received.
     grace: Duration,
     /// Longest wait for memory, in all.
     memory_wait_max: Duration,
@@ -27,31 +27,34 @@ const PATIENCE: Patience = Patience {
 };
 /// Least pace of a body after the grace, in bytes per second on average.
 const PACE_BYTES_PER_S: f64 = 16.0 * 1024.0;
-/// Memory that a body counts for, as a multiple of its bytes: as it was read, and once more as it is passed on.
+/// Memory of a body as a multiple of its bytes: it is read once, and copied once to be passed on.
 const COPIES: usize = 2;
-/// What is still read, and thrown away, of a body that was refused: a client that is cut off while it sends may never see
-/// why. So many bytes, for so long, once the answer is on its way.
+/// Bytes of a refused body that are still read and discarded. A client that is cut off while it sends may
+/// never see the answer.
 const DISCARD_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Longest time spent on discarding a refused body.
 const DISCARD_WAIT_MAX: Duration = Duration::from_secs(2);
+/// Delay after which a refused body is discarded, so that its answer is sent first.
 const DISCARD_AFTER: Duration = Duration::from_millis(10);
 
-/// Why a body was not read.
+/// Reason why a body was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyError {
-    /// Larger than the bound, or announced to be.
+    /// The body is larger than the bound, or announced to be.
     TooLarge,
     /// The client went away or broke the framing.
     Broken,
-    /// The client sent less than the least pace.
+    /// The client sent below the least pace, or for longer than 30 s in all.
     Slow,
     /// Requests of the key, its tenant or the replica hold as much memory as they may.
     NoMemory,
 }
 
-/// Reads a body whole, up to `bytes_max` and 30 s. One that is announced to be larger is refused unread.
+/// Reads a whole body of up to `bytes_max` bytes within 30 s. A body that is announced to be larger is
+/// refused unread.
 ///
-/// Beyond 8 KiB it holds memory of the caller's shares, as it arrives and for as long as a slice of it is in use. Where there
-/// is none within 5 s, no more of it is read.
+/// Beyond 8 KiB the body holds memory of the caller's shares, from its arrival until no slice of it is in
+/// use. If no memory is free within 5 s, the rest is not read.
 ///
 /// # Errors
 /// [`BodyError`]
@@ -108,14 +111,15 @@ async fn read(
     })
 }
 
-/// How long the client has been waited for. The gateway's own waits for memory do not count.
+/// Reader that bounds the total time spent waiting for the client. The gateway's own waits for memory do not
+/// count.
 struct Pace<'a> {
     patience: &'a Patience,
     waited: Duration,
 }
 
 impl Pace<'_> {
-    /// The next piece of a body of which so many bytes have arrived; `None` after its end.
+    /// Returns the next piece of a body of which `arrived` bytes have been read; `None` after its end.
     async fn next(&mut self, body: &mut Body, arrived: usize) -> Result<Option<Bytes>, BodyError> {
         let paid = Duration::from_secs_f64(arrived as f64 / PACE_BYTES_PER_S);
         let allowed = (self.patience.grace + paid).min(self.patience.read_max);
@@ -126,7 +130,7 @@ impl Pace<'_> {
     }
 }
 
-/// The next bytes; trailers are nobody's.
+/// Returns the next bytes of a body; `None` after its end. Trailers are skipped.
 async fn data(body: &mut Body) -> Result<Option<Bytes>, BodyError> {
     loop {
         match body.frame().await {
@@ -155,10 +159,10 @@ async fn discard(mut body: Body) {
     drop(timeout(DISCARD_WAIT_MAX, read).await);
 }
 
-/// Takes an answer of the gateway's own apart, up to `bytes_max`.
+/// Collects an answer that the gateway made itself, up to `bytes_max` bytes.
 ///
 /// # Errors
-/// [`BodyError::TooLarge`], or [`BodyError::Broken`] where it is a stream that fails.
+/// [`BodyError::TooLarge`], or [`BodyError::Broken`] if a streamed answer fails.
 pub async fn whole_answer(body: Body, bytes_max: usize) -> Result<Bytes, BodyError> {
     match Limited::new(body, bytes_max).collect().await {
         Ok(body) => Ok(body.to_bytes()),
@@ -167,11 +171,12 @@ pub async fn whole_answer(body: Body, bytes_max: usize) -> Result<Bytes, BodyErr
     }
 }
 
-/// A finished answer with memory of the caller's shares, which it holds until its last byte has been written; up to 8 KiB
-/// without. `hold` is what was taken for it before it was made.
+/// Attaches memory of the caller's shares to a finished answer, until its last byte has been written. Answers
+/// of up to 8 KiB need none. `hold` is memory that was taken before the answer was made.
 ///
 /// # Errors
-/// [`MemoryShort`] if more is needed and not there at once: the answer itself would be memory that waits.
+/// [`MemoryShort`] if more memory is needed and not free at once: a waiting answer would itself occupy
+/// memory.
 pub async fn hold_answer(
     gateway: &Gateway,
     caller: &Caller,

@@ -1,7 +1,9 @@
-//! Client connections of a listener: how many there may be, how many of one address, and which one is closed for another.
+//! Admission of client connections to a listener: bounds in total and per address, and which connection is
+//! closed for a new one.
 //!
-//! A connection is *exempt* once a request on it was authenticated, or when it comes from a trusted proxy. Exempt
-//! connections are never closed here. All others are bounded per address, and give way when the listener is full.
+//! A connection is *exempt* once a request on it was authenticated, or when it comes from a trusted proxy.
+//! Exempt connections are never closed here. All others are bounded per address, and give way when the
+//! listener is full.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
@@ -30,12 +32,12 @@ pub struct ConnectionRules {
     pub trusted_proxies: Vec<IpNet>,
 }
 
-/// Connections closed since the start, by reason.
+/// Connections closed or refused since the start, by reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClosedConnections {
-    /// The listener was full.
+    /// Number of connections closed because the listener was full.
     pub full: u64,
-    /// Their address had too many.
+    /// Number of connections closed or refused because their address had too many.
     pub address: u64,
 }
 
@@ -98,7 +100,7 @@ impl Connection {
         }
     }
 
-    /// Whether the connection was idle and is closed now.
+    /// Closes the connection if it is idle. Returns whether it was closed.
     fn close(&self) -> bool {
         let Some(task) = self.task.get() else { return false };
         let closes = self.moves(IDLE, CLOSED);
@@ -113,7 +115,7 @@ impl Connection {
     }
 }
 
-/// A connection that was let in; gives its permit back when dropped.
+/// Admitted connection; gives its permit back when dropped.
 pub(super) struct Admitted {
     pub(super) connection: Arc<Connection>,
     connections: Arc<Connections>,
@@ -127,7 +129,7 @@ impl Drop for Admitted {
 }
 
 impl Connections {
-    /// Connections under these rules; none is open.
+    /// Creates the connections of a listener under `rules`; none is open.
     pub fn new(rules: ConnectionRules) -> Arc<Connections> {
         Arc::new(Connections {
             permits: Arc::new(Semaphore::new(rules.max.clamp(1, Semaphore::MAX_PERMITS))),
@@ -190,7 +192,7 @@ impl Connections {
         Some(Admitted { connection, connections: Arc::clone(self), _permit: permit })
     }
 
-    /// Closes the oldest idle connection of the address that has the most.
+    /// Closes the oldest idle connection of the address that has the most, else of any address.
     pub(super) fn close_one(&self) {
         if self.counted().close_one() {
             self.closed_full.fetch_add(1, Ordering::Relaxed);
@@ -209,7 +211,8 @@ impl Connections {
         }
     }
 
-    /// Counts a connection; the oldest idle one of its address goes when there are too many.
+    /// Counts a connection; where its address has too many, closes the oldest idle one. `None` if none of
+    /// them is idle.
     fn count(&self, connection: &Arc<Connection>) -> Option<()> {
         let mut counted = self.counted();
         let same = counted.by_address.entry(connection.address).or_default();
@@ -240,7 +243,8 @@ impl Counted {
         }
     }
 
-    /// Whether there was one that could be closed.
+    /// Closes the oldest idle connection of the address that has the most, else of any address. Returns
+    /// whether one was closed.
     fn close_one(&mut self) -> bool {
         let largest = self.by_address.values_mut().max_by_key(|same| same.len());
         largest.is_some_and(close_oldest) || self.by_address.values_mut().any(close_oldest)
@@ -259,7 +263,7 @@ impl Counted {
     }
 }
 
-/// Whether one of these was idle; the oldest such is closed.
+/// Closes the oldest idle connection of an address. Returns whether one was closed.
 fn close_oldest(same: &mut BTreeMap<u64, Arc<Connection>>) -> bool {
     let Some(id) = same.iter().find_map(|(id, connection)| connection.close().then_some(*id)) else {
         return false;

@@ -1,5 +1,5 @@
-//! A client's connection that ends when what is written on it is not read for too long, or too slowly: an answer that nobody
-//! reads holds its tenant's share of memory.
+//! Write timeout of client connections: a connection ends when its client reads too slowly, or not at all.
+//! Answers that nobody reads would hold their tenant's share of memory.
 
 use std::io;
 use std::pin::Pin;
@@ -12,17 +12,18 @@ use tokio::time::{Instant, Sleep, sleep};
 /// Bytes that a client has to read for each second that it kept a write waiting.
 const PACE_BYTES_PER_S: f64 = 16.0 * 1024.0;
 
-/// The connection. A timer runs only while a write waits.
+/// Client connection with a bound on waiting writes. A timer runs only while a write waits.
 pub(super) struct Impatient<S> {
     stream: S,
     stall_max: Duration,
-    /// How long writes have waited that were not paid for by what was read since.
+    /// Time that writes have waited, minus the time paid for by bytes written since.
     debt: Duration,
     waiting: Option<(Instant, Pin<Box<Sleep>>)>,
 }
 
 impl<S: AsyncWrite + Unpin> Impatient<S> {
-    /// Writes may wait `stall_max` in all. What is written makes up for waits, at [`PACE_BYTES_PER_S`].
+    /// Wraps a stream whose writes may wait `stall_max` in all. Written bytes make up for waits, at
+    /// [`PACE_BYTES_PER_S`].
     pub(super) fn new(stream: S, stall_max: Duration) -> Self {
         Self { stream, stall_max, debt: Duration::ZERO, waiting: None }
     }

@@ -23,23 +23,23 @@ use crate::store::{AccessRows, ApiKey};
 /// An authenticated caller: one key, in one tenant, with everything that holds for it.
 #[derive(Debug)]
 pub struct Caller {
-    /// The tenant it acts in; `None` for the bootstrap key without `X-Tenant`.
+    /// Tenant that the caller acts in; `None` for the bootstrap key without `X-Tenant`.
     pub(super) tenant: Option<Arc<LiveTenant>>,
-    /// The key; `None` for the bootstrap key.
+    /// Id of the API key; `None` for the bootstrap key.
     pub key: Option<KeyId>,
-    /// Who holds it.
+    /// Owner of the key, as shown and recorded.
     pub owner: String,
-    /// The same for separation of duties: only an owner that somebody named counts.
+    /// Person who holds the key, for separation of duties. Only an owner that somebody named counts.
     pub(super) person: Person,
-    /// What it may do.
+    /// Role of the key.
     pub role: Role,
-    /// Key, tenant and deployment combined.
+    /// Settings of key, tenant and deployment combined.
     pub settings: Effective,
-    /// When it stops working by itself.
+    /// Expiry of the key; `None` if it does not expire.
     pub expires_at: Option<DateTime<Utc>>,
-    /// How often it may ask.
+    /// Rate limits of the key and of its tenant, in attempts per minute.
     pub(super) rates: Rates,
-    /// What is left of its own rate; the same for as long as the key lives.
+    /// Token bucket of the key's own rate limit; kept as long as the key lives.
     pub(super) bucket: Arc<Bucket>,
 }
 
@@ -51,18 +51,18 @@ impl Caller {
         may.then_some(self.settings.max_operation)
     }
 
-    /// The tenant its acts are recorded under.
+    /// Returns the id of the tenant under which the caller's acts are recorded.
     pub fn tenant_id(&self) -> TenantId {
         self.tenant.as_ref().map_or(TenantId::PLATFORM, |tenant| tenant.id)
     }
 
-    /// The catalogue it acts on; `None` for the bootstrap key without `X-Tenant`.
+    /// Returns the catalogue of the caller's tenant; `None` for the bootstrap key without `X-Tenant`.
     pub fn catalogue(&self) -> Option<Arc<Catalog>> {
         self.tenant.as_ref().map(|tenant| tenant.catalogue())
     }
 
-    /// How many streams the keys of its tenant may hold open together on this replica; the platform's own key is
-    /// none of the tenant's.
+    /// Returns the most streams that all keys of the tenant may hold open on this replica. `None` for the
+    /// platform's own key.
     pub fn tenant_streams_max(&self) -> Option<usize> {
         let tenant = self.tenant.as_ref().filter(|_| self.key.is_some())?;
         let max = tenant.access().as_ref().as_ref()?.quotas.streams;
@@ -75,19 +75,26 @@ impl Caller {
         Some(access.as_ref().as_ref()?.by_id.get(&key)?.person.clone())
     }
 
-    /// The name of the tenant it acts in.
+    /// Returns the name of the tenant that the caller acts in.
     pub fn tenant_name(&self) -> &str {
         self.tenant.as_ref().map_or(PLATFORM_TENANT, |tenant| tenant.name.as_str())
     }
 
-    /// The tenant, or the sentence that tells a platform caller to name one.
+    /// Returns the tenant that the caller acts in.
+    ///
+    /// # Errors
+    /// `Invalid` for a platform caller that named none.
     pub(super) fn tenant(&self) -> Result<&Arc<LiveTenant>, GatewayError> {
         self.tenant.as_ref().ok_or_else(|| {
             GatewayError::invalid("X-Tenant", "name the tenant to act in with the header X-Tenant: NAME")
         })
     }
 
-    /// The one authorisation function (behaviour, section 3).
+    /// Checks that the caller may do an action, by role and suspension: the one authorisation function
+    /// (behaviour, section 3).
+    ///
+    /// # Errors
+    /// `Forbidden`, with the roles that may.
     pub fn authorise(&self, action: Action) -> Result<(), GatewayError> {
         if self.role.may(action) {
             let is_open = action.is_open_while_suspended() || !self.is_suspended();
@@ -102,12 +109,13 @@ impl Caller {
         )))
     }
 
-    /// How many attempts a minute may see at most: its own, or those of all keys of its tenant if that is fewer.
+    /// Returns the attempts per minute of the key, or of all keys of its tenant if that is fewer. `None`
+    /// without a limit.
     pub fn rate_limit(&self) -> Option<u32> {
         [self.rates.key, self.rates.tenant].into_iter().flatten().min()
     }
 
-    /// Whether its tenant is served nothing.
+    /// Returns whether the caller's tenant is suspended.
     pub fn is_suspended(&self) -> bool {
         let is_suspended = |tenant: &Arc<LiveTenant>| {
             tenant.access_now().as_ref().as_ref().is_some_and(|access| access.is_suspended)
@@ -115,7 +123,7 @@ impl Caller {
         self.tenant.as_ref().is_some_and(is_suspended)
     }
 
-    /// Whether the key still is within its own time.
+    /// Returns whether the key has expired at `now`.
     pub(super) fn is_expired(&self, now: DateTime<Utc>) -> bool {
         self.expires_at.is_some_and(|at| at <= now)
     }

@@ -4,12 +4,12 @@ use super::{Caller, Gateway};
 use crate::domain::refusal::{Code, Refusal};
 use crate::upstream::{MemoryHold, MemoryPurpose};
 
-/// When to try again after a refusal for want of memory, in seconds.
+/// Time after which a client may retry a request refused for want of memory, in seconds.
 pub const MEMORY_RETRY_AFTER_S: u64 = 5;
 
 impl Gateway {
-    /// Memory for a request or an answer, in the shares of the caller's API key, its tenant and the replica. Nothing is held
-    /// yet.
+    /// Returns a hold for the memory of a request or an answer. It counts in the shares of the caller's API
+    /// key, tenant and replica. Nothing is held yet.
     pub fn memory(&self, caller: &Caller, purpose: MemoryPurpose) -> MemoryHold {
         self.upstreams.memory(caller.tenant_id().0, caller.key.map(|key| key.0), purpose)
     }
@@ -20,7 +20,7 @@ impl Gateway {
     }
 }
 
-/// The refusal of a request, or of an answer, for which there is no memory.
+/// Returns the refusal of a request or an answer for which there is no memory.
 pub fn overloaded(purpose: MemoryPurpose) -> Refusal {
     let message = match purpose {
         MemoryPurpose::Request => {

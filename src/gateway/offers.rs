@@ -28,13 +28,13 @@ const PIECES_MAX: usize = 13_000;
 /// Those of one server.
 const SERVER_PIECES_MAX: usize = 1300;
 
-/// What is made of a definition once, and shared by every snapshot that has the same bytes.
+/// Result of parsing a definition, shared by every snapshot with the same bytes.
 #[derive(Debug)]
 struct OfferShape {
     digest: String,
-    /// How it is listed; `None` where clients would refuse the whole list for it.
+    /// Form in which the offer is listed; `None` where clients would refuse the whole list for it.
     part: Option<OfferPart>,
-    /// Of a template that can be understood.
+    /// Parsed URI template; `None` for other kinds, and for a template that cannot be parsed.
     template: Option<UriTemplate>,
 }
 
@@ -58,20 +58,22 @@ impl OfferShape {
 pub struct Offer {
     /// `server:name` of a prompt; `server:URI`, by which resources are allowed to keys.
     pub canonical: Box<str>,
-    /// A prompt's own name, a resource's URI, a template's text.
+    /// Prompt's own name, resource's URI, or template's text.
     pub name: Box<str>,
     /// The other spelling of a prompt's canonical name.
     pub safe_name: Option<Box<str>>,
     /// Kind of the offer.
     pub kind: OfferKind,
-    /// State of its definition against the approved pin.
+    /// State of the definition against the approved pin.
     pub state: PinState,
-    /// Its server.
+    /// Server that offers it.
     pub server: Arc<ServerEntry>,
     shape: Arc<OfferShape>,
-    /// Its server was released, and some definition of it approved: while it is offered, its URI leads nowhere else.
+    /// True if the server was released and some definition of the offer approved. While such an offer exists,
+    /// its URI leads to no other server.
     is_owner: bool,
-    /// Whether there is no room for it among the templates that are tried.
+    /// True for a template that no URI is matched against: not released, never approved, not parsable, or
+    /// over the bounds.
     is_beyond: bool,
 }
 
@@ -79,7 +81,7 @@ impl Offer {
     /// Tier of every prompt and every resource: asking for one counts as read, for ceilings and in records.
     pub const TIER: Tier = Tier::Read;
 
-    /// How it is listed.
+    /// Returns the form in which the offer is listed; `None` where clients would refuse it.
     pub fn part(&self) -> Option<&OfferPart> {
         self.shape.part.as_ref()
     }

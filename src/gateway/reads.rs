@@ -41,7 +41,7 @@ pub struct ReadUnderWay {
     started: Instant,
 }
 
-/// What repeated reads have in common.
+/// Key of the counters: reads of one tenant, API key, route and outcome are counted together.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct ReadKind {
     tenant: TenantId,

@@ -62,7 +62,7 @@ struct NotKept(&'static str);
 
 const SLOW: NotKept = NotKept("what would have been cut off could not be kept in time");
 
-/// What was cut off, sealed, and what is left.
+/// Sealed texts that were cut off, and the shortened result.
 struct Sealed {
     texts: Vec<([u8; 32], Vec<u8>)>,
     rendered: Rendered,
@@ -97,7 +97,8 @@ impl Gateway {
         }
     }
 
-    /// What is left of a result, with memory of its own until it is written; where there is none, with that of the whole.
+    /// Returns the shortened result, which holds memory of its own until it is written. Where there is none,
+    /// it keeps the memory of the whole result.
     async fn remainder(&self, caller: &Caller, result: String, whole: Bytes) -> Bytes {
         let mut memory = self.memory(caller, MemoryPurpose::Answer).waiting(Duration::ZERO);
         match memory.grow(result.len()).await {
@@ -106,7 +107,7 @@ impl Gateway {
         }
     }
 
-    /// `None` when there is nothing to cut.
+    /// Cuts a result and keeps what was cut off; `None` when there is nothing to cut.
     async fn cut(
         &self,
         caller: &Caller,
@@ -183,7 +184,7 @@ fn seal(raw: &str, limit: usize, tenant: TenantId, principal: Uuid, key: &Key) -
     Some(Sealed { rendered: cut.render(&tokens, limit), texts })
 }
 
-/// What is stored of the key that a text is read with.
+/// Returns the hash that is stored of the token with which a text is read.
 pub(super) fn hash_of(token: &str) -> [u8; 32] {
     Sha256::new_with_prefix("mcpproxy cache key v1\0").chain_update(token).finalize().into()
 }
@@ -192,7 +193,7 @@ fn text(raw: &[u8]) -> &str {
     std::str::from_utf8(raw).unwrap_or_default()
 }
 
-/// What is left of a result, with the memory of the whole until it is written.
+/// Returns the shortened result, which keeps the memory of the whole result until it is written.
 fn with_whole(result: String, whole: Bytes) -> Bytes {
     struct Remainder {
         result: String,

@@ -64,15 +64,16 @@ impl Detail {
     }
 }
 
-/// How an answer is ranked, as it says: in the gateway alone, or with what an embeddings service says as well.
+/// Value of `ranking` in an answer without, and with, the scores of an embeddings service.
 const RANKING: &str = "bm25";
 const RANKING_WITH_EMBEDDINGS: &str = "bm25+embeddings";
 
-/// Entries of an answer together, in bytes: what comes after is left out. The best match always has room.
+/// Most bytes of all entries of an answer: later entries are left out. The best match is never left out.
 const ENTRIES_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// What an answer adds to each entry, in bytes: how to call it, and its score.
+/// Bytes that an answer adds to each entry: how to call the tool, and its score.
 const ENTRY_EXTRA_BYTES: usize = 64;
-/// Memory taken for an answer, as a multiple of its entries: over MCP they stand in it twice, once with every quote escaped.
+/// Memory taken for an answer, as a multiple of its entries. Over MCP an answer has them twice, once with
+/// every quote escaped.
 const FORMS: usize = 3;
 /// Longest wait of an answer for memory.
 const MEMORY_WAIT_MAX: Duration = Duration::from_secs(5);

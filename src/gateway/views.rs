@@ -25,7 +25,7 @@ const VIEWED_TOOLS_MAX: usize = 2_000_000;
 /// Prepared bodies that a face may keep beside a view.
 pub const BODIES: usize = 8;
 
-/// What decides about what is seen; callers that are alike in it share a view.
+/// Settings that decide what a caller sees; callers with equal ones share a view.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ViewKey {
     unannotated: Unannotated,
@@ -42,8 +42,8 @@ impl ViewKey {
         }
     }
 
-    /// Whether a prompt, resource or template is in the scope: within the ceiling, as one that reads, and allowed by its
-    /// `server:name` or `server:URI`.
+    /// Returns whether a prompt, resource or template is in the scope. Reads must be within the ceiling, and
+    /// `allowed_tools` must allow its `server:name` or `server:URI`.
     pub(super) fn sees_offer(&self, canonical: &str) -> bool {
         Offer::TIER.operation() <= self.max_operation && self.allows(canonical)
     }
@@ -52,8 +52,9 @@ impl ViewKey {
         self.allowed_tools.allows(canonical)
     }
 
-    /// One whose definition is not the approved one is in the scope of whoever may use either: a key that saw it is told
-    /// what became of it (check 8). It is in no list.
+    /// Returns the tier of a tool that is in the scope; `None` for others. A tool with an unapproved
+    /// definition is in the scope if the ceiling allows its tier before or after the change. A key that saw
+    /// the tool is told what became of it (check 8); no list has it.
     fn tier(&self, tool: &Tool) -> Option<Tier> {
         let (tier, before) = (tool.tier(self.unannotated), tool.tier_before(self.unannotated));
         let is_in_reach = |tier: Tier| tier.operation() <= self.max_operation;

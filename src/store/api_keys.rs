@@ -16,60 +16,61 @@ use crate::domain::tenant::Role;
 /// An API key as stored.
 #[derive(Clone, Debug)]
 pub struct ApiKey {
-    /// Its id.
+    /// Id of the API key.
     pub id: KeyId,
-    /// What it may do.
+    /// Role of the key.
     pub role: Role,
     /// A name for people.
     pub name: String,
     /// The person or robot that holds it.
     pub owner: String,
-    /// Whether somebody named the owner; if not, it is the name or role that the key had at first.
+    /// True if somebody named the owner; if not, the owner is the key's original name or role.
     pub owner_given: bool,
-    /// The key that created it; `None` for the bootstrap key.
+    /// Key that created this one; `None` for the bootstrap key.
     pub created_by: Option<KeyId>,
     /// The visible start of the secret.
     pub prefix: String,
     /// SHA-256 of the secret.
     pub hash: [u8; 32],
-    /// When it was made.
+    /// Time of creation.
     pub created_at: DateTime<Utc>,
-    /// When it stops working by itself.
+    /// Expiry of the key; `None` if it does not expire.
     pub expires_at: Option<DateTime<Utc>>,
-    /// When somebody ended it.
+    /// Time of revocation; `None` if the key was not revoked.
     pub revoked_at: Option<DateTime<Utc>>,
-    /// Coarse: at most once a minute.
+    /// Time of the last use, written at most once a minute; `None` if the key was never used.
     pub last_used_at: Option<DateTime<Utc>>,
-    /// Counts changes, for optimistic updates.
+    /// Number of changes, for optimistic updates.
     pub version: i64,
 }
 
 /// A key to be made.
 #[derive(Clone, Debug)]
 pub struct NewApiKey {
-    /// What it may do.
+    /// Role of the key.
     pub role: Role,
     /// A name for people.
     pub name: String,
     /// The person or robot that holds it.
     pub owner: String,
-    /// Whether somebody named the owner.
+    /// True if somebody named the owner.
     pub owner_given: bool,
     /// The visible start of the secret.
     pub prefix: String,
     /// SHA-256 of the secret.
     pub hash: [u8; 32],
-    /// Its own settings.
+    /// Settings of the key itself.
     pub settings: Map<String, Value>,
-    /// When it stops working by itself.
+    /// Expiry of the key; `None` if it does not expire.
     pub expires_at: Option<DateTime<Utc>>,
-    /// The key that makes it; `None` for the bootstrap key.
+    /// Key that creates this one; `None` for the bootstrap key.
     pub created_by: Option<KeyId>,
-    /// What tenants may have of which nothing else is said.
+    /// Default quotas, for a tenant without its own.
     pub quotas: Quotas,
 }
 
-/// Columns of a [`KeyRow`]. The release before does not say whether an owner was named: one that is neither name nor role was.
+/// Columns of a [`KeyRow`]. The previous release does not record whether an owner was named. Such an owner
+/// counts as named if it is neither the key's name nor its role.
 macro_rules! key_columns {
     () => {
         "key_id, role, name, owner, coalesce(owner_given, owner <> name and owner <> role) as owner_given,

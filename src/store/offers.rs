@@ -135,12 +135,12 @@ impl OfferView {
     }
 }
 
-/// Where a page of offers begins: a kind and a name.
+/// Start of a page of offers: a kind and a name.
 #[derive(Clone, Copy)]
 enum PageStart<'a> {
-    /// With this one.
+    /// The page begins with this offer.
     At(&'a str, &'a str),
-    /// With the one after it.
+    /// The page begins with the offer after this one.
     After(&'a str, &'a str),
 }
 
@@ -252,7 +252,7 @@ pub(super) async fn load(tx: &mut Unit, tenant: TenantId) -> Result<Vec<StoredOf
     rows.into_iter().map(StoredOffer::try_from).collect()
 }
 
-/// Who is released offers from then on: what it did before counts for nothing.
+/// Sets the time since when a server offers things to now, at its release: earlier offers give no precedence.
 pub(super) async fn begin_anew(tx: &mut Unit, tenant: TenantId, server: ServerId) -> Result<(), StoreError> {
     sqlx::query(
         "update offers set first_seen_at = clock_timestamp() where tenant_id = $1 and server_id = $2",
@@ -264,7 +264,7 @@ pub(super) async fn begin_anew(tx: &mut Unit, tenant: TenantId, server: ServerId
     Ok(())
 }
 
-/// What a server offered at another origin, or before it was removed, is gone, and what was approved of it. Blocks stay.
+/// Deletes all offers of a server and their approvals, when the server moves or is removed. Blocks stay.
 pub(super) async fn remove_all(tx: &mut Unit, tenant: TenantId, server: ServerId) -> Result<(), StoreError> {
     sqlx::query("delete from offers where tenant_id = $1 and server_id = $2")
         .bind(tenant.0)

@@ -133,57 +133,58 @@ macro_rules! server_columns {
 /// A server to be added.
 #[derive(Clone, Debug)]
 pub struct NewServer {
-    /// Its id, never used before.
+    /// Id of the server, never used before.
     pub id: ServerId,
-    /// Its name.
+    /// Name of the server.
     pub name: String,
-    /// Its kind.
+    /// Kind of the server: `http` or `stdio`.
     pub kind: &'static str,
-    /// Where it is.
+    /// URL of the server; `None` for a program.
     pub url: Option<String>,
-    /// The program that it is.
+    /// Program of the server, by the name of its entry in the deployment; `None` for a URL.
     pub command: Option<String>,
-    /// Switched on.
+    /// True if the server is enabled.
     pub enabled: bool,
-    /// Hidden until released.
+    /// True if the server is quarantined: hidden until released.
     pub quarantined: bool,
-    /// Changes of definitions are taken at once.
+    /// True if changed definitions are approved automatically.
     pub auto_approve: bool,
-    /// Bounds of its own.
+    /// Limits of the server itself, by name.
     pub limits: serde_json::Map<String, serde_json::Value>,
-    /// What it is called with.
+    /// Sealed headers that the server is called with; `None` for none.
     pub headers: Option<SealedHeaders>,
-    /// Who adds it.
+    /// Person who adds the server.
     pub added_by: Person,
-    /// What tenants may have of which nothing else is said.
+    /// Default quotas, for a tenant without its own.
     pub quotas: Quotas,
 }
 
 /// A change to a server; `None` leaves a field.
 #[derive(Clone, Debug, Default)]
 pub struct ServerPatch {
-    /// A new address, in whole.
+    /// New URL, in whole.
     pub url: Option<String>,
-    /// Another program.
+    /// New program, by the name of its entry in the deployment.
     pub command: Option<String>,
-    /// The address leads to another place, or the program is another: credentials, pins, era and baseline go, and
-    /// `by` has added the server.
+    /// True if the URL leads to another place, or the program is another. Credentials, pins, era and baseline
+    /// are then removed, and `by` counts as the person who added the server.
     pub place_changed: bool,
-    /// Switch.
+    /// Enables or disables the server.
     pub enabled: Option<bool>,
-    /// Quarantine or release.
+    /// Quarantines or releases the server.
     pub quarantined: Option<bool>,
-    /// Quarantine, if its pins are still to be set: what it offers first is then not taken as it is.
+    /// Quarantines the server if its pins are still to be set: its first listing is then not approved as it
+    /// is.
     pub waits_without_baseline: bool,
-    /// Automatic approval.
+    /// Switches automatic approval.
     pub auto_approve: Option<bool>,
-    /// Bounds of its own.
+    /// New limits of the server itself, by name.
     pub limits: Option<serde_json::Map<String, serde_json::Value>>,
-    /// What it is called with from now on.
+    /// Change of the headers that the server is called with.
     pub headers: Option<HeadersPatch>,
-    /// Only when the server is still at this version.
+    /// Version that the server must still have; `None` for any.
     pub version: Option<i64>,
-    /// Who changes it; needed where `place_changed`.
+    /// Person who changes the server; needed where `place_changed`.
     pub by: Option<Person>,
 }
 

@@ -55,7 +55,7 @@ pub fn native_tls() -> io::Result<Arc<rustls::ClientConfig>> {
     Ok(Arc::new(config))
 }
 
-/// What all connections of a pool share.
+/// Parts that all connections of a pool share.
 #[derive(Clone, Debug)]
 pub(super) struct Dialer {
     egress: Arc<Egress>,
@@ -73,13 +73,13 @@ impl Dialer {
         Self { egress, tls, connects: Arc::default(), share, shares, measures: Arc::default() }
     }
 
-    /// The same, with these bounds on the memory of requests and answers.
+    /// Sets the bounds on the memory of requests and answers.
     pub(super) fn with_memory(self, limits: MemoryLimits) -> Self {
         let shares = Arc::new(Shares::new(limits));
         Self { share: shares.of(Uuid::nil()), shares, ..self }
     }
 
-    /// The same, with the share of one upstream of this tenant.
+    /// Returns a copy with the share of one upstream of this tenant.
     pub(super) fn for_upstream_of(&self, tenant: Uuid) -> Self {
         Self { share: self.shares.of(tenant), ..self.clone() }
     }
@@ -89,17 +89,17 @@ impl Dialer {
         self.shares.of(tenant)
     }
 
-    /// Memory for a request or an answer; nothing is held yet.
+    /// Returns a hold for the memory of a request or an answer; nothing is held yet.
     pub(super) fn memory(&self, tenant: Uuid, key: Option<Uuid>, purpose: MemoryPurpose) -> MemoryHold {
         self.shares.memory(tenant, key, purpose)
     }
 
-    /// How much memory requests and answers hold now.
+    /// Returns the state of the memory budget of requests and answers.
     pub(super) fn memory_vitals(&self) -> MemoryVitals {
         self.shares.memory_vitals()
     }
 
-    /// TCP connections opened so far.
+    /// Returns the number of TCP connections opened so far.
     pub(super) fn connects(&self) -> u64 {
         self.connects.load(Ordering::Relaxed)
     }

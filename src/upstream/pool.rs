@@ -48,26 +48,28 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// An empty pool. Without `tls` (see [`super::native_tls`]), https upstreams are unreachable.
+    /// Creates an empty pool. Without `tls` (see [`super::native_tls`]), https upstreams are unreachable.
     pub fn new(egress: Arc<Egress>, tls: Option<Arc<rustls::ClientConfig>>) -> Self {
         let dialer = Dialer::new(egress, tls);
         let children = Children::new(StdioRules::default(), None, &dialer.measures);
         Self { dialer, children, connections: RwLock::default() }
     }
 
-    /// The same, with programs under these rules, whose logs go to `journal`.
+    /// Sets the rules for programs, and the journal of their logs.
     pub fn with_programs(self, rules: StdioRules, journal: Journal) -> Self {
         Self { children: Children::new(rules, Some(journal), &self.dialer.measures), ..self }
     }
 
-    /// The same, with these bounds on the memory of requests and answers.
+    /// Sets the bounds on the memory of requests and answers.
     pub fn with_memory(self, limits: MemoryLimits) -> Self {
         Self { dialer: self.dialer.with_memory(limits), ..self }
     }
 
-    /// The connection of a server. A newer version, another URL or credential than last time replaces it; the old
-    /// one ends with its last call. Whoever knows an older version only gets the newer one's connection, and
-    /// nothing is sent if that leads to another place.
+    /// Returns the connection of a server. A newer version, another URL or credential than last time replaces
+    /// it; the old one ends with its last call.
+    ///
+    /// A caller with an older version gets the newer version's connection. If that leads to another place,
+    /// nothing is sent.
     pub fn connection(&self, target: &Target) -> Arc<Connection> {
         let key = (target.tenant, target.server);
         let known = |connections: &HashMap<Key, Arc<Connection>>| {

@@ -51,7 +51,7 @@ struct TenantShare {
 }
 
 impl TenantShare {
-    /// The memory of an API key, for as long as it holds any.
+    /// Returns the memory share of an API key, which lives as long as the key holds any memory.
     fn key_level(&self, key: Uuid) -> Arc<MemoryLevel> {
         let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = keys.get(&key).and_then(Weak::upgrade) {
@@ -64,7 +64,7 @@ impl TenantShare {
     }
 }
 
-/// The share of one upstream in its tenant's.
+/// Share of one upstream in the resources of its tenant.
 #[derive(Clone, Debug)]
 pub(super) struct Share {
     all_lookups: Arc<Semaphore>,
@@ -75,7 +75,7 @@ pub(super) struct Share {
 }
 
 impl Shares {
-    /// Requests and answers may hold this much memory at the same time.
+    /// Creates the shares; `limits` bounds the memory of requests and answers.
     pub(super) fn new(limits: MemoryLimits) -> Self {
         let places = available_parallelism().map_or(1, |cores| (cores.get() / 2).max(1));
         Self {
@@ -86,12 +86,12 @@ impl Shares {
         }
     }
 
-    /// How much memory requests and answers hold now.
+    /// Returns the state of the memory budget of requests and answers.
     pub(super) fn memory_vitals(&self) -> MemoryVitals {
         self.memory.vitals()
     }
 
-    /// The share of an upstream that is about to be connected to.
+    /// Returns the share of an upstream that is about to be connected to.
     pub(super) fn of(&self, tenant: Uuid) -> Share {
         Share {
             all_lookups: Arc::clone(&self.lookups),
@@ -101,7 +101,7 @@ impl Shares {
         }
     }
 
-    /// Memory for a request or an answer of this key; nothing is held yet.
+    /// Returns a hold for the memory of a request or an answer of this key; nothing is held yet.
     pub(super) fn memory(&self, tenant: Uuid, key: Option<Uuid>, purpose: MemoryPurpose) -> MemoryHold {
         MemoryHold::new(self.tenant(tenant), key, purpose, hold::WAIT_MAX)
     }

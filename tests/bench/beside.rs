@@ -25,9 +25,9 @@ use crate::load::{self, Door, Era, Slice, Until, Work};
 use crate::process::Process;
 use crate::sink::{self, Sink};
 
-/// The argument that makes the benchmark's binary the bad servers.
+/// Argument that makes the benchmark's binary the bad servers.
 pub const ROLE: &str = "bad-servers";
-/// The tenant whose servers they are; the healthy one is its own as well.
+/// Tenant of the bad servers and of the healthy one.
 pub const TENANT: &str = "beside";
 /// Clients of the healthy server: few enough that the processors have time left.
 const CLIENTS: usize = 2;
@@ -45,12 +45,12 @@ const HAMMERING: Pace = Pace { callers: 8, pause: Duration::from_millis(250) };
 /// Pace of an agent at work.
 const WORKING: Pace = Pace { callers: 1, pause: Duration::from_secs(1) };
 
-/// What a group of bad servers is compared with.
+/// Load that a group of bad servers is compared with.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Baseline {
-    /// As many callers of a good server, at the same pace.
+    /// Equal number of callers of a good server, at the same pace.
     GoodServer,
-    /// The same bytes from the same servers, read by the sink.
+    /// Equal bytes from the same servers, read by the sink.
     Sink,
 }
 
@@ -123,7 +123,7 @@ pub struct BadServers {
 }
 
 impl BadServers {
-    /// Starts this very program as them.
+    /// Starts this program as the bad servers, in a child process.
     ///
     /// # Errors
     /// If they do not say where they listen.

@@ -26,7 +26,7 @@ const CALL_WAIT_MAX: Duration = Duration::from_secs(5);
 /// The sink as a child process.
 pub struct Sink {
     _process: Process,
-    /// Where it takes orders.
+    /// Address at which the sink takes orders.
     pub at: SocketAddr,
 }
 
@@ -47,12 +47,12 @@ impl Sink {
     }
 }
 
-/// What the gateway reads of one call.
+/// Amount that the gateway reads of one call, and its pace.
 #[derive(Clone, Copy)]
 struct Reading {
-    /// Bytes after which it stops.
+    /// Bytes after which reading stops.
     bytes_max: usize,
-    /// Bytes that are read at once, and each second after that.
+    /// Bytes that are read at once, and each second after that; `None` for no bound.
     pace: Option<usize>,
 }
 

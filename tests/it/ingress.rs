@@ -6,13 +6,14 @@ use serde_json::json;
 
 use crate::support::{Events, Mcp, Nginx, Stage, Tool, Upstream};
 
-/// What the chart renders for values of production; `make check-chart` keeps it so.
+/// Path of the manifests that the chart renders for production values; `make check-chart` keeps them up to
+/// date.
 const RENDERED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/helm/snapshots/production.yaml");
 const PREFIX: &str = "nginx.ingress.kubernetes.io/";
 /// `limits.request_bytes_max`, bytes.
 const REQUEST_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// nginx's directives for the annotations, as ingress-nginx translates them.
+/// Returns nginx's directives for the annotations, as ingress-nginx translates them.
 fn directives() -> String {
     let rendered = fs::read_to_string(RENDERED).unwrap();
     let annotations = rendered.lines().filter_map(|line| line.trim().strip_prefix(PREFIX)?.split_once(": "));

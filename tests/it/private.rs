@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use crate::support::{Gateway, Mcp};
 
-/// A program that is run as a server, as the user that the gateway is.
+/// Program that is run as a server, under the gateway's own user.
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/stdio/program.py");
 
-/// What the program of a stdio server can do with these files.
+/// Returns what the program of a stdio server can do with each of these files.
 async fn touched(gateway: &Gateway, key: &str, paths: &[&str]) -> Value {
     let platform = gateway.anonymous().with_key(key);
     platform.post("/api/v1/tenants", &json!({"name": "acme"})).await;
@@ -23,7 +23,7 @@ async fn touched(gateway: &Gateway, key: &str, paths: &[&str]) -> Value {
     serde_json::from_str(result["content"][0]["text"].as_str().unwrap()).unwrap()
 }
 
-/// The files of a private gateway are its own user's, and so are the programs that it runs.
+/// Checks that programs reach neither secrets nor data, although files and programs have the same user.
 #[tokio::test]
 async fn programs_reach_neither_secrets_nor_data() {
     let folder = tempfile::tempdir().unwrap();

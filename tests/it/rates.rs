@@ -64,7 +64,7 @@ async fn each_is_refused(agent: &Api) {
     assert_eq!(answer.json()["error"]["tool"], "up:look", "{answer:?}");
 }
 
-/// One of everything that counts: five attempts.
+/// Makes one attempt of each kind that counts, five in all, and checks that they pass.
 async fn five_pass(agent: &Api) {
     list(agent).await.expect(200);
     Mcp::bare(agent).run("read", "up:look", &json!({})).await.ok();
@@ -129,7 +129,8 @@ async fn a_refused_attempt_counts_too() {
     list(&agent).await.expect(429);
 }
 
-/// Whoever goes on over the limit cannot fill the log: the first ten refusals of checks are evidence, the rest a number.
+/// Checks that attempts over the limit cannot fill the log: the first ten refusals are recorded, the others
+/// counted.
 #[tokio::test]
 async fn refusals_over_the_limit_are_recorded_up_to_ten_and_counted() {
     let mut stage = Stage::start().await;

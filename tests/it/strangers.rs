@@ -9,24 +9,24 @@ use sqlx::Executor;
 
 use crate::support::{Api, Gateway, Mcp, Stage, Tool, Upstream, eventually, settle};
 
-/// Well-formed keys of nobody, a second.
+/// Well-formed unknown keys that are presented, per second.
 const PER_SECOND: usize = 400;
-/// How long they are presented.
+/// Time for which unknown keys are presented.
 const FLOOD: Duration = Duration::from_secs(4);
-/// Connections that present them.
+/// Number of connections that present unknown keys.
 const CLIENTS: usize = 16;
-/// Answered at least, on a busy machine: else the test proves nothing.
+/// Least number of unknown keys that are refused, on a busy machine: with fewer the test proves nothing.
 const ANSWERED_MIN: usize = 100;
-/// What a request of somebody else takes at most while look-ups stand still.
+/// Longest time of another client's request while look-ups are blocked.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A key in the form of ours that nobody has.
+/// Returns a well-formed key that nobody has.
 fn stranger() -> String {
     let [one, other] = [uuid::Uuid::new_v4(), uuid::Uuid::new_v4()];
     format!("mcpk_{}{:011x}", one.simple(), other.as_u128() >> 84)
 }
 
-/// Keys of nobody, each another, evenly over the seconds.
+/// Flood of requests, each with another unknown key, evenly over time.
 struct Flood {
     stop: Arc<AtomicBool>,
     answered: Arc<AtomicUsize>,
@@ -86,7 +86,7 @@ async fn fresh_keys_work_at_once_in_a_flood_of_unknown_ones() {
     assert!(answered >= ANSWERED_MIN, "{answered} refused, {turns} turns");
 }
 
-/// The table of keys stands still: whoever waits for it keeps nobody from what needs another.
+/// Checks that look-ups that wait for the table of keys leave connections to other requests.
 #[tokio::test(flavor = "multi_thread")]
 async fn look_ups_that_take_long_leave_connections_free() {
     let stage = Stage::start().await;
@@ -113,7 +113,7 @@ async fn look_ups_that_take_long_leave_connections_free() {
     }
 }
 
-/// Whoever asked for a key before it was there does not keep it from working.
+/// Checks that a key works as soon as it is valid, also where it was refused before.
 #[tokio::test]
 async fn a_key_that_was_asked_for_too_early_works_once_it_is_there() {
     let stage = Stage::start().await;

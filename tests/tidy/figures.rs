@@ -22,7 +22,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).expect("a text")
 }
 
-/// Every document, as its path from the root.
+/// Returns every document, as its path from the root.
 fn documents() -> Vec<String> {
     let mut found = vec!["README.md".to_owned()];
     for folder in ["docs", "docs/decisions"] {
@@ -36,17 +36,17 @@ fn documents() -> Vec<String> {
     found
 }
 
-/// What stands in backticks on a line, up to its first blank.
+/// Returns the texts in backticks on a line, each up to its first blank.
 fn quoted(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2).filter_map(|text| text.split_whitespace().next())
 }
 
-/// Whether this names tests or a bench.
+/// Returns whether a token names tests or a bench.
 fn is_source(token: &str) -> bool {
     ["it::", "bench::", "tests/"].iter().any(|start| token.starts_with(start))
 }
 
-/// Whether there is such a module below a folder, or such a function in its file.
+/// Returns whether a module exists below a folder, or a function in its file.
 fn is_module(folder: &Path, names: &[&str]) -> bool {
     let Some((name, rest)) = names.split_first() else { return true };
     let (file, below) = (folder.join(format!("{name}.rs")), folder.join(name));
@@ -61,7 +61,8 @@ fn is_module(folder: &Path, names: &[&str]) -> bool {
     }
 }
 
-/// Whether what is named is there. A path may leave out where it begins, and its `.rs`.
+/// Returns whether the named file, module or function exists. A path may leave out its beginning and its
+/// `.rs`.
 fn exists(token: &str, files: &[String]) -> bool {
     if let Some((kind @ ("it" | "bench"), names)) = token.split_once("::") {
         let names: Vec<&str> = names.split("::").collect();
@@ -85,7 +86,7 @@ fn code_files() -> Vec<String> {
         .collect()
 }
 
-/// Whether a line has a measured figure: a number with a unit, or a ratio.
+/// Returns whether a line has a measured figure: a number with a unit, or a ratio.
 fn has_figure(line: &str) -> bool {
     let plain =
         |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric() && c != '%' && c != '×').to_owned();
@@ -99,7 +100,7 @@ fn has_figure(line: &str) -> bool {
         })
 }
 
-/// Headings with the number of their line and the text below, up to the next heading of any level.
+/// Returns headings with their line number and the text below, up to the next heading of any level.
 fn sections(text: &str) -> Vec<(usize, &str, Vec<&str>)> {
     let (mut found, mut in_code) = (vec![(1, "the beginning", Vec::new())], false);
     for (number, line) in text.lines().enumerate() {

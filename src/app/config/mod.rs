@@ -41,23 +41,23 @@ pub use stdio::StdioCommand;
 pub struct Config {
     /// Listeners and what they accept.
     pub server: Server,
-    /// Where the database is.
+    /// Location of the database, and how to connect to it.
     pub database: Database,
-    /// The key of the platform operator.
+    /// Bootstrap key: the API key of the platform operator.
     pub bootstrap_key: Secret,
-    /// Where that one is kept, if it is not given but generated.
+    /// File of the generated bootstrap key; `None` if the key is configured.
     pub bootstrap_key_file: Option<PathBuf>,
-    /// How long access data may go unconfirmed by the database before requests are answered 503.
+    /// Longest time that access data may go unconfirmed by the database before requests are answered 503.
     pub stale_max: Duration,
     /// Keys of session ids: never empty, the first signs, all verify.
     pub session_keys: Vec<Secret>,
     /// Keys of sealed credentials: never empty, the first encrypts, all decrypt.
     pub master_keys: Vec<MasterKey>,
-    /// Networks that upstreams may live in although they are not public.
+    /// Networks that are not public and in which upstreams are allowed all the same.
     pub egress_allow: Vec<IpNet>,
-    /// Whether programs are run as upstream servers.
+    /// Setting `stdio.enabled`: programs may run as upstream servers.
     pub stdio_enabled: bool,
-    /// Whether programs are kept from the files in `data_dir`.
+    /// Setting `stdio.hide_data_dir`: programs of stdio servers have no access to files in `data_dir`.
     pub stdio_hide_data_dir: bool,
     /// Programs that tenants may run as upstream servers, by name.
     pub stdio_commands: BTreeMap<String, StdioCommand>,
@@ -67,22 +67,22 @@ pub struct Config {
     pub direct: Direct,
     /// The activity log.
     pub activity: Activity,
-    /// What applies to a key when neither it nor its tenant says otherwise.
+    /// Settings of a key where neither the key nor its tenant says otherwise.
     pub defaults: Defaults,
     /// Logs, traces, metrics.
     pub telemetry: Telemetry,
     /// Every bound that an operator may move.
     pub limits: Limits,
-    /// What was found around the program.
+    /// Environment that the program detected at its start.
     pub host: Host,
 }
 
-/// What the program found around itself at its start.
+/// Environment that the program detected at its start.
 #[derive(Clone, Debug, Default)]
 pub struct Host {
-    /// Whether this is a pod of a Kubernetes cluster.
+    /// True inside a pod of a Kubernetes cluster.
     pub in_kubernetes: bool,
-    /// Whether this is our container image, which holds no other program.
+    /// True inside mcpproxy's container image, which holds no other program.
     pub in_image: bool,
     /// The folders of `PATH`; only absolute ones.
     pub search_path: Vec<PathBuf>,

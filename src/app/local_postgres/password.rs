@@ -1,5 +1,5 @@
-//! The password of the private database. Whoever is the gateway's user reaches its socket, and the programs of stdio
-//! servers are; the file with the password is closed to them.
+//! Password of the private database. Programs of stdio servers run as the gateway's user and reach the
+//! database's socket. The file with the password is closed to them.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -9,13 +9,13 @@ use std::path::Path;
 use super::cluster::{Cluster, NAME, small_file};
 use super::error::LocalPostgresError;
 
-/// Name of the file in the data directory.
+/// Name of the password file in the data directory.
 pub(super) const FILE: &str = "postgres.password";
-/// What the server asks of whoever connects.
+/// Content of `pg_hba.conf`: every connection over the socket needs the password.
 const ACCESS: &str = "local all all scram-sha-256\n";
 
-/// Returns the database's password. A cluster without one, as earlier releases made them, is given one, unless its server
-/// is running: then it gets one at the next start.
+/// Returns the database's password. A cluster without one, as earlier releases made them, gets one. While
+/// such a cluster's server runs, the result is `None`: the cluster gets a password at the next start.
 pub(super) async fn settle(
     data_dir: &Path,
     cluster: &Cluster,

@@ -48,7 +48,7 @@ async fn rows(postgres: &LocalPostgres) -> i64 {
     count
 }
 
-/// Whether one who reaches the socket gets in without the password.
+/// Returns whether a client on the socket can connect without the password.
 async fn lets_anybody_in(postgres: &LocalPostgres) -> bool {
     let (before, rest) = postgres.url().split_once("//").unwrap();
     let (credentials, place) = rest.split_once('@').unwrap();

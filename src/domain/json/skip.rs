@@ -2,13 +2,13 @@
 
 use super::text::literal_end;
 
-/// The end of the value that starts at `from`, or none when the text ends first.
+/// Returns the end of the value that starts at `from`; `None` when the text ends first.
 pub(super) fn value_end(bytes: &[u8], from: usize) -> Option<usize> {
     value_end_counted(bytes, from, &mut 0)
 }
 
-/// As [`value_end`]. Adds to `work` what it took, in bytes looked at one by one: a string's bytes count a sixteenth, and
-/// every token eight.
+/// Returns the same as [`value_end`], and adds the work to `work`, in bytes inspected one by one. The bytes
+/// of a string count a sixteenth. Each string, bracket and brace adds eight.
 pub(in crate::domain) fn value_end_counted(bytes: &[u8], from: usize, work: &mut usize) -> Option<usize> {
     match bytes.get(from)? {
         b'"' => {
@@ -29,7 +29,7 @@ pub(in crate::domain) fn value_end_counted(bytes: &[u8], from: usize, work: &mut
     }
 }
 
-/// The end of the literal whose opening quote is at `from`.
+/// Returns the end of the string literal whose opening quote is at `from`; `None` when the text ends first.
 pub(super) fn string_end(bytes: &[u8], from: usize) -> Option<usize> {
     let mut at = from + 1;
     loop {
@@ -69,7 +69,7 @@ fn container_end(bytes: &[u8], from: usize, work: &mut usize) -> Option<usize> {
     }
 }
 
-/// Distance to the next quote, bracket or brace.
+/// Returns the distance to the next quote, bracket or brace.
 fn structural(rest: &[u8]) -> Option<usize> {
     rest.iter().position(|byte| matches!(byte, b'"' | b'{' | b'}' | b'[' | b']'))
 }

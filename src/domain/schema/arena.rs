@@ -94,23 +94,23 @@ impl<'a> Arena<'a> {
         self.places.get(id.0 as usize).copied().unwrap_or(nothing)
     }
 
-    /// Text of a value as written.
+    /// Returns the text of a value as written.
     pub(super) fn text(&self, id: Id) -> &'a str {
         let place = self.place(id);
         self.text.get(place.start as usize..place.end as usize).unwrap_or_default()
     }
 
-    /// Offset of a value in the text.
+    /// Returns the offset of a value in the text, in bytes.
     pub(super) fn offset(&self, id: Id) -> u32 {
         self.place(id).start
     }
 
-    /// Offset of the first byte after a value.
+    /// Returns the offset of the first byte after a value.
     pub(super) fn end(&self, id: Id) -> u32 {
         self.place(id).end
     }
 
-    /// Kind of a value.
+    /// Returns the kind of a value.
     pub(super) fn kind(&self, id: Id) -> Kind {
         match self.text(id).as_bytes().first() {
             Some(b'{') => Kind::Object,
@@ -122,22 +122,23 @@ impl<'a> Arena<'a> {
         }
     }
 
-    /// Body of a string, between the quotes, as written.
+    /// Returns the body of a string as written, without the quotes.
     pub(super) fn body(&self, id: Id) -> &'a str {
         let text = self.text(id);
         text.get(1..text.len().saturating_sub(1)).unwrap_or_default()
     }
 
-    /// What a string says. A lone surrogate reads as U+FFFD.
+    /// Returns the un-escaped text of a string. A lone surrogate becomes U+FFFD.
     pub(super) fn string(&self, id: Id) -> Cow<'a, str> {
         let raw = self.body(id);
         RawString { raw, escaped: raw.contains('\\') }.unescape()
     }
 
-    /// Children of an array or object.
+    /// Returns the children of an array or object, and indexes them at the first call.
     ///
     /// # Errors
-    /// [`Stop::Nodes`] and [`Stop::Steps`] when they are too many.
+    /// [`Stop::Nodes`] when the arena would have too many values, [`Stop::Steps`] when the meter has too few
+    /// steps.
     pub(super) fn children(&mut self, id: Id, meter: &mut Meter) -> Result<Children, Stop> {
         let place = self.place(id);
         if place.first != UNKNOWN {

@@ -1,4 +1,4 @@
-//! How much work a schema can make: an upper bound, found before it is used.
+//! Upper bound on the work that a schema can cause, computed before the schema is used.
 //!
 //! A few hundred bytes of `anyOf` and `$ref` can ask for 2^60 checks of one value. Such a schema is not used.
 
@@ -14,16 +14,16 @@ const DEPTH_MAX: usize = 200;
 /// Most steps that the analysis itself takes.
 const STEPS_MAX: u64 = 2_000_000;
 
-/// What applying a schema once to one value costs.
+/// Cost of applying a schema once to one value.
 #[derive(Clone, Default)]
 struct Cost {
     nodes: u64,
-    /// Ways back to each schema that is being applied.
+    /// Recursive references to each schema that is being applied, by target.
     again: BTreeMap<NodeId, Again>,
 }
 
-/// Ways back by what they are applied to. A value is an array or an object, never both: those through items
-/// and those through members do not meet.
+/// Number of recursive references to one schema, by the value that they apply to. A value is an array or an
+/// object, never both: references through items and through members do not add up.
 #[derive(Clone, Copy, Default)]
 struct Again {
     same: u64,
@@ -32,7 +32,7 @@ struct Again {
 }
 
 impl Again {
-    /// The most ways back that one value can take.
+    /// Returns the most recursive references that one value can follow.
     fn most(self) -> u64 {
         self.same.saturating_add(self.items.max(self.members))
     }
@@ -56,7 +56,8 @@ impl Cost {
         self
     }
 
-    /// Like `plus`, for values of which only one is applied to on any way back.
+    /// Adds a cost like `plus`, but keeps the larger number of recursive references: the two apply to
+    /// different values.
     fn beside(mut self, other: Cost) -> Cost {
         self.nodes = self.nodes.saturating_add(other.nodes);
         for (target, again) in other.again {
@@ -82,7 +83,10 @@ impl Cost {
     }
 }
 
-/// Whether a schema's work is bounded; the error is a sentence for the activity record.
+/// Checks that the work of a schema is bounded.
+///
+/// # Errors
+/// The reason why the work is not bounded, for the activity record.
 pub(super) fn check(nodes: &[Node]) -> Result<(), String> {
     let mut walk = Walk { nodes, open: vec![0], known: HashMap::new(), meter: Meter::new(STEPS_MAX) };
     let mut cost = walk.cost(0, 0)?;
@@ -143,7 +147,8 @@ impl Walk<'_> {
         Ok(sum)
     }
 
-    /// Properties of different names are different values: only the most ways back through one of them count.
+    /// Returns the cost of rules about members. Properties of different names are different values: of their
+    /// recursive references only the largest number counts.
     fn object(&mut self, rule: &ObjectRule, depth: usize) -> Result<Cost, String> {
         let mut named = Cost::default();
         for node in rule.names.iter().filter_map(|name| name.property) {
@@ -181,8 +186,8 @@ impl Walk<'_> {
     }
 }
 
-/// A schema that comes back to itself on the very same value never ends; one that comes back twice to the
-/// same part doubles at every level.
+/// Checks the recursive references to `target`, and removes them from `cost`. One reference on the very same
+/// value never ends; two references to the same part double the work at every level.
 fn close(cost: &mut Cost, target: NodeId) -> Result<(), String> {
     let again = cost.again.remove(&target).unwrap_or_default();
     if again.same > 0 || again.most() > 1 {

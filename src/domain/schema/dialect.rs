@@ -10,17 +10,17 @@ pub(super) enum Draft {
     D2020,
 }
 
-/// How a keyword holds schemas.
+/// Form in which a keyword holds schemas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holds {
-    /// One, or a list of them.
+    /// One schema, or a list of schemas.
     Schemas,
     /// A map of names to schemas, or to lists of names.
     Map,
 }
 
 impl Draft {
-    /// The draft that a `$schema` names.
+    /// Returns the draft that a `$schema` names; `None` for an unknown one.
     pub(super) fn named(uri: &str) -> Option<Draft> {
         let uri = uri.strip_suffix('#').unwrap_or(uri);
         let uri = uri.strip_prefix("https://").or_else(|| uri.strip_prefix("http://"))?;
@@ -34,17 +34,17 @@ impl Draft {
         }
     }
 
-    /// Keyword of a schema's own name.
+    /// Returns the keyword for a schema's own name.
     pub(super) fn id_keyword(self) -> &'static str {
         if self == Draft::D4 { "id" } else { "$id" }
     }
 
-    /// Whether `$ref` stands alone: what is beside it does not count.
+    /// Returns whether keywords beside `$ref` are ignored: up to draft 7.
     pub(super) fn ref_stands_alone(self) -> bool {
         self <= Draft::D7
     }
 
-    /// How a keyword of this draft holds schemas, if it does.
+    /// Returns the form in which a keyword of this draft holds schemas; `None` if it holds none.
     pub(super) fn holds(self, keyword: &str) -> Option<Holds> {
         use Draft::{D4, D6, D7, D2019, D2020};
         let (holds, since, until) = match keyword {

@@ -24,7 +24,7 @@ pub(super) struct Translated {
 /// Translates a pattern.
 ///
 /// # Errors
-/// What the pattern asks for that is not supported, or why it is no pattern.
+/// A description of the part that is not supported, or not ECMA-262.
 pub(super) fn translate(pattern: &str) -> Result<Translated, &'static str> {
     let out = Translated { text: String::with_capacity(pattern.len() * 2), classes: 0 };
     let mut reader = Reader { rest: pattern, out };
@@ -34,12 +34,12 @@ pub(super) fn translate(pattern: &str) -> Result<Translated, &'static str> {
     Ok(reader.out)
 }
 
-/// One element of a class, or what an escape stands for.
+/// Element of a class, or meaning of an escape.
 enum Atom {
     Char(char),
-    /// Elements of a class, without brackets.
+    /// Elements of a class, without the brackets.
     Set(String),
-    /// The same, negated.
+    /// Elements of a negated class, without the brackets.
     NotSet(&'static str),
 }
 
@@ -98,7 +98,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// A quantifier may be lazy, and is not itself quantified.
+    /// Reads the end of a quantifier: it may be lazy, and is not itself quantified.
     fn after_quantifier(&mut self) -> Result<(), &'static str> {
         if self.take_if("?") {
             self.put("?");
@@ -165,7 +165,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// What an escape stands for whose backslash was read.
+    /// Reads an escape after its backslash, and returns its meaning.
     fn atom(&mut self) -> Result<Atom, &'static str> {
         let next = self.take().ok_or("a backslash ends the pattern")?;
         Ok(match next {
@@ -232,7 +232,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A class whose bracket was read.
+    /// Translates a class after its opening bracket.
     fn class(&mut self) -> Result<(), &'static str> {
         let negated = if self.take_if("^") { "^" } else { "" };
         let mut items = String::new();
@@ -293,7 +293,7 @@ fn put_atom(out: &mut String, atom: &Atom) {
     }
 }
 
-/// A character that means itself, inside a class or not.
+/// Appends a character that means itself, inside a class or not.
 fn put_char(out: &mut String, char: char) {
     if char.is_ascii_alphanumeric() || !char.is_ascii() {
         out.push(char);

@@ -1,4 +1,4 @@
-//! Holds a value against a compiled schema. The first broken rule ends it; every look takes steps.
+//! Validation of a value against a compiled schema. The first broken rule ends it; every access takes steps.
 
 mod array;
 mod marks;
@@ -23,7 +23,7 @@ pub(super) struct Run<'a, 's> {
     at: Vec<Part<'s>>,
     /// Keywords and their parts that lead to the rule.
     through: Vec<Part<'s>>,
-    /// Whether a broken rule is only one of several possibilities.
+    /// Number of alternatives being tried (see `passes`). A broken rule is reported only where it is 0.
     quiet: usize,
     depth: usize,
     said: String,
@@ -44,22 +44,22 @@ impl<'a, 's> Run<'a, 's> {
         }
     }
 
-    /// Holds a value against the whole schema.
+    /// Checks a value against the whole schema.
     pub(super) fn whole(&mut self, value: Id) -> Result<(), Stop> {
         self.apply(0, value, None)
     }
 
-    /// The broken rule, after [`Stop::Invalid`].
+    /// Returns the sentence about the broken rule, after [`Stop::Invalid`].
     pub(super) fn said(self) -> String {
         self.said
     }
 
-    /// Steps that are left.
+    /// Returns the steps that are left.
     pub(super) fn left(&self) -> u64 {
         self.meter.left()
     }
 
-    /// Applies a node. `marks` collects the members or items that were looked at.
+    /// Applies a node to a value. `marks` collects the members or items that were evaluated.
     fn apply(&mut self, node: NodeId, value: Id, marks: Option<&mut Marks>) -> Result<(), Stop> {
         self.meter.spend(2)?;
         if self.depth >= DEPTH_MAX {
@@ -141,7 +141,7 @@ impl<'a, 's> Run<'a, 's> {
         Ok(())
     }
 
-    /// Whether a node holds: a broken rule in it is no violation yet.
+    /// Returns whether a value satisfies a node. A broken rule inside the node is not reported.
     fn passes(&mut self, node: NodeId, value: Id, marks: Option<&mut Marks>) -> Result<bool, Stop> {
         self.meter.spend(1)?;
         let (at, through, depth) = (self.at.len(), self.through.len(), self.depth);
@@ -211,7 +211,7 @@ impl<'a, 's> Run<'a, 's> {
         branch.map_or(Ok(()), |node| self.below(&[Part::Word(keyword)], node, value, marks))
     }
 
-    /// Notes a broken rule, unless other possibilities are left.
+    /// Returns [`Stop::Invalid`], and notes the broken rule unless an alternative is being tried.
     fn broken(&mut self, keyword: &'static str, text: impl FnOnce() -> String) -> Stop {
         if self.quiet == 0 {
             self.through.push(Part::Word(keyword));

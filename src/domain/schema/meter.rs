@@ -1,21 +1,21 @@
 //! Steps of one validation.
 
-/// Why a validation ends.
+/// Reason why a validation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     /// A rule is broken.
     Invalid,
-    /// More steps than allowed.
+    /// The validation takes more steps than allowed.
     Steps,
-    /// More values than allowed are looked at.
+    /// The rules look at more values than allowed.
     Nodes,
     /// Rules are nested deeper than allowed.
     Depth,
-    /// A number's exponent is longer than is compared.
+    /// A number's exponent has more digits than are compared.
     Exponent,
 }
 
-/// Steps that are left. One step is about ten nanoseconds of work in a release build.
+/// Counter of the steps that are left. One step is about ten nanoseconds of work in a release build.
 #[derive(Debug)]
 pub(super) struct Meter {
     left: u64,
@@ -43,7 +43,7 @@ impl Meter {
         }
     }
 
-    /// Steps that are left.
+    /// Returns the steps that are left.
     pub(super) fn left(&self) -> u64 {
         self.left
     }

@@ -17,15 +17,15 @@ pub(super) struct Compiled {
     pub(super) keys: [RandomState; 2],
 }
 
-/// What one schema object asks of a value, in the order in which it is checked.
+/// Rules of one schema object, in the order in which they are checked.
 #[derive(Debug, Default)]
 pub(super) struct Node {
     pub(super) rules: Box<[Rule]>,
-    /// Whether a rule asks which members or items the rules before it looked at.
+    /// True if an `unevaluated…` rule needs the members or items that the other rules evaluated.
     pub(super) looks_back: bool,
 }
 
-/// What a `minimum` or the like compares.
+/// Kind of a numeric bound, such as `minimum`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bound {
     Minimum,
@@ -34,7 +34,7 @@ pub(super) enum Bound {
     ExclusiveMaximum,
 }
 
-/// What a `minLength` or the like counts.
+/// Unit that `minLength`, `maxItems` and the like count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counted {
     Characters,
@@ -42,7 +42,7 @@ pub(super) enum Counted {
     Members,
 }
 
-/// One rule.
+/// Rule of a schema object.
 #[derive(Debug)]
 pub(super) enum Rule {
     /// Schema `false`.
@@ -89,12 +89,12 @@ pub(super) struct IfRule {
     pub(super) otherwise: Option<NodeId>,
 }
 
-/// What concerns the members of an object.
+/// Rules about the members of an object.
 #[derive(Debug, Default)]
 pub(super) struct ObjectRule {
-    /// Names of `properties` and `required`, in order.
+    /// Names of `properties` and `required`, sorted.
     pub(super) names: Box<[Name]>,
-    /// How many of them are required.
+    /// Number of names that are required.
     pub(super) required: usize,
     /// Patterns of `patternProperties`.
     pub(super) patterns: Box<[(u32, NodeId)]>,
@@ -111,7 +111,7 @@ pub(super) struct Name {
     pub(super) is_required: bool,
 }
 
-/// What a member's presence asks for.
+/// Rule that applies when an object has the member `name`.
 #[derive(Debug)]
 pub(super) struct Dependency {
     pub(super) keyword: &'static str,
@@ -119,20 +119,20 @@ pub(super) struct Dependency {
     pub(super) needs: Needs,
 }
 
-/// The same.
+/// Requirement of a [`Dependency`]: the names of other members, or a schema for the object.
 #[derive(Debug)]
 pub(super) enum Needs {
     Names(Box<[Box<str>]>),
     Schema(NodeId),
 }
 
-/// What concerns the items of an array.
+/// Rules about the items of an array.
 #[derive(Debug, Default)]
 pub(super) struct ArrayRule {
-    /// Schemas of the first items, and the keyword they stand under.
+    /// Schemas of the first items, by position.
     pub(super) prefix: Box<[NodeId]>,
     pub(super) prefix_keyword: &'static str,
-    /// Schema of the others, and its keyword.
+    /// Schema of the items after `prefix`.
     pub(super) rest: Option<NodeId>,
     pub(super) rest_keyword: &'static str,
     pub(super) contains: Option<Contains>,
@@ -145,17 +145,17 @@ pub(super) struct Contains {
     pub(super) node: NodeId,
     pub(super) min: u64,
     pub(super) max: Option<u64>,
-    /// Whether what it matches counts as evaluated (since 2020-12).
+    /// True if matching items count as evaluated (since draft 2020-12).
     pub(super) marks: bool,
 }
 
 impl Compiled {
-    /// Rules of a node, and whether one of them looks back.
+    /// Returns the rules of a node, and its `looks_back`.
     pub(super) fn node(&self, id: NodeId) -> (&[Rule], bool) {
         self.nodes.get(id as usize).map_or((&[], false), |node| (&*node.rules, node.looks_back))
     }
 
-    /// Whether a node is the schema `false`.
+    /// Returns whether a node is the schema `false`.
     pub(super) fn is_never(&self, id: NodeId) -> bool {
         matches!(self.node(id), ([Rule::Never], _))
     }

@@ -51,12 +51,12 @@ impl<'a> Number<'a> {
         self.whole.iter().chain(self.fraction).copied().skip(self.skipped).take(self.len)
     }
 
-    /// Whether there is no fraction: `1.0` and `1e400` are integers.
+    /// Returns whether the number has no fraction: `1.0` and `1e400` are integers.
     pub(super) fn is_integer(&self) -> bool {
         self.len as i64 <= self.point.max(0)
     }
 
-    /// Feeds what is equal for equal numbers, and different for others.
+    /// Feeds bytes to `to` that are equal for equal numbers, and different for others.
     pub(super) fn feed(&self, mut to: impl FnMut(&[u8])) {
         to(&[u8::from(self.is_negative)]);
         to(&self.point.to_le_bytes());
@@ -71,7 +71,8 @@ impl<'a> Number<'a> {
         }
     }
 
-    /// The number as a count: `None` when it is negative or has a fraction, the largest one when it is larger.
+    /// Returns the number as a count: `None` for a negative number or a fraction, [`u64::MAX`] for a larger
+    /// one.
     pub(super) fn count(&self) -> Option<u64> {
         if self.is_negative || !self.is_integer() {
             return None;
@@ -85,7 +86,8 @@ impl<'a> Number<'a> {
         Some(u64::try_from(value).unwrap_or(u64::MAX))
     }
 
-    /// As a divisor, for [`Number::is_multiple_of`]: `None` unless it is above zero and has at most 18 digits.
+    /// Returns the number as a divisor for [`Number::is_multiple_of`]. `None` unless the number is above zero
+    /// and has at most 18 significant digits.
     pub(super) fn divisor(&self) -> Option<Divisor> {
         if self.is_negative || self.len == 0 || self.len > 18 {
             return None;
@@ -94,7 +96,7 @@ impl<'a> Number<'a> {
         Some(Divisor { value, exponent: self.point - self.len as i64 })
     }
 
-    /// Whether it is an integral multiple, exactly.
+    /// Returns whether the number is an integral multiple of `divisor`, computed exactly.
     pub(super) fn is_multiple_of(&self, divisor: Divisor) -> bool {
         if self.len == 0 {
             return true;

@@ -42,7 +42,7 @@ impl Pattern {
     /// Compiles a pattern of ECMA-262; without `may_have_table` it runs on its states.
     ///
     /// # Errors
-    /// Why it is not used, as a sentence's end.
+    /// The reason why the pattern is not used.
     pub(super) fn compile(text: &str, may_have_table: bool) -> Result<Pattern, String> {
         if text.len() > TEXT_BYTES_MAX {
             return Err(format!("a pattern is longer than {TEXT_BYTES_MAX} bytes"));
@@ -75,12 +75,12 @@ impl Pattern {
         Ok(Pattern { engine: Engine::States(Box::new(machine)), bytes, states })
     }
 
-    /// Whether it runs on a table.
+    /// Returns whether the pattern runs on a table (a DFA).
     pub(super) fn has_table(&self) -> bool {
         matches!(self.engine, Engine::Table(_))
     }
 
-    /// Steps that a search in `bytes` of text takes at most.
+    /// Returns the most steps that a search in a text of `bytes` bytes takes.
     pub(super) fn steps(&self, bytes: usize) -> u64 {
         match self.engine {
             Engine::Table(_) => 4 + bytes as u64 / 2,
@@ -88,7 +88,7 @@ impl Pattern {
         }
     }
 
-    /// Whether the text matches anywhere.
+    /// Returns whether the pattern matches anywhere in `text`.
     pub(super) fn is_found_in(&self, text: &str) -> bool {
         let input = Input::new(text).earliest(true);
         match &self.engine {

@@ -65,7 +65,7 @@ impl Resources {
         Ok(resources)
     }
 
-    /// Notes the names of one schema object; gives the resource it is in.
+    /// Notes the names of one schema object. Returns the index of the resource that contains the object.
     fn named(
         &mut self,
         arena: &Arena<'_>,
@@ -123,12 +123,13 @@ impl Resources {
         }
     }
 
-    /// Whether parts of the schema have names of their own: a dynamic reference may then depend on the way to it.
+    /// Returns whether parts of the schema have URIs of their own. The target of a dynamic reference may then
+    /// depend on the path to it.
     pub(super) fn are_several(&self) -> bool {
         self.list.len() > 1
     }
 
-    /// Where a reference leads that stands at an offset.
+    /// Resolves a reference that stands at offset `from`.
     pub(super) fn find(
         &self,
         arena: &mut Arena<'_>,
@@ -160,7 +161,7 @@ impl Resources {
     }
 }
 
-/// One token of a JSON pointer.
+/// Follows one token of a JSON pointer; `None` where it leads nowhere.
 fn step(arena: &mut Arena<'_>, meter: &mut Meter, at: Id, token: &str) -> Scanned<Option<Id>> {
     let kind = arena.kind(at);
     if !matches!(kind, Kind::Array | Kind::Object) {
@@ -175,7 +176,7 @@ fn step(arena: &mut Arena<'_>, meter: &mut Meter, at: Id, token: &str) -> Scanne
     Ok(children.members().find(|(name, _)| arena.string(*name) == token).map(|(_, value)| value))
 }
 
-/// The fault of a schema that takes more than may be spent on it.
+/// Returns the error text for a schema that takes too much work to compile.
 pub(super) fn too_large(_: super::meter::Stop) -> String {
     "it takes too much work to compile".to_owned()
 }

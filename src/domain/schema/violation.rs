@@ -1,4 +1,4 @@
-//! What is said about a broken rule: the path and the rule, never a value.
+//! Sentences about broken rules: path and rule, never a value of the arguments.
 
 use super::arena::{Arena, Id};
 
@@ -17,7 +17,7 @@ pub(super) enum Part<'s> {
     Value(Id),
 }
 
-/// The sentence about a broken rule.
+/// Returns the sentence about a broken rule.
 pub(super) fn sentence(arena: &Arena<'_>, at: &[Part<'_>], text: &str, through: &[Part<'_>]) -> String {
     let path = match at {
         [] => "the arguments".to_owned(),
@@ -26,12 +26,12 @@ pub(super) fn sentence(arena: &Arena<'_>, at: &[Part<'_>], text: &str, through: 
     format!("{path}: {text} (rule {})", pointer(arena, through))
 }
 
-/// A name, shortened when it is long.
+/// Returns the first [`NAME_SHOWN_CHARS_MAX`] characters of a name, escaped.
 pub(super) fn shown(name: &str) -> String {
     name.chars().take(NAME_SHOWN_CHARS_MAX).flat_map(char::escape_debug).collect()
 }
 
-/// A JSON pointer; a long one is cut in the middle.
+/// Returns a path as a JSON pointer; a long one is cut in the middle.
 fn pointer(arena: &Arena<'_>, parts: &[Part<'_>]) -> String {
     let mut pointer = String::new();
     for (at, part) in parts.iter().enumerate() {

@@ -12,17 +12,17 @@ use super::{Document, NAME_BYTES_MAX};
 /// Documents beyond this many are not indexed; a tenant's catalogue is bounded far below it.
 const DOCUMENTS_MAX: u32 = 1_000_000;
 
-/// Where a term's weighted count reaches half of its worth.
+/// Weighted count at which a term reaches half of its worth (`k1` of BM25).
 const SATURATION: f32 = 1.2;
 
 /// Occurrences of a term that count per field: an upstream must not win searches by repeating a word.
 const REPEATS_MAX: u32 = 3;
 
-/// How a part of a document counts.
+/// Scoring parameters of one field of a document.
 struct Field {
     /// Worth of one occurrence.
     weight: f32,
-    /// How much a text longer than the average of this field lowers that worth, 0 to 1.
+    /// Strength of the length normalisation, 0 to 1 (`b` of BM25).
     length_share: f32,
     /// Text read per document; the rest is not searchable.
     bytes_max: usize,
@@ -38,7 +38,7 @@ const FIELDS: [Field; 6] = [
     Field { weight: 0.35, length_share: 0.75, bytes_max: 16384 },        // parameter descriptions and values
 ];
 
-/// The texts of a document with the position of their field in [`FIELDS`].
+/// Returns the texts of a document with the position of their field in [`FIELDS`].
 fn texts<'a>(document: &Document<'a>) -> impl Iterator<Item = (u8, &'a str)> {
     let whole = [
         (0, document.name),
@@ -53,7 +53,7 @@ fn texts<'a>(document: &Document<'a>) -> impl Iterator<Item = (u8, &'a str)> {
 /// Bits of a packed count: enough for [`REPEATS_MAX`].
 const COUNT_BITS: usize = 2;
 
-/// How often a term occurs in one document.
+/// Occurrences of a term in one document.
 #[derive(Clone, Copy, Debug)]
 struct Posting {
     document: u32,
@@ -61,7 +61,7 @@ struct Posting {
     counts: u16,
 }
 
-/// The finished index of texts. How much a term is worth depends on who asks: see [`Scope`].
+/// Finished index of texts. The worth of a term depends on the caller: see [`Scope`].
 #[derive(Debug, Default)]
 pub(super) struct Texts {
     terms: HashMap<Box<str>, u32>,
@@ -134,7 +134,7 @@ impl Texts {
     }
 }
 
-/// How often a term occurs in a field of a document.
+/// Occurrences of a term in one field of a document.
 #[derive(Clone, Copy)]
 struct Occurrence {
     document: u32,

@@ -25,29 +25,29 @@ pub(super) struct QueryTerm {
     pub(super) id: u32,
     /// Worth of the term in the scope.
     pub(super) idf: f32,
-    /// How much the term counts in this question, 0 to 1.
+    /// Weight of the term in the query, 0 to 1.
     pub(super) weight: f32,
 }
 
 /// A question.
 #[derive(Default)]
 pub(super) struct Query {
-    /// The known terms, each once.
+    /// Known terms of the query, each once.
     pub(super) terms: Vec<QueryTerm>,
-    /// Its words, joined by spaces: the spelling in which names are compared.
+    /// Words of the query, joined by spaces: the spelling in which names are compared.
     pub(super) text: String,
-    /// The words' places in `text`.
+    /// Ranges of the words in `text`.
     pub(super) words: Vec<QueryWord>,
-    /// What all of its words are worth, known or not.
+    /// Total worth of the words of the query; unknown words count as well.
     pub(super) worth: f32,
-    /// What it means.
+    /// Meaning of the query.
     pub(super) direction: Direction,
 }
 
 pub(super) struct QueryWord {
     pub(super) start: usize,
     pub(super) end: usize,
-    /// The worth of its term; 0 for a stop word or an unknown one.
+    /// Worth of the word's term; 0 for a stop word or an unknown word.
     pub(super) idf: f32,
     is_stop_word: bool,
 }

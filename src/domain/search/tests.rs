@@ -41,7 +41,7 @@ fn index() -> Index {
     Index::build(TOOLS.iter().map(document))
 }
 
-/// What a caller finds that sees just these.
+/// Searches for a caller that sees only the documents accepted by `visible`.
 fn found(index: &Index, query: &str, limit: usize, visible: impl Fn(u32) -> bool) -> Hits {
     index.search(&index.scope(visible), query, limit, |_| true)
 }
@@ -184,7 +184,7 @@ fn filters_are_applied_before_limit_and_total_and_change_no_score() {
 }
 
 proptest! {
-    /// Who sees the same gets the same to the last bit, whatever else there is.
+    /// Checks that callers of one scope get equal hits and scores, bit for bit, whatever is out of scope.
     #[test]
     fn scores_follow_from_what_is_visible(
         query in "((issue|create|git|GitHub|file|the|read|zone|timezone|secret|\\PC{0,6})[ _:]?){0,12}",

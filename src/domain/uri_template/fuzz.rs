@@ -12,7 +12,8 @@ const SEEDS: &[&str] = &[
 const WORDS: &[&str] =
     &["{a}", "{+a}", "{?a}", "%2e%2E", "%2f", "%5c", "/../", "\\..\\", "//", ":", "aaaaaaaaaaaaaaaa"];
 
-/// What a template makes is of it. A URI that is read alike by everybody has nothing that climbs, also once decoded.
+/// Checks that a template matches its own expansion, and that a straight URI has no `..` segment. The latter
+/// holds also after percent-decoding.
 #[test]
 fn templates() {
     fuzz(SEEDS, WORDS, |input| {
@@ -30,7 +31,7 @@ fn templates() {
     });
 }
 
-/// The template with `v` for every expression.
+/// Expands a template with `v` for every expression.
 fn expand(template: &str) -> String {
     let mut made = String::new();
     let mut rest = template;

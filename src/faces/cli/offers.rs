@@ -125,23 +125,23 @@ pub(super) async fn list(
     output.items(&items, columns)
 }
 
-/// What decisions need to know of a kind of name.
+/// Kind of offer that commands decide about: a prompt, or a resource or template.
 trait Named: Args {
-    /// Last part of the route that lists them.
+    /// Last segment of the route that lists offers of this kind.
     const LIST: &'static str;
-    /// Columns of the list.
+    /// Columns of that list.
     const COLUMNS: &'static [Column];
 
-    /// Server, and the rest of the name.
+    /// Splits the name into the server's name and the offer's own name.
     fn split(&self) -> Result<(&str, &str), Failure>;
 
-    /// Whether a list shows this one under that name.
+    /// Returns whether `item` of a list is this offer, whose own name is `own`.
     fn is(&self, item: &Value, own: &str) -> bool;
 
-    /// Route of the diff, with its query.
+    /// Fetches the diff of the offer, as the JSON text of the answer.
     async fn diff(&self, client: &Client) -> Result<String, Failure>;
 
-    /// Decides, and returns the answer.
+    /// Sends the decision, and returns the JSON text of the answer.
     async fn decide(&self, client: &Client, verb: Verb, body: Map<String, Value>) -> Result<String, Failure>;
 }
 
@@ -151,7 +151,7 @@ fn split<'a>(name: &'a str, what: &str, form: &str) -> Result<(&'a str, &'a str)
     parts.ok_or_else(|| Failure::Usage(format!("'{name}' is no {what}: it needs the form {form}")))
 }
 
-/// A decision.
+/// Decision of a person about an offer.
 #[derive(Clone, Copy)]
 enum Verb {
     Approve,

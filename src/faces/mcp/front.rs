@@ -35,10 +35,10 @@ use crate::faces::wire::{
 };
 use crate::gateway::{Attempt, Caller, Client, OfferKind, within_span};
 
-/// Most members of `params`, of its `_meta`, and of the arguments of the gateway's own tools. They are kept apart for as long
-/// as the call waits, which takes more memory than they do in the body.
+/// Most members of `params`, of its `_meta`, and of the arguments of the gateway's own tools. Members are
+/// kept apart while the call waits, which takes more memory than in the body.
 pub(super) const MEMBERS_MAX: usize = 1000;
-/// What a client is told that sends more.
+/// Error message for a request with more than [`MEMBERS_MAX`] members in one of these objects.
 pub(super) const TOO_MANY_MEMBERS: &str =
     "Invalid params: params, its _meta and the arguments of call_tool_* may have at most 1000 members each";
 

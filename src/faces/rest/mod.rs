@@ -56,7 +56,7 @@ macro_rules! routes {
         /// Every route, as method and path below `/api/v1`.
         pub const ROUTES: &[(&str, &str)] = &[$((stringify!($method), $path)),+];
 
-        /// The same with the kind of each, and what stands in its row.
+        /// Every route with its kind and the arguments of its row in the table, for tests.
         #[cfg(test)]
         const ROWS: &[(&str, &str, &str, &str)] =
             &[$((stringify!($method), $path, stringify!($kind), stringify!($($part),+))),+];

@@ -18,7 +18,7 @@ use crate::domain::diff::{Change, Diff};
 use crate::domain::overrides::Hints;
 use crate::gateway::{GatewayError, OverrideRequest, ToolView};
 
-/// What was decided.
+/// Body of the answer to a decision.
 #[derive(Serialize)]
 struct Decided<'a> {
     name: &'a str,
@@ -26,9 +26,9 @@ struct Decided<'a> {
     pin: &'a str,
 }
 
-/// What is compared: a definition and the approved one.
+/// Definition of a tool or offer beside its approved definition, to be shown as a diff.
 pub(super) struct Compared<'a, N> {
-    /// Members that name it.
+    /// Members that name the tool or offer.
     pub(super) name: N,
     /// State against the pin.
     pub(super) state: &'static str,

@@ -16,17 +16,19 @@ use crate::domain::activity::Kind;
 use crate::domain::tenant::Action;
 use crate::faces::Faces;
 
-/// Memory taken for any answer before it is made, in bytes. Most have less; routes whose answers may have more say so.
+/// Memory taken for the answer of a read before it is made, in bytes. Most answers are smaller; routes with
+/// larger ones take more.
 const ANSWER_BYTES: usize = 256 * 1024;
 
-/// The same for what changes something, in bytes: enough for the largest, since what has been done is not
-/// refused afterwards. An act that lists a server holds it meanwhile, and the list needs memory of the same shares.
+/// Memory taken for the answer of a change before it is made, in bytes. It suffices for the largest answer: a
+/// change that was made is not refused afterwards. A change that lists a server holds this memory meanwhile,
+/// and the listing needs memory of the same shares.
 const ACT_ANSWER_BYTES: usize = 512 * 1024;
 
-/// What a handler gives back.
+/// Result of a handler.
 pub(super) type Answer = Result<Response, RestError>;
 
-/// Who may use a route. The gateway's use cases check roles once more.
+/// Keys that may use a route. The gateway's use cases check roles once more.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Who {
     /// Any key.

@@ -24,7 +24,7 @@ struct Shown<'a> {
     id: Uuid,
     kind: &'a str,
     url: Option<Cow<'a, str>>,
-    /// For who may change it anyway: it tells whether a query is the one that they know.
+    /// Digest of the URL's query, to compare with a query that one knows; `None` except for admins.
     #[serde(skip_serializing_if = "Option::is_none")]
     query_digest: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -37,7 +37,7 @@ struct Shown<'a> {
     last_error: Option<String>,
     last_ok_at: Option<String>,
     limits: &'a Map<String, Value>,
-    /// Names only.
+    /// Names of the headers, without values.
     headers: &'a [String],
     version: i64,
     created_at: String,
@@ -75,32 +75,35 @@ fn shown(server: &ServerView) -> Shown<'_> {
     }
 }
 
-/// The same with the digest of its query, for admins, and not for models that act for them.
+/// Shows a server to a caller. Admins also see the digest of the URL's query, unless a model acts for them.
 fn shown_to<'a>(exchange: &Exchange, server: &'a ServerView) -> Shown<'a> {
     let may_tell = exchange.caller().role.may(Action::ManageKeys) && !exchange.is_over_mcp();
     let url = server.url.as_deref().filter(|_| may_tell);
     Shown { query_digest: url.and_then(|url| query_digest(server.id(), url)), ..shown(server) }
 }
 
-/// What is wrong with it, and with what it offers besides tools.
+/// Returns the last errors of a server and of its prompts and resources, joined; `None` without any.
 fn last_error(server: &ServerView) -> Option<String> {
     let both: Vec<&str> =
         [&server.last_error, &server.offers_error].into_iter().flatten().map(|text| &**text).collect();
     (!both.is_empty()).then(|| both.join("; "))
 }
 
-/// What cannot be a name is no server's.
+/// Returns the server name in the path.
+///
+/// # Errors
+/// `NotFound` for a text that cannot be a name.
 pub(super) fn name(exchange: &Exchange) -> Result<&str, GatewayError> {
     let name = exchange.segment("name");
     if is_name(name) { Ok(name) } else { Err(GatewayError::NotFound("server")) }
 }
 
-/// What a server is to be called with; `null` is nothing.
+/// Reads the headers that a server is called with; `null` stands for no headers.
 fn headers(fields: &mut Fields) -> Result<Option<Headers>, GatewayError> {
     fields.nullable_object("headers")?.map(|given| Headers::read(given.unwrap_or_default())).transpose()
 }
 
-/// Over MCP nothing is approved, by itself or otherwise.
+/// Refuses automatic approval over MCP: nothing is approved there.
 fn forbid_approval(exchange: &Exchange, auto_approve: Option<bool>) -> Result<(), GatewayError> {
     if auto_approve == Some(true) && exchange.is_over_mcp() {
         let message =

@@ -47,7 +47,7 @@ fn the_real_table_can_be_served() {
     assert_eq!((unique.len(), table().len()), (ROUTES.len(), ROUTES.len()));
 }
 
-/// What only those who manage something may read is recorded however it ends.
+/// Checks that reads which need a managing role are `sensitive`: recorded whether they succeed or fail.
 #[test]
 fn what_few_may_read_is_sensitive() {
     let few = ["ManageKeys", "ManageTenants", "ChangeServers", "Approve"];

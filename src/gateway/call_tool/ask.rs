@@ -262,7 +262,7 @@ fn check(
     Ok(offer)
 }
 
-/// What a refusal says about an offer that is not approved.
+/// Describes an offer that is not approved, for a refusal.
 fn pinned(offer: &Offer) -> Pinned<'_> {
     let (what, name, list) = match offer.kind {
         OfferKind::Prompt => ("prompt", &offer.canonical, "prompts"),
@@ -272,7 +272,7 @@ fn pinned(offer: &Offer) -> Pinned<'_> {
     Pinned { what, name: name.chars().take(NAME_SHOWN_CHARS_MAX).collect(), server: &offer.server.name, list }
 }
 
-/// The request under the upstream's own name.
+/// Builds the request to the upstream, under the upstream's own name of the offer.
 fn to_send(offer: &Offer, request: OfferRequest, timeout: std::time::Duration, sent: Arc<Sent>) -> Request {
     let OfferRequest { asked, mut members, meta, progress, .. } = request;
     let subject = match asked {

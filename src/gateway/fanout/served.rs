@@ -37,30 +37,30 @@ pub(super) struct Served(Mutex<Lists>);
 
 #[derive(Debug, Default)]
 struct Lists {
-    /// What each key was served last.
+    /// List that each key was served last.
     by_key: HashMap<Option<KeyId>, List>,
-    /// More keys than are remembered were served something, last at this moment.
+    /// Time of the last list served to a key beyond [`SERVED_MAX`]; `None` if there was none.
     overflowed: Option<Instant>,
     /// Keys that were misled, here or elsewhere.
     misled: Vec<WasMisled>,
-    /// There was a change after which nobody has looked yet.
+    /// True after a change that no check has covered yet.
     is_changed: bool,
-    /// Somebody looks.
+    /// True while a check runs.
     is_under_way: bool,
 }
 
 #[derive(Clone, Debug)]
 struct List {
-    /// Not the caller, who holds the tenant, which holds this.
+    /// Settings of the caller. The caller itself is not kept: it holds the tenant, which holds this.
     settings: Effective,
-    /// What the gateway's own tools in the list may do; see [`Caller::manages`].
+    /// Highest operation of the management tools in the list, `None` without them; see [`Caller::manages`].
     manages: Option<OperationType>,
     prints: Prints,
-    /// Revisions of catalogue and keys.
+    /// Revisions of the catalogue and of the keys.
     revs: (i64, i64),
     at: Instant,
-    /// Of which kinds another list was served to the same key before, and nobody has looked yet: one of the two is out of
-    /// date.
+    /// Kinds of which the same key was served a different list before, not checked yet: one of the two is out
+    /// of date.
     mixed: Kinds,
 }
 
@@ -70,28 +70,28 @@ pub type Kinds = [bool; 3];
 /// A key that was served a list that was out of date.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WasMisled {
-    /// The key; `None` means any.
+    /// Id of the key, `Some(None)` for the bootstrap key; `None` means any key.
     key: Option<Option<KeyId>>,
-    /// When it was served that.
+    /// Time at which the key was served the list.
     at: Instant,
-    /// Which.
+    /// Kinds of lists that were out of date.
     kinds: Kinds,
 }
 
 impl WasMisled {
-    /// Whether this is about a key.
+    /// Returns whether the entry concerns a key.
     pub(super) fn is(&self, key: Option<KeyId>) -> bool {
         self.key.is_none_or(|misled| misled == key)
     }
 }
 
-/// Some of these, and some of those.
+/// Returns the kinds that are in `one` or in `other`.
 fn either(one: Kinds, other: Kinds) -> Kinds {
     let mut other = other.into_iter();
     one.map(|is| other.next() == Some(true) || is)
 }
 
-/// When the last of these was, and which kinds were among them.
+/// Returns the time of the latest entry, and the kinds of all entries; `None` without entries.
 pub(super) fn latest<'a>(misled: impl Iterator<Item = &'a WasMisled>) -> Option<(Instant, Kinds)> {
     let all = misled.map(|misled| (misled.at, misled.kinds));
     all.reduce(|one, other| (one.0.max(other.0), either(one.1, other.1)))

@@ -24,7 +24,7 @@ const UNKNOWN_FOR: Duration = Duration::from_secs(1);
 /// Keys that are noted as unknown at once; with more, all are forgotten.
 const UNKNOWN_MAX: usize = 10_000;
 
-/// The look-up failed, took too long, or too many wait.
+/// Error of a look-up that failed, took too long, or met too many waiting ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::gateway) struct LookupUnavailable;
 
@@ -44,11 +44,11 @@ pub(in crate::gateway) struct Lookups(Arc<Mutex<State>>);
 #[derive(Debug, Default)]
 struct State {
     waiting: VecDeque<Waiting>,
-    /// Somebody looks keys up until none waits.
+    /// True while a task looks keys up.
     is_under_way: bool,
-    /// When each of these keys was not found.
+    /// Time at which each key was not found, by the key's hash.
     unknown: HashMap<[u8; 32], Instant>,
-    /// Changes of keys that this replica has heard of.
+    /// Number of key changes that this replica has heard of.
     changes: u64,
 }
 

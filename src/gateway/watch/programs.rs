@@ -15,7 +15,7 @@ use crate::domain::id::{ServerId, TenantId};
 use crate::gateway::discovery::ListingError;
 use crate::store::StoreError;
 
-/// How long a program is remembered after its last listing, if it announces nothing.
+/// Time without announcements after which the listings of a program are forgotten.
 const QUIET: Duration = Duration::from_secs(120);
 
 /// A program, by its server.
@@ -27,9 +27,9 @@ struct Listings {
     damping: Damping,
     /// The listing that runs, or ran last.
     last: Option<AbortHandle>,
-    /// It is to be listed, for an announcement.
+    /// True while an announced change waits for a listing.
     is_told: bool,
-    /// An announcement lists it from then on.
+    /// Earliest time of the next listing for an announcement; `None` for at once.
     not_before: Option<Instant>,
 }
 
@@ -38,12 +38,13 @@ impl Listings {
         self.last.as_ref().is_some_and(|listing| !listing.is_finished())
     }
 
-    /// Whether an announcement lists it now.
+    /// Returns whether an announced change is to be listed now.
     fn is_due(&self, now: Instant) -> bool {
         self.is_told && !self.is_running() && self.not_before.is_none_or(|at| at <= now)
     }
 
-    /// Notes the end of a listing with so many changes; `None` if it failed: what was announced still stands.
+    /// Notes the end of a listing that found `changes` changes; `None` if it failed. After a failure the
+    /// announcement still stands.
     fn ended(&mut self, now: Instant, changes: Option<usize>) {
         self.is_told |= changes.is_none();
         self.not_before = Some(now + self.damping.pause(now, changes.unwrap_or_default()));
@@ -93,7 +94,8 @@ impl Gateway {
         }
     }
 
-    /// Lists a program within the time that it may take; gives it back with the number of changes.
+    /// Lists a program within its time limit. Returns the program, `is_announced`, and the number of changes
+    /// (`None` on failure).
     async fn list_program_in_time(
         self: Arc<Self>,
         program: Program,
@@ -104,8 +106,8 @@ impl Gateway {
         (program, is_announced, listed.ok().flatten())
     }
 
-    /// Lists a program, and gives the number of changes; once more if somebody noted something of its server meanwhile,
-    /// who may know less.
+    /// Lists a program. Returns the number of changes; `None` on failure. Retries once if another writer
+    /// changed the server's row meanwhile.
     async fn list_program(&self, tenant: TenantId, server: ServerId) -> Option<usize> {
         let mut listed = Box::pin(self.list_program_once(tenant, server)).await;
         if let Err(ListingError::Store(StoreError::Conflict(_))) = listed {

@@ -1,4 +1,4 @@
-//! What a listing does to pins of prompts, resources and templates.
+//! Effect of a listing on pins of prompts, resources and templates.
 
 use sqlx::FromRow;
 
@@ -10,12 +10,12 @@ use crate::store::StoreError;
 use crate::store::offers::OfferKind;
 use crate::store::unit::Unit;
 
-/// How a listing sets pins of offers.
+/// Rules by which a listing sets pins of offers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pinning {
-    /// All that is found is approved: the server is on automatic approval.
+    /// True under automatic approval: every definition found is approved.
     pub(super) takes_all: bool,
-    /// Kinds of which this listing, if it succeeds, is the baseline.
+    /// Kinds for which this listing is the baseline, if it succeeds.
     pub(super) baselines: Vec<OfferKind>,
 }
 
@@ -24,7 +24,7 @@ impl Pinning {
         self.takes_all || self.baselines.contains(&kind)
     }
 
-    /// Kinds whose baseline is set by what was found.
+    /// Returns the kinds whose baseline is set by what was found.
     pub(super) fn set_by(&self, found: &NewOffers<'_>) -> Vec<&'static str> {
         let is_found = |kind: &&OfferKind| found.of(**kind).is_some();
         self.baselines.iter().filter(is_found).map(|kind| kind.as_str()).collect()
@@ -56,13 +56,13 @@ impl Known {
 pub(super) struct Written<'a> {
     pub(super) kind: OfferKind,
     pub(super) offer: &'a Discovered,
-    /// The definition is not the stored one.
+    /// True if the definition differs from the stored one.
     pub(super) is_new_text: bool,
-    /// The pin of the definition becomes the approved one.
+    /// True if the pin of the definition becomes the approved one.
     pub(super) approves: bool,
-    /// Nothing was approved under this name before.
+    /// True if no definition was approved under this name before.
     pub(super) is_first: bool,
-    /// Bytes that it takes up once it is written.
+    /// Bytes that the offer takes up once it is written.
     pub(super) bytes: i64,
 }
 

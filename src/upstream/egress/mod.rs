@@ -107,7 +107,7 @@ impl Resolve for SystemDns {
     }
 }
 
-/// The guard: which addresses this deployment connects to.
+/// Guard that decides which addresses this deployment connects to.
 pub struct Egress {
     allow: Vec<IpNet>,
     deny: Vec<Deny>,
@@ -122,19 +122,20 @@ impl fmt::Debug for Egress {
 }
 
 impl Egress {
-    /// A guard that opens the special ranges in `allow` and never connects to `deny`, unless `allow` names
-    /// exactly that address (`/32` or `/128`). Names are resolved by the operating system.
+    /// Creates a guard that opens the special ranges in `allow` and never connects to `deny`. An exact
+    /// address in `allow` (`/32` or `/128`) overrides `deny`. Names are resolved by the operating system.
     pub fn new(allow: Vec<IpNet>, deny: Vec<Deny>) -> Self {
         Self::with_dns(allow, deny, Arc::new(SystemDns))
     }
 
-    /// The same, with another resolver.
+    /// Creates a guard as [`Egress::new`] does, with another resolver.
     pub fn with_dns(allow: Vec<IpNet>, deny: Vec<Deny>, dns: Arc<dyn Resolve>) -> Self {
         Self { allow, deny, own: Vec::new(), dns }
     }
 
-    /// The same, barred from hosts of the deployment itself, each with its port: by name at once, by address once
-    /// [`Egress::look_up_own`] has found some. `allow` opens exact addresses of theirs, as it does with `deny`.
+    /// Bars hosts of the deployment itself, each with its port. A name is barred at once, its addresses once
+    /// [`Egress::look_up_own`] has found them. `allow` opens exact addresses of these hosts, as it does with
+    /// `deny`.
     pub fn with_own_hosts(mut self, hosts: impl IntoIterator<Item = (String, u16)>) -> Self {
         for (host, port) in hosts {
             match host.parse::<IpAddr>() {

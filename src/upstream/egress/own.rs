@@ -8,12 +8,13 @@ use tokio::time::timeout;
 
 use super::{ADDRESSES_MAX, Resolve};
 
-/// How long an address counts as the database's after a look-up last named it: a failover may lead back to it.
+/// Time for which an address counts as the database's after a look-up last returned it. A failover may lead
+/// back to it.
 const KEPT: Duration = Duration::from_secs(3600);
 /// Longest time of one look-up.
 const LOOKUP_MAX: Duration = Duration::from_secs(5);
 
-/// One door of the deployment that has a name: host and port of its database.
+/// Address of the deployment itself that has a name: host and port of its database.
 #[derive(Debug)]
 pub(super) struct OwnHost {
     host: String,
@@ -25,7 +26,7 @@ pub(super) struct OwnHost {
 struct Seen {
     /// Addresses, and when a look-up last named each; kept for as long as look-ups fail.
     addresses: Vec<(IpAddr, Instant)>,
-    /// Whether the last look-up failed, so that a failure is logged once.
+    /// True if the last look-up failed, so that a failure is logged once.
     has_failed: bool,
 }
 
@@ -73,7 +74,7 @@ impl OwnHost {
     }
 }
 
-/// Case and a dot at the end make no other name.
+/// Normalises a host name: case and a final dot make no difference.
 fn same_name(host: &str) -> String {
     host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
 }

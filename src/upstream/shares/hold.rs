@@ -19,7 +19,7 @@ pub(super) const WAIT_MAX: Duration = Duration::from_secs(10);
 const STEP_BYTES_MIN: usize = 8 * 1024;
 const STEP_BYTES_MAX: usize = 1024 * 1024;
 
-/// No memory was given back in time.
+/// Error of a hold for which no memory was given back in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryShort;
 
@@ -31,7 +31,7 @@ pub struct MemoryHold {
     purpose: MemoryPurpose,
     bytes: usize,
     wait_left: Duration,
-    /// Made with the first byte that counts.
+    /// Memory held; `None` while no byte counts.
     held: Option<Box<HeldMemory>>,
 }
 
@@ -57,16 +57,17 @@ impl MemoryHold {
         Self { tenant, key, purpose, bytes: 0, wait_left: wait, held: None }
     }
 
-    /// The same, with another bound on how long it waits in all.
+    /// Sets the longest time that the hold waits for memory, in all.
     #[must_use]
     pub fn waiting(self, wait_max: Duration) -> Self {
         Self { wait_left: wait_max, ..self }
     }
 
-    /// Makes sure of memory for `bytes` in all. Waits for others of the key, the tenant or the replica to give theirs back.
+    /// Ensures memory for `bytes` in all. Waits until other requests and answers of the key, the tenant or
+    /// the replica give memory back.
     ///
     /// # Errors
-    /// [`MemoryShort`] if they do not in time. What was held before is still held.
+    /// [`MemoryShort`] if no memory is given back in time. Memory that was held before is still held.
     pub async fn grow(&mut self, bytes: usize) -> Result<(), MemoryShort> {
         if bytes <= FREE_BYTES_MAX || bytes <= self.bytes {
             return Ok(());
@@ -140,12 +141,12 @@ impl MemoryHold {
         self.bytes = target;
     }
 
-    /// Whether any memory is held.
+    /// Returns whether any memory is held.
     pub fn is_held(&self) -> bool {
         self.bytes > 0
     }
 
-    /// The bytes, which hold this memory for as long as a slice of them is in use.
+    /// Returns `bytes`, which hold this memory for as long as a slice of them is in use.
     pub fn keep(self, bytes: Bytes) -> Bytes {
         if !self.is_held() {
             return bytes;

@@ -14,10 +14,10 @@ const TENANT_BYTES_MAX: usize = 256 * 1024 * 1024;
 const TENANT_PART: usize = 4;
 /// One API key holds at most this part of its tenant's share: a half.
 const KEY_PART: usize = 2;
-/// Requests hold at most this part of a share, a half: answers, with which requests end, always find the rest.
+/// Requests hold at most this part of a share, a half. The rest is left for answers, with which requests end.
 const REQUEST_PART: usize = 2;
 
-/// What memory is held for. Requests and answers never wait for each other.
+/// Purpose of held memory: a request or an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryPurpose {
     /// The body of a request, from its first bytes until it has been answered.
@@ -29,9 +29,9 @@ pub enum MemoryPurpose {
 /// Bounds on the memory of requests and answers, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryLimits {
-    /// Total over all tenants.
+    /// Most memory of all tenants together, in bytes.
     pub replica_bytes_max: usize,
-    /// Of one tenant; a quarter of the total where that is less.
+    /// Most memory of one tenant, in bytes; at most a quarter of `replica_bytes_max` counts.
     pub tenant_bytes_max: usize,
 }
 
@@ -58,11 +58,11 @@ impl MemoryLimits {
 /// State of the replica's memory budget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryVitals {
-    /// The budget, in bytes.
+    /// Budget, in bytes.
     pub bytes_max: usize,
-    /// Held by requests, in bytes.
+    /// Memory held by requests, in bytes.
     pub request_bytes: usize,
-    /// Held by answers and lists, in bytes.
+    /// Memory held by answers and lists, in bytes.
     pub answer_bytes: usize,
     /// Requests refused for want of memory, since the start.
     pub refused_requests: u64,
@@ -70,7 +70,7 @@ pub struct MemoryVitals {
     pub refused_answers: u64,
 }
 
-/// The replica's budget.
+/// Memory budget of the replica.
 #[derive(Debug)]
 pub(super) struct ReplicaMemory {
     pub(super) limits: MemoryLimits,
@@ -114,8 +114,8 @@ pub(super) struct MemoryLevel {
     all: Arc<Semaphore>,
     request_bytes_max: usize,
     requests: Arc<Semaphore>,
-    /// One request and one answer may each grow beyond the share of their tenant, and one of each beyond the replica's.
-    /// Without it, holders that each have a part and wait for more could wait for each other.
+    /// Rights to grow beyond the share: one for a single request, one for a single answer at a time. Without
+    /// them, holders that each have a part and wait for more could deadlock.
     overdrafts: [Arc<Semaphore>; 2],
 }
 
@@ -164,7 +164,7 @@ struct Taken {
     request: Option<OwnedSemaphorePermit>,
 }
 
-/// What one holder has of one share.
+/// Part of one share that one holder has.
 #[derive(Debug, Default)]
 pub(super) struct HeldPart {
     bytes: usize,
@@ -173,8 +173,8 @@ pub(super) struct HeldPart {
 }
 
 impl HeldPart {
-    /// Takes as much as makes `target` bytes in all, waiting for others to give back. Whoever may hold more than the whole
-    /// share gets all of it.
+    /// Takes memory until the part has `target` bytes, waiting for others to give memory back. A target above
+    /// the whole share takes the whole share.
     pub(super) async fn grow(
         &mut self,
         level: &MemoryLevel,

@@ -10,12 +10,12 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// How programs are started that must not reach these folders.
+/// Rules for starting programs that must not reach the hidden folders.
 #[derive(Clone, Debug)]
 pub struct Confinement {
-    /// This binary and its argument for [`become_confined`].
+    /// Path of this binary, and its argument that leads to [`become_confined`].
     pub helper: (PathBuf, String),
-    /// The folders, absolute and without symbolic links.
+    /// Hidden folders, absolute and without symbolic links.
     pub hidden: Vec<PathBuf>,
 }
 

@@ -1,4 +1,4 @@
-//! What is known of one program on this replica: whether it runs, who asks it, how often it failed.
+//! State of one program on this replica: whether it runs, who asks it, how often it failed.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -197,7 +197,7 @@ impl Shared {
         self.moved.notify_waiters();
     }
 
-    /// It ended by itself.
+    /// Notes that the program ended by itself.
     pub(super) fn broke(&self) {
         if let Phase::Up(session) = &self.state().phase
             && let Some(life) = &session.life
@@ -206,14 +206,14 @@ impl Shared {
         }
     }
 
-    /// From now on nobody gets to ask it.
+    /// Notes that the program is being ended: no further request reaches it.
     pub(super) fn is_ending(&self, how: &Ended) {
         self.state().phase = if let Ended::Idle = how { Phase::FallingAsleep } else { Phase::Ending };
         self.moved.notify_waiters();
     }
 
-    /// Waits until the program has not been called for long enough, and nobody waits for an answer; from then on
-    /// nobody gets to ask it.
+    /// Waits until the program was idle for long enough, with no request under way. From then on no request
+    /// reaches it.
     pub(super) async fn idle(&self) {
         let idle = self.children.rules.idle;
         loop {
@@ -238,7 +238,7 @@ impl Shared {
         }
     }
 
-    /// Notes a change of what it is asked.
+    /// Changes the record of the program's use.
     pub(super) fn with_usage(&self, change: impl FnOnce(&mut Usage)) {
         let mut state = self.state();
         change(&mut state.usage);
@@ -248,12 +248,12 @@ impl Shared {
         }
     }
 
-    /// Whether it was ended because nobody called it, or is being.
+    /// Returns whether the program was ended for lack of calls, or is being ended for it.
     pub(super) fn is_asleep(&self) -> bool {
         matches!(self.state().phase, Phase::Asleep | Phase::FallingAsleep)
     }
 
-    /// Forgets failures: the next request starts it.
+    /// Forgets failures: the next request starts the program.
     pub(super) fn end_rest(&self) {
         let mut state = self.state();
         state.failures.forget();
@@ -264,38 +264,39 @@ impl Shared {
         self.moved.notify_waiters();
     }
 
-    /// Ends the program that runs, with whatever it is at; gives which start that was.
+    /// Ends the program at once, whatever it is doing. Returns the number of the start that was ended.
     pub(super) fn end_now(&self) -> u64 {
         let state = self.state();
         state.end.cancel();
         state.start
     }
 
-    /// Whether the program of this start, or an earlier one, has ended.
+    /// Returns whether the program of this start, or of an earlier one, has ended.
     pub(super) fn has_ended(&self, start: u64) -> bool {
         let state = self.state();
         state.start != start || matches!(state.phase, Phase::Off | Phase::Asleep | Phase::Resting { .. })
     }
 
-    /// Whether it is being ended.
+    /// Returns whether the program is being ended.
     pub(super) fn is_leaving(&self) -> bool {
         matches!(self.state().phase, Phase::Ending | Phase::FallingAsleep)
     }
 
-    /// Since when nobody has called it; nothing if it is in use.
+    /// Returns the time since when the program is unused; `None` if it is in use or does not run.
     pub(super) fn unused_since(&self) -> Option<Instant> {
         let state = self.state();
         state.usage.unused_since().filter(|_| matches!(state.phase, Phase::Up(_)))
     }
 
-    /// Whether it can be asked, and was not listed since it came up, or not for `interval`. If so, it counts as
-    /// listed from now on.
+    /// Returns whether the program runs and was not listed since its start, or not for `interval`. If so, it
+    /// counts as listed from now on.
     pub(super) fn take_unlisted(&self, interval: Duration) -> bool {
         let mut state = self.state();
         matches!(state.phase, Phase::Up(_)) && state.usage.take_unlisted(interval)
     }
 
-    /// Whether it can be asked, and announced a change of a list since this was last asked.
+    /// Returns whether the program runs and announced a change of a list since the last call of this
+    /// function.
     pub(super) fn take_announced(&self) -> bool {
         match &self.state().phase {
             Phase::Up(session) => session.wire.take_announced(),
@@ -303,7 +304,7 @@ impl Shared {
         }
     }
 
-    /// Puts it to sleep, unless it has come into use.
+    /// Puts the program to sleep unless it is in use. Returns whether it did.
     pub(super) fn leaves(&self) -> bool {
         let mut state = self.state();
         let leaves = state.usage.unused_since().is_some() && matches!(state.phase, Phase::Up(_));

@@ -341,9 +341,9 @@ async fn slowest_by_second(agent: &Api, seconds: usize) -> Vec<Duration> {
 /// that wants their tables, so the median over seconds is what a pass costs, and no hiccup of the machine.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_report_delays_retention_and_no_write() {
-    /// What docs/operations.md says of one write.
+    /// Bound of docs/operations.md on the rise of the median, over seconds, of the slowest write.
     const DELAY_MAX: Duration = Duration::from_millis(100);
-    /// Whoever waits for the report itself waits for as long as it takes.
+    /// Bound on the rise of the slowest write of all.
     const EVER: Duration = Duration::from_secs(2);
     const SECONDS: usize = 9;
     let stage = Stage::with(&[OFTEN]).await;

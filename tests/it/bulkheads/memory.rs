@@ -17,7 +17,7 @@ pub async fn small_stage() -> Stage {
     Stage::with(&[ADMIN, ("MCPPROXY__LIMITS__MEMORY_BYTES_MAX", "67108864")]).await
 }
 
-/// The most memory that the gateway ever had is at most this much more than it was before.
+/// Checks that the gateway's peak of memory has grown by at most `most` MiB since `before`.
 #[track_caller]
 pub fn grown_mib(gateway: &Gateway, before: usize, most: usize) {
     let grown = gateway.memory_peak_mib().saturating_sub(before);
@@ -43,7 +43,8 @@ async fn large_tools() -> Upstream {
     Upstream::handshake((0..TOOLS).map(tool).collect()).await
 }
 
-/// So many requests of one key whose answers stay unread; how much the gateway has grown, and whether others are served.
+/// Sends `count` requests of one key whose answers stay unread. Checks that the gateway grows by at most
+/// `most_mib` MiB, and that others are served.
 async fn left_unread(
     stage: &Stage,
     flooding: &Api,
@@ -96,7 +97,7 @@ async fn unread_searches_have_their_keys_share_and_no_more() {
     left_unread(&stage, &flooding, ("/api/v1/tools?query=file&limit=100", 340), 64, &others).await;
 }
 
-/// The same over MCP, where an answer says everything twice.
+/// Recipe: searches over MCP with an agent's key that nobody reads; an MCP answer says everything twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn unread_searches_over_mcp_count_as_well() {
     let stage = small_stage().await;

@@ -1,4 +1,4 @@
-//! What clients send costs memory within the shares of their key, their tenant and the replica.
+//! Bodies of requests take memory within the shares of their key, their tenant and the replica.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,10 +14,10 @@ use crate::support::upstream::Say;
 use crate::support::{Api, Mcp, Tool, Upstream, settle};
 
 const SOON: Duration = Duration::from_secs(20);
-/// The bound of the deployment.
+/// Largest body that the deployment accepts, in bytes.
 const BODY_BYTES: usize = 4 * MIB;
 
-/// How long a body is held open whose request is not answered.
+/// Time for which an unfinished body is held open.
 const HELD_OPEN: Duration = Duration::from_secs(10);
 
 /// Sends `body` of a request that announces `announced` bytes, and gives status and text of the answer; 0 without one.
@@ -50,7 +50,7 @@ async fn send(api: &Api, announced: usize, body: &[u8], held_open: Duration) -> 
     (status, text)
 }
 
-/// Whether head and body are there.
+/// Returns whether the head and the whole body of an answer are there.
 fn has_ended(answer: &[u8]) -> bool {
     let text = String::from_utf8_lossy(answer).to_lowercase();
     let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };

@@ -47,7 +47,7 @@ impl Desk {
         run
     }
 
-    /// How many acts are recorded, for the platform and in acme; what was only read is none.
+    /// Counts the recorded acts of the platform and in acme; reads are not acts.
     async fn acts(&self) -> usize {
         let path = "/api/v1/activity?type=admin";
         let mut records = self.platform.items(path).await;
@@ -56,7 +56,7 @@ impl Desk {
     }
 }
 
-/// The last line of what it says.
+/// Returns the last line of the output that is not JSON: the counts.
 fn counts(run: &Run) -> &str {
     run.out.lines().rfind(|line| !line.starts_with('{')).unwrap()
 }

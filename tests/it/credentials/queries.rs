@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::support::upstream::Say;
 use crate::support::{Mcp, Stage, Tool, Upstream, cli_with, eventually};
 
-/// Of no known shape: only knowing it helps.
+/// Query of no known shape: only a gateway that knows it can mask it.
 const QUERY: &str = "api=opaque-query-7731&team=opaque-team-5";
 const MARKS: [&str; 3] = ["query-7731", "team-5", "query-8842"];
 const SHOWN: &str = "?[redacted]";
@@ -86,7 +86,7 @@ async fn no_role_and_no_record_shows_a_query() {
     clean("the log", &stage.gateway.log());
 }
 
-/// What a reader was shown is no query: to write it back would replace the credential with the mask.
+/// Checks that a masked URL is refused where a URL is expected: the mask would replace the credential.
 #[tokio::test]
 async fn a_mask_is_not_taken_for_a_query() {
     let stage = Stage::start().await;
@@ -100,7 +100,7 @@ async fn a_mask_is_not_taken_for_a_query() {
     tenant.platform.post("/api/v1/servers", &body).await.refused(400, "invalid_request");
 }
 
-/// Only admins can tell whether it is the one they know.
+/// Checks that only admins see the digest of a query, by which they can recognise it.
 #[tokio::test]
 async fn a_digest_of_the_query_is_for_admins() {
     let stage = Stage::start().await;

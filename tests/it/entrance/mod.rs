@@ -63,12 +63,12 @@ async fn ask(stream: &mut TcpStream, request: &str) -> Option<String> {
     .flatten()
 }
 
-/// The status of an answer; 0 for none.
+/// Returns the status of an answer; 0 without one.
 fn status(answer: Option<&str>) -> u16 {
     answer.and_then(|text| text.split(' ').nth(1)).map_or(0, |status| status.parse().unwrap())
 }
 
-/// How many of these connections still answer.
+/// Counts the connections that still answer, with status `expected`.
 async fn alive(streams: &mut [TcpStream], request: &str, expected: u16) -> usize {
     let mut alive = 0;
     for stream in streams {

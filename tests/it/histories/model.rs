@@ -1,5 +1,5 @@
-//! What agents may see of a server, said once more and shortly: the contract, sections 6 and 7, without any of the
-//! gateway's code.
+//! Model of what agents may see of a server: the contract, sections 6 and 7, without any of the gateway's
+//! code.
 
 use std::collections::BTreeSet;
 
@@ -9,16 +9,16 @@ pub const TOOLS: usize = 3;
 /// The version of a tool that says that it is destructive; every other one says that it only reads.
 pub const DESTRUCTIVE: u8 = 2;
 
-/// What a person said of a tool, in the place of what its server says.
+/// Override of a tool's annotations by a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Said {
-    /// That it is destructive: it holds whatever the definition becomes.
+    /// The tool is destructive, whatever its definition becomes.
     Worse,
-    /// That it only reads: it holds for the version that was looked at.
+    /// The tool only reads; this holds for the version that the person looked at.
     Harmless(u8),
 }
 
-/// Which tools a key may use.
+/// Ceiling of a key: the tools that it may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ceiling {
     All,
@@ -31,26 +31,26 @@ pub struct Server {
     pub enabled: bool,
     pub quarantined: bool,
     pub auto_approve: bool,
-    /// Its first listing after a release is taken as it is.
+    /// True once a listing after the release has set the baseline.
     pub baselined: bool,
-    /// Whether it answers, at each of the places where it can be.
+    /// True where the server answers, for each of its two places.
     pub up: [bool; 2],
-    /// Where the gateway looks for it.
+    /// Index of the place at which the gateway looks for the server.
     pub place: usize,
-    /// Whether it did when it was listed last.
+    /// True if the server answered its last listing.
     pub connected: bool,
-    /// The version of each tool that it offers; 0 for none.
+    /// Version of each tool that the server offers; 0 for none.
     pub offered: [u8; TOOLS],
-    /// The version of each tool that was listed last.
+    /// Version of each tool at the last listing; 0 for none.
     pub listed: [u8; TOOLS],
-    /// What a person, the baseline or `auto_approve` took.
+    /// Version of each tool that a person, the baseline or `auto_approve` approved.
     pub approved: [Option<u8>; TOOLS],
     pub blocked: [bool; TOOLS],
     pub said: [Option<Said>; TOOLS],
 }
 
 impl Server {
-    /// Just added by an administrator, and listed at once.
+    /// Returns a server that an administrator has just added, listed at once.
     pub fn added(auto_approve: bool, offered: [u8; TOOLS]) -> Server {
         let mut server = Server {
             enabled: true,
@@ -70,7 +70,7 @@ impl Server {
         server
     }
 
-    /// What a listing finds.
+    /// Lists the server, and notes what the listing finds.
     pub fn list(&mut self) {
         if !self.enabled {
             return;
@@ -89,8 +89,8 @@ impl Server {
         self.baselined |= !self.quarantined;
     }
 
-    /// Somebody who may not release it says that it is at its other place. What was trusted was trusted there, and what
-    /// is blocked stays blocked.
+    /// Moves the server to its other place, by an operator who may not release it. Approvals are lost with
+    /// the old place, blocks stay.
     pub fn moves(&mut self) {
         self.place = 1 - self.place;
         self.quarantined = true;
@@ -103,7 +103,7 @@ impl Server {
         self.list();
     }
 
-    /// Whether a tool counts as one that only reads.
+    /// Returns whether a tool counts as one that only reads.
     fn reads(&self, tool: usize) -> bool {
         match self.said[tool] {
             Some(Said::Worse) => false,
@@ -112,12 +112,12 @@ impl Server {
         }
     }
 
-    /// Whether a key of this ceiling may see a tool.
+    /// Returns whether a key of this ceiling may see a tool.
     pub fn shows_to(&self, ceiling: Ceiling, tool: usize) -> bool {
         self.shows(tool) && (ceiling == Ceiling::All || self.reads(tool))
     }
 
-    /// Whether an agent may see a tool.
+    /// Returns whether an agent may see a tool.
     pub fn shows(&self, tool: usize) -> bool {
         let is_open = self.enabled && !self.quarantined && self.connected;
         let listed = self.listed[tool];
@@ -125,8 +125,8 @@ impl Server {
     }
 }
 
-/// All that may be the case. The gateway lists a server by itself as well, at moments of its own, so a history can leave
-/// more than one state; what is seen decides between them.
+/// Set of possible states. The gateway also lists servers by itself, at times of its own, so that a history
+/// can lead to several states. Observations decide between them.
 #[derive(Clone, Debug)]
 pub struct World {
     states: Vec<Vec<Server>>,
@@ -137,25 +137,26 @@ impl World {
         World { states: vec![servers] }
     }
 
-    /// Something happens to one server, whichever state it is in.
+    /// Applies a change to one server in every state.
     pub fn happens(&mut self, server: usize, what: impl Fn(&mut Server)) {
         self.states.iter_mut().for_each(|state| what(&mut state[server]));
         self.merge();
     }
 
-    /// In any state; all agree on what histories do, and differ only in what was listed.
+    /// Returns a server in the first state. States agree on the effects of a history, and differ only in
+    /// listings.
     pub fn any(&self, server: usize) -> &Server {
         &self.states[0][server]
     }
 
-    /// Whether in every state the tool was listed last in the version that is offered.
+    /// Returns whether a server is equal in all states.
     pub fn is_sure_of(&self, server: usize) -> bool {
         let first = &self.states[0][server];
         self.states.iter().all(|state| state[server] == *first)
     }
 
-    /// What was seen is among what may be the case: the rest is not. `false` when nothing is left, and then nothing has
-    /// changed.
+    /// Keeps the states in which exactly `seen` is visible. Returns `false`, and changes nothing, if there is
+    /// no such state.
     pub fn sees(&mut self, ceiling: Ceiling, seen: &BTreeSet<(usize, usize)>) -> bool {
         let states = self.with_listings().into_iter().filter(|state| shown(state, ceiling) == *seen);
         let states: Vec<Vec<Server>> = states.collect();
@@ -167,17 +168,17 @@ impl World {
         true
     }
 
-    /// Whether this tool may be seen in some state.
+    /// Returns whether a tool may be seen in some state.
     pub fn may_show(&self, server: usize, tool: usize) -> bool {
         self.with_listings().iter().any(|state| state[server].shows(tool))
     }
 
-    /// All of it that may be seen, for whoever wants to know why it is not.
+    /// Returns what may be seen in each state, for the message of a failed check.
     pub fn expected(&self, ceiling: Ceiling) -> Vec<BTreeSet<(usize, usize)>> {
         self.with_listings().iter().map(|state| shown(state, ceiling)).collect()
     }
 
-    /// These states, and what they become when any servers are listed.
+    /// Returns the states, and those that result from listing any of the servers.
     fn with_listings(&self) -> Vec<Vec<Server>> {
         let mut all = self.states.clone();
         for server in 0..self.states[0].len() {

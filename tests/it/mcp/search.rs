@@ -351,7 +351,8 @@ async fn an_answer_has_a_bound_in_bytes() {
     assert!(!answer["usage_instructions"].as_str().unwrap().contains("left out"));
 }
 
-/// Who sees the same is answered the same, to the last digit: scores say nothing about tools that others see.
+/// Checks that callers of one scope get equal answers, to the last digit of a score. Tools that others see
+/// have no effect.
 #[tokio::test]
 async fn scores_say_nothing_about_tools_out_of_scope() {
     let stage = Stage::start().await;

@@ -14,7 +14,7 @@ pub struct Scene {
     client: Mcp,
 }
 
-/// Two of each kind; `version` is part of the definitions of the second ones.
+/// Returns two offers of each kind; `version` is part of the definitions of the second ones.
 fn offers(version: u8) -> Offers {
     let prompt =
         |name: &str, version| json!({"name": name, "description": format!("v{version}")}).to_string();
@@ -30,7 +30,7 @@ fn offers(version: u8) -> Offers {
     }
 }
 
-/// These, of a server that declares all kinds.
+/// Returns `offers` as of a server that declares all kinds, also those without offers.
 fn declaring(offers: Offers) -> Offers {
     let Offers { prompts, resources, .. } = offers;
     let (prompts, resources) = (prompts.or(Some(Vec::new())), resources.or(Some(Vec::new())));
@@ -56,18 +56,18 @@ impl Scene {
         self.tenant.platform.post("/api/v1/servers/up/refresh", &json!({})).await.expect(200);
     }
 
-    /// The server offers these from now on.
+    /// Makes the server offer `offers` from now on, and lists it.
     pub async fn offers(&self, offers: Offers) {
         self.upstream.set_offers(offers);
         self.refresh().await;
     }
 
-    /// Names of prompts, URIs of resources, texts of templates that are listed.
+    /// Returns what is listed: names of prompts, URIs of resources, texts of templates.
     pub async fn listed(&self) -> [Vec<String>; 3] {
         listed(&self.client).await
     }
 
-    /// An item as REST shows it.
+    /// Returns an offer as REST shows it; `null` if it is not there.
     async fn item(&self, name: &str) -> Value {
         let (list, member) = match name.contains("://") {
             true => ("resources", "uri"),
@@ -85,12 +85,12 @@ impl Scene {
         states
     }
 
-    /// How asking for it ends: `ok`, or the code of the refusal.
+    /// Asks for an offer. Returns `ok`, or the code of the refusal.
     pub async fn code(&self, name: &str) -> String {
         code(&self.client, name).await
     }
 
-    /// How completing an argument of it ends.
+    /// Completes an argument of an offer. Returns `ok`, or the code of the refusal.
     async fn completion(&self, name: &str) -> String {
         let reference = match name.contains("://") {
             true => json!({"type": "ref/resource", "uri": name}),
@@ -106,7 +106,7 @@ impl Scene {
         assert_eq!((&done["state"], &done["pin"]), (&json!("approved"), &pin));
     }
 
-    /// How often the server was asked for what is not a list.
+    /// Returns the number of requests that the server got, other than for lists.
     fn asked(&self) -> usize {
         ["prompts/get", "resources/read", "completion/complete"]
             .iter()

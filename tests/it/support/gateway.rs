@@ -99,7 +99,7 @@ impl Gateway {
         Gateway::start_private_with(data_dir, &[]).await
     }
 
-    /// The same with settings.
+    /// Starts as [`Gateway::start_private`] does, with settings.
     pub async fn start_private_with(data_dir: &Path, settings: &[(&str, &str)]) -> Gateway {
         let mut command = program("", &["serve"], settings);
         command.env("MCPPROXY__DATA_DIR", data_dir);

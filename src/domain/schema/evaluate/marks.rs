@@ -1,6 +1,7 @@
-//! Which members or items of one value the rules have looked at, for `unevaluatedProperties` and `unevaluatedItems`.
+//! Members or items of one value that rules have evaluated, for `unevaluatedProperties` and
+//! `unevaluatedItems`.
 
-/// Positions that were looked at.
+/// Set of the evaluated positions in one array or object.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
     are_all: bool,
@@ -8,7 +9,7 @@ pub(super) struct Marks {
 }
 
 impl Marks {
-    /// Marks all.
+    /// Marks all positions.
     pub(super) fn set_all(&mut self) {
         self.are_all = true;
         self.bits = Vec::new();
@@ -28,12 +29,12 @@ impl Marks {
         }
     }
 
-    /// Whether a position is marked.
+    /// Returns whether a position is marked.
     pub(super) fn has(&self, at: usize) -> bool {
         self.are_all || self.bits.get(at / 64).is_some_and(|word| word & 1 << (at % 64) != 0)
     }
 
-    /// Takes over what another one has; gives the steps that took.
+    /// Adds the marks of `other`. Returns the cost in steps.
     pub(super) fn merge(&mut self, other: &Marks) -> u64 {
         if other.are_all {
             self.set_all();

@@ -35,14 +35,14 @@ impl<'a, 's> Run<'a, 's> {
         Ok(())
     }
 
-    /// What a member says its name is; takes its steps.
+    /// Returns the un-escaped name of a member, and spends the steps for reading it.
     fn name(&mut self, name: Id) -> Result<Cow<'a, str>, Stop> {
         let length = self.arena.text(name).len() as u64;
         self.meter.spend(2 + length / 8)?;
         Ok(self.arena.string(name))
     }
 
-    /// Checks one member; whether a schema was applied to it.
+    /// Checks one member. Returns whether a schema was applied to its value.
     fn member(
         &mut self,
         rule: &'s ObjectRule,
@@ -78,7 +78,7 @@ impl<'a, 's> Run<'a, 's> {
         Ok(is_known)
     }
 
-    /// Applies the schema for members that no other is for.
+    /// Applies the schema of `additionalProperties` or `unevaluatedProperties` to a member.
     fn unknown(&mut self, keyword: &'static str, node: NodeId, name: Id, member: Id) -> Result<(), Stop> {
         if self.schema.is_never(node) {
             self.at.push(Part::Value(name));
@@ -87,7 +87,7 @@ impl<'a, 's> Run<'a, 's> {
         self.inside(Part::Value(name), &[Part::Word(keyword)], node, member)
     }
 
-    /// Whether there is a member of a name.
+    /// Returns whether the object has a member of this name.
     fn has(&mut self, members: Children, name: &str) -> Result<bool, Stop> {
         for (id, _) in members.members() {
             if self.name(id)? == name {

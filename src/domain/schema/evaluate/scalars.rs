@@ -123,7 +123,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Characters of a text; its bytes, where their number decides.
+    /// Counts the characters of a string, or only its bytes where these already decide about `limit`.
     fn characters(&mut self, value: Id, is_most: bool, limit: u64) -> Result<u64, Stop> {
         let body = self.arena.body(value);
         let bytes = body.len() as u64;
@@ -135,7 +135,7 @@ impl Run<'_, '_> {
         Ok(json::literal_characters(body) as u64)
     }
 
-    /// Whether a pattern is found in a text.
+    /// Returns whether a pattern, given by its number, matches anywhere in `text`.
     pub(super) fn finds(&mut self, pattern: u32, text: &str) -> Result<bool, Stop> {
         let Some(pattern) = self.schema.patterns.get(pattern as usize) else { return Ok(false) };
         self.meter.spend(pattern.steps(text.len()))?;
@@ -143,7 +143,7 @@ impl Run<'_, '_> {
     }
 }
 
-/// As much of a schema's number as a violation repeats.
+/// Cuts a number of the schema to [`NUMBER_SHOWN_BYTES_MAX`] bytes, for a violation.
 fn shown(number: &str) -> &str {
     number.get(..NUMBER_SHOWN_BYTES_MAX).unwrap_or(number)
 }

@@ -189,8 +189,9 @@ fn guarded(text: &str) -> String {
     guarded
 }
 
-/// Whether a cell that begins here would be run: signs of formulas, also full-width ones, behind what spreadsheets pass
-/// over, and behind apostrophes, so that the guard can be undone.
+/// Returns whether a spreadsheet would run a cell that begins with `text` as a formula. Signs of formulas,
+/// also full-width ones, count behind characters that spreadsheets skip. They also count behind apostrophes,
+/// so that the guard can be undone.
 fn begins_formula(text: &str) -> bool {
     let is_passed_over = |c: char| {
         matches!(c, '\'' | '"' | '\u{feff}' | '\u{200b}'..='\u{200f}') || c.is_whitespace() || c.is_control()
@@ -202,8 +203,8 @@ fn begins_formula(text: &str) -> bool {
     })
 }
 
-/// Whether a character may end a cell in a spreadsheet: separators of languages that write decimals with a comma, tabs,
-/// and everything that breaks a line. Not the comma: with it as the separator, the quotes of the export hold.
+/// Returns whether a character may end a cell in a spreadsheet: a control character such as a tab, a line
+/// separator, `;` or `|`. A comma does not: the quotes of the export hold where it is the separator.
 fn separates(c: char) -> bool {
     c.is_control() || matches!(c, ';' | '|' | '\u{2028}' | '\u{2029}')
 }

@@ -1,4 +1,4 @@
-//! Which lists are kept.
+//! Cache of finished lists, bounded in bytes and in number.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
@@ -13,10 +13,10 @@ use crate::upstream::MemoryHold;
 /// Most lists kept, however small.
 const LISTS_MAX: usize = 4096;
 
-/// A list that is kept.
+/// List found in the cache.
 pub(super) struct Found {
     pub(super) body: Bytes,
-    /// The memory of those who are sent it now.
+    /// Memory held for clients that are being sent the list; `None` if nobody is.
     pub(super) held: Option<Arc<MemoryHold>>,
 }
 
@@ -37,7 +37,7 @@ impl Owned for ListKey {
 #[derive(Debug)]
 pub(super) struct Pages {
     kept: Kept<ListKey, Entry>,
-    /// Pages that one which is kept leads to. Others are not kept: a cursor may name any place.
+    /// Pages that a kept page leads to. Other continuations are not kept: a cursor may name any position.
     led_to: HashSet<ListKey>,
 }
 
@@ -51,7 +51,7 @@ impl Pages {
         Some(Found { body: entry.body.clone(), held: entry.held.upgrade() })
     }
 
-    /// Notes the memory that those have who are sent a list from now on.
+    /// Notes the memory held for clients that are sent this list from now on.
     pub(super) fn hold(&mut self, key: &ListKey, held: &Arc<MemoryHold>) {
         if let Some(entry) = self.kept.get(key) {
             entry.held = Arc::downgrade(held);
