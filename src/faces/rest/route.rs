@@ -37,7 +37,23 @@ pub(super) enum Who {
     May(Action),
 }
 
-/// A route that changes nothing: it takes query parameters, and no body. That somebody may not read it is recorded.
+/// Makes a route of what answers its exchange.
+fn route<W, F>(method: MethodFilter, answer: W) -> MethodRouter<Arc<Faces>>
+where
+    W: FnOnce(Arc<Exchange>) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Answer> + Send + 'static,
+{
+    on(method, async move |State(faces): State<Arc<Faces>>, request: Request| {
+        let exchange = match Exchange::open(faces, request).await {
+            Ok(exchange) => exchange,
+            Err(response) => return response,
+        };
+        let answer = answer(Arc::clone(&exchange)).await;
+        exchange.finish(answer).await
+    })
+}
+
+/// Makes a route that changes nothing: it takes query parameters, and no body. That somebody may not read it is recorded.
 pub(super) fn read<H, F>(
     method: MethodFilter,
     what: &'static str,
@@ -49,20 +65,16 @@ where
     H: FnOnce(Arc<Exchange>, Params) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Answer> + Send + 'static,
 {
-    on(method, async move |State(faces): State<Arc<Faces>>, request: Request| {
-        let exchange = match Exchange::open(faces, request).await {
-            Ok(exchange) => exchange,
-            Err(response) => return response,
-        };
+    route(method, async move |exchange| {
         let answer = answer_read(who, names, &exchange, handler).await;
         if let Err(error) = &answer {
             record::refused_read(&exchange, what, error.cause());
         }
-        exchange.finish(answer).await
+        answer
     })
 }
 
-/// A read that is recorded however it ends: of what only few may see, or of much at once.
+/// Makes a route of a read that is recorded however it ends: of what only few may see, or of much at once.
 ///
 /// It outlives its connection, so that it has an end to record.
 pub(super) fn sensitive<H, F>(
@@ -76,20 +88,15 @@ where
     H: FnOnce(Arc<Exchange>, Params) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Answer> + Send + 'static,
 {
-    on(method, async move |State(faces): State<Arc<Faces>>, request: Request| {
-        let exchange = match Exchange::open(faces, request).await {
-            Ok(exchange) => exchange,
-            Err(response) => return response,
-        };
-        let (gateway, own) = (Arc::clone(exchange.gateway()), Arc::clone(&exchange));
+    route(method, async move |exchange| {
+        let gateway = Arc::clone(exchange.gateway());
         let work = async move {
-            let reading = record::begin_read(&own, what).await?;
-            let answer = answer_read(who, names, &own, handler).await;
-            own.gateway().end_read(reading, answer.as_ref().map(|_| ()).map_err(RestError::cause));
+            let reading = record::begin_read(&exchange, what).await?;
+            let answer = answer_read(who, names, &exchange, handler).await;
+            exchange.gateway().end_read(reading, answer.as_ref().map(|_| ()).map_err(RestError::cause));
             answer
         };
-        let answer = gateway.outlive(work).await;
-        exchange.finish(answer).await
+        gateway.outlive(work).await
     })
 }
 
@@ -105,7 +112,7 @@ where
     handler(Arc::clone(exchange), params).await
 }
 
-/// A route that changes something: it takes a body and no query parameters, and `what` it did is recorded,
+/// Makes a route that changes something: it takes a body and no query parameters, and `what` it did is recorded,
 /// however it ends.
 ///
 /// It outlives its connection: a client that goes away must not leave a change half done or unrecorded.
@@ -119,14 +126,9 @@ where
     H: FnOnce(Arc<Exchange>) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Answer> + Send + 'static,
 {
-    on(method, async move |State(faces): State<Arc<Faces>>, request: Request| {
-        let exchange = match Exchange::open(faces, request).await {
-            Ok(exchange) => exchange,
-            Err(response) => return response,
-        };
+    route(method, async move |exchange| {
         let gateway = Arc::clone(exchange.gateway());
-        let answer = gateway.outlive(perform(what, who, Arc::clone(&exchange), handler)).await;
-        exchange.finish(answer).await
+        gateway.outlive(perform(what, who, exchange, handler)).await
     })
 }
 
@@ -167,7 +169,7 @@ where
     answer
 }
 
-/// A call or a search: the use case records what it takes in; what is refused before is an attempt all the
+/// Makes a route of a call or a search: the use case records what it takes in; what is refused before is an attempt all the
 /// same and is recorded here.
 pub(super) fn attempt<H, F>(
     method: MethodFilter,
@@ -180,11 +182,7 @@ where
     H: FnOnce(Arc<Exchange>, Params) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Answer> + Send + 'static,
 {
-    on(method, async move |State(faces): State<Arc<Faces>>, request: Request| {
-        let exchange = match Exchange::open(faces, request).await {
-            Ok(exchange) => exchange,
-            Err(response) => return response,
-        };
+    route(method, async move |exchange| {
         let answer = match admit(&exchange, who, names) {
             Ok(params) => handler(Arc::clone(&exchange), params).await,
             Err(error) => Err(error),
@@ -192,7 +190,7 @@ where
         if let Err(error) = &answer {
             record::refused(&exchange, kind, error.cause());
         }
-        exchange.finish(answer).await
+        answer
     })
 }
 
