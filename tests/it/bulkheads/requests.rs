@@ -39,12 +39,16 @@ async fn send(api: &Api, announced: usize, body: &[u8], held_open: Duration) -> 
     let writing = async {
         // one that is refused may not be read to its end
         drop(writes.write_all(body).await);
-        tokio::time::sleep(held_open).await;
+        std::future::pending::<()>().await;
     };
-    tokio::select! {
-        () = reading => {}
-        () = writing => {}
-    }
+    let exchange = async {
+        tokio::select! {
+            () = reading => {}
+            () = writing => {}
+        }
+    };
+    // without an answer by then the caller finds the status 0
+    drop(tokio::time::timeout(held_open, exchange).await);
     let text = String::from_utf8(answer).unwrap();
     let status = text.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
     (status, text)
