@@ -143,6 +143,11 @@ mod tests {
             ),
             (r#"{"url":"https://u:s3cret@a/"}"#, r#"{"url":"https://[redacted]@a/"}"#),
             (r#"{"url":["https://a/?s3cret"]}"#, r#"{"url":"[redacted]"}"#),
+            (
+                r#"{"kind":"resource","uri":"x://u:s3cret@a/b?k=s3cret"}"#,
+                r#"{"kind":"resource","uri":"x://[redacted]@a/b?[redacted]"}"#,
+            ),
+            (r#"{"uri":"note:one"}"#, r#"{"uri":"note:one"}"#),
             (r#"["s3cret"]"#, r#""[redacted]""#),
             (r#""s3cret""#, r#""[redacted]""#),
         ] {

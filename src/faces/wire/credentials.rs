@@ -6,7 +6,7 @@ use crate::domain::json;
 use crate::domain::server_url::masked;
 
 /// Members of bodies about servers that hold no credential.
-const RECORDED: [&str; 14] = [
+const RECORDED: [&str; 16] = [
     "name",
     "kind",
     "command",
@@ -20,25 +20,26 @@ const RECORDED: [&str; 14] = [
     // of management tools
     "operation",
     "tool",
+    "prompt",
+    "list",
     "limit",
     "cursor",
 ];
 /// What stands in the place of any other value.
 const MASKED: &str = r#""[redacted]""#;
 
-/// The body of an act on a server as it may be recorded: of its headers the names only, its URL without user and
-/// query. What no such body has
-/// is masked whole, since it may be a credential in the wrong place.
+/// Returns the body of an act on a server as it may be recorded: of its headers the names only, URLs and URIs without
+/// user and query. What no such body has is masked whole, since it may be a credential in the wrong place.
 pub fn without_credentials(body: &str) -> String {
     members(body, |name, value| match name {
-        "url" => Cow::Owned(url(value)),
+        "url" | "uri" => Cow::Owned(url(value)),
         "headers" => Cow::Owned(members(value, |_, _| Cow::Borrowed(MASKED))),
         name if RECORDED.contains(&name) => Cow::Borrowed(value),
         _ => Cow::Borrowed(MASKED),
     })
 }
 
-/// Returns a URL, raw JSON, with user and query masked; what is no text is masked whole.
+/// Returns a URL or URI, raw JSON, with user and query masked; what is no text is masked whole.
 fn url(value: &str) -> String {
     let Ok(url) = serde_json::from_str::<String>(value) else { return MASKED.to_owned() };
     let mut out = String::new();

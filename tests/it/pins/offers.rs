@@ -308,7 +308,11 @@ async fn a_block_stays_until_a_person_lifts_it() {
     scene.tenant.records("type=admin&tool=prompts.unblock", 1).await;
     let acts = scene.tenant.records("type=admin&tool=resources.block", 2).await;
     assert!(acts.iter().all(|act| act["server"] == "up" && act["status"] == "success"), "{acts:?}");
-    scene.tenant.records("type=admin&tool=resources.unblock", 2).await;
+    let acts = scene.tenant.records("type=admin&tool=resources.unblock", 2).await;
+    for uri in &TWO[1..] {
+        let names = |act: &Value| act["arguments"].as_str().unwrap().contains(uri);
+        assert_eq!(acts.iter().filter(|act| names(act)).count(), 1, "{uri}: {acts:?}");
+    }
 }
 
 /// Neither by its own name nor by a template that fits.
