@@ -9,6 +9,7 @@ use super::client::{Client, Query};
 use super::connection::Connection;
 use super::failure::Failure;
 use super::output::{self, text};
+use super::tools;
 
 /// A clock that differs by more is worth a word: sessions and expiry dates depend on it.
 const SKEW_MAX_S: i64 = 5;
@@ -126,34 +127,46 @@ async fn upstreams(client: &Client) -> Result<(), Failure> {
     for server in servers {
         let server: Value = serde_json::from_str(server.get()).unwrap_or_default();
         let name = text(&server, "name");
-        let withheld = match is(&server, "enabled") {
-            true => withheld(client, &name).await?,
-            false => Withheld::default(),
+        let withheld = match obstacle(&server, &name) {
+            None => withheld(client, &name).await?,
+            // what keeps the whole server from agents comes first
+            Some(_) => Vec::new(),
         };
-        report(judge(&server, &name, withheld))?;
+        judge(&server, &name, &withheld).into_iter().try_for_each(report)?;
     }
     Ok(())
 }
 
-/// How many of a server's tools nobody gets.
-#[derive(Clone, Copy, Default)]
+/// Lists of what servers offer, named as their routes and commands are, with the nouns of their items.
+const LISTS: [(&str, &[&str]); 3] =
+    [("tools", &["tool"]), ("prompts", &["prompt"]), ("resources", &["resource", "template"])];
+
+/// Number of a server's tools, prompts, resources or templates that no agent gets.
 struct Withheld {
-    /// Until somebody looks at them.
+    /// Command that lists them.
+    list: &'static str,
+    /// Noun of one of them.
+    noun: &'static str,
+    /// New or changed ones that wait for approval.
     waiting: usize,
-    /// Until somebody unblocks them.
+    /// Blocked ones.
     blocked: usize,
 }
 
-async fn withheld(client: &Client, name: &str) -> Result<Withheld, Failure> {
-    let tools = client.list(&["servers", name, "tools"], &Query::default(), usize::MAX).await?;
-    let mut withheld = Withheld::default();
-    for tool in tools {
-        let tool: Value = serde_json::from_str(tool.get()).unwrap_or_default();
-        match &*text(&tool, "state") {
-            "pending" | "changed" => withheld.waiting += 1,
-            "blocked" => withheld.blocked += 1,
-            _ => {}
-        }
+/// Returns what is withheld of a server, by noun.
+async fn withheld(client: &Client, name: &str) -> Result<Vec<Withheld>, Failure> {
+    let mut withheld = Vec::new();
+    for (list, nouns) in LISTS {
+        let items = client.list(&["servers", name, list], &Query::default(), usize::MAX).await?;
+        let items: Vec<Value> = items.iter().map(|item| tools::parsed(item)).collect();
+        withheld.extend(nouns.iter().map(|&noun| {
+            // lists with several kinds name the kind of each item
+            let is_one = |item: &&Value| nouns.len() == 1 || text(item, "kind") == noun;
+            let count = |states: &[&str]| {
+                items.iter().filter(is_one).filter(|item| states.contains(&&*text(item, "state"))).count()
+            };
+            Withheld { list, noun, waiting: count(&["pending", "changed"]), blocked: count(&["blocked"]) }
+        }));
     }
     Ok(withheld)
 }
@@ -175,24 +188,35 @@ pub(super) fn obstacle(server: &Value, name: &str) -> Option<String> {
         .then(|| format!("is in quarantine: an admin releases it with mcpproxy upstream unquarantine {name}"))
 }
 
-fn judge(server: &Value, name: &str, withheld: Withheld) -> Found {
+/// Judges a server: what keeps it from agents, else what is withheld of it.
+fn judge(server: &Value, name: &str, withheld: &[Withheld]) -> Vec<Found> {
     let odd = |what: String| Found::Odd(format!("server   '{name}' {what}"));
     if let Some(obstacle) = obstacle(server, name) {
-        return odd(obstacle);
+        return vec![odd(obstacle)];
     }
-    let tools = [
-        (withheld.waiting, "that waits for approval", "that wait for approval"),
-        (withheld.blocked, "that is blocked", "that are blocked"),
-    ];
-    let tools: Vec<String> = tools
-        .iter()
-        .filter(|(n, ..)| *n > 0)
-        .map(|(n, one, more)| if *n == 1 { format!("1 tool {one}") } else { format!("{n} tools {more}") })
-        .collect();
-    if !tools.is_empty() {
-        return odd(format!("has {}: mcpproxy tools list {name}", tools.join(", and ")));
+    let mut found = Vec::new();
+    for Withheld { list, noun, waiting, blocked } in withheld {
+        let counts = [
+            (*waiting, "that waits for approval", "that wait for approval"),
+            (*blocked, "that is blocked", "that are blocked"),
+        ];
+        let counts: Vec<String> = counts
+            .iter()
+            .filter(|(n, ..)| *n > 0)
+            .map(
+                |(n, one, more)| {
+                    if *n == 1 { format!("1 {noun} {one}") } else { format!("{n} {noun}s {more}") }
+                },
+            )
+            .collect();
+        if !counts.is_empty() {
+            found.push(odd(format!("has {}: mcpproxy {list} list {name}", counts.join(", and "))));
+        }
     }
-    Found::Good(format!("server   '{name}' is connected"))
+    if found.is_empty() {
+        found.push(Found::Good(format!("server   '{name}' is connected")));
+    }
+    found
 }
 
 fn is(server: &Value, name: &str) -> bool {
@@ -241,7 +265,7 @@ mod tests {
         };
         for (more, (waiting, blocked), want) in [
             (json!({}), (0, 0), "ok server   'up' is connected"),
-            (json!({}), (2, 0), "has 2 tools that wait for approval: "),
+            (json!({}), (2, 0), "has 2 tools that wait for approval: mcpproxy tools list up"),
             (json!({}), (2, 1), "has 2 tools that wait for approval, and 1 tool that is blocked: "),
             (json!({"enabled": false}), (0, 0), "upstream enable up"),
             (
@@ -252,9 +276,34 @@ mod tests {
             (json!({"connection": "unknown"}), (0, 0), "nobody has reached it"),
             (json!({"quarantined": true}), (0, 0), "unquarantine up"),
         ] {
-            let said = said(judge(&server(more), "up", Withheld { waiting, blocked }));
+            let withheld = Withheld { list: "tools", noun: "tool", waiting, blocked };
+            let mut found = judge(&server(more), "up", &[withheld]);
+            assert_eq!(found.len(), 1, "{want}");
+            let said = said(found.remove(0));
             assert!(said.contains(want), "{said}");
         }
+    }
+
+    #[test]
+    fn every_kind_that_is_withheld_has_a_line() {
+        let server = json!({"enabled": true, "quarantined": false, "connection": "connected"});
+        let of = |list, noun, waiting, blocked| Withheld { list, noun, waiting, blocked };
+        let withheld = [
+            of("tools", "tool", 1, 0),
+            of("prompts", "prompt", 0, 0),
+            of("resources", "resource", 0, 2),
+            of("resources", "template", 3, 1),
+        ];
+        let said: Vec<String> = judge(&server, "up", &withheld).into_iter().map(said).collect();
+        assert_eq!(
+            said,
+            [
+                "server   'up' has 1 tool that waits for approval: mcpproxy tools list up",
+                "server   'up' has 2 resources that are blocked: mcpproxy resources list up",
+                "server   'up' has 3 templates that wait for approval, and 1 template that is blocked: \
+                 mcpproxy resources list up",
+            ]
+        );
     }
 
     #[test]

@@ -130,6 +130,47 @@ async fn the_doctor_says_what_to_do() {
 }
 
 #[tokio::test]
+async fn the_doctor_names_prompts_and_resources_that_nobody_gets() {
+    let stage = Stage::start().await;
+    let tenant = stage.tenant("acme").await;
+    let admin = tenant.admin().await;
+    let upstream = Upstream::handshake(vec![Tool::reads("look")]).await;
+    let offers = |version: u8| {
+        let definition =
+            |member: &str, name: &str| json!({"name": format!("v{version}"), member: name}).to_string();
+        let prompts = if version == 1 { vec!["one"] } else { vec!["one", "two"] };
+        Offers {
+            resources: Some(vec![definition("uri", "x://one"), definition("uri", "x://two")]),
+            templates: vec![definition("uriTemplate", "y://{id}")],
+            ..Offers::prompts(&prompts)
+        }
+    };
+    upstream.set_offers(offers(1));
+    tenant.add("up", &upstream).await;
+    let well = cli(&admin, &["doctor"]).await.ok().out;
+    assert!(!well.contains("LOOK"), "{well}");
+    upstream.set_offers(offers(2));
+    cli(&admin, &["upstream", "refresh", "up"]).await.ok();
+    cli(&admin, &["resources", "block", "up:x://two"]).await.ok();
+    cli(&admin, &["resources", "block", "up:y://{id}", "--template"]).await.ok();
+    let report = cli(&tenant.auditor().await, &["doctor"]).await.ok().out;
+    let told: Vec<&str> = report.lines().filter(|line| line.contains("'up'")).collect();
+    assert_eq!(
+        told,
+        [
+            "LOOK  server   'up' has 1 prompt that waits for approval: mcpproxy prompts list up",
+            "LOOK  server   'up' has 1 resource that waits for approval, and 1 resource that is blocked: \
+             mcpproxy resources list up",
+            "LOOK  server   'up' has 1 template that is blocked: mcpproxy resources list up",
+        ]
+    );
+    // what keeps the whole server from agents comes before what waits in it
+    cli(&admin, &["upstream", "quarantine", "up"]).await.ok();
+    let report = cli(&admin, &["doctor"]).await.ok().out;
+    assert_eq!(report.lines().filter(|line| line.contains("'up'")).count(), 1, "{report}");
+}
+
+#[tokio::test]
 async fn the_status_says_what_holds_for_the_key() {
     let stage = Stage::start().await;
     let tenant = stage.tenant("acme").await;
