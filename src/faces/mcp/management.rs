@@ -52,6 +52,8 @@ const fn op(
 const PAGE: &[&str] = &["limit", "cursor"];
 const NAME: &[&str] = &["name"];
 const NAME_AND_PAGE: &[&str] = &["name", "limit", "cursor"];
+/// Lists of what a server offers, as the routes call them.
+const LISTS: [&str; 3] = ["tools", "prompts", "resources"];
 
 const SERVERS: [Op; 9] = [
     op("list", Act::List, Read, PAGE, "the servers and how they are"),
@@ -74,8 +76,20 @@ const SERVERS: [Op; 9] = [
 const QUARANTINE: [Op; 5] = [
     op("list_quarantined", Act::ListQuarantined, Read, &[], "servers that wait for a person's release"),
     op("inspect", Act::Inspect, Read, NAME, "a server"),
-    op("inspect_tools", Act::InspectTools, Read, NAME_AND_PAGE, "its tools with their state and definitions"),
-    op("diff", Act::Diff, Read, &["name", "tool"], "what differs from the definition that was approved"),
+    op(
+        "inspect_tools",
+        Act::InspectTools,
+        Read,
+        &["name", "list", "limit", "cursor"],
+        "its tools, or its prompts or resources, with their state and definitions",
+    ),
+    op(
+        "diff",
+        Act::Diff,
+        Read,
+        &["name", "tool", "prompt", "uri", "kind"],
+        "what differs from the approved definition of a tool, of a prompt, or of a resource, named by uri",
+    ),
     op("quarantine", Act::Quarantine, Write, NAME, "hides a server from agents until a person releases it"),
 ];
 
@@ -113,11 +127,11 @@ impl Managing {
                 "Manage upstream servers",
                 "See and change the servers behind this gateway.",
                 "What is added starts quarantined, and so does what was never listed; only a person releases it or \
-                 approves its tools.",
+                 approves what it offers.",
             ),
             Managing::Quarantine => (
                 "Look into quarantine",
-                "See which servers and tools wait for a person, and put a server into quarantine.",
+                "See which servers, tools, prompts and resources wait for a person, and put a server into quarantine.",
                 "Nothing is approved or released here: a person does that by the API or the command line.",
             ),
         };
@@ -128,7 +142,7 @@ impl Managing {
         let what_to_do = json!({"type": "string", "enum": names, "description": "What to do"});
         properties.insert("operation".to_owned(), what_to_do);
         for name in offered.iter().flat_map(|op| op.about.iter().chain(op.sets)) {
-            properties.insert((*name).to_owned(), property(name));
+            properties.insert((*name).to_owned(), property(self, name));
         }
         let worst = offered.iter().map(|op| op.operation).max().unwrap_or(Read);
         json!({
@@ -144,12 +158,25 @@ impl Managing {
     }
 }
 
-fn property(name: &str) -> Value {
+/// Returns the schema of an argument of a tool.
+fn property(tool: Managing, name: &str) -> Value {
     match name {
         "name" => json!({"type": "string", "description": "The server's name"}),
         "tool" => json!({"type": "string", "description": "The tool's own name, without its server's"}),
+        "prompt" => {
+            json!({"type": "string", "description": "The prompt's own name, without its server's"})
+        }
+        "uri" => json!({"type": "string", "description": "URI of a resource, or text of a template"}),
+        "list" => json!({
+            "type": "string", "enum": LISTS,
+            "description": "What is listed: tools (default), prompts, or resources with their templates"
+        }),
         "limit" => json!({"type": "integer", "minimum": 1, "description": "How many at most"}),
         "cursor" => json!({"type": "string", "description": "next_cursor of the page before"}),
+        "kind" if tool == Managing::Quarantine => json!({
+            "type": "string", "enum": ["resource", "template"],
+            "description": "What the uri is of: a resource (default) or a template"
+        }),
         "kind" => json!({"type": "string", "enum": ["http", "stdio"]}),
         "url" => json!({"type": "string", "description": "Where it is, for kind http"}),
         "command" => {
@@ -207,18 +234,48 @@ fn read(caller: &Caller, tool: Managing, arguments: &str) -> Result<(Act, Asked)
         let message = format!("{} is not permitted for this key, whose ceiling is {}", op.name, max.as_str());
         return Err(NotDone { code: Code::OperationNotPermitted.as_str(), message, field: None });
     }
+    let (act, about) = form(op, &members)?;
     let mut asked = Asked::default();
-    for name in op.about {
+    for name in about {
         match *name {
             "name" => asked.server = Some(needed(&members, name)?),
             "tool" => asked.tool = Some(needed(&members, name)?),
-            "limit" => asked.page.extend(number(&members, name)?.map(|value| (*name, value))),
-            _ => asked.page.extend(text(&members, name)?.map(|value| (*name, value))),
+            "prompt" => asked.prompt = Some(needed(&members, name)?),
+            "uri" => asked.query.push((*name, needed(&members, name)?)),
+            "list" => {}
+            "limit" => asked.query.extend(number(&members, name)?.map(|value| (*name, value))),
+            _ => asked.query.extend(text(&members, name)?.map(|value| (*name, value))),
         }
     }
-    let about: Vec<&str> = ["operation"].into_iter().chain(op.about.iter().copied()).collect();
+    // what another form of the operation takes is refused in this one, unless it is null
+    let is_read = |name: &&str| about.contains(name) || raw(&members, name).is_none();
+    let about: Vec<&str> =
+        ["operation"].into_iter().chain(op.about.iter().copied().filter(is_read)).collect();
     asked.body = Bytes::from(json::without_members(arguments, &about).into_owned());
-    Ok((op.act, asked))
+    Ok((act, asked))
+}
+
+/// Returns the act of an operation with these arguments, and the arguments that the act is about.
+fn form(op: &Op, members: &[Member<'_>]) -> Result<(Act, &'static [&'static str]), NotDone> {
+    let is_given = |name| raw(members, name).is_some();
+    match op.act {
+        Act::InspectTools => {
+            let act = match text(members, "list")?.as_deref() {
+                None | Some("tools") => Act::InspectTools,
+                Some("prompts") => Act::InspectPrompts,
+                Some("resources") => Act::InspectResources,
+                Some(_) => {
+                    return Err(invalid("list", &format!("list must be one of {}", LISTS.join(", "))));
+                }
+            };
+            Ok((act, op.about))
+        }
+        Act::Diff if is_given("prompt") => Ok((Act::DiffPrompt, &["name", "prompt"])),
+        Act::Diff if is_given("uri") => Ok((Act::DiffResource, &["name", "uri", "kind"])),
+        Act::Diff if is_given("tool") => Ok((Act::Diff, &["name", "tool"])),
+        Act::Diff => Err(invalid("tool", "tool, prompt or uri is needed")),
+        act => Ok((act, op.about)),
+    }
 }
 
 fn invalid(field: &str, message: &str) -> NotDone {

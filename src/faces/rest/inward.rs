@@ -9,8 +9,9 @@ use super::error::code_of;
 use super::exchange::{Exchange, Inward};
 use super::params::{NONE, PAGE};
 use super::route::{Answer, Who, look, perform};
-use super::{pins, server_logs, server_tools, servers};
+use super::{offer_pins, pins, server_logs, server_offers, server_tools, servers};
 use crate::domain::activity::Kind;
+use crate::domain::server_url::masked;
 use crate::domain::tenant::Action::{self, ChangeServers, SeeServers};
 use crate::faces::Faces;
 use crate::faces::body::whole_answer;
@@ -29,7 +30,11 @@ impl Act {
             Act::ListQuarantined => "servers.list_quarantined",
             Act::Inspect => "servers.inspect",
             Act::InspectTools => "tools.list",
+            Act::InspectPrompts => "prompts.list",
+            Act::InspectResources => "resources.list",
             Act::Diff => "tools.diff",
+            Act::DiffPrompt => "prompts.diff",
+            Act::DiffResource => "resources.diff",
             Act::Logs => "servers.logs",
             Act::Add => "servers.create",
             Act::Update => "servers.update",
@@ -45,7 +50,15 @@ impl Act {
     /// What its caller's role has to allow.
     fn needs(self) -> Action {
         match self {
-            Act::List | Act::ListQuarantined | Act::Inspect | Act::InspectTools | Act::Diff => SeeServers,
+            Act::List
+            | Act::ListQuarantined
+            | Act::Inspect
+            | Act::InspectTools
+            | Act::InspectPrompts
+            | Act::InspectResources
+            | Act::Diff
+            | Act::DiffPrompt
+            | Act::DiffResource => SeeServers,
             Act::Logs
             | Act::Add
             | Act::Update
@@ -105,7 +118,7 @@ pub(in crate::faces) fn refused(
 }
 
 fn exchange(faces: Arc<Faces>, attempt: Attempt, asked: Asked) -> Exchange {
-    let Asked { server, tool, page, body } = asked;
+    let Asked { server, tool, prompt, query: params, body } = asked;
     let mut path = "/servers".to_owned();
     let mut segments = Vec::new();
     if let Some(server) = server {
@@ -116,11 +129,19 @@ fn exchange(faces: Arc<Faces>, attempt: Attempt, asked: Asked) -> Exchange {
         path.push_str(&format!("/tools/{tool}"));
         segments.push(("tool".to_owned(), tool));
     }
-    Exchange::inward(faces, attempt, Inward { path, segments, query: query(&page), body })
+    if let Some(prompt) = prompt {
+        path.push_str(&format!("/prompts/{prompt}"));
+        segments.push(("prompt".to_owned(), prompt));
+    }
+    // the path is what the record shows; queries are in none
+    if let Some((_, uri)) = params.iter().find(|(name, _)| *name == "uri") {
+        path.push_str(&format!("/resources/{}", masked(uri)));
+    }
+    Exchange::inward(faces, attempt, Inward { path, segments, query: query(&params), body })
 }
 
-fn query(page: &[(&str, String)]) -> Option<String> {
-    let pairs = page.iter().map(|(name, value)| {
+fn query(params: &[(&str, String)]) -> Option<String> {
+    let pairs = params.iter().map(|(name, value)| {
         let value: String = value.bytes().map(|byte| format!("%{byte:02X}")).collect();
         format!("{name}={value}")
     });
@@ -135,7 +156,11 @@ async fn answer(act: Act, exchange: Arc<Exchange>) -> Answer {
         Act::ListQuarantined => look(what, who, NONE, exchange, servers::list_quarantined).await,
         Act::Inspect => look(what, who, NONE, exchange, servers::get).await,
         Act::InspectTools => look(what, who, PAGE, exchange, server_tools::list).await,
+        Act::InspectPrompts => look(what, who, PAGE, exchange, server_offers::prompts).await,
+        Act::InspectResources => look(what, who, PAGE, exchange, server_offers::resources).await,
         Act::Diff => look(what, who, NONE, exchange, pins::diff).await,
+        Act::DiffPrompt => look(what, who, NONE, exchange, offer_pins::diff_prompt).await,
+        Act::DiffResource => look(what, who, offer_pins::RESOURCE, exchange, offer_pins::diff_resource).await,
         Act::Logs => look(what, who, server_logs::PARAMS, exchange, server_logs::get).await,
         Act::Add => perform(what, who, exchange, servers::create).await,
         Act::Update => perform(what, who, exchange, servers::update).await,

@@ -13,8 +13,16 @@ pub enum Act {
     Inspect,
     /// Its tools.
     InspectTools,
+    /// Prompts of a server.
+    InspectPrompts,
+    /// Resources and templates of a server.
+    InspectResources,
     /// What differs from what was approved of a tool.
     Diff,
+    /// Differences of a prompt from its approved definition.
+    DiffPrompt,
+    /// Differences of a resource or template from its approved definition.
+    DiffResource,
     /// Its log.
     Logs,
     /// A server more, quarantined.
@@ -42,8 +50,10 @@ pub struct Asked {
     pub server: Option<String>,
     /// The tool, where it is about one.
     pub tool: Option<String>,
-    /// Which part of a list, as parameters of a query.
-    pub page: Vec<(&'static str, String)>,
+    /// Name of the prompt, where the act is about one.
+    pub prompt: Option<String>,
+    /// Parameters of a query: the part of a list, or the kind and URI of a resource.
+    pub query: Vec<(&'static str, String)>,
     /// Everything else, as a body.
     pub body: Bytes,
 }

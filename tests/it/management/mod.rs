@@ -1,9 +1,11 @@
 //! The management tools: what REST forbids a key they do too, and over MCP nothing is approved or released.
 
+mod offers;
 mod servers;
 
 use serde_json::{Value, json};
 
+use crate::support::upstream::Offers;
 use crate::support::{Api, Mcp, Outcome, Stage, Tenant, Tool, Upstream};
 
 const SERVERS: &str = "upstream_servers";
@@ -29,10 +31,16 @@ const OPS: [(&str, &str, &str, &str); 14] = [
 const READS: [&str; 6] = ["list", "logs", "list_quarantined", "inspect", "inspect_tools", "diff"];
 
 async fn scene() -> (Stage, Tenant, Upstream) {
+    scene_offering(Offers::default()).await
+}
+
+/// A scene whose server has these offers from the beginning.
+async fn scene_offering(offers: Offers) -> (Stage, Tenant, Upstream) {
     let stage = Stage::with(&[("MCPPROXY__DIRECT__ENABLED", "true")]).await;
     let tenant = stage.tenant("acme").await;
     tenant.platform.patch("/api/v1/settings", &json!({"direct_endpoint": true})).await.expect(200);
     let upstream = Upstream::handshake(vec![Tool::reads("t")]).await;
+    upstream.set_offers(offers);
     tenant.add("up", &upstream).await;
     (stage, tenant, upstream)
 }
