@@ -1,6 +1,5 @@
 //! `tools/call`: from raw params to the pipeline and back, with progress on the way.
 
-use std::borrow::Cow;
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -14,6 +13,7 @@ use super::front::{MEMBERS_MAX, TOO_MANY_MEMBERS};
 use super::jsonrpc::{BROKEN, RpcError, message, notification};
 use super::management::Managing;
 use super::operation::{About, Operation};
+use super::refused::Called;
 use super::result::Answered;
 use super::text::{Chunks, Text};
 use super::{Endpoint, Era, args, management, modern, result, tools};
@@ -27,7 +27,6 @@ use crate::faces::body::hold_answer;
 use crate::faces::http::stream_body;
 use crate::faces::sse;
 use crate::faces::wire;
-use crate::faces::wire::credentials::without_credentials;
 use crate::faces::wire::error::json_response;
 use crate::gateway::{
     Apart, Attempt, CallOutcome, CallRequest, Caller, CancelBy, Door, Gateway, MemoryHold, MemoryPurpose,
@@ -101,7 +100,11 @@ impl Call<'_> {
             None if name == tools::READ_CACHE => Ok(self.read_cache(arguments).await),
             None => {
                 let shown: String = name.chars().take(300).collect();
-                Err(self.refuse(&format!("Unknown tool: {shown}")).await)
+                let message = format!(
+                    "Unknown tool: {shown}. Tools of servers are found with retrieve_tools and run with call_tool_read, \
+                     call_tool_write or call_tool_destructive"
+                );
+                Err(self.refuse(&message).await)
             }
         }
     }
@@ -121,15 +124,8 @@ impl Call<'_> {
         let name = self.params.iter().find(|member| member.name == "name").map(|member| member.value);
         let name = name.and_then(|raw| serde_json::from_str::<String>(raw).ok());
         let arguments = self.params.iter().find(|member| member.name == "arguments").map(|m| m.value);
-        let body = recordable(name.as_deref(), arguments, arguments);
-        let refused = RefusedAttempt {
-            kind: kind_of(self.endpoint, name.as_deref()),
-            tool: name.as_deref(),
-            body: body.as_deref(),
-            code: "invalid_params",
-            message,
-        };
-        record(self.gateway, &self.attempt, &refused).await;
+        let called = Called { endpoint: self.endpoint, name: name.as_deref(), arguments, whole: arguments };
+        called.record(self.gateway, &self.attempt, "invalid_params", message).await;
         RpcError::invalid_params(message)
     }
 
@@ -302,58 +298,6 @@ impl OwnAnswer<'_> {
     }
 }
 
-/// Records a call that was refused before its parameters were looked at.
-pub(super) async fn record_refused(
-    gateway: &Gateway,
-    endpoint: Endpoint,
-    attempt: &Attempt,
-    params: Option<&str>,
-    code: &str,
-    message: &str,
-) {
-    let members = params.and_then(|params| json::find_members(params, ["name", "arguments"]).ok());
-    let [name, arguments] = members.unwrap_or_default();
-    let name = name.and_then(|raw| serde_json::from_str::<String>(raw).ok());
-    let kind = kind_of(endpoint, name.as_deref());
-    let body = recordable(name.as_deref(), arguments, params);
-    let refused = RefusedAttempt { kind, tool: name.as_deref(), body: body.as_deref(), code, message };
-    record(gateway, attempt, &refused).await;
-}
-
-/// What kind of act a call of this tool is.
-fn kind_of(endpoint: Endpoint, name: Option<&str>) -> Kind {
-    match name {
-        Some(tools::RETRIEVE_TOOLS) if endpoint == Endpoint::Search => Kind::Search,
-        Some(tools::READ_CACHE) => Kind::CacheRead,
-        Some(name) if Managing::named(name).is_some() => Kind::Admin,
-        _ => endpoint.call_kind(),
-    }
-}
-
-/// What of a call may stand in its record: no credential of a server, nothing that opens a kept text, and nothing at all
-/// where it cannot be told whether one of these is in it.
-fn recordable<'a>(
-    name: Option<&str>,
-    arguments: Option<&'a str>,
-    whole: Option<&'a str>,
-) -> Option<Cow<'a, str>> {
-    match name? {
-        tools::READ_CACHE => None,
-        name if Managing::named(name).is_some() => Some(without_credentials(arguments?).into()),
-        // what people answered, and what a server said of itself, is in no record; nor is what cannot be told apart from it
-        _ => whole
-            .filter(|whole| json::top_level_members(whole).is_ok())
-            .map(|whole| json::without_members(whole, &["inputResponses", "requestState"])),
-    }
-}
-
-async fn record(gateway: &Gateway, attempt: &Attempt, refused: &RefusedAttempt<'_>) {
-    match refused.kind {
-        Kind::DirectCall => gateway.record_refused_directly(attempt, refused).await,
-        _ => gateway.record_refused(attempt, refused),
-    }
-}
-
 /// Whom an outcome is told, and how.
 pub(super) struct To {
     pub(super) endpoint: Endpoint,
@@ -489,26 +433,4 @@ fn progress_event(params: &Bytes, token: &str) -> Bytes {
     let params =
         json::with_member_first(&json::without_members(&text, &["progressToken"]), "progressToken", token);
     sse::event(&notification("notifications/progress", &params))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn answers_of_people_and_states_of_servers_are_in_no_record() {
-        let whole = r#"{"name":"up:t","arguments":{"a":1},"inputResponses":{"w":{"action":"accept"}},"requestState":"s"}"#;
-        let shown = recordable(Some("up:t"), Some(r#"{"a":1}"#), Some(whole)).unwrap();
-        assert_eq!(shown, r#"{"name":"up:t","arguments":{"a":1}}"#);
-        // spelled otherwise it is the same member
-        let spelled = r#"{"input\u0052esponses":{"w":1},"name":"up:t","requestState":[1]}"#;
-        assert_eq!(recordable(Some("up:t"), None, Some(spelled)).unwrap(), r#"{"name":"up:t"}"#);
-        // what cannot be told apart from them
-        for odd in [r#"{"inputResponses":{}"#, "[]", "7", r#"{"a":1,"a":2}"#] {
-            let shown = recordable(Some("up:t"), None, Some(odd));
-            assert!(shown.is_none_or(|shown| !shown.contains("inputResponses")), "{odd}");
-        }
-        assert_eq!(recordable(Some(tools::READ_CACHE), None, Some(whole)), None);
-        assert_eq!(recordable(None, None, Some(whole)), None);
-    }
 }

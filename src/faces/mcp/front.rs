@@ -4,17 +4,17 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Extension;
-use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
-use super::call::{self, Call};
+use super::call::Call;
+use super::entry::Entry;
 use super::envelope::{self, Message};
 use super::jsonrpc::{RpcError, message};
-use super::listen::{Listener, Opening};
+use super::listen::Opening;
 use super::media::{self, reads_streams};
 use super::operation::{Operation, Question};
 use super::session::Session;
@@ -23,17 +23,12 @@ use super::{Endpoint, Era, HANDSHAKE, MODERN, direct, listen, methods, modern, o
 use crate::domain::end::End;
 use crate::domain::json::{self, Member};
 use crate::domain::measure::{Between, Transport, known_version};
-use crate::domain::settings::ToolNames;
 use crate::domain::tenant::Action;
 use crate::faces::Faces;
-use crate::faces::body::{BodyError, read_body};
 use crate::faces::http::{Peer, RequestId};
 use crate::faces::sse::TooMany;
-use crate::faces::wire::{
-    self,
-    error::{json_response, not_found, render},
-};
-use crate::gateway::{Attempt, Caller, Client, OfferKind, within_span};
+use crate::faces::wire::error::{json_response, not_found, render};
+use crate::gateway::{Caller, Client, OfferKind, within_span};
 
 /// Most members of `params`, of its `_meta`, and of the arguments of the gateway's own tools. Members are
 /// kept apart while the call waits, which takes more memory than in the body.
@@ -67,40 +62,9 @@ pub async fn handle_direct(
     match direct::names(request.uri().query()) {
         Ok(names) => enter(Entry { names, ..entry }, &request_id, request).await,
         Err(error) => {
-            record_unread(entry, request, error.name(), error.message()).await;
+            entry.record_unread(request, error.name(), error.message()).await;
             error.response(None)
         }
-    }
-}
-
-/// Who came in, and where.
-#[derive(Clone, Copy)]
-struct Entry<'a> {
-    faces: &'a Arc<Faces>,
-    caller: &'a Arc<Caller>,
-    endpoint: Endpoint,
-    /// How tools are spelled on `/mcp/direct`, where the request says so; else as the key's settings say.
-    names: Option<ToolNames>,
-}
-
-impl<'a> Entry<'a> {
-    fn listener(self) -> Listener<'a> {
-        let Entry { faces, caller, endpoint, names } = self;
-        Listener { faces, caller, endpoint, names }
-    }
-
-    async fn read(self, body: Body) -> Result<Bytes, BodyError> {
-        let Entry { faces, caller, .. } = self;
-        read_body(body, faces.options.request_bytes_max, &faces.gateway, caller).await
-    }
-
-    /// Parses a body: at once if it is small, else in the turn of the caller's tenant.
-    async fn parse<T>(self, body: &Bytes, parse: impl FnOnce() -> T) -> T {
-        self.faces.gateway.parse(self.caller, body.len(), parse).await
-    }
-
-    fn names(self) -> ToolNames {
-        self.names.unwrap_or(self.caller.settings.tool_names)
     }
 }
 
@@ -108,7 +72,7 @@ async fn enter(entry: Entry<'_>, request_id: &RequestId, request: Request) -> Re
     let Entry { caller, .. } = entry;
     if let Err(error) = caller.authorise(Action::UseTools) {
         let message = error.to_string();
-        record_unread(entry, request, "forbidden", &message).await;
+        entry.record_unread(request, "forbidden", &message).await;
         return render(StatusCode::FORBIDDEN, "forbidden", &message, None, Some(&request_id.0));
     }
     match *request.method() {
@@ -124,44 +88,6 @@ async fn enter(entry: Entry<'_>, request_id: &RequestId, request: Request) -> Re
             response
         }
     }
-}
-
-/// A call that is refused before it is read, say for its key's role, is an attempt all the same.
-async fn record_unread(entry: Entry<'_>, request: Request, code: &str, message: &str) {
-    if *request.method() != Method::POST {
-        return;
-    }
-    let headers = request.headers().clone();
-    let Ok(body) = entry.read(request.into_body()).await else { return };
-    let Ok(Message::Request { id, method, params }) = entry.parse(&body, || envelope::read(&body)).await
-    else {
-        return;
-    };
-    if method != "tools/call" {
-        return;
-    }
-    let attempt = attempt(entry, &headers, id, None);
-    call::record_refused(&entry.faces.gateway, entry.endpoint, &attempt, params, code, message).await;
-}
-
-/// A call that can be read in more than one way is refused, and is an attempt all the same.
-async fn record_unreadable(entry: Entry<'_>, headers: &HeaderMap, body: &Bytes, error: &RpcError) {
-    let Ok(text) = std::str::from_utf8(body) else { return };
-    let Ok([id, Some("\"tools/call\""), params]) = json::find_members(text, ["id", "method", "params"])
-    else {
-        return;
-    };
-    let attempt = attempt(entry, headers, id.unwrap_or("null"), None);
-    let gateway = &entry.faces.gateway;
-    call::record_refused(gateway, entry.endpoint, &attempt, params, error.name(), error.message()).await;
-}
-
-/// An attempt over MCP that begins now.
-fn attempt(entry: Entry<'_>, headers: &HeaderMap, id: &str, meta: Option<&str>) -> Attempt {
-    let mut attempt = Attempt::now(Arc::clone(entry.caller), entry.endpoint.source());
-    attempt.request_id = Some(id.trim_matches('"').to_owned());
-    attempt.trace_id = wire::trace::trace_id(headers, meta);
-    attempt
 }
 
 /// An answer that needs no more.
@@ -188,7 +114,7 @@ async fn post(entry: Entry<'_>, request: Request) -> Response {
     };
     let (id, method, params) = match entry.parse(&body, || envelope::read(&body)).await {
         Err((error, id)) => {
-            record_unreadable(entry, headers, &body, &error).await;
+            entry.record_unreadable(headers, &body, &error).await;
             Operation::unreadable(faces, began, &error);
             return error.response(id.as_deref());
         }
@@ -226,10 +152,8 @@ async fn post(entry: Entry<'_>, request: Request) -> Response {
         }
         Err(error) => {
             if method == "tools/call" && !error.recorded {
-                let attempt = operation.part(attempt(entry, headers, id, meta));
-                let (code, message) = (error.name(), error.message());
-                let params = Some(params);
-                call::record_refused(&faces.gateway, entry.endpoint, &attempt, params, code, message).await;
+                let attempt = operation.part(entry.attempt(headers, id, meta));
+                entry.record(&attempt, Some(params), error.name(), error.message()).await;
             }
             operation.ended(error.end());
             error.response(Some(id))
@@ -368,7 +292,7 @@ impl Incoming<'_> {
     }
 
     fn call(&self, era: Era, client: Client, session: Option<Session>) -> Call<'_> {
-        let mut attempt = self.operation.part(attempt(self.entry, self.headers, self.id, self.meta));
+        let mut attempt = self.operation.part(self.entry.attempt(self.headers, self.id, self.meta));
         attempt.client = client;
         attempt.session_id = session.map(|session| session.id);
         Call {

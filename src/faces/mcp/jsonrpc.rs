@@ -71,7 +71,8 @@ impl RpcError {
     pub(super) fn no_body(error: BodyError, bytes_max: usize) -> RpcError {
         match error {
             BodyError::TooLarge => {
-                let message = format!("Invalid request: larger than {bytes_max} bytes");
+                let message =
+                    format!("Invalid request: larger than {bytes_max} bytes (limits.request_bytes_max)");
                 RpcError::refused(StatusCode::PAYLOAD_TOO_LARGE, message)
             }
             BodyError::Broken => RpcError::parse("Parse error: the body ended early"),

@@ -5,6 +5,7 @@
 mod args;
 mod call;
 mod direct;
+mod entry;
 mod envelope;
 mod front;
 mod jsonrpc;
@@ -16,6 +17,7 @@ mod modern;
 mod notify;
 mod offers;
 mod operation;
+mod refused;
 mod result;
 mod session;
 mod text;

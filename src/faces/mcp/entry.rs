@@ -1,0 +1,63 @@
+//! The caller of a request over MCP, and the endpoint that it came to.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::HeaderMap;
+
+use super::Endpoint;
+use super::listen::Listener;
+use crate::domain::settings::ToolNames;
+use crate::faces::Faces;
+use crate::faces::body::{BodyError, read_body};
+use crate::faces::wire;
+use crate::gateway::{Attempt, Caller};
+
+/// Caller and endpoint of a request.
+#[derive(Clone, Copy)]
+pub(super) struct Entry<'a> {
+    /// Services of all faces.
+    pub(super) faces: &'a Arc<Faces>,
+    /// Holder of the request's API key.
+    pub(super) caller: &'a Arc<Caller>,
+    /// Endpoint that the request came to.
+    pub(super) endpoint: Endpoint,
+    /// Spelling of tools on `/mcp/direct` that the request asks for; without, the key's settings say.
+    pub(super) names: Option<ToolNames>,
+}
+
+impl<'a> Entry<'a> {
+    /// Returns the listener that a stream of this request opens.
+    pub(super) fn listener(self) -> Listener<'a> {
+        let Entry { faces, caller, endpoint, names } = self;
+        Listener { faces, caller, endpoint, names }
+    }
+
+    /// Reads a body whole.
+    ///
+    /// # Errors
+    /// As [`read_body`].
+    pub(super) async fn read(self, body: Body) -> Result<Bytes, BodyError> {
+        let Entry { faces, caller, .. } = self;
+        read_body(body, faces.options.request_bytes_max, &faces.gateway, caller).await
+    }
+
+    /// Parses a body: at once if it is small, else in the turn of the caller's tenant.
+    pub(super) async fn parse<T>(self, body: &Bytes, parse: impl FnOnce() -> T) -> T {
+        self.faces.gateway.parse(self.caller, body.len(), parse).await
+    }
+
+    /// Returns the spelling of tools on `/mcp/direct`.
+    pub(super) fn names(self) -> ToolNames {
+        self.names.unwrap_or(self.caller.settings.tool_names)
+    }
+
+    /// Begins the attempt of a request with this raw id and `_meta`.
+    pub(super) fn attempt(self, headers: &HeaderMap, id: &str, meta: Option<&str>) -> Attempt {
+        let mut attempt = Attempt::now(Arc::clone(self.caller), self.endpoint.source());
+        attempt.request_id = Some(id.trim_matches('"').to_owned());
+        attempt.trace_id = wire::trace::trace_id(headers, meta);
+        attempt
+    }
+}
