@@ -165,5 +165,5 @@ impl Gateway {
 
 pub(super) fn read_pin(pin: &str) -> Result<Pin, GatewayError> {
     Pin::parse(pin)
-        .map_err(|_| GatewayError::invalid("pin", "pin must be the pin that the tool's page shows (v1:…)"))
+        .map_err(|_| GatewayError::invalid("pin", "pin must be the pin of the definition to approve, such as v1:…; `mcpproxy tools diff SERVER:TOOL` shows it"))
 }

@@ -56,7 +56,7 @@ struct List {
     /// How many at most
     #[arg(long, default_value_t = 50, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
-    /// With the columns TYPE, OWNER and KEY as well
+    /// With the columns CODE, TYPE, OWNER and KEY as well
     #[arg(long)]
     wide: bool,
     /// Words instead of icons; there are none anyway where nobody looks
@@ -231,7 +231,8 @@ impl List {
     }
 }
 
-const WIDE: [Column; 3] = [
+const WIDE: [Column; 4] = [
+    ("CODE", |record| text(record, "error_code")),
     ("TYPE", |record| text(record, "type")),
     ("OWNER", |record| text(record, "owner")),
     ("KEY", |record| text(record, "key_id")),

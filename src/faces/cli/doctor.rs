@@ -185,7 +185,7 @@ pub(super) fn obstacle(server: &Value, name: &str) -> Option<String> {
         ));
     }
     is(server, "quarantined")
-        .then(|| format!("is in quarantine: an admin releases it with mcpproxy upstream unquarantine {name}"))
+        .then(|| format!("is in quarantine: an admin, or another operator, releases it with mcpproxy upstream unquarantine {name}"))
 }
 
 /// Judges a server: what keeps it from agents, else what is withheld of it.
@@ -196,21 +196,16 @@ fn judge(server: &Value, name: &str, withheld: &[Withheld]) -> Vec<Found> {
     }
     let mut found = Vec::new();
     for Withheld { list, noun, waiting, blocked } in withheld {
-        let counts = [
-            (*waiting, "that waits for approval", "that wait for approval"),
-            (*blocked, "that is blocked", "that are blocked"),
-        ];
-        let counts: Vec<String> = counts
-            .iter()
-            .filter(|(n, ..)| *n > 0)
-            .map(
-                |(n, one, more)| {
-                    if *n == 1 { format!("1 {noun} {one}") } else { format!("{n} {noun}s {more}") }
-                },
-            )
-            .collect();
-        if !counts.is_empty() {
-            found.push(odd(format!("has {}: mcpproxy {list} list {name}", counts.join(", and "))));
+        let has = |n: usize, one: &str, more: &str| {
+            let items = if n == 1 { format!("1 {noun} {one}") } else { format!("{n} {noun}s {more}") };
+            format!("server   '{name}' has {items}: mcpproxy {list} list {name}")
+        };
+        if *waiting > 0 {
+            found.push(Found::Odd(has(*waiting, "that waits for approval", "that wait for approval")));
+        }
+        // blocked by a person, who meant it
+        if *blocked > 0 {
+            found.push(Found::Good(has(*blocked, "that is blocked", "that are blocked")));
         }
     }
     if found.is_empty() {
@@ -266,7 +261,7 @@ mod tests {
         for (more, (waiting, blocked), want) in [
             (json!({}), (0, 0), "ok server   'up' is connected"),
             (json!({}), (2, 0), "has 2 tools that wait for approval: mcpproxy tools list up"),
-            (json!({}), (2, 1), "has 2 tools that wait for approval, and 1 tool that is blocked: "),
+            (json!({}), (0, 1), "ok server   'up' has 1 tool that is blocked: "),
             (json!({"enabled": false}), (0, 0), "upstream enable up"),
             (
                 json!({"connection": "disconnected", "last_error": "refused"}),
@@ -299,9 +294,9 @@ mod tests {
             said,
             [
                 "server   'up' has 1 tool that waits for approval: mcpproxy tools list up",
-                "server   'up' has 2 resources that are blocked: mcpproxy resources list up",
-                "server   'up' has 3 templates that wait for approval, and 1 template that is blocked: \
-                 mcpproxy resources list up",
+                "ok server   'up' has 2 resources that are blocked: mcpproxy resources list up",
+                "server   'up' has 3 templates that wait for approval: mcpproxy resources list up",
+                "ok server   'up' has 1 template that is blocked: mcpproxy resources list up",
             ]
         );
     }

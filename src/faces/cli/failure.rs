@@ -72,7 +72,7 @@ impl Failure {
     /// The failure that an error answer of the gateway stands for.
     pub(super) fn from_answer(status: u16, code: &str, sentence: String) -> Failure {
         match (status, code) {
-            (_, "approval_required" | "approval_pending") => Failure::NeedsApproval(sentence),
+            (_, "tool_pending" | "tool_changed") => Failure::NeedsApproval(sentence),
             // the key may not; a call above its ceiling is refused by a check
             (403, "operation_not_permitted") => Failure::Refused(sentence),
             (401 | 403, _) => Failure::NotAuthorised(sentence),
@@ -105,7 +105,10 @@ mod tests {
             (503, "record_unavailable", 3),
             (503, "unavailable", 6),
             (503, "", 6),
-            (403, "approval_required", 4),
+            (422, "tool_pending", 4),
+            (422, "tool_changed", 4),
+            (422, "tool_blocked", 3),
+            (422, "server_quarantined", 3),
         ];
         for (status, code, exit) in table {
             let failure = Failure::from_answer(*status, code, String::new());

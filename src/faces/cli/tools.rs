@@ -211,7 +211,7 @@ impl Tools {
                 let (server, tool) = split(&name)?;
                 let path = ["servers", server, "tools", tool, "diff"];
                 let answer = client.get(&path, &Query::default()).await?;
-                output.thing(&answer.text, differences)
+                output.thing(&answer.text, |raw| differences(raw) + &how_to_approve(raw, &name))
             }
             Command::Block { name, output } => {
                 decide(&client, (Method::POST, "block"), &name, String::new(), output).await
@@ -250,6 +250,22 @@ async fn decide(
     let (server, tool) = split(name)?;
     let answer = client.send(method, &["servers", server, "tools", tool, verb], body).await?;
     output.thing(&answer.text, show::fields)
+}
+
+/// Returns the command that approves what a diff shows, where it waits for that.
+fn how_to_approve(raw: &str, name: &str) -> String {
+    let diff: Value = serde_json::from_str(raw).unwrap_or_default();
+    match &*text(&diff, "state") {
+        "pending" | "changed" => {
+            let pin = text(&diff, "pin");
+            format!(
+                "\nTo approve it: mcpproxy tools approve {} --pin {}\n",
+                output::safe(name),
+                output::safe(&pin)
+            )
+        }
+        _ => String::new(),
+    }
 }
 
 /// What differs, each with what was there and what is: as it is written, since numbers differ by that.
@@ -327,7 +343,7 @@ impl Search {
             .map_err(|_| Failure::Unreachable("the answer is not one of this gateway's API".to_owned()))?;
         if found.tools.is_empty() {
             output::note(
-                "nothing was found; other words may find it, and `mcpproxy upstream list` says what is there",
+                "nothing was found; other words may find it. Operators and auditors see what is there with `mcpproxy upstream list`",
             );
         }
         self.output.items(&found.tools, if is_compact { &FOUND_COMPACT } else { &FOUND })?;

@@ -34,9 +34,10 @@ impl RestError {
     /// A body that was not read.
     pub(super) fn from_body(error: BodyError, bytes_max: usize) -> RestError {
         let (status, message) = match error {
-            BodyError::TooLarge => {
-                (StatusCode::PAYLOAD_TOO_LARGE, format!("the body is larger than {bytes_max} bytes"))
-            }
+            BodyError::TooLarge => (
+                StatusCode::PAYLOAD_TOO_LARGE,
+                format!("the body is larger than {bytes_max} bytes (limits.request_bytes_max)"),
+            ),
             BodyError::Broken => (StatusCode::BAD_REQUEST, "the body did not arrive whole".to_owned()),
             BodyError::Slow => (StatusCode::REQUEST_TIMEOUT, "the body came too slowly".to_owned()),
             BodyError::NoMemory => {

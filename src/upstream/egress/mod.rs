@@ -255,7 +255,7 @@ fn parse_url(url: &str) -> Result<Uri, EgressError> {
     if url.contains('#') {
         return Err(EgressError::Url("it has a fragment"));
     }
-    let uri: Uri = url.parse().map_err(|_| EgressError::Url("it is not a URL"))?;
+    let uri: Uri = url.parse().map_err(|_| EgressError::Url("it is not a URL such as https://host/mcp"))?;
     if !matches!(uri.scheme_str(), Some("http" | "https")) {
         return Err(EgressError::Url("only http and https are supported"));
     }

@@ -116,7 +116,8 @@ async fn the_doctor_says_what_to_do() {
 
     cli(&admin, &["tools", "block", "up:look"]).await.ok();
     let blocked = cli(&admin, &["doctor"]).await.ok().out;
-    assert!(blocked.contains("waits for approval, and 1 tool that is blocked"), "{blocked}");
+    assert!(blocked.contains("LOOK  server   'up' has 1 tool that waits for approval"), "{blocked}");
+    assert!(blocked.contains("ok    server   'up' has 1 tool that is blocked"), "{blocked}");
     let narrow = json!({"max_operation": "read", "allowed_tools": ["*:list_*"]});
     let narrow = cli(&tenant.agent_with(narrow).await, &["doctor"]).await.ok().out;
     assert!(narrow.contains("ok    key      has no tools above max_operation, read; "), "{narrow}");
@@ -159,9 +160,9 @@ async fn the_doctor_names_prompts_and_resources_that_nobody_gets() {
         told,
         [
             "LOOK  server   'up' has 1 prompt that waits for approval: mcpproxy prompts list up",
-            "LOOK  server   'up' has 1 resource that waits for approval, and 1 resource that is blocked: \
-             mcpproxy resources list up",
-            "LOOK  server   'up' has 1 template that is blocked: mcpproxy resources list up",
+            "LOOK  server   'up' has 1 resource that waits for approval: mcpproxy resources list up",
+            "ok    server   'up' has 1 resource that is blocked: mcpproxy resources list up",
+            "ok    server   'up' has 1 template that is blocked: mcpproxy resources list up",
         ]
     );
     // what keeps the whole server from agents comes before what waits in it

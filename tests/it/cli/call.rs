@@ -122,6 +122,7 @@ async fn tools_are_found_listed_and_shown() {
     cli(&admin, &["upstream", "refresh", "up"]).await.ok();
     let pending = cli(&admin, &["tools", "list", "up", "--state", "pending"]).await.ok().rows();
     assert_eq!((pending.len(), &*pending[0][0], &*pending[0][1]), (1, "fresh", "pending"));
+    cli(&agent, &["call", "tool-write", "up:fresh"]).await.failed(4, "tool_pending");
     let shown = cli(&admin, &["tools", "show", "up:fresh", "-o", "json"]).await.ok().json();
     cli(&admin, &["tools", "approve", "up:fresh", "--pin", "v1:0"]).await.failed(2, "pin");
     cli(&admin, &["tools", "approve", "up:fresh", "--pin", shown["pin"].as_str().unwrap()]).await.ok();
@@ -142,6 +143,8 @@ async fn tools_are_compared_blocked_and_said_anew() {
     assert!(diff.contains("\n/annotations/destructiveHint\n+ true\n"), "{diff}");
     let pin = cli(&admin, &["tools", "show", "up:reader", "-o", "json"]).await.ok().json()["pin"].clone();
     let pin = pin.as_str().unwrap();
+    assert!(diff.ends_with(&format!("mcpproxy tools approve up:reader --pin {pin}\n")), "{diff}");
+    cli(&agent, &["call", "tool-read", "up:reader"]).await.failed(4, "tool_changed");
     cli(&admin, &["tools", "approve", "up:reader", "--pin", pin]).await.ok();
     cli(&agent, &["call", "tool-read", "up:reader"]).await.failed(3, "destructive");
     let over = ["tools", "override", "up:reader"];

@@ -73,7 +73,7 @@ async fn what_people_see() {
     let head: Vec<&str> = lines[0].split_whitespace().collect();
     assert_eq!(
         head,
-        ["ID", "TIME", "SERVER", "TOOL", "INTENT", "STATUS", "DURATION", "TYPE", "OWNER", "KEY"],
+        ["ID", "TIME", "SERVER", "TOOL", "INTENT", "STATUS", "DURATION", "CODE", "TYPE", "OWNER", "KEY"],
         "{run:?}"
     );
     assert!(lines.iter().any(|line| line.contains("📝 write") && line.contains(&agent.id)), "{run:?}");

@@ -14,7 +14,7 @@ use crate::faces::cli::output::{self, Column, Format, Output};
 const PAUSE_MIN: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// Columns to which cells are filled, in the order of a list's; wider ones move the rest of their line.
-const WIDTHS: [usize; 10] = [26, 25, 14, 24, 14, 14, 10, 12, 16, 36];
+const WIDTHS: [usize; 11] = [26, 25, 14, 24, 14, 14, 10, 18, 12, 16, 36];
 
 #[derive(Args)]
 pub(super) struct Watch {
@@ -23,7 +23,7 @@ pub(super) struct Watch {
     /// End after so many records, instead of never
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
-    /// With the columns TYPE, OWNER and KEY as well
+    /// With the columns CODE, TYPE, OWNER and KEY as well
     #[arg(long)]
     wide: bool,
     /// Words instead of icons; there are none anyway where nobody looks
