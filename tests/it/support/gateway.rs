@@ -34,6 +34,8 @@ pub struct Gateway {
     pub url: String,
     log: Arc<Mutex<Vec<String>>>,
     http: reqwest::Client,
+    /// False for another release, whose answers this one's document does not describe.
+    is_documented: bool,
 }
 
 /// The program with the settings of all tests, and nothing else in its environment.
@@ -70,7 +72,11 @@ pub fn spawn(database: &Database, arguments: &[&str]) -> Child {
 
 /// Runs the program until it ends by itself; one that has not within the bound is killed.
 pub fn run_to_end(database: &Database, arguments: &[&str], settings: &[(&str, &str)]) -> Output {
-    let mut command = program(&database.url(), arguments, settings);
+    finish(program(&database.url(), arguments, settings))
+}
+
+/// Runs a command until it ends by itself; one that has not within the bound is killed.
+fn finish(mut command: Command) -> Output {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let deadline = Instant::now() + START_WAIT_MAX;
     while child.try_wait().unwrap().is_none() && Instant::now() < deadline {
@@ -85,13 +91,28 @@ pub fn run_to_end(database: &Database, arguments: &[&str], settings: &[(&str, &s
 impl Gateway {
     /// Migrates a database.
     pub fn migrate(database: &Database) {
-        let done = run_to_end(database, &["migrate"], &[]);
-        assert!(done.status.success(), "migrate: {}", String::from_utf8_lossy(&done.stderr));
+        Gateway::migrate_with(Path::new(BINARY), database);
+    }
+
+    /// Migrates a database with the program of another release. Returns what that logged.
+    pub fn migrate_with(binary: &Path, database: &Database) -> String {
+        let done = finish(program_at(binary, &database.url(), &["migrate"], &[]));
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(done.status.success(), "migrate: {said}");
+        said
     }
 
     /// Starts on a migrated database; returns when it is ready.
     pub async fn start(database: &Database, settings: &[(&str, &str)]) -> Gateway {
         Gateway::run(program(&database.url(), &["serve"], settings)).await
+    }
+
+    /// Starts the program of another release on a migrated database; returns when it is ready.
+    pub async fn start_other(binary: &Path, database: &Database, settings: &[(&str, &str)]) -> Gateway {
+        let command = program_at(binary, &database.url(), &["serve"], settings);
+        let mut gateway = Gateway::run(command).await;
+        gateway.is_documented = false;
+        gateway
     }
 
     /// Starts with a private database and the secrets that are kept beside it.
@@ -151,7 +172,7 @@ impl Gateway {
                 kept.lock().unwrap().push(line);
             }
         });
-        let mut gateway = Gateway { child, url: String::new(), log, http: client() };
+        let mut gateway = Gateway { child, url: String::new(), log, http: client(), is_documented: true };
         gateway.url = eventually("the gateway to listen", START_WAIT_MAX, || {
             gateway.fail_if_ended();
             let url = url.try_recv().ok();
@@ -169,7 +190,7 @@ impl Gateway {
 
     /// A caller without a credential.
     pub fn anonymous(&self) -> Api {
-        Api::new(self.http.clone(), &self.url)
+        Api { is_documented: self.is_documented, ..Api::new(self.http.clone(), &self.url) }
     }
 
     /// The platform operator.
@@ -179,7 +200,8 @@ impl Gateway {
 
     /// The same caller, at this gateway.
     pub fn ask_as(&self, api: &Api) -> Api {
-        Api { base: self.url.clone(), http: self.http.clone(), ..api.clone() }
+        let (base, http) = (self.url.clone(), self.http.clone());
+        Api { base, http, is_documented: self.is_documented, ..api.clone() }
     }
 
     /// kill -9.
