@@ -1,6 +1,6 @@
 # What people run. `make demo` sets everything up and shows the gateway at work; `make test` runs the tests.
 # Each target installs what it needs as root on Debian, and names it elsewhere (deploy/needs.sh).
-.PHONY: demo test check check-chart check-compose check-image check-supply fuzz sbom cluster-test image bench tools
+.PHONY: demo test upgrade-test check check-chart check-compose check-image check-supply fuzz sbom cluster-test image bench tools
 
 SHELL := bash
 
@@ -17,6 +17,12 @@ test:
 	deploy/needs.sh rust c ps node python postgres pgbouncer nginx promtool cargo-nextest
 	tests/it/setup.sh
 	cargo nextest run $(TESTS)
+
+# another release upgraded to this one under load, replica by replica, and back: make upgrade-test FROM=v1.2.0
+# FROM is any git revision, by default the newest tag before this commit; it is built in target/upgrade
+upgrade-test:
+	deploy/needs.sh rust c git postgres cargo-nextest
+	tests/upgrade/run.sh $(FROM)
 
 # what CI runs before the tests
 check:

@@ -84,4 +84,6 @@ mod tenants;
 #[cfg(test)]
 mod traces;
 #[cfg(test)]
+mod upgrade;
+#[cfg(test)]
 mod write_ahead;

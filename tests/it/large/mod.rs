@@ -39,7 +39,7 @@ impl Scene {
     }
 }
 
-fn key_of(result: &Value) -> String {
+pub fn key_of(result: &Value) -> String {
     let key = result["_meta"]["mcpproxy/truncated"]["key"].as_str();
     key.unwrap_or_else(|| panic!("nothing was cut: {result}")).to_owned()
 }

@@ -27,7 +27,7 @@ fn question(state: &str) -> String {
 }
 
 /// The same tool that asks twice before it does what it does.
-fn asks_twice(tool: Tool) -> Tool {
+pub fn asks_twice(tool: Tool) -> Tool {
     let round = |state: &str, result: &str| (state.to_owned(), Say::Result(result.to_owned()));
     let done = r#"{"resultType":"complete","content":[{"type":"text","text":"done"}]}"#;
     tool.says(Say::Rounds(vec![
@@ -55,23 +55,23 @@ async fn open(stage: &Stage, name: &str) -> Tenant {
 }
 
 /// A modern client whose user can fill in forms.
-fn client(api: &Api) -> Mcp {
+pub fn client(api: &Api) -> Mcp {
     Mcp::modern(api).declaring(FORMS)
 }
 
 /// Which tool is called by which way.
 #[derive(Clone, Copy, Debug)]
-struct Way {
+pub struct Way {
     /// The variant on `/mcp`; without, `/mcp/direct`.
-    variant: Option<&'static str>,
-    tool: &'static str,
+    pub variant: Option<&'static str>,
+    pub tool: &'static str,
     /// Raw.
-    arguments: &'static str,
+    pub arguments: &'static str,
 }
 
 impl Way {
     const DIRECT: Way = Way { variant: None, tool: "up:reader", arguments: r#"{"a":1,"b":[1.0]}"# };
-    const SEARCH: Way = Way { variant: Some("read"), ..Way::DIRECT };
+    pub const SEARCH: Way = Way { variant: Some("read"), ..Way::DIRECT };
 
     /// One round, with further members of `params`.
     async fn go(self, client: Mcp, more: &str) -> Outcome {
@@ -86,19 +86,19 @@ impl Way {
     }
 
     /// The first round: the state that it gives.
-    async fn begin(self, client: Mcp) -> String {
+    pub async fn begin(self, client: Mcp) -> String {
         state_of(&self.go(client, "").await)
     }
 
     /// A round with answers and this state.
-    async fn again(self, client: Mcp, state: &str) -> Outcome {
+    pub async fn again(self, client: Mcp, state: &str) -> Outcome {
         self.go(client, &format!(r#","inputResponses":{ANSWERS},"requestState":"{state}""#)).await
     }
 }
 
 /// The state that the client is to bring back.
 #[track_caller]
-fn state_of(outcome: &Outcome) -> String {
+pub fn state_of(outcome: &Outcome) -> String {
     let result = outcome.raw();
     let state = serde_json::from_str::<Value>(&result.replace("1e400", "1")).unwrap()["requestState"].clone();
     state.as_str().unwrap_or_else(|| panic!("no state: {result}")).to_owned()
