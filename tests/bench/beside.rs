@@ -8,9 +8,8 @@
 //! The bad servers run in a process of their own at the lowest priority: what a flood costs its sender is not the
 //! gateway's.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::SocketAddr;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -19,10 +18,11 @@ use anyhow::{Context, Result, ensure};
 use serde_json::json;
 use tokio::task::JoinSet;
 
+use crate::compare::{self, Compared};
 use crate::gateway::Api;
 use crate::hostile::{Hostile, Vice};
 use crate::load::{self, Door, Era, Slice, Until, Work};
-use crate::process::Process;
+use crate::process::{Priority, Process};
 use crate::sink::{self, Sink};
 
 /// Argument that makes the benchmark's binary the bad servers.
@@ -30,9 +30,9 @@ pub const ROLE: &str = "bad-servers";
 /// Tenant of the bad servers and of the healthy one.
 pub const TENANT: &str = "beside";
 /// Clients of the healthy server: few enough that the processors have time left.
-const CLIENTS: usize = 2;
+pub const CLIENTS: usize = 2;
 /// Length of a slice.
-const SLICE: Duration = Duration::from_secs(1);
+pub const SLICE: Duration = Duration::from_secs(1);
 /// Callers of each bad server, and the pause of each before it calls again.
 #[derive(Clone, Copy)]
 struct Pace {
@@ -60,7 +60,7 @@ struct Group {
     pace: Pace,
     baseline: Baseline,
     /// Turns of three slices: baseline, bad, baseline again.
-    turns: u32,
+    turns: usize,
     vices: &'static [(&'static str, Vice)],
 }
 
@@ -128,15 +128,10 @@ impl BadServers {
     /// # Errors
     /// If they do not say where they listen.
     pub fn start() -> Result<BadServers> {
-        let program = std::env::current_exe().context("the benchmark cannot find itself")?;
-        // they end when their standard input does
-        let mut command = Command::new("nice");
-        command.args(["-n", "19"]).arg(program).arg(ROLE).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process = Process::start(&mut command)?;
-        let output = process.child().stdout.take().context("the bad servers have no output")?;
+        let (process, lines) = Process::start_role(ROLE, Priority::Lowest)?;
         let count = all().count();
         let mut servers = Vec::with_capacity(count);
-        for line in BufReader::new(output).lines().take(count) {
+        for line in lines.take(count) {
             let line = line?;
             let (name, url) = line.split_once(' ').context("the bad servers did not start")?;
             servers.push((name.to_owned(), url.to_owned()));
@@ -190,39 +185,20 @@ pub async fn serve() -> Result<()> {
 /// Latencies of the healthy server in one group.
 pub struct Beside {
     group: &'static str,
-    baseline: Slice,
-    control: Slice,
-    bad: Slice,
+    compared: Compared,
     /// Answers that the callers of the bad servers got.
     bad_answers: u64,
 }
 
-/// Columns of the report.
-pub const COLUMNS: [&str; 9] = [
-    "bad servers",
-    "their answers",
-    "p50 ms, baseline",
-    "beside bad",
-    "×",
-    "p99 ms, baseline",
-    "beside bad",
-    "×",
-    "× of the control",
-];
+/// Returns the columns of the report.
+pub fn columns() -> Vec<&'static str> {
+    [&["bad servers", "their answers"], &compare::COLUMNS[..]].concat()
+}
 
 impl Beside {
     /// Returns the cells of its line in the report.
     pub fn cells(&mut self) -> Vec<String> {
-        for slice in [&mut self.baseline, &mut self.control, &mut self.bad] {
-            slice.latencies.sort_unstable();
-        }
-        let mut cells = vec![self.group.to_owned(), self.bad_answers.to_string()];
-        for quantile in [0.5, 0.99] {
-            let (baseline, bad) = (self.baseline.ms(quantile), self.bad.ms(quantile));
-            cells.extend([format!("{baseline:.3}"), format!("{bad:.3}"), format!("{:.2}", bad / baseline)]);
-        }
-        cells.push(format!("{:.2}", self.control.ms(0.99) / self.baseline.ms(0.99)));
-        cells
+        [vec![self.group.to_owned(), self.bad_answers.to_string()], self.compared.cells().1].concat()
     }
 }
 
@@ -254,13 +230,7 @@ pub async fn run(gateway: &Door, servers: &BadServers) -> Result<Vec<Beside>> {
         let mut measured = [Slice::default(), Slice::default(), Slice::default()];
         let (counted, uncounted) = (Arc::new(AtomicU64::new(0)), Arc::default());
         for turn in 0..turns {
-            // no load always comes first, or always after the bad servers
-            let order: [usize; 3] = match turn % 3 {
-                0 => [0, 1, 2],
-                1 => [2, 1, 0],
-                _ => [1, 0, 2],
-            };
-            for place in order {
+            for place in compare::order(turn, measured.len()) {
                 let is_bad = place == 1;
                 let (callers, answered) =
                     if is_bad { (beside_bad, &counted) } else { (beside_baseline, &uncounted) };
@@ -272,7 +242,7 @@ pub async fn run(gateway: &Door, servers: &BadServers) -> Result<Vec<Beside>> {
         }
         let [baseline, bad, control] = measured;
         let bad_answers = counted.load(Ordering::Relaxed);
-        groups.push(Beside { group, baseline, control, bad, bad_answers });
+        groups.push(Beside { group, compared: Compared { baseline, control, bad }, bad_answers });
     }
     Ok(groups)
 }

@@ -41,8 +41,23 @@ pub fn family(pid: u32) -> Vec<u32> {
 
 /// Memory of a process with shared pages split among their users (PSS), MiB.
 pub fn memory_mib(pid: u32) -> Option<f64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+    mib(&format!("/proc/{pid}/smaps_rollup"), "Pss:")
+}
+
+/// Returns the memory that a process has in use (resident set), MiB.
+pub fn resident_mib(pid: u32) -> Option<f64> {
+    mib(&format!("/proc/{pid}/status"), "VmRSS:")
+}
+
+/// Returns the most that it ever had in use, MiB.
+pub fn resident_peak_mib(pid: u32) -> Option<f64> {
+    mib(&format!("/proc/{pid}/status"), "VmHWM:")
+}
+
+/// Returns a line of KiB with this name, as MiB.
+fn mib(path: &str, name: &str) -> Option<f64> {
+    let text = fs::read_to_string(path).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: f64 = line.split_whitespace().next()?.parse().ok()?;
     Some(kib / 1024.0)
 }

@@ -6,7 +6,10 @@
 //! reads millions of activity records, `telemetry` the one that compares gateways with and without traces.
 
 mod agentgateway;
+mod attackers;
+mod attacks;
 mod beside;
+mod compare;
 mod cpu;
 mod gateway;
 #[path = "../it/support/hostile.rs"]
@@ -50,7 +53,7 @@ use self::rows::Bench;
 use self::upstream::Upstream;
 
 /// Longest run, with its starts and its stops.
-const RUN_MAX: Duration = Duration::from_secs(600);
+const RUN_MAX: Duration = Duration::from_secs(900);
 /// The same of the runs of their own.
 const SOAK_MAX: Duration = Duration::from_secs(1200);
 /// The words that ask for a run of its own instead of the rows.
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
     let done = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Into::into).and_then(
         |runtime| match arguments.first() {
             Some(first) if first == upstream::ROLE => runtime.block_on(upstream::serve()),
+            Some(first) if first == attackers::ROLE => runtime.block_on(attackers::serve()),
             Some(first) if first == beside::ROLE => runtime.block_on(beside::serve()),
             Some(first) if first == sink::ROLE => runtime.block_on(sink::serve()),
             _ => runtime.block_on(until_stopped(&arguments)),
@@ -170,6 +174,14 @@ async fn run(filter: &[String]) -> Result<()> {
         say("beside bad servers");
         beside = beside::run(&gateway.door(&keys.beside), &bad).await.with_context(|| gateway.log())?;
     }
+    let mut attacked = None;
+    if wanted("attacks") {
+        say("every attack at once");
+        let other = attacks::start(&bench.postgres.url, &data_dir)?;
+        other.first_list(&keys.calls).await?;
+        let api = Api::new(&http, &other, &data_dir)?;
+        attacked = Some(attacks::run(&api, &other, &keys.calls).await.with_context(|| other.log())?);
+    }
     let mut listening = Vec::new();
     if wanted("listeners") {
         say("listeners");
@@ -192,7 +204,7 @@ async fn run(filter: &[String]) -> Result<()> {
         once.start.push(other.first_list(&keys.calls).await?);
     }
     ensure!(upstream.is_running(), "the upstream ended during the run");
-    let mut report = Report { outcomes, beside, listeners: listening, counts, once };
+    let mut report = Report { outcomes, beside, attacks: attacked, listeners: listening, counts, once };
     Ok(writeln!(std::io::stdout(), "{}", report.markdown())?)
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::attacks::{self, Attacks};
 use crate::beside::{self, Beside};
 use crate::listeners::{self, Listeners};
 use crate::load::Era;
@@ -41,6 +42,8 @@ pub struct Report {
     pub outcomes: Vec<Outcome>,
     /// Healthy beside bad.
     pub beside: Vec<Beside>,
+    /// Another tenant's calls under attack.
+    pub attacks: Option<Attacks>,
     /// Clients that listen.
     pub listeners: Vec<Listeners>,
     /// Counts.
@@ -68,6 +71,11 @@ impl Report {
             self.load(&mut out, subject, title);
         }
         self.beside(&mut out);
+        if let Some(attacks) = &mut self.attacks {
+            table(&mut out, "Another tenant while every attack runs", &attacks::columns(), &attacks.cells());
+            table(&mut out, "The replica under attack", &attacks::REPLICA_COLUMNS, &attacks.replica());
+            table(&mut out, "The attacks", &attacks::ATTACK_COLUMNS, &attacks.attacks());
+        }
         let rows: Vec<_> = self.listeners.iter_mut().map(Listeners::cells).collect();
         table(&mut out, "Clients that listen for changes", &listeners::COLUMNS, &rows);
         self.counts(&mut out);
@@ -89,7 +97,7 @@ impl Report {
 
     fn beside(&mut self, out: &mut String) {
         let rows: Vec<_> = self.beside.iter_mut().map(Beside::cells).collect();
-        table(out, "A healthy server beside bad ones", &beside::COLUMNS, &rows);
+        table(out, "A healthy server beside bad ones", &beside::columns(), &rows);
     }
 
     fn counts(&self, out: &mut String) {

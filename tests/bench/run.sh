@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Builds a release, measures it on this machine, and prints tables for docs/performance.md (three minutes).
+# Builds a release, measures it on this machine, and prints tables for docs/performance.md (eight minutes).
 # Needs PostgreSQL's programs; compares with nginx where that is installed, and with agentgateway where
 # AGENTGATEWAY names its program. `tests/bench/run.sh soak` is a long run that looks at memory (three minutes).
 # `tests/bench/run.sh log` reads an activity log of 5 million records (ten minutes, 7 GB of disk).
 # `tests/bench/run.sh telemetry` compares gateways that trace nothing, a tenth and everything (one minute).
 # Words choose rows by a part of their name: tests/bench/run.sh write
+# `tests/bench/run.sh attacks` has every attack run beside another tenant's calls (four minutes).
 # Settings reach the gateway: MCPPROXY__LIMITS__ACTIVITY_BATCH=50 tests/bench/run.sh read
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."

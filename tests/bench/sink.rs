@@ -1,20 +1,26 @@
-//! The sink: a process that calls bad servers and only reads what they send, as many bytes as the gateway would.
+//! The sink: a process that calls bad servers and only reads what they send, as many bytes as the gateway would; and that
+//! takes requests of attackers, of which it reads every byte as well.
 //!
 //! It stands for what a flood costs the machine when nobody looks at it.
 
 use std::convert::Infallible;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::SocketAddr;
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::hostile::Vice;
-use crate::process::Process;
+use crate::process::{Priority, Process, open_many_files};
 
 /// The argument that makes the benchmark's binary the sink.
 pub const ROLE: &str = "sink";
@@ -28,6 +34,8 @@ pub struct Sink {
     _process: Process,
     /// Address at which the sink takes orders.
     pub at: SocketAddr,
+    /// Address at which the sink takes requests of any kind.
+    pub requests_at: SocketAddr,
 }
 
 impl Sink {
@@ -36,14 +44,9 @@ impl Sink {
     /// # Errors
     /// If it does not say where it listens.
     pub fn start() -> Result<Sink> {
-        let program = std::env::current_exe().context("the benchmark cannot find itself")?;
-        // it ends when its standard input does
-        let mut command = Command::new(program);
-        command.arg(ROLE).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process = Process::start(&mut command)?;
-        let output = process.child().stdout.take().context("the sink has no output")?;
-        let line = BufReader::new(output).lines().next().context("the sink did not start")??;
-        Ok(Sink { _process: process, at: line.trim().parse()? })
+        let (process, mut lines) = Process::start_role(ROLE, Priority::Usual)?;
+        let mut address = || lines.next().context("the sink did not start");
+        Ok(Sink { at: address()??.parse()?, requests_at: address()??.parse()?, _process: process })
     }
 }
 
@@ -78,8 +81,10 @@ fn reading(vice: Vice) -> Reading {
 /// # Errors
 /// If nobody listens to that.
 pub async fn serve() -> Result<()> {
+    open_many_files()?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
-    writeln!(std::io::stdout(), "{}", listener.local_addr()?)?;
+    let requests = TcpListener::bind("127.0.0.1:0").await?;
+    writeln!(std::io::stdout(), "{}\n{}", listener.local_addr()?, requests.local_addr()?)?;
     let ended = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));
     tokio::pin!(ended);
     loop {
@@ -89,8 +94,22 @@ pub async fn serve() -> Result<()> {
                 let (tcp, _) = accepted?;
                 tokio::spawn(async move { drop(obey(tcp).await) });
             }
+            accepted = requests.accept() => {
+                let connection = TokioIo::new(accepted?.0);
+                let http = hyper::server::conn::http1::Builder::new();
+                tokio::spawn(http.serve_connection(connection, service_fn(swallow)));
+            }
         }
     }
+}
+
+/// Reads a request to its end and says nothing.
+async fn swallow(request: Request<Incoming>) -> Result<Response<Empty<Bytes>>, hyper::Error> {
+    let mut body = request.into_body();
+    while let Some(piece) = body.frame().await {
+        piece?;
+    }
+    Ok(Response::default())
 }
 
 /// An order is a line of address, bytes and pace; it is answered with a line once it is done.

@@ -4,9 +4,8 @@
 //! `/mcp` has three tools that say back what they are told, `/catalogue` a thousand that only describe themselves.
 
 use std::convert::Infallible;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,7 +20,7 @@ use serde::Deserialize;
 use tokio::net::TcpListener;
 
 use crate::load::MODERN;
-use crate::process::Process;
+use crate::process::{Priority, Process};
 
 /// The argument that makes the benchmark's binary this server.
 pub const ROLE: &str = "upstream";
@@ -128,14 +127,8 @@ impl Upstream {
     /// # Errors
     /// If it does not say where it listens.
     pub fn start() -> Result<Upstream> {
-        let program = std::env::current_exe().context("the benchmark cannot find itself")?;
-        // it ends when its standard input does, so also when the benchmark is killed
-        let mut command = Command::new(program);
-        command.arg(ROLE).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process = Process::start(&mut command)?;
-        let output = process.child().stdout.take().context("the upstream has no output")?;
-        let mut line = String::new();
-        BufReader::new(output).read_line(&mut line)?;
+        let (process, mut lines) = Process::start_role(ROLE, Priority::Usual)?;
+        let line = lines.next().context("the upstream did not start")??;
         Ok(Upstream { process, at: line.trim().parse().context("the upstream did not start")? })
     }
 
@@ -157,6 +150,8 @@ impl Upstream {
 struct State {
     connections: AtomicU64,
     requests: AtomicU64,
+    /// Definitions of the tools of `/mcp`, and of those of `/catalogue`.
+    tools: String,
     catalogue: String,
 }
 
@@ -188,11 +183,19 @@ pub async fn serve() -> Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     writeln!(std::io::stdout(), "{}", listener.local_addr()?)?;
     let parent = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));
-    let state = Arc::new(State { catalogue: catalogue(), ..State::default() });
+    let state = State { tools: own_tools(), catalogue: catalogue(), ..State::default() };
     tokio::select! {
-        served = accept(listener, state) => served,
+        served = accept(listener, Arc::new(state)) => served,
         _ = parent => Ok(()),
     }
+}
+
+/// Serves a server with these tools on `/mcp`, as long as it is polled.
+///
+/// # Errors
+/// If it cannot accept.
+pub async fn serve_tools(listener: TcpListener, tools: String) -> Result<()> {
+    accept(listener, Arc::new(State { tools, ..State::default() })).await
 }
 
 async fn accept(listener: TcpListener, state: Arc<State>) -> Result<()> {
@@ -255,7 +258,7 @@ fn result(state: &State, path: &str, message: &Message<'_>) -> Option<String> {
         ),
         "ping" => Some(String::new()),
         "tools/list" if path == "/catalogue" => Some(format!(r#""tools":[{}],{CACHE}"#, state.catalogue)),
-        "tools/list" => Some(format!(r#""tools":[{}],{CACHE}"#, own_tools())),
+        "tools/list" => Some(format!(r#""tools":[{}],{CACHE}"#, state.tools)),
         "tools/call" => {
             let params = message.params.as_ref()?;
             let text = params.arguments.as_ref()?.text?;
