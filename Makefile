@@ -1,9 +1,16 @@
 # What people run. `make demo` sets everything up and shows the gateway at work; `make test` runs the tests.
 # Each target installs what it needs as root on Debian, and names it elsewhere (deploy/needs.sh).
-.PHONY: demo test upgrade-test check check-chart check-compose check-image check-supply fuzz sbom cluster-test image bench tools
+.PHONY: help demo test upgrade-test check check-chart check-compose check-image check-supply fuzz sbom cluster-test image bench tools
 
 SHELL := bash
 
+# lists the targets, each with the comment above it
+help:
+	@awk '/^# / { about = about " " substr($$0, 3) } \
+	  /^[a-z-]+:/ { sub(":.*", ""); printf "make %-14s%s\n", $$0, about } \
+	  !/^#/ { about = "" }' Makefile
+
+# builds and starts the gateway with servers behind it, and prints commands to try (deploy/demo/demo.sh)
 demo:
 	deploy/demo/demo.sh
 
@@ -12,7 +19,7 @@ tools:
 	deploy/needs.sh node python
 	tests/it/setup.sh
 
-# TESTS are arguments of nextest: make test TESTS="-E 'test(replicas)'"
+# all tests; TESTS are arguments of nextest: make test TESTS="-E 'test(replicas)'"
 test:
 	deploy/needs.sh rust c ps node python postgres pgbouncer nginx promtool cargo-nextest
 	tests/it/setup.sh
@@ -50,6 +57,7 @@ check-image:
 cluster-test:
 	tests/cluster/run.sh
 
+# measures a release build against other gateways (docs/performance.md)
 bench:
 	deploy/needs.sh rust c postgres
 	tests/bench/run.sh
@@ -72,9 +80,9 @@ sbom:
 	deploy/needs.sh rust c python3 cargo-cyclonedx
 	deploy/sbom.sh
 
-# each target for FUZZ_SECONDS, one after the other; FUZZ_START is where chance begins
 FUZZ_SECONDS ?= 60
 FUZZ_START ?= $(shell date +%s)
+# each fuzz target for FUZZ_SECONDS, one after the other; FUZZ_START is where chance begins
 fuzz:
 	deploy/needs.sh rust c cargo-nextest
 	@echo "FUZZ_START=$(FUZZ_START) repeats this run"
