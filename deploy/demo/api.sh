@@ -119,6 +119,12 @@ write_keys_file() {
   mv "$keys_file.new" "$keys_file"
 }
 
+# Opens /mcp/direct to the keys of the tenant, but for those that must declare their intent.
+open_direct_endpoint() {
+  api "$DEMO_ADMIN_KEY" PATCH /settings '{"direct_endpoint":true}'
+  expect 200
+}
+
 # add_server NAME URL: registers it, or moves it to this URL if it is elsewhere.
 add_server() {
   local name="$1" server_url="$2"

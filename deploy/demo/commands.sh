@@ -16,10 +16,10 @@ show() {
   commands+=("$3")
 }
 
-# mcp_call KEY_VARIABLE TOOL ARGUMENTS: the command for one tools/call.
+# mcp_call KEY_VARIABLE TOOL ARGUMENTS [PATH]: the command for one tools/call, on /mcp if no path is given.
 mcp_call() {
   cat <<END
-curl -sS "\$DEMO_URL/mcp" -H "X-API-Key: \$$1" \\
+curl -sS -w '\n' "\$DEMO_URL${4:-/mcp}" -H "X-API-Key: \$$1" \\
   -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' \\
   -d '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"$2","arguments":$3}}'
 END
@@ -41,9 +41,11 @@ list_commands() {
     "$(mcp_call DEMO_STRICT_KEY call_tool_read "$read_args")"
   show 'The same with the intent declared' 'Hello from the demo' \
     "$(mcp_call DEMO_STRICT_KEY call_tool_read "$declared_args")"
+  show 'On /mcp/direct, where every tool has its own name' 'Hello from the demo' \
+    "$(mcp_call DEMO_AGENT_KEY filesystem__read_text_file '{"path":"hello.txt"}' '/mcp/direct?names=safe')"
   # shellcheck disable=SC2016 # the variable is for whoever pastes it
   show 'Everything above is on record, refusals too' 'missing_intent.*server_mismatch|server_mismatch.*missing_intent' \
-    'sleep 1; curl -sS "$DEMO_URL/api/v1/activity?limit=10" -H "X-API-Key: $DEMO_AUDITOR_KEY"'
+    'sleep 1; curl -sS -w "\n" "$DEMO_URL/api/v1/activity?limit=10" -H "X-API-Key: $DEMO_AUDITOR_KEY"'
   show 'The same at the command line' 'TOOL +INTENT +STATUS' \
     "MCPPROXY_URL=\$DEMO_URL MCPPROXY_API_KEY=\$DEMO_AUDITOR_KEY $gateway activity list --limit 5"
   show 'What a server that is a program says on standard error' 'started, process' \
@@ -64,7 +66,7 @@ Paste these into another terminal:
 
 source $keys_file
 
-# The command line, as the admin of the tenant (source it again for another key)
+# The command line, as the admin of the tenant (for another role: export MCPPROXY_API_KEY=\$DEMO_OPERATOR_KEY)
 export MCPPROXY_URL=\$DEMO_URL MCPPROXY_API_KEY=\$DEMO_ADMIN_KEY
 $gateway doctor
 

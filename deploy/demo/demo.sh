@@ -8,6 +8,8 @@
 # DEMO_DIR         where everything is kept (.demo in the repository)
 # DEMO_BINARY      a gateway that is built already
 # DEMO_CHECK=1     run the printed commands, check their outcome, and end
+#
+# DATABASE_URL, PG… and MCPPROXY_… of the environment are not used.
 set -euo pipefail
 
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
@@ -84,13 +86,16 @@ start_servers() {
 
 # Settings of the surrounding shell must not leak into the demo: with a
 # DATABASE_URL the gateway would use, and change, somebody's real database.
+foreign_settings() { compgen -e | grep -E '^(DATABASE_URL|PG[A-Z]+|MCPPROXY_.*)$' || true; }
+
 run_gateway() {
   local name
-  for name in $(compgen -e | grep -E '^(DATABASE_URL|PG[A-Z]+|MCPPROXY_.*)$'); do unset "$name"; done
+  for name in $(foreign_settings); do unset "$name"; done
   export MCPPROXY__DATA_DIR="$demo_dir/data"
   export MCPPROXY__SERVER__LISTEN="127.0.0.1:$port_base"
   export MCPPROXY__SERVER__ADMIN_LISTEN="127.0.0.1:$admin_port"
   export MCPPROXY__EGRESS__ALLOW=127.0.0.0/8
+  export MCPPROXY__DIRECT__ENABLED=true
   MCPPROXY__STDIO__COMMANDS="$(stdio_commands)"
   export MCPPROXY__STDIO__COMMANDS
   exec "$gateway" serve
@@ -112,6 +117,7 @@ set_up_tenant() {
   create_tenant "$bootstrap"
   if ! keys_are_good; then create_keys "$bootstrap"; fi
   write_keys_file
+  open_direct_endpoint
   add_program everything
   add_program filesystem
   add_server modern "http://127.0.0.1:$((port_base + 1))/mcp"
@@ -128,9 +134,11 @@ stay() {
 }
 
 main() {
-  local wanted=(curl ps node python postgres)
+  local wanted=(curl ps node python postgres) ignored
   [[ -n "${DEMO_BINARY:-}" ]] || wanted=(rust c "${wanted[@]}")
   needs "${wanted[@]}"
+  ignored="$(foreign_settings | tr '\n' ' ')"
+  [[ -z "$ignored" ]] || say "not used, the demo has its own settings: $ignored"
   prepare_folders
   check_ports_free "$port_base" "$((port_base + 1))" "$admin_port"
   "$here/setup.sh" "$demo_dir"
