@@ -286,23 +286,36 @@ fn every_folder_of_the_plan_is_there_and_nothing_else_on_top() {
     assert!(readme.lines().count() <= 150, "README.md is over 150 lines");
 }
 
-/// The tests that docs/security.md names exist.
+/// The tests that docs/security.md names exist, under exactly these names.
 #[test]
 fn promises_name_their_tests() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let text = fs::read_to_string(root.join("docs/security.md")).expect("docs/security.md");
-    let named: Vec<&str> =
-        text.split('`').skip(1).step_by(2).filter(|code| code.matches("::").count() > 1).collect();
+    let is_name = |code: &&str| code.contains("::") && !code.contains(' ') && !code.starts_with("it::");
+    let named: Vec<&str> = text.split('`').skip(1).step_by(2).filter(is_name).collect();
     assert!(named.len() > 50, "{} tests are named", named.len());
-    let exists = |name: &str| {
-        let (modules, test) = name.rsplit_once("::").expect("a path");
+    // the text of a module without its `mod tests { … }`, and that alone
+    let halves = |modules: &str| {
         let file = modules.replace("::", "/");
         let places = ["src/", "tests/it/"]
             .into_iter()
-            .flat_map(|top| [".rs", "/mod.rs"].map(|end| format!("{top}{file}{end}")));
-        let mut texts = places.filter_map(|place| fs::read_to_string(root.join(place)).ok());
-        texts.any(|text| text.contains(&format!("fn {test}(")))
+            .flat_map(|top| [".rs", "/mod.rs"].map(|end| root.join(format!("{top}{file}{end}"))));
+        let texts = places.filter_map(|place| fs::read_to_string(place).ok());
+        let split = |text: String| match text.split_once("mod tests {") {
+            Some((own, tests)) => (own.to_owned(), tests.to_owned()),
+            None => (text, String::new()),
+        };
+        texts.map(split).collect::<Vec<_>>()
     };
+    let exists = |name: &str| {
+        let (modules, test) = name.rsplit_once("::").expect("a path");
+        let test = format!("fn {test}(");
+        let inside = modules.strip_suffix("::tests").map(halves).unwrap_or_default();
+        halves(modules).iter().any(|(own, _)| own.contains(&test))
+            || inside.iter().any(|(_, tests)| tests.contains(&test))
+    };
+    assert!(exists("upstream::sse::tests::bounds_hold_while_reading"), "a test within its module");
+    assert!(!exists("upstream::sse::bounds_hold_while_reading"), "the same without `tests`");
     complain(
         &named
             .into_iter()
