@@ -15,7 +15,7 @@ impl Gateway {
     }
 
     /// Parses `bytes` that a caller sent: at once if they are few, else in the turn of its tenant for long work.
-    pub async fn parse<T>(&self, caller: &Caller, bytes: usize, parse: impl FnOnce() -> T) -> T {
+    pub async fn parse<T: Send>(&self, caller: &Caller, bytes: usize, parse: impl FnOnce() -> T + Send) -> T {
         self.upstreams.aside(caller.tenant_id().0, bytes, parse).await
     }
 }

@@ -108,7 +108,7 @@ impl Pool {
     }
 
     /// Does work whose time grows with `bytes`: at once if they are few, else as [`Self::in_turn`].
-    pub async fn aside<T>(&self, tenant: Uuid, bytes: usize, work: impl FnOnce() -> T) -> T {
+    pub async fn aside<T: Send>(&self, tenant: Uuid, bytes: usize, work: impl FnOnce() -> T + Send) -> T {
         match bytes <= INLINE_BYTES_MAX {
             true => work(),
             false => self.in_turn(tenant, work).await,
@@ -117,7 +117,7 @@ impl Pool {
 
     /// Does work that takes long: one piece of the tenant's at a time, and on at most half of the processors. The thread's
     /// other tasks move to another thread meanwhile.
-    pub async fn in_turn<T>(&self, tenant: Uuid, work: impl FnOnce() -> T) -> T {
+    pub async fn in_turn<T: Send>(&self, tenant: Uuid, work: impl FnOnce() -> T + Send) -> T {
         self.dialer.share_of(tenant).in_turn(work).await
     }
 

@@ -140,12 +140,12 @@ impl Share {
     }
 
     /// Does work whose time grows with `bytes`: at once if they are few, else in the tenant's turn.
-    pub(super) async fn aside<T>(&self, bytes: usize, work: impl FnOnce() -> T) -> T {
+    pub(super) async fn aside<T: Send>(&self, bytes: usize, work: impl FnOnce() -> T + Send) -> T {
         self.tenant.reading.aside(bytes, work).await
     }
 
     /// Does work that takes long, in the tenant's turn.
-    pub(super) async fn in_turn<T>(&self, work: impl FnOnce() -> T) -> T {
+    pub(super) async fn in_turn<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         self.tenant.reading.in_turn(work).await
     }
 

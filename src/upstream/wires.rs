@@ -166,7 +166,7 @@ impl Lease {
     }
 
     /// Parses `bytes` of what the upstream sent: at once if they are few, else in the tenant's turn.
-    pub(super) async fn parse<T>(&self, bytes: usize, parse: impl FnOnce() -> T) -> T {
+    pub(super) async fn parse<T: Send>(&self, bytes: usize, parse: impl FnOnce() -> T + Send) -> T {
         self.home.dialer.share.aside(bytes, parse).await
     }
 

@@ -186,7 +186,9 @@ impl Call<'_> {
         let invalid = |fault| RpcError::invalid_params(format!("Invalid params: arguments: {fault}"));
         // an empty object is not part of the body when arguments are absent
         let empty = Bytes::from_static(b"{}");
-        let members = json::top_level_members(arguments).map_err(invalid)?;
+        let find = || json::top_level_members(arguments);
+        let members =
+            self.gateway.parse(&self.attempt.caller, arguments.len(), find).await.map_err(invalid)?;
         if members.len() > MEMBERS_MAX {
             return Err(self.refuse(TOO_MANY_MEMBERS).await);
         }

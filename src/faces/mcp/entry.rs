@@ -44,7 +44,7 @@ impl<'a> Entry<'a> {
     }
 
     /// Parses a body: at once if it is small, else in the turn of the caller's tenant.
-    pub(super) async fn parse<T>(self, body: &Bytes, parse: impl FnOnce() -> T) -> T {
+    pub(super) async fn parse<T: Send>(self, body: &Bytes, parse: impl FnOnce() -> T + Send) -> T {
         self.faces.gateway.parse(self.caller, body.len(), parse).await
     }
 

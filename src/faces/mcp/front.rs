@@ -131,7 +131,7 @@ async fn post(entry: Entry<'_>, request: Request) -> Response {
         Ok(Message::Request { id, method, params }) => (id, method, params.unwrap_or("{}")),
     };
     // the whole body was checked: this only finds the members
-    let members = json::top_level_members(params).unwrap_or_default();
+    let members = entry.parse(&body, || json::top_level_members(params)).await.unwrap_or_default();
     let meta = members.iter().find(|member| member.name == "_meta").map(|member| member.value);
     let is_modern = modern::is_modern(headers, &method, meta);
     let asked = Question { id: Some(id), meta, ..question(entry, &parts, began, &method) };

@@ -212,7 +212,7 @@ impl Exchange {
     }
 
     /// Parses the body: at once if it is small, else in the turn of the caller's tenant.
-    pub(super) async fn parse<T>(&self, parse: impl FnOnce() -> T) -> T {
+    pub(super) async fn parse<T: Send>(&self, parse: impl FnOnce() -> T + Send) -> T {
         let bytes = self.body.as_ref().map_or(0, Bytes::len);
         self.gateway().parse(self.caller(), bytes, parse).await
     }

@@ -2,8 +2,10 @@
 //! turns for work that takes long.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
+use rustix::process::nice;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Semaphore;
 use tokio::task::block_in_place;
@@ -17,6 +19,9 @@ const READ_BURST_BYTES: u32 = 16 * 1024 * 1024;
 const READ_BYTES_PER_S: u32 = 64 * 1024 * 1024;
 /// Largest text that is parsed without a turn, in bytes: at most about a millisecond of other requests' time.
 pub(in crate::upstream) const INLINE_BYTES_MAX: usize = 256 * 1024;
+
+/// Niceness of long work: a tenth of the share of a thread that serves, where both want the same processor.
+const LOW_PRIORITY: i32 = 10;
 
 /// One tenant's share of processor time.
 #[derive(Debug)]
@@ -40,24 +45,46 @@ impl ReadingShare {
         self.pace.lock().unwrap_or_else(PoisonError::into_inner).take(bytes, Instant::now())
     }
 
-    /// Does work that takes long, in the tenant's turn. The thread's other tasks move to another thread meanwhile.
-    pub(super) async fn in_turn<T>(&self, work: impl FnOnce() -> T) -> T {
+    /// Does work that takes long, in the tenant's turn and at a low priority. The thread's other tasks move to another
+    /// thread meanwhile.
+    pub(super) async fn in_turn<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         // neither semaphore is ever closed
         let _turn = self.turn.acquire().await.ok();
         let _place = self.places.acquire().await.ok();
         match Handle::current().runtime_flavor() {
             // the only thread has none to move its tasks to
             RuntimeFlavor::CurrentThread => work(),
-            _ => block_in_place(work),
+            _ => block_in_place(|| at_low_priority(work)),
         }
     }
 
     /// Does work whose time grows with `bytes`: at once if they are few, else in the tenant's turn.
-    pub(super) async fn aside<T>(&self, bytes: usize, work: impl FnOnce() -> T) -> T {
+    pub(super) async fn aside<T: Send>(&self, bytes: usize, work: impl FnOnce() -> T + Send) -> T {
         if bytes <= INLINE_BYTES_MAX {
             return work();
         }
         self.in_turn(work).await
+    }
+}
+
+/// Does work on a thread of its own, which yields to those that serve. A thread cannot take its priority back, so it ends
+/// with the work. Where none can be started, the work is done by this one.
+fn at_low_priority<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    let mut work = Some(work);
+    let mut done = None;
+    let started = thread::scope(|scope| {
+        let (work, done) = (&mut work, &mut done);
+        let lowered = move || {
+            // without the lower priority the work is the same
+            let _lowered = nice(LOW_PRIORITY);
+            *done = work.take().map(|work| work());
+        };
+        thread::Builder::new().name("long-work".to_owned()).spawn_scoped(scope, lowered).map(|_| ())
+    });
+    match (started, work, done) {
+        (_, _, Some(done)) => done,
+        (_, Some(work), None) => work(),
+        (_, None, None) => unreachable!("a panic of the work goes on in the scope"),
     }
 }
 
