@@ -29,6 +29,7 @@ const HOMES: [(&str, &[&str]); 19] = [
             "src/app/own_memory.rs",
             "src/app/telemetry/metrics/",
             "src/upstream/egress/",
+            "src/upstream/shares/reading.rs",
             "src/upstream/stdio/",
         ],
     ),
