@@ -246,8 +246,11 @@ impl Scene {
         let is_done = decide(api, Method::POST, server, tool, "approve", Some(&json!({ "pin": pin }))).await;
         if is_done {
             self.world.happens(server, |server| {
-                server.approved[tool] = Some(listed);
-                server.blocked[tool] = false;
+                // else it was not this version that was approved
+                if server.listed[tool] == listed {
+                    server.approved[tool] = Some(listed);
+                    server.blocked[tool] = false;
+                }
             });
         }
         is_done

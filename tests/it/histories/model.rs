@@ -137,8 +137,10 @@ impl World {
         World { states: vec![servers] }
     }
 
-    /// Applies a change to one server in every state.
+    /// Applies a change to one server in every state. Since the last look, the gateway may have listed any server: what a
+    /// server offers then is listed before the change.
     pub fn happens(&mut self, server: usize, what: impl Fn(&mut Server)) {
+        self.states = self.with_listings();
         self.states.iter_mut().for_each(|state| what(&mut state[server]));
         self.merge();
     }
@@ -208,4 +210,17 @@ fn shown(state: &[Server], ceiling: Ceiling) -> BTreeSet<(usize, usize)> {
     let all =
         state.iter().enumerate().flat_map(|(at, server)| (0..TOOLS).map(move |tool| (at, server, tool)));
     all.filter(|(_, server, tool)| server.shows_to(ceiling, *tool)).map(|(at, _, tool)| (at, tool)).collect()
+}
+
+#[test]
+fn an_announced_change_may_be_listed_before_the_next_act() {
+    let both = BTreeSet::from([(0, 0), (0, 1)]);
+    let mut world = World::of(vec![Server::added(true, [1, 1, 0])]);
+    world.happens(0, |server| server.offered[0] = DESTRUCTIVE);
+    assert!(world.clone().sees(Ceiling::Read, &both), "not listed yet");
+    world.happens(0, |server| server.up[0] = false);
+    assert!(world.clone().sees(Ceiling::Read, &both), "never listed");
+    assert!(world.clone().sees(Ceiling::Read, &BTreeSet::from([(0, 1)])), "listed before it went down");
+    assert!(world.clone().sees(Ceiling::Read, &BTreeSet::new()), "listed in vain");
+    assert!(!world.sees(Ceiling::Read, &BTreeSet::from([(0, 0)])));
 }
