@@ -88,13 +88,43 @@ restart_postgres() {
 
 # The migration's Job is given the settings too, so that a bad one stops there.
 refused_upgrade() {
-  local pods
-  pods="$(kube get pods --selector app.kubernetes.io/component=gateway --output name)"
+  local before
+  before="$(pods)"
   if gateway_helm upgrade --timeout 15s --set config.limits.call_timeout_s=0 >"$LOGS/refused-upgrade.log" 2>&1; then
     die "an upgrade with a setting that the program refuses went through"
   fi
-  [[ "$(kube get pods --selector app.kubernetes.io/component=gateway --output name)" == "$pods" ]] ||
+  [[ "$(pods)" == "$before" ]] ||
     die "an upgrade with a setting that the program refuses replaced pods"
+}
+
+pods_are_ready() { [[ "$(kube get "deployment/$RELEASE" --output 'jsonpath={.status.readyReplicas}')" -eq "$1" ]]; }
+
+pods() { kube get pods --selector app.kubernetes.io/component=gateway --output name | sort; }
+
+# autoscale PERCENT: keeps three replicas or four, at so much of the processor time that they request.
+autoscale() {
+  gateway_helm upgrade --set autoscaling.enabled=true,autoscaling.minReplicas=3,autoscaling.maxReplicas=4 \
+    --set "autoscaling.scaleDownStabilizationSeconds=10,autoscaling.targetCPUUtilizationPercentage=$1" >/dev/null
+}
+
+# As docs/kubernetes.md says, so that no replica ends when the number leaves the Deployment.
+hand_replicas_over() {
+  kube apply --server-side --validate=false --field-manager=autoscaling-handover --filename - >/dev/null <<YAML
+{ apiVersion: apps/v1, kind: Deployment, metadata: { name: $RELEASE }, spec: { replicas: 3 } }
+YAML
+}
+
+# The load uses more than the first target, and less than the second.
+scale() {
+  local before
+  before="$(pods)"
+  hand_replicas_over
+  autoscale 5
+  wait_for 120 "a fourth replica" pods_are_ready 4
+  [[ -z "$(comm -23 <(echo "$before") <(pods))" ]] || die "switching the autoscaler on replaced pods"
+  sleep 6
+  autoscale 1000
+  wait_for 120 "the end of the fourth replica" pods_are_ready 3
 }
 
 disturb() {
@@ -119,6 +149,9 @@ disturb() {
   say "Postgres is restarted"
   restart_postgres
   calm 10
+  say "the autoscaler adds a replica, and takes one away"
+  scale
+  calm
 }
 
 account() {

@@ -18,6 +18,7 @@ readonly CGROUP=mcpproxy-cluster
 # Addresses in the network namespace of the cluster; nothing outside of it has them.
 readonly BRIDGE=10.244.0.1
 readonly DNS_ADDRESS="$BRIDGE"
+readonly METRICS_PORT=4443
 readonly POD_NETWORK=10.244.0.0/24
 readonly SERVICE_NETWORK=10.96.0.0/16
 

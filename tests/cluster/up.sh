@@ -26,4 +26,5 @@ node_is_ready() { kube get node localhost --output 'jsonpath={.status.conditions
 wait_for 30 "the API server" kube get --raw /readyz
 wait_for 120 "the node" node_is_ready
 wait_for 30 "the default service account" kube get serviceaccount default
+wait_for 60 "the metrics of pods" kube get --raw /apis/metrics.k8s.io/v1beta1/namespaces/default/pods
 say "the cluster is up: $(kube get --raw /version | sed -n "s/.*\"gitVersion\": \"\(.*\)\".*/\1/p")"

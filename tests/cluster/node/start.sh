@@ -76,7 +76,7 @@ control_plane() {
   wait_for 60 "the API server" kubectl get --raw /readyz
   start kube-controller-manager "$bin/kube-controller-manager" --kubeconfig "$KUBECONFIG" --bind-address 127.0.0.1 \
     --leader-elect=false --service-account-private-key-file "$STATE/service-account.key" \
-    --root-ca-file "$STATE/data/certificates/apiserver.crt"
+    --root-ca-file "$STATE/data/certificates/apiserver.crt" --horizontal-pod-autoscaler-sync-period=5s
   start kube-scheduler "$bin/kube-scheduler" --kubeconfig "$KUBECONFIG" --bind-address 127.0.0.1 --leader-elect=false
 }
 
@@ -93,6 +93,14 @@ worker() {
   start kubelet "$bin/kubelet" --config "$STATE/kubelet.yaml" --kubeconfig "$KUBECONFIG" --hostname-override localhost \
     --container-runtime remote --container-runtime-endpoint unix:///run/containerd/containerd.sock
   start kube-proxy "$bin/kube-proxy" --config "$STATE/proxy.yaml"
+}
+
+# What the autoscaler goes by.
+metrics() {
+  openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=metrics.kube-system.svc -keyout "$STATE/metrics.key" \
+    -out "$STATE/metrics.crt" 2>/dev/null
+  start metrics python3 ../metrics.py "$BRIDGE" "$METRICS_PORT" "$STATE/token" "$STATE/metrics.crt" "$STATE/metrics.key"
+  sed "s|BRIDGE|$BRIDGE|g; s|METRICS_PORT|$METRICS_PORT|g" metrics.yaml | kubectl apply --filename - >/dev/null
 }
 
 # The container that holds a pod's network: a program that waits for ever.
@@ -112,6 +120,7 @@ credentials
 control_plane
 start dns python3 ../dns.py "$DNS_ADDRESS" "$STATE/token" "$BRIDGE"
 worker
+metrics
 # the shell collects whoever is left without a parent
 while :; do
   sleep 3600 &
