@@ -5,6 +5,8 @@
 
 #[path = "tidy/figures.rs"]
 mod figures;
+#[path = "tidy/modules.rs"]
+mod modules;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -80,21 +82,24 @@ fn rust_files(dir: &Path, into: &mut Vec<PathBuf>) {
     }
 }
 
-/// Every source file with its path from the root, and its text without its tests.
-fn sources() -> Vec<(String, String)> {
+/// Returns every source file that is not a test: its path from the root, and where it is.
+fn production_files() -> Vec<(String, PathBuf)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();
     rust_files(&root.join("src"), &mut files);
-    files
-        .into_iter()
-        .map(|path| {
-            let text = fs::read_to_string(&path).expect("a text");
-            let name = path.strip_prefix(root).expect("inside").to_string_lossy().replace('\\', "/");
-            (name, text)
-        })
-        .filter(|(name, _)| !["/tests/", "/tests.rs", "/fuzz.rs"].iter().any(|test| name.contains(test)))
-        .map(|(name, text)| (name, text.split("#[cfg(test)]").next().unwrap_or_default().to_owned()))
-        .collect()
+    let named = |path: PathBuf| {
+        let name = path.strip_prefix(root).expect("inside").to_string_lossy().replace('\\', "/");
+        (name, path)
+    };
+    let is_test = |name: &str| ["/tests/", "/tests.rs", "/fuzz.rs"].iter().any(|test| name.contains(test));
+    files.into_iter().map(named).filter(|(name, _)| !is_test(name)).collect()
+}
+
+/// Every source file with its path from the root, and its text without its tests.
+fn sources() -> Vec<(String, String)> {
+    let text = |path| fs::read_to_string(path).expect("a text");
+    let own = |path| text(path).split("#[cfg(test)]").next().unwrap_or_default().to_owned();
+    production_files().into_iter().map(|(name, path)| (name, own(path))).collect()
 }
 
 fn room(path: &str) -> Option<(&str, u8)> {
