@@ -19,8 +19,8 @@ const FLOORS: [(&str, u8); 6] =
 const HOMES: [(&str, &[&str]); 19] = [
     ("sqlx", &["src/store/"]),
     ("axum", &["src/faces/", "src/app/"]),
-    ("hyper", &["src/upstream/", "src/faces/http.rs"]),
-    ("hyper_util", &["src/upstream/", "src/faces/http.rs"]),
+    ("hyper", &["src/upstream/", "src/faces/listener.rs"]),
+    ("hyper_util", &["src/upstream/", "src/faces/listener.rs"]),
     ("regex_automata", &["src/domain/schema/pattern.rs"]),
     ("rmcp", &["src/upstream/"]),
     ("sse_stream", &["src/upstream/rmcp/", "src/faces/cli/"]),

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use ulid::Ulid;
 
 use super::id::{KeyId, TenantId};
-use super::intent::OperationType;
+use super::operation::OperationType;
 
 /// What kind of act a record is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

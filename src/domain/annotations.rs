@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::intent::{OperationType, Variant};
+use super::operation::{OperationType, Variant};
 
 /// The two hints that decide; `None` when absent or not a boolean.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -19,6 +19,8 @@ pub mod json;
 pub mod log_line;
 pub mod measure;
 pub mod names;
+pub mod offer;
+pub mod operation;
 pub mod origin;
 pub mod overrides;
 pub mod page;

@@ -2,6 +2,7 @@
 
 mod edits;
 mod faults;
+mod members;
 mod offers;
 mod output;
 mod pattern;

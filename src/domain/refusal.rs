@@ -1,6 +1,6 @@
 //! Why a call did not run: the closed list of codes, and what a refusal says.
 
-use super::intent::{OperationType, Variant};
+use super::operation::{OperationType, Variant};
 
 /// Codes of refusals and failures (behaviour, section 5). The text on the wire is [`Code::as_str`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -197,6 +197,12 @@ impl Refusal {
     /// A refusal with a text and nothing to recommend.
     pub fn new(code: Code, message: impl Into<String>) -> Refusal {
         Refusal { code, message: message.into(), expected: None, recommended: None, retry_after_s: None }
+    }
+
+    /// Creates the refusal of a call that was sent and may have run; `what` says what went wrong after that.
+    pub fn after_dispatch(code: Code, what: &str) -> Refusal {
+        let text = format!("The call was sent and may have run, but {what}; check before calling again");
+        Refusal::new(code, text)
     }
 
     /// Adds the operation type that was needed.

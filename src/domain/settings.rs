@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::annotations::Unannotated;
 use super::glob::{self, Globs};
-use super::intent::{IntentMode, OperationType};
+use super::intent::IntentMode;
+use super::operation::OperationType;
 use super::validation::Strictness;
 
 /// The setting `tool_names`: spelling on `/mcp/direct`.

@@ -1,7 +1,7 @@
 //! Check 9: does the server's own annotation allow the variant (behaviour, section 5; R1 FR-015 to FR-020).
 
 use super::annotations::{Annotations, Tier, Unannotated};
-use super::intent::{OperationType, Variant};
+use super::operation::{OperationType, Variant};
 use super::refusal::{Code, Refusal};
 
 /// The setting `strict_server_validation` (R1 FR-041, FR-042).

@@ -17,7 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::Faces;
 use super::connections::{ConnectionRules, Connections};
-use super::http::{Doors, health, serve_connections};
+use super::http::health;
+use super::listener::{Doors, serve_connections};
 
 /// Connections at the same time; one more closes the oldest without a request, or waits for one to end.
 pub const CONNECTIONS_MAX: usize = 64;

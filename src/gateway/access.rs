@@ -13,7 +13,7 @@ use super::suspension::SUSPENDED;
 use super::tenancy::LiveTenant;
 use crate::domain::glob::Globs;
 use crate::domain::id::{KeyId, PLATFORM_TENANT, TenantId};
-use crate::domain::intent::OperationType;
+use crate::domain::operation::OperationType;
 use crate::domain::person::Person;
 use crate::domain::quota::Quotas;
 use crate::domain::settings::{Defaults, Effective, Rates, Settings};

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use self::checks::Checked;
-use self::ending::{after_dispatch, from_upstream, status_of, withdrawn};
+use self::ending::{from_upstream, status_of, withdrawn};
 use self::round::{Asking, InvalidState, Opened};
 use self::sending::{About, Sending};
 use super::access::Caller;
@@ -35,7 +35,7 @@ use super::trace::{self, Trace};
 use super::{Gateway, clock};
 use crate::domain::activity::{Record, Source};
 use crate::domain::annotations::Tier;
-use crate::domain::intent::{OperationType, Variant};
+use crate::domain::operation::{OperationType, Variant};
 use crate::domain::refusal::{Code, Refusal};
 use crate::domain::tool::ResultHead;
 use crate::domain::trace::TraceParent;

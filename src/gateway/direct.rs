@@ -6,9 +6,9 @@ use super::catalog::{Catalog, Tool};
 use super::offers::OffersView;
 use super::views::View;
 use crate::domain::fingerprint::{Fingerprint, Fingerprinting};
+use crate::domain::offer::OfferKind;
 use crate::domain::publish::{Part, Reader};
 use crate::domain::settings::ToolNames;
-use crate::store::OfferKind;
 
 pub(super) use lists::Lists;
 pub use lists::{ListKey, ListPlan};

@@ -10,11 +10,12 @@ use super::Gateway;
 use super::catalog;
 use super::credentials::Opener;
 use crate::domain::id::{ServerId, TenantId};
+use crate::domain::offer::OfferKind;
 use crate::domain::pin::Pin;
 use crate::domain::redact;
 use crate::store::{
-    Applied, Before, Discovered, FailureNoted, Kind, NewListing, NewOffers, OfferKind, Right, SecretRows,
-    Server, StoreError, Tally,
+    Applied, Before, Discovered, FailureNoted, Kind, NewListing, NewOffers, Right, SecretRows, Server,
+    StoreError, Tally,
 };
 use crate::upstream::{
     Connection, Doubt, Entry, Era, Kind as UpstreamKind, ListKind, Listing, Target, UpstreamError,

@@ -40,7 +40,7 @@ mod views;
 mod vitals;
 mod watch;
 
-pub use crate::store::{OfferKind, OfferView};
+pub use crate::store::OfferView;
 pub use crate::upstream::{
     FREE_BYTES_MAX, MemoryHold, MemoryLimits, MemoryPurpose, MemoryShort, MemoryVitals, URI_BYTES_MAX,
 };

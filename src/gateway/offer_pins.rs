@@ -4,7 +4,8 @@ use super::access::Caller;
 use super::error::GatewayError;
 use super::pins::read_pin;
 use super::servers::ServerView;
-use super::{Gateway, OfferKind, OfferView};
+use super::{Gateway, OfferView};
+use crate::domain::offer::OfferKind;
 use crate::domain::tenant::Action;
 use crate::store::{Kind, OfferRef, StoreError};
 

@@ -15,10 +15,11 @@ use std::sync::Arc;
 use super::catalog::ServerEntry;
 use crate::domain::annotations::Tier;
 use crate::domain::id::ServerId;
+use crate::domain::offer::OfferKind;
 use crate::domain::publish::OfferPart;
 use crate::domain::tool::PinState;
 use crate::domain::uri_template::{UriTemplate, is_straight};
-use crate::store::{OfferKind, StoredOffer};
+use crate::store::StoredOffer;
 
 pub use view::{OffersPage, OffersView};
 

@@ -13,10 +13,11 @@ use super::error::GatewayError;
 use super::watch::as_of;
 use super::{Gateway, clock};
 use crate::domain::id::{ServerId, ServerName, TenantId};
+use crate::domain::offer::OfferKind;
 use crate::domain::tenant::{Action, Role};
 use crate::store::{
-    HeadersPatch, Kind, NewServer, OfferKind, OfferView, Right, Server, ServerPatch, StoreError,
-    StoredOverride, StoredTool,
+    HeadersPatch, Kind, NewServer, OfferView, Right, Server, ServerPatch, StoreError, StoredOverride,
+    StoredTool,
 };
 
 /// A server to be added.

@@ -13,7 +13,7 @@ use super::direct::DirectView;
 use super::offers::Offer;
 use crate::domain::annotations::{Tier, Unannotated};
 use crate::domain::glob::Globs;
-use crate::domain::intent::OperationType;
+use crate::domain::operation::OperationType;
 use crate::domain::search::{Index, Scope};
 use crate::domain::settings::Effective;
 

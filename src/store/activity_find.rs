@@ -8,9 +8,10 @@
 use chrono::{DateTime, NaiveTime, TimeDelta, Utc};
 use uuid::Uuid;
 
-use super::StoreError;
-use super::activity_read::{ActivityFilter, ActivityRow, push_before, push_values, select};
+use super::activity_read::{ActivityFilter, ActivityRow, push_before, push_filter, push_values, select};
+use super::tx::{Access, Lane};
 use super::unit::Unit;
+use super::{Store, StoreError};
 use crate::domain::id::TenantId;
 
 /// Records that are read by time before it is decided how to go on.
@@ -20,8 +21,30 @@ const CHUNK_ROWS_MAX: i64 = 20_000;
 /// With fewer hits than this among [`PROBE_ROWS`], the rest is found by value.
 const HITS_MIN: i64 = 4;
 
+impl Store {
+    /// A page of records, newest first, open ones among them.
+    pub async fn list_activity(
+        &self,
+        tenant: TenantId,
+        filter: &ActivityFilter,
+        limit: i64,
+    ) -> Result<Vec<ActivityRow>, StoreError> {
+        let mut tx = self.begin(Lane::Report, Access::TenantSnapshot(tenant)).await?;
+        let mut query = select("activity_open", tenant);
+        push_filter(&mut query, filter);
+        push_before(&mut query, filter.before);
+        query.push(" order by started_at desc, id desc limit ").push_bind(limit);
+        let mut rows: Vec<ActivityRow> = query.build_query_as().fetch_all(&mut *tx).await?;
+        rows.extend(find(&mut tx, tenant, filter, limit).await?);
+        tx.commit().await?;
+        rows.sort_by_key(|row| std::cmp::Reverse((row.started_at, row.id)));
+        rows.truncate(usize::try_from(limit).unwrap_or(0));
+        Ok(rows)
+    }
+}
+
 /// The newest records that match; see [`ActivityFilter`].
-pub(super) async fn find(
+async fn find(
     tx: &mut Unit,
     tenant: TenantId,
     filter: &ActivityFilter,

@@ -5,7 +5,6 @@ use sqlx::{FromRow, Postgres, QueryBuilder};
 use ulid::Ulid;
 use uuid::Uuid;
 
-use super::activity_find::find;
 use super::activity_write::activity_columns;
 use super::tx::{Access, Lane};
 use super::{Store, StoreError};
@@ -106,26 +105,6 @@ impl ActivityFilter {
 }
 
 impl Store {
-    /// A page of records, newest first, open ones among them.
-    pub async fn list_activity(
-        &self,
-        tenant: TenantId,
-        filter: &ActivityFilter,
-        limit: i64,
-    ) -> Result<Vec<ActivityRow>, StoreError> {
-        let mut tx = self.begin(Lane::Report, Access::TenantSnapshot(tenant)).await?;
-        let mut query = select("activity_open", tenant);
-        push_filter(&mut query, filter);
-        push_before(&mut query, filter.before);
-        query.push(" order by started_at desc, id desc limit ").push_bind(limit);
-        let mut rows: Vec<ActivityRow> = query.build_query_as().fetch_all(&mut *tx).await?;
-        rows.extend(find(&mut tx, tenant, filter, limit).await?);
-        tx.commit().await?;
-        rows.sort_by_key(|row| std::cmp::Reverse((row.started_at, row.id)));
-        rows.truncate(usize::try_from(limit).unwrap_or(0));
-        Ok(rows)
-    }
-
     /// One record by id; the id's own time finds its partition.
     pub async fn get_activity(&self, tenant: TenantId, id: Ulid) -> Result<ActivityRow, StoreError> {
         let mut tx = self.begin(Lane::Report, Access::TenantSnapshot(tenant)).await?;

@@ -1,6 +1,7 @@
 //! Listings: what discovery found, stored against what was approved.
 
 mod drifts;
+mod found;
 mod offers;
 mod pinning;
 mod plan;
@@ -9,7 +10,8 @@ mod signs;
 mod spelling;
 mod tally;
 
-pub use self::offers::{AppliedOffers, FoundOffers, NewOffers};
+pub use self::found::{FoundOffers, NewOffers};
+pub use self::offers::AppliedOffers;
 pub use self::right::Right;
 pub use self::signs::FailureNoted;
 pub use self::tally::{Before, Tally};
@@ -22,7 +24,6 @@ use self::offers::OffersPlan;
 use self::plan::{Known, Plan, ServerState};
 use self::spelling::assign_names;
 use super::offer_pins::offer_bytes;
-use super::offers::OfferKind;
 use super::revisions::{self, Kind};
 use super::tools::{self, stored_bytes};
 use super::tx::{Access, Lane};
@@ -31,6 +32,7 @@ use super::{Store, StoreError, quotas};
 use crate::domain::damping::{self, Damping, Return};
 use crate::domain::drift::Drift;
 use crate::domain::id::{ServerId, TenantId};
+use crate::domain::offer::OfferKind;
 use crate::domain::quota::{self, Quotas, Room};
 
 /// One tool of a listing.

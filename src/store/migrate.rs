@@ -1,13 +1,13 @@
 //! Roles and migrations.
 
-use std::io;
 use std::time::{Duration, Instant};
 
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection};
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use super::backoff::Backoff;
+use super::connect::connect;
 use super::{Store, StoreError, StoreOptions, connect_options, pooler};
 
 pub(super) static MIGRATOR: Migrator = sqlx::migrate!("./migrations");
@@ -22,8 +22,6 @@ const LOCK_RETRY_MIN: Duration = Duration::from_secs(1);
 const LOCK_RETRY_MAX: Duration = Duration::from_secs(8);
 /// How long a lock is asked for again: a migration of the chart has 240 s for all.
 const LOCKED_MAX: Duration = Duration::from_secs(180);
-/// How long a person who starts the program waits for a database that does not answer.
-const CONNECT_MAX: Duration = Duration::from_secs(10);
 
 /// Creates roles, tables and the next partitions; what is there already stays. The login of `url`, which will serve, is
 /// given the roles too. Gives the number of files that were applied.
@@ -202,25 +200,4 @@ async fn grant(connection: &mut PgConnection, role: &str, serving_login: &str) -
             .await?;
     }
     Ok(())
-}
-
-/// Connects, or names the place, for a person: without it "connection refused" says little.
-pub(super) async fn connect(options: &PgConnectOptions) -> Result<PgConnection, StoreError> {
-    let connected = tokio::time::timeout(CONNECT_MAX, options.connect()).await;
-    let silent = || {
-        let text = format!("no answer within {} s", CONNECT_MAX.as_secs());
-        Err(sqlx::Error::Io(io::Error::new(io::ErrorKind::TimedOut, text)))
-    };
-    connected.unwrap_or_else(|_| silent()).map_err(|source| StoreError::Unreachable {
-        host: options.get_host().to_owned(),
-        port: options.get_port(),
-        source,
-    })
-}
-
-impl Store {
-    /// Whether the database answers at all, and is no pooler, with the true reason when it is not so.
-    pub async fn check_connection(&self) -> Result<(), StoreError> {
-        pooler::check_direct(&self.direct).await
-    }
 }

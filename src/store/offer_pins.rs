@@ -5,11 +5,11 @@
 
 use sqlx::FromRow;
 
-use super::offers::OfferKind;
 use super::revisions::{self, Kind};
 use super::unit::Unit;
 use super::{Store, StoreError};
 use crate::domain::id::{KeyId, ServerId, TenantId};
+use crate::domain::offer::OfferKind;
 
 /// Most pins kept per server of offers that the server does not offer any more, the newest; blocks are always kept.
 const GONE_PINS_MAX: i64 = 10_000;

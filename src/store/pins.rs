@@ -2,10 +2,11 @@
 
 use sqlx::FromRow;
 
+use super::locks::lock_server;
 use super::revisions::{self, Kind};
 use super::tx::{Access, Lane};
 use super::unit::Unit;
-use super::{Store, StoreError, servers};
+use super::{Store, StoreError};
 use crate::domain::id::{KeyId, ServerId, TenantId};
 use crate::domain::overrides::Override;
 
@@ -65,7 +66,7 @@ impl Store {
         server: ServerId,
     ) -> Result<(Unit, i64), StoreError> {
         let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
-        servers::lock(&mut tx, tenant, server).await?;
+        lock_server(&mut tx, tenant, server).await?;
         let rev = revisions::bump(&mut tx, tenant, Kind::Catalogue).await?;
         Ok((tx, rev))
     }

@@ -4,7 +4,7 @@
 use sqlx::postgres::{PgConnectOptions, PgDatabaseError, PgSeverity};
 use sqlx::{Connection, PgConnection};
 
-use super::migrate::connect;
+use super::connect::connect;
 use super::unit::Statements;
 use super::{Store, StoreError};
 
@@ -33,6 +33,11 @@ pub(super) async fn check_direct(options: &PgConnectOptions) -> Result<(), Store
 }
 
 impl Store {
+    /// Whether the database answers at all, and is no pooler, with the true reason when it is not so.
+    pub async fn check_connection(&self) -> Result<(), StoreError> {
+        check_direct(&self.direct).await
+    }
+
     /// Makes sure that prepared statements are kept only where the pooler, if there is one, tells the
     /// statements of its clients apart. One that does not hands a statement to whoever has one of that name.
     pub async fn check_statements(&self) -> Result<(), StoreError> {

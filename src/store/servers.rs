@@ -5,13 +5,13 @@ use sqlx::FromRow;
 use sqlx::types::Json;
 use uuid::Uuid;
 
+use super::locks::lock_server;
 use super::offers::{self, StoredOffer};
 use super::revisions::{self, Kind};
 use super::secrets::{self, HeadersPatch, SealedHeaders, SecretRows};
 use super::server_logs;
 use super::tools::{StoredTool, ToolRow, select_tools};
 use super::tx::{Access, Lane};
-use super::unit::Unit;
 use super::{Store, StoreError, quotas};
 use crate::domain::id::{KeyId, ServerId, TenantId};
 use crate::domain::person::Person;
@@ -295,7 +295,7 @@ impl Store {
         patch: &ServerPatch,
     ) -> Result<Server, StoreError> {
         let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
-        lock(&mut tx, tenant, server).await?;
+        lock_server(&mut tx, tenant, server).await?;
         let rev = revisions::bump(&mut tx, tenant, Kind::Catalogue).await?;
         if let Some(url) = patch.url.as_deref().filter(|_| !patch.place_changed) {
             secrets::respell(&mut tx, tenant, server, without_query(url)).await?;
@@ -356,7 +356,7 @@ impl Store {
         let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
         // whoever writes a line meanwhile would not see the removal, and the line would stay
         server_logs::take_turn(&mut tx).await?;
-        lock(&mut tx, tenant, server).await?;
+        lock_server(&mut tx, tenant, server).await?;
         let rev = revisions::bump(&mut tx, tenant, Kind::Catalogue).await?;
         let done = sqlx::query(
             "update servers set removed_at = now(), enabled = false, header_names = '{}', version = version + 1,
@@ -408,16 +408,6 @@ impl Store {
         let tools = tools.into_iter().map(StoredTool::try_from).collect::<Result<Vec<_>, _>>()?;
         Ok(CatalogueRows { rev, servers, tools, offers, secrets })
     }
-}
-
-/// Takes the server's row before the revision's: every change of a server does it in this order.
-pub(super) async fn lock(tx: &mut Unit, tenant: TenantId, server: ServerId) -> Result<(), StoreError> {
-    sqlx::query("select from servers where tenant_id = $1 and server_id = $2 for update")
-        .bind(tenant.0)
-        .bind(server.0)
-        .execute(&mut **tx)
-        .await?;
-    Ok(())
 }
 
 /// What [`Store::load_catalogue`] gives.

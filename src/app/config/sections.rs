@@ -12,7 +12,8 @@ use super::environment::Ambient;
 use super::error::ConfigError;
 use super::secret::Secret;
 use crate::domain::annotations::Unannotated;
-use crate::domain::intent::{IntentMode, OperationType};
+use crate::domain::intent::IntentMode;
+use crate::domain::operation::OperationType;
 use crate::domain::settings::{Defaults, ToolNames};
 
 /// Listeners and what they accept.

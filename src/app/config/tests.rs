@@ -7,7 +7,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::intent::{IntentMode, OperationType};
+use crate::domain::intent::IntentMode;
+use crate::domain::operation::OperationType;
 use crate::domain::settings::ToolNames;
 
 const GOOD: &str = "Kq83hv02bGkz71LwPq5xNn4tRr9cVy6s";

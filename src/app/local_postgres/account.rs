@@ -4,8 +4,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
+use super::command::{QUICK_WAIT, run};
 use super::error::LocalPostgresError;
-use super::programs::{QUICK_WAIT, run};
 
 /// Users that root hands the server to, the first that exists.
 const USERS: [&str; 2] = ["postgres", "nobody"];

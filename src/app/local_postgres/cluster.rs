@@ -14,9 +14,10 @@ use tokio::process::Child;
 use tokio::time::{Instant, sleep};
 
 use super::account::Account;
+use super::command::{QUICK_WAIT, run, tail};
 use super::error::LocalPostgresError;
 use super::place;
-use super::programs::{Programs, QUICK_WAIT, run, tail};
+use super::programs::Programs;
 
 /// The database and the superuser of the cluster.
 pub(super) const NAME: &str = "mcpproxy";

@@ -6,6 +6,7 @@
 
 mod account;
 mod cluster;
+mod command;
 mod error;
 mod password;
 mod place;

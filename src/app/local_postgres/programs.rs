@@ -1,22 +1,15 @@
-//! Finding and running the programs of PostgreSQL.
+//! Finding the programs of PostgreSQL.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
-
-use tokio::io::AsyncWriteExt;
-use tokio::time::timeout;
 
 use super::account::Account;
+use super::command::{QUICK_WAIT, run};
 use super::error::LocalPostgresError;
 
 /// The least major version that the schema needs.
 const MAJOR_MIN: u32 = 14;
-/// Most characters of a program's output that an error shows.
-const OUTPUT_CHARS_MAX: usize = 600;
-/// Longest wait for a program that only prints.
-pub(super) const QUICK_WAIT: Duration = Duration::from_secs(10);
 /// Where the programs are when `PATH` has none: folder, beginning of the name of a folder in it, the rest.
 const USUAL: [(&str, &str, &str); 6] = [
     ("/usr/lib/postgresql", "", "bin"),
@@ -126,46 +119,6 @@ fn versions(parent: &Path, prefix: &str) -> Vec<PathBuf> {
     found.into_iter().map(|(_, path)| path).collect()
 }
 
-/// Runs a program to its end, at most `wait`, and gives what it printed. Its failure is an error with the end of
-/// its output.
-pub(super) async fn run(
-    program: &'static str,
-    mut command: Command,
-    input: &str,
-    wait: Duration,
-) -> Result<String, LocalPostgresError> {
-    let failed = |output: String| LocalPostgresError::Program { program, output };
-    command.stdin(if input.is_empty() { Stdio::null() } else { Stdio::piped() });
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut command = tokio::process::Command::from(command);
-    let mut child = command.kill_on_drop(true).spawn().map_err(|error| failed(error.to_string()))?;
-    let mut stdin = child.stdin.take();
-    let work = async {
-        if let Some(stdin) = &mut stdin {
-            stdin.write_all(input.as_bytes()).await?;
-        }
-        drop(stdin);
-        child.wait_with_output().await
-    };
-    let output = match timeout(wait, work).await {
-        Ok(output) => output.map_err(|error| failed(error.to_string()))?,
-        Err(_) => return Err(failed(format!("it took more than {} s", wait.as_secs()))),
-    };
-    if !output.status.success() {
-        return Err(failed(format!("{} ({})", tail(&output.stderr), output.status)));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-/// The end of a program's output, on one line.
-pub(super) fn tail(output: &[u8]) -> String {
-    let text = String::from_utf8_lossy(output);
-    let words: Vec<&str> = text.split_whitespace().collect();
-    let line = words.join(" ");
-    let skip = line.chars().count().saturating_sub(OUTPUT_CHARS_MAX);
-    line.chars().skip(skip).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -201,15 +154,5 @@ mod tests {
         let path = Path::new("/data/postgres");
         let error = Programs::find(&[], None, Some((path, 999))).await.unwrap_err().to_string();
         assert!(error.contains("PostgreSQL 999") && error.contains("/data/postgres"), "{error}");
-    }
-
-    #[tokio::test]
-    async fn a_failing_program_is_reported_with_the_end_of_its_output() {
-        let mut command = Command::new("sh");
-        command.args(["-c", "cat >&2; exit 3"]);
-        let error =
-            run("sh", command, &format!("{}the end", "x".repeat(2000)), QUICK_WAIT).await.unwrap_err();
-        let text = error.to_string();
-        assert!(text.contains("the end") && text.len() < 800, "{text}");
     }
 }

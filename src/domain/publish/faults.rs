@@ -4,6 +4,7 @@
 //! What is optional and cannot be read counts as absent, as it does everywhere else; a tool without a usable input schema
 //! cannot be listed (MCP 2025-11-25 and 2026-07-28, `Tool`).
 
+use super::members::{all_elements, is_object, is_string, text};
 use super::{Reader, output};
 use crate::domain::json;
 
@@ -117,22 +118,6 @@ fn is_execution(raw: &str) -> bool {
     let Ok([support]) = json::find_members(raw, ["taskSupport"]) else { return false };
     let known = ["forbidden", "optional", "required"];
     support.is_none_or(|raw| text(raw).is_some_and(|support| known.contains(&support.as_str())))
-}
-
-pub(super) fn is_string(raw: &str) -> bool {
-    raw.starts_with('"')
-}
-
-pub(super) fn is_object(raw: &str) -> bool {
-    raw.starts_with('{')
-}
-
-pub(super) fn text(raw: &str) -> Option<String> {
-    serde_json::from_str(raw).ok()
-}
-
-pub(super) fn all_elements(raw: &str, is_good: impl Fn(&str) -> bool) -> bool {
-    json::elements(raw).is_some_and(|mut elements| elements.all(is_good))
 }
 
 fn all_values(raw: &str, is_good: impl Fn(&str) -> bool) -> bool {

@@ -5,7 +5,8 @@ use std::ops::Range;
 use chrono::DateTime;
 use serde_json::Value;
 
-use super::faults::{NotListed, all_elements, are_icons, is_object, is_string, text};
+use super::faults::{NotListed, are_icons};
+use super::members::{all_elements, is_object, is_string, text};
 use crate::domain::json::{self, escape_into};
 
 /// Schemes whose URIs have a host, always (WHATWG URL).

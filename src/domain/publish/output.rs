@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use super::faults::{all_elements, is_object, is_string, text};
+use super::members::{all_elements, is_object, is_string, text};
 use super::pattern;
 use crate::domain::json;
 

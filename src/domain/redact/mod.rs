@@ -8,13 +8,12 @@
 mod cards;
 mod names;
 mod scan;
+mod search;
 mod shapes;
 mod values;
 
 use std::borrow::Cow;
 use std::ops::Range;
-
-use scan::Scan;
 
 /// What stands in a text where a secret stood.
 pub const MASK: &str = "[redacted]";
@@ -41,7 +40,7 @@ pub fn preview(text: &str, max_bytes: usize) -> Preview {
     let window_end = text.floor_char_boundary(max_bytes.saturating_add(LOOKAHEAD_BYTES));
     let window = text.get(..window_end).unwrap_or_default();
     let shown = window.get(..window.floor_char_boundary(max_bytes)).unwrap_or_default();
-    let masks = Scan::new(window, window_end < text.len()).masks();
+    let masks = search::masks(window, window_end < text.len());
     let mut out = render(shown, &masks);
     let fits = out.len() <= max_bytes;
     if !fits {
@@ -53,7 +52,7 @@ pub fn preview(text: &str, max_bytes: usize) -> Preview {
 /// `text` with secrets masked and U+0000 replaced by U+FFFD. For short texts such as error messages: all of
 /// it is scanned.
 pub fn redact(text: &str) -> Cow<'_, str> {
-    let masks = Scan::new(text, false).masks();
+    let masks = search::masks(text, false);
     if masks.is_empty() && !text.contains('\0') {
         return Cow::Borrowed(text);
     }

@@ -1,25 +1,9 @@
-//! The one pass over a text, and the masks it collects.
+//! The state of the one pass over a text: where it is, and the masks it collects.
 
 use std::ops::Range;
 
-use super::shapes::{self, Body};
-use super::{cards, values};
-
-/// Bytes at which something may have to be compared. Chosen to be rare in ordinary text: each kind of secret
-/// has one of them in its marker, its prefix or next to its name.
-const TRIGGERS: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut rest: &[u8] = b":=>_-.JKSzBb234568";
-    while let [byte, tail @ ..] = rest {
-        if let Some((_, slots)) = table.split_at_mut_checked(*byte as usize)
-            && let [slot, ..] = slots
-        {
-            *slot = true;
-        }
-        rest = tail;
-    }
-    table
-};
+/// Kinds of token characters whose runs are kept.
+pub(super) const RUN_KINDS: usize = 7;
 
 /// A text being searched for secrets.
 pub(super) struct Scan<'a> {
@@ -40,7 +24,7 @@ pub(super) struct Scan<'a> {
     /// End of the first part of the last JWT, real or not.
     pub(super) jwt_until: usize,
     /// The last run of each kind of token characters.
-    pub(super) runs: [Range<usize>; Body::KINDS],
+    pub(super) runs: [Range<usize>; RUN_KINDS],
 }
 
 impl<'a> Scan<'a> {
@@ -54,36 +38,7 @@ impl<'a> Scan<'a> {
             pem_until: 0,
             scheme_until: 0,
             jwt_until: 0,
-            runs: [const { 0..0 }; Body::KINDS],
-        }
-    }
-
-    /// Searches the text: what to mask, sorted and disjoint.
-    pub(super) fn masks(mut self) -> Vec<Range<usize>> {
-        for (at, &byte) in self.bytes.iter().enumerate() {
-            if !TRIGGERS.get(usize::from(byte)).is_some_and(|trigger| *trigger) {
-                continue;
-            }
-            self.look(at, byte);
-            if self.masks.last().is_some_and(|mask| mask.end >= self.bytes.len()) {
-                break;
-            }
-        }
-        self.merged()
-    }
-
-    fn look(&mut self, at: usize, byte: u8) {
-        match byte {
-            b':' => {
-                if !shapes::url_user(self, at) {
-                    values::named(self, at);
-                }
-            }
-            b'=' | b'>' => values::named(self, at),
-            b'J' => shapes::jwt(self, at),
-            b'B' | b'b' => shapes::scheme(self, at),
-            b'2'..=b'8' => cards::card(self, at),
-            _ => shapes::token(self, at, byte),
+            runs: [const { 0..0 }; RUN_KINDS],
         }
     }
 
@@ -92,6 +47,11 @@ impl<'a> Scan<'a> {
         if range.start < range.end {
             self.masks.push(range);
         }
+    }
+
+    /// Whether the last mask reaches the end of the text.
+    pub(super) fn is_masked_to_its_end(&self) -> bool {
+        self.masks.last().is_some_and(|mask| mask.end >= self.bytes.len())
     }
 
     /// The byte at `at`; 0, which is part of nothing, outside the text.
@@ -115,7 +75,8 @@ impl<'a> Scan<'a> {
         at + rest.iter().position(|&byte| !belongs(byte)).unwrap_or(rest.len())
     }
 
-    fn merged(mut self) -> Vec<Range<usize>> {
+    /// Returns what to mask, sorted and disjoint.
+    pub(super) fn merged(mut self) -> Vec<Range<usize>> {
         self.masks.sort_unstable_by_key(|mask| mask.start);
         self.masks.dedup_by(|next, kept| {
             let joins = next.start <= kept.end;

@@ -15,9 +15,6 @@ pub(super) enum Body {
 }
 
 impl Body {
-    /// How many there are.
-    pub(super) const KINDS: usize = 7;
-
     /// End of the run of such bytes from `at` on. A run is read once however many tokens start in it.
     fn run(self, scan: &mut Scan<'_>, at: usize) -> usize {
         if let Some(known) = scan.runs.get(self as usize).filter(|run| run.contains(&at)) {

@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use super::{Scope, Settings, ToolNames, check_value};
 use crate::domain::annotations::Unannotated;
-use crate::domain::intent::{IntentMode, OperationType};
+use crate::domain::intent::IntentMode;
+use crate::domain::operation::OperationType;
 
 impl Settings {
     /// What stands in the database, and the names of what this version does not understand of it: that is read as

@@ -9,7 +9,6 @@ use super::client::{Client, Query};
 use super::connection::Connection;
 use super::failure::Failure;
 use super::output::{self, text};
-use super::tools;
 
 /// A clock that differs by more is worth a word: sessions and expiry dates depend on it.
 const SKEW_MAX_S: i64 = 5;
@@ -158,7 +157,7 @@ async fn withheld(client: &Client, name: &str) -> Result<Vec<Withheld>, Failure>
     let mut withheld = Vec::new();
     for (list, nouns) in LISTS {
         let items = client.list(&["servers", name, list], &Query::default(), usize::MAX).await?;
-        let items: Vec<Value> = items.iter().map(|item| tools::parsed(item)).collect();
+        let items: Vec<Value> = items.iter().map(|item| output::parsed(item)).collect();
         withheld.extend(nouns.iter().map(|&noun| {
             // lists with several kinds name the kind of each item
             let is_one = |item: &&Value| nouns.len() == 1 || text(item, "kind") == noun;

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::client::{Client, Query};
 use super::connection::Connection;
 use super::failure::Failure;
-use super::output::{Column, Output, text};
+use super::output::{self, Column, Output, text};
 use super::{show, tools};
 use crate::domain::id::is_name;
 
@@ -254,7 +254,7 @@ impl<N: Named> Command<N> {
                 let (server, own) = name.split()?;
                 let path = ["servers", server, N::LIST];
                 let items = client.list(&path, &Query::default(), usize::MAX).await?;
-                let found = items.into_iter().find(|item| name.is(&tools::parsed(item), own));
+                let found = items.into_iter().find(|item| name.is(&output::parsed(item), own));
                 let missing = || Failure::Refused(format!("the server {server} does not offer {own}"));
                 output.thing(found.ok_or_else(missing)?.get(), show::fields)
             }

@@ -136,6 +136,11 @@ pub(super) fn one_line(text: &str) -> String {
     safe(text).replace('\n', "\\n")
 }
 
+/// Returns one item of a list as a value.
+pub(super) fn parsed(raw: &RawValue) -> Value {
+    serde_json::from_str(raw.get()).unwrap_or_default()
+}
+
 /// A field's text; "" where there is none.
 pub(super) fn text(item: &Value, name: &str) -> String {
     match item.get(name) {

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::client::{Client, Query};
 use super::connection::Connection;
 use super::failure::Failure;
-use super::output::{self, Column, Format, Output, text};
+use super::output::{self, Column, Format, Output, parsed, text};
 use super::{doctor, show};
 use crate::domain::id::split_canonical;
 use crate::domain::json;
@@ -364,10 +364,6 @@ async fn all(client: &Client, server: &str) -> Result<Vec<Box<RawValue>>, Failur
 fn split(name: &str) -> Result<(&str, &str), Failure> {
     split_canonical(name)
         .ok_or_else(|| Failure::Usage(format!("'{name}' is no tool: it needs the form SERVER:TOOL")))
-}
-
-pub(super) fn parsed(raw: &RawValue) -> Value {
-    serde_json::from_str(raw.get()).unwrap_or_default()
 }
 
 /// How it is called, with its server.

@@ -3,13 +3,14 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
 use http::StatusCode;
 use tokio::sync::mpsc;
 
-use super::front::{MEMBERS_MAX, TOO_MANY_MEMBERS};
+use super::envelope::{MEMBERS_MAX, TOO_MANY_MEMBERS};
 use super::jsonrpc::{BROKEN, RpcError, message, notification};
 use super::management::Managing;
 use super::operation::{About, Operation};
@@ -19,12 +20,11 @@ use super::text::{Chunks, Text};
 use super::{Endpoint, Era, args, management, modern, result, tools};
 use crate::domain::activity::Kind;
 use crate::domain::end::End;
-use crate::domain::intent::Variant;
 use crate::domain::json::{self, Member};
+use crate::domain::operation::Variant;
 use crate::domain::refusal::{Code, Refusal};
 use crate::faces::Faces;
 use crate::faces::body::hold_answer;
-use crate::faces::http::stream_body;
 use crate::faces::sse;
 use crate::faces::wire;
 use crate::faces::wire::error::json_response;
@@ -380,7 +380,7 @@ pub(super) async fn with_progress(
     };
     to.operation.streams();
     let begin = Progressing { to, token, progress, first: Some(first), ending };
-    sse::event_stream(stream_body(stream::unfold(begin, step)))
+    sse::event_stream(Body::from_stream(stream::unfold(begin, step)))
 }
 
 struct Progressing {

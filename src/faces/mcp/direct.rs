@@ -8,8 +8,8 @@ use bytes::Bytes;
 
 use super::jsonrpc::RpcError;
 use super::{Era, methods, result, tools};
-use crate::domain::intent::OperationType;
 use crate::domain::json::{Member, escape_into};
+use crate::domain::operation::OperationType;
 use crate::domain::settings::ToolNames;
 use crate::gateway::{Caller, Catalog, DirectView, Gateway, ListKey, ListPlan};
 
@@ -119,7 +119,7 @@ fn body(
         None => tools::on_direct(manages).iter().map(ToString::to_string).collect(),
         Some(_) => Vec::new(),
     };
-    let mut end = format!("]{}", methods::list_notes(era));
+    let mut end = format!("]{}", result::list_notes(era));
     if let Some((last, _)) = page.next {
         end.push_str(r#","nextCursor":"#);
         escape_into(&mut end, &URL_SAFE_NO_PAD.encode(last));
@@ -149,7 +149,7 @@ fn body(
 
 /// A list with how to go on after the last of its items.
 pub(super) fn finished(era: Era, member: &str, items: &str, next: Option<&str>) -> String {
-    let mut out = methods::list_result(era, member, items);
+    let mut out = result::list_result(era, member, items);
     if let Some(last) = next {
         out.pop();
         out.push_str(r#","nextCursor":"#);

@@ -5,6 +5,13 @@ use bytes::Bytes;
 use super::jsonrpc::RpcError;
 use crate::domain::json::{self, JsonFault, Member};
 
+/// Most members of `params`, of its `_meta`, and of the arguments of the gateway's own tools. Members are
+/// kept apart while the call waits, which takes more memory than in the body.
+pub(super) const MEMBERS_MAX: usize = 1000;
+/// Error message for a request with more than [`MEMBERS_MAX`] members in one of these objects.
+pub(super) const TOO_MANY_MEMBERS: &str =
+    "Invalid params: params, its _meta and the arguments of call_tool_* may have at most 1000 members each";
+
 /// What a POST carried.
 pub(super) enum Message<'a> {
     /// Wants an answer under its raw id.

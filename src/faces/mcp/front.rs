@@ -12,30 +12,25 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
 use super::call::Call;
 use super::entry::Entry;
-use super::envelope::{self, Message};
+use super::envelope::{self, MEMBERS_MAX, Message, TOO_MANY_MEMBERS};
 use super::jsonrpc::{RpcError, message};
 use super::listen::Opening;
 use super::media::{self, reads_streams};
 use super::operation::{Operation, Question};
 use super::session::Session;
 use super::text::Text;
-use super::{Endpoint, Era, HANDSHAKE, MODERN, direct, listen, methods, modern, offers};
+use super::{Endpoint, Era, HANDSHAKE, MODERN, direct, listen, methods, modern, offers, result};
 use crate::domain::end::End;
 use crate::domain::json::{self, Member};
 use crate::domain::measure::{Between, Transport, known_version};
+use crate::domain::offer::OfferKind;
 use crate::domain::tenant::Action;
 use crate::faces::Faces;
-use crate::faces::http::{Peer, RequestId};
+use crate::faces::listener::Peer;
+use crate::faces::request::RequestId;
 use crate::faces::sse::TooMany;
 use crate::faces::wire::error::{json_response, not_found, render};
-use crate::gateway::{Caller, Client, OfferKind, within_span};
-
-/// Most members of `params`, of its `_meta`, and of the arguments of the gateway's own tools. Members are
-/// kept apart while the call waits, which takes more memory than in the body.
-pub(super) const MEMBERS_MAX: usize = 1000;
-/// Error message for a request with more than [`MEMBERS_MAX`] members in one of these objects.
-pub(super) const TOO_MANY_MEMBERS: &str =
-    "Invalid params: params, its _meta and the arguments of call_tool_* may have at most 1000 members each";
+use crate::gateway::{Caller, Client, within_span};
 
 /// Serves `/mcp`.
 pub async fn handle(
@@ -260,7 +255,7 @@ impl Incoming<'_> {
     async fn common(self, era: Era, client: Client, session: Option<Session>) -> Result<Response, RpcError> {
         let list = |member: &str| {
             methods::no_cursor(self.members)?;
-            Ok(self.result(&methods::list_result(era, member, "[]")))
+            Ok(self.result(&result::list_result(era, member, "[]")))
         };
         if self.entry.endpoint == Endpoint::Direct {
             if let Some(kind) = offers::listed_by(self.method) {

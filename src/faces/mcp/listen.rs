@@ -6,6 +6,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
@@ -17,7 +18,6 @@ use super::notify::{Due, Seen, Told, Topics, events};
 use crate::domain::json;
 use crate::domain::settings::ToolNames;
 use crate::faces::Faces;
-use crate::faces::http::stream_body;
 use crate::faces::sse::{OpenStream, StreamKind, TooMany, event, event_stream};
 use crate::gateway::{Caller, Heard, Listening, Topic};
 
@@ -105,7 +105,7 @@ pub(super) async fn open(listener: Listener<'_>, opening: Opening<'_>) -> Result
             State { place, listening, endpoint, names, told, way, next: Next::First(first) }
         }
     };
-    Ok(event_stream(stream_body(stream::unfold(state, step))))
+    Ok(event_stream(Body::from_stream(stream::unfold(state, step))))
 }
 
 /// A client that has listed a moment ago, when that was out of date.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use crate::domain::intent::OperationType::{self, Destructive, Read, Write};
 use crate::domain::json::{self, Member};
+use crate::domain::operation::OperationType::{self, Destructive, Read, Write};
 use crate::domain::refusal::Code;
 use crate::faces::Faces;
 use crate::faces::wire::managed::{Act, Asked, NotDone};

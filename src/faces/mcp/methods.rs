@@ -6,20 +6,11 @@ use serde_json::json;
 
 use super::jsonrpc::RpcError;
 use super::session::Session;
-use super::{Endpoint, Era, HANDSHAKE, MODERN, tools};
+use super::{Endpoint, Era, HANDSHAKE, MODERN, result, tools};
 use crate::domain::intent::IntentMode;
 use crate::domain::json::{self, Member};
 use crate::faces::Faces;
 use crate::gateway::{Caller, Catalog, Client};
-
-/// Who we are, as a member of a result's `_meta` (MCP 2026-07-28: on every result).
-pub(super) const SERVER_INFO_META: &str = concat!(
-    r#""io.modelcontextprotocol/serverInfo":{"name":"mcpproxy","title":"mcpproxy","version":""#,
-    env!("CARGO_PKG_VERSION"),
-    r#""}"#
-);
-/// How long a modern client may keep a list without asking again, milliseconds.
-const LIST_TTL_MS: u32 = 5_000;
 
 /// What a model is told of an endpoint.
 fn instructions(endpoint: Endpoint) -> &'static str {
@@ -30,21 +21,6 @@ fn instructions(endpoint: Endpoint) -> &'static str {
         Endpoint::Direct => {
             "The tools of all servers behind this gateway, each under its server's name and its own."
         }
-    }
-}
-
-/// A raw list as a result. Lists depend on the key, so they are private.
-pub(super) fn list_result(era: Era, member: &str, items: &str) -> String {
-    let mut out = super::result::opening(era);
-    out.push_str(&format!("\"{member}\":{items}{}}}", list_notes(era)));
-    out
-}
-
-/// What a list says besides its items.
-pub(super) fn list_notes(era: Era) -> String {
-    match era {
-        Era::Modern => format!(r#","ttlMs":{LIST_TTL_MS},"cacheScope":"private""#),
-        Era::Handshake => String::new(),
     }
 }
 
@@ -79,12 +55,12 @@ pub(super) async fn tools_list(era: Era, caller: &Caller) -> Result<bytes::Bytes
 
 /// `server/discover` (MCP 2026-07-28).
 pub(super) fn discover(endpoint: Endpoint) -> String {
-    let mut out = super::result::opening(Era::Modern);
+    let mut out = result::opening(Era::Modern);
     let body = json!({
         "supportedVersions": [MODERN],
         "capabilities": capabilities(endpoint),
         "instructions": instructions(endpoint),
-        "ttlMs": LIST_TTL_MS,
+        "ttlMs": result::LIST_TTL_MS,
         "cacheScope": "private",
     });
     out.push_str(body.to_string().get(1..).unwrap_or("}"));

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::jsonrpc::notification;
 use super::tools;
 use crate::domain::fingerprint::{Fingerprint, Fingerprinting};
-use crate::domain::intent::OperationType;
+use crate::domain::operation::OperationType;
 use crate::domain::settings::ToolNames;
 use crate::faces::sse::{EVENT_END, EVENT_START};
 use crate::gateway::Prints;

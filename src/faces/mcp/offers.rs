@@ -15,12 +15,13 @@ use super::text::Text;
 use super::{Era, result};
 use crate::domain::end::End;
 use crate::domain::json::{self, Member};
+use crate::domain::offer::OfferKind;
 use crate::domain::refusal::Code;
 use crate::domain::settings::ToolNames;
 use crate::domain::tool::ResultHead;
 use crate::gateway::{
-    Asked, CallOutcome, Caller, CancelBy, Catalog, DirectView, Gateway, ListKey, ListPlan, OfferKind,
-    OfferRequest, Refused, RoundRequest,
+    Asked, CallOutcome, Caller, CancelBy, Catalog, DirectView, Gateway, ListKey, ListPlan, OfferRequest,
+    Refused, RoundRequest,
 };
 
 /// Longest cursor that is looked at, in bytes: that of the longest URI.

@@ -21,6 +21,15 @@ const REFUSAL: &str = "mcpproxy/refusal";
 /// Member of a search's `_meta` that names the servers whose tools are missing.
 const MISSING: &str = "mcpproxy/missing";
 
+/// Who we are, as a member of a result's `_meta` (MCP 2026-07-28: on every result).
+pub(super) const SERVER_INFO_META: &str = concat!(
+    r#""io.modelcontextprotocol/serverInfo":{"name":"mcpproxy","title":"mcpproxy","version":""#,
+    env!("CARGO_PKG_VERSION"),
+    r#""}"#
+);
+/// How long a modern client may keep a list without asking again, milliseconds.
+pub(super) const LIST_TTL_MS: u32 = 5_000;
+
 /// What answers a call.
 pub(super) enum Answered {
     /// This message.
@@ -256,7 +265,7 @@ fn opening_with(era: Era, member: &str) -> String {
     match era {
         Era::Handshake => format!(r#"{{"_meta":{{{member}}},"#),
         Era::Modern => {
-            format!(r#"{{"resultType":"complete","_meta":{{{},{member}}},"#, super::methods::SERVER_INFO_META)
+            format!(r#"{{"resultType":"complete","_meta":{{{},{member}}},"#, SERVER_INFO_META)
         }
     }
 }
@@ -266,8 +275,23 @@ pub(super) fn opening(era: Era) -> String {
     match era {
         Era::Handshake => "{".to_owned(),
         Era::Modern => {
-            format!(r#"{{"resultType":"complete","_meta":{{{}}},"#, super::methods::SERVER_INFO_META)
+            format!(r#"{{"resultType":"complete","_meta":{{{}}},"#, SERVER_INFO_META)
         }
+    }
+}
+
+/// A raw list as a result. Lists depend on the key, so they are private.
+pub(super) fn list_result(era: Era, member: &str, items: &str) -> String {
+    let mut out = opening(era);
+    out.push_str(&format!("\"{member}\":{items}{}}}", list_notes(era)));
+    out
+}
+
+/// What a list says besides its items.
+pub(super) fn list_notes(era: Era) -> String {
+    match era {
+        Era::Modern => format!(r#","ttlMs":{LIST_TTL_MS},"cacheScope":"private""#),
+        Era::Handshake => String::new(),
     }
 }
 

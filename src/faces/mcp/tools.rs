@@ -4,9 +4,10 @@ use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 
-use super::{Era, management, methods};
+use super::{Era, management, result};
 use crate::domain::fingerprint::{Fingerprint, Fingerprinting};
-use crate::domain::intent::{IntentMode, OperationType, Variant};
+use crate::domain::intent::IntentMode;
+use crate::domain::operation::{OperationType, Variant};
 use crate::domain::settings::Effective;
 use crate::gateway::{Detail, LIMIT_DEFAULT, LIMIT_MAX, View};
 
@@ -54,7 +55,7 @@ pub(super) fn list_body(
     tools.extend(Variant::ALL.into_iter().filter(allowed).map(|variant| call_tool(variant, mode)));
     tools.push(read_cache());
     tools.extend(management::definitions(manages));
-    methods::list_result(era, "tools", &Value::Array(tools).to_string())
+    result::list_result(era, "tools", &Value::Array(tools).to_string())
 }
 
 fn retrieve_tools(mode: IntentMode, view: &View) -> Value {

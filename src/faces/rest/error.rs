@@ -214,7 +214,7 @@ mod tests {
     use http_body_util::BodyExt;
 
     use super::*;
-    use crate::domain::intent::{OperationType, Variant};
+    use crate::domain::operation::{OperationType, Variant};
     use crate::domain::refusal::Code;
 
     async fn read(response: Response) -> (u16, String) {

@@ -2,6 +2,7 @@
 //!
 //! Each stream begins with all there is, so whoever comes back, to whichever replica, needs no place to come back to.
 
+use axum::body::Body;
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -14,7 +15,6 @@ use super::error::RestError;
 use super::exchange::Exchange;
 use super::params::Params;
 use super::route::Answer;
-use crate::faces::http::stream_body;
 use crate::faces::sse::{OpenStream, StreamKind, event_stream};
 use crate::gateway::{Listening, ServerState, ServerStates};
 
@@ -49,7 +49,7 @@ pub(super) async fn get(exchange: Arc<Exchange>, _params: Params) -> Answer {
     let open = exchange.open_stream(StreamKind::Events)?;
     let listening = exchange.gateway().follow_servers(exchange.caller_handle()).await?;
     let state = Following { open, listening, told: None };
-    Ok(event_stream(stream_body(stream::unfold(state, Following::step))))
+    Ok(event_stream(Body::from_stream(stream::unfold(state, Following::step))))
 }
 
 struct Following {

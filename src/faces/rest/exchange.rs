@@ -20,7 +20,7 @@ use crate::domain::activity::Source;
 use crate::domain::id::TenantId;
 use crate::domain::json::{self, JsonFault, Member};
 use crate::faces::body::{BodyError, hold_answer, read_body};
-use crate::faces::http::RequestId;
+use crate::faces::request::RequestId;
 use crate::faces::sse::{OpenStream, StreamKind, TooMany};
 use crate::faces::wire::headers::{CLI, SOURCE};
 use crate::faces::{Faces, wire};

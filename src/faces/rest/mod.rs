@@ -44,7 +44,7 @@ pub use self::place::Places;
 use self::params::{NONE, PAGE};
 use self::route::Who::{Anyone, May};
 use super::Faces;
-use super::http::RequestId;
+use super::request::RequestId;
 use super::wire;
 use crate::domain::activity::Kind;
 use crate::domain::tenant::Action::{

@@ -13,7 +13,8 @@ use super::params::{Names, Params};
 use super::pins::{Compared, differences, shown_diff};
 use super::route::Answer;
 use super::{servers, show};
-use crate::gateway::{GatewayError, OfferKind, OfferName, OfferView, URI_BYTES_MAX};
+use crate::domain::offer::OfferKind;
+use crate::gateway::{GatewayError, OfferName, OfferView, URI_BYTES_MAX};
 
 /// Query parameters that name a resource or template.
 pub(super) const RESOURCE: Names = &["kind", "uri"];

@@ -13,8 +13,9 @@ use super::params::Params;
 use super::route::Answer;
 use super::servers;
 use super::show;
+use crate::domain::offer::OfferKind;
 use crate::domain::publish::OfferPart;
-use crate::gateway::{OfferKind, OfferView};
+use crate::gateway::OfferView;
 
 /// Members about the pin, alike for prompts, resources and templates.
 #[derive(Serialize)]

@@ -8,7 +8,7 @@ use http::request::Parts;
 use super::error::code_of;
 use crate::domain::end::End;
 use crate::domain::span::{Span, TENANT};
-use crate::faces::http::Peer;
+use crate::faces::listener::Peer;
 use crate::faces::{Faces, client, wire};
 use crate::gateway::{Attempt, CallOutcome, GatewayError, OpenSpan};
 

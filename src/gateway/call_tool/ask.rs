@@ -15,12 +15,13 @@ use super::{Attempt, CallOutcome, Door, Refused, from_upstream, record};
 use super::{record_unavailable, status_of, withdrawn};
 use crate::domain::activity::Record;
 use crate::domain::json;
+use crate::domain::offer::OfferKind;
 use crate::domain::refusal::{Code, Refusal};
 use crate::gateway::cancel::{CancelBy, Named};
 use crate::gateway::offers::{self, Offer};
 use crate::gateway::outlive::Outlive;
 use crate::gateway::views::ViewKey;
-use crate::gateway::{Caller, Gateway, OfferKind, clock, trace};
+use crate::gateway::{Caller, Gateway, clock, trace};
 use crate::upstream::{self, Answer, Connection, Request, Sent, Subject, URI_BYTES_MAX, UpstreamError};
 
 /// Longest name or URI that is repeated, in characters.

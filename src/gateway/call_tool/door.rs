@@ -1,7 +1,7 @@
 //! The doors that calls come in by, and what differs behind them.
 
 use crate::domain::activity::Kind;
-use crate::domain::intent::Variant;
+use crate::domain::operation::Variant;
 use crate::domain::tool::PinState;
 use crate::gateway::catalog::Tool;
 

@@ -42,7 +42,9 @@ impl Gateway {
                     let warning = record.warning.clone();
                     Ok(CallOutcome::Result { raw, head, warning, truncated: None })
                 }
-                None => Err(after_dispatch(Code::UpstreamInvalid, "the server's answer is no result")),
+                None => {
+                    Err(Refusal::after_dispatch(Code::UpstreamInvalid, "the server's answer is no result"))
+                }
             },
             Err(refusal) => Err(refusal),
         };
@@ -97,13 +99,9 @@ pub(in crate::gateway) fn record_unavailable() -> Refusal {
 /// What the record of a call says that its caller took back.
 pub(super) fn withdrawn(sent: &Sent) -> Refusal {
     match sent.is_dispatched() {
-        true => after_dispatch(Code::Cancelled, "it was cancelled by its caller"),
+        true => Refusal::after_dispatch(Code::Cancelled, "it was cancelled by its caller"),
         false => Refusal::new(Code::Cancelled, "The call was cancelled by its caller; nothing was run"),
     }
-}
-
-pub(super) fn after_dispatch(code: Code, what: &str) -> Refusal {
-    Refusal::new(code, format!("The call was sent and may have run, but {what}; check before calling again"))
 }
 
 /// An upstream's failure as a code: before dispatch a retry is safe, after it the call may have run.
@@ -149,13 +147,19 @@ pub(super) fn from_upstream(error: &UpstreamError) -> Refusal {
         };
     }
     match error.kind {
-        Kind::Timeout => after_dispatch(Code::UpstreamTimeout, "no answer came within the time limit"),
-        Kind::TooLarge => after_dispatch(Code::UpstreamTooLarge, "the answer is larger than the limit"),
-        Kind::Crowded => after_dispatch(
+        Kind::Timeout => {
+            Refusal::after_dispatch(Code::UpstreamTimeout, "no answer came within the time limit")
+        }
+        Kind::TooLarge => {
+            Refusal::after_dispatch(Code::UpstreamTooLarge, "the answer is larger than the limit")
+        }
+        Kind::Crowded => Refusal::after_dispatch(
             Code::UpstreamTooLarge,
             "there was no memory for its answer while other large answers are under way",
         ),
-        Kind::Invalid => after_dispatch(Code::UpstreamInvalid, "the answer could not be read as MCP"),
-        _ => after_dispatch(Code::UpstreamLost, "the connection ended before an answer came"),
+        Kind::Invalid => {
+            Refusal::after_dispatch(Code::UpstreamInvalid, "the answer could not be read as MCP")
+        }
+        _ => Refusal::after_dispatch(Code::UpstreamLost, "the connection ended before an answer came"),
     }
 }

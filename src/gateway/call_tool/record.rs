@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::{Attempt, Door};
 use crate::domain::activity::{Kind, Record};
-use crate::domain::intent::Variant;
+use crate::domain::operation::Variant;
 use crate::domain::redact;
 use crate::domain::refusal::Refusal;
 use crate::gateway::credentials::{secrets, veil};

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use ulid::Ulid;
 
 use super::checks::Checked;
-use super::{Attempt, CallOutcome, after_dispatch};
+use super::{Attempt, CallOutcome};
 use crate::domain::activity::{Record, Status};
 use crate::domain::json;
 use crate::domain::origin::Origin;
@@ -143,7 +143,7 @@ impl Gateway {
         digest: impl FnOnce() -> [u8; 32],
     ) -> Result<CallOutcome, Refusal> {
         let Asking { attempt, server, opened, record } = *asking;
-        let unasked = |what| after_dispatch(Code::UpstreamNeedsInput, what);
+        let unasked = |what| Refusal::after_dispatch(Code::UpstreamNeedsInput, what);
         let era = self.upstreams.connection(&server.target).era();
         let capabilities = opened.capabilities.as_ref().filter(|_| era == Some(upstream::Era::Modern));
         let Some(capabilities) = capabilities else {
@@ -154,12 +154,14 @@ impl Gateway {
             Misfit::NotDeclared => {
                 unasked("the server wants input that this client does not say it can be asked for")
             }
-            Misfit::Malformed => {
-                after_dispatch(Code::UpstreamInvalid, "what the server asks could not be read as MCP")
-            }
-            Misfit::TooLarge => {
-                after_dispatch(Code::UpstreamTooLarge, "what the server asks is larger than the limit")
-            }
+            Misfit::Malformed => Refusal::after_dispatch(
+                Code::UpstreamInvalid,
+                "what the server asks could not be read as MCP",
+            ),
+            Misfit::TooLarge => Refusal::after_dispatch(
+                Code::UpstreamTooLarge,
+                "what the server asks is larger than the limit",
+            ),
         })?;
         let state = match asked.state {
             None => None,

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use self::pages::{Found, Pages};
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::id::TenantId;
-use crate::domain::intent::OperationType;
+use crate::domain::operation::OperationType;
 use crate::domain::publish::Reader;
 use crate::domain::refusal::{Code, Refusal};
 use crate::domain::settings::ToolNames;

@@ -4,11 +4,10 @@ use tokio::time::Instant;
 
 use super::{ERROR_BYTES_MAX, ListingError, discovered, doubt, stored, warn_of_problems};
 use crate::domain::id::TenantId;
+use crate::domain::offer::OfferKind;
 use crate::domain::redact;
 use crate::gateway::Gateway;
-use crate::store::{
-    AppliedOffers, Discovered, FoundOffers, Kind, NewOffers, OfferKind, Right, Server, StoreError,
-};
+use crate::store::{AppliedOffers, Discovered, FoundOffers, Kind, NewOffers, Right, Server, StoreError};
 use crate::upstream::{Announced, Connection, Doubt, Kind as UpstreamKind, ListKind, Listed, Slowness};
 
 /// What can be stored of a list, or why it could not be read.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::{Fanout, Prints, Signal};
 use crate::domain::id::KeyId;
-use crate::domain::intent::OperationType;
+use crate::domain::operation::OperationType;
 use crate::domain::settings::Effective;
 use crate::gateway::Gateway;
 use crate::gateway::access::Caller;

@@ -2,10 +2,10 @@
 
 use super::{Offer, Offers, sort_key};
 use crate::domain::fingerprint::{Fingerprint, Fingerprinting};
+use crate::domain::offer::OfferKind;
 use crate::domain::settings::ToolNames;
 use crate::gateway::catalog::Catalog;
 use crate::gateway::views::ViewKey;
-use crate::store::OfferKind;
 
 /// Most offers on one page. Everything on one page: several clients never ask for the second.
 const PAGE_OFFERS_MAX: usize = 2000;

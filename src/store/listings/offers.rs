@@ -5,14 +5,15 @@ use std::collections::{HashMap, HashSet};
 use serde_json::{Map, Value};
 use sqlx::types::Json;
 
+use super::found::NewOffers;
 use super::pinning::{Known, Pinning, Written, known};
 use super::spelling::{self, PROMPT_NAMES};
 use super::{Discovered, Right, Tally, lock};
 use crate::domain::fingerprint::Fingerprinting;
 use crate::domain::id::{ServerId, TenantId};
+use crate::domain::offer::OfferKind;
 use crate::domain::quota::Quotas;
 use crate::store::offer_pins::{self, offer_bytes};
-use crate::store::offers::OfferKind;
 use crate::store::revisions::{self, Kind};
 use crate::store::tools::stored_bytes;
 use crate::store::tx::{Access, Lane};
@@ -21,22 +22,6 @@ use crate::store::{Store, StoreError, quotas};
 
 /// Most names of prompts ever remembered of one server; above it new ones have no safe spelling.
 const PROMPT_NAMES_MAX: i64 = 10_000;
-
-/// What was found of a kind, or why it could not be listed: that stands in the server's `last_error` until it can.
-pub type FoundOffers<'a> = Result<&'a [Discovered], &'a str>;
-
-/// What was found of each kind that was asked for; of the others, and of what could not be listed, the stored ones stay.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NewOffers<'a> {
-    /// Prompts.
-    pub prompts: Option<FoundOffers<'a>>,
-    /// Resources.
-    pub resources: Option<FoundOffers<'a>>,
-    /// Templates.
-    pub templates: Option<FoundOffers<'a>>,
-    /// What the same listing has stored already, and there was room for all of it.
-    pub stored: &'a [OfferKind],
-}
 
 /// What a listing of these changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,45 +36,6 @@ pub struct AppliedOffers {
     pub overtaken: Vec<OfferKind>,
     /// These are stored as they were found, with room for all of them.
     pub stored: Vec<OfferKind>,
-}
-
-impl<'a> NewOffers<'a> {
-    /// Of a server that has nothing but tools.
-    pub const NONE: NewOffers<'static> =
-        NewOffers { prompts: Some(Ok(&[])), resources: Some(Ok(&[])), templates: Some(Ok(&[])), stored: &[] };
-
-    fn asked_for(&self, kind: OfferKind) -> Option<FoundOffers<'a>> {
-        match kind {
-            OfferKind::Prompt => self.prompts,
-            OfferKind::Resource => self.resources,
-            OfferKind::Template => self.templates,
-        }
-    }
-
-    pub(super) fn of(&self, kind: OfferKind) -> Option<&'a [Discovered]> {
-        self.asked_for(kind)?.ok()
-    }
-
-    /// Whether these were asked for.
-    pub(super) fn tells_of(&self, kind: OfferKind) -> bool {
-        self.asked_for(kind).is_some()
-    }
-
-    /// The same, as if these had not been asked for.
-    pub(super) fn without(mut self, kinds: &[OfferKind]) -> NewOffers<'a> {
-        for kind in kinds {
-            match kind {
-                OfferKind::Prompt => self.prompts = None,
-                OfferKind::Resource => self.resources = None,
-                OfferKind::Template => self.templates = None,
-            }
-        }
-        self
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        OfferKind::ALL.into_iter().all(|kind| self.of(kind).is_none())
-    }
 }
 
 /// What a listing writes and removes.

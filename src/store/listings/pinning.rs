@@ -3,11 +3,11 @@
 use sqlx::FromRow;
 
 use super::Discovered;
-use super::offers::NewOffers;
+use super::found::NewOffers;
 use crate::domain::id::{ServerId, TenantId};
+use crate::domain::offer::OfferKind;
 use crate::domain::tool::PinState;
 use crate::store::StoreError;
-use crate::store::offers::OfferKind;
 use crate::store::unit::Unit;
 
 /// Rules by which a listing sets pins of offers.

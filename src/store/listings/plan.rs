@@ -9,9 +9,9 @@ use sqlx::FromRow;
 use super::pinning::Pinning;
 use super::{Discovered, Tally};
 use crate::domain::damping::Damping;
+use crate::domain::offer::OfferKind;
 use crate::domain::quota::Room;
 use crate::domain::tool::PinState;
-use crate::store::offers::OfferKind;
 
 /// The stored side of one tool, as far as a listing needs it.
 #[derive(FromRow)]

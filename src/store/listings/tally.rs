@@ -7,9 +7,9 @@
 
 use sqlx::FromRow;
 
-use super::NewOffers;
+use super::found::NewOffers;
 use crate::domain::id::{ServerId, TenantId};
-use crate::store::offers::OfferKind;
+use crate::domain::offer::OfferKind;
 use crate::store::tx::{Access, Lane};
 use crate::store::{Store, StoreError};
 

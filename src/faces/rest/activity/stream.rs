@@ -3,6 +3,7 @@
 //! In the order of their commits, which is the same on every replica: the id of an event is a place in that order, so
 //! a client that comes back with `Last-Event-ID`, wherever it comes back, gets what it missed, each record once.
 
+use axum::body::Body;
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -13,7 +14,6 @@ use tokio::time::timeout;
 
 use super::{filter, shown};
 use crate::faces::body::hold_answer;
-use crate::faces::http::stream_body;
 use crate::faces::rest::error::RestError;
 use crate::faces::rest::exchange::Exchange;
 use crate::faces::rest::params::{Names, Params};
@@ -38,7 +38,7 @@ pub(in crate::faces::rest) async fn get(exchange: Arc<Exchange>, params: Params)
     let at = seen.map_or(now, |seen| seen.min(now));
     let reach = if seen.is_some() { Reach::Whole } else { Reach::Recent };
     let state = Following { open, places, filter, news, at, reach, next: Next::Place };
-    Ok(event_stream(stream_body(stream::unfold(state, Following::step))))
+    Ok(event_stream(Body::from_stream(stream::unfold(state, Following::step))))
 }
 
 /// Where the client was, if it says.

@@ -1,0 +1,130 @@
+//! Connections of a listener: accepted as far as there is room, served, and drained.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::response::Response;
+use hyper::body::Incoming;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+
+use super::connections::{Admitted, Connection, Connections};
+use super::impatient::Impatient;
+
+/// Bytes buffered of a request head: bounds the size of all headers together.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// How long a client may take none of what waits for it: then its connection is closed, and what waited is freed.
+const WRITE_STALL_MAX: Duration = Duration::from_secs(60);
+/// Pause after the listener could not accept, for example with no file descriptor left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// The connection that a request came by.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// Address of its other end.
+    pub address: SocketAddr,
+    pub(super) connection: Arc<Connection>,
+}
+
+/// What a listener takes.
+#[derive(Clone)]
+pub(super) struct Doors {
+    /// Connections, and who gets one.
+    pub(super) connections: Arc<Connections>,
+    /// How long a client may take to send its request head.
+    pub(super) header_read_timeout: Duration,
+}
+
+/// Serves clients until `stop`, then lets every one finish its request, at most `drain` long. Returns the end of `drain`.
+pub(super) async fn serve_connections(
+    listener: TcpListener,
+    router: Router,
+    doors: Doors,
+    (stop, drain): (CancellationToken, Duration),
+) -> Instant {
+    let service = TowerToHyperService::new(router);
+    let graceful = GracefulShutdown::new();
+    let mut http = hyper::server::conn::http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(doors.header_read_timeout).max_buf_size(HEAD_BYTES_MAX);
+    loop {
+        let accepted = tokio::select! {
+            () = stop.cancelled() => break,
+            accepted = accept(&listener, &doors.connections) => accepted,
+        };
+        let Some(Accepted { stream, peer, admitted }) = accepted else { continue };
+        let stream = Impatient::new(stream, WRITE_STALL_MAX);
+        let connection = Arc::clone(&admitted.connection);
+        let service = with_connection(service.clone(), peer, Arc::clone(&connection));
+        let served = graceful.watch(http.serve_connection(TokioIo::new(stream), service));
+        let task = tokio::spawn(async move {
+            // a client that breaks its connection is its own affair
+            drop(served.await);
+            drop(admitted);
+        });
+        connection.served_by(task.abort_handle());
+    }
+    drop(listener);
+    let deadline = Instant::now() + drain;
+    if tokio::time::timeout_at(deadline.into(), graceful.shutdown()).await.is_err() {
+        tracing::warn!("the drain is over, with client connections still busy");
+    }
+    deadline
+}
+
+/// The service of one connection: every request knows its connection, and the connection whether a request is under way.
+fn with_connection<S>(
+    service: S,
+    address: SocketAddr,
+    connection: Arc<Connection>,
+) -> impl Service<hyper::Request<Incoming>, Response = Response, Error = Infallible, Future: Send>
+where
+    S: Service<hyper::Request<Incoming>, Response = Response, Error = Infallible, Future: Send>,
+{
+    service_fn(move |mut request: hyper::Request<Incoming>| {
+        let connection = Arc::clone(&connection);
+        request.extensions_mut().insert(Peer { address, connection: Arc::clone(&connection) });
+        let answered = service.call(request);
+        async move {
+            if !connection.begin_request() {
+                // closed for another one in this moment: the task of this connection is about to end
+                return std::future::pending().await;
+            }
+            let answered = answered.await;
+            connection.end_request();
+            answered
+        }
+    })
+}
+
+struct Accepted {
+    stream: TcpStream,
+    peer: SocketAddr,
+    admitted: Admitted,
+}
+
+async fn accept(listener: &TcpListener, connections: &Arc<Connections>) -> Option<Accepted> {
+    match listener.accept().await {
+        Ok((stream, peer)) => {
+            let admitted = connections.admit(peer.ip()).await?;
+            // an answer is one write; waiting for more would only delay it
+            if let Err(error) = stream.set_nodelay(true) {
+                tracing::debug!(%error, "TCP_NODELAY could not be set");
+            }
+            Some(Accepted { stream, peer, admitted })
+        }
+        Err(error) => {
+            tracing::warn!(%error, "a connection could not be accepted");
+            // with no file descriptor left, it gives one back
+            connections.close_one();
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            None
+        }
+    }
+}

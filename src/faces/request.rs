@@ -1,0 +1,25 @@
+//! The id of a request, which its answer, its record and its log lines carry.
+
+use axum::extract::Request;
+use http::{HeaderMap, HeaderName};
+
+/// Header of the id, of requests and answers.
+pub(super) const ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Longest request id taken over from a client, in bytes.
+const BYTES_MAX: usize = 100;
+
+/// The id of a request: the client's own `X-Request-Id` when it is usable, else a fresh one.
+#[derive(Clone, Debug)]
+pub struct RequestId(pub String);
+
+/// Returns the id that a request was given.
+pub(super) fn id(request: &Request) -> Option<&str> {
+    request.extensions().get::<RequestId>().map(|id| id.0.as_str())
+}
+
+/// Returns the id that a client chose, if it can be used.
+pub(super) fn usable_id(headers: &HeaderMap) -> Option<String> {
+    let text = headers.get(ID)?.to_str().ok()?;
+    let good = !text.is_empty() && text.len() <= BYTES_MAX && text.bytes().all(|b| b.is_ascii_graphic());
+    good.then(|| text.to_owned())
+}

@@ -1,0 +1,26 @@
+//! A connection outside the pools.
+
+use std::io;
+use std::time::Duration;
+
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions, PgConnection};
+
+use super::StoreError;
+
+/// How long a person who starts the program waits for a database that does not answer.
+const CONNECT_MAX: Duration = Duration::from_secs(10);
+
+/// Connects, or names the place, for a person: without it "connection refused" says little.
+pub(super) async fn connect(options: &PgConnectOptions) -> Result<PgConnection, StoreError> {
+    let connected = tokio::time::timeout(CONNECT_MAX, options.connect()).await;
+    let silent = || {
+        let text = format!("no answer within {} s", CONNECT_MAX.as_secs());
+        Err(sqlx::Error::Io(io::Error::new(io::ErrorKind::TimedOut, text)))
+    };
+    connected.unwrap_or_else(|_| silent()).map_err(|source| StoreError::Unreachable {
+        host: options.get_host().to_owned(),
+        port: options.get_port(),
+        source,
+    })
+}
