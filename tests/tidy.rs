@@ -1,7 +1,7 @@
 //! The house stands: floors, neighbours, homes of crates, tenants in queries. A test of the architecture,
 //! not of taste.
 
-#![expect(clippy::expect_used, reason = "a test that cannot go on says why")]
+#![expect(clippy::expect_used, clippy::indexing_slicing, reason = "a test that cannot go on says why")]
 
 #[path = "tidy/figures.rs"]
 mod figures;

@@ -171,6 +171,10 @@ pub async fn whole_answer(body: Body, bytes_max: usize) -> Result<Bytes, BodyErr
     }
 }
 
+/// Marks a response, as an extension, whose body holds memory already.
+#[derive(Clone, Copy)]
+pub struct Counted;
+
 /// Attaches memory of the caller's shares to a finished answer, until its last byte has been written. Answers
 /// of up to 8 KiB need none. `hold` is memory that was taken before the answer was made.
 ///

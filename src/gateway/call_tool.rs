@@ -16,7 +16,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use chrono::{DateTime, Utc};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -27,51 +26,19 @@ use self::round::{Asking, InvalidState, Opened};
 use self::sending::{About, Sending};
 use super::access::Caller;
 use super::activity::{Pending, RecordUnavailable};
+use super::attempt::Attempt;
 use super::cancel::{CancelBy, Named};
 use super::catalog::Tool;
 use super::limits::Shed;
 use super::outlive::Outlive;
-use super::trace::{self, Trace};
+use super::trace::{self};
 use super::{Gateway, clock};
-use crate::domain::activity::{Record, Source};
+use crate::domain::activity::Record;
 use crate::domain::annotations::Tier;
 use crate::domain::operation::{OperationType, Variant};
 use crate::domain::refusal::{Code, Refusal};
 use crate::domain::tool::ResultHead;
-use crate::domain::trace::TraceParent;
 use crate::upstream::{self, Answer, Sent, ToolCall, UpstreamError, param_headers};
-
-/// The client program's own name and version, for the record; never for a decision.
-#[derive(Clone, Debug, Default)]
-pub struct Client {
-    /// `clientInfo.name`
-    pub name: Option<String>,
-    /// `clientInfo.version`
-    pub version: Option<String>,
-}
-
-/// Who attempts something, through which face, and when it began.
-#[derive(Clone, Debug)]
-pub struct Attempt {
-    /// The authenticated caller.
-    pub caller: Arc<Caller>,
-    /// The face.
-    pub source: Source,
-    /// The client program.
-    pub client: Client,
-    /// The handshake session, where there is one.
-    pub session_id: Option<String>,
-    /// The request's own id.
-    pub request_id: Option<String>,
-    /// W3C trace id.
-    pub trace_id: Option<String>,
-    /// The trace itself, where traces are told of.
-    pub trace: Option<Arc<Trace>>,
-    /// When it arrived.
-    pub started_at: DateTime<Utc>,
-    /// The same on the monotonic clock.
-    pub started: Instant,
-}
 
 pub use self::ask::{Asked, OfferRequest};
 pub(super) use self::checks::direct::find as find_directly;
@@ -79,33 +46,6 @@ pub use self::door::Door;
 pub(super) use self::ending::record_unavailable;
 pub(super) use self::record::attempt as record_of;
 pub use self::round::{Replaced, RoundRequest};
-
-impl Attempt {
-    /// An attempt that begins now.
-    pub fn now(caller: Arc<Caller>, source: Source) -> Attempt {
-        Attempt {
-            caller,
-            source,
-            client: Client::default(),
-            session_id: None,
-            request_id: None,
-            trace_id: None,
-            trace: None,
-            started_at: clock::now(),
-            started: Instant::now(),
-        }
-    }
-
-    /// The same as a part of this trace.
-    pub fn traced(self, trace: &Arc<Trace>) -> Attempt {
-        Attempt { trace_id: Some(trace.here().trace_id()), trace: Some(Arc::clone(trace)), ..self }
-    }
-
-    /// The span in whose name it is done.
-    fn span(&self) -> Option<TraceParent> {
-        self.trace.as_ref().map(|trace| trace.here())
-    }
-}
 
 /// A call as it came: raw JSON values, nothing checked yet. Absent and `null` are the same. By [`Door::Direct`] only name
 /// and `args` are looked at.

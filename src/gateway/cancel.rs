@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Gateway;
 use super::access::Caller;
-use super::call_tool::Attempt;
+use super::attempt::Attempt;
 use crate::domain::id::{KeyId, TenantId};
 use crate::store::CancelNotice;
 

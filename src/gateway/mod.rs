@@ -3,6 +3,7 @@
 
 mod access;
 mod activity;
+mod attempt;
 mod call_tool;
 mod caller;
 mod cancel;
@@ -46,9 +47,8 @@ pub use crate::upstream::{
 };
 pub use access::{Access, Caller};
 pub use activity::{ActivityLimits, ActivityLog, Attempted, LogMeasures, LogVitals, RecordUnavailable};
-pub use call_tool::{
-    Asked, Attempt, CallOutcome, CallRequest, Client, Door, OfferRequest, Refused, Replaced, RoundRequest,
-};
+pub use attempt::{Attempt, Client};
+pub use call_tool::{Asked, CallOutcome, CallRequest, Door, OfferRequest, Refused, Replaced, RoundRequest};
 pub use caller::AuthError;
 pub use cancel::CancelBy;
 pub use catalog::{Catalog, ServerEntry, Tool};

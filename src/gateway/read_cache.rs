@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 use ulid::Ulid;
 
-use super::call_tool::{Attempt, record_of, record_unavailable};
+use super::attempt::Attempt;
+use super::call_tool::{record_of, record_unavailable};
 use super::credentials::open_data_key;
 use super::limits::Shed;
 use super::outlive::Outlive;

@@ -11,7 +11,8 @@ use chrono::{DateTime, Utc};
 
 use super::Gateway;
 use super::activity::Pending;
-use super::call_tool::{Attempt, record_of};
+use super::attempt::Attempt;
+use super::call_tool::record_of;
 use super::error::GatewayError;
 use super::reports::{ACT_BYTES_MAX, ended};
 use crate::domain::activity::{Kind, Record, Source, Status};

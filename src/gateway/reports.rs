@@ -7,7 +7,8 @@ use ulid::Ulid;
 
 use super::access::Caller;
 use super::activity::Pending;
-use super::call_tool::{Attempt, find_directly, record_of};
+use super::attempt::Attempt;
+use super::call_tool::{find_directly, record_of};
 use super::error::GatewayError;
 use super::limits::Shed;
 use super::outlive::Outlive;

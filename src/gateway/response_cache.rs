@@ -12,7 +12,8 @@ use uuid::Uuid;
 
 use super::Gateway;
 use super::access::Caller;
-use super::call_tool::{Attempt, CallOutcome};
+use super::attempt::Attempt;
+use super::call_tool::CallOutcome;
 use super::credentials::random;
 use super::report_lane::{ReportLane, ReportTurn};
 use crate::domain::activity::{Record, Source};

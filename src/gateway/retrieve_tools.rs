@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use super::access::Caller;
-use super::call_tool::{Attempt, record_of, record_unavailable};
+use super::attempt::Attempt;
+use super::call_tool::{record_of, record_unavailable};
 use super::limits::Shed;
 use super::memory::overloaded;
 use super::views::{Away, View};

@@ -1,16 +1,17 @@
 //! Upstream servers: what administrators do with them.
 
 mod duties;
+mod freshness;
 mod logs;
 mod place;
 
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use self::freshness::as_of;
 use super::access::Caller;
 use super::credentials::Headers;
 use super::error::GatewayError;
-use super::watch::as_of;
 use super::{Gateway, clock};
 use crate::domain::id::{ServerId, ServerName, TenantId};
 use crate::domain::offer::OfferKind;

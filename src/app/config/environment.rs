@@ -6,7 +6,7 @@ use config::ValueKind;
 
 use super::error::ConfigError;
 use super::layers::{Layer, Origin, Setting, add, closest, unknown, value_error};
-use super::{Host, names, rules};
+use super::{Host, names, values};
 
 /// What the environment says about the place rather than about settings.
 #[derive(Debug, Default)]
@@ -92,7 +92,7 @@ fn variable(
         let subject = format!("The {origin}");
         return Err(unknown(subject, closest(known, &dotted).map(names::variable)));
     };
-    let value = rules::coerce(key, &default.value, ValueKind::String(value))
+    let value = values::coerce(key, &default.value, ValueKind::String(value))
         .map_err(|must| value_error(key, &origin, must))?;
     add(layer, key, Setting { value, origin })
 }

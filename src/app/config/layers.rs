@@ -9,7 +9,7 @@ use config::{FileFormat, Source, Value, ValueKind};
 use serde::de::DeserializeOwned;
 
 use super::error::ConfigError;
-use super::{EffectiveSetting, names, rules};
+use super::{EffectiveSetting, names, values};
 
 /// The built-in defaults: every setting, its meaning, its default.
 pub(super) const DEFAULT_TOML: &str = include_str!("../../default.toml");
@@ -113,24 +113,10 @@ impl Settings {
     pub(super) fn effective(&self) -> Vec<EffectiveSetting> {
         let entry = |(name, setting): (&String, &Setting)| EffectiveSetting {
             name: name.clone(),
-            value: rules::shown(name, &setting.value),
+            value: values::shown(name, &setting.value),
             origin: setting.origin.to_string(),
         };
         self.merged.iter().map(entry).collect()
-    }
-}
-
-/// The texts of a list; empty for anything else.
-pub(super) fn texts(value: &ValueKind) -> Vec<&str> {
-    match value {
-        ValueKind::Array(items) => items
-            .iter()
-            .filter_map(|item| match &item.kind {
-                ValueKind::String(text) => Some(text.as_str()),
-                _ => None,
-            })
-            .collect(),
-        _ => Vec::new(),
     }
 }
 
@@ -180,7 +166,7 @@ pub(super) fn file(known: &Layer, path: &Path) -> Result<Layer, ConfigError> {
             return Err(unknown(subject, closest(known, &name).map(str::to_owned)));
         };
         let value =
-            rules::coerce(key, &default.value, value).map_err(|must| value_error(key, &origin, must))?;
+            values::coerce(key, &default.value, value).map_err(|must| value_error(key, &origin, must))?;
         add(&mut layer, key, Setting { value, origin: origin.clone() })
     })?;
     Ok(layer)

@@ -5,6 +5,7 @@
 
 mod environment;
 mod error;
+mod fields;
 mod layers;
 mod names;
 mod rules;
@@ -13,6 +14,7 @@ mod secret;
 mod secret_files;
 mod sections;
 mod stdio;
+mod values;
 
 #[cfg(test)]
 mod tests;

@@ -1,32 +1,21 @@
-//! What each setting takes, beyond its type, and how texts of the environment become typed values.
+//! What each setting takes, beyond its type.
 
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 
-use config::{Value, ValueKind};
+use config::ValueKind;
 use ipnet::IpNet;
 
 use super::error::ConfigError;
-use super::layers::{self, Origin, Settings, value_error};
-use super::{search, secret, stdio};
+use super::layers::{Origin, Settings, value_error};
+use super::values::texts;
+use super::{search, secret};
 use crate::domain::glob;
 
-/// Most entries of a list.
-const LIST_ENTRIES_MAX: usize = 1000;
 /// Longest wait that can be set, in seconds: a day.
 const SECONDS_MAX: i64 = 86_400;
 /// The memory budget, and its least value but 0, in bytes: a quarter of it still takes a request of the default bound.
 const MEMORY: &str = "limits.memory_bytes_max";
 const MEMORY_BYTES_MIN: i64 = 16 << 20;
-/// Settings that are never shown.
-const SECRET: [&str; 7] = [
-    "auth.bootstrap_key",
-    "database.direct_url",
-    "database.url",
-    "search.embeddings_api_key",
-    "secrets.master_key",
-    "sessions.key",
-    "stdio.commands",
-];
 
 /// The values that a setting of words takes.
 fn words(key: &str) -> Option<&'static [&'static str]> {
@@ -65,86 +54,6 @@ fn range(key: &str) -> (i64, i64) {
     }
 }
 
-/// Turns a value into the type of its default; texts are read as the environment writes them.
-/// The error is the end of a sentence that begins with the setting's name.
-pub(super) fn coerce(key: &str, default: &ValueKind, given: ValueKind) -> Result<ValueKind, &'static str> {
-    match (default, given) {
-        (ValueKind::String(_), ValueKind::String(text)) => Ok(ValueKind::String(text.trim().to_owned())),
-        (ValueKind::String(_), _) => Err("must be a text"),
-        (ValueKind::Boolean(_), ValueKind::Boolean(value)) => Ok(ValueKind::Boolean(value)),
-        (ValueKind::Boolean(_), ValueKind::String(text)) => {
-            text.trim().parse().map(ValueKind::Boolean).map_err(|_| "must be true or false")
-        }
-        (ValueKind::Boolean(_), _) => Err("must be true or false"),
-        (ValueKind::I64(_), ValueKind::I64(value)) => Ok(ValueKind::I64(value)),
-        (ValueKind::I64(_), ValueKind::String(text)) => {
-            text.trim().parse().map(ValueKind::I64).map_err(|_| "must be a whole number")
-        }
-        (ValueKind::I64(_), _) => Err("must be a whole number"),
-        (ValueKind::Float(_), ValueKind::Float(value)) => Ok(ValueKind::Float(value)),
-        (ValueKind::Float(_), ValueKind::I64(value)) => Ok(ValueKind::Float(value as f64)),
-        (ValueKind::Float(_), ValueKind::String(text)) => {
-            text.trim().parse().map(ValueKind::Float).map_err(|_| "must be a number")
-        }
-        (ValueKind::Float(_), _) => Err("must be a number"),
-        (ValueKind::Array(_), given) => list(key, given),
-        (ValueKind::Table(_), given) => stdio::read(given),
-        _ => Err("has a type that is not supported"),
-    }
-}
-
-/// What a list written as a text with brackets or quotes is told. Taken as they stand, they would be part of its
-/// entries: of a secret, one that nobody else has. Some tools keep the quotes of what they are given.
-const BRACKETS: &str = "must be given without brackets or quotes when it is a text: its entries, separated by commas \
-                        (`new,old`); only TOML has lists in brackets, of texts in quotes";
-
-/// The entries of a list that is written as one text, as in the environment: separated by commas, or line by line.
-pub(super) fn entries<'a>(key: &str, text: &'a str) -> Result<Vec<&'a str>, &'static str> {
-    let entries = text.split([',', '\n']).map(str::trim).filter(|entry| !entry.is_empty());
-    let entries: Vec<&str> = entries.collect();
-    let is_enclosed = |entry: &&str| {
-        let quotes = ['"', '\''];
-        entry.starts_with(quotes)
-            || entry.ends_with(quotes)
-            || ((entry.starts_with('[') || entry.ends_with(']')) && !is_address(key, entry))
-    };
-    if entries.iter().any(is_enclosed) { Err(BRACKETS) } else { Ok(entries) }
-}
-
-/// Hosts in brackets are addresses: `[::1]:8080`, and of an origin `http://[::1]`. No other list has any.
-fn is_address(key: &str, entry: &str) -> bool {
-    let host = match key {
-        "server.allowed_hosts" => entry,
-        "server.allowed_origins" if !entry.starts_with('[') => {
-            entry.split_once("://").map_or("", |(_, host)| host)
-        }
-        _ => return false,
-    };
-    let Some((address, port)) = host.strip_prefix('[').and_then(|rest| rest.split_once(']')) else {
-        return false;
-    };
-    address.parse::<Ipv6Addr>().is_ok() && !port.contains(['[', ']'])
-}
-
-fn list(key: &str, given: ValueKind) -> Result<ValueKind, &'static str> {
-    let texts: Vec<String> = match given {
-        ValueKind::String(text) => entries(key, &text)?.into_iter().map(str::to_owned).collect(),
-        ValueKind::Array(items) => items
-            .into_iter()
-            .map(|item| match item.kind {
-                ValueKind::String(text) => Ok(text),
-                _ => Err("must be a list of texts"),
-            })
-            .collect::<Result<_, _>>()?,
-        _ => return Err("must be a list of texts"),
-    };
-    if texts.len() > LIST_ENTRIES_MAX {
-        return Err("must have at most 1000 entries");
-    }
-    let texts = texts.iter().map(|text| text.trim()).filter(|text| !text.is_empty());
-    Ok(ValueKind::Array(texts.map(|text| Value::new(None, text)).collect()))
-}
-
 /// Checks every setting, given or default.
 pub(super) fn check(settings: &Settings) -> Result<(), ConfigError> {
     for (key, setting) in settings.known() {
@@ -155,7 +64,7 @@ pub(super) fn check(settings: &Settings) -> Result<(), ConfigError> {
                 return Err(fail("must be between 0.0 and 1.0".to_owned()));
             }
             ValueKind::String(text) => check_text(key, text).map_err(fail)?,
-            ValueKind::Array(_) => check_list(key, &layers::texts(&setting.value), &setting.origin)?,
+            ValueKind::Array(_) => check_list(key, &texts(&setting.value), &setting.origin)?,
             _ => {}
         }
     }
@@ -274,27 +183,5 @@ fn check_origin(entry: &str) -> Result<(), String> {
         Ok(())
     } else {
         Err("must be an origin such as https://example.com, without a path".to_owned())
-    }
-}
-
-/// A value for an operator's eyes; secrets are redacted, and so is whatever may hold one.
-pub(super) fn shown(key: &str, value: &ValueKind) -> String {
-    let is_empty = match value {
-        ValueKind::String(text) => text.is_empty(),
-        ValueKind::Array(items) => items.is_empty(),
-        ValueKind::Table(table) => table.is_empty(),
-        _ => false,
-    };
-    if SECRET.contains(&key) && !is_empty {
-        return secret::REDACTED.to_owned();
-    }
-    match value {
-        ValueKind::String(text) => format!("{text:?}"),
-        ValueKind::Array(_) => format!("{:?}", layers::texts(value)),
-        ValueKind::Boolean(value) => value.to_string(),
-        ValueKind::I64(value) => value.to_string(),
-        ValueKind::Float(value) => format!("{value:?}"),
-        ValueKind::Table(_) => "{}".to_owned(),
-        _ => String::new(),
     }
 }

@@ -6,9 +6,9 @@ use config::ValueKind;
 use serde::Deserialize;
 
 use super::error::ConfigError;
+use super::fields::{milliseconds, seconds};
 use super::layers::{Settings, value_error};
 use super::secret::Secret;
-use super::sections::{milliseconds, seconds};
 use crate::upstream::{Egress, EgressError};
 
 /// Longest name of a model, in bytes.

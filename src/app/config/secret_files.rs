@@ -12,7 +12,7 @@ use super::error::ConfigError;
 use super::layers::{Origin, value_error};
 use super::secret::{self, MasterKey, Secret};
 use super::sections::DatabaseLocation;
-use super::{names, rules};
+use super::{names, rules, values};
 
 /// Most bytes of a secret file.
 const FILE_BYTES_MAX: u64 = 4096;
@@ -74,7 +74,7 @@ impl Needed {
                 vec![text]
             }
             Needed::Sessions | Needed::Master => {
-                let entries = rules::entries(name, text).map_err(|must| fail(must.to_owned()))?;
+                let entries = values::entries(name, text).map_err(|must| fail(must.to_owned()))?;
                 // an empty file has a weak secret, not none: a new one would be made in silence
                 let entries = if entries.is_empty() { vec![""] } else { entries };
                 rules::check_list(name, &entries, &origin)?;

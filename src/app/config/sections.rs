@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 use super::environment::Ambient;
 use super::error::ConfigError;
+use super::fields::{milliseconds, networks, optional_address, optional_text, seconds, zero_is_none};
 use super::secret::Secret;
 use crate::domain::annotations::Unannotated;
 use crate::domain::intent::IntentMode;
@@ -342,30 +342,4 @@ pub(super) struct SecretsSection {
 pub(super) struct EgressSection {
     #[serde(deserialize_with = "networks")]
     pub(super) allow: Vec<IpNet>,
-}
-
-pub(super) fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    u32::deserialize(deserializer).map(|seconds| Duration::from_secs(seconds.into()))
-}
-
-pub(super) fn milliseconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    u32::deserialize(deserializer).map(|milliseconds| Duration::from_millis(milliseconds.into()))
-}
-
-fn zero_is_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
-    u32::deserialize(deserializer).map(|number| Some(number).filter(|number| *number > 0))
-}
-
-fn optional_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    String::deserialize(deserializer).map(|text| Some(text).filter(|text| !text.is_empty()))
-}
-
-fn optional_address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SocketAddr>, D::Error> {
-    let text = optional_text(deserializer)?;
-    text.map(|text| text.parse().map_err(|_| D::Error::custom("an address"))).transpose()
-}
-
-fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpNet>, D::Error> {
-    let texts = Vec::<String>::deserialize(deserializer)?;
-    texts.iter().map(|text| text.parse().map_err(|_| D::Error::custom("a network"))).collect()
 }

@@ -364,7 +364,7 @@ fn the_documentation_has_every_setting_with_its_default() {
         .collect();
     let built_in = layers::built_in().unwrap();
     let known: BTreeSet<(String, String)> =
-        built_in.iter().map(|(name, setting)| (name.clone(), rules::shown(name, &setting.value))).collect();
+        built_in.iter().map(|(name, setting)| (name.clone(), values::shown(name, &setting.value))).collect();
     assert_eq!(documented, known);
 }
 

@@ -265,7 +265,7 @@ fn opening_with(era: Era, member: &str) -> String {
     match era {
         Era::Handshake => format!(r#"{{"_meta":{{{member}}},"#),
         Era::Modern => {
-            format!(r#"{{"resultType":"complete","_meta":{{{},{member}}},"#, SERVER_INFO_META)
+            format!(r#"{{"resultType":"complete","_meta":{{{SERVER_INFO_META},{member}}},"#)
         }
     }
 }
@@ -275,7 +275,7 @@ pub(super) fn opening(era: Era) -> String {
     match era {
         Era::Handshake => "{".to_owned(),
         Era::Modern => {
-            format!(r#"{{"resultType":"complete","_meta":{{{}}},"#, SERVER_INFO_META)
+            format!(r#"{{"resultType":"complete","_meta":{{{SERVER_INFO_META}}},"#)
         }
     }
 }

@@ -7,12 +7,14 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 
 use super::error::{self, RestError};
-use super::exchange::{Counted, Exchange, clip};
+use super::exchange::Exchange;
+use super::fields::clip;
 use super::fields::unknown;
 use super::params::Params;
-use super::route::Answer;
+use super::show::Answer;
 use crate::domain::json::Member;
 use crate::domain::operation::Variant;
+use crate::faces::body::Counted;
 use crate::faces::wire::call::{ARGUMENTS, read};
 use crate::faces::wire::error::json_response;
 use crate::faces::wire::headers::WARNING;

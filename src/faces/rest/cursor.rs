@@ -5,8 +5,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Serialize;
 
 use super::error::RestError;
-use super::route::Answer;
 use super::show;
+use super::show::Answer;
 use crate::gateway::GatewayError;
 
 /// Items of a page when none are asked for.

@@ -7,7 +7,7 @@ use http::StatusCode;
 
 use super::exchange::Exchange;
 use super::params::Params;
-use super::route::Answer;
+use super::show::Answer;
 use crate::faces::wire::error::json_response;
 
 /// OpenAPI 3.1, as committed.

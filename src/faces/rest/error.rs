@@ -8,9 +8,8 @@ use http::{StatusCode, header};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::exchange::Counted;
 use crate::domain::refusal::{Class, Refusal};
-use crate::faces::body::BodyError;
+use crate::faces::body::{BodyError, Counted};
 use crate::faces::wire::error::{json_response, render};
 use crate::gateway::{GatewayError, MemoryPurpose, Refused, overloaded};
 

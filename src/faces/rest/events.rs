@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 use super::error::RestError;
 use super::exchange::Exchange;
 use super::params::Params;
-use super::route::Answer;
+use super::show::Answer;
 use crate::faces::sse::{OpenStream, StreamKind, event_stream};
 use crate::gateway::{Listening, ServerState, ServerStates};
 

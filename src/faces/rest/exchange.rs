@@ -1,6 +1,5 @@
 //! One request with everything a handler needs of it.
 
-use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,12 +13,12 @@ use http_body_util::BodyExt;
 use super::error::RestError;
 use super::fields::{Fields, Nulls};
 use super::place::TenantPlaces;
-use super::route::Answer;
+use super::show::Answer;
 use super::span::RequestSpan;
 use crate::domain::activity::Source;
 use crate::domain::id::TenantId;
 use crate::domain::json::{self, JsonFault, Member};
-use crate::faces::body::{BodyError, hold_answer, read_body};
+use crate::faces::body::{BodyError, Counted, hold_answer, read_body};
 use crate::faces::request::RequestId;
 use crate::faces::sse::{OpenStream, StreamKind, TooMany};
 use crate::faces::wire::headers::{CLI, SOURCE};
@@ -30,10 +29,6 @@ use crate::gateway::{
 
 /// Longest wait of an answer for memory, before it is made.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(5);
-
-/// Stands in a response whose body holds memory already.
-#[derive(Clone, Copy)]
-pub(super) struct Counted;
 
 /// One request.
 pub(super) struct Exchange {
@@ -311,16 +306,6 @@ fn check_content_type(value: Option<&str>) -> Result<(), RestError> {
     }
 }
 
-/// A text short enough to be repeated in an error.
-pub(super) fn clip(text: &str) -> Cow<'_, str> {
-    /// Longest text repeated, in characters.
-    const SHOWN_CHARS_MAX: usize = 64;
-    match text.char_indices().nth(SHOWN_CHARS_MAX) {
-        None => Cow::Borrowed(text),
-        Some((at, _)) => Cow::Owned(format!("{}…", text.get(..at).unwrap_or_default())),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -338,11 +323,5 @@ mod tests {
         for bad in ["", "text/plain", "application/json5", "multipart/form-data", "?"] {
             assert!(check_content_type(Some(bad)).is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn repeated_texts_are_short() {
-        assert_eq!(clip("short"), "short");
-        assert_eq!(clip(&"é".repeat(65)), format!("{}…", "é".repeat(64)));
     }
 }

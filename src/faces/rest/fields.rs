@@ -1,9 +1,10 @@
 //! Fields of a request's body: each known, each of the right type.
 
+use std::borrow::Cow;
+
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 
-use super::exchange::clip;
 use crate::domain::json::Member;
 use crate::gateway::GatewayError;
 
@@ -164,6 +165,16 @@ fn has_nul(value: &Value) -> bool {
     }
 }
 
+/// A text short enough to be repeated in an error.
+pub(super) fn clip(text: &str) -> Cow<'_, str> {
+    /// Longest text repeated, in characters.
+    const SHOWN_CHARS_MAX: usize = 64;
+    match text.char_indices().nth(SHOWN_CHARS_MAX) {
+        None => Cow::Borrowed(text),
+        Some((at, _)) => Cow::Owned(format!("{}…", text.get(..at).unwrap_or_default())),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -238,5 +249,11 @@ mod tests {
         }
         let free = Fields::read(&json::members(r#"{"nope":1}"#).unwrap(), None, Nulls::Kept).unwrap();
         assert_eq!(free.rest().len(), 1);
+    }
+
+    #[test]
+    fn repeated_texts_are_short() {
+        assert_eq!(clip("short"), "short");
+        assert_eq!(clip(&"é".repeat(65)), format!("{}…", "é".repeat(64)));
     }
 }

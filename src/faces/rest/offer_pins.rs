@@ -11,7 +11,7 @@ use super::exchange::Exchange;
 use super::fields::{Fields, Nulls};
 use super::params::{Names, Params};
 use super::pins::{Compared, differences, shown_diff};
-use super::route::Answer;
+use super::show::Answer;
 use super::{servers, show};
 use crate::domain::offer::OfferKind;
 use crate::gateway::{GatewayError, OfferName, OfferView, URI_BYTES_MAX};

@@ -5,8 +5,7 @@ use std::collections::HashMap;
 use chrono::{DateTime, Utc};
 
 use super::cursor::{self, LIMIT_DEFAULT, LIMIT_MAX, Page};
-use super::exchange::clip;
-use super::fields::unknown;
+use super::fields::{clip, unknown};
 use crate::gateway::GatewayError;
 
 /// Names of the parameters that a route takes.

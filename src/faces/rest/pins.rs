@@ -8,11 +8,12 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::error::RestError;
-use super::exchange::{Exchange, clip};
+use super::exchange::Exchange;
+use super::fields::clip;
 use super::fields::{self, Nulls};
 use super::params::Params;
-use super::route::Answer;
 use super::server_tools::{is_tool_name, shown};
+use super::show::Answer;
 use super::{servers, show};
 use crate::domain::diff::{Change, Diff};
 use crate::domain::overrides::Hints;

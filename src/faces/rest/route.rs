@@ -5,13 +5,13 @@
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter, on};
 
 use super::error::RestError;
 use super::exchange::Exchange;
 use super::params::{NONE, Names, Params};
 use super::record;
+use super::show::Answer;
 use crate::domain::activity::Kind;
 use crate::domain::tenant::Action;
 use crate::faces::Faces;
@@ -24,9 +24,6 @@ const ANSWER_BYTES: usize = 256 * 1024;
 /// change that was made is not refused afterwards. A change that lists a server holds this memory meanwhile,
 /// and the listing needs memory of the same shares.
 const ACT_ANSWER_BYTES: usize = 512 * 1024;
-
-/// Result of a handler.
-pub(super) type Answer = Result<Response, RestError>;
 
 /// Keys that may use a route. The gateway's use cases check roles once more.
 #[derive(Clone, Copy, Debug)]

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use http::{HeaderValue, StatusCode};
 
-use super::exchange::{Counted, Exchange};
+use super::exchange::Exchange;
 use super::params::{Names, Params};
-use super::route::Answer;
+use super::show::Answer;
+use crate::faces::body::Counted;
 use crate::faces::body::hold_answer;
 use crate::faces::wire::error::json_response;
 use crate::faces::wire::headers::MISSING;

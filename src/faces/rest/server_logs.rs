@@ -7,9 +7,9 @@ use serde::Serialize;
 use super::cursor;
 use super::exchange::Exchange;
 use super::params::{Names, Params};
-use super::route::Answer;
 use super::servers::name;
 use super::show;
+use super::show::Answer;
 use crate::gateway::LOG_LIMIT_MAX;
 
 /// What it takes.

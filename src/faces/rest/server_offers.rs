@@ -10,9 +10,9 @@ use super::cursor::{self, DEFINITIONS_BYTES_MAX, DEFINITIONS_MEMORY_BYTES, Page}
 use super::error::RestError;
 use super::exchange::Exchange;
 use super::params::Params;
-use super::route::Answer;
 use super::servers;
 use super::show;
+use super::show::Answer;
 use crate::domain::offer::OfferKind;
 use crate::domain::publish::OfferPart;
 use crate::gateway::OfferView;

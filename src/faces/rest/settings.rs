@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::exchange::Exchange;
 use super::keys;
 use super::params::Params;
-use super::route::Answer;
 use super::show;
+use super::show::Answer;
 use crate::domain::id::KeyId;
 
 pub(super) async fn of_tenant(exchange: Arc<Exchange>, _: Params) -> Answer {

@@ -8,8 +8,10 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::error::RestError;
-use super::route::Answer;
 use crate::faces::wire::error::json_response;
+
+/// Result of a handler.
+pub(super) type Answer = Result<Response, RestError>;
 
 /// 200 with a body.
 pub(super) fn ok(body: &impl Serialize) -> Answer {

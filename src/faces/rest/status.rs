@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::exchange::Exchange;
 use super::params::Params;
-use super::route::Answer;
 use super::show;
+use super::show::Answer;
 use crate::domain::annotations::Unannotated;
 use crate::domain::id::KeyId;
 use crate::domain::intent::IntentMode;

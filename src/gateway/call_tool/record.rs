@@ -2,11 +2,12 @@
 
 use bytes::Bytes;
 
-use super::{Attempt, Door};
+use super::Door;
 use crate::domain::activity::{Kind, Record};
 use crate::domain::operation::Variant;
 use crate::domain::redact;
 use crate::domain::refusal::Refusal;
+use crate::gateway::attempt::Attempt;
 use crate::gateway::credentials::{secrets, veil};
 use crate::upstream::Target;
 

@@ -6,13 +6,14 @@ use std::ops::Range;
 use bytes::Bytes;
 use ulid::Ulid;
 
+use super::CallOutcome;
 use super::checks::Checked;
-use super::{Attempt, CallOutcome};
 use crate::domain::activity::{Record, Status};
 use crate::domain::json;
 use crate::domain::origin::Origin;
 use crate::domain::refusal::{Code, Refusal};
 use crate::domain::rounds::{Asked, Bound, Capabilities, Misfit};
+use crate::gateway::attempt::Attempt;
 use crate::gateway::catalog::ServerEntry;
 use crate::gateway::rounds::Whose;
 use crate::gateway::{Gateway, clock};

@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::Uri;
 
-use super::{Attempt, CallOutcome};
+use super::CallOutcome;
 use crate::domain::activity::Record;
 use crate::domain::end::End;
 use crate::domain::measure::{Measures, OTHER};
 use crate::domain::refusal::Refusal;
 use crate::domain::span::{Span, TENANT, shown, shown_uri};
+use crate::gateway::attempt::Attempt;
 use crate::gateway::catalog::ServerEntry;
 use crate::gateway::trace::OpenSpan;
 use crate::upstream::{Sent, Target};

@@ -14,8 +14,6 @@ mod skew;
 mod streams;
 mod wear_off;
 
-pub(super) use self::wear_off::as_of;
-
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

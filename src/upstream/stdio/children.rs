@@ -6,14 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use super::confine::Confinement;
 use super::journal::Journal;
-use super::state::Shared;
 use super::warden::Warden;
 use crate::domain::measure::Measures;
 
@@ -70,11 +69,30 @@ struct Places {
     by_number: HashMap<u64, Taken>,
 }
 
+/// What the places need of a program that has one.
+pub(super) trait RunningProgram: Send + Sync {
+    /// Returns the tenant and the server of the program.
+    fn owner(&self) -> (Uuid, Uuid);
+    /// Returns whether the program is being ended.
+    fn is_leaving(&self) -> bool;
+    /// Returns the time since when the program is unused; `None` if it is in use or does not run.
+    fn unused_since(&self) -> Option<Instant>;
+    /// Puts the program to sleep unless it is in use. Returns whether it did.
+    fn leaves(&self) -> bool;
+    /// Returns whether the program runs and was not listed since its start, or not for `interval`. If so, it counts as
+    /// listed from now on.
+    fn take_unlisted(&self, interval: Duration) -> bool;
+    /// Returns whether the program runs and announced a change of a list since the last call of this function.
+    fn take_announced(&self) -> bool;
+    /// Ends the program at once, whatever it is doing. Returns the number of the start that was ended.
+    fn end_now(&self) -> u64;
+}
+
 /// A place, whose program may be nobody's any more and still ends.
 struct Taken {
     tenant: Uuid,
     server: Uuid,
-    program: Weak<Shared>,
+    program: Weak<dyn RunningProgram>,
 }
 
 /// Why there is no place for a program.
@@ -132,10 +150,14 @@ impl Children {
     ///
     /// # Errors
     /// [`Full`]
-    pub(super) fn admit(self: &Arc<Self>, program: &Arc<Shared>) -> Result<Place, Full> {
+    pub(super) fn admit(
+        self: &Arc<Self>,
+        (tenant, server): (Uuid, Uuid),
+        program: Weak<dyn RunningProgram>,
+    ) -> Result<Place, Full> {
         let mut places = self.places();
-        let own = places.by_number.values().filter(|taken| taken.tenant == program.tenant);
-        if own.clone().any(|taken| taken.server == program.server) {
+        let own = places.by_number.values().filter(|taken| taken.tenant == tenant);
+        if own.clone().any(|taken| taken.server == server) {
             return Err(Full::Before);
         }
         let own = own.count();
@@ -147,8 +169,7 @@ impl Children {
         }
         let number = places.next;
         places.next += 1;
-        let (tenant, server) = (program.tenant, program.server);
-        places.by_number.insert(number, Taken { tenant, server, program: Arc::downgrade(program) });
+        places.by_number.insert(number, Taken { tenant, server, program });
         Ok(Place { children: Arc::clone(self), number })
     }
 
@@ -156,7 +177,7 @@ impl Children {
     /// be free: not if all of them are in use.
     pub(super) fn make_room(&self, tenant: Uuid, full: Full) -> bool {
         let (own, others): (Vec<_>, Vec<_>) =
-            self.running().into_iter().partition(|program| program.tenant == tenant);
+            self.running().into_iter().partition(|program| program.owner().0 == tenant);
         let others = if full == Full::Replica { others } else { Vec::new() };
         // one at a time: whoever waits for the same place ends no further ones
         if own.iter().chain(&others).any(|program| program.is_leaving()) {
@@ -174,25 +195,25 @@ impl Children {
     pub(in crate::upstream) fn take_unlisted(&self, interval: Duration) -> Vec<(Uuid, Uuid)> {
         let running = self.running().into_iter();
         let unlisted = running.filter(|program| program.take_unlisted(interval));
-        unlisted.map(|program| (program.tenant, program.server)).collect()
+        unlisted.map(|program| program.owner()).collect()
     }
 
     /// Tenant and server of each program that announced a change of a list since this was last asked.
     pub(in crate::upstream) fn take_announced(&self) -> Vec<(Uuid, Uuid)> {
         let announced = self.running().into_iter().filter(|program| program.take_announced());
-        announced.map(|program| (program.tenant, program.server)).collect()
+        announced.map(|program| program.owner()).collect()
     }
 
     /// Those that have a place. Their state is looked at without the places: whoever asks for a place holds it.
-    fn running(&self) -> Vec<Arc<Shared>> {
+    fn running(&self) -> Vec<Arc<dyn RunningProgram>> {
         self.places().by_number.values().filter_map(|taken| taken.program.upgrade()).collect()
     }
 
     /// Ends what still runs of the same server from before, with whatever it is at.
-    pub(super) fn end_before(&self, program: &Shared) {
+    pub(super) fn end_before(&self, program: &Arc<impl RunningProgram + 'static>) {
+        let own: Arc<dyn RunningProgram> = Arc::clone(program) as _;
         for other in self.running() {
-            let is_same = (other.tenant, other.server) == (program.tenant, program.server);
-            if is_same && !std::ptr::eq(&*other, program) {
+            if other.owner() == own.owner() && !Arc::ptr_eq(&other, &own) {
                 other.end_now();
             }
         }

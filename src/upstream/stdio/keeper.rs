@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::children::{Children, Full};
+use super::children::{Children, Full, RunningProgram};
+use super::life;
+use super::open::Open;
 use super::state::{Now, Session, Shared};
-use super::usage::Open;
 use super::wire::Request;
 use crate::domain::measure::Measures;
 use crate::upstream::connection::Ask;
@@ -89,6 +90,7 @@ impl Keeper {
             match self.shared.session_now()? {
                 Now::Up(session) => return Ok(session),
                 Now::Coming => moved.await,
+                Now::Due(start) => life::begin(&self.shared, start),
                 Now::Full(Full::Before) if Instant::now() < patience => tokio::select! {
                     () = moved => {}
                     () = freed => {}

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::process::{Pipes, Process};
 use super::reader::{Reader, STALL_WAIT_MAX, log_errors};
-use super::state::{Session, Shared};
+use super::state::{Ended, Session, Shared, Start};
 use super::wire::{self, Request, Wire};
 use crate::domain::measure::{Between, Transport};
 use crate::upstream::discover::{Era, HELLO_BYTES_MAX, modern_offers};
@@ -25,18 +25,20 @@ use crate::upstream::session::{VERSIONS, version_of};
 /// How long what a program wrote before its end may take to be read.
 const DRAIN_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// How a program ended.
-pub(super) enum Ended {
-    /// Nobody called it.
-    Idle,
-    /// Somebody wanted it.
-    Asked,
-    /// By itself, or it never came up: a sentence for callers.
-    Failed(String),
+/// Starts a program, in a task that stays with it until it has ended.
+pub(super) fn begin(shared: &Arc<Shared>, Start { place, end }: Start) {
+    let shared = Arc::clone(shared);
+    let tasks = shared.children.tasks.clone();
+    tasks.spawn(async move {
+        let began = Instant::now();
+        let ended = run(&shared, &end).await;
+        drop(place);
+        shared.ended(ended, began.elapsed());
+    });
 }
 
 /// Starts the program and stays with it until it has ended.
-pub(super) async fn run(shared: &Shared, end: &CancellationToken) -> Ended {
+async fn run(shared: &Shared, end: &CancellationToken) -> Ended {
     let (mut process, pipes) =
         match Process::spawn(&shared.command, shared.children.rules.confinement.as_ref()) {
             Ok(spawned) => spawned,

@@ -13,6 +13,7 @@ mod journal;
 mod keeper;
 mod life;
 mod lines;
+mod open;
 mod process;
 mod reader;
 mod state;

@@ -1,6 +1,6 @@
 //! State of one program on this replica: whether it runs, who asks it, how often it failed.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -8,11 +8,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::children::{Children, Full, Place};
+use super::children::{Children, Full, Place, RunningProgram};
 use super::command::Command;
 use super::failures::Failures;
 use super::journal::ServerLog;
-use super::life::{self, Ended};
 use super::usage::Usage;
 use super::wire::Wire;
 use crate::upstream::discover::Era;
@@ -78,8 +77,28 @@ pub(super) enum Now {
     Up(Arc<Session>),
     /// It is on its way.
     Coming,
+    /// It is to be started, by whoever is told so.
+    Due(Start),
     /// There is no place for it.
     Full(Full),
+}
+
+/// Right to start a program.
+pub(super) struct Start {
+    /// Its place on this replica, while it runs.
+    pub(super) place: Place,
+    /// Ends it.
+    pub(super) end: CancellationToken,
+}
+
+/// How a program ended.
+pub(super) enum Ended {
+    /// Nobody called it.
+    Idle,
+    /// Somebody wanted it.
+    Asked,
+    /// By itself, or it never came up: a sentence for callers.
+    Failed(String),
 }
 
 /// A program that has shaken hands.
@@ -151,7 +170,8 @@ impl Shared {
                 "it is being switched off",
             ));
         }
-        let place = match self.children.admit(self) {
+        let program: Weak<dyn RunningProgram> = Arc::<Self>::downgrade(self);
+        let place = match self.children.admit(self.owner(), program) {
             Ok(place) => place,
             Err(full) => return Ok(Now::Full(full)),
         };
@@ -161,18 +181,7 @@ impl Shared {
         state.end = self.stop.child_token();
         let end = state.end.clone();
         drop(state);
-        self.start(place, end);
-        Ok(Now::Coming)
-    }
-
-    fn start(self: &Arc<Self>, place: Place, end: CancellationToken) {
-        let shared = Arc::clone(self);
-        self.children.tasks.spawn(async move {
-            let began = Instant::now();
-            let ended = life::run(&shared, &end).await;
-            drop(place);
-            shared.ended(ended, began.elapsed());
-        });
+        Ok(Now::Due(Start { place, end }))
     }
 
     /// The era that the program spoke last time.
@@ -264,58 +273,14 @@ impl Shared {
         self.moved.notify_waiters();
     }
 
-    /// Ends the program at once, whatever it is doing. Returns the number of the start that was ended.
-    pub(super) fn end_now(&self) -> u64 {
-        let state = self.state();
-        state.end.cancel();
-        state.start
-    }
-
     /// Returns whether the program of this start, or of an earlier one, has ended.
     pub(super) fn has_ended(&self, start: u64) -> bool {
         let state = self.state();
         state.start != start || matches!(state.phase, Phase::Off | Phase::Asleep | Phase::Resting { .. })
     }
 
-    /// Returns whether the program is being ended.
-    pub(super) fn is_leaving(&self) -> bool {
-        matches!(self.state().phase, Phase::Ending | Phase::FallingAsleep)
-    }
-
-    /// Returns the time since when the program is unused; `None` if it is in use or does not run.
-    pub(super) fn unused_since(&self) -> Option<Instant> {
-        let state = self.state();
-        state.usage.unused_since().filter(|_| matches!(state.phase, Phase::Up(_)))
-    }
-
-    /// Returns whether the program runs and was not listed since its start, or not for `interval`. If so, it
-    /// counts as listed from now on.
-    pub(super) fn take_unlisted(&self, interval: Duration) -> bool {
-        let mut state = self.state();
-        matches!(state.phase, Phase::Up(_)) && state.usage.take_unlisted(interval)
-    }
-
-    /// Returns whether the program runs and announced a change of a list since the last call of this
-    /// function.
-    pub(super) fn take_announced(&self) -> bool {
-        match &self.state().phase {
-            Phase::Up(session) => session.wire.take_announced(),
-            _ => false,
-        }
-    }
-
-    /// Puts the program to sleep unless it is in use. Returns whether it did.
-    pub(super) fn leaves(&self) -> bool {
-        let mut state = self.state();
-        let leaves = state.usage.unused_since().is_some() && matches!(state.phase, Phase::Up(_));
-        if leaves {
-            state.phase = Phase::FallingAsleep;
-            self.looked_at.notify_one();
-        }
-        leaves
-    }
-
-    fn ended(&self, ended: Ended, lived: Duration) {
+    /// Notes how the program ended, and how long it had run.
+    pub(super) fn ended(&self, ended: Ended, lived: Duration) {
         let mut state = self.state();
         state.failures.lived(lived);
         match ended {
@@ -338,5 +303,48 @@ impl Shared {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl RunningProgram for Shared {
+    fn owner(&self) -> (Uuid, Uuid) {
+        (self.tenant, self.server)
+    }
+
+    fn end_now(&self) -> u64 {
+        let state = self.state();
+        state.end.cancel();
+        state.start
+    }
+
+    fn is_leaving(&self) -> bool {
+        matches!(self.state().phase, Phase::Ending | Phase::FallingAsleep)
+    }
+
+    fn unused_since(&self) -> Option<Instant> {
+        let state = self.state();
+        state.usage.unused_since().filter(|_| matches!(state.phase, Phase::Up(_)))
+    }
+
+    fn take_unlisted(&self, interval: Duration) -> bool {
+        let mut state = self.state();
+        matches!(state.phase, Phase::Up(_)) && state.usage.take_unlisted(interval)
+    }
+
+    fn take_announced(&self) -> bool {
+        match &self.state().phase {
+            Phase::Up(session) => session.wire.take_announced(),
+            _ => false,
+        }
+    }
+
+    fn leaves(&self) -> bool {
+        let mut state = self.state();
+        let leaves = state.usage.unused_since().is_some() && matches!(state.phase, Phase::Up(_));
+        if leaves {
+            state.phase = Phase::FallingAsleep;
+            self.looked_at.notify_one();
+        }
+        leaves
     }
 }

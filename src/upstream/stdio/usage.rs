@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::state::Shared;
-
 /// How much in use a program is.
 pub(super) struct Usage {
     /// Requests under way.
@@ -29,6 +27,24 @@ impl Usage {
         self.used = Instant::now();
     }
 
+    /// Notes that a request begins.
+    pub(super) fn begin(&mut self, is_listing: bool) {
+        self.asked += 1;
+        self.listings += usize::from(is_listing);
+    }
+
+    /// Notes that a request is over.
+    pub(super) fn end(&mut self, is_call: bool, is_listing: bool) {
+        self.asked = self.asked.saturating_sub(1);
+        if is_call {
+            self.used = Instant::now();
+        }
+        if is_listing {
+            self.listings = self.listings.saturating_sub(1);
+            self.listed = Some(Instant::now());
+        }
+    }
+
     /// Since when nobody has called it; nothing while it is being asked.
     pub(super) fn unused_since(&self) -> Option<Instant> {
         (self.asked == 0).then_some(self.used)
@@ -41,41 +57,5 @@ impl Usage {
             self.listed = Some(Instant::now());
         }
         is_due
-    }
-}
-
-/// A request under way: it keeps the program. A call also begins the time anew in which nobody calls it; the
-/// gateway's own questions keep no program awake.
-pub(super) struct Open<'a> {
-    shared: &'a Shared,
-    is_call: bool,
-    is_listing: bool,
-}
-
-impl<'a> Open<'a> {
-    pub(super) fn new(shared: &'a Shared, method: &str) -> Self {
-        let is_call =
-            matches!(method, "tools/call" | "prompts/get" | "resources/read" | "completion/complete");
-        let is_listing = method == "tools/list";
-        shared.with_usage(|usage| {
-            usage.asked += 1;
-            usage.listings += usize::from(is_listing);
-        });
-        Self { shared, is_call, is_listing }
-    }
-}
-
-impl Drop for Open<'_> {
-    fn drop(&mut self) {
-        self.shared.with_usage(|usage| {
-            usage.asked = usage.asked.saturating_sub(1);
-            if self.is_call {
-                usage.used = Instant::now();
-            }
-            if self.is_listing {
-                usage.listings = usage.listings.saturating_sub(1);
-                usage.listed = Some(Instant::now());
-            }
-        });
     }
 }

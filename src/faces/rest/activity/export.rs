@@ -16,7 +16,7 @@ use super::{filter, shown};
 use crate::faces::rest::error::RestError;
 use crate::faces::rest::exchange::Exchange;
 use crate::faces::rest::params::{Names, Params};
-use crate::faces::rest::route::Answer;
+use crate::faces::rest::show::Answer;
 use crate::faces::sse::{OpenStream, StreamKind};
 use crate::gateway::{GatewayError, MemoryPurpose, overloaded};
 use crate::store::{ActivityFilter, ActivityRow};

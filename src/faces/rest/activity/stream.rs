@@ -18,7 +18,7 @@ use crate::faces::rest::error::RestError;
 use crate::faces::rest::exchange::Exchange;
 use crate::faces::rest::params::{Names, Params};
 use crate::faces::rest::place::TenantPlaces;
-use crate::faces::rest::route::Answer;
+use crate::faces::rest::show::Answer;
 use crate::faces::sse::{CHECK, OpenStream, StreamKind, event_stream};
 use crate::gateway::{GatewayError, News, Reach};
 use crate::store::{ActivityFilter, ActivityRow, Commit};

@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use crate::faces::rest::exchange::Exchange;
 use crate::faces::rest::params::{Names, Params};
-use crate::faces::rest::route::Answer;
 use crate::faces::rest::show;
+use crate::faces::rest::show::Answer;
 use crate::store::{ActivitySummary, CallSummary};
 
 /// The parameters.
