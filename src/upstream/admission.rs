@@ -19,15 +19,6 @@ use super::sent::Sent;
 /// Longest time of a probe, opening a connection and a session included. Callers wait for it.
 const PROBE_WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// Held by questions of the gateway's own: one of each kind at a time.
-#[derive(Debug, Default)]
-pub(super) struct Asides {
-    /// For signs of life, what is declared, and the tools.
-    pub(super) first: Mutex<()>,
-    /// For the other lists, however slow the upstream is at them.
-    pub(super) others: Mutex<()>,
-}
-
 impl Connection {
     /// Runs a caller's piece of work under the breaker, the concurrency cap and a deadline.
     pub(super) async fn within<T, F: Future<Output = Result<T, UpstreamError>>>(

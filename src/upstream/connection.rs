@@ -4,28 +4,34 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use tokio::sync::mpsc;
+use tokio::sync::Mutex;
 use tokio::time::Instant;
-use uuid::Uuid;
 
-use super::admission::Asides;
+use super::ask::{Ask, refused, settle};
 use super::breaker::BreakerState;
 use super::connect::Dialer;
-use super::discover::Era;
+use super::era::Era;
 use super::error::{Kind, UpstreamError};
 use super::gate::Gate;
 use super::health::Health;
 use super::http_link::HttpLink;
 use super::jsonrpc::{self, Answer};
 use super::link::Link;
-use super::list::Turns;
+use super::list_turns::Turns;
 use super::offers::{Announced, Offers};
-use super::post::Reply;
 use super::sent::Sent;
 use super::stdio::{Children, Keeper};
-use super::target::{Credential, Limits, Request, Round, Target, ToolCall};
+use super::target::{Credential, Limits, Request, Target, ToolCall};
 use crate::domain::server_url::ServerPlace;
+
+/// Held by questions of the gateway's own: one of each kind at a time.
+#[derive(Debug, Default)]
+pub(super) struct Asides {
+    /// For signs of life, what is declared, and the tools.
+    pub(super) first: Mutex<()>,
+    /// For the other lists, however slow the upstream is at them.
+    pub(super) others: Mutex<()>,
+}
 
 /// One upstream server: its connections, its session and its bounds.
 pub struct Connection {
@@ -40,40 +46,6 @@ pub struct Connection {
     pub(super) asides: Asides,
     pub(super) turns: Turns,
     pub(super) link: Result<Arc<Link>, UpstreamError>,
-}
-
-/// A request of ours.
-pub(super) struct Ask<'a> {
-    pub(super) method: &'static str,
-    /// What `Mcp-Name` mirrors.
-    pub(super) name: Option<&'a str>,
-    /// Members of `params`, raw.
-    pub(super) members: &'a [(&'a str, &'a [u8])],
-    pub(super) meta: &'a [(String, Bytes)],
-    pub(super) param_headers: &'a [(String, String)],
-    pub(super) progress: Option<&'a mpsc::Sender<Bytes>>,
-    /// What a caller's request says of its rounds.
-    pub(super) round: Option<&'a Round>,
-    /// The caller's API key, whose share of memory the answer takes.
-    pub(super) key: Option<Uuid>,
-    pub(super) bytes_max: usize,
-}
-
-impl<'a> Ask<'a> {
-    /// A request with nothing special about it.
-    pub(super) fn plain(method: &'static str, members: &'a [(&'a str, &'a [u8])], bytes_max: usize) -> Self {
-        Self {
-            method,
-            name: None,
-            members,
-            meta: &[],
-            param_headers: &[],
-            progress: None,
-            round: None,
-            key: None,
-            bytes_max,
-        }
-    }
 }
 
 impl fmt::Debug for Connection {
@@ -312,15 +284,4 @@ impl Connection {
         let Link::Http(link) = &**self.link.as_ref().unwrap() else { panic!("not over HTTP") };
         (&self.gate, &link.http.wires)
     }
-}
-
-/// The answer, or that there is none.
-pub(super) fn settle(reply: Reply) -> Result<Answer, UpstreamError> {
-    let status = reply.status.as_u16();
-    reply.answer.ok_or_else(|| UpstreamError::invalid(format!("HTTP status {status}")))
-}
-
-/// A refusal by the upstream of one of our own questions; its text stays out.
-pub(super) fn refused(method: &str, code: i64) -> UpstreamError {
-    UpstreamError::invalid(format!("{method} was refused with code {code}"))
 }

@@ -16,15 +16,6 @@ use super::post::{Http, Post};
 /// Largest answer to `server/discover` or `initialize`, in bytes.
 pub(super) const HELLO_BYTES_MAX: usize = 1024 * 1024;
 
-/// How an upstream is spoken to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Era {
-    /// Revision 2026-07-28: every request stands alone.
-    Modern,
-    /// Revisions 2025-03-26 to 2025-11-25: `initialize` first.
-    Handshake,
-}
-
 /// What modern requests carry besides the headers of their own method.
 pub(super) fn modern_headers(base: &HeaderMap) -> HeaderMap {
     let mut headers = base.clone();

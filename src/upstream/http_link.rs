@@ -10,12 +10,12 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
+use super::ask::Ask;
 use super::connect::Dialer;
-use super::connection::Ask;
-use super::discover::{Era, HELLO_BYTES_MAX, modern_offers};
+use super::discover::{HELLO_BYTES_MAX, modern_offers};
+use super::era::Era;
 use super::error::{Kind, UpstreamError};
 use super::jsonrpc::{self, Answer, Meta};
-use super::list::METHOD_NOT_FOUND;
 use super::offers::Offers;
 use super::param_headers::encode;
 use super::post::{Http, Post, Reply};
@@ -92,7 +92,9 @@ impl HttpLink {
         let reply = self.exchange(&ask, &Sent::default()).await?;
         let is_alive = match &reply.answer {
             Some(Answer::Result(_)) => true,
-            Some(Answer::Error { code, .. }) => reply.status.is_success() || *code == METHOD_NOT_FOUND,
+            Some(Answer::Error { code, .. }) => {
+                reply.status.is_success() || *code == jsonrpc::METHOD_NOT_FOUND
+            }
             None => false,
         };
         if is_alive {

@@ -8,10 +8,11 @@ use serde_json::value::RawValue;
 
 use super::error::{Kind, UpstreamError};
 use super::shares::MemoryHold;
-use super::target::Round;
 
 /// The revision without sessions.
 pub(super) const MODERN: &str = "2026-07-28";
+/// The code of a method that a server does not have.
+pub(super) const METHOD_NOT_FOUND: i64 = -32601;
 /// Who we say we are.
 pub(super) const CLIENT_NAME: &str = "mcpproxy";
 pub(super) const CLIENT_VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -47,6 +48,15 @@ impl Answer {
             Answer::Error { raw, code } => Answer::Error { raw: memory.keep(raw), code },
         }
     }
+}
+
+/// What a request says of its rounds, in the modern era alone (MCP 2026-07-28, multi-round-trip requests).
+#[derive(Clone, Debug, Default)]
+pub struct Round {
+    /// `clientCapabilities`: what the caller can be asked, an object, raw. Empty means `{}`.
+    pub capabilities: Bytes,
+    /// Members of `params` that belong to rounds, as `(name, raw JSON)`.
+    pub members: Vec<(&'static str, Bytes)>,
 }
 
 /// The `_meta` of a request.

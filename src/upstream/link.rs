@@ -3,8 +3,9 @@
 use http::StatusCode;
 use tokio::time::Instant;
 
-use super::connection::{Ask, settle};
-use super::discover::{Era, HELLO_BYTES_MAX};
+use super::ask::{Ask, settle};
+use super::discover::HELLO_BYTES_MAX;
+use super::era::Era;
 use super::error::UpstreamError;
 use super::http_link::HttpLink;
 use super::jsonrpc::Answer;

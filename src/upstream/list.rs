@@ -1,8 +1,6 @@
 //! Lists what an upstream offers, each definition as the bytes that were sent.
 
-mod kind;
 mod page;
-mod turns;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,22 +9,17 @@ use bytes::Bytes;
 use tokio::sync::MutexGuard;
 use tokio::time::Instant;
 
-pub use self::kind::{
-    DEFINITION_BYTES_MAX, LIST_BYTES_MAX, ListKind, NAME_BYTES_MAX, OFFERS_BYTES_MAX, PROMPTS_MAX,
-    RESOURCES_MAX, TEMPLATES_MAX, TOOLS_MAX, URI_BYTES_MAX,
-};
 use self::page::{Reading, too_large};
-pub use self::turns::Slowness;
-pub(super) use self::turns::Turns;
-use super::connection::{Ask, Connection, refused};
+use super::ask::{Ask, refused};
+use super::connection::Connection;
 use super::error::UpstreamError;
-use super::jsonrpc::Answer;
+use super::jsonrpc::{Answer, METHOD_NOT_FOUND};
+use super::list_kind::ListKind;
+use super::list_turns::Slowness;
 use super::sent::Sent;
 
 /// Most pages of one list.
 pub const PAGES_MAX: usize = 1000;
-/// The code of a method that a server does not have.
-pub(super) const METHOD_NOT_FOUND: i64 = -32601;
 /// How old a word about what there is may be when a list of it is refused, where nobody doubts it: so that who declares what it has not is not
 /// asked about that at every listing.
 const REFUSED_WORD_AGE_MAX: Duration = Duration::from_secs(60);

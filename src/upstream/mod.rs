@@ -7,12 +7,15 @@
 //! resolution, every queue, body and wait has a bound, and nothing is sent twice once it may have been seen.
 
 mod admission;
+mod ask;
 mod breaker;
+mod command;
 mod connect;
 mod connection;
 mod discover;
 mod egress;
 mod embedder;
+mod era;
 mod error;
 mod gate;
 mod health;
@@ -20,6 +23,8 @@ mod http_link;
 mod jsonrpc;
 mod link;
 mod list;
+mod list_kind;
+mod list_turns;
 mod measures;
 mod meter;
 mod offers;
@@ -42,18 +47,20 @@ mod tests;
 
 pub use self::rmcp::{WatchEnd, Watcher};
 pub use breaker::{BreakerRules, BreakerState};
+pub use command::{Command, Commands, NoCommand};
 pub use connect::native_tls;
 pub use connection::Connection;
-pub use discover::Era;
 pub use egress::{Deny, Egress, EgressError, Resolve, Resolving, SystemDns, URL_BYTES_MAX};
 pub use embedder::{EmbedError, Embedder, EmbedderOptions, Fault, Patience, Question};
+pub use era::Era;
 pub use error::{Kind, UpstreamError};
-pub use jsonrpc::Answer;
-pub use list::{
-    DEFINITION_BYTES_MAX, Doubt, Entry, LIST_BYTES_MAX, ListKind, Listed, Listing, NAME_BYTES_MAX,
-    OFFERS_BYTES_MAX, PAGES_MAX, PROMPTS_MAX, RESOURCES_MAX, Slowness, TEMPLATES_MAX, TOOLS_MAX,
-    URI_BYTES_MAX,
+pub use jsonrpc::{Answer, Round};
+pub use list::{Doubt, Entry, Listed, Listing, PAGES_MAX};
+pub use list_kind::{
+    DEFINITION_BYTES_MAX, LIST_BYTES_MAX, ListKind, NAME_BYTES_MAX, OFFERS_BYTES_MAX, PROMPTS_MAX,
+    RESOURCES_MAX, TEMPLATES_MAX, TOOLS_MAX, URI_BYTES_MAX,
 };
+pub use list_turns::Slowness;
 pub use offers::{Announced, Offer, Offers};
 pub use param_headers::{
     ParamHeader, check_param_headers, encode as header_value, param_header_rules, param_headers,
@@ -62,9 +69,7 @@ pub use pool::{CONNECTIONS_MAX, Pool, PoolVitals};
 pub use sent::Sent;
 pub use shares::{FREE_BYTES_MAX, MemoryHold, MemoryLimits, MemoryPurpose, MemoryShort, MemoryVitals};
 pub use stdio::{
-    Command, Commands, Confinement, Journal, LINE_BYTES_MAX, LogLine, LogSource, NoCommand, StdioRules,
-    become_confined, can_confine, run_warden,
+    Confinement, Journal, LINE_BYTES_MAX, LogLine, LogSource, StdioRules, become_confined, can_confine,
+    run_warden,
 };
-pub use target::{
-    Credential, Limits, Program, Request, Round, Subject, Target, ToolCall, is_reserved_header,
-};
+pub use target::{Credential, Limits, Program, Request, Subject, Target, ToolCall, is_reserved_header};

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::list::ListKind;
+use super::list_kind::ListKind;
 
 /// How long a declaration is believed that no session binds: the server may be another one meanwhile.
 const DECLARED_AGE_MAX: Duration = Duration::from_secs(5 * 60);

@@ -9,7 +9,8 @@ use serde::Deserialize;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
-use super::discover::{self, Era, HELLO_BYTES_MAX};
+use super::discover::{self, HELLO_BYTES_MAX};
+use super::era::Era;
 use super::error::{Kind, UpstreamError};
 use super::jsonrpc::{self, Answer, MODERN};
 use super::measures::{Life, OwnRequest};

@@ -11,10 +11,11 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::breaker::BreakerRules;
-use super::discover::Era;
+use super::command::{Command, NoCommand};
+use super::era::Era;
 use super::error::{Kind, UpstreamError};
+use super::jsonrpc::Round;
 use super::sent::Sent;
-use super::stdio::{Command, NoCommand};
 
 pub(super) const USER_AGENT: &str = concat!("mcpproxy/", env!("CARGO_PKG_VERSION"));
 /// What an operator can do about credentials that do not open.
@@ -146,15 +147,6 @@ pub struct ToolCall {
     pub timeout: Duration,
     /// What becomes of it.
     pub sent: Arc<Sent>,
-}
-
-/// What a request says of its rounds, in the modern era alone (MCP 2026-07-28, multi-round-trip requests).
-#[derive(Clone, Debug, Default)]
-pub struct Round {
-    /// `clientCapabilities`: what the caller can be asked, an object, raw. Empty means `{}`.
-    pub capabilities: Bytes,
-    /// Members of `params` that belong to rounds, as `(name, raw JSON)`.
-    pub members: Vec<(&'static str, Bytes)>,
 }
 
 /// What a request asks of an upstream that is no tool call.

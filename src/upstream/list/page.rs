@@ -9,11 +9,11 @@ use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visito
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::kind::{DEFINITION_BYTES_MAX, Form, ListKind};
 use super::{Entry, Listing};
-use crate::upstream::discover::Era;
+use crate::upstream::era::Era;
 use crate::upstream::error::{Kind, UpstreamError};
 use crate::upstream::jsonrpc;
+use crate::upstream::list_kind::{DEFINITION_BYTES_MAX, Form, ListKind};
 use crate::upstream::param_headers::check_param_headers;
 
 /// Longest cursor, in bytes.

@@ -17,7 +17,8 @@ use rmcp::transport::streamable_http_client::{StreamableHttpClientTransportConfi
 use rmcp::transport::{DynamicTransportError, StreamableHttpClientTransport};
 
 use super::super::connect::Dialer;
-use super::super::discover::{self, Era};
+use super::super::discover;
+use super::super::era::Era;
 use super::super::error::{Kind, UpstreamError};
 use super::super::jsonrpc::{CLIENT_NAME, CLIENT_VERSION};
 use super::super::post::Http;

@@ -9,8 +9,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::command::Command;
 use crate::domain::log_line::{self, Raw};
+use crate::upstream::command::Command;
 use crate::upstream::pace::Pace;
 
 /// Longest line that is kept, in bytes.

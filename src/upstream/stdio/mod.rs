@@ -6,7 +6,6 @@
 //! program. What it writes to standard error goes to the server's log (`journal`).
 
 mod children;
-mod command;
 mod confine;
 mod failures;
 mod journal;
@@ -23,7 +22,6 @@ mod wire;
 
 pub(super) use children::Children;
 pub use children::StdioRules;
-pub use command::{Command, Commands, NoCommand};
 pub use confine::{Confinement, become_confined, can_confine};
 pub use journal::{Journal, LINE_BYTES_MAX, LogLine, LogSource};
 pub(super) use keeper::Keeper;

@@ -7,8 +7,8 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, waitpgid};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio::time::{sleep, timeout};
 
-use super::command::Command;
 use super::confine::Confinement;
+use crate::upstream::command::Command;
 
 /// How long a program may take to end after its standard input has.
 const INPUT_GRACE: Duration = Duration::from_secs(1);

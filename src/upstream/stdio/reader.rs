@@ -236,9 +236,9 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
+    use crate::upstream::command::Command;
     use crate::upstream::jsonrpc::Answer;
     use crate::upstream::shares::{MemoryLimits, Shares};
-    use crate::upstream::stdio::Command;
     use crate::upstream::stdio::wire::{Outgoing, Request};
 
     const MIB: usize = 1024 * 1024;

@@ -9,12 +9,12 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::children::{Children, Full, Place, RunningProgram};
-use super::command::Command;
 use super::failures::Failures;
 use super::journal::ServerLog;
 use super::usage::Usage;
 use super::wire::Wire;
-use crate::upstream::discover::Era;
+use crate::upstream::command::Command;
+use crate::upstream::era::Era;
 use crate::upstream::error::{Kind, UpstreamError};
 use crate::upstream::measures::Life;
 use crate::upstream::offers::Offers;
