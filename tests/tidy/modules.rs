@@ -12,9 +12,8 @@ use syn::{Attribute, Item, ItemUse, UseTree, Visibility};
 use super::{complain, production_files};
 
 /// Cycles that are still there; nothing may be added.
-const CYCLES: [&str; 1] = [
-    "gateway: access catalog direct embeddings fanout limits offers suspension tenancy views",
-];
+const CYCLES: [&str; 1] =
+    ["gateway: access catalog direct embeddings fanout limits offers suspension tenancy views"];
 /// Type names that still mean several things; nothing may be added.
 const SHARED_NAMES: [&str; 79] = [
     "About: faces::mcp::operation gateway::call_tool::sending",
