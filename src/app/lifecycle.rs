@@ -43,12 +43,12 @@ pub(super) fn leave_when_stopped(
     let close = closing.clone();
     tokio::spawn(async move {
         stop.cancelled().await;
-        gateway.begin_leaving();
-        let (delay_s, under_way) = (leave.delay.as_secs(), gateway.under_way());
+        gateway.life.begin_leaving();
+        let (delay_s, under_way) = (leave.delay.as_secs(), gateway.life.under_way());
         tracing::info!(delay_s, under_way, "told to stop: no new clients are to be sent here");
         tokio::time::sleep(leave.delay).await;
-        gateway.begin_drain();
-        let (drain_s, under_way) = (leave.drain.as_secs(), gateway.under_way());
+        gateway.life.begin_drain();
+        let (drain_s, under_way) = (leave.drain.as_secs(), gateway.life.under_way());
         tracing::info!(drain_s, under_way, "draining: no new clients are taken, calls under way may finish");
         close.cancel();
     });

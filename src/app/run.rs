@@ -179,12 +179,12 @@ async fn serve_on(
     let traces = Traces::start(&config.telemetry, replica)?;
     let tracer = traces.as_ref().map(Traces::tracer);
     let options = Options { tracer, ..gateway_options(config, replica, keyring) };
-    let gateway = Gateway::new(store, Arc::clone(&egress), tls, options);
+    let gateway = Gateway::new(store, Arc::clone(&egress), tls, options).map(Arc::new);
     let gateway = gateway.context("search.embeddings_url cannot be used")?;
-    gateway.settle_master_keys().await?;
+    gateway.servers.settle_master_keys().await?;
     let (listener, admin) = (listeners::clients(&config.server)?, listeners::admin(&config.server)?);
-    gateway.start().await.context("the gateway could not register with its database")?;
-    let log = gateway.run_log();
+    gateway.upkeep.start().await.context("the gateway could not register with its database")?;
+    let log = gateway.upkeep.run_log();
     tokio::spawn(egress.keep_own_known(stop.clone()));
     let address = listener.local_addr()?;
     let faces = faces(config, &gateway);
@@ -192,7 +192,7 @@ async fn serve_on(
     let age_max = config.limits.metrics_age_max;
     let scraped =
         admin.map(|listener| tokio::spawn(serve_metrics((listener, age_max), &faces, admin_stop.clone())));
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), replica = %gateway.replica(), "listening on http://{address}");
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), replica = %gateway.options.replica, "listening on http://{address}");
     if config.direct.enabled {
         tracing::info!("/mcp/direct is open to keys whose setting direct_endpoint is on");
     }
@@ -200,7 +200,7 @@ async fn serve_on(
     let closing = leave_when_stopped(Arc::clone(&gateway), stop, leave);
     // one deadline for connections and calls: what Kubernetes grants is not granted twice
     let deadline = http::serve(listener, faces, closing, config.limits.drain).await;
-    gateway.finish(deadline, log).await;
+    gateway.upkeep.finish(deadline, log).await;
     if let Some(traces) = traces {
         traces.stop(deadline).await;
     }

@@ -6,7 +6,7 @@ use axum::response::Response;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use super::{Faces, wire};
-use crate::gateway::{AuthError, Caller, Gateway};
+use crate::gateway::{AuthError, Caller, SUSPENDED};
 
 /// Fault in a header that decides who is served. The request is refused before any key is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,12 +81,12 @@ impl Presented<'_> {
 /// The credential is missing or opens nothing, its tenant is suspended or not there, or keys cannot be confirmed now.
 pub async fn caller(faces: &Faces, presented: Presented<'_>) -> Result<Arc<Caller>, AuthError> {
     let Some(secret) = presented.credential else {
-        faces.gateway.count_auth_failure(None);
+        faces.gateway.tenants.count_auth_failure(None);
         return Err(AuthError::Unauthenticated);
     };
-    let caller = faces.gateway.authenticate(secret, presented.tenant).await;
+    let caller = faces.gateway.tenants.authenticate(secret, presented.tenant).await;
     if caller.as_ref().is_err_and(|error| *error == AuthError::Unauthenticated) {
-        faces.gateway.count_auth_failure(Some(secret));
+        faces.gateway.tenants.count_auth_failure(Some(secret));
     }
     caller
 }
@@ -107,9 +107,7 @@ pub fn refuse(error: AuthError, request_id: &str) -> Response {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             response
         }
-        AuthError::Suspended => {
-            wire::error::render(StatusCode::FORBIDDEN, "forbidden", Gateway::suspended_text(), None, id)
-        }
+        AuthError::Suspended => wire::error::render(StatusCode::FORBIDDEN, "forbidden", SUSPENDED, None, id),
         AuthError::NoSuchTenant => {
             wire::error::render(StatusCode::NOT_FOUND, "not_found", "tenant not found", Some("X-Tenant"), id)
         }

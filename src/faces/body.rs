@@ -64,7 +64,7 @@ pub async fn read_body(
     gateway: &Gateway,
     caller: &Caller,
 ) -> Result<Bytes, BodyError> {
-    let memory = || gateway.memory(caller, MemoryPurpose::Request);
+    let memory = || gateway.tenants.memory(caller, MemoryPurpose::Request);
     let read = read(&mut body, bytes_max, memory, &PATIENCE).await;
     if read.is_err() {
         tokio::spawn(discard(body));
@@ -190,7 +190,7 @@ pub async fn hold_answer(
     if answer.len() <= FREE_BYTES_MAX {
         return Ok(answer);
     }
-    let hold = hold.unwrap_or_else(|| gateway.memory(caller, MemoryPurpose::Answer));
+    let hold = hold.unwrap_or_else(|| gateway.tenants.memory(caller, MemoryPurpose::Answer));
     let mut hold = hold.waiting(Duration::ZERO);
     hold.shrink(answer.len());
     hold.grow(answer.len()).await?;

@@ -36,7 +36,7 @@ pub(super) fn health() -> Router<Arc<Faces>> {
 }
 
 async fn readyz(State(faces): State<Arc<Faces>>) -> Response {
-    let (status, text) = match faces.gateway.readiness() {
+    let (status, text) = match faces.gateway.upkeep.readiness() {
         Readiness::Ready => (StatusCode::OK, "ready\n"),
         Readiness::Degraded => (StatusCode::OK, "degraded\n"),
         Readiness::Starting => (StatusCode::SERVICE_UNAVAILABLE, "starting\n"),
@@ -49,7 +49,7 @@ async fn readyz(State(faces): State<Arc<Faces>>) -> Response {
 /// What is let in, and what every answer carries, a refusal too.
 async fn gate(State(faces): State<Arc<Faces>>, request: Request, next: Next) -> Response {
     let mut response = let_in(&faces, request, next).await;
-    if faces.gateway.is_leaving() {
+    if faces.gateway.life.is_leaving() {
         // the next request had better find another replica
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }

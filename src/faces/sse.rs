@@ -188,7 +188,7 @@ impl OpenStream {
 
     /// Whether the gateway has to end it: it stops, or the key has ended.
     pub(super) fn must_end(&self) -> bool {
-        self.gateway().is_draining() || !self.gateway().is_valid(&self.caller)
+        self.gateway().life.is_draining() || !self.gateway().tenants.is_valid(&self.caller)
     }
 
     /// When it should say again that it is alive.

@@ -6,7 +6,6 @@
 //! nothing else.
 
 mod headers;
-mod master_keys;
 mod veil;
 
 use std::collections::HashMap;
@@ -16,15 +15,13 @@ use uuid::Uuid;
 use zeroize::Zeroizing;
 
 pub use self::headers::Headers;
-pub use self::master_keys::MasterKeysError;
 pub(super) use self::veil::{secrets, veil};
-use super::Gateway;
-use super::error::GatewayError;
-use crate::domain::id::{ServerId, TenantId};
+use crate::domain::id::TenantId;
 use crate::domain::origin::Origin;
 use crate::domain::seal::{self, KEY_BYTES, Key, Keyring, NONCE_BYTES, Place};
-use crate::domain::server_url::{ServerPlace, without_query};
-use crate::store::{DataKey, HeadersPatch, SealedHeaders, SecretRows, Server, ServerSecret};
+use crate::domain::server_url::ServerPlace;
+use crate::gateway::error::GatewayError;
+use crate::store::{DataKey, SecretRows, Server, ServerSecret, Store};
 use crate::upstream::Credential;
 
 /// What a server is called with.
@@ -74,7 +71,7 @@ impl<'a> Opener<'a> {
     }
 
     /// Opens what was sealed for `server` where it is.
-    fn open_text(&self, server: &Server) -> Option<Zeroizing<Vec<u8>>> {
+    pub(super) fn open_text(&self, server: &Server) -> Option<Zeroizing<Vec<u8>>> {
         let secret = self.secrets.get(&server.server_id)?;
         let url = server.url.as_deref()?;
         let (tenant, server) = (self.tenant, server.id());
@@ -91,7 +88,7 @@ impl<'a> Opener<'a> {
     }
 }
 
-fn unwrap(keyring: &Keyring, tenant: TenantId, row: &DataKey) -> Option<Key> {
+pub(super) fn unwrap(keyring: &Keyring, tenant: TenantId, row: &DataKey) -> Option<Key> {
     let place = Place::DataKey { tenant, key: row.key_id };
     Key::read(&seal::open(keyring.find(&row.master_id)?, place, &row.wrapped).ok()?)
 }
@@ -107,7 +104,12 @@ pub(super) fn open_data_key(
 }
 
 /// The data key, wrapped by the first master key.
-fn wrap(keyring: &Keyring, tenant: TenantId, key_id: Uuid, key: &Key) -> Result<DataKey, GatewayError> {
+pub(super) fn wrap(
+    keyring: &Keyring,
+    tenant: TenantId,
+    key_id: Uuid,
+    key: &Key,
+) -> Result<DataKey, GatewayError> {
     let (master_id, master) = keyring.first();
     let place = Place::DataKey { tenant, key: key_id };
     let wrapped = seal::seal(master, random::<NONCE_BYTES>()?, place, key.expose()).map_err(unsealable)?;
@@ -124,84 +126,28 @@ pub(super) fn random<const N: usize>() -> Result<[u8; N], GatewayError> {
     Ok(bytes)
 }
 
-fn unsealable(error: seal::Unopenable) -> GatewayError {
+pub(super) fn unsealable(error: seal::Unopenable) -> GatewayError {
     tracing::error!(%error, "a secret could not be sealed");
     GatewayError::Unavailable
 }
 
-impl Gateway {
-    /// Seals what a server at `url` is to be called with; without any headers, it is to be called without.
-    pub(super) async fn seal_headers(
-        &self,
-        tenant: TenantId,
-        server: ServerId,
-        url: &str,
-        headers: &Headers,
-    ) -> Result<HeadersPatch, GatewayError> {
-        if headers.is_empty() {
-            return Ok(HeadersPatch::Clear);
-        }
-        let text = headers.to_sealable().ok_or(GatewayError::Unavailable)?;
-        self.seal_text(tenant, server, url, headers.names(), &text).await
+/// The tenant's newest data key that opens, or a new one: after a master key was lost, credentials can be
+/// given anew, and what was sealed before opens again should the key come back.
+pub(super) async fn data_key(
+    store: &Store,
+    keyring: &Keyring,
+    tenant: TenantId,
+) -> Result<(Uuid, Key), GatewayError> {
+    let failed = |error| GatewayError::from_store(error, "tenant");
+    let rows = store.data_keys(tenant).await.map_err(failed)?;
+    if let Some(found) = rows.iter().find_map(|row| Some((row.key_id, unwrap(keyring, tenant, row)?))) {
+        return Ok(found);
     }
-
-    /// Seals the headers that `server` has for another place, `url`.
-    ///
-    /// # Errors
-    /// [`GatewayError::Conflict`] when they do not open where the server is.
-    pub(super) async fn seal_again(
-        &self,
-        tenant: TenantId,
-        server: &Server,
-        url: &str,
-    ) -> Result<HeadersPatch, GatewayError> {
-        if server.header_names.is_empty() {
-            return Ok(HeadersPatch::Clear);
-        }
-        let rows = self.store.server_secrets(tenant, server.id()).await;
-        let rows = rows.map_err(|error| GatewayError::from_store(error, "server"))?;
-        let text = Opener::new(&self.options.keyring, tenant, &rows).open_text(server);
-        let text = text.ok_or_else(|| {
-            let name = &server.name;
-            GatewayError::Conflict(format!(
-                "The credentials of server '{name}' cannot be opened, so they cannot be kept. Give its headers again."
-            ))
-        })?;
-        self.seal_text(tenant, server.id(), url, server.header_names.clone(), &text).await
-    }
-
-    async fn seal_text(
-        &self,
-        tenant: TenantId,
-        server: ServerId,
-        url: &str,
-        names: Vec<String>,
-        text: &[u8],
-    ) -> Result<HeadersPatch, GatewayError> {
-        let origin = Origin::of(url)
-            .ok_or_else(|| GatewayError::invalid("headers", "headers need a url that they are sent to"))?;
-        let (key_id, key) = self.data_key(tenant).await?;
-        let bound = Place::ServerSecret { tenant, server, origin: &origin };
-        let sealed = seal::seal(&key, random()?, bound, text).map_err(unsealable)?;
-        let place = without_query(url).to_owned();
-        Ok(HeadersPatch::Set(SealedHeaders { names, key_id, place, sealed }))
-    }
-
-    /// The tenant's newest data key that opens, or a new one: after a master key was lost, credentials can be
-    /// given anew, and what was sealed before opens again should the key come back.
-    pub(super) async fn data_key(&self, tenant: TenantId) -> Result<(Uuid, Key), GatewayError> {
-        let failed = |error| GatewayError::from_store(error, "tenant");
-        let keyring = &self.options.keyring;
-        let rows = self.store.data_keys(tenant).await.map_err(failed)?;
-        if let Some(found) = rows.iter().find_map(|row| Some((row.key_id, unwrap(keyring, tenant, row)?))) {
-            return Ok(found);
-        }
-        let (key_id, bytes) = (Uuid::now_v7(), Zeroizing::new(random::<KEY_BYTES>()?));
-        let key = Key::new(*bytes);
-        let row = wrap(keyring, tenant, key_id, &key)?;
-        self.store.add_data_key(tenant, &row).await.map_err(failed)?;
-        Ok((key_id, key))
-    }
+    let (key_id, bytes) = (Uuid::now_v7(), Zeroizing::new(random::<KEY_BYTES>()?));
+    let key = Key::new(*bytes);
+    let row = wrap(keyring, tenant, key_id, &key)?;
+    store.add_data_key(tenant, &row).await.map_err(failed)?;
+    Ok((key_id, key))
 }
 
 #[cfg(test)]

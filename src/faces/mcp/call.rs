@@ -140,10 +140,10 @@ impl Call<'_> {
                     code: refusal.code.as_str(),
                     message: &refusal.message,
                 };
-                self.gateway.record_refused(&self.attempt, &refused);
+                self.gateway.log.record_refused(&self.attempt, &refused);
                 self.refused(&refusal)
             }
-            Ok(request) => match self.gateway.retrieve_tools(&self.attempt, &request).await {
+            Ok(request) => match self.gateway.search.retrieve_tools(&self.attempt, &request).await {
                 Ok(mut found) => {
                     memory = found.memory.take();
                     result::found(self.era, &found)
@@ -165,10 +165,10 @@ impl Call<'_> {
                     code: refusal.code.as_str(),
                     message: &refusal.message,
                 };
-                self.gateway.record_refused(&self.attempt, &refused);
+                self.gateway.log.record_refused(&self.attempt, &refused);
                 self.refused(&refusal)
             }
-            Ok(request) => match self.gateway.read_cache(self.attempt.clone(), request).await {
+            Ok(request) => match self.gateway.calls.read_cache(self.attempt.clone(), request).await {
                 Ok(page) => result::page(self.era, &page),
                 Err(refusal) => self.refused(&refusal),
             },
@@ -188,7 +188,7 @@ impl Call<'_> {
         let empty = Bytes::from_static(b"{}");
         let find = || json::top_level_members(arguments);
         let members =
-            self.gateway.parse(&self.attempt.caller, arguments.len(), find).await.map_err(invalid)?;
+            self.gateway.tenants.parse(&self.attempt.caller, arguments.len(), find).await.map_err(invalid)?;
         if members.len() > MEMBERS_MAX {
             return Err(self.refuse(TOO_MANY_MEMBERS).await);
         }
@@ -224,12 +224,12 @@ impl Call<'_> {
         let tool = if door == Door::Direct { request.name.clone() } else { None };
         let to = self.to(call_outcome, About::Tool(tool));
         let Some(token) = token else {
-            let outcome = self.gateway.call_tool(self.attempt, door, request, cancel_by).await;
+            let outcome = self.gateway.calls.call_tool(self.attempt, door, request, cancel_by).await;
             return Ok(to.respond(&outcome));
         };
         let (sender, progress) = mpsc::channel(PROGRESS_QUEUE);
         request.progress = Some(sender);
-        let outcome = self.gateway.call_tool(self.attempt, door, request, cancel_by);
+        let outcome = self.gateway.calls.call_tool(self.attempt, door, request, cancel_by);
         Ok(with_progress(to, token, outcome, progress).await)
     }
 

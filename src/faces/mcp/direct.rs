@@ -71,7 +71,7 @@ pub(super) async fn tools_list(
         let from = after.map(|name| view.position_after(&catalogue, name));
         let manages = caller.manages();
         let key = ListKey { tenant, print: view.print, reader: era.reader(), names, manages, from };
-        let body = gateway.list_body(key, caller, move || {
+        let body = gateway.tenants.list_body(key, caller, move || {
             let page = view.page(&catalogue, from.unwrap_or_default(), names, era.reader());
             let (bytes, next, turn) = (page.bytes, page.next.map(|(_, at)| at), catalogue.turn());
             drop(page);
@@ -95,12 +95,12 @@ pub(super) async fn while_current<F: Future<Output = Result<Bytes, RpcError>>>(
         let catalogue = methods::catalogue(caller)?;
         let view = catalogue.direct_view_soon(&caller.settings).await;
         let body = list(Arc::clone(&catalogue), Arc::clone(&view)).await?;
-        let is_current = gateway.note_served(caller, &catalogue, &view);
+        let is_current = gateway.tenants.note_served(caller, &catalogue, &view);
         if is_current {
             return Ok(body);
         }
         if tries.next().is_none() {
-            gateway.serve_outdated(caller);
+            gateway.tenants.serve_outdated(caller);
             return Ok(body);
         }
     }

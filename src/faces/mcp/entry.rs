@@ -45,7 +45,7 @@ impl<'a> Entry<'a> {
 
     /// Parses a body: at once if it is small, else in the turn of the caller's tenant.
     pub(super) async fn parse<T: Send>(self, body: &Bytes, parse: impl FnOnce() -> T + Send) -> T {
-        self.faces.gateway.parse(self.caller, body.len(), parse).await
+        self.faces.gateway.tenants.parse(self.caller, body.len(), parse).await
     }
 
     /// Returns the spelling of tools on `/mcp/direct`.

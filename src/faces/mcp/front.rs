@@ -201,7 +201,11 @@ fn spoken(operation: &Operation, session: Option<&Session>, headers: &HeaderMap)
 fn cancel(entry: Entry<'_>, headers: &HeaderMap, params: &str) {
     let Ok([Some(id)]) = json::find_members(params, ["requestId"]) else { return };
     let Ok(session) = session(entry, headers) else { return };
-    entry.faces.gateway.cancel_call(entry.caller, session.as_ref().map(|session| session.id.as_str()), id);
+    entry.faces.gateway.calls.cancel_call(
+        entry.caller,
+        session.as_ref().map(|session| session.id.as_str()),
+        id,
+    );
 }
 
 /// A request on its way to its method.
@@ -308,7 +312,7 @@ impl Incoming<'_> {
     async fn offers_list(&self, era: Era, kind: OfferKind) -> Result<Bytes, RpcError> {
         let Entry { faces, caller, .. } = self.entry;
         let from = offers::cursor(self.members)?;
-        let admitted = faces.gateway.admit_list(caller);
+        let admitted = faces.gateway.tenants.admit_list(caller);
         admitted.map_err(|refusal| RpcError::rate_limited(era, &refusal))?;
         offers::list(&faces.gateway, caller, era, (kind, self.entry.names()), from.as_deref()).await
     }
@@ -322,7 +326,7 @@ impl Incoming<'_> {
             }
             Endpoint::Direct => direct::cursor(self.members)?,
         };
-        let admitted = faces.gateway.admit_list(caller);
+        let admitted = faces.gateway.tenants.admit_list(caller);
         admitted.map_err(|refusal| RpcError::rate_limited(era, &refusal))?;
         match endpoint {
             Endpoint::Search => methods::tools_list(era, caller).await,

@@ -75,7 +75,7 @@ pub(super) async fn open(listener: Listener<'_>, opening: Opening<'_>) -> Result
     };
     // before anything is made for it
     let place = OpenStream::begin(faces, caller, kind)?;
-    let listening = faces.gateway.listen(caller, topic).await;
+    let listening = faces.gateway.tenants.listen(caller, topic).await;
     let seen = seen(&listening, names);
     let opened = Instant::now();
     let state = match opening {
@@ -191,7 +191,7 @@ impl State {
             until = until.min(at);
         }
         let heard = tokio::select! {
-            heard = self.listening.heard(self.place.gateway()) => heard,
+            heard = self.listening.heard(&self.place.gateway().tenants) => heard,
             () = sleep_until(until) => return,
         };
         match (heard, &mut self.told) {

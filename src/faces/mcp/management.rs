@@ -208,7 +208,7 @@ pub(super) async fn run(
     tool: Managing,
     arguments: &str,
 ) -> Result<Bytes, NotDone> {
-    if let Err(refusal) = faces.gateway.admit_management(&attempt.caller) {
+    if let Err(refusal) = faces.gateway.tenants.admit_management(&attempt.caller) {
         return Err(NotDone { code: refusal.code.as_str(), message: refusal.message, field: None });
     }
     match read(&attempt.caller, tool, arguments) {

@@ -67,7 +67,7 @@ pub(super) async fn list(
         let print = view.offers.print(kind);
         let key = ListKey { tenant, print, reader: era.reader(), names, manages: None, from };
         let from = from.unwrap_or_default();
-        let body = gateway.list_body(key, caller, move || {
+        let body = gateway.tenants.list_body(key, caller, move || {
             let page = view.offers.page(&catalogue, kind, from, names);
             let (bytes, next, turn) = (page.bytes, page.next.map(|(_, at)| at), catalogue.turn());
             drop(page);
@@ -124,12 +124,12 @@ impl Call<'_> {
         };
         let gateway = Arc::clone(self.gateway);
         let Some(token) = self.progress_token() else {
-            let outcome = gateway.ask(self.attempt, request, cancel_by).await;
+            let outcome = gateway.calls.ask(self.attempt, request, cancel_by).await;
             return Ok(to.respond(&outcome));
         };
         let (sender, progress) = mpsc::channel(PROGRESS_QUEUE);
         request.progress = Some(sender);
-        let outcome = gateway.ask(self.attempt, request, cancel_by);
+        let outcome = gateway.calls.ask(self.attempt, request, cancel_by);
         Ok(with_progress(to, token, outcome, progress).await)
     }
 

@@ -73,7 +73,7 @@ struct Open {
 impl Operation {
     /// It came in, and is recorded if it is to be.
     pub(super) fn begin(asked: &Question<'_>) -> Operation {
-        let tracer = asked.faces.gateway.tracer();
+        let tracer = asked.faces.gateway.options.tracer.as_ref();
         let incoming = || wire::trace::incoming(asked.headers, asked.meta);
         let begun = tracer.and_then(|tracer| tracer.begin(incoming(), asked.began));
         let (trace, span) = begun.unzip();

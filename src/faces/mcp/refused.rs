@@ -35,8 +35,8 @@ impl Called<'_> {
         let (kind, body) = (self.kind(), self.recordable());
         let refused = RefusedAttempt { kind, tool: self.name, body: body.as_deref(), code, message };
         match kind {
-            Kind::DirectCall => gateway.record_refused_directly(attempt, &refused).await,
-            _ => gateway.record_refused(attempt, &refused),
+            Kind::DirectCall => gateway.calls.record_refused_directly(attempt, &refused).await,
+            _ => gateway.log.record_refused(attempt, &refused),
         }
     }
 

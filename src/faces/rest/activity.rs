@@ -58,7 +58,7 @@ pub(super) async fn list(exchange: Arc<Exchange>, params: Params) -> Answer {
     filter.before =
         page.after(None, |key| Ulid::from_string(key).ok().map(|id| Some((time_of(id), id.into()))))?;
     exchange.expect_answer(page.limit * RECORD_MEMORY_BYTES).await?;
-    let rows = exchange.gateway().list_activity(exchange.caller(), filter, page.fetch()).await?;
+    let rows = exchange.gateway().log.list_activity(exchange.caller(), filter, page.fetch()).await?;
     cursor::list(&rows, &page, |row| Ulid::from(row.id).to_string(), |row| Ok(shown(row)))
 }
 
@@ -66,7 +66,7 @@ pub(super) async fn get(exchange: Arc<Exchange>, _: Params) -> Answer {
     // what cannot be an id is no record's
     let id =
         Ulid::from_string(exchange.segment("id")).map_err(|_| GatewayError::NotFound("activity record"))?;
-    let row = exchange.gateway().get_activity(exchange.caller(), id).await?;
+    let row = exchange.gateway().log.get_activity(exchange.caller(), id).await?;
     show::ok(&shown(&row))
 }
 

@@ -29,7 +29,8 @@ pub(super) async fn run(exchange: Arc<Exchange>, _: Params) -> Answer {
     exchange.needs_tenant()?;
     let (variant, request) = exchange.parse(|| request(&exchange)).await?;
     let door = Door::Variant(variant);
-    let outcome = exchange.gateway().call_tool(exchange.attempt.clone(), door, request, CancelBy::Nothing);
+    let outcome =
+        exchange.gateway().calls.call_tool(exchange.attempt.clone(), door, request, CancelBy::Nothing);
     let outcome = outcome.await;
     exchange.span.called(&outcome);
     render(outcome, exchange.request_id())

@@ -47,7 +47,7 @@ struct Removed<'a> {
 
 pub(super) async fn get(exchange: Arc<Exchange>, _params: Params) -> Answer {
     let open = exchange.open_stream(StreamKind::Events)?;
-    let listening = exchange.gateway().follow_servers(exchange.caller_handle()).await?;
+    let listening = exchange.gateway().tenants.follow_servers(exchange.caller_handle()).await?;
     let state = Following { open, listening, told: None };
     Ok(event_stream(Body::from_stream(stream::unfold(state, Following::step))))
 }
@@ -81,7 +81,7 @@ impl Following {
             let expiry = self.listening.expires_in().map(|after| Instant::now() + after);
             let until = expiry.map_or(self.open.sign_at(), |at| at.min(self.open.sign_at()));
             tokio::select! {
-                _ = self.listening.heard(self.open.gateway()) => {}
+                _ = self.listening.heard(&self.open.gateway().tenants) => {}
                 () = sleep_until(until) => {}
             }
         }

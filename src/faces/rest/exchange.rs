@@ -209,7 +209,7 @@ impl Exchange {
     /// Parses the body: at once if it is small, else in the turn of the caller's tenant.
     pub(super) async fn parse<T: Send>(&self, parse: impl FnOnce() -> T + Send) -> T {
         let bytes = self.body.as_ref().map_or(0, Bytes::len);
-        self.gateway().parse(self.caller(), bytes, parse).await
+        self.gateway().tenants.parse(self.caller(), bytes, parse).await
     }
 
     /// Refuses a platform key that names no tenant, where tools are concerned.
@@ -228,7 +228,8 @@ impl Exchange {
     pub(super) async fn expect_answer(&self, bytes: usize) -> Result<(), RestError> {
         let memory = || self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let before = memory().take();
-        let new = || self.gateway().memory(self.caller(), MemoryPurpose::Answer).waiting(ANSWER_WAIT_MAX);
+        let new =
+            || self.gateway().tenants.memory(self.caller(), MemoryPurpose::Answer).waiting(ANSWER_WAIT_MAX);
         let mut hold = before.unwrap_or_else(new);
         let short = |_| GatewayError::Refused(Box::new(overloaded(MemoryPurpose::Answer)));
         hold.grow(bytes).await.map_err(short)?;

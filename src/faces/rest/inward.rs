@@ -92,7 +92,7 @@ pub(in crate::faces) async fn run(
 ) -> Result<Bytes, NotDone> {
     let gateway = Arc::clone(&faces.gateway);
     let exchange = Arc::new(exchange(Arc::clone(faces), attempt, asked));
-    let answer = gateway.outlive(answer(act, exchange)).await;
+    let answer = gateway.log.outlive(answer(act, exchange)).await;
     let response = answer.map_err(|error| NotDone::from(error.cause()))?;
     if response.status() == StatusCode::NO_CONTENT {
         return Ok(Bytes::from_static(b"{}"));
@@ -115,7 +115,7 @@ pub(in crate::faces) fn refused(
     let body = without_credentials(arguments);
     let NotDone { code, message, .. } = why;
     let refused = RefusedAttempt { kind: Kind::Admin, tool: Some(tool), body: Some(&body), code, message };
-    faces.gateway.record_refused_counted(attempt, &refused);
+    faces.gateway.log.record_refused_counted(attempt, &refused);
 }
 
 fn exchange(faces: Arc<Faces>, attempt: Attempt, asked: Asked) -> Exchange {

@@ -58,7 +58,7 @@ pub(super) fn id(exchange: &Exchange) -> Result<KeyId, GatewayError> {
 pub(super) async fn list(exchange: Arc<Exchange>, params: Params) -> Answer {
     let page = params.page()?;
     let after = page.after(Uuid::nil(), |key| Uuid::try_parse(key).ok())?;
-    let keys = exchange.gateway().list_keys(exchange.caller(), after, page.fetch()).await?;
+    let keys = exchange.gateway().tenants.list_keys(exchange.caller(), after, page.fetch()).await?;
     cursor::list(&keys, &page, |key| key.id.to_string(), |key| Ok(shown(key, None)))
 }
 
@@ -72,12 +72,12 @@ pub(super) async fn create(exchange: Arc<Exchange>) -> Answer {
         settings: fields.object("settings")?.unwrap_or_default(),
         expires_at: fields.time("expires_at")?.flatten(),
     };
-    let made = exchange.gateway().create_key(exchange.caller(), request).await?;
+    let made = exchange.gateway().tenants.create_key(exchange.caller(), request).await?;
     show::created(&shown(&made.key, Some(&made.secret)))
 }
 
 pub(super) async fn get(exchange: Arc<Exchange>, _: Params) -> Answer {
-    let key = exchange.gateway().get_key(exchange.caller(), id(&exchange)?).await?;
+    let key = exchange.gateway().tenants.get_key(exchange.caller(), id(&exchange)?).await?;
     show::ok(&shown(&key, None))
 }
 
@@ -89,13 +89,13 @@ pub(super) async fn update(exchange: Arc<Exchange>) -> Answer {
         expires_at: fields.time("expires_at")?,
         version: fields.version()?,
     };
-    let key = exchange.gateway().update_key(exchange.caller(), id(&exchange)?, patch).await?;
+    let key = exchange.gateway().tenants.update_key(exchange.caller(), id(&exchange)?, patch).await?;
     show::ok(&shown(&key, None))
 }
 
 pub(super) async fn revoke(exchange: Arc<Exchange>) -> Answer {
     exchange.no_body().await?;
-    exchange.gateway().revoke_key(exchange.caller(), id(&exchange)?).await?;
+    exchange.gateway().tenants.revoke_key(exchange.caller(), id(&exchange)?).await?;
     Ok(show::nothing())
 }
 

@@ -58,7 +58,7 @@ async fn named<'a>(
     let server = servers::name(exchange)?;
     if name.is_empty() || name.len() > URI_BYTES_MAX || name.contains('\0') {
         // the server is looked at all the same: a name that cannot be must not tell more than one that is not
-        exchange.gateway().get_server(exchange.caller(), server).await?;
+        exchange.gateway().servers.get_server(exchange.caller(), server).await?;
         return Err(GatewayError::NotFound(kind.as_str()).into());
     }
     Ok(OfferName { server, kind, name })
@@ -86,19 +86,19 @@ fn resource_of(fields: &mut Fields) -> Result<(OfferKind, String), GatewayError>
 pub(super) async fn approve_prompt(exchange: Arc<Exchange>) -> Answer {
     let pin = exchange.fields(&["pin"], Nulls::Absent).await?.needed_text("pin")?;
     let offer = prompt(&exchange).await?;
-    decided(&exchange.gateway().approve_offer(exchange.caller(), offer, &pin).await?)
+    decided(&exchange.gateway().servers.approve_offer(exchange.caller(), offer, &pin).await?)
 }
 
 pub(super) async fn block_prompt(exchange: Arc<Exchange>) -> Answer {
     exchange.no_body().await?;
     let offer = prompt(&exchange).await?;
-    decided(&exchange.gateway().block_offer(exchange.caller(), offer).await?)
+    decided(&exchange.gateway().servers.block_offer(exchange.caller(), offer).await?)
 }
 
 pub(super) async fn unblock_prompt(exchange: Arc<Exchange>) -> Answer {
     exchange.no_body().await?;
     let offer = prompt(&exchange).await?;
-    decided(&exchange.gateway().unblock_offer(exchange.caller(), offer).await?)
+    decided(&exchange.gateway().servers.unblock_offer(exchange.caller(), offer).await?)
 }
 
 pub(super) async fn diff_prompt(exchange: Arc<Exchange>, _: Params) -> Answer {
@@ -110,19 +110,19 @@ pub(super) async fn approve_resource(exchange: Arc<Exchange>) -> Answer {
     let mut fields = exchange.fields(&["kind", "pin", "uri"], Nulls::Absent).await?;
     let ((kind, uri), pin) = (resource_of(&mut fields)?, fields.needed_text("pin")?);
     let offer = named(&exchange, kind, &uri).await?;
-    decided(&exchange.gateway().approve_offer(exchange.caller(), offer, &pin).await?)
+    decided(&exchange.gateway().servers.approve_offer(exchange.caller(), offer, &pin).await?)
 }
 
 pub(super) async fn block_resource(exchange: Arc<Exchange>) -> Answer {
     let (kind, uri) = resource_of(&mut exchange.fields(RESOURCE, Nulls::Absent).await?)?;
     let offer = named(&exchange, kind, &uri).await?;
-    decided(&exchange.gateway().block_offer(exchange.caller(), offer).await?)
+    decided(&exchange.gateway().servers.block_offer(exchange.caller(), offer).await?)
 }
 
 pub(super) async fn unblock_resource(exchange: Arc<Exchange>) -> Answer {
     let (kind, uri) = resource_of(&mut exchange.fields(RESOURCE, Nulls::Absent).await?)?;
     let offer = named(&exchange, kind, &uri).await?;
-    decided(&exchange.gateway().unblock_offer(exchange.caller(), offer).await?)
+    decided(&exchange.gateway().servers.unblock_offer(exchange.caller(), offer).await?)
 }
 
 pub(super) async fn diff_resource(exchange: Arc<Exchange>, params: Params) -> Answer {
@@ -133,7 +133,7 @@ pub(super) async fn diff_resource(exchange: Arc<Exchange>, params: Params) -> An
 }
 
 async fn diff(exchange: &Exchange, offer: OfferName<'_>) -> Answer {
-    let offer = exchange.gateway().get_offer(exchange.caller(), offer).await?;
+    let offer = exchange.gateway().servers.get_offer(exchange.caller(), offer).await?;
     let approved = offer.approved_definition.as_deref();
     let compared = Compared {
         name: shown_name(&offer),

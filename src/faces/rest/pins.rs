@@ -82,7 +82,7 @@ async fn named(exchange: &Exchange) -> Result<(&str, &str), RestError> {
     let (server, tool) = (servers::name(exchange)?, exchange.segment("tool"));
     if !is_tool_name(tool) {
         // the server is looked at all the same: a tool that cannot be must not tell more than one that is not
-        exchange.gateway().get_server(exchange.caller(), server).await?;
+        exchange.gateway().servers.get_server(exchange.caller(), server).await?;
         return Err(GatewayError::NotFound("tool").into());
     }
     Ok((server, tool))
@@ -99,24 +99,24 @@ fn whole(exchange: &Exchange, tool: &ToolView) -> Answer {
 pub(super) async fn approve(exchange: Arc<Exchange>) -> Answer {
     let pin = exchange.fields(&["pin"], Nulls::Absent).await?.needed_text("pin")?;
     let (server, tool) = named(&exchange).await?;
-    decided(&exchange.gateway().approve_tool(exchange.caller(), server, tool, &pin).await?)
+    decided(&exchange.gateway().servers.approve_tool(exchange.caller(), server, tool, &pin).await?)
 }
 
 pub(super) async fn block(exchange: Arc<Exchange>) -> Answer {
     exchange.no_body().await?;
     let (server, tool) = named(&exchange).await?;
-    decided(&exchange.gateway().block_tool(exchange.caller(), server, tool).await?)
+    decided(&exchange.gateway().servers.block_tool(exchange.caller(), server, tool).await?)
 }
 
 pub(super) async fn unblock(exchange: Arc<Exchange>) -> Answer {
     exchange.no_body().await?;
     let (server, tool) = named(&exchange).await?;
-    decided(&exchange.gateway().unblock_tool(exchange.caller(), server, tool).await?)
+    decided(&exchange.gateway().servers.unblock_tool(exchange.caller(), server, tool).await?)
 }
 
 pub(super) async fn diff(exchange: Arc<Exchange>, _: Params) -> Answer {
     let (server, tool) = named(&exchange).await?;
-    let tool = exchange.gateway().get_tool(exchange.caller(), server, tool).await?;
+    let tool = exchange.gateway().servers.get_tool(exchange.caller(), server, tool).await?;
     let approved = tool.approved_definition.as_deref();
     let compared = Compared {
         name: ToolName { name: &tool.name },
@@ -169,7 +169,7 @@ pub(super) async fn set_override(exchange: Arc<Exchange>) -> Answer {
     let request =
         OverrideRequest { hints: hints(said)?, pin: fields.needed_text("pin")?, version: fields.version()? };
     let (server, tool) = named(&exchange).await?;
-    let tool = exchange.gateway().override_tool(exchange.caller(), server, tool, request).await?;
+    let tool = exchange.gateway().servers.override_tool(exchange.caller(), server, tool, request).await?;
     whole(&exchange, &tool)
 }
 
@@ -203,6 +203,6 @@ fn hints(mut said: Map<String, Value>) -> Result<Hints, GatewayError> {
 pub(super) async fn clear_override(exchange: Arc<Exchange>) -> Answer {
     exchange.no_body().await?;
     let (server, tool) = named(&exchange).await?;
-    let tool = exchange.gateway().clear_override(exchange.caller(), server, tool).await?;
+    let tool = exchange.gateway().servers.clear_override(exchange.caller(), server, tool).await?;
     whole(&exchange, &tool)
 }

@@ -14,7 +14,7 @@ pub(super) async fn begin(exchange: &Exchange, what: &str) -> Result<Acting, Gat
     let server = server_of(&exchange.path, exchange.segment("name"), sent);
     let body = exchange.parse(|| text(&exchange.path, sent)).await;
     let act = Act { what, server: server.as_deref(), body: Some(&body) };
-    exchange.gateway().begin_act(&exchange.attempt, &act).await
+    exchange.gateway().log.begin_act(&exchange.attempt, &act).await
 }
 
 /// Reserves room for the record of a sensitive read.
@@ -25,7 +25,7 @@ pub(super) async fn begin_read(
     let server = server_of(&exchange.path, exchange.segment("name"), None);
     let asked = asked(&exchange.path, exchange.query());
     let read = ReadAttempt { what, server: server.as_deref(), asked: &asked };
-    exchange.gateway().begin_read(&exchange.attempt, &read).await
+    exchange.gateway().log.begin_read(&exchange.attempt, &read).await
 }
 
 /// Records that a key may not read this. Any other failure of a read is no attempt at what is not its own.
@@ -36,7 +36,7 @@ pub(super) fn refused_read(exchange: &Exchange, what: &'static str, error: &Gate
     let server = server_of(&exchange.path, exchange.segment("name"), None);
     let asked = asked(&exchange.path, exchange.query());
     let read = ReadAttempt { what, server: server.as_deref(), asked: &asked };
-    exchange.gateway().record_refused_read(&exchange.attempt, &read, error);
+    exchange.gateway().log.record_refused_read(&exchange.attempt, &read, error);
 }
 
 /// Records a call or search that was refused before it came to its use case. When the gateway itself was not
@@ -51,7 +51,7 @@ pub(super) fn refused(exchange: &Exchange, kind: Kind, error: &GatewayError) {
     let message = error.to_string();
     let body = exchange.raw_body().filter(|body| !body.is_empty()).or(exchange.query());
     let refused = RefusedAttempt { kind, tool: name.as_deref(), body, code, message: &message };
-    exchange.gateway().record_refused(&exchange.attempt, &refused);
+    exchange.gateway().log.record_refused(&exchange.attempt, &refused);
 }
 
 /// The server an act is about: the one in the path, or the one to be added. Only what can be a name at all

@@ -90,10 +90,10 @@ where
         let work = async move {
             let reading = record::begin_read(&exchange, what).await?;
             let answer = answer_read(who, names, &exchange, handler).await;
-            exchange.gateway().end_read(reading, answer.as_ref().map(|_| ()).map_err(RestError::cause));
+            exchange.gateway().log.end_read(reading, answer.as_ref().map(|_| ()).map_err(RestError::cause));
             answer
         };
-        gateway.outlive(work).await
+        gateway.log.outlive(work).await
     })
 }
 
@@ -125,7 +125,7 @@ where
 {
     route(method, async move |exchange| {
         let gateway = Arc::clone(exchange.gateway());
-        gateway.outlive(perform(what, who, exchange, handler)).await
+        gateway.log.outlive(perform(what, who, exchange, handler)).await
     })
 }
 

@@ -23,7 +23,7 @@ pub(super) async fn find(exchange: Arc<Exchange>, params: Params) -> Answer {
     exchange.needs_tenant()?;
     exchange.no_body().await?;
     let request = request(&params)?;
-    let found = exchange.gateway().retrieve_tools(&exchange.attempt, &request).await;
+    let found = exchange.gateway().search.retrieve_tools(&exchange.attempt, &request).await;
     let mut found = found.map_err(|refusal| GatewayError::Refused(Box::new(refusal)))?;
     let memory = found.memory.take();
     let json = hold_answer(exchange.gateway(), exchange.caller(), memory, found.json.into()).await;

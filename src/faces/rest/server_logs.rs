@@ -41,7 +41,8 @@ pub(super) async fn get(exchange: Arc<Exchange>, params: Params) -> Answer {
         None => None,
     };
     exchange.expect_answer(limit * LINE_MEMORY_BYTES).await?;
-    let page = exchange.gateway().server_log(exchange.caller(), name(&exchange)?, after, limit).await?;
+    let page =
+        exchange.gateway().servers.server_log(exchange.caller(), name(&exchange)?, after, limit).await?;
     let items = page.lines.iter().map(|line| Shown {
         at: show::time(line.at),
         source: &line.source,

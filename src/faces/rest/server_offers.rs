@@ -115,8 +115,11 @@ async fn fetch(
     let after = (kind.as_str(), name.as_str());
     exchange.expect_answer(DEFINITIONS_MEMORY_BYTES).await?;
     let bounds = (page.fetch(), DEFINITIONS_BYTES_MAX);
-    let offers =
-        exchange.gateway().list_server_offers(exchange.caller(), server, kinds, after, bounds).await?;
+    let offers = exchange
+        .gateway()
+        .servers
+        .list_server_offers(exchange.caller(), server, kinds, after, bounds)
+        .await?;
     page.fit(offers.iter().map(|offer| offer.definition.len()));
     Ok(offers)
 }

@@ -120,7 +120,7 @@ fn answer(exchange: &Exchange, server: &ServerView) -> Answer {
 pub(super) async fn list(exchange: Arc<Exchange>, params: Params) -> Answer {
     let page = params.page()?;
     let after = page.after(String::new(), |key| is_name(key).then(|| key.to_owned()))?;
-    let servers = exchange.gateway().list_servers(exchange.caller(), &after, page.fetch()).await?;
+    let servers = exchange.gateway().servers.list_servers(exchange.caller(), &after, page.fetch()).await?;
     cursor::list(&servers, &page, |server| server.name.clone(), |server| Ok(shown_to(&exchange, server)))
 }
 
@@ -128,7 +128,7 @@ pub(super) async fn list(exchange: Arc<Exchange>, params: Params) -> Answer {
 pub(super) async fn list_quarantined(exchange: Arc<Exchange>, _: Params) -> Answer {
     let (mut after, mut found) = (String::new(), Vec::new());
     loop {
-        let servers = exchange.gateway().list_servers(exchange.caller(), &after, WHOLE_PAGE).await?;
+        let servers = exchange.gateway().servers.list_servers(exchange.caller(), &after, WHOLE_PAGE).await?;
         let Some(last) = servers.last() else { break };
         after.clone_from(&last.name);
         found.extend(servers.into_iter().filter(|server| server.quarantined));
@@ -152,12 +152,12 @@ pub(super) async fn create(exchange: Arc<Exchange>) -> Answer {
         quarantined: exchange.is_over_mcp().then_some(true),
     };
     forbid_approval(&exchange, request.auto_approve)?;
-    let server = exchange.gateway().create_server(exchange.caller(), request).await?;
+    let server = exchange.gateway().servers.create_server(exchange.caller(), request).await?;
     show::created(&shown_to(&exchange, &server))
 }
 
 pub(super) async fn get(exchange: Arc<Exchange>, _: Params) -> Answer {
-    let server = exchange.gateway().get_server(exchange.caller(), name(&exchange)?).await?;
+    let server = exchange.gateway().servers.get_server(exchange.caller(), name(&exchange)?).await?;
     answer(&exchange, &server)
 }
 
@@ -182,13 +182,14 @@ pub(super) async fn update(exchange: Arc<Exchange>) -> Answer {
             GatewayError::invalid("version", "version is needed: that of the server as it was read").into()
         );
     }
-    let server = exchange.gateway().update_server(exchange.caller(), name(&exchange)?, change).await?;
+    let server =
+        exchange.gateway().servers.update_server(exchange.caller(), name(&exchange)?, change).await?;
     answer(&exchange, &server)
 }
 
 pub(super) async fn remove(exchange: Arc<Exchange>) -> Answer {
     exchange.no_body().await?;
-    exchange.gateway().remove_server(exchange.caller(), name(&exchange)?).await?;
+    exchange.gateway().servers.remove_server(exchange.caller(), name(&exchange)?).await?;
     Ok(show::nothing())
 }
 
@@ -204,19 +205,19 @@ async fn switch(exchange: &Exchange, enabled: bool) -> Answer {
     exchange.no_body().await?;
     let over_mcp = exchange.is_over_mcp();
     let change = ServerChange { enabled: Some(enabled), over_mcp, ..ServerChange::default() };
-    let changed = exchange.gateway().update_server(exchange.caller(), name(exchange)?, change);
+    let changed = exchange.gateway().servers.update_server(exchange.caller(), name(exchange)?, change);
     answer(exchange, &Box::pin(changed).await?)
 }
 
 pub(super) async fn quarantine(exchange: Arc<Exchange>) -> Answer {
     exchange.no_body().await?;
-    let server = exchange.gateway().quarantine(exchange.caller(), name(&exchange)?).await?;
+    let server = exchange.gateway().servers.quarantine(exchange.caller(), name(&exchange)?).await?;
     answer(&exchange, &server)
 }
 
 pub(super) async fn unquarantine(exchange: Arc<Exchange>) -> Answer {
     exchange.no_body().await?;
-    let server = exchange.gateway().release(exchange.caller(), name(&exchange)?).await?;
+    let server = exchange.gateway().servers.release(exchange.caller(), name(&exchange)?).await?;
     answer(&exchange, &server)
 }
 
@@ -230,7 +231,8 @@ pub(super) async fn restart(exchange: Arc<Exchange>) -> Answer {
 
 async fn list_again(exchange: &Exchange, reconnect: Reconnect) -> Answer {
     exchange.no_body().await?;
-    let server = exchange.gateway().refresh_server(exchange.caller(), name(exchange)?, reconnect).await?;
+    let server =
+        exchange.gateway().servers.refresh_server(exchange.caller(), name(exchange)?, reconnect).await?;
     answer(exchange, &server)
 }
 

@@ -28,7 +28,7 @@ pub(super) async fn patch_key(exchange: Arc<Exchange>) -> Answer {
 }
 
 async fn read(exchange: &Exchange, key: Option<KeyId>) -> Answer {
-    show::ok(&exchange.gateway().read_settings(exchange.caller(), key).await?)
+    show::ok(&exchange.gateway().tenants.read_settings(exchange.caller(), key).await?)
 }
 
 /// The gateway knows the settings' names, so every other name is its to refuse.
@@ -36,5 +36,5 @@ async fn patch(exchange: &Exchange, key: Option<KeyId>) -> Answer {
     let mut fields = exchange.any_fields().await?;
     let version = fields.version()?;
     let patch = fields.rest();
-    show::ok(&exchange.gateway().patch_settings(exchange.caller(), key, &patch, version).await?)
+    show::ok(&exchange.gateway().tenants.patch_settings(exchange.caller(), key, &patch, version).await?)
 }

@@ -24,7 +24,7 @@ pub(super) struct RequestSpan(Mutex<Option<OpenSpan>>);
 impl RequestSpan {
     /// Begins, with the attempt as a part of it.
     pub(super) fn begin(faces: &Faces, parts: &Parts, attempt: Attempt) -> (RequestSpan, Attempt) {
-        let tracer = faces.gateway.tracer().filter(|_| parts.uri.path() == PATH);
+        let tracer = faces.gateway.options.tracer.as_ref().filter(|_| parts.uri.path() == PATH);
         let begun = tracer
             .and_then(|tracer| tracer.begin(wire::trace::incoming(&parts.headers, None), attempt.started));
         let Some((trace, span)) = begun else { return (RequestSpan::default(), attempt) };

@@ -76,13 +76,13 @@ pub(super) async fn get(exchange: Arc<Exchange>, _: Params) -> Answer {
     let gateway = exchange.gateway();
     show::ok(&Status {
         version: env!("CARGO_PKG_VERSION"),
-        replica_id: gateway.replica().to_string(),
+        replica_id: gateway.options.replica.to_string(),
         tenant: caller.tenant_name(),
         role: caller.role.as_str(),
         key_id: caller.key,
         owner: &caller.owner,
         suspended: caller.is_suspended(),
-        ready: matches!(gateway.readiness(), Readiness::Ready | Readiness::Degraded),
+        ready: matches!(gateway.upkeep.readiness(), Readiness::Ready | Readiness::Degraded),
         direct_enabled: exchange.faces.options.direct_enabled,
         direct_endpoint: exchange.faces.has_direct(caller),
         settings: InForce::of(caller),

@@ -72,7 +72,7 @@ impl ShownQuotas {
 
 /// A tenant's own page.
 async fn whole<'a>(exchange: &Exchange, tenant: &'a Tenant) -> Result<Shown<'a>, GatewayError> {
-    let view = exchange.gateway().tenant_quotas(exchange.caller(), tenant).await?;
+    let view = exchange.gateway().tenants.tenant_quotas(exchange.caller(), tenant).await?;
     let quotas = ShownQuotas::of(&view, exchange.streams_of(tenant.tenant_id()));
     Ok(Shown { quotas: Some(quotas), ..shown(tenant) })
 }
@@ -86,24 +86,25 @@ fn name(exchange: &Exchange) -> Result<&str, GatewayError> {
 pub(super) async fn list(exchange: Arc<Exchange>, params: Params) -> Answer {
     let page = params.page()?;
     let after = page.after(String::new(), |key| is_name(key).then(|| key.to_owned()))?;
-    let tenants = exchange.gateway().list_tenants(exchange.caller(), &after, page.fetch()).await?;
+    let tenants = exchange.gateway().tenants.list_tenants(exchange.caller(), &after, page.fetch()).await?;
     cursor::list(&tenants, &page, |tenant| tenant.name.clone(), |tenant| Ok(shown(tenant)))
 }
 
 pub(super) async fn create(exchange: Arc<Exchange>) -> Answer {
     let name = exchange.fields(&["name"], Nulls::Absent).await?.needed_text("name")?;
-    let tenant = exchange.gateway().create_tenant(exchange.caller(), &name).await?;
+    let tenant = exchange.gateway().tenants.create_tenant(exchange.caller(), &name).await?;
     show::created(&whole(&exchange, &tenant).await?)
 }
 
 pub(super) async fn get(exchange: Arc<Exchange>, _: Params) -> Answer {
-    let tenant = exchange.gateway().get_tenant(exchange.caller(), name(&exchange)?).await?;
+    let tenant = exchange.gateway().tenants.get_tenant(exchange.caller(), name(&exchange)?).await?;
     show::ok(&whole(&exchange, &tenant).await?)
 }
 
 pub(super) async fn update(exchange: Arc<Exchange>) -> Answer {
     let quotas = exchange.fields(&["quotas"], Nulls::Kept).await?.object("quotas")?.unwrap_or_default();
-    let tenant = exchange.gateway().patch_quotas(exchange.caller(), name(&exchange)?, &quotas).await?;
+    let tenant =
+        exchange.gateway().tenants.patch_quotas(exchange.caller(), name(&exchange)?, &quotas).await?;
     show::ok(&whole(&exchange, &tenant).await?)
 }
 
@@ -117,12 +118,13 @@ pub(super) async fn resume(exchange: Arc<Exchange>) -> Answer {
 
 async fn set_suspended(exchange: &Exchange, suspend: Suspend) -> Answer {
     exchange.no_body().await?;
-    let tenant = exchange.gateway().suspend_tenant(exchange.caller(), name(exchange)?, suspend).await?;
+    let tenant =
+        exchange.gateway().tenants.suspend_tenant(exchange.caller(), name(exchange)?, suspend).await?;
     show::ok(&whole(exchange, &tenant).await?)
 }
 
 pub(super) async fn delete(exchange: Arc<Exchange>) -> Answer {
     exchange.no_body().await?;
-    exchange.gateway().delete_tenant(exchange.caller(), name(&exchange)?).await?;
+    exchange.gateway().tenants.delete_tenant(exchange.caller(), name(&exchange)?).await?;
     Ok(show::nothing())
 }

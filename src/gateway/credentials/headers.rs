@@ -62,12 +62,12 @@ impl Headers {
     }
 
     /// The names, which may be shown.
-    pub(super) fn names(&self) -> Vec<String> {
+    pub(in crate::gateway) fn names(&self) -> Vec<String> {
         self.0.iter().map(|(name, _)| name.clone()).collect()
     }
 
     /// What is sealed: a JSON list of pairs.
-    pub(super) fn to_sealable(&self) -> Option<Zeroizing<Vec<u8>>> {
+    pub(in crate::gateway) fn to_sealable(&self) -> Option<Zeroizing<Vec<u8>>> {
         let pairs: Vec<(&str, &str)> = self.0.iter().map(|(name, value)| (&**name, value.as_str())).collect();
         // escapes at most double it: growing would leave copies behind
         let mut text = Zeroizing::new(Vec::with_capacity(2 * BYTES_MAX + 8 * HEADERS_MAX));

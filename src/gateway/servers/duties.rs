@@ -3,7 +3,7 @@
 use crate::domain::id::KeyId;
 use crate::domain::tenant::Role;
 use crate::gateway::GatewayError;
-use crate::gateway::access::Caller;
+use crate::gateway::tenants::Caller;
 use crate::store::Server;
 
 /// Refuses an operator who is the person that added the server, or moved it last.

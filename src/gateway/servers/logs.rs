@@ -1,25 +1,25 @@
 //! The logs of servers: lines come from this replica's programs and listings, go to the database once a second,
 //! and are read from there, on whichever replica.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use chrono::{DateTime, Utc};
 use tokio::sync::mpsc;
 
-use super::Gateway;
+use super::Servers;
 use crate::domain::id::{ServerId, TenantId};
 use crate::domain::log_line::{self, Raw};
 use crate::domain::tenant::Action;
 use crate::gateway::GatewayError;
-use crate::gateway::access::Caller;
+use crate::gateway::tenants::Caller;
 use crate::store::{NewLogLine, StoredLogLine};
 use crate::upstream::{LINE_BYTES_MAX, LogLine, LogSource};
 
 /// Most lines of a page.
 pub const LOG_LIMIT_MAX: usize = 500;
 /// Lines that wait to be written; further ones are left out.
-pub(in crate::gateway) const WAITING_MAX: usize = 4096;
+pub(super) const WAITING_MAX: usize = 4096;
 /// Between two writes, unless a whole batch waits already.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Lines written at once.
@@ -36,7 +36,7 @@ pub struct LogPage {
     pub end: i64,
 }
 
-impl Gateway {
+impl Servers {
     /// The newest lines of a server's log, or with `after` the first ones since then.
     pub async fn server_log(
         &self,
@@ -67,13 +67,18 @@ impl Gateway {
         drop(self.journal.try_send(line));
     }
 
+    /// Takes the receiver of lines, for the one who writes them; `None` after the first time.
+    pub(in crate::gateway) fn take_journal(&self) -> Option<mpsc::Receiver<LogLine>> {
+        self.journal_lines.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
     /// Writes what comes, at most once a second, until nobody can send any more or the gateway has stopped.
     pub(in crate::gateway) async fn write_server_logs(self: Arc<Self>, mut lines: mpsc::Receiver<LogLine>) {
         loop {
             let mut batch = Vec::new();
             tokio::select! {
                 taken = lines.recv_many(&mut batch, BATCH) => if taken == 0 { return },
-                () = self.stop.cancelled() => break,
+                () = self.life.stop.cancelled() => break,
             }
             self.write_log_batch(&batch).await;
             drop(batch);
@@ -83,7 +88,7 @@ impl Gateway {
             }
             tokio::select! {
                 () = tokio::time::sleep(PAUSE) => {}
-                () = self.stop.cancelled() => break,
+                () = self.life.stop.cancelled() => break,
             }
         }
         let mut last = Vec::new();

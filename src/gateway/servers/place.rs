@@ -1,10 +1,11 @@
 //! Where a server is: at an address, or a program of the deployment.
 
-use super::{ServerChange, ServerRequest};
+use super::Servers;
+use super::administer::{ServerChange, ServerRequest};
 use crate::domain::server_url::{ServerPlace, is_masked};
 use crate::domain::tenant::Role;
-use crate::gateway::access::Caller;
-use crate::gateway::{Gateway, GatewayError};
+use crate::gateway::GatewayError;
+use crate::gateway::tenants::Caller;
 use crate::store::{Server, ServerPatch};
 
 /// Where a server that is to be added is.
@@ -36,7 +37,7 @@ pub(super) fn check_keeping(caller: &Caller, change: &ServerChange) -> Result<()
     Err(GatewayError::invalid("keep_credentials", fault))
 }
 
-impl Gateway {
+impl Servers {
     /// Checks where a new server is to be.
     pub(super) fn new_place(&self, caller: &Caller, request: &ServerRequest) -> Result<Place, GatewayError> {
         match request.kind.as_str() {

@@ -16,23 +16,23 @@ const CLIENT_SESSIONS: &str = "How long sessions with MCP servers lasted that ha
 
 pub(super) fn write(faces: &Faces, page: &mut Page<'_>) -> fmt::Result {
     let gateway = &faces.gateway;
-    let (served, asked) = (&faces.measures, gateway.upstream_measures());
+    let (served, asked) = (&faces.measures, gateway.upkeep.upstream_measures());
     operations(page, ("mcp_server_operation_duration_seconds", SERVER_OPERATIONS), &served.operations)?;
     operations(page, ("mcp_client_operation_duration_seconds", CLIENT_OPERATIONS), &asked.operations)?;
     sessions(page, ("mcp_server_session_duration_seconds", SERVER_SESSIONS), &served.sessions)?;
     sessions(page, ("mcp_client_session_duration_seconds", CLIENT_SESSIONS), &asked.sessions)?;
     let added = "What the gateway added to calls that it sent on, by the tier of the tool";
-    let overhead = gateway.overhead().all();
+    let overhead = gateway.calls.overhead.all();
     let overhead = overhead.iter().map(|(tier, took)| (vec![("tier", *tier)], took.seen()));
     page.histograms("mcpproxy_call_overhead_seconds", added, overhead)?;
-    let vitals = gateway.vitals();
-    attempts(page, gateway.log_measures())?;
-    shed(page, faces, &vitals, gateway.log_measures())?;
-    log(page, gateway.log_measures(), &vitals.log)?;
+    let vitals = gateway.upkeep.vitals();
+    attempts(page, gateway.log.activity.measures())?;
+    shed(page, faces, &vitals, gateway.log.activity.measures())?;
+    log(page, gateway.log.activity.measures(), &vitals.log)?;
     replica(page, &vitals)?;
     upstreams(page, &vitals)?;
     clients(page, faces)?;
-    spans(page, gateway.tracer().map(|tracer| tracer.lost()).unwrap_or_default())?;
+    spans(page, gateway.options.tracer.as_ref().map(|tracer| tracer.lost()).unwrap_or_default())?;
     store(page, &vitals.store)
 }
 

@@ -80,7 +80,7 @@ pub(in crate::faces::rest) async fn get(exchange: Arc<Exchange>, params: Params)
     };
     let filter = filter(&params, exchange.attempt.started_at)?;
     let place = exchange.open_stream(StreamKind::Export)?;
-    let first = exchange.gateway().export_activity(exchange.caller(), &filter).await?;
+    let first = exchange.gateway().log.export_activity(exchange.caller(), &filter).await?;
     let start = match format {
         Format::Lines => Vec::new(),
         Format::Csv => written(|csv| csv.write_record(COLUMNS.map(|(name, _)| name)))?,
@@ -117,12 +117,12 @@ impl Export {
     async fn piece(mut self) -> Result<Option<(Bytes, Export)>, RestError> {
         let (gateway, caller) = (self.exchange.gateway(), self.exchange.caller());
         // the page before has been handed on: a client that reads slowly holds one of them
-        let mut memory = gateway.memory(caller, MemoryPurpose::Answer);
+        let mut memory = gateway.tenants.memory(caller, MemoryPurpose::Answer);
         let short = |_| GatewayError::Refused(Box::new(overloaded(MemoryPurpose::Answer)));
         memory.grow(PAGE_MEMORY_BYTES).await.map_err(short)?;
         let rows = match self.next.take() {
             Some(rows) => rows,
-            None => self.exchange.gateway().export_activity(self.exchange.caller(), &self.filter).await?,
+            None => self.exchange.gateway().log.export_activity(self.exchange.caller(), &self.filter).await?,
         };
         let mut text = std::mem::take(&mut self.start);
         match rows.last() {

@@ -33,7 +33,7 @@ pub(in crate::faces::rest) async fn get(exchange: Arc<Exchange>, params: Params)
     let places = exchange.places();
     let seen = last_event(exchange.headers(), &places)?;
     let open = exchange.open_stream(StreamKind::Activity)?;
-    let (now, news) = exchange.gateway().follow_activity(exchange.caller()).await?;
+    let (now, news) = exchange.gateway().log.follow_activity(exchange.caller()).await?;
     // a place that is still to come is one of another database: nothing is known of what was missed
     let at = seen.map_or(now, |seen| seen.min(now));
     let reach = if seen.is_some() { Reach::Whole } else { Reach::Recent };
@@ -81,7 +81,7 @@ impl Following {
                 }
                 Next::Read => {
                     let (gateway, caller) = (self.open.gateway(), self.open.caller());
-                    let tail = gateway.tail_activity(caller, &self.filter, self.at, self.reach).await;
+                    let tail = gateway.log.tail_activity(caller, &self.filter, self.at, self.reach).await;
                     let Ok(tail) = tail else {
                         // the database is away or busy: nothing is missed, it comes later
                         tokio::time::sleep(CHECK).await;

@@ -50,7 +50,7 @@ pub(in crate::faces::rest) async fn get(exchange: Arc<Exchange>, params: Params)
     let period = period.as_deref().unwrap_or(PERIODS[0]);
     let end = exchange.attempt.started_at;
     let start = end - length(period);
-    let summary = exchange.gateway().summarize_activity(exchange.caller(), start, end).await?;
+    let summary = exchange.gateway().log.summarize_activity(exchange.caller(), start, end).await?;
     show::ok(&shown(period, start, end, &summary))
 }
 

@@ -1,0 +1,342 @@
+//! Checks 1 to 9, and of 12 what is known beforehand, in the contract's order.
+
+pub(in crate::gateway) mod direct;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use chrono::DateTime;
+
+use super::{CallRequest, Door, Refused, record};
+use crate::domain::activity::{Kind, Record, Source};
+use crate::domain::annotations::Tier;
+use crate::domain::id::split_canonical;
+use crate::domain::intent::{self, Intent, RawIntent};
+use crate::domain::operation::Variant;
+use crate::domain::refusal::{Code, Refusal};
+use crate::domain::tool::PinState;
+use crate::domain::validation::{self, Verdict};
+use crate::domain::{json, redact};
+use crate::gateway::catalog::{SchemaCheck, ServerEntry, Tool, sees};
+use crate::gateway::tenants::Caller;
+
+/// A call that may be dispatched.
+#[derive(Debug)]
+pub(super) struct Checked {
+    door: Door,
+    /// The tool's name as the caller spelt it.
+    name: String,
+    pub(super) tool: Arc<Tool>,
+    pub(super) tier: Tier,
+    pub(super) variant: Variant,
+    /// The arguments object, exactly as checked.
+    pub(super) arguments: Bytes,
+    intent: Intent,
+}
+
+impl Checked {
+    /// A refusal about this call.
+    pub(super) fn refused(&self, refusal: Refusal) -> Refused {
+        Refused {
+            refusal,
+            tool: Some(self.tool.canonical.to_string()),
+            variant: Some(self.variant),
+            declared: self.intent.operation_type,
+            is_structured: self.door.is_structured(&self.tool),
+        }
+    }
+}
+
+/// Runs checks 1 to 9; fills the record with what is learnt on the way, also when one refuses.
+pub(super) fn run(
+    caller: &Caller,
+    door: Door,
+    request: &CallRequest,
+    record: &mut Record,
+    preview_bytes: usize,
+) -> Result<Checked, Refused> {
+    let mut about = Refused::before_checks(door, Refusal::new(Code::NotFound, ""));
+    steps(caller, door, request, record, preview_bytes, &mut about)
+        .map_err(|refusal| Refused { refusal, ..about })
+}
+
+fn steps(
+    caller: &Caller,
+    door: Door,
+    request: &CallRequest,
+    record: &mut Record,
+    preview_bytes: usize,
+    about: &mut Refused,
+) -> Result<Checked, Refusal> {
+    let checked = match door {
+        Door::Variant(variant) => {
+            let name = tool_name(request, about, record)?;
+            let arguments = arguments(request, record, preview_bytes)?;
+            let intent = declaration(caller, variant, request, about, record)?;
+            let (tool, tier) = resolve(caller, variant, &name, record)?;
+            Checked { door, name, tool, tier, variant, arguments, intent }
+        }
+        Door::Direct => {
+            // the tool says which variant it is, so it comes first; nothing is declared here
+            let (name, tool, tier) = direct::resolve(caller, request, about, record)?;
+            let (variant, arguments) = (tier.call_with(), direct::arguments(request, record, preview_bytes)?);
+            Checked { door, name, tool, tier, variant, arguments, intent: Intent::default() }
+        }
+    };
+    available(&checked.tool)?;
+    annotations(caller, checked.variant, &checked.tool, record)?;
+    Ok(checked)
+}
+
+/// Checks 7 to 9 once more, if the catalogue is not the one that was checked against. Gives the tool as it is now:
+/// its server may have another address or credential meanwhile, though the definition is the one that was checked.
+pub(super) fn again(caller: &Caller, checked: &Checked) -> Result<Arc<Tool>, Refusal> {
+    let variant = checked.variant;
+    let current = caller.catalogue();
+    let tool = current.as_ref().and_then(|catalogue| catalogue.tool(&checked.tool.canonical));
+    if let Some(same) = tool.filter(|tool| Arc::ptr_eq(tool, &checked.tool)) {
+        return Ok(Arc::clone(same));
+    }
+    // warnings were noted the first time
+    let mut unused = Record::start(caller.tenant_id(), Kind::System, Source::System, DateTime::default());
+    let name = &checked.tool.canonical;
+    let (tool, _) = match checked.door {
+        Door::Variant(variant) => resolve(caller, variant, name, &mut unused)?,
+        Door::Direct => {
+            direct::find(caller, name, &mut unused).ok_or_else(|| direct::unknown(&checked.name))?
+        }
+    };
+    available(&tool)?;
+    if tool.shape.pin() != checked.tool.shape.pin() {
+        let message =
+            format!("The definition of tool '{}' changed meanwhile; nothing was run", tool.canonical);
+        return Err(Refusal::new(Code::ToolChanged, message));
+    }
+    annotations(caller, variant, &tool, &mut unused)?;
+    Ok(tool)
+}
+
+/// Check 1, the name.
+fn tool_name(request: &CallRequest, about: &mut Refused, record: &mut Record) -> Result<String, Refusal> {
+    let raw = present(request.name.as_ref());
+    let Some(name) = raw.and_then(|raw| serde_json::from_str::<String>(raw).ok()) else {
+        let message =
+            "Invalid tool name: name must be a string of the form server:tool, as retrieve_tools gives it";
+        return Err(Refusal::new(Code::InvalidName, message));
+    };
+    let shown: String = name.chars().take(300).collect();
+    about.tool = Some(shown.clone());
+    let Some((server, tool)) = split_canonical(&name) else {
+        record::tool(record, None, &shown);
+        let message = format!(
+            "Invalid tool name '{shown}': must be of the form server:tool, as retrieve_tools gives it"
+        );
+        return Err(Refusal::new(Code::InvalidName, message));
+    };
+    record::tool(record, Some(server), tool);
+    Ok(name)
+}
+
+/// Check 1, the arguments: at most one of the two forms, an object, one reading.
+fn arguments(request: &CallRequest, record: &mut Record, preview_bytes: usize) -> Result<Bytes, Refusal> {
+    let invalid = |message: String| Refusal::new(Code::InvalidArguments, message);
+    if let Some(unknown) = &request.unknown {
+        // a misspelt name must not run a tool with nothing
+        let shown: String = unknown.chars().take(100).collect();
+        return Err(invalid(format!(
+            "Invalid arguments: unknown argument '{shown}'; the tool's own arguments go into args or args_json"
+        )));
+    }
+    let args = present(request.args.as_ref());
+    let args_json = present(request.args_json.as_ref()).filter(|raw| *raw != "\"\"");
+    let arguments = match (args, args_json) {
+        (Some(_), Some(_)) => {
+            return Err(invalid("Invalid arguments: give args or args_json, not both".to_owned()));
+        }
+        (None, None) => Bytes::from_static(b"{}"),
+        // duplicate members were looked for when the request was read
+        (Some(raw), None) if raw.starts_with('{') => request.args.clone().unwrap_or_default(),
+        (Some(_), None) => return Err(invalid("Invalid arguments: args must be a JSON object".to_owned())),
+        (None, Some(raw)) => {
+            let text: String = serde_json::from_str(raw).map_err(|_| {
+                invalid("Invalid arguments: args_json must be a string holding a JSON object".into())
+            })?;
+            json::members_of_text(&text)
+                .map_err(|fault| invalid(format!("Invalid arguments: args_json: {fault}")))?;
+            Bytes::from(text.trim().to_owned())
+        }
+    };
+    record::arguments(record, &arguments, preview_bytes);
+    Ok(arguments)
+}
+
+/// Checks 2 to 6.
+fn declaration(
+    caller: &Caller,
+    variant: Variant,
+    request: &CallRequest,
+    about: &mut Refused,
+    record: &mut Record,
+) -> Result<Intent, Refusal> {
+    let raw = RawIntent {
+        nested: present(request.intent.as_ref()),
+        operation_type: present(request.intent_operation_type.as_ref()),
+        data_sensitivity: present(request.intent_data_sensitivity.as_ref()),
+        reason: present(request.intent_reason.as_ref()),
+    };
+    let (intent, refusal) = match intent::check(&raw, variant, caller.settings.intent_declaration) {
+        Ok(intent) => (intent, None),
+        Err(refused) => (refused.1, Some(refused.0)),
+    };
+    about.declared = intent.operation_type;
+    record.operation_type = Some(intent.operation_type.unwrap_or(variant.operation()));
+    record.intent_declared = intent.operation_type.is_some();
+    let clean = |text: &String| redact::redact(text).into_owned();
+    record.data_sensitivity = intent.data_sensitivity.as_ref().map(clean);
+    record.reason = intent.reason.as_ref().map(clean);
+    refusal.map_or(Ok(intent), Err)
+}
+
+/// Check 7. One text whether a tool does not exist, is another tenant's, or is out of scope.
+fn resolve(
+    caller: &Caller,
+    variant: Variant,
+    name: &str,
+    record: &mut Record,
+) -> Result<(Arc<Tool>, Tier), Refusal> {
+    let settings = &caller.settings;
+    if variant.operation() > settings.max_operation {
+        let message = format!(
+            "{} is not permitted for this key, whose ceiling is {}",
+            variant.as_str(),
+            settings.max_operation.as_str()
+        );
+        return Err(Refusal::new(Code::OperationNotPermitted, message).expecting(settings.max_operation));
+    }
+    let tool = caller.tenant.as_ref().and_then(|tenant| tenant.catalogue().tool(name).cloned());
+    let Some((tool, tier)) = tool.and_then(|tool| seen(caller, tool)) else {
+        return Err(Refusal::new(
+            Code::NotFound,
+            format!("Tool '{name}' not found; retrieve_tools finds what there is"),
+        ));
+    };
+    record.tier = Some(tier.as_str());
+    Ok((tool, tier))
+}
+
+/// A tool with its tier, when it is in this key's scope.
+fn seen(caller: &Caller, tool: Arc<Tool>) -> Option<(Arc<Tool>, Tier)> {
+    sees(&caller.settings, &tool).map(|tier| (tool, tier))
+}
+
+/// Check 8, the server.
+pub(super) fn open(server: &ServerEntry) -> Result<(), Refusal> {
+    let name = &server.name;
+    if !server.enabled {
+        return Err(Refusal::new(Code::ServerDisabled, format!("Server '{name}' is disabled")));
+    }
+    if server.quarantined {
+        let message = format!(
+            "Server '{name}' is quarantined until a person releases it (POST /api/v1/servers/{name}/unquarantine)"
+        );
+        return Err(Refusal::new(Code::ServerQuarantined, message));
+    }
+    Ok(())
+}
+
+/// Check 8.
+fn available(tool: &Tool) -> Result<(), Refusal> {
+    open(&tool.server)?;
+    let (server, name) = (&tool.server.name, Cow::Borrowed(&*tool.canonical));
+    approved(tool.state, || Pinned { what: "tool", name, server, list: "tools" })
+}
+
+/// Names what has a definition pin, for refusals.
+pub(super) struct Pinned<'a> {
+    /// Noun, in lower case.
+    pub(super) what: &'static str,
+    /// Name as callers see it.
+    pub(super) name: Cow<'a, str>,
+    /// Name of the server.
+    pub(super) server: &'a str,
+    /// Last part of the route that lists it.
+    pub(super) list: &'static str,
+}
+
+/// Check 8, the definition.
+pub(super) fn approved<'a>(state: PinState, of: impl FnOnce() -> Pinned<'a>) -> Result<(), Refusal> {
+    let (code, says) = match state {
+        PinState::Approved => return Ok(()),
+        PinState::Pending => (Code::ToolPending, "is new and waits for a person's approval"),
+        PinState::Changed => (Code::ToolChanged, "changed and waits for a person's approval"),
+        PinState::Blocked => (Code::ToolBlocked, "is blocked"),
+    };
+    let Pinned { what, name, server, list } = of();
+    let (first, rest) = what.split_at(1);
+    let subject = match state {
+        PinState::Changed => format!("The definition of {what} '{name}'"),
+        _ => format!("{}{rest} '{name}'", first.to_uppercase()),
+    };
+    let hint = match state {
+        PinState::Blocked => String::new(),
+        _ => format!(" (GET /api/v1/servers/{server}/{list})"),
+    };
+    Err(Refusal::new(code, format!("{subject} {says}{hint}")))
+}
+
+/// Check 9.
+fn annotations(caller: &Caller, variant: Variant, tool: &Tool, record: &mut Record) -> Result<(), Refusal> {
+    let settings = &caller.settings;
+    let verdict = validation::validate(
+        &tool.canonical,
+        variant,
+        tool.shape.annotations,
+        settings.unannotated_tools,
+        settings.strictness(),
+    );
+    match verdict {
+        Verdict::Allow => Ok(()),
+        Verdict::Warn(text) => {
+            record.warning = Some(text);
+            Ok(())
+        }
+        Verdict::Reject(refusal) => Err(refusal),
+    }
+}
+
+/// Check 10, by its outcome. A schema that is not used lets the call pass and is noted.
+pub(super) fn schema(outcome: SchemaCheck, tool: &Tool, record: &mut Record) -> Result<(), Refusal> {
+    match outcome {
+        SchemaCheck::Fit => Ok(()),
+        SchemaCheck::Unchecked(why) => {
+            let note =
+                format!("the tool's input schema could not be used, arguments were not checked: {why}");
+            record.warning =
+                Some(record.warning.take().map_or(note.clone(), |warning| format!("{warning}; {note}")));
+            Ok(())
+        }
+        SchemaCheck::Unfit(unfit) => {
+            let message = format!("Invalid arguments for tool '{}': {unfit}", tool.canonical);
+            Err(Refusal::new(Code::InvalidArguments, message))
+        }
+    }
+}
+
+/// Check 12, as far as it is known beforehand.
+pub(super) fn reachable(server: &ServerEntry) -> Result<(), Refusal> {
+    if server.connected {
+        return Ok(());
+    }
+    let name = &server.name;
+    let message = match server.target.program.as_ref().and_then(|program| program.command.as_ref().err()) {
+        Some(why) => format!("Server '{name}' cannot be run: {}; nothing was run", why.sentence()),
+        None => format!("Server '{name}' is not connected now; nothing was run, a retry may help later"),
+    };
+    Err(Refusal::new(Code::ServerUnavailable, message))
+}
+
+/// A raw value that is there: absent and `null` are the same.
+fn present(raw: Option<&Bytes>) -> Option<&str> {
+    raw.and_then(|raw| std::str::from_utf8(raw).ok()).filter(|raw| *raw != "null")
+}

@@ -1,0 +1,84 @@
+//! Checks 1 and 7 of a call on `/mcp/direct`, where the name is all that the caller says.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{CallRequest, Door, Refused, present, record, seen};
+use crate::domain::activity::Record;
+use crate::domain::annotations::Tier;
+use crate::domain::id::split_canonical;
+use crate::domain::refusal::{Code, Refusal};
+use crate::gateway::catalog::Tool;
+use crate::gateway::tenants::Caller;
+
+/// Longest name that is repeated, in characters.
+const NAME_SHOWN_CHARS_MAX: usize = 300;
+
+/// The tool of either spelling, and the variant that calls it. One text whether there is no such tool, it is another
+/// tenant's, or out of scope: what is above the key's ceiling is not in its scope, so the variant is within it.
+pub(super) fn resolve(
+    caller: &Caller,
+    request: &CallRequest,
+    about: &mut Refused,
+    record: &mut Record,
+) -> Result<(String, Arc<Tool>, Tier), Refusal> {
+    let raw = present(request.name.as_ref());
+    let name: String = raw.and_then(|raw| serde_json::from_str(raw).ok()).unwrap_or_default();
+    let Some((tool, tier)) = find(caller, &name, record) else {
+        about.tool = Some(shown(&name));
+        return Err(unknown(&name));
+    };
+    about.tool = Some(tool.canonical.to_string());
+    about.variant = Some(tier.call_with());
+    about.is_structured = Door::Direct.is_structured(&tool);
+    Ok((name, tool, tier))
+}
+
+/// The tool of either spelling that is in the caller's scope. The record names it, or else what was asked for.
+pub(in crate::gateway) fn find(
+    caller: &Caller,
+    name: &str,
+    record: &mut Record,
+) -> Option<(Arc<Tool>, Tier)> {
+    let tool = caller.tenant.as_ref().and_then(|tenant| tenant.catalogue().by_either_name(name).cloned());
+    let Some((tool, tier)) = tool.and_then(|tool| seen(caller, tool)) else {
+        match split_canonical(name) {
+            Some((server, tool)) => record::tool(record, Some(server), tool),
+            None => record::tool(record, None, &shown(name)),
+        }
+        return None;
+    };
+    record::tool(record, Some(&tool.server.name), &tool.name);
+    record::variant(record, tier.call_with());
+    record.tier = Some(tier.as_str());
+    Some((tool, tier))
+}
+
+/// What is said of a tool that is not there for this caller.
+pub(super) fn unknown(name: &str) -> Refusal {
+    Refusal::new(Code::NotFound, format!("Unknown tool: {}", shown(name)))
+}
+
+fn shown(name: &str) -> String {
+    name.chars().take(NAME_SHOWN_CHARS_MAX).collect()
+}
+
+/// The arguments: an object, or nothing.
+pub(super) fn arguments(
+    request: &CallRequest,
+    record: &mut Record,
+    preview_bytes: usize,
+) -> Result<Bytes, Refusal> {
+    let arguments = match present(request.args.as_ref()) {
+        None => Bytes::from_static(b"{}"),
+        // duplicate members were looked for when the request was read
+        Some(raw) if raw.starts_with('{') => request.args.clone().unwrap_or_default(),
+        Some(_) => {
+            let message = "Invalid arguments: they must be a JSON object";
+            return Err(Refusal::new(Code::InvalidArguments, message));
+        }
+    };
+    record::arguments(record, &arguments, preview_bytes);
+    Ok(arguments)
+}

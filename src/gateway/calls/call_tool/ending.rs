@@ -1,0 +1,156 @@
+//! How a call ends: what the upstream did, as an outcome and as a line of the record.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use uuid::Uuid;
+
+use super::round::Asking;
+use super::{CallOutcome, record, round};
+use crate::domain::activity::{Record, Status};
+use crate::domain::refusal::{Class, Code, Refusal};
+use crate::domain::tool::ResultHead;
+use crate::gateway::calls::Calls;
+use crate::upstream::{self, Answer, Sent, UpstreamError};
+
+/// After which a program may find a place to run, in seconds.
+const NO_PLACE_RETRY_S: u64 = 5;
+
+impl Calls {
+    /// Turns what the upstream did into the outcome, and notes it in the record.
+    pub(super) async fn conclude(
+        &self,
+        asking: &Asking<'_>,
+        record: &mut Record,
+        ended: Result<Answer, Refusal>,
+        digest: impl FnOnce() -> [u8; 32],
+    ) -> Result<CallOutcome, Refusal> {
+        let target = &asking.server.target;
+        let outcome = match ended {
+            Ok(Answer::Error { raw, code }) => {
+                record.status = Status::UpstreamError;
+                record::upstream_error(record, target, &raw);
+                Ok(CallOutcome::UpstreamError { raw, code })
+            }
+            Ok(Answer::Result(raw)) => match self.head_of(target.tenant, &raw).await {
+                Some(head) if head.result_type.as_deref() == Some("input_required") => {
+                    round::note_asked(record);
+                    self.ask_caller(asking, raw, digest)
+                }
+                Some(head) => {
+                    record.status = if head.is_error { Status::UpstreamError } else { Status::Success };
+                    let warning = record.warning.clone();
+                    Ok(CallOutcome::Result { raw, head, warning, truncated: None })
+                }
+                None => {
+                    Err(Refusal::after_dispatch(Code::UpstreamInvalid, "the server's answer is no result"))
+                }
+            },
+            Err(refusal) => Err(refusal),
+        };
+        match &outcome {
+            Ok(outcome) => {
+                let shown = shown(outcome);
+                record::response(record, target, shown.as_deref(), self.options.preview_bytes);
+            }
+            Err(refusal) => {
+                record.status = status_of(refusal.code);
+                record::error(record, refusal);
+            }
+        }
+        outcome
+    }
+}
+
+impl Calls {
+    /// Reads the head of a result; of a large one in the tenant's turn. Returns `None` if it is no result.
+    async fn head_of(&self, tenant: Uuid, raw: &Bytes) -> Option<ResultHead> {
+        let read = || std::str::from_utf8(raw).ok().and_then(ResultHead::read);
+        self.upstreams.aside(tenant, raw.len(), read).await
+    }
+}
+
+/// What the record keeps of an outcome.
+fn shown(outcome: &CallOutcome) -> Option<Cow<'_, Bytes>> {
+    match outcome {
+        CallOutcome::Result { raw, .. } | CallOutcome::UpstreamError { raw, .. } => Some(Cow::Borrowed(raw)),
+        CallOutcome::InputRequired { raw, .. } => Some(Cow::Owned(round::without_state(raw))),
+        CallOutcome::Refused(_) | CallOutcome::InvalidState => None,
+    }
+}
+
+pub(super) fn status_of(code: Code) -> Status {
+    match code.class() {
+        Class::Check | Class::Permission | Class::NotFound => Status::Blocked,
+        Class::Rate | Class::Limit => Status::Rejected,
+        Class::AfterDispatch => Status::Error,
+        Class::Cancelled => Status::Cancelled,
+    }
+}
+/// What the record of a call says that its caller took back.
+pub(super) fn withdrawn(sent: &Sent) -> Refusal {
+    match sent.is_dispatched() {
+        true => Refusal::after_dispatch(Code::Cancelled, "it was cancelled by its caller"),
+        false => Refusal::new(Code::Cancelled, "The call was cancelled by its caller; nothing was run"),
+    }
+}
+
+/// An upstream's failure as a code: before dispatch a retry is safe, after it the call may have run.
+pub(super) fn from_upstream(error: &UpstreamError) -> Refusal {
+    use upstream::Kind;
+    if !error.dispatched {
+        return match error.kind {
+            Kind::Overloaded => Refusal::new(
+                Code::Overloaded,
+                "Too many calls to this server are under way; nothing was run, try again in a few seconds",
+            ),
+            Kind::Resting { retry_s } => Refusal::new(
+                Code::ServerUnavailable,
+                format!(
+                    "The server failed several times in a row; nothing was run; it is tried again in about {retry_s} s"
+                ),
+            )
+            .retry_after(retry_s.into()),
+            Kind::NotRunning { retry_s } => {
+                let again = match retry_s {
+                    Some(retry_s) => format!("; try again in about {retry_s} s"),
+                    None => String::new(),
+                };
+                let refusal = Refusal::new(
+                    Code::ServerUnavailable,
+                    format!("The server is not running: {}; nothing was run{again}", error.detail),
+                );
+                retry_s.into_iter().fold(refusal, |refusal, retry_s| refusal.retry_after(retry_s.into()))
+            }
+            Kind::NoRounds => Refusal::new(
+                Code::ServerUnavailable,
+                "The server does not take answers to its questions any more; nothing was run; call it again without them",
+            ),
+            Kind::NoPlace => Refusal::new(
+                Code::ServerUnavailable,
+                format!("The server is not running: {}; nothing was run, try again in a few seconds", error.detail),
+            )
+            .retry_after(NO_PLACE_RETRY_S),
+            _ => Refusal::new(
+                Code::ServerUnavailable,
+                format!("The server cannot be reached ({error}); nothing was run, a retry may help later"),
+            ),
+        };
+    }
+    match error.kind {
+        Kind::Timeout => {
+            Refusal::after_dispatch(Code::UpstreamTimeout, "no answer came within the time limit")
+        }
+        Kind::TooLarge => {
+            Refusal::after_dispatch(Code::UpstreamTooLarge, "the answer is larger than the limit")
+        }
+        Kind::Crowded => Refusal::after_dispatch(
+            Code::UpstreamTooLarge,
+            "there was no memory for its answer while other large answers are under way",
+        ),
+        Kind::Invalid => {
+            Refusal::after_dispatch(Code::UpstreamInvalid, "the answer could not be read as MCP")
+        }
+        _ => Refusal::after_dispatch(Code::UpstreamLost, "the connection ended before an answer came"),
+    }
+}

@@ -1,0 +1,55 @@
+//! Calls of tools, prompts and resources, and what comes of them.
+
+mod call_tool;
+mod cancel;
+mod read_cache;
+mod refused;
+mod response_cache;
+mod rounds;
+
+pub use self::call_tool::{
+    Asked, CallOutcome, CallRequest, Door, OfferRequest, Refused, Replaced, RoundRequest,
+};
+pub use self::cancel::CancelBy;
+pub use self::read_cache::{ReadRequest, ReadResult, TextPage};
+pub use self::rounds::Rounds;
+
+use std::sync::Arc;
+
+use self::cancel::Cancellations;
+use self::response_cache::CacheLane;
+use super::{Ground, Life, Log, Options, Tenants};
+use crate::domain::measure::Series;
+use crate::store::Store;
+use crate::upstream::Pool;
+
+/// Runs calls.
+pub struct Calls {
+    store: Store,
+    upstreams: Arc<Pool>,
+    options: Arc<Options>,
+    life: Arc<Life>,
+    tenants: Arc<Tenants>,
+    log: Arc<Log>,
+    cancellations: Arc<Cancellations>,
+    cache_lane: CacheLane,
+    /// What the gateway itself added to calls, by the tier of the tool.
+    pub overhead: Series<&'static str>,
+}
+
+impl Calls {
+    pub(super) fn new(ground: &Ground, tenants: &Arc<Tenants>, log: &Arc<Log>) -> Calls {
+        let Ground { store, upstreams, options, life } = ground.clone();
+        Calls {
+            store,
+            upstreams,
+            cache_lane: CacheLane::new(options.cache_turns),
+            options,
+            life,
+            tenants: Arc::clone(tenants),
+            log: Arc::clone(log),
+            cancellations: Arc::default(),
+            overhead: Series::of_own(),
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Calls on `/mcp/direct` that are refused before they come to the pipeline.
+
+use super::Calls;
+use super::call_tool::find_directly;
+use crate::domain::annotations::Tier;
+use crate::gateway::log::{Attempt, RefusedAttempt};
+
+impl Calls {
+    /// Records a call on `/mcp/direct` that was refused before it came to the pipeline; its name tells the tool. Unless that only reads, the record is
+    /// committed when this returns, or waits for the database as long as a call's does.
+    pub async fn record_refused_directly(&self, attempt: &Attempt, refused: &RefusedAttempt<'_>) {
+        if !self.log.keeps_record(attempt, refused) {
+            return;
+        }
+        let mut record = self.log.refused_record(attempt, refused);
+        if let Some(name) = refused.tool {
+            find_directly(&attempt.caller, name, &mut record);
+        }
+        if record.tier == Some(Tier::Read.as_str()) {
+            return self.log.write(record);
+        }
+        let kept = match self.log.activity.begin_call(record).await {
+            Ok(pending) => pending.close_committed().await,
+            Err(full) => Err(full),
+        };
+        if kept.is_err() {
+            // nothing was run, and what was refused stays refused
+            tracing::error!(kind = refused.kind.as_str(), "a refusal was not recorded in time");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+use super::*;
+use crate::gateway::catalog::snapshot::tests::tool_with_schema;
+
+const BYTES: usize = 1024 * 1024;
+
+fn tenant(n: u128) -> TenantId {
+    TenantId(uuid::Uuid::from_u128(n))
+}
+
+/// Checks as the gateway does; also tells whether that took a turn.
+fn check(schemas: &Schemas, tool: &Tool, arguments: &'static str) -> (SchemaCheck, bool) {
+    let arguments = Bytes::from_static(arguments.as_bytes());
+    match schemas.check_quickly(tenant(1), tool, &arguments) {
+        Some(checked) => (checked, false),
+        None => (schemas.check_whole(tenant(1), tool, &arguments), true),
+    }
+}
+
+#[test]
+fn a_schema_is_compiled_once_and_then_quick() {
+    let schemas = Schemas::new(BYTES);
+    let tool = tool_with_schema(r#"{"required":["a"]}"#);
+    assert_eq!(check(&schemas, &tool, r#"{"a":1}"#), (SchemaCheck::Fit, true));
+    assert_eq!(check(&schemas, &tool, r#"{"a":1}"#), (SchemaCheck::Fit, false));
+    assert!(matches!(check(&schemas, &tool, "{}"), (SchemaCheck::Unfit(Unfit::Rule(_)), false)));
+    assert_eq!(schemas.kept().len(), 1);
+    schemas.forget(tenant(1));
+    assert_eq!(schemas.kept().len(), 0);
+}
+
+#[test]
+fn one_that_is_not_used_is_remembered_and_one_that_is_too_large_is_not_used() {
+    let schemas = Schemas::new(BYTES);
+    let broken = tool_with_schema(r#"{"type":"nonsense"}"#);
+    for waited in [true, false] {
+        let (checked, took_turn) = check(&schemas, &broken, "{}");
+        assert!(matches!(&checked, SchemaCheck::Unchecked(why) if why.contains("type")), "{checked:?}");
+        assert_eq!(took_turn, waited);
+    }
+    let numbers: Vec<String> = (0..30_000).map(|n| n.to_string()).collect();
+    let large = tool_with_schema(&format!(r#"{{"enum":[{}]}}"#, numbers.join(",")));
+    let (checked, _) = check(&schemas, &large, "{}");
+    assert!(matches!(&checked, SchemaCheck::Unchecked(why) if why.contains("262144 bytes")), "{checked:?}");
+    assert!(schemas.kept().bytes() < 4096);
+}
+
+#[test]
+fn what_is_kept_never_exceeds_its_bound() {
+    let schemas = Schemas::new(BYTES);
+    for n in 0..40 {
+        let numbers: Vec<String> = (n..n + 4000).map(|n| n.to_string()).collect();
+        let tool =
+            tool_with_schema(&format!(r#"{{"properties":{{"a":{{"enum":[{}]}}}}}}"#, numbers.join(",")));
+        assert_eq!(check(&schemas, &tool, "{}").0, SchemaCheck::Fit);
+        let bytes = schemas.kept().bytes();
+        assert!(bytes <= BYTES / 4, "{bytes}");
+    }
+    assert!(schemas.kept().len() > 1);
+}

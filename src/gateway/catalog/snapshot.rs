@@ -1,0 +1,176 @@
+//! A tenant's catalogue: servers and tools at one revision, with everything a call or a search needs made
+//! once. Lists and searches read this snapshot, never the database.
+
+pub(super) mod states;
+pub(super) mod views;
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use tokio::sync::OnceCell;
+
+use self::states::ServerStates;
+use self::views::Views;
+use super::offers::Offers;
+use super::tool::{ServerEntry, Tool, document, server_entry, target};
+use crate::domain::id::{ServerId, TenantId};
+use crate::domain::seal::Keyring;
+use crate::domain::search::Index;
+use crate::domain::tool::PinState;
+use crate::gateway::credentials::Opener;
+use crate::store::CatalogueRows;
+use crate::upstream::{Commands, Limits};
+
+/// The snapshot.
+#[derive(Debug)]
+pub struct Catalog {
+    /// Its revision; equal revisions are equal catalogues on every replica.
+    pub rev: i64,
+    servers: Vec<Arc<ServerEntry>>,
+    tools: HashMap<Box<str>, Arc<Tool>>,
+    /// The same by safe name.
+    by_safe_name: HashMap<Box<str>, Arc<Tool>>,
+    /// Tools that may be listed, by canonical name: positions are the index's documents.
+    listed: Vec<Arc<Tool>>,
+    /// Over `listed`; made after the snapshot is in place, because no list and no call needs it.
+    index: OnceCell<Index>,
+    offers: Offers,
+    /// Servers of the snapshot before that are no more or have another credential, and programs that are switched
+    /// off: what was connected is dropped.
+    pub(in crate::gateway) gone: Vec<ServerId>,
+    pub(in crate::gateway) views: Views,
+    /// What state the servers are in, for whoever follows that; made when it is first asked for.
+    pub(in crate::gateway) states: OnceLock<Arc<ServerStates>>,
+}
+
+impl Catalog {
+    /// Nothing, at revision 0.
+    pub(in crate::gateway) fn empty() -> Catalog {
+        Catalog {
+            rev: 0,
+            servers: Vec::new(),
+            tools: HashMap::new(),
+            by_safe_name: HashMap::new(),
+            listed: Vec::new(),
+            index: OnceCell::new(),
+            offers: Offers::default(),
+            gone: Vec::new(),
+            views: Views::default(),
+            states: OnceLock::new(),
+        }
+    }
+
+    /// Makes the snapshot of what was loaded; shapes of unchanged definitions are taken over from `old`.
+    pub(in crate::gateway) fn build(
+        tenant: TenantId,
+        rows: &CatalogueRows,
+        old: &Catalog,
+        limits: &Limits,
+        keyring: &Keyring,
+        commands: &Commands,
+    ) -> Catalog {
+        let opener = Opener::new(keyring, tenant, &rows.secrets);
+        let entry =
+            |row| Arc::new(server_entry(row, target(tenant, row, opener.open(row), limits, commands)));
+        let servers: Vec<Arc<ServerEntry>> = rows.servers.iter().map(entry).collect();
+        let by_id: HashMap<ServerId, &Arc<ServerEntry>> = servers.iter().map(|s| (s.id, s)).collect();
+        let mut tools = HashMap::with_capacity(rows.tools.len());
+        for row in &rows.tools {
+            let Some(server) = by_id.get(&row.server) else { continue };
+            let canonical: Box<str> = format!("{}:{}", server.name, row.name).into();
+            let Some(tool) = Tool::of(row, server, canonical.clone(), old.tools.get(&canonical)) else {
+                continue;
+            };
+            tools.insert(canonical, Arc::new(tool));
+        }
+        let mut listed: Vec<Arc<Tool>> = tools
+            .values()
+            .filter(|tool| tool.server.is_exposed() && tool.state == PinState::Approved)
+            .cloned()
+            .collect();
+        listed.sort_by(|a, b| a.canonical.cmp(&b.canonical));
+        let is_gone = |old: &&Arc<ServerEntry>| {
+            by_id.get(&old.id).is_none_or(|new| {
+                let is_off = new.target.program.is_some() && !new.enabled;
+                is_off || new.target.credential != old.target.credential
+            })
+        };
+        let gone = old.servers.iter().filter(is_gone).map(|server| server.id).collect();
+        Catalog {
+            rev: rows.rev,
+            gone,
+            index: OnceCell::new(),
+            offers: Offers::build(&rows.offers, &by_id, &old.offers),
+            servers,
+            by_safe_name: by_safe_name(&tools),
+            tools,
+            listed,
+            views: Views::default(),
+            states: OnceLock::new(),
+        }
+    }
+
+    /// A tool by canonical name, in whatever state.
+    pub fn tool(&self, canonical: &str) -> Option<&Arc<Tool>> {
+        self.tools.get(canonical)
+    }
+
+    /// A tool by either spelling of its name. There is a `:` in every canonical name and in no safe one.
+    pub fn by_either_name(&self, name: &str) -> Option<&Arc<Tool>> {
+        self.tools.get(name).or_else(|| self.by_safe_name.get(name))
+    }
+
+    /// Tools that may be listed, by canonical name.
+    pub fn listed(&self) -> &[Arc<Tool>] {
+        &self.listed
+    }
+
+    /// Approved tools of enabled, released servers, connected or not; in no order.
+    pub(in crate::gateway) fn released(&self) -> impl Iterator<Item = &Arc<Tool>> {
+        self.tools.values().filter(|tool| {
+            tool.server.enabled && !tool.server.quarantined && tool.state == PinState::Approved
+        })
+    }
+
+    /// Tools in every state; in no order.
+    pub(in crate::gateway) fn all_tools(&self) -> impl Iterator<Item = &Arc<Tool>> {
+        self.tools.values()
+    }
+
+    /// Servers by name.
+    pub fn servers(&self) -> &[Arc<ServerEntry>] {
+        &self.servers
+    }
+
+    /// Prompts, resources and templates.
+    pub(in crate::gateway) fn offers(&self) -> &Offers {
+        &self.offers
+    }
+
+    /// The search index over [`Catalog::listed`]: whoever comes before it is made waits for it without a thread.
+    pub(in crate::gateway) async fn index(self: &Arc<Self>) -> &Index {
+        let make = async || {
+            let catalogue = Arc::clone(self);
+            let made = tokio::task::spawn_blocking(move || catalogue.make_index()).await;
+            // what broke there is to break this request alone
+            made.unwrap_or_else(|_| self.make_index())
+        };
+        self.index.get_or_init(make).await
+    }
+
+    #[cfg(test)]
+    pub(in crate::gateway) fn has_index(&self) -> bool {
+        self.index.initialized()
+    }
+
+    fn make_index(&self) -> Index {
+        Index::build(self.listed.iter().map(|tool| document(tool)))
+    }
+}
+
+fn by_safe_name(tools: &HashMap<Box<str>, Arc<Tool>>) -> HashMap<Box<str>, Arc<Tool>> {
+    tools.values().filter_map(|tool| Some((tool.safe_name.clone()?, Arc::clone(tool)))).collect()
+}
+
+#[cfg(test)]
+pub(in crate::gateway) mod tests;

@@ -1,0 +1,261 @@
+//! Servers and tools as one revision of the catalogue has them, read from the database's rows.
+
+mod entries;
+
+use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use crate::domain::annotations::{Annotations, Tier, Unannotated};
+use crate::domain::fingerprint::Fingerprint;
+use crate::domain::id::{ServerId, TenantId};
+use crate::domain::json;
+use crate::domain::publish::Published;
+use crate::domain::search::{Document, Parameter};
+use crate::domain::tool::{Definition, PinState};
+use crate::gateway::credentials::Opened;
+use crate::store::{Server, StoredTool};
+use crate::upstream::{Commands, Era, Limits, ParamHeader, Program, Target, param_header_rules};
+
+/// A server at one revision.
+#[derive(Debug)]
+pub struct ServerEntry {
+    /// Its id.
+    pub id: ServerId,
+    /// Its name.
+    pub name: String,
+    /// Switched on.
+    pub enabled: bool,
+    /// Nothing of it is shown to agents.
+    pub quarantined: bool,
+    /// It has been listed since somebody released it first.
+    pub baselined: bool,
+    /// Listed or pinged successfully a short while ago, as the database says.
+    pub connected: bool,
+    /// How to reach it.
+    pub target: Target,
+}
+
+impl ServerEntry {
+    /// Whether anything of it may be listed at all.
+    pub(in crate::gateway) fn is_exposed(&self) -> bool {
+        self.enabled && !self.quarantined && self.connected
+    }
+}
+
+/// What is made of a definition once, and shared by every snapshot that has the same text.
+#[derive(Debug)]
+pub struct Shape {
+    pin: Arc<str>,
+    /// The definition, byte for byte, with what a person says of it. Its pin stands for its meaning alone: white space and order may change under it.
+    pub definition: Box<str>,
+    print: Fingerprint,
+    /// The hints that decide.
+    pub annotations: Annotations,
+    /// The start of a `retrieve_tools` entry, up to and with `annotations`, without the closing brace.
+    pub entry: Box<str>,
+    /// The same of a compact one.
+    pub compact: Box<str>,
+    /// Whether clients may hold results against an output schema.
+    pub has_output_schema: bool,
+    /// Which arguments a modern upstream wants repeated in headers.
+    pub param_headers: Vec<ParamHeader>,
+    pub(super) published: OnceLock<Published>,
+    title: Option<String>,
+    description: String,
+    parameters: Vec<(String, String)>,
+}
+
+impl Shape {
+    /// Digest of the definition this was made of.
+    pub(in crate::gateway) fn pin(&self) -> &Arc<str> {
+        &self.pin
+    }
+
+    /// Input schema of the definition, where it is an object.
+    pub(in crate::gateway) fn input_schema(&self) -> Option<&str> {
+        let schema = json::find_members(&self.definition, ["inputSchema"]).ok().and_then(|[schema]| schema);
+        schema.filter(|schema| schema.starts_with('{'))
+    }
+
+    /// How `/mcp/direct` lists it, made when the first list there is.
+    pub fn published(&self) -> &Published {
+        self.published.get_or_init(|| Published::of(&self.definition))
+    }
+
+    /// Of the definition, byte for byte.
+    pub(in crate::gateway) fn print(&self) -> Fingerprint {
+        self.print
+    }
+}
+
+/// A tool at one revision.
+#[derive(Debug)]
+pub struct Tool {
+    /// `server:tool`
+    pub canonical: Box<str>,
+    /// Its own name.
+    pub name: Box<str>,
+    /// The other spelling of the canonical name, `server__tool`; `None` for one that could not be given any.
+    pub safe_name: Option<Box<str>>,
+    /// Its server.
+    pub server: Arc<ServerEntry>,
+    /// Against its approved pin.
+    pub state: PinState,
+    /// What its definition says.
+    pub shape: Arc<Shape>,
+    /// The hints of the definition that was approved, where it is another one.
+    approved: Option<Annotations>,
+}
+
+impl Tool {
+    /// Returns the tool of a row; `None` if its definition cannot be read. The shape of an unchanged definition is taken
+    /// over from `old`.
+    pub(super) fn of(
+        row: &StoredTool,
+        server: &Arc<ServerEntry>,
+        canonical: Box<str>,
+        old: Option<&Arc<Tool>>,
+    ) -> Option<Tool> {
+        let definition = as_said(row, &row.definition, &row.pin);
+        let is_same = |tool: &&Arc<Tool>| {
+            let shape = &tool.shape;
+            tool.server.id == row.server && *shape.pin == *row.pin && *shape.definition == *definition
+        };
+        let known = old.filter(is_same).map(|tool| Arc::clone(&tool.shape));
+        let shape = known.or_else(|| shape(&server.name, row, &definition).map(Arc::new))?;
+        Some(Tool {
+            canonical,
+            name: row.name.as_str().into(),
+            safe_name: row.safe_name.as_deref().map(Into::into),
+            server: Arc::clone(server),
+            state: row.state,
+            shape,
+            approved: approved(row),
+        })
+    }
+
+    /// Its tier for a key.
+    pub fn tier(&self, unannotated: Unannotated) -> Tier {
+        self.shape.annotations.tier(unannotated)
+    }
+
+    /// That of the definition that was approved, where it is another one.
+    pub(in crate::gateway) fn tier_before(&self, unannotated: Unannotated) -> Option<Tier> {
+        self.approved.map(|approved| approved.tier(unannotated))
+    }
+}
+
+/// How to reach a server.
+pub(in crate::gateway) fn target(
+    tenant: TenantId,
+    row: &Server,
+    opened: Opened,
+    limits: &Limits,
+    commands: &Commands,
+) -> Target {
+    let program = row
+        .command
+        .as_ref()
+        .map(|name| Program { name: name.clone(), command: commands.find(name, &row.tenant_name) });
+    Target {
+        tenant: tenant.0,
+        server: row.server_id,
+        version: row.version,
+        url: row.url.clone().unwrap_or_default(),
+        program,
+        credential: opened.credential,
+        headers: opened.headers,
+        era: match row.era.as_deref() {
+            Some("modern") => Some(Era::Modern),
+            Some("handshake") => Some(Era::Handshake),
+            _ => None,
+        },
+        limits: own_limits(&row.limits.0, limits),
+    }
+}
+
+pub(super) fn server_entry(row: &Server, target: Target) -> ServerEntry {
+    ServerEntry {
+        id: row.id(),
+        name: row.name.clone(),
+        enabled: row.enabled,
+        quarantined: row.quarantined,
+        baselined: row.baselined,
+        connected: row.connection == "connected",
+        target,
+    }
+}
+
+/// A server's own bounds: they may tighten the deployment's, never widen them.
+fn own_limits(own: &Map<String, Value>, defaults: &Limits) -> Limits {
+    let number = |name: &str| own.get(name).and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
+    let seconds = |name: &str| own.get(name).and_then(Value::as_u64).map(Duration::from_secs);
+    Limits {
+        concurrency: number("concurrency").map_or(defaults.concurrency, |n| n.min(defaults.concurrency)),
+        queue: number("queue").map_or(defaults.queue, |n| n.min(defaults.queue)),
+        queue_wait: seconds("queue_wait_s").map_or(defaults.queue_wait, |s| s.min(defaults.queue_wait)),
+        call_timeout: seconds("call_timeout_s")
+            .map_or(defaults.call_timeout, |s| s.min(defaults.call_timeout)),
+        response_bytes_max: number("response_bytes_max")
+            .map_or(defaults.response_bytes_max, |n| n.min(defaults.response_bytes_max)),
+        ..*defaults
+    }
+}
+
+/// A definition of a tool as it counts: with what a person says in it, if that holds for it.
+fn as_said<'a>(row: &StoredTool, definition: &'a str, pin: &str) -> Cow<'a, str> {
+    let said = row.overridden.as_ref().and_then(|overridden| overridden.said.over(definition, pin));
+    said.map_or(Cow::Borrowed(definition), Cow::Owned)
+}
+
+/// The hints that were approved, where another definition stands in the place of that one.
+fn approved(row: &StoredTool) -> Option<Annotations> {
+    let pin = row.approved_pin.as_deref().filter(|pin| *pin != row.pin)?;
+    let definition = as_said(row, row.approved_definition.as_deref()?, pin);
+    Some(Definition::read(&definition).ok()?.annotations)
+}
+
+/// Of a row's tool, with the definition as it counts.
+fn shape(server: &str, row: &StoredTool, text: &str) -> Option<Shape> {
+    let definition = match Definition::read(text) {
+        Ok(definition) => definition,
+        Err(error) => {
+            tracing::warn!(%error, server, tool = row.name, "a stored definition is not readable");
+            return None;
+        }
+    };
+    let output_schema = json::find_members(text, ["outputSchema"]);
+    Some(Shape {
+        published: OnceLock::new(),
+        has_output_schema: output_schema.is_ok_and(|[schema]| schema.is_some()),
+        pin: row.pin.as_str().into(),
+        definition: text.into(),
+        print: Fingerprint::of(text),
+        annotations: definition.annotations,
+        entry: entries::full(server, &row.name, &definition).into(),
+        compact: entries::compact(server, &row.name, &definition).into(),
+        param_headers: definition.input_schema.map(param_header_rules).unwrap_or_default(),
+        title: definition.title,
+        description: definition.description,
+        parameters: definition.parameters,
+    })
+}
+
+/// What a search looks through of a tool.
+pub(super) fn document(tool: &Tool) -> Document<'_> {
+    Document {
+        server: &tool.server.name,
+        name: &tool.name,
+        title: tool.shape.title.as_deref(),
+        description: &tool.shape.description,
+        parameters: tool
+            .shape
+            .parameters
+            .iter()
+            .map(|(name, description)| Parameter { name, description })
+            .collect(),
+    }
+}

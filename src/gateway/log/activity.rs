@@ -1,0 +1,307 @@
+//! The writer of the activity log.
+//!
+//! Two lanes, each a task that takes whatever is queued and commits it as one batch (group commit): open
+//! rows, which calls wait for before they are dispatched, and ends. Every attempt first reserves a slot, so
+//! that its end always has room: while the database is away, reads go on until the slots or their bytes are used
+//! up, then everything is refused. One tenant holds at most a quarter of them.
+
+mod lanes;
+mod measures;
+mod room;
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use chrono::DateTime;
+use tokio::sync::{Notify, oneshot};
+use ulid::Ulid;
+
+pub use self::measures::{Attempted, LogMeasures};
+use self::room::{Room, Slot};
+use crate::domain::activity::{Record, Status};
+use crate::domain::id::ReplicaId;
+use crate::domain::refusal::{Code, Refusal};
+use crate::store::{Close, Store};
+
+/// Bounds of the log.
+#[derive(Clone, Debug)]
+pub struct ActivityLimits {
+    /// Attempts that may be unfinished or unwritten at once, over all tenants.
+    pub queue: usize,
+    /// What their records may take in memory, in bytes.
+    pub queue_bytes: usize,
+    /// Counted for an attempt whose record is not complete yet, in bytes.
+    pub attempt_bytes: usize,
+    /// Records per batch.
+    pub batch: usize,
+    /// How long ends are gathered before they are written.
+    pub flush: Duration,
+    /// How long a call waits for its record.
+    pub commit_timeout: Duration,
+}
+
+/// The record could not be committed in time, or there is no room for it: the attempt must not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordUnavailable;
+
+struct Opening {
+    record: Box<Record>,
+    /// Gives the slot back to the call once the row is committed.
+    done: oneshot::Sender<Result<Slot, RecordUnavailable>>,
+    slot: Slot,
+}
+
+struct Ending {
+    close: Close,
+    rest: Rest,
+}
+
+/// What an ending leaves when it is written.
+struct Rest {
+    done: Option<oneshot::Sender<()>>,
+    slot: Slot,
+}
+
+#[derive(Default)]
+struct State {
+    opening: VecDeque<Opening>,
+    ending: VecDeque<Ending>,
+    /// Records that this replica has opened and not yet closed in the database.
+    live: HashSet<Ulid>,
+    /// Endings that somebody waits for.
+    urgent: usize,
+    /// Endings of records that are open in the database.
+    closing: usize,
+}
+
+struct Shared {
+    store: Store,
+    replica: ReplicaId,
+    limits: ActivityLimits,
+    state: Mutex<State>,
+    wake_opening: Notify,
+    wake_ending: Notify,
+    room: Arc<Room>,
+    measures: LogMeasures,
+}
+
+/// The log. Cheap to clone.
+#[derive(Clone)]
+pub struct ActivityLog(Arc<Shared>);
+
+impl std::fmt::Debug for ActivityLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ActivityLog").field("replica", &self.0.replica).finish_non_exhaustive()
+    }
+}
+
+impl ActivityLog {
+    pub(super) fn new(store: Store, replica: ReplicaId, limits: ActivityLimits) -> ActivityLog {
+        ActivityLog(Arc::new(Shared {
+            store,
+            replica,
+            room: Arc::new(Room::new(&limits)),
+            limits,
+            state: Mutex::default(),
+            wake_opening: Notify::new(),
+            wake_ending: Notify::new(),
+            measures: LogMeasures::default(),
+        }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins an attempt: reserves its room. From here on its record is closed, whatever happens.
+    pub fn begin(&self, record: Record) -> Result<Pending, RecordUnavailable> {
+        let slot = self.counting(Slot::take(&self.0.room, record.tenant))?;
+        Ok(self.pending(record, slot))
+    }
+
+    /// The same for calls: while the log is full they wait a little. A database that hesitates for a moment
+    /// slows callers down; only one that stays away turns them away.
+    pub async fn begin_call(&self, record: Record) -> Result<Pending, RecordUnavailable> {
+        let slot = self.counting(Slot::wait(&self.0.room, record.tenant).await)?;
+        Ok(self.pending(record, slot))
+    }
+
+    fn pending(&self, record: Record, slot: Slot) -> Pending {
+        Pending { log: self.clone(), record: Box::new(record), opened: Opened::No, slot: Some(slot) }
+    }
+
+    fn counting(&self, slot: Result<Slot, RecordUnavailable>) -> Result<Slot, RecordUnavailable> {
+        slot.inspect_err(|RecordUnavailable| self.0.measures.no_room.one())
+    }
+
+    fn end(&self, record: Box<Record>, opened: Opened, mut slot: Slot, done: Option<oneshot::Sender<()>>) {
+        self.0.measures.ended(&record);
+        let full = {
+            slot.resize(record.bytes());
+            let mut state = self.state();
+            state.urgent += usize::from(done.is_some());
+            let close = Close { record, opened: opened == Opened::Yes };
+            state.closing += usize::from(close.opened);
+            let is_first_to_close = close.opened && state.closing == 1;
+            state.ending.push_back(Ending { close, rest: Rest { done, slot } });
+            let queued = state.ending.len();
+            state.urgent > 0 || is_first_to_close || queued == 1 || queued >= self.0.limits.batch
+        };
+        if full {
+            self.0.wake_ending.notify_one();
+        }
+    }
+
+    /// Which of these open records this replica does not work on: left behind by a commit whose outcome
+    /// nobody knows.
+    pub(in crate::gateway) fn orphans(&self, ids: Vec<uuid::Uuid>) -> Vec<uuid::Uuid> {
+        let state = self.state();
+        ids.into_iter().filter(|id| !state.live.contains(&Ulid::from(*id))).collect()
+    }
+
+    /// What it counted.
+    pub fn measures(&self) -> &LogMeasures {
+        &self.0.measures
+    }
+
+    /// What it is busy with.
+    pub fn vitals(&self) -> LogVitals {
+        let (records, bytes) = self.0.room.taken_now();
+        let (opening, ending) = {
+            let state = self.state();
+            (state.opening.len(), state.ending.len())
+        };
+        let ActivityLimits { queue, queue_bytes, .. } = self.0.limits;
+        LogVitals { records, bytes, opening, ending, records_max: queue, bytes_max: queue_bytes }
+    }
+
+    /// Attempts that hold a slot now.
+    pub fn reserved(&self) -> usize {
+        self.0.room.records()
+    }
+}
+
+/// What the log is busy with.
+#[derive(Clone, Copy, Debug)]
+pub struct LogVitals {
+    /// Attempts that are unfinished or unwritten.
+    pub records: usize,
+    /// What they take, in bytes.
+    pub bytes: usize,
+    /// Of them, those whose call waits for its record to be committed.
+    pub opening: usize,
+    /// Of them, those that have ended and are not written yet.
+    pub ending: usize,
+    /// How many there may be.
+    pub records_max: usize,
+    /// What they may take, in bytes.
+    pub bytes_max: usize,
+}
+
+/// Whether a record has a row in the table of open records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Opened {
+    /// It was committed there before dispatch.
+    Yes,
+    /// It never was.
+    No,
+}
+
+/// An attempt under way. Its record is closed by [`Pending::close`]; dropped before (a panic, a task that was
+/// aborted), it closes as an error of ours.
+#[derive(Debug)]
+pub struct Pending {
+    /// The record as far as it is known.
+    pub record: Box<Record>,
+    log: ActivityLog,
+    opened: Opened,
+    slot: Option<Slot>,
+}
+
+impl Pending {
+    /// Commits the open row of a call that is about to be dispatched. An error means: do not dispatch; the
+    /// record is closed as `rejected` by the log itself, whether or not the row lands later.
+    pub async fn open(mut self) -> Result<Pending, RecordUnavailable> {
+        let Some(slot) = self.slot.take() else { return Err(RecordUnavailable) };
+        let log = self.log.clone();
+        let (done, mut committed) = oneshot::channel();
+        {
+            let mut state = log.state();
+            state.live.insert(self.record.id);
+            state.opening.push_back(Opening { record: self.record.clone(), done, slot });
+        }
+        log.0.wake_opening.notify_one();
+        let outcome = match tokio::time::timeout(log.0.limits.commit_timeout, &mut committed).await {
+            Ok(outcome) => outcome.unwrap_or(Err(RecordUnavailable)),
+            Err(_) => {
+                // from here on nobody can tell us any more: either it was said before, or it never is
+                committed.close();
+                committed.try_recv().unwrap_or(Err(RecordUnavailable))
+            }
+        };
+        self.slot = Some(outcome?);
+        self.opened = Opened::Yes;
+        Ok(self)
+    }
+
+    /// Ends an attempt that is counted instead of recorded. Only before it was opened.
+    pub fn forget(mut self) {
+        self.slot = None;
+    }
+
+    /// Hands over the record's end. It is written within the flush bound, or as soon as the database is back.
+    pub fn close(mut self) {
+        self.end(None);
+    }
+
+    /// Hands over the record's end and waits until it is committed, for refusals whose answer must not come
+    /// before their record.
+    pub async fn close_committed(mut self) -> Result<(), RecordUnavailable> {
+        let limit = self.log.0.limits.commit_timeout;
+        let (done, committed) = oneshot::channel();
+        self.end(Some(done));
+        match tokio::time::timeout(limit, committed).await {
+            Ok(Ok(())) => Ok(()),
+            _ => Err(RecordUnavailable),
+        }
+    }
+
+    fn end(&mut self, done: Option<oneshot::Sender<()>>) {
+        if let Some(slot) = self.slot.take() {
+            let spent =
+                Record::start(self.record.tenant, self.record.kind, self.record.source, DateTime::default());
+            let record = std::mem::replace(&mut self.record, Box::new(spent));
+            self.log.end(record, self.opened, slot, done);
+        }
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if self.slot.is_none() {
+            return;
+        }
+        self.record.status = Status::Error;
+        self.record.error_code = Some("internal".to_owned());
+        self.record.error_message = Some("the gateway did not bring this attempt to its end".to_owned());
+        self.end(None);
+    }
+}
+
+/// Turns the record of a call that was never dispatched into its end.
+fn rejected(mut record: Box<Record>) -> Box<Record> {
+    record.status = Status::Rejected;
+    record.error_code = Some(Code::RecordUnavailable.as_str().to_owned());
+    record.error_message =
+        Some("the activity record could not be committed in time; nothing was run".to_owned());
+    record
+}
+
+/// What is said when the activity log has no room.
+pub(in crate::gateway) fn record_unavailable() -> Refusal {
+    Refusal::new(
+        Code::RecordUnavailable,
+        "The activity log cannot take a record now, so nothing was run; try again in a few seconds",
+    )
+}

@@ -1,0 +1,327 @@
+//! The two tasks that commit batches.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use chrono::NaiveDate;
+use tokio::task::yield_now;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{ActivityLog, Ending, LogMeasures, Opened, Opening, RecordUnavailable, Rest, rejected};
+use crate::domain::activity::Record;
+use crate::domain::id::ReplicaId;
+use crate::gateway::life::sleep_or_stop;
+use crate::store::{Backoff, Close, Store, StoreError};
+
+/// First pause after a failed write; doubles up to [`RETRY_MAX`].
+const RETRY_MIN: Duration = Duration::from_millis(50);
+const RETRY_MAX: Duration = Duration::from_secs(2);
+/// Longest wait for a batch of ends that has one of a record that is open in the database: if the replica is killed before
+/// it is written, that call has an answer and the record says `unknown`.
+const CLOSE_WAIT_MAX: Duration = Duration::from_millis(5);
+/// How many batches' worth of a backlog are written at once.
+const BACKLOG_BATCHES: usize = 5;
+/// Bytes of records in one batch: a connection keeps what its largest batch took in memory.
+const BATCH_BYTES_MAX: usize = 1024 * 1024;
+/// Days that one batch may ask partitions for.
+const DAYS_MAX: usize = 200;
+
+impl ActivityLog {
+    /// Commits open rows until `stop`, then what is still queued. While the database is away the rows stay in
+    /// the queue: their calls wait as long as they may, and go on if it comes back in time.
+    pub(in crate::gateway) async fn run_opening(self, stop: CancellationToken) {
+        let mut backoff = Backoff::new(RETRY_MIN, RETRY_MAX);
+        loop {
+            // whoever is about to ask gets into this batch: a commit costs the same for all
+            yield_now().await;
+            let batch = self.take_opening();
+            if !batch.is_empty() {
+                match self.commit_opening(batch, &stop).await {
+                    Ok(()) => backoff.reset(),
+                    Err(error) => {
+                        tracing::warn!(%error, "open records could not be committed; trying again");
+                        sleep_or_stop(backoff.pause(), &stop).await;
+                    }
+                }
+                continue;
+            }
+            tokio::select! {
+                () = self.0.wake_opening.notified() => {}
+                () = stop.cancelled() => {
+                    if self.state().opening.is_empty() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn take_opening(&self) -> Vec<Opening> {
+        let mut state = self.state();
+        let count = state.opening.len().min(self.0.limits.batch);
+        state.opening.drain(..count).collect()
+    }
+
+    /// Commits a batch. On an error it is back in the queue: whether it was committed is not known, and to
+    /// insert a row again does no harm.
+    async fn commit_opening(&self, batch: Vec<Opening>, stop: &CancellationToken) -> Result<(), StoreError> {
+        let (batch, late): (Vec<Opening>, Vec<Opening>) =
+            batch.into_iter().partition(|opening| !opening.done.is_closed());
+        late.into_iter().for_each(|opening| self.abandon(opening));
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let records: Vec<&Record> = batch.iter().map(|opening| opening.record.as_ref()).collect();
+        let began = Instant::now();
+        let written = open_halving(&self.0.store, self.0.replica, &records).await;
+        if written.is_ok() {
+            self.0.measures.opened.observe(began.elapsed());
+        }
+        match written {
+            Ok(written) => {
+                for (opening, good) in batch.into_iter().zip(written) {
+                    if good { self.hand_back(opening) } else { self.fail(opening) }
+                }
+                Ok(())
+            }
+            Err(_) if stop.is_cancelled() => {
+                batch.into_iter().for_each(|opening| self.fail(opening));
+                Ok(())
+            }
+            Err(error) => {
+                let mut state = self.state();
+                batch.into_iter().rev().for_each(|opening| state.opening.push_front(opening));
+                Err(error)
+            }
+        }
+    }
+
+    /// The row is committed: the call goes on, unless it stopped waiting.
+    fn hand_back(&self, opening: Opening) {
+        let Opening { record, done, slot } = opening;
+        if let Err(Ok(slot)) = done.send(Ok(slot)) {
+            self.end(rejected(record), Opened::Yes, slot, None);
+        }
+    }
+
+    fn fail(&self, opening: Opening) {
+        let Opening { record, done, slot } = opening;
+        // nobody may be waiting any more: either way it is not dispatched
+        drop(done.send(Err(RecordUnavailable)));
+        self.end(rejected(record), Opened::Yes, slot, None);
+    }
+
+    fn abandon(&self, opening: Opening) {
+        let Opening { record, slot, .. } = opening;
+        self.end(rejected(record), Opened::Yes, slot, None);
+    }
+
+    /// Writes ends until `stop`, then what is still queued, giving up after `grace`.
+    pub(in crate::gateway) async fn run_ending(self, stop: CancellationToken, grace: Duration) {
+        let mut backoff = Backoff::new(RETRY_MIN, RETRY_MAX);
+        let mut deadline: Option<Instant> = None;
+        loop {
+            if stop.is_cancelled() && deadline.is_none() {
+                deadline = Some(Instant::now() + grace);
+            }
+            if !self.gather(&stop).await {
+                return;
+            }
+            let (closes, rest) = self.take_ending();
+            let began = Instant::now();
+            match close_halving(&self.0.store, self.0.replica, &closes, &self.0.measures).await {
+                Ok(()) => {
+                    self.0.measures.closed.observe(began.elapsed());
+                    backoff.reset();
+                    self.ended(&closes, rest);
+                }
+                Err(error) => {
+                    tracing::warn!(%error, records = closes.len(), "the activity log could not be written; trying again");
+                    self.put_back(closes, rest);
+                    if deadline.is_some_and(|at| Instant::now() >= at) {
+                        tracing::error!("stopping with unwritten activity records");
+                        return;
+                    }
+                    tokio::time::sleep(backoff.pause()).await;
+                }
+            }
+        }
+    }
+
+    /// Waits until a batch is due; `false` when stopped and empty.
+    async fn gather(&self, stop: &CancellationToken) -> bool {
+        let mut due: Option<Instant> = None;
+        let mut is_closing = false;
+        loop {
+            let (queued, urgent, closing) = {
+                let state = self.state();
+                (state.ending.len(), state.urgent > 0, state.closing > 0)
+            };
+            if queued == 0 && stop.is_cancelled() {
+                return false;
+            }
+            if urgent || queued >= self.0.limits.batch || (queued > 0 && stop.is_cancelled()) {
+                return true;
+            }
+            if queued > 0 && due.is_none() {
+                due = Some(Instant::now() + self.0.limits.flush);
+            }
+            if closing && !std::mem::replace(&mut is_closing, true) {
+                let soon = Instant::now() + CLOSE_WAIT_MAX;
+                due = Some(due.map_or(soon, |due| due.min(soon)));
+            }
+            let timer = async {
+                match due {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = self.0.wake_ending.notified() => {}
+                () = timer => return true,
+                () = stop.cancelled(), if !stop.is_cancelled() => {}
+            }
+        }
+    }
+
+    fn take_ending(&self) -> (Vec<Close>, Vec<Rest>) {
+        let mut state = self.state();
+        // what piled up while the database was slow goes out in larger pieces
+        let most = state.ending.len().min(self.0.limits.batch * BACKLOG_BATCHES);
+        let count = fitting(state.ending.iter().take(most).map(|ending| ending.rest.slot.bytes())).min(most);
+        let batch: (Vec<Close>, Vec<Rest>) =
+            state.ending.drain(..count).map(|ending| (ending.close, ending.rest)).unzip();
+        state.urgent = state.urgent.saturating_sub(urgent(&batch.1));
+        state.closing = state.closing.saturating_sub(closing(&batch.0));
+        batch
+    }
+
+    fn put_back(&self, closes: Vec<Close>, rest: Vec<Rest>) {
+        let mut state = self.state();
+        state.urgent += urgent(&rest);
+        state.closing += closing(&closes);
+        for (close, rest) in closes.into_iter().zip(rest).rev() {
+            state.ending.push_front(Ending { close, rest });
+        }
+    }
+
+    fn ended(&self, closes: &[Close], rest: Vec<Rest>) {
+        {
+            let mut state = self.state();
+            for close in closes.iter().filter(|close| close.opened) {
+                state.live.remove(&close.record.id);
+            }
+        }
+        for done in rest.into_iter().filter_map(|rest| rest.done) {
+            // whoever waited may have given up; the record is there all the same
+            let _told = done.send(());
+        }
+    }
+}
+
+/// How many records go into one batch by their sizes: one at least.
+fn fitting(sizes: impl Iterator<Item = usize>) -> usize {
+    let mut left = BATCH_BYTES_MAX;
+    let fits = |size: &usize| {
+        let has_room = *size <= left;
+        left = left.saturating_sub(*size);
+        has_room
+    };
+    sizes.take_while(fits).count().max(1)
+}
+
+/// How many of a batch somebody waits for.
+fn urgent(batch: &[Rest]) -> usize {
+    batch.iter().filter(|rest| rest.done.is_some()).count()
+}
+
+/// Returns how many records of a batch are open in the database.
+fn closing(batch: &[Close]) -> usize {
+    batch.iter().filter(|close| close.opened).count()
+}
+
+/// Opens a batch; on data the database refuses, halves until the bad record stands alone. Gives for each
+/// record whether it was committed.
+async fn open_halving(
+    store: &Store,
+    replica: ReplicaId,
+    records: &[&Record],
+) -> Result<Vec<bool>, StoreError> {
+    match store.open_activity(replica, records).await {
+        Ok(()) => Ok(vec![true; records.len()]),
+        Err(error) if error.is_bad_data() && records.len() > 1 => {
+            let (left, right) = records.split_at(records.len() / 2);
+            let mut written = Box::pin(open_halving(store, replica, left)).await?;
+            written.extend(Box::pin(open_halving(store, replica, right)).await?);
+            Ok(written)
+        }
+        Err(error) if error.is_bad_data() => match records.first().map(|record| stub(record)) {
+            Some(stub) => match store.open_activity(replica, &[&stub]).await {
+                Err(error) if !error.is_bad_data() => Err(error),
+                done => Ok(vec![done.is_ok()]),
+            },
+            None => Ok(Vec::new()),
+        },
+        Err(error) => Err(error),
+    }
+}
+
+/// Closes a batch; a record that the database refuses becomes a stub, and the others are not held up.
+async fn close_halving(
+    store: &Store,
+    replica: ReplicaId,
+    closes: &[Close],
+    measures: &LogMeasures,
+) -> Result<(), StoreError> {
+    let mut written = store.close_activity(replica, closes).await;
+    if written.as_ref().is_err_and(StoreError::is_missing_partition) {
+        // a clock far off, or upkeep that failed for days: make the days that are asked for
+        let days: BTreeSet<NaiveDate> =
+            closes.iter().map(|close| close.record.started_at().date_naive()).take(DAYS_MAX).collect();
+        store.ensure_partitions(days.into_iter()).await?;
+        written = store.close_activity(replica, closes).await;
+    }
+    match written {
+        Err(error) if error.is_bad_data() && closes.len() > 1 => {
+            let (left, right) = closes.split_at(closes.len() / 2);
+            Box::pin(close_halving(store, replica, left, measures)).await?;
+            Box::pin(close_halving(store, replica, right, measures)).await
+        }
+        Err(error) if error.is_bad_data() => {
+            tracing::error!(%error, "an activity record was refused by the database; a stub is kept");
+            let stub = |close: &Close| Close { record: Box::new(stub(&close.record)), opened: close.opened };
+            let stubs: Vec<Close> = closes.iter().map(stub).collect();
+            match store.close_activity(replica, &stubs).await {
+                // nothing of it can be kept: better one record lost, and said so, than everybody's log stopped
+                Err(error) if error.is_bad_data() => {
+                    let ids: Vec<String> = stubs.iter().map(|stub| stub.record.id.to_string()).collect();
+                    tracing::error!(%error, ?ids, "an activity record was lost");
+                    measures.lost.one();
+                    Ok(())
+                }
+                Ok(()) => {
+                    measures.stubs.one();
+                    Ok(())
+                }
+                other => other,
+            }
+        }
+        other => other,
+    }
+}
+
+/// What is kept of a record that the database refuses: who, when, how it ended.
+fn stub(record: &Record) -> Record {
+    Record {
+        status: record.status,
+        id: record.id,
+        key: record.key,
+        tool_variant: record.tool_variant,
+        tier: record.tier,
+        operation_type: record.operation_type,
+        error_code: Some("record_stub".to_owned()),
+        error_message: Some("the database refused this record's texts".to_owned()),
+        ..Record::start(record.tenant, record.kind, record.source, record.started_at())
+    }
+}

@@ -1,0 +1,67 @@
+//! Records of what is refused so often that it is only counted: one each minute.
+
+use super::Log;
+use crate::domain::activity::{Kind, Record, Source, Status};
+use crate::domain::id::TenantId;
+use crate::domain::refusal::Code;
+use crate::gateway::clock;
+use crate::gateway::tenants::{Sheds, SuspendedRequests};
+
+impl Log {
+    /// Hands over the records of what was refused so often that it is only counted.
+    pub(in crate::gateway) fn record_counted(&self) {
+        for (key, count) in self.tenants.uses.take_failures() {
+            self.record_auth_failures(&key, count);
+        }
+        self.record_sheds();
+        self.record_suspended();
+        self.record_repeated_reads();
+    }
+
+    /// Records that requests came without a valid key, counted per presented key.
+    fn record_auth_failures(&self, key: &str, count: u64) {
+        let mut record = Record::start(TenantId::PLATFORM, Kind::AuthFailure, Source::System, clock::now());
+        record.status = Status::Blocked;
+        record.error_code = Some("unauthenticated".to_owned());
+        record.error_message = Some(format!("{count} requests without a valid key within a minute"));
+        record.arguments = Some(format!(r#"{{"key":"{key}","count":{count}}}"#));
+        self.write(record);
+    }
+
+    /// Writes what was refused since the last time, one record per key.
+    fn record_sheds(&self) {
+        for (key, sheds) in self.tenants.limits.take_sheds() {
+            let Sheds { calls, searches, reads, lists, .. } = sheds;
+            let count = calls + searches + reads + lists;
+            if count == 0 {
+                continue;
+            }
+            let mut record = Record::start(sheds.tenant, Kind::System, Source::System, sheds.first);
+            record.key = Some(key);
+            record.owner = Some(sheds.owner);
+            record.status = Status::Rejected;
+            record.error_code = Some(Code::RateLimited.as_str().to_owned());
+            record.error_message =
+                Some(format!("{count} attempts over the rate limit were refused within a minute"));
+            record.arguments = Some(format!(
+                r#"{{"count":{count},"calls":{calls},"searches":{searches},"reads":{reads},"lists":{lists}}}"#
+            ));
+            self.write(record);
+        }
+    }
+
+    /// Writes what was refused since the last time, one record per key.
+    fn record_suspended(&self) {
+        for (key, SuspendedRequests { tenant, owner, first, count }) in self.tenants.suspensions.take() {
+            let mut record = Record::start(tenant, Kind::AuthFailure, Source::System, first);
+            record.key = Some(key);
+            record.owner = Some(owner);
+            record.status = Status::Blocked;
+            record.error_code = Some("forbidden".to_owned());
+            let message = format!("{count} requests within a minute were refused: the tenant is suspended");
+            record.error_message = Some(message);
+            record.arguments = Some(format!(r#"{{"count":{count}}}"#));
+            self.write(record);
+        }
+    }
+}

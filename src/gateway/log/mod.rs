@@ -1,0 +1,60 @@
+//! The activity log: what is written of each attempt, and how it is read.
+
+mod activity;
+mod attempt;
+mod counted;
+mod reads;
+mod report_lane;
+mod reports;
+mod tail;
+
+pub use self::activity::{ActivityLimits, ActivityLog, Attempted, LogMeasures, LogVitals, RecordUnavailable};
+pub use self::attempt::{Attempt, Client};
+pub use self::reads::{ReadAttempt, ReadUnderWay};
+pub use self::reports::{Act, Acting, RefusedAttempt};
+pub use self::tail::{News, Reach};
+
+pub(in crate::gateway) use self::activity::{Pending, record_unavailable};
+pub(in crate::gateway) use self::report_lane::{ReportLane, ReportTurn};
+
+use std::sync::Arc;
+
+use self::reads::ReadCounts;
+use self::tail::Tails;
+use super::{Ground, Life, Options, Tenants};
+use crate::store::Store;
+
+/// Streams of one tenant that read the activity log at the same time.
+const TAILS_PER_TENANT: usize = 1;
+
+/// Writes and reads the activity log.
+pub struct Log {
+    store: Store,
+    options: Arc<Options>,
+    life: Arc<Life>,
+    tenants: Arc<Tenants>,
+    /// The writer.
+    pub activity: ActivityLog,
+    report_lane: ReportLane,
+    reads: ReadCounts,
+    tails: Arc<Tails>,
+    /// Apart from other reports: whoever has many streams open must not keep others from the log.
+    tail_lane: ReportLane,
+}
+
+impl Log {
+    pub(super) fn new(ground: &Ground, tenants: &Arc<Tenants>) -> Log {
+        let Ground { store, options, life, .. } = ground.clone();
+        Log {
+            activity: ActivityLog::new(store.clone(), options.replica, options.activity.clone()),
+            report_lane: ReportLane::new(options.reports_per_tenant),
+            reads: ReadCounts::default(),
+            tails: Arc::default(),
+            tail_lane: ReportLane::new(TAILS_PER_TENANT),
+            tenants: Arc::clone(tenants),
+            store,
+            options,
+            life,
+        }
+    }
+}

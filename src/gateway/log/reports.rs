@@ -1,0 +1,257 @@
+//! Reading the activity log, and recording what administrators do.
+
+use std::time::Instant;
+
+use chrono::{DateTime, Utc};
+use ulid::Ulid;
+
+use super::Log;
+use super::activity::Pending;
+use super::attempt::Attempt;
+use crate::domain::activity::{Kind, Record, Status};
+use crate::domain::redact;
+use crate::domain::tenant::Action;
+use crate::gateway::clock;
+use crate::gateway::error::GatewayError;
+use crate::gateway::outlive::Outlive;
+use crate::gateway::tenants::Caller;
+use crate::gateway::tenants::Shed;
+use crate::store::{ActivityFilter, ActivityRow, ActivitySummary, StoreError, SummaryScope};
+
+/// Most bytes of one record of an administrator's act.
+pub(super) const ACT_BYTES_MAX: usize = 2000;
+/// Records of one page of an export.
+const EXPORT_ROWS: i64 = 1000;
+/// Bytes of texts in one page of an export or a stream: it is in memory until its reader has taken it.
+const PAGE_BYTES_MAX: usize = 256 * 1024;
+/// Tools and servers that a summary names.
+const SUMMARY_TOP: usize = 20;
+
+/// How many of these rows make a page whose texts are no more than [`PAGE_BYTES_MAX`]; at least one.
+pub(super) fn fitting<'a>(rows: impl Iterator<Item = &'a ActivityRow>) -> usize {
+    let mut bytes = 0;
+    let sizes = rows.map(ActivityRow::text_bytes);
+    let fits = sizes.take_while(|size| {
+        bytes += size;
+        bytes <= PAGE_BYTES_MAX
+    });
+    fits.count().max(1)
+}
+
+impl Caller {
+    /// What a filter may find for this caller; `None` for nothing.
+    pub(super) fn visible(&self, mut filter: ActivityFilter) -> Result<Option<ActivityFilter>, GatewayError> {
+        self.authorise(Action::ReadOwnActivity)?;
+        if self.authorise(Action::ReadActivity).is_err() {
+            // another key's records do not exist for it: the two filters meet in nothing
+            if filter.key.is_some_and(|key| Some(key) != self.key) {
+                return Ok(None);
+            }
+            filter.key = self.key;
+        }
+        Ok(Some(filter))
+    }
+}
+
+impl Log {
+    /// A page of the activity log; a key that may only see its own records sees those.
+    pub async fn list_activity(
+        &self,
+        caller: &Caller,
+        filter: ActivityFilter,
+        limit: i64,
+    ) -> Result<Vec<ActivityRow>, GatewayError> {
+        let Some(filter) = caller.visible(filter)? else { return Ok(Vec::new()) };
+        let _turn = self.report_lane.enter(caller.tenant_id()).await?;
+        let page = self.store.list_activity(caller.tenant_id(), &filter, limit).await;
+        page.map_err(|error| GatewayError::from_store(error, "activity record"))
+    }
+
+    /// The next records of an export, which ends with none; a key that is not valid any more gets no more.
+    pub async fn export_activity(
+        &self,
+        caller: &Caller,
+        filter: &ActivityFilter,
+    ) -> Result<Vec<ActivityRow>, GatewayError> {
+        if !self.tenants.is_valid(caller) {
+            return Err(GatewayError::Forbidden("this key is not valid any more".to_owned()));
+        }
+        let mut rows = self.list_activity(caller, filter.clone(), EXPORT_ROWS).await?;
+        rows.truncate(fitting(rows.iter()));
+        Ok(rows)
+    }
+
+    /// What happened from `start` to `end`; a key that may only see its own records gets those counted.
+    pub async fn summarize_activity(
+        &self,
+        caller: &Caller,
+        start: DateTime<Utc>,
+        end: DateTime<Utc>,
+    ) -> Result<ActivitySummary, GatewayError> {
+        caller.authorise(Action::ReadOwnActivity)?;
+        let key = match caller.authorise(Action::ReadActivity) {
+            Ok(()) => None,
+            Err(error) => Some(caller.key.ok_or(error)?),
+        };
+        let _turn = self.report_lane.enter(caller.tenant_id()).await?;
+        let scope = SummaryScope { key, start, end };
+        let summary = self.store.summarize_activity(caller.tenant_id(), &scope, SUMMARY_TOP).await;
+        summary.map_err(|error| GatewayError::from_store(error, "activity record"))
+    }
+
+    /// One record.
+    pub async fn get_activity(&self, caller: &Caller, id: Ulid) -> Result<ActivityRow, GatewayError> {
+        caller.authorise(Action::ReadOwnActivity)?;
+        let _turn = self.report_lane.enter(caller.tenant_id()).await?;
+        let found = self.store.get_activity(caller.tenant_id(), id).await;
+        let row = found.map_err(|error| GatewayError::from_store(error, "activity record"))?;
+        let own = row.key_id.is_some() && row.key_id == caller.key.map(|key| key.0);
+        if caller.authorise(Action::ReadActivity).is_err() && !own {
+            return Err(GatewayError::from_store(StoreError::NotFound, "activity record"));
+        }
+        Ok(row)
+    }
+
+    /// Begins an administrator's act: its record is committed when this returns, or it must not be done. A
+    /// key that ended meanwhile does nothing.
+    pub async fn begin_act(&self, attempt: &Attempt, act: &Act<'_>) -> Result<Acting, GatewayError> {
+        let mut record = attempt.record(Kind::Admin);
+        record.tool = Some(act.what.to_owned());
+        record.server = act.server.map(str::to_owned);
+        record.arguments = act.body.map(|body| redact::preview(body, ACT_BYTES_MAX).text);
+        let pending = self.activity.begin_call(record).await.map_err(|_| GatewayError::Unavailable)?;
+        let acting = Acting {
+            pending: pending.open().await.map_err(|_| GatewayError::Unavailable)?,
+            started: attempt.started,
+        };
+        if self.tenants.is_valid(&attempt.caller) {
+            return Ok(acting);
+        }
+        let error = GatewayError::Forbidden("this key is not valid any more; nothing was done".to_owned());
+        acting.end(Err(&error));
+        Err(error)
+    }
+
+    /// Work that is done to its end whether or not anybody waits, and that a shutdown waits for.
+    pub fn outlive<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Outlive<T> {
+        Outlive::new(&self.life.tasks, work)
+    }
+
+    /// Records an attempt that was refused before it came to a use case: a tool that is none of ours, unusable
+    /// parameters, a role that may not.
+    pub fn record_refused(&self, attempt: &Attempt, refused: &RefusedAttempt<'_>) {
+        if self.keeps_record(attempt, refused) {
+            self.record_refused_counted(attempt, refused);
+        }
+    }
+
+    /// The same of one that was counted against its key's rate already.
+    pub fn record_refused_counted(&self, attempt: &Attempt, refused: &RefusedAttempt<'_>) {
+        self.write(self.refused_record(attempt, refused));
+    }
+
+    /// Counts a refused attempt. Returns whether it has a record of its own.
+    pub(in crate::gateway) fn keeps_record(&self, attempt: &Attempt, refused: &RefusedAttempt<'_>) -> bool {
+        let what = match refused.kind {
+            Kind::Search => Shed::Search,
+            Kind::CacheRead => Shed::Read,
+            _ => Shed::Call,
+        };
+        self.tenants.limits.note(&attempt.caller, what, attempt.started_at, Instant::now())
+    }
+
+    pub(in crate::gateway) fn refused_record(
+        &self,
+        attempt: &Attempt,
+        refused: &RefusedAttempt<'_>,
+    ) -> Record {
+        let mut record = attempt.record(refused.kind);
+        record.tool = refused.tool.map(|name| redact::preview(name, ACT_BYTES_MAX).text);
+        record.arguments = refused.body.map(|body| redact::preview(body, self.options.preview_bytes).text);
+        record.request_bytes = refused.body.and_then(|body| i64::try_from(body.len()).ok());
+        record.status = Status::Blocked;
+        record.error_code = Some(refused.code.to_owned());
+        record.error_message = Some(redact::preview(refused.message, ACT_BYTES_MAX).text);
+        record.duration_ms = Some(clock::milliseconds(attempt.started.elapsed()));
+        record
+    }
+
+    /// Writes a record that nobody waits for.
+    pub(in crate::gateway) fn write(&self, record: Record) {
+        let kind = record.kind;
+        match self.activity.begin(record) {
+            Ok(pending) => pending.close(),
+            Err(_) => tracing::error!(kind = kind.as_str(), "an act could not be recorded: the log is full"),
+        }
+    }
+}
+
+/// An administrator's act under way.
+#[derive(Debug)]
+pub struct Acting {
+    pending: Pending,
+    started: Instant,
+}
+
+impl Acting {
+    /// Records how it ended.
+    pub fn end(mut self, outcome: Result<(), &GatewayError>) {
+        ended(&mut self.pending.record, self.started, outcome);
+        self.pending.close();
+    }
+}
+
+/// An attempt that never came to a use case.
+#[derive(Clone, Copy, Debug)]
+pub struct RefusedAttempt<'a> {
+    /// A call or a search.
+    pub kind: Kind,
+    /// The tool that was named.
+    pub tool: Option<&'a str>,
+    /// What was sent.
+    pub body: Option<&'a str>,
+    /// The code of the answer.
+    pub code: &'a str,
+    /// Its text.
+    pub message: &'a str,
+}
+
+/// What an administrator did.
+#[derive(Clone, Copy, Debug)]
+pub struct Act<'a> {
+    /// The act's name, such as `servers.create`.
+    pub what: &'a str,
+    /// The server it is about.
+    pub server: Option<&'a str>,
+    /// What was asked for, as JSON.
+    pub body: Option<&'a str>,
+}
+
+/// Writes down how an act or a read ended. Returns the code of its failure.
+pub(super) fn ended(
+    record: &mut Record,
+    started: Instant,
+    outcome: Result<(), &GatewayError>,
+) -> Option<&'static str> {
+    record.duration_ms = Some(clock::milliseconds(started.elapsed()));
+    record.status = Status::Success;
+    let error = outcome.err()?;
+    let (status, code) = act_failure(error);
+    record.status = status;
+    record.error_code = Some(code.to_owned());
+    record.error_message = Some(redact::preview(&error.to_string(), ACT_BYTES_MAX).text);
+    Some(code)
+}
+
+fn act_failure(error: &GatewayError) -> (Status, &'static str) {
+    match error {
+        GatewayError::NotFound(_) => (Status::Blocked, "not_found"),
+        GatewayError::Forbidden(_) => (Status::Blocked, "forbidden"),
+        GatewayError::Invalid { .. } => (Status::Blocked, "invalid_request"),
+        GatewayError::Conflict(_) => (Status::Blocked, "conflict"),
+        GatewayError::Limit(_) => (Status::Rejected, "rate_limited"),
+        GatewayError::Busy(_) => (Status::Rejected, "unavailable"),
+        GatewayError::Unavailable => (Status::Error, "unavailable"),
+        GatewayError::Refused(refusal) => (Status::Blocked, refusal.code.as_str()),
+    }
+}

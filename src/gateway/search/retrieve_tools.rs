@@ -1,0 +1,307 @@
+//! `retrieve_tools`: search over the snapshot (behaviour, section 5). No query, no upstream.
+
+use std::time::{Duration, Instant};
+
+use super::{Search, embeddings};
+use crate::domain::activity::{Kind, Status};
+use crate::domain::annotations::Tier;
+use crate::domain::id::is_name;
+use crate::domain::intent::IntentMode;
+use crate::domain::refusal::Refusal;
+use crate::domain::search::{Design, Embedding};
+use crate::domain::{json, redact};
+use crate::gateway::catalog::{Away, View};
+use crate::gateway::log::{Attempt, record_unavailable};
+use crate::gateway::tenants::Caller;
+use crate::gateway::tenants::{Shed, overloaded};
+use crate::gateway::{RecordUnavailable, clock};
+use crate::upstream::{FREE_BYTES_MAX, MemoryHold, MemoryPurpose, MemoryShort};
+
+/// Default of `limit`.
+pub const LIMIT_DEFAULT: usize = 15;
+/// Largest `limit`.
+pub const LIMIT_MAX: usize = 100;
+
+/// A search as asked for.
+#[derive(Clone, Debug)]
+pub struct SearchRequest {
+    /// What to look for.
+    pub query: String,
+    /// 1 to 100.
+    pub limit: usize,
+    /// Only this server's tools.
+    pub server: Option<String>,
+    /// Only tools that only read.
+    pub read_only_only: bool,
+    /// No tools of tier destructive.
+    pub exclude_destructive: bool,
+    /// How much is said of each tool.
+    pub detail: Detail,
+}
+
+/// How much a search says of each tool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Detail {
+    /// The whole definition.
+    #[default]
+    Full,
+    /// A signature and a sentence.
+    Compact,
+}
+
+impl Detail {
+    /// Its names, as asked for.
+    pub const NAMES: [&str; 2] = ["full", "compact"];
+
+    /// The one of that name.
+    pub fn named(name: &str) -> Option<Detail> {
+        match name {
+            "full" => Some(Detail::Full),
+            "compact" => Some(Detail::Compact),
+            _ => None,
+        }
+    }
+}
+
+/// Value of `ranking` in an answer without, and with, the scores of an embeddings service.
+const RANKING: &str = "bm25";
+const RANKING_WITH_EMBEDDINGS: &str = "bm25+embeddings";
+
+/// Most bytes of all entries of an answer: later entries are left out. The best match is never left out.
+const ENTRIES_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Bytes that an answer adds to each entry: how to call the tool, and its score.
+const ENTRY_EXTRA_BYTES: usize = 64;
+/// Memory taken for an answer, as a multiple of its entries. Over MCP an answer has them twice, once with
+/// every quote escaped.
+const FORMS: usize = 3;
+/// Longest wait of an answer for memory.
+const MEMORY_WAIT_MAX: Duration = Duration::from_secs(5);
+/// Servers named as missing, at most.
+const MISSING_NAMED_MAX: usize = 20;
+
+/// The answer, as one JSON object.
+#[derive(Debug, Default)]
+pub struct SearchResult {
+    /// `{tools, total, ranking, query, usage_instructions}`
+    pub json: String,
+    /// Servers, by name and up to a bound, whose tools were left out because they are not connected. The
+    /// usage instructions say so too.
+    pub missing: Vec<String>,
+    /// Memory for the answer in any form; `None` where it is small.
+    pub memory: Option<MemoryHold>,
+}
+
+impl Search {
+    /// Searches what the caller can see. Filters come before the limit; `total` counts all matches. Waits for
+    /// nothing, or shortly for the question's vector.
+    pub async fn retrieve_tools(
+        &self,
+        attempt: &Attempt,
+        request: &SearchRequest,
+    ) -> Result<SearchResult, Refusal> {
+        if let Err(refusal) = self.tenants.limits.admit(&attempt.caller, Instant::now()) {
+            self.tenants.limits.count_shed(&attempt.caller, Shed::Search, attempt.started_at);
+            return Err(refusal);
+        }
+        let begun = self.log.activity.begin(attempt.record(Kind::Search));
+        let mut pending = begun.map_err(|RecordUnavailable| record_unavailable())?;
+        let vector = self.vector_of(&attempt.caller, &request.query).await;
+        let record = &mut pending.record;
+        let searched = self.search(&attempt.caller, request, vector.as_deref()).await;
+        let preview = redact::preview(&request.query, self.options.preview_bytes);
+        record.status = Status::Success;
+        // what cannot be a name is no server's, and a text of any size does not belong in the log
+        record.server = request.server.clone().filter(|name| is_name(name));
+        record.tool = Some("retrieve_tools".to_owned());
+        record.request_bytes = i64::try_from(request.query.len()).ok();
+        record.arguments = Some(preview.text);
+        record.truncated = preview.truncated;
+        match &searched {
+            Ok((found, total)) => {
+                record.response_bytes = i64::try_from(found.json.len()).ok();
+                record.response = Some(format!("{total} matches"));
+            }
+            Err(refusal) => {
+                record.status = Status::Rejected;
+                record.error_code = Some(refusal.code.as_str().to_owned());
+                record.error_message = Some(refusal.message.clone());
+            }
+        }
+        record.duration_ms = Some(clock::milliseconds(attempt.started.elapsed()));
+        pending.close();
+        searched.map(|(found, _)| found)
+    }
+
+    /// Memory for an answer with entries of so many bytes; `None` where it is small.
+    async fn memory_for(&self, caller: &Caller, entries: usize) -> Result<Option<MemoryHold>, Refusal> {
+        if FORMS * entries <= FREE_BYTES_MAX {
+            return Ok(None);
+        }
+        let mut memory = self.tenants.memory(caller, MemoryPurpose::Answer).waiting(MEMORY_WAIT_MAX);
+        match memory.grow(FORMS * entries).await {
+            Ok(()) => Ok(Some(memory)),
+            Err(MemoryShort) => Err(overloaded(MemoryPurpose::Answer)),
+        }
+    }
+
+    async fn search(
+        &self,
+        caller: &Caller,
+        request: &SearchRequest,
+        question: Option<&Embedding>,
+    ) -> Result<(SearchResult, usize), Refusal> {
+        let mut missing = Missing::default();
+        let mut memory = None;
+        let mut out = String::from(r#"{"tools":["#);
+        let (mut total, mut left_out) = (0, 0);
+        let mut ranking = RANKING;
+        if let Some(tenant) = &caller.tenant {
+            let catalogue = tenant.catalogue();
+            let view = catalogue.view_soon(&caller.settings).await;
+            missing = Missing::of(&view, request);
+            let admit = |position: u32| {
+                let Some(tier) = view.tier(position) else { return false };
+                let tool = catalogue.listed().get(position as usize);
+                let server = request.server.as_deref();
+                request.wants(tier)
+                    && server.is_none_or(|name| tool.is_some_and(|tool| tool.server.name == name))
+            };
+            let index = catalogue.index().await;
+            let scope = view.search_scope(index);
+            let nearness =
+                question.and_then(|question| embeddings::nearness(tenant, &catalogue, scope, question));
+            if nearness.is_some() {
+                ranking = RANKING_WITH_EMBEDDINGS;
+            }
+            let design = Design { nearness: nearness.as_ref(), ..Design::default() };
+            let found = index.search_with(design, scope, &request.query, request.limit, admit);
+            total = found.total;
+            let entries = found.hits.iter().filter_map(|hit| {
+                let tool = catalogue.listed().get(hit.document as usize)?;
+                let entry = match request.detail {
+                    Detail::Full => &tool.shape.entry,
+                    Detail::Compact => &tool.shape.compact,
+                };
+                Some((entry, view.tier(hit.document)?, hit.score))
+            });
+            let entries: Vec<_> = entries.collect();
+            let bytes = entries.iter().map(|(entry, ..)| entry.len() + ENTRY_EXTRA_BYTES).sum::<usize>();
+            memory = self.memory_for(caller, bytes.min(ENTRIES_BYTES_MAX)).await?;
+            for (n, (entry, tier, score)) in entries.iter().enumerate() {
+                if n > 0 && out.len() + entry.len() > ENTRIES_BYTES_MAX {
+                    left_out = entries.len() - n;
+                    break;
+                }
+                add_entry(&mut out, entry, *tier, *score);
+            }
+        }
+        out.push_str(r#"],"total":"#);
+        out.push_str(&total.to_string());
+        out.push_str(r#","ranking":""#);
+        out.push_str(ranking);
+        out.push_str(r#"","query":"#);
+        json::escape_into(&mut out, &request.query);
+        out.push_str(r#","usage_instructions":"#);
+        let usage = usage(caller.settings.intent_declaration);
+        match (compact(request.detail), cut(left_out), missing.sentence()) {
+            (None, None, None) => json::escape_into(&mut out, usage),
+            (compact, cut, missing) => {
+                let sentences: Vec<String> =
+                    [Some(usage.to_owned()), compact, cut, missing].into_iter().flatten().collect();
+                json::escape_into(&mut out, &sentences.join(" "));
+            }
+        }
+        out.push('}');
+        Ok((SearchResult { json: out, missing: missing.named, memory }, total))
+    }
+}
+
+fn add_entry(out: &mut String, entry: &str, tier: Tier, score: f32) {
+    if !out.ends_with('[') {
+        out.push(',');
+    }
+    out.push_str(entry);
+    out.push_str(r#","call_with":""#);
+    out.push_str(tier.call_with().as_str());
+    out.push_str(r#"","score":"#);
+    // four decimals; formatting a float that way takes a slow path
+    let scaled = (f64::from(score) * 10_000.0).round() as u64;
+    out.push_str(&format!("{}.{:04}}}", scaled / 10_000, scaled % 10_000));
+}
+
+/// What is said of what a compact answer leaves out.
+fn compact(detail: Detail) -> Option<String> {
+    (detail == Detail::Compact).then(|| {
+        "A ? marks optional parameters; for a tool's full description and schema, search for its name with detail full."
+            .to_owned()
+    })
+}
+
+/// What is said of matches that would have made the answer too large.
+fn cut(left_out: usize) -> Option<String> {
+    (left_out > 0).then(|| {
+        format!(
+            "{left_out} more matches were left out, because their definitions are very large: search for something \
+             more specific, or for the tools of one server."
+        )
+    })
+}
+
+impl SearchRequest {
+    fn wants(&self, tier: Tier) -> bool {
+        (!self.read_only_only || tier == Tier::Read)
+            && (!self.exclude_destructive || tier != Tier::Destructive)
+    }
+}
+
+/// What a search leaves out because it is not connected.
+#[derive(Default)]
+struct Missing {
+    named: Vec<String>,
+    more: usize,
+}
+
+impl Missing {
+    /// Of what this search could have found: a server that it did not ask about, or whose tools it does not
+    /// want, is not missing.
+    fn of(view: &View, request: &SearchRequest) -> Missing {
+        let wanted = |away: &&Away| {
+            request.server.as_ref().is_none_or(|name| *name == away.server)
+                && away.tiers.iter().any(|tier| request.wants(*tier))
+        };
+        let mut missing = view.away.iter().filter(wanted);
+        let named = missing.by_ref().take(MISSING_NAMED_MAX).map(|away| away.server.clone()).collect();
+        Missing { named, more: missing.count() }
+    }
+
+    fn sentence(&self) -> Option<String> {
+        if self.named.is_empty() {
+            return None;
+        }
+        let named = self.named.join(", ");
+        let more = if self.more == 0 { String::new() } else { format!(" and {} more", self.more) };
+        Some(format!(
+            "This result is incomplete: tools of servers that are not connected now are missing ({named}{more}); \
+             search again later."
+        ))
+    }
+}
+
+/// How to go on from a search (R1 FR-024).
+fn usage(mode: IntentMode) -> &'static str {
+    match mode {
+        IntentMode::Inferred => {
+            "Call a tool with the variant named in its call_with: call_tool_read for queries that change nothing, \
+             call_tool_write for creating or updating, call_tool_destructive for deleting or anything that cannot be \
+             undone. Pass the tool's name as name and its arguments as args (an object) or args_json (a string). The \
+             operation type is inferred from the variant; intent_data_sensitivity and intent_reason are optional."
+        }
+        IntentMode::Required => {
+            "Call a tool with the variant named in its call_with: call_tool_read for queries that change nothing, \
+             call_tool_write for creating or updating, call_tool_destructive for deleting or anything that cannot be \
+             undone. Pass the tool's name as name and its arguments as args (an object) or args_json (a string), and \
+             declare intent.operation_type (read, write or destructive): it must match the variant. \
+             intent.data_sensitivity and intent.reason are optional."
+        }
+    }
+}

@@ -1,0 +1,384 @@
+//! Upstream servers: what administrators do with them.
+
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::Servers;
+use super::duties::{forbid_own, own_approval};
+use super::freshness::as_of;
+use super::place::check_keeping;
+use crate::domain::id::{ServerId, ServerName, TenantId};
+use crate::domain::offer::OfferKind;
+use crate::domain::tenant::{Action, Role};
+use crate::gateway::clock;
+use crate::gateway::credentials::Headers;
+use crate::gateway::error::GatewayError;
+use crate::gateway::tenants::Caller;
+use crate::store::{
+    HeadersPatch, Kind, NewServer, OfferView, Right, Server, ServerPatch, StoreError, StoredOverride,
+    StoredTool,
+};
+
+/// A server to be added.
+#[derive(Clone, Debug, Default)]
+pub struct ServerRequest {
+    /// Its name.
+    pub name: String,
+    /// `http` or `stdio`.
+    pub kind: String,
+    /// Where it is, for `http`.
+    pub url: Option<String>,
+    /// Which of the deployment's programs it is, for `stdio`.
+    pub command: Option<String>,
+    /// Switched on; true when absent.
+    pub enabled: Option<bool>,
+    /// Take changes of definitions at once; false when absent.
+    pub auto_approve: Option<bool>,
+    /// Bounds of its own.
+    pub limits: Option<Map<String, Value>>,
+    /// What it is called with.
+    pub headers: Option<Headers>,
+    /// Starts quarantined, whoever adds it; what an operator adds does so anyway.
+    pub quarantined: Option<bool>,
+}
+
+/// A change to a server.
+#[derive(Clone, Debug, Default)]
+pub struct ServerChange {
+    /// A new address.
+    pub url: Option<String>,
+    /// Another program.
+    pub command: Option<String>,
+    /// Switch.
+    pub enabled: Option<bool>,
+    /// Automatic approval.
+    pub auto_approve: Option<bool>,
+    /// Bounds of its own.
+    pub limits: Option<Map<String, Value>>,
+    /// What it is called with from now on; empty takes all away.
+    pub headers: Option<Headers>,
+    /// Keep the credentials at another place; only an admin may.
+    pub keep_credentials: bool,
+    /// Only when the server is still at this version.
+    pub version: Option<i64>,
+    /// An agent's: it must not be what sets the baseline of a server that was never listed while it was released.
+    pub over_mcp: bool,
+}
+
+impl ServerChange {
+    /// Whether the server is listed because of it, or offers something else.
+    fn reaches_it_anew(&self) -> bool {
+        let is_called_otherwise = self.url.is_some() || self.command.is_some() || self.headers.is_some();
+        self.enabled == Some(true) || is_called_otherwise
+    }
+}
+
+/// A server as shown.
+pub type ServerView = Server;
+/// A tool as shown.
+pub type ToolView = StoredTool;
+/// An override as shown.
+pub type OverrideView = StoredOverride;
+
+/// Bounds a server may have of its own, with their largest values.
+pub(in crate::gateway) const OWN_LIMITS: [(&str, u64); 5] = [
+    ("concurrency", 1000),
+    ("queue", 10_000),
+    ("queue_wait_s", 3600),
+    ("call_timeout_s", 3600),
+    ("response_bytes_max", 256 << 20),
+];
+/// Longest unknown name of a bound that is repeated, in characters.
+const LIMIT_SHOWN_CHARS_MAX: usize = 64;
+
+impl Servers {
+    /// Adds a server and lists it at once. An operator's starts quarantined, an admin's released.
+    pub async fn create_server(
+        &self,
+        caller: &Caller,
+        request: ServerRequest,
+    ) -> Result<ServerView, GatewayError> {
+        caller.authorise(Action::ChangeServers)?;
+        let tenant = caller.tenant()?.id;
+        let name = ServerName::parse(&request.name).ok_or_else(|| {
+            GatewayError::invalid(
+                "name",
+                "name must be 1 to 32 of a-z, 0-9 and single hyphens, and start and end with a letter or digit",
+            )
+        })?;
+        let place = self.new_place(caller, &request)?;
+        let limits = request.limits.unwrap_or_default();
+        check_limits(&limits)?;
+        if request.auto_approve == Some(true) && caller.role == Role::Operator {
+            return Err(own_approval(name.as_str()));
+        }
+        let id = ServerId(Uuid::now_v7());
+        let headers = match &request.headers {
+            Some(headers) => {
+                let url = place.url.as_deref().unwrap_or_default();
+                self.seal_headers(tenant, id, url, headers).await?
+            }
+            None => HeadersPatch::Clear,
+        };
+        let new = NewServer {
+            id,
+            name: name.as_str().to_owned(),
+            kind: place.kind,
+            url: place.url,
+            command: place.command,
+            enabled: request.enabled.unwrap_or(true),
+            quarantined: caller.role == Role::Operator || request.quarantined == Some(true),
+            auto_approve: request.auto_approve.unwrap_or(false),
+            limits,
+            headers: headers.into_headers(),
+            added_by: caller.person.clone(),
+            quotas: self.options.quotas,
+        };
+        let server = self
+            .store
+            .create_server(tenant, &new)
+            .await
+            .map_err(|e| GatewayError::from_store(e, "server"))?;
+        self.tenants.refresh(tenant, Kind::Catalogue).await;
+        self.list_if_enabled(tenant, &server).await;
+        self.get_server(caller, &server.name).await
+    }
+
+    /// One server by name.
+    pub async fn get_server(&self, caller: &Caller, name: &str) -> Result<ServerView, GatewayError> {
+        caller.authorise(Action::SeeServers)?;
+        let tenant = caller.tenant()?.id;
+        let found = self.store.get_server(tenant, name).await;
+        found.map(|server| self.as_of_now(server)).map_err(|e| GatewayError::from_store(e, "server"))
+    }
+
+    /// A page of servers by name.
+    pub async fn list_servers(
+        &self,
+        caller: &Caller,
+        after: &str,
+        limit: i64,
+    ) -> Result<Vec<ServerView>, GatewayError> {
+        caller.authorise(Action::SeeServers)?;
+        let tenant = caller.tenant()?.id;
+        let found = self.store.list_servers(tenant, after, limit).await;
+        let found = found.map_err(|e| GatewayError::from_store(e, "server"))?;
+        Ok(found.into_iter().map(|server| self.as_of_now(server)).collect())
+    }
+
+    fn as_of_now(&self, server: Server) -> ServerView {
+        as_of(server, clock::now(), self.options.connected_for)
+    }
+
+    /// Changes a server. Another place clears credentials and pins and, unless an admin asks, quarantines the server.
+    /// So does, without clearing anything, an agent's change that would have its baseline set.
+    pub async fn update_server(
+        &self,
+        caller: &Caller,
+        name: &str,
+        change: ServerChange,
+    ) -> Result<ServerView, GatewayError> {
+        caller.authorise(Action::ChangeServers)?;
+        check_keeping(caller, &change)?;
+        let server = self.get_server(caller, name).await?;
+        let mut patch = ServerPatch {
+            enabled: change.enabled,
+            auto_approve: change.auto_approve,
+            version: change.version,
+            by: Some(caller.person.clone()),
+            waits_without_baseline: change.over_mcp && change.reaches_it_anew(),
+            ..ServerPatch::default()
+        };
+        self.move_to(caller, &server, (change.url, change.command), &mut patch)?;
+        // a key in an IDE is an agent, whatever its role
+        let is_trusted = caller.role != Role::Operator && !change.over_mcp;
+        patch.quarantined = (patch.place_changed && !is_trusted).then_some(true);
+        if change.auto_approve == Some(true) {
+            caller.authorise(Action::Approve)?;
+            forbid_own(caller, &server)?;
+            if patch.place_changed && caller.role == Role::Operator {
+                return Err(own_approval(name));
+            }
+            // whose it is was looked at in this version
+            patch.version = patch.version.or(Some(server.version));
+        } else if patch.place_changed {
+            // trust in what a server offers does not move with it to another place
+            patch.auto_approve = Some(false);
+        }
+        if let Some(limits) = change.limits {
+            check_limits(&limits)?;
+            patch.limits = Some(limits);
+        }
+        if let Some(headers) = change.headers {
+            if server.kind == "stdio" && !headers.is_empty() {
+                return Err(GatewayError::invalid("headers", "a server of kind stdio has no headers"));
+            }
+            let url = patch.url.as_deref().or(server.url.as_deref()).unwrap_or_default();
+            let tenant = caller.tenant()?.id;
+            patch.headers = Some(self.seal_headers(tenant, server.id(), url, &headers).await?);
+            // they are sealed for the place that was read
+            patch.version = patch.version.or(Some(server.version));
+        } else if let Some(url) =
+            patch.url.as_deref().filter(|_| change.keep_credentials && patch.place_changed)
+        {
+            patch.headers = Some(self.seal_again(caller.tenant()?.id, &server, url).await?);
+        }
+        self.change(caller, &server, &patch).await
+    }
+
+    /// Hides a server from agents.
+    pub async fn quarantine(&self, caller: &Caller, name: &str) -> Result<ServerView, GatewayError> {
+        caller.authorise(Action::ChangeServers)?;
+        let server = self.get_server(caller, name).await?;
+        self.change(caller, &server, &ServerPatch { quarantined: Some(true), ..ServerPatch::default() }).await
+    }
+
+    /// Releases a server; an operator may not release what the same person added.
+    pub async fn release(&self, caller: &Caller, name: &str) -> Result<ServerView, GatewayError> {
+        caller.authorise(Action::Approve)?;
+        let server = self.get_server(caller, name).await?;
+        forbid_own(caller, &server)?;
+        // whose it is, and where, was looked at in this version: what was moved meanwhile is not released
+        let patch =
+            ServerPatch { quarantined: Some(false), version: Some(server.version), ..ServerPatch::default() };
+        self.change(caller, &server, &patch).await
+    }
+
+    /// Removes a server, with its log.
+    pub async fn remove_server(&self, caller: &Caller, name: &str) -> Result<(), GatewayError> {
+        caller.authorise(Action::ChangeServers)?;
+        let tenant = caller.tenant()?.id;
+        let server = self.get_server(caller, name).await?;
+        let removed = self.store.remove_server(tenant, server.id()).await;
+        removed.map_err(|e| GatewayError::from_store(e, "server"))?;
+        self.tenants.refresh(tenant, Kind::Catalogue).await;
+        Ok(())
+    }
+
+    /// Lists a server now, and says what went wrong in the server's `last_error`. With `reconnect` its
+    /// connections and session are dropped first.
+    pub async fn refresh_server(
+        &self,
+        caller: &Caller,
+        name: &str,
+        reconnect: Reconnect,
+    ) -> Result<ServerView, GatewayError> {
+        caller.authorise(Action::ChangeServers)?;
+        let tenant = caller.tenant()?.id;
+        let mut server = is_enabled(self.get_server(caller, name).await?)?;
+        if reconnect == Reconnect::Yes {
+            self.upstreams.restart(tenant.0, server.server_id).await;
+            // that takes its time
+            let now = self.store.served_server(tenant, server.id()).await;
+            server = is_enabled(now.map_err(|e| GatewayError::from_store(e, "server"))?)?;
+        }
+        self.upstreams.reset_breaker(tenant.0, server.server_id);
+        self.list_if_enabled(tenant, &server).await;
+        self.get_server(caller, name).await
+    }
+
+    /// A page of a server's tools by name, within these `bounds`: how many, and less than how many bytes of definitions
+    /// before the last.
+    pub async fn list_server_tools(
+        &self,
+        caller: &Caller,
+        name: &str,
+        after: &str,
+        bounds: (i64, i64),
+    ) -> Result<Vec<ToolView>, GatewayError> {
+        let server = self.get_server(caller, name).await?;
+        let tenant = caller.tenant()?.id;
+        let tools = self.store.list_tools(tenant, server.id(), after, bounds).await;
+        tools.map_err(|e| GatewayError::from_store(e, "server"))
+    }
+
+    /// A page of what a server offers of these kinds, by kind and name, within `bounds` as of a page of tools.
+    pub async fn list_server_offers(
+        &self,
+        caller: &Caller,
+        name: &str,
+        kinds: &[OfferKind],
+        after: (&str, &str),
+        bounds: (i64, i64),
+    ) -> Result<Vec<OfferView>, GatewayError> {
+        let server = self.get_server(caller, name).await?;
+        let tenant = caller.tenant()?.id;
+        let offers = self.store.list_offers(tenant, server.id(), kinds, after, bounds).await;
+        offers.map_err(|e| GatewayError::from_store(e, "server"))
+    }
+
+    async fn change(
+        &self,
+        caller: &Caller,
+        server: &Server,
+        patch: &ServerPatch,
+    ) -> Result<ServerView, GatewayError> {
+        let tenant = caller.tenant()?.id;
+        let updated = self.store.update_server(tenant, server.id(), patch).await;
+        let updated = updated.map_err(|e| GatewayError::from_store(e, "server"))?;
+        self.tenants.refresh(tenant, Kind::Catalogue).await;
+        let reaches_it_anew = patch.url.is_some() || patch.command.is_some() || patch.headers.is_some();
+        let lists = patch.enabled == Some(true) || patch.quarantined == Some(false) || reaches_it_anew;
+        if lists {
+            self.list_if_enabled(tenant, &updated).await;
+        }
+        self.get_server(caller, &updated.name).await
+    }
+
+    /// Lists at once what is on; a failure stands in the server's `last_error`.
+    async fn list_if_enabled(&self, tenant: TenantId, server: &Server) {
+        if !server.enabled {
+            return;
+        }
+        // apart: what it takes to ask a server is large, and not every change does
+        match Box::pin(self.list_server(tenant, server, Right::Asked)).await {
+            Ok(_) => {}
+            Err(super::discovery::ListingError::Store(StoreError::Conflict(_))) => {
+                // somebody changed it meanwhile, and lists it too
+            }
+            Err(error) => {
+                if let super::discovery::ListingError::Here(why) = &error {
+                    // it stands nowhere else
+                    self.log_server(
+                        tenant,
+                        server.id(),
+                        &format!("could not be listed by this replica: {why}"),
+                    );
+                }
+                tracing::info!(%tenant, server = server.name, %error, "a server could not be listed");
+            }
+        }
+    }
+}
+
+/// Whether a refresh also drops connections and session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reconnect {
+    /// `restart`
+    Yes,
+    /// `refresh`
+    No,
+}
+
+fn is_enabled(server: Server) -> Result<Server, GatewayError> {
+    if server.enabled {
+        return Ok(server);
+    }
+    Err(GatewayError::Conflict("the server is disabled; enable it first".to_owned()))
+}
+
+fn check_limits(limits: &Map<String, Value>) -> Result<(), GatewayError> {
+    for (name, value) in limits {
+        let Some((_, max)) = OWN_LIMITS.iter().find(|(known, _)| known == name) else {
+            let shown: String = name.chars().take(LIMIT_SHOWN_CHARS_MAX).collect();
+            let known = OWN_LIMITS.map(|(known, _)| known).join(", ");
+            let message = format!("unknown limit '{shown}'; known: {known}");
+            return Err(GatewayError::invalid(format!("limits.{shown}"), message));
+        };
+        if !value.as_u64().is_some_and(|n| (1..=*max).contains(&n)) {
+            let message = format!("limits.{name} must be a whole number from 1 to {max}");
+            return Err(GatewayError::invalid(format!("limits.{name}"), message));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,333 @@
+//! Listing a server: connect, find its era, read what it offers, store what is new.
+
+mod offers;
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::Servers;
+use crate::domain::id::{ServerId, TenantId};
+use crate::domain::offer::OfferKind;
+use crate::domain::pin::Pin;
+use crate::domain::redact;
+use crate::gateway::catalog::target;
+use crate::gateway::credentials::Opener;
+use crate::store::{
+    Applied, Before, Discovered, FailureNoted, Kind, NewListing, NewOffers, Right, SecretRows, Server,
+    StoreError, Tally,
+};
+use crate::upstream::{
+    Connection, Doubt, Entry, Era, Kind as UpstreamKind, ListKind, Listing, Target, UpstreamError,
+};
+
+/// Longest text about a failed listing that is kept, in bytes.
+const ERROR_BYTES_MAX: usize = 500;
+
+/// Why a listing did not change anything.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::gateway) enum ListingError {
+    /// The upstream; noted at the server.
+    #[error("{0}")]
+    Upstream(String),
+    /// This replica: it says nothing about the server, and nothing is noted there.
+    #[error("{0}")]
+    Here(String),
+    /// The database, or the server changed meanwhile.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// How much of a server is listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::gateway) enum What {
+    /// All that it offers.
+    All,
+    /// Its tools: of the rest the stored one stays.
+    Tools,
+}
+
+/// What a server was found to offer.
+struct Found {
+    era: &'static str,
+    tools: Listing,
+    /// It is known to have nothing else.
+    is_all: bool,
+}
+
+/// What a server offers, or why nobody knows.
+type Answered = Result<Found, String>;
+
+/// What came of asking for the tools once.
+struct Once {
+    /// Nothing was stored: another replica has stored them meanwhile, or that they could not be read.
+    is_overtaken: bool,
+    /// What changed, and whether nothing else needs to be asked for.
+    ended: Result<(Applied, bool), ListingError>,
+}
+
+impl Once {
+    fn failed_and_overtaken() -> Once {
+        let why = StoreError::Conflict("somebody else has listed the server meanwhile");
+        Once { is_overtaken: true, ended: Err(ListingError::Store(why)) }
+    }
+}
+
+impl Servers {
+    /// Lists one server and stores what it found; a failure is noted at the server. `right` is what held when it was
+    /// read: nothing is written once it is lost.
+    pub(in crate::gateway) async fn list_server(
+        &self,
+        tenant: TenantId,
+        server: &Server,
+        right: Right,
+    ) -> Result<Applied, ListingError> {
+        self.list_of_server(tenant, server, What::All, right).await
+    }
+
+    /// The same, of so much of it.
+    pub(in crate::gateway) async fn list_of_server(
+        &self,
+        tenant: TenantId,
+        server: &Server,
+        what: What,
+        right: Right,
+    ) -> Result<Applied, ListingError> {
+        let listed = self.list_in_steps(tenant, server, what, right).await;
+        if let Err(ListingError::Store(StoreError::Conflict(_) | StoreError::NotFound)) = &listed {
+            self.end_unless_on(tenant, server.id()).await;
+        }
+        listed
+    }
+
+    /// Drops the connection of a server that was switched off or removed, or whose tenant is served no more, while
+    /// somebody began to ask it: nobody else knows of that connection.
+    pub(super) async fn end_unless_on(&self, tenant: TenantId, server: ServerId) {
+        match self.store.served_server(tenant, server).await {
+            Ok(row) if row.enabled => {}
+            Ok(_) | Err(StoreError::NotFound) => self.upstreams.forget(tenant.0, server.0),
+            Err(error) => {
+                tracing::warn!(%tenant, %server, %error, "nobody says whether a server is switched on");
+            }
+        }
+    }
+
+    /// The tools first, which are stored before anything else is asked for: a server may be slow at the rest.
+    async fn list_in_steps(
+        &self,
+        tenant: TenantId,
+        server: &Server,
+        what: What,
+        right: Right,
+    ) -> Result<Applied, ListingError> {
+        let (mut applied, is_done) = self.list_and_note(tenant, server, right).await?;
+        if what == What::Tools || is_done || !applied.is_connected {
+            return Ok(applied);
+        }
+        applied.offers += self.list_others(tenant, server, right.after(applied.rev)).await?;
+        Ok(applied)
+    }
+
+    /// Lists the tools, and says whether nothing else needs to be asked for. Once more if another replica has stored
+    /// them meanwhile, since they may have been read before this began; what was stored the second time was not. So
+    /// too if they could not be read here: what is stored may be of before the server went away.
+    async fn list_and_note(
+        &self,
+        tenant: TenantId,
+        server: &Server,
+        right: Right,
+    ) -> Result<(Applied, bool), ListingError> {
+        let connection = self.connection_for_listing(tenant, server).await?;
+        let _turn = connection.turn_of_tools().await;
+        let once = self.list_and_note_once(tenant, server, &connection, right).await?;
+        if once.is_overtaken {
+            return self.list_and_note_once(tenant, server, &connection, right).await?.ended;
+        }
+        once.ended
+    }
+
+    async fn list_and_note_once(
+        &self,
+        tenant: TenantId,
+        server: &Server,
+        connection: &Connection,
+        right: Right,
+    ) -> Result<Once, ListingError> {
+        let before = self.store.tally(tenant, server.id(), server.version).await?;
+        match self.ask_for(connection, &doubt(&before, right)).await? {
+            Ok(found) => {
+                let applied = self.store_listing(tenant, server, (&found, before.tally), right).await?;
+                let is_overtaken = applied.is_overtaken;
+                // whoever was first may have listed the tools alone
+                let is_done = found.is_all && !is_overtaken && applied.overtaken.is_empty();
+                Ok(Once { is_overtaken, ended: Ok((applied, is_done)) })
+            }
+            // a program's failure here says nothing about those of other replicas; and its programs and connections
+            // end with this replica, where the others go on
+            Err(text) if matches!(right, Right::Program(_)) || self.life.is_draining() => {
+                Err(ListingError::Here(text))
+            }
+            Err(text) => {
+                let text = redact::preview(&text, ERROR_BYTES_MAX).text;
+                let as_of = (server.version, &before.tally);
+                let noted = self.store.listing_failed(tenant, server.id(), as_of, &text, &right).await?;
+                let FailureNoted::Noted(rev) = noted else { return Ok(Once::failed_and_overtaken()) };
+                if server.last_error.as_ref() != Some(&text) {
+                    self.log_server(tenant, server.id(), &format!("could not be listed: {text}"));
+                }
+                if let Some(rev) = rev {
+                    self.tenants.applied(tenant, Kind::Catalogue, rev).await;
+                }
+                Err(ListingError::Upstream(text))
+            }
+        }
+    }
+
+    /// Lists a server whose program runs here, and stores what it found. A failure says nothing about the programs
+    /// of other replicas: it is noted nowhere.
+    pub(in crate::gateway) async fn list_own_program(
+        &self,
+        tenant: TenantId,
+        server: &Server,
+    ) -> Result<Applied, ListingError> {
+        self.list_in_steps(tenant, server, What::All, Right::Program(server.rev)).await
+    }
+
+    /// What a server offers, or why it does not say.
+    async fn ask_for(&self, connection: &Connection, doubt: &Doubt) -> Result<Answered, ListingError> {
+        match fetch(connection, doubt).await {
+            Ok(found) => Ok(Ok(found)),
+            Err(error) if error.kind == UpstreamKind::NoPlace => Err(ListingError::Here(error.to_string())),
+            Err(error) if error.kind == UpstreamKind::Timeout => {
+                let seconds = self.options.upstream.listing_timeout.as_secs();
+                Ok(Err(format!("no complete answer within {seconds} s")))
+            }
+            Err(error) => Ok(Err(error.whole())),
+        }
+    }
+
+    async fn store_listing(
+        &self,
+        tenant: TenantId,
+        server: &Server,
+        (found, tally): (&Found, Tally),
+        right: Right,
+    ) -> Result<Applied, ListingError> {
+        let Found { era, tools: listing, is_all } = found;
+        warn_of_problems(tenant, server, listing);
+        let found = discovered(listing, self.options.tools_max);
+        let offers = if *is_all { NewOffers::NONE } else { NewOffers::default() };
+        let new = NewListing { version: server.version, tally, era, found: &found, offers, right };
+        let quotas = &self.options.quotas;
+        let applied = self.store.apply_listing(tenant, server.id(), &new, quotas).await?;
+        if applied.is_overtaken {
+            return Ok(applied);
+        }
+        if applied.is_connected && server.connection != "connected" {
+            let tools = listing.entries.len();
+            self.log_server(tenant, server.id(), &format!("connected, {era} era, {tools} tools"));
+        }
+        if let Some(remark) = applied.remark.as_ref().filter(|now| server.last_error.as_ref() != Some(now)) {
+            self.log_server(tenant, server.id(), remark);
+        }
+        self.tell_drifts(tenant, server, &applied.drifted);
+        if let Some(rev) = applied.rev {
+            self.tenants.applied(tenant, Kind::Catalogue, rev).await;
+        }
+        Ok(applied)
+    }
+
+    /// Whoever lists a server may not have its tenant's snapshot: its credentials are read for this.
+    pub(in crate::gateway) async fn listing_target(
+        &self,
+        tenant: TenantId,
+        server: &Server,
+    ) -> Result<Target, StoreError> {
+        let secrets = match server.header_names.as_slice() {
+            [] => SecretRows::default(),
+            _ => self.store.server_secrets(tenant, server.id()).await?,
+        };
+        let opened = Opener::new(&self.options.keyring, tenant, &secrets).open(server);
+        Ok(target(tenant, server, opened, &self.options.upstream, &self.options.commands))
+    }
+
+    async fn connection_for_listing(
+        &self,
+        tenant: TenantId,
+        server: &Server,
+    ) -> Result<Arc<Connection>, StoreError> {
+        Ok(self.upstreams.connection(&self.listing_target(tenant, server).await?))
+    }
+}
+
+/// What a word of earlier than now does not suffice for, now that this is stored of a server: that it has none of what
+/// would be emptied by that, or, where somebody asks, that it has none of anything.
+fn doubt(before: &Before, right: Right) -> Doubt {
+    let since = Instant::now();
+    let kinds = ListKind::OTHERS.into_iter();
+    match right {
+        Right::Asked => Doubt { kinds: kinds.collect(), since },
+        _ => Doubt { kinds: kinds.filter(|kind| is_stored(before, *kind)).collect(), since },
+    }
+}
+
+/// Whether anything is stored of what is declared together with this kind.
+fn is_stored(before: &Before, kind: ListKind) -> bool {
+    let is_declared_with = |other: &ListKind| match kind {
+        ListKind::Resources | ListKind::Templates => {
+            matches!(other, ListKind::Resources | ListKind::Templates)
+        }
+        _ => *other == kind,
+    };
+    ListKind::OTHERS
+        .iter()
+        .filter(|other| is_declared_with(other))
+        .any(|kind| before.stored.contains(&stored(*kind)))
+}
+
+/// What is stored of a list.
+fn stored(kind: ListKind) -> OfferKind {
+    match kind {
+        // tools are none of these
+        ListKind::Prompts | ListKind::Tools => OfferKind::Prompt,
+        ListKind::Resources => OfferKind::Resource,
+        ListKind::Templates => OfferKind::Template,
+    }
+}
+
+async fn fetch(connection: &Connection, doubt: &Doubt) -> Result<Found, UpstreamError> {
+    let tools = connection.list(ListKind::Tools).await?;
+    let era = match connection.era() {
+        Some(Era::Modern) => "modern",
+        _ => "handshake",
+    };
+    Ok(Found { era, tools, is_all: connection.has_tools_alone(doubt) })
+}
+
+fn warn_of_problems(tenant: TenantId, server: &Server, listing: &Listing) {
+    for problem in &listing.problems {
+        tracing::warn!(%tenant, server = server.name, problem, "part of a listing was left out");
+    }
+}
+
+/// What can be stored of a listing: definitions that are one reading of JSON, up to the bound.
+fn discovered(listing: &Listing, entries_max: usize) -> Vec<Discovered> {
+    let store = |entry: &Entry| {
+        let definition = std::str::from_utf8(&entry.definition).ok()?;
+        match Pin::of(definition) {
+            // Postgres texts cannot hold U+0000; JSON cannot either, but for its escape, which is text
+            Ok(pin) if !definition.contains('\0') && !entry.name.contains('\0') => Some(Discovered {
+                name: entry.name.clone(),
+                definition: definition.to_owned(),
+                pin: pin.as_str().to_owned(),
+            }),
+            Ok(_) => None,
+            Err(fault) => {
+                // names may be URIs, which may hold passwords
+                tracing::warn!(%fault, "a definition was left out");
+                None
+            }
+        }
+    };
+    listing.entries.iter().filter_map(store).take(entries_max).collect()
+}

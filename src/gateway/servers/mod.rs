@@ -1,0 +1,74 @@
+//! Upstream servers: what administrators do with them, what they offer, and what people decide about that.
+
+mod administer;
+mod discovery;
+mod duties;
+mod freshness;
+mod logs;
+mod master_keys;
+mod offer_pins;
+mod pins;
+mod place;
+mod seals;
+
+pub use self::administer::{OverrideView, Reconnect, ServerChange, ServerRequest, ServerView, ToolView};
+pub use self::logs::{LOG_LIMIT_MAX, LogPage};
+pub use self::master_keys::MasterKeysError;
+pub use self::offer_pins::OfferName;
+pub use self::pins::OverrideRequest;
+
+pub(in crate::gateway) use self::administer::OWN_LIMITS;
+pub(in crate::gateway) use self::discovery::{ListingError, What};
+
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::mpsc;
+
+use super::{Ground, Life, Log, Options, Tenants};
+use crate::store::Store;
+use crate::upstream::{Egress, Journal, LogLine, Pool};
+
+/// Lines of servers' logs: the ends of their channel.
+pub(super) type JournalEnds = (Journal, mpsc::Receiver<LogLine>);
+
+/// Returns a new channel for lines of servers' logs.
+pub(super) fn journal() -> JournalEnds {
+    mpsc::channel(logs::WAITING_MAX)
+}
+
+/// Looks after servers.
+pub struct Servers {
+    store: Store,
+    upstreams: Arc<Pool>,
+    options: Arc<Options>,
+    life: Arc<Life>,
+    egress: Arc<Egress>,
+    tenants: Arc<Tenants>,
+    log: Arc<Log>,
+    /// Lines of servers' logs go in here; the other end is taken by whoever writes them.
+    journal: Journal,
+    journal_lines: Mutex<Option<mpsc::Receiver<LogLine>>>,
+}
+
+impl Servers {
+    pub(super) fn new(
+        ground: &Ground,
+        egress: Arc<Egress>,
+        tenants: &Arc<Tenants>,
+        log: &Arc<Log>,
+        (journal, lines): JournalEnds,
+    ) -> Servers {
+        let Ground { store, upstreams, options, life } = ground.clone();
+        Servers {
+            store,
+            upstreams,
+            options,
+            life,
+            egress,
+            tenants: Arc::clone(tenants),
+            log: Arc::clone(log),
+            journal,
+            journal_lines: Mutex::new(Some(lines)),
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Decisions of people about prompts, resources and templates: approvals and blocks.
+
+use super::Servers;
+use super::administer::ServerView;
+use super::pins::read_pin;
+use crate::domain::offer::OfferKind;
+use crate::domain::tenant::Action;
+use crate::gateway::OfferView;
+use crate::gateway::error::GatewayError;
+use crate::gateway::tenants::Caller;
+use crate::store::{Kind, OfferRef, StoreError};
+
+/// Offer of a server as a person names it.
+#[derive(Clone, Copy, Debug)]
+pub struct OfferName<'a> {
+    /// Name of the server.
+    pub server: &'a str,
+    /// Kind of the offer.
+    pub kind: OfferKind,
+    /// Name of a prompt, URI of a resource, text of a template.
+    pub name: &'a str,
+}
+
+impl<'a> OfferName<'a> {
+    fn of(self, server: &ServerView) -> OfferRef<'a> {
+        OfferRef { server: server.id(), kind: self.kind, name: self.name }
+    }
+
+    fn noun(self) -> &'static str {
+        self.kind.as_str()
+    }
+}
+
+impl Servers {
+    /// Returns one offer of a server, in whatever state.
+    pub async fn get_offer(&self, caller: &Caller, offer: OfferName<'_>) -> Result<OfferView, GatewayError> {
+        let server = self.get_server(caller, offer.server).await?;
+        let found = self.store.get_offer(caller.tenant()?.id, offer.of(&server)).await;
+        found.map_err(|e| GatewayError::from_store(e, offer.noun()))
+    }
+
+    /// Approves the definition with this pin, and lifts a block.
+    ///
+    /// # Errors
+    /// A conflict if the server offers another definition by now.
+    pub async fn approve_offer(
+        &self,
+        caller: &Caller,
+        offer: OfferName<'_>,
+        pin: &str,
+    ) -> Result<OfferView, GatewayError> {
+        let server = self.trusted_by(caller, offer.server).await?;
+        let pin = read_pin(pin)?;
+        let tenant = caller.tenant()?.id;
+        let done = self.store.approve_offer(tenant, offer.of(&server), pin.as_str(), caller.key).await;
+        self.offer_decided(caller, offer, done).await
+    }
+
+    /// Blocks an offer until a person lifts the block.
+    pub async fn block_offer(
+        &self,
+        caller: &Caller,
+        offer: OfferName<'_>,
+    ) -> Result<OfferView, GatewayError> {
+        caller.authorise(Action::ChangeServers)?;
+        let server = self.get_server(caller, offer.server).await?;
+        let done = self.store.block_offer(caller.tenant()?.id, offer.of(&server), caller.key).await;
+        self.offer_decided(caller, offer, done).await
+    }
+
+    /// Lifts a block. Nothing is approved by that.
+    pub async fn unblock_offer(
+        &self,
+        caller: &Caller,
+        offer: OfferName<'_>,
+    ) -> Result<OfferView, GatewayError> {
+        let server = self.trusted_by(caller, offer.server).await?;
+        let done = self.store.unblock_offer(caller.tenant()?.id, offer.of(&server)).await;
+        self.offer_decided(caller, offer, done).await
+    }
+
+    /// Takes a decision into this replica's snapshot, and returns the offer as it is now.
+    async fn offer_decided(
+        &self,
+        caller: &Caller,
+        offer: OfferName<'_>,
+        done: Result<(), StoreError>,
+    ) -> Result<OfferView, GatewayError> {
+        done.map_err(|e| GatewayError::from_store(e, offer.noun()))?;
+        self.tenants.refresh(caller.tenant()?.id, Kind::Catalogue).await;
+        self.get_offer(caller, offer).await
+    }
+}

@@ -1,0 +1,168 @@
+//! From a presented key to a caller.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use super::Tenants;
+use super::live::LiveTenant;
+use super::live::access::{Access, Caller};
+use crate::domain::id::{PLATFORM_TENANT, TenantId};
+use crate::domain::person::Person;
+use crate::domain::settings::{Effective, Rates, Settings};
+use crate::domain::tenant::Role;
+use crate::gateway::clock;
+use crate::store::{Kind, StoreError};
+
+/// Why a key was not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuthError {
+    /// Missing, unknown, expired or revoked: one answer for all.
+    Unauthenticated,
+    /// Nobody can tell now: the database has been out of reach for too long, or look-ups are all busy.
+    Unavailable,
+    /// The key is good, and its tenant is served nothing.
+    Suspended,
+    /// The tenant that a platform key named does not exist.
+    NoSuchTenant,
+}
+
+/// What every key of ours starts with.
+pub(super) const KEY_PREFIX: &str = "mcpk_";
+/// Longest wait for the turn to load the tenant of a key.
+const ENTRY_WAIT_MAX: Duration = Duration::from_secs(2);
+/// Longest key that is looked up at all, in bytes.
+const KEY_BYTES_MAX: usize = 200;
+
+/// SHA-256 of a key: what is stored and compared.
+pub(crate) fn hash_key(secret: &str) -> [u8; 32] {
+    Sha256::digest(secret.as_bytes()).into()
+}
+
+impl Tenants {
+    /// The caller behind a key. A key that a snapshot knows costs no query, an unknown one a single
+    /// bounded look-up. `tenant` is the header `X-Tenant`, which only the bootstrap key may use.
+    pub async fn authenticate(&self, secret: &str, tenant: Option<&str>) -> Result<Arc<Caller>, AuthError> {
+        if self.is_stale() {
+            return Err(AuthError::Unavailable);
+        }
+        let hash = hash_key(secret);
+        if bool::from(hash.ct_eq(&self.options.bootstrap_hash)) {
+            let caller = self.platform_caller(tenant).await?;
+            return if self.is_behind(&caller) { Err(AuthError::Unavailable) } else { Ok(caller) };
+        }
+        let caller = match self.live.caller(&hash) {
+            Some(caller) => caller,
+            None => self.look_up(secret, &hash).await?,
+        };
+        if self.is_behind(&caller) {
+            return Err(AuthError::Unavailable);
+        }
+        let now = clock::now();
+        if caller.is_expired(now) {
+            return Err(AuthError::Unauthenticated);
+        }
+        if caller.is_suspended() {
+            self.suspensions.count(&caller, now);
+            return Err(AuthError::Suspended);
+        }
+        self.uses.key_used(&caller, now);
+        Ok(caller)
+    }
+
+    /// Whether a caller that was accepted earlier still would be; for streams that stay open.
+    pub fn is_valid(&self, caller: &Caller) -> bool {
+        if self.is_stale() || self.is_behind(caller) || caller.is_expired(clock::now()) {
+            return false;
+        }
+        let Some(tenant) = &caller.tenant else { return true };
+        let access = tenant.access();
+        let now = clock::now();
+        let known = |access: &Access| match caller.key {
+            None => true,
+            Some(_) if access.is_suspended => false,
+            Some(key) => access.by_id.get(&key).is_some_and(|current| !current.is_expired(now)),
+        };
+        access.as_ref().as_ref().is_some_and(known)
+    }
+
+    /// Whether keys and revisions have been unconfirmed for too long: the bound on a revoked key.
+    pub(in crate::gateway) fn is_stale(&self) -> bool {
+        self.live.confirmed_ago().is_none_or(|ago| ago > self.options.stale_max)
+    }
+
+    /// Whether the keys of its tenant have been other ones in the database for too long, and could not be loaded.
+    fn is_behind(&self, caller: &Caller) -> bool {
+        caller.tenant.as_ref().is_some_and(|live| live.lag.is_over(self.options.stale_max))
+    }
+
+    async fn look_up(&self, secret: &str, hash: &[u8; 32]) -> Result<Arc<Caller>, AuthError> {
+        if !secret.starts_with(KEY_PREFIX) || secret.len() > KEY_BYTES_MAX {
+            return Err(AuthError::Unauthenticated);
+        }
+        let found = self.live.lookups.find(&self.store, hash).await;
+        let found = found.map_err(|_| AuthError::Unavailable)?.ok_or(AuthError::Unauthenticated)?;
+        let permit = tokio::time::timeout(ENTRY_WAIT_MAX, self.live.entries.acquire()).await;
+        let _permit = permit.map_err(|_| AuthError::Unavailable)?.map_err(|_| AuthError::Unavailable)?;
+        let unavailable = |error: StoreError| {
+            tracing::warn!(%error, tenant = %found.tenant, "a tenant could not be loaded");
+            AuthError::Unavailable
+        };
+        let live = self.tenant(found.tenant, None).await.map_err(unavailable)?;
+        if let Some(caller) = self.live.caller(hash) {
+            return Ok(caller);
+        }
+        // live already, but its snapshot is older than the key: made on another replica a moment ago
+        let rev = live.access().as_ref().as_ref().map_or(0, |access| access.rev);
+        self.reload(&live, Kind::Access, rev + 1).await.map_err(unavailable)?;
+        self.live.caller(hash).ok_or(AuthError::Unauthenticated)
+    }
+
+    async fn find_tenant_id(&self, name: &str) -> Result<TenantId, AuthError> {
+        let found = self.store.find_tenant(name).await.map_err(|error| match error {
+            StoreError::NotFound => AuthError::NoSuchTenant,
+            _ => AuthError::Unavailable,
+        })?;
+        Ok(found.tenant_id())
+    }
+
+    async fn platform_caller(&self, tenant: Option<&str>) -> Result<Arc<Caller>, AuthError> {
+        let live = match tenant {
+            None => None,
+            Some(name) => {
+                let id = match self.live.by_name(name) {
+                    Some(live) => live.id,
+                    None => self.find_tenant_id(name).await?,
+                };
+                // live or not, it may still be loading
+                let live = self.tenant(id, Some(name)).await.map_err(|_| AuthError::Unavailable)?;
+                if live.access().is_none() {
+                    return Err(AuthError::NoSuchTenant);
+                }
+                Some(live)
+            }
+        };
+        let access = live.as_ref().map(|live| live.access());
+        let settings = access.as_ref().and_then(|access| access.as_ref().as_ref());
+        Ok(Arc::new(self.platform_in(live.as_ref(), settings.map(|access| &access.tenant_settings))))
+    }
+
+    /// The platform's own key in a tenant with these settings.
+    pub(super) fn platform_in(&self, live: Option<&Arc<LiveTenant>>, settings: Option<&Settings>) -> Caller {
+        let none = Settings::default();
+        Caller {
+            tenant: live.map(Arc::clone),
+            key: None,
+            owner: PLATFORM_TENANT.to_owned(),
+            person: Person::PLATFORM,
+            role: Role::Platform,
+            settings: Effective::resolve(&none, settings.unwrap_or(&none), &self.options.defaults),
+            expires_at: None,
+            // the platform's own key is none of the tenant's
+            rates: Rates::default(),
+            bucket: Arc::default(),
+        }
+    }
+}

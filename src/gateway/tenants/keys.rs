@@ -1,0 +1,209 @@
+//! API keys and settings.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chrono::{DateTime, Utc};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::Tenants;
+use super::authenticate::{KEY_PREFIX, hash_key};
+use crate::domain::id::KeyId;
+use crate::domain::settings::{Scope, SettingError, Settings, read_back};
+use crate::domain::tenant::{Action, Role};
+use crate::gateway::clock;
+use crate::gateway::error::GatewayError;
+use crate::gateway::tenants::live::access::Caller;
+use crate::store::{ApiKey, KeyPatch, Kind, NewApiKey};
+
+/// Characters of a key that stay visible: the prefix and a little of the random part.
+const VISIBLE_CHARS: usize = 12;
+/// Longest name or owner of a key, in characters.
+const LABEL_CHARS_MAX: usize = 200;
+
+/// A key to be made.
+#[derive(Clone, Debug)]
+pub struct KeyRequest {
+    /// What it may do.
+    pub role: String,
+    /// A name for people; the role when absent.
+    pub name: Option<String>,
+    /// Who holds it; the key's name when absent.
+    pub owner: Option<String>,
+    /// Its own settings.
+    pub settings: Map<String, Value>,
+    /// When it stops working by itself.
+    pub expires_at: Option<DateTime<Utc>>,
+}
+
+/// A key just made: the only time its secret is seen.
+#[derive(Debug)]
+pub struct KeyCreated {
+    /// The stored side.
+    pub key: ApiKey,
+    /// The secret.
+    pub secret: String,
+}
+
+fn setting_error(error: SettingError) -> GatewayError {
+    GatewayError::invalid(error.field, error.message)
+}
+
+fn label(field: &str, text: &str) -> Result<String, GatewayError> {
+    let good = !text.trim().is_empty()
+        && text.chars().count() <= LABEL_CHARS_MAX
+        && !text.chars().any(char::is_control);
+    if good {
+        return Ok(text.to_owned());
+    }
+    Err(GatewayError::invalid(
+        field,
+        format!("{field} must be 1 to {LABEL_CHARS_MAX} characters, none of them a control character"),
+    ))
+}
+
+fn new_secret() -> Result<String, GatewayError> {
+    let mut random = [0_u8; 32];
+    getrandom::fill(&mut random).map_err(|error| {
+        tracing::error!(%error, "the system's random source failed");
+        GatewayError::Unavailable
+    })?;
+    Ok(format!("{KEY_PREFIX}{}", URL_SAFE_NO_PAD.encode(random)))
+}
+
+impl Tenants {
+    /// Makes a key.
+    pub async fn create_key(&self, caller: &Caller, request: KeyRequest) -> Result<KeyCreated, GatewayError> {
+        caller.authorise(Action::ManageKeys)?;
+        let tenant = caller.tenant()?;
+        let role = Role::parse(&request.role).ok_or_else(|| {
+            GatewayError::invalid("role", "role must be agent, auditor, operator, admin or approver")
+        })?;
+        Settings::default().patched(&request.settings, Scope::Key).map_err(setting_error)?;
+        if request.expires_at.is_some_and(|at| at <= clock::now()) {
+            return Err(GatewayError::invalid("expires_at", "expires_at must be in the future"));
+        }
+        let name = label("name", request.name.as_deref().unwrap_or(role.as_str()))?;
+        let owner = label("owner", request.owner.as_deref().unwrap_or(&name))?;
+        let secret = new_secret()?;
+        let new = NewApiKey {
+            role,
+            name,
+            owner,
+            owner_given: request.owner.is_some(),
+            prefix: secret.chars().take(VISIBLE_CHARS).collect(),
+            hash: hash_key(&secret),
+            settings: request.settings,
+            expires_at: request.expires_at,
+            created_by: caller.key,
+            quotas: self.options.quotas,
+        };
+        let key = self
+            .store
+            .create_key(tenant.id, &new)
+            .await
+            .map_err(|e| GatewayError::from_store(e, "tenant"))?;
+        self.refresh(tenant.id, Kind::Access).await;
+        Ok(KeyCreated { key, secret })
+    }
+
+    /// A page of keys after an id.
+    pub async fn list_keys(
+        &self,
+        caller: &Caller,
+        after: Uuid,
+        limit: i64,
+    ) -> Result<Vec<ApiKey>, GatewayError> {
+        caller.authorise(Action::ManageKeys)?;
+        let tenant = caller.tenant()?;
+        self.store.list_keys(tenant.id, after, limit).await.map_err(|e| GatewayError::from_store(e, "key"))
+    }
+
+    /// One key.
+    pub async fn get_key(&self, caller: &Caller, key: KeyId) -> Result<ApiKey, GatewayError> {
+        caller.authorise(Action::ManageKeys)?;
+        let tenant = caller.tenant()?;
+        self.store.get_key(tenant.id, key).await.map_err(|e| GatewayError::from_store(e, "key"))
+    }
+
+    /// Changes a key's name, owner or end.
+    pub async fn update_key(
+        &self,
+        caller: &Caller,
+        key: KeyId,
+        patch: KeyPatch,
+    ) -> Result<ApiKey, GatewayError> {
+        caller.authorise(Action::ManageKeys)?;
+        let tenant = caller.tenant()?;
+        let check = |field: &str, text: &Option<String>| {
+            text.as_deref().map_or(Ok(()), |t| label(field, t).map(drop))
+        };
+        check("name", &patch.name)?;
+        check("owner", &patch.owner)?;
+        let updated = self
+            .store
+            .update_key(tenant.id, key, &patch)
+            .await
+            .map_err(|e| GatewayError::from_store(e, "key"))?;
+        self.refresh(tenant.id, Kind::Access).await;
+        Ok(updated)
+    }
+
+    /// Ends a key: within a second on every replica.
+    pub async fn revoke_key(&self, caller: &Caller, key: KeyId) -> Result<(), GatewayError> {
+        caller.authorise(Action::ManageKeys)?;
+        let tenant = caller.tenant()?;
+        self.store.revoke_key(tenant.id, key).await.map_err(|e| GatewayError::from_store(e, "key"))?;
+        self.refresh(tenant.id, Kind::Access).await;
+        Ok(())
+    }
+
+    /// Settings of the tenant, or of one key, each as `{value, origin}`, with the version for a change.
+    pub async fn read_settings(
+        &self,
+        caller: &Caller,
+        key: Option<KeyId>,
+    ) -> Result<Map<String, Value>, GatewayError> {
+        caller.authorise(Action::ManageKeys)?;
+        let tenant = caller.tenant()?;
+        if let Some(key) = key {
+            self.get_key(caller, key).await?;
+        }
+        let store = |error| GatewayError::from_store(error, "key");
+        let own = self.store.get_settings(tenant.id, None).await.map_err(store)?;
+        let (shown, version) = match key {
+            None => (read_back(None, &own.settings, &self.options.defaults), own.version),
+            Some(key) => {
+                let stored = self.store.get_settings(tenant.id, Some(key)).await.map_err(store)?;
+                (read_back(Some(&stored.settings), &own.settings, &self.options.defaults), stored.version)
+            }
+        };
+        let mut out = Map::new();
+        out.insert("version".to_owned(), version.into());
+        out.extend(shown);
+        Ok(out)
+    }
+
+    /// Patches settings (`null` inherits again); `version`, when given, guards against a lost update.
+    pub async fn patch_settings(
+        &self,
+        caller: &Caller,
+        key: Option<KeyId>,
+        patch: &Map<String, Value>,
+        version: Option<i64>,
+    ) -> Result<Map<String, Value>, GatewayError> {
+        caller.authorise(Action::ManageKeys)?;
+        let tenant = caller.tenant()?;
+        if let Some(key) = key {
+            self.get_key(caller, key).await?;
+        }
+        let store = |error| GatewayError::from_store(error, "key");
+        let stored = self.store.get_settings(tenant.id, key).await.map_err(store)?;
+        let scope = if key.is_some() { Scope::Key } else { Scope::Tenant };
+        stored.settings.patched(patch, scope).map_err(setting_error)?;
+        let at = version.unwrap_or(stored.version);
+        self.store.patch_settings(tenant.id, key, patch, at).await.map_err(store)?;
+        self.refresh(tenant.id, Kind::Access).await;
+        self.read_settings(caller, key).await
+    }
+}

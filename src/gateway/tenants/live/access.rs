@@ -1,0 +1,249 @@
+//! Who may do what in one tenant: its keys with their settings, as of one revision.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use uuid::Uuid;
+
+use super::LiveTenant;
+use super::bucket::Bucket;
+use crate::domain::glob::Globs;
+use crate::domain::id::{KeyId, PLATFORM_TENANT, TenantId};
+use crate::domain::operation::OperationType;
+use crate::domain::person::Person;
+use crate::domain::quota::Quotas;
+use crate::domain::settings::{Defaults, Effective, Rates, Settings};
+use crate::domain::tenant::{Action, Role};
+use crate::gateway::catalog::Catalog;
+use crate::gateway::error::GatewayError;
+use crate::store::{AccessRows, ApiKey};
+
+/// The answer to everything that a suspended tenant's keys ask.
+pub const SUSPENDED: &str = "this tenant is suspended; ask the platform operator";
+
+/// An authenticated caller: one key, in one tenant, with everything that holds for it.
+#[derive(Debug)]
+pub struct Caller {
+    /// Tenant that the caller acts in; `None` for the bootstrap key without `X-Tenant`.
+    pub(in crate::gateway) tenant: Option<Arc<LiveTenant>>,
+    /// Id of the API key; `None` for the bootstrap key.
+    pub key: Option<KeyId>,
+    /// Owner of the key, as shown and recorded.
+    pub owner: String,
+    /// Person who holds the key, for separation of duties. Only an owner that somebody named counts.
+    pub(in crate::gateway) person: Person,
+    /// Role of the key.
+    pub role: Role,
+    /// Settings of key, tenant and deployment combined.
+    pub settings: Effective,
+    /// Expiry of the key; `None` if it does not expire.
+    pub expires_at: Option<DateTime<Utc>>,
+    /// Rate limits of the key and of its tenant, in attempts per minute.
+    pub(in crate::gateway) rates: Rates,
+    /// Token bucket of the key's own rate limit; kept as long as the key lives.
+    pub(in crate::gateway) bucket: Arc<Bucket>,
+}
+
+impl Caller {
+    /// Returns how much the caller may do with the management tools that stand in its lists; `None` for callers without
+    /// these tools.
+    pub fn manages(&self) -> Option<OperationType> {
+        let may = self.role.may(Action::SeeServers) && self.role.may(Action::ChangeServers);
+        may.then_some(self.settings.max_operation)
+    }
+
+    /// Returns the id of the tenant under which the caller's acts are recorded.
+    pub fn tenant_id(&self) -> TenantId {
+        self.tenant.as_ref().map_or(TenantId::PLATFORM, |tenant| tenant.id)
+    }
+
+    /// Returns the catalogue of the caller's tenant; `None` for the bootstrap key without `X-Tenant`.
+    pub fn catalogue(&self) -> Option<Arc<Catalog>> {
+        self.tenant.as_ref().map(|tenant| tenant.catalogue())
+    }
+
+    /// Returns the most streams that all keys of the tenant may hold open on this replica. `None` for the
+    /// platform's own key.
+    pub fn tenant_streams_max(&self) -> Option<usize> {
+        let tenant = self.tenant.as_ref().filter(|_| self.key.is_some())?;
+        let max = tenant.access().as_ref().as_ref()?.quotas.streams;
+        Some(usize::try_from(max).unwrap_or(usize::MAX))
+    }
+
+    /// Returns the person that a key of its tenant is of now; `None` when the key has ended.
+    pub(in crate::gateway) fn person_of(&self, key: KeyId) -> Option<Person> {
+        let access = self.tenant.as_ref()?.access();
+        Some(access.as_ref().as_ref()?.by_id.get(&key)?.person.clone())
+    }
+
+    /// Returns the name of the tenant that the caller acts in.
+    pub fn tenant_name(&self) -> &str {
+        self.tenant.as_ref().map_or(PLATFORM_TENANT, |tenant| tenant.name.as_str())
+    }
+
+    /// Returns the tenant that the caller acts in.
+    ///
+    /// # Errors
+    /// `Invalid` for a platform caller that named none.
+    pub(in crate::gateway) fn tenant(&self) -> Result<&Arc<LiveTenant>, GatewayError> {
+        self.tenant.as_ref().ok_or_else(|| {
+            GatewayError::invalid("X-Tenant", "name the tenant to act in with the header X-Tenant: NAME")
+        })
+    }
+
+    /// Checks that the caller may do an action, by role and suspension: the one authorisation function
+    /// (behaviour, section 3).
+    ///
+    /// # Errors
+    /// `Forbidden`, with the roles that may.
+    pub fn authorise(&self, action: Action) -> Result<(), GatewayError> {
+        if self.role.may(action) {
+            let is_open = action.is_open_while_suspended() || !self.is_suspended();
+            return if is_open { Ok(()) } else { Err(GatewayError::Forbidden(SUSPENDED.to_owned())) };
+        }
+        let may: Vec<&str> =
+            Role::ALL.into_iter().filter(|role| role.may(action)).map(Role::as_str).collect();
+        Err(GatewayError::Forbidden(format!(
+            "a key of role {} may not do this; it takes one of {}",
+            self.role.as_str(),
+            may.join(", ")
+        )))
+    }
+
+    /// Returns the attempts per minute of the key, or of all keys of its tenant if that is fewer. `None`
+    /// without a limit.
+    pub fn rate_limit(&self) -> Option<u32> {
+        [self.rates.key, self.rates.tenant].into_iter().flatten().min()
+    }
+
+    /// Returns whether the caller's tenant is suspended.
+    pub fn is_suspended(&self) -> bool {
+        let is_suspended = |tenant: &Arc<LiveTenant>| {
+            tenant.access_now().as_ref().as_ref().is_some_and(|access| access.is_suspended)
+        };
+        self.tenant.as_ref().is_some_and(is_suspended)
+    }
+
+    /// Returns whether the key has expired at `now`.
+    pub(in crate::gateway) fn is_expired(&self, now: DateTime<Utc>) -> bool {
+        self.expires_at.is_some_and(|at| at <= now)
+    }
+}
+
+/// A tenant's keys and settings at one revision.
+#[derive(Debug)]
+pub struct Access {
+    /// The revision.
+    pub rev: i64,
+    /// The tenant is served nothing.
+    pub is_suspended: bool,
+    /// What the tenant may have.
+    pub quotas: Quotas,
+    /// The tenant's own settings.
+    pub tenant_settings: Settings,
+    /// Hash and caller of every live key.
+    pub(in crate::gateway) keys: Vec<([u8; 32], Arc<Caller>)>,
+    /// The same by id.
+    pub(in crate::gateway) by_id: HashMap<KeyId, Arc<Caller>>,
+}
+
+impl Access {
+    /// Combines what was loaded with what holds in the deployment.
+    pub(in crate::gateway) fn build(
+        tenant: &Arc<LiveTenant>,
+        rows: &AccessRows,
+        defaults: &Defaults,
+        quotas: &Quotas,
+    ) -> Access {
+        let scope = |id: Uuid| {
+            rows.settings
+                .iter()
+                .find(|(scope, _)| *scope == id)
+                .map(|(_, settings)| settings.clone())
+                .unwrap_or_default()
+        };
+        let tenant_settings = scope(Uuid::nil());
+        let by_key: HashMap<Uuid, &Settings> =
+            rows.settings.iter().map(|(id, settings)| (*id, settings)).collect();
+        let none = Settings::default();
+        let before = tenant.access();
+        let bucket = |key: KeyId| {
+            let known = before.as_ref().as_ref().and_then(|access| access.by_id.get(&key));
+            known.map(|caller| Arc::clone(&caller.bucket)).unwrap_or_default()
+        };
+        let shared = Globs::shared(defaults, &tenant_settings);
+        let caller = |key: &ApiKey| {
+            let own = by_key.get(&key.id.0).copied().unwrap_or(&none);
+            Caller {
+                tenant: Some(Arc::clone(tenant)),
+                key: Some(key.id),
+                owner: key.owner.clone(),
+                person: Person {
+                    key: Some(key.id),
+                    owner: key.owner_given.then(|| key.owner.clone()),
+                    creator: key.created_by,
+                },
+                role: key.role,
+                settings: Effective::resolve_within(&shared, own, &tenant_settings, defaults),
+                expires_at: key.expires_at,
+                rates: Rates::resolve(own, &tenant_settings, defaults),
+                bucket: bucket(key.id),
+            }
+        };
+        let keys: Vec<([u8; 32], Arc<Caller>)> =
+            rows.keys.iter().map(|key| (key.hash, Arc::new(caller(key)))).collect();
+        let by_id = keys.iter().filter_map(|(_, caller)| Some((caller.key?, Arc::clone(caller)))).collect();
+        let quotas = rows.quotas.resolve(quotas);
+        Access { rev: rows.rev, is_suspended: rows.is_suspended, quotas, tenant_settings, keys, by_id }
+    }
+}
+
+#[cfg(test)]
+pub(in crate::gateway) mod tests {
+    use super::*;
+    use crate::domain::quota::OwnQuotas;
+
+    /// A snapshot with these keys, each named by a byte, as the deployment has it that says nothing.
+    pub fn access(live: &Arc<LiveTenant>, keys: &[u8], settings: Vec<(Uuid, Settings)>) -> Access {
+        let key = |n: &u8| ApiKey {
+            id: KeyId(Uuid::from_u128((*n).into())),
+            role: Role::Agent,
+            name: String::new(),
+            owner: String::new(),
+            owner_given: false,
+            created_by: None,
+            prefix: String::new(),
+            hash: [*n; 32],
+            created_at: DateTime::UNIX_EPOCH,
+            expires_at: None,
+            revoked_at: None,
+            last_used_at: None,
+            version: 1,
+        };
+        let rows = AccessRows {
+            tenant_name: live.name.clone(),
+            rev: 1,
+            is_suspended: false,
+            quotas: OwnQuotas::default(),
+            keys: keys.iter().map(key).collect(),
+            settings,
+        };
+        let quotas = Quotas { servers: 1, tools: 1, definition_bytes: 1, keys: 1, streams: 1 };
+        Access::build(live, &rows, &Defaults::example(), &quotas)
+    }
+
+    #[test]
+    fn the_lists_of_a_tenant_are_there_once() {
+        let live = LiveTenant::new(TenantId(Uuid::from_u128(1)), "acme".to_owned());
+        let allows =
+            |pattern: &str| Settings { allowed_tools: Some(vec![pattern.to_owned()]), ..Settings::default() };
+        let own = Uuid::from_u128(3);
+        let access = access(&live, &[1, 2, 3], vec![(Uuid::nil(), allows("a:*")), (own, allows("a:b"))]);
+        let lists: Vec<&Globs> =
+            access.keys.iter().map(|(_, caller)| &caller.settings.allowed_tools).collect();
+        assert!(lists[0].share(lists[1]) && lists[0].share(lists[2]), "{lists:?}");
+        assert!(lists[1].allows("a:c") && !lists[1].allows("b:b"));
+        assert!(lists[2].allows("a:b") && !lists[2].allows("a:c"));
+    }
+}

@@ -1,0 +1,140 @@
+//! Streams that see the same are one group: what it sees is found out once, off the threads that serve requests, after each
+//! catalogue. Nothing waits for that: the catalogue is in force before anybody is told.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::watch;
+
+use super::Prints;
+use crate::domain::settings::Effective;
+use crate::gateway::catalog::ViewKey;
+use crate::gateway::tenants::live::LiveTenant;
+
+/// The groups of a tenant.
+#[derive(Debug, Default)]
+pub(in crate::gateway::tenants) struct Groups(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// At most one for each open stream.
+    by_view: HashMap<ViewKey, Group>,
+    /// There is a catalogue that nobody has looked through for all of them.
+    is_stirred: bool,
+    /// Somebody does.
+    is_under_way: bool,
+}
+
+/// Streams that see the same.
+#[derive(Debug)]
+struct Group {
+    /// One caller's settings; all others of the group see the same with theirs.
+    settings: Effective,
+    prints: watch::Sender<Prints>,
+    /// The catalogue that they are of.
+    rev: i64,
+}
+
+impl Groups {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What streams with these settings see, from now on.
+    pub(in crate::gateway::tenants) async fn join(
+        &self,
+        live: &Arc<LiveTenant>,
+        settings: &Effective,
+    ) -> watch::Receiver<Prints> {
+        let catalogue = live.catalogue();
+        let prints = Prints::of(&*catalogue.direct_view_soon(settings).await);
+        let joined = {
+            let mut state = self.lock();
+            // here, since the catalogue may stand still for long
+            state.by_view.retain(|_, group| group.prints.receiver_count() > 0);
+            let group = state.by_view.entry(ViewKey::of(settings)).or_insert_with(|| Group {
+                settings: settings.clone(),
+                prints: watch::Sender::new(prints),
+                rev: catalogue.rev,
+            });
+            group.prints.subscribe()
+        };
+        // a swap that came before the group was there did not find it
+        if live.catalogue_now().rev != catalogue.rev {
+            self.stir(live);
+        }
+        joined
+    }
+
+    /// After a swap: has each group find out what it sees now.
+    pub(super) fn stir(&self, live: &Arc<LiveTenant>) {
+        let begins = {
+            let mut state = self.lock();
+            state.by_view.retain(|_, group| group.prints.receiver_count() > 0);
+            state.is_stirred = !state.by_view.is_empty();
+            state.is_stirred && !std::mem::replace(&mut state.is_under_way, true)
+        };
+        if begins {
+            let live = Arc::clone(live);
+            tokio::spawn(async move { look(&live).await });
+        }
+    }
+
+    /// Whom to look for; `None` when nothing has changed since it was asked last.
+    fn next(&self) -> Option<Vec<(ViewKey, Effective)>> {
+        let mut state = self.lock();
+        state.is_under_way = std::mem::take(&mut state.is_stirred);
+        let groups = state.by_view.iter().map(|(key, group)| (key.clone(), group.settings.clone()));
+        state.is_under_way.then(|| groups.collect())
+    }
+
+    /// Wakes the streams of a group if what they see is something else.
+    fn tell(&self, key: &ViewKey, rev: i64, prints: Prints) {
+        let mut state = self.lock();
+        let Some(group) = state.by_view.get_mut(key).filter(|group| group.rev <= rev) else { return };
+        group.rev = rev;
+        group.prints.send_if_modified(|told| std::mem::replace(told, prints) != prints);
+    }
+}
+
+async fn look(live: &Arc<LiveTenant>) {
+    let groups = &live.fanout.groups;
+    while let Some(all) = groups.next() {
+        for (key, settings) in all {
+            let catalogue = live.catalogue();
+            let prints = Prints::of(&*catalogue.direct_view_soon(&settings).await);
+            groups.tell(&key, catalogue.rev, prints);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::domain::id::TenantId;
+    use crate::domain::settings::{Defaults, Settings};
+
+    #[tokio::test]
+    async fn whose_streams_have_gone_is_no_group_any_more() {
+        let live = LiveTenant::new(TenantId(Uuid::from_u128(1)), "acme".to_owned());
+        let groups = &live.fanout.groups;
+        let join = async |pattern: &str| {
+            let own = Settings { allowed_tools: Some(vec![pattern.to_owned()]), ..Settings::default() };
+            let settings = Effective::resolve(&own, &Settings::default(), &Defaults::example());
+            groups.join(&live, &settings).await
+        };
+        let count = || groups.lock().by_view.len();
+        let (_stays, also) = (join("stays:*").await, join("stays:*").await);
+        assert_eq!(count(), 1);
+        drop(also);
+        // streams that come and go, each with settings of its own, while the catalogue stands still
+        for n in 0..10 {
+            drop(join(&format!("goes-{n}:*")).await);
+            assert_eq!(count(), 2, "after {n}");
+        }
+        let _stays_too = join("stays-too:*").await;
+        assert_eq!(count(), 2);
+    }
+}

@@ -1,0 +1,360 @@
+//! Lists that this replica served of late, and whom they misled.
+//!
+//! A client hears of a change from the replica that holds its stream and fetches the list from another, which may not
+//! have heard of it yet: it would keep the old list for ever. So a replica that finds out, on reloading, that it served
+//! a list which is out of date says so, and when that was; whoever holds streams of that key tells those once more that
+//! were not told since.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::{Fanout, Prints, Signal};
+use crate::domain::id::KeyId;
+use crate::domain::operation::OperationType;
+use crate::domain::settings::Effective;
+use crate::gateway::catalog::{Catalog, DirectView};
+use crate::gateway::tenants::Tenants;
+use crate::gateway::tenants::live::LiveTenant;
+use crate::gateway::tenants::live::access::Caller;
+use crate::store::{Backoff, MISLED_KEYS_MAX, Misled, MisledKey, Store};
+
+/// Keys of a tenant whose lists are remembered; with more, all of its keys are told.
+const SERVED_MAX: usize = 4096;
+/// The least time between two such notices of one tenant: a notice is a commit, and those take turns in Postgres.
+const NOTICE_PAUSE: Duration = Duration::from_millis(200);
+/// Pauses between attempts to send one, and how many there are.
+const RETRY_MIN: Duration = Duration::from_millis(500);
+const RETRY_MAX: Duration = Duration::from_secs(5);
+const TRIES_MAX: usize = 60;
+/// How long it is remembered who was misled: a client may open its stream a moment after it has listed.
+const REMEMBERED: Duration = Duration::from_secs(5);
+
+/// What was served since the database was last known to say the same.
+#[derive(Debug, Default)]
+pub(in crate::gateway::tenants) struct Served(Mutex<Lists>);
+
+#[derive(Debug, Default)]
+struct Lists {
+    /// List that each key was served last.
+    by_key: HashMap<Option<KeyId>, List>,
+    /// Time of the last list served to a key beyond [`SERVED_MAX`]; `None` if there was none.
+    overflowed: Option<Instant>,
+    /// Keys that were misled, here or elsewhere.
+    misled: Vec<WasMisled>,
+    /// True after a change that no check has covered yet.
+    is_changed: bool,
+    /// True while a check runs.
+    is_under_way: bool,
+}
+
+#[derive(Clone, Debug)]
+struct List {
+    /// Settings of the caller. The caller itself is not kept: it holds the tenant, which holds this.
+    settings: Effective,
+    /// Highest operation of the management tools in the list, `None` without them; see [`Caller::manages`].
+    manages: Option<OperationType>,
+    prints: Prints,
+    /// Revisions of the catalogue and of the keys.
+    revs: (i64, i64),
+    at: Instant,
+    /// Kinds of which the same key was served a different list before, not checked yet: one of the two is out
+    /// of date.
+    mixed: Kinds,
+}
+
+/// Of tools, prompts, resources.
+pub type Kinds = [bool; 3];
+
+/// A key that was served a list that was out of date.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::gateway::tenants) struct WasMisled {
+    /// Id of the key, `Some(None)` for the bootstrap key; `None` means any key.
+    key: Option<Option<KeyId>>,
+    /// Time at which the key was served the list.
+    at: Instant,
+    /// Kinds of lists that were out of date.
+    kinds: Kinds,
+}
+
+impl WasMisled {
+    /// Returns whether the entry concerns a key.
+    pub(in crate::gateway::tenants) fn is(&self, key: Option<KeyId>) -> bool {
+        self.key.is_none_or(|misled| misled == key)
+    }
+}
+
+/// Returns the kinds that are in `one` or in `other`.
+fn either(one: Kinds, other: Kinds) -> Kinds {
+    let mut other = other.into_iter();
+    one.map(|is| other.next() == Some(true) || is)
+}
+
+/// Returns the time of the latest entry, and the kinds of all entries; `None` without entries.
+pub(in crate::gateway::tenants) fn latest<'a>(
+    misled: impl Iterator<Item = &'a WasMisled>,
+) -> Option<(Instant, Kinds)> {
+    let all = misled.map(|misled| (misled.at, misled.kinds));
+    all.reduce(|one, other| (one.0.max(other.0), either(one.1, other.1)))
+}
+
+impl List {
+    /// Returns which lists are other ones with these settings, own tools and prints.
+    fn other_than(&self, settings: &Effective, manages: Option<OperationType>, prints: Prints) -> Kinds {
+        let is_spelled = self.settings.tool_names != settings.tool_names;
+        [
+            self.prints.tools != prints.tools || is_spelled || self.manages != manages,
+            self.prints.prompts != prints.prompts || is_spelled,
+            self.prints.resources != prints.resources,
+        ]
+    }
+}
+
+impl Served {
+    fn lock(&self) -> MutexGuard<'_, Lists> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, key: Option<KeyId>, mut list: List) {
+        let mut lists = self.lock();
+        if let Some(known) = lists.by_key.get_mut(&key) {
+            list.mixed = either(known.mixed, known.other_than(&list.settings, list.manages, list.prints));
+            *known = list;
+        } else if lists.by_key.len() < SERVED_MAX {
+            lists.by_key.insert(key, list);
+        } else {
+            lists.overflowed = Some(list.at);
+        }
+    }
+
+    /// `true` for whoever is to look: there is something to look at, and nobody does yet.
+    fn begin(&self) -> bool {
+        let mut lists = self.lock();
+        lists.is_changed = true;
+        let is_something = !lists.by_key.is_empty() || lists.overflowed.is_some();
+        is_something && !std::mem::replace(&mut lists.is_under_way, true)
+    }
+
+    /// `true` when there was another change meanwhile.
+    fn goes_on(&self) -> bool {
+        let mut lists = self.lock();
+        lists.is_under_way = std::mem::take(&mut lists.is_changed);
+        lists.is_under_way
+    }
+
+    /// What this key was served that was out of date, if that was a short while ago.
+    pub(in crate::gateway::tenants) fn misled(&self, key: Option<KeyId>) -> Option<(Instant, Kinds)> {
+        let mut lists = self.lock();
+        lists.misled.retain(|misled| misled.at.elapsed() < REMEMBERED);
+        latest(lists.misled.iter().filter(|misled| misled.is(key)))
+    }
+}
+
+impl Fanout {
+    /// The database said at this moment, or after it, that these are the revisions of catalogue and keys: nobody who was
+    /// served what is of them before was misled.
+    pub(in crate::gateway) fn confirm(&self, at: Instant, revs: (i64, i64)) {
+        let mut lists = self.served.lock();
+        lists.by_key.retain(|_, list| list.at >= at || list.revs != revs || list.mixed.contains(&true));
+        if lists.by_key.is_empty() {
+            lists.overflowed = lists.overflowed.filter(|last| *last >= at);
+        }
+    }
+
+    /// Tells the streams of these keys, or all, that what they were served was out of date.
+    pub(in crate::gateway) fn tell_misled(&self, keys: Option<&[MisledKey]>) {
+        let now = Instant::now();
+        let at = |age_ms: u32| now.checked_sub(Duration::from_millis(age_ms.into())).unwrap_or(now);
+        let misled: Arc<[_]> = match keys {
+            Some(keys) => keys
+                .iter()
+                .map(|said| WasMisled { key: Some(said.key), at: at(said.age_ms), kinds: said.kinds })
+                .collect(),
+            None => Arc::from([WasMisled { key: None, at: now, kinds: [true; 3] }]),
+        };
+        let mut lists = self.served.lock();
+        lists.misled.retain(|misled| misled.at.elapsed() < REMEMBERED);
+        if lists.misled.len() < SERVED_MAX {
+            lists.misled.extend(misled.iter().copied());
+        }
+        drop(lists);
+        // nobody listens: nobody is told
+        drop(self.signals.send(Signal::Misled(misled)));
+    }
+}
+
+impl Tenants {
+    /// Notes what a caller is about to be served. `false` when it is out of date already: make it anew.
+    pub fn note_served(&self, caller: &Caller, catalogue: &Catalog, view: &DirectView) -> bool {
+        let Some(live) = &caller.tenant else { return true };
+        let list = List {
+            settings: caller.settings.clone(),
+            manages: caller.manages(),
+            prints: Prints::of(view),
+            revs: (catalogue.rev, live.access_now().as_ref().as_ref().map_or(0, |access| access.rev)),
+            at: Instant::now(),
+            mixed: [false; 3],
+        };
+        live.fanout.served.note(caller.key, list);
+        // after the note: whoever swaps from here on finds it
+        if !is_current(live, caller) {
+            self.find_misled(live);
+        }
+        live.catalogue_now().rev == catalogue.rev
+    }
+
+    /// A list goes out that is known to be out of date.
+    pub fn serve_outdated(&self, caller: &Caller) {
+        if let Some(live) = &caller.tenant {
+            self.find_misled(live);
+        }
+    }
+
+    /// After a swap: finds out who was served something else, and has them told.
+    pub(in crate::gateway) fn find_misled(&self, live: &Arc<LiveTenant>) {
+        if live.fanout.served.begin() {
+            tokio::spawn(tell_misled(self.store.clone(), Arc::clone(live)));
+        }
+    }
+}
+
+/// Whether a key's settings are still those that a request came in with. The platform's own are made anew for each
+/// request, from what is loaded.
+fn is_current(live: &LiveTenant, caller: &Caller) -> bool {
+    let Some(key) = caller.key else { return true };
+    let access = live.access_now();
+    let known = access.as_ref().as_ref().and_then(|access| access.by_id.get(&key));
+    known.is_some_and(|known| std::ptr::eq(Arc::as_ptr(known), caller))
+}
+
+/// Looks and tells until there was no further change.
+async fn tell_misled(store: Store, live: Arc<LiveTenant>) {
+    while live.fanout.served.goes_on() {
+        let at = Arc::clone(&live);
+        match tokio::task::spawn_blocking(move || look_for_misled(&at)).await {
+            Ok(None) => {}
+            Ok(Some(notice)) => {
+                send(&store, &live, notice).await;
+                tokio::time::sleep(NOTICE_PAUSE).await;
+            }
+            Err(error) => {
+                tracing::error!(%error, tenant = %live.id, "comparing lists that were served failed");
+            }
+        }
+    }
+}
+
+/// Sends a notice until it is sent: whoever was misled while the database was away is told when it is back.
+async fn send(store: &Store, live: &LiveTenant, mut notice: Misled) {
+    let (began, mut backoff) = (Instant::now(), Backoff::new(RETRY_MIN, RETRY_MAX));
+    for _ in 0..TRIES_MAX {
+        let Err(error) = store.notify_misled(&notice).await else { return };
+        tracing::warn!(%error, tenant = %live.id, "who was served an old list is not told yet");
+        tokio::time::sleep(backoff.pause()).await;
+        let passed = u32::try_from(began.elapsed().as_millis()).unwrap_or(u32::MAX);
+        for misled in notice.keys.iter_mut().flatten() {
+            misled.age_ms = misled.age_ms.saturating_add(passed);
+        }
+    }
+    live.fanout.tell_misled(notice.keys.as_deref());
+}
+
+/// Who was served something else than what is seen now, if anybody.
+fn look_for_misled(live: &LiveTenant) -> Option<Misled> {
+    let (catalogue, access) = (live.catalogue(), live.access());
+    // the lock is not held while views are made
+    let served: Vec<(Option<KeyId>, List)> = {
+        let mut lists = live.fanout.served.lock();
+        if lists.overflowed.take().is_some() {
+            lists.by_key.clear();
+            return Some(Misled { tenant: live.id, keys: None });
+        }
+        lists.by_key.iter().map(|(key, list)| (*key, list.clone())).collect()
+    };
+    let other = |key: Option<KeyId>, list: &List| {
+        let current = key.and_then(|key| access.as_ref().as_ref()?.by_id.get(&key));
+        let settings = current.map_or(&list.settings, |caller| &caller.settings);
+        let manages = current.map_or(list.manages, |caller| caller.manages());
+        let prints = Prints::of(&catalogue.direct_view(settings));
+        either(list.mixed, list.other_than(settings, manages, prints))
+    };
+    let misled: Vec<(Option<KeyId>, &List, Kinds)> = served
+        .iter()
+        .map(|(key, list)| (*key, list, other(*key, list)))
+        .filter(|(_, _, kinds)| kinds.contains(&true))
+        .collect();
+    if misled.is_empty() {
+        return None;
+    }
+    let mut lists = live.fanout.served.lock();
+    for (key, list, _) in &misled {
+        // unless it was served something meanwhile
+        if lists.by_key.get(key).is_some_and(|last| last.at == list.at) {
+            lists.by_key.remove(key);
+        }
+    }
+    let age_ms = |at: Instant| u32::try_from(at.elapsed().as_millis()).unwrap_or(u32::MAX);
+    let named = |&(key, list, kinds): &(Option<KeyId>, &List, Kinds)| MisledKey {
+        key,
+        age_ms: age_ms(list.at),
+        kinds,
+    };
+    let keys = (misled.len() <= MISLED_KEYS_MAX).then(|| misled.iter().map(named).collect());
+    Some(Misled { tenant: live.id, keys })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::fingerprint::Fingerprinting;
+    use crate::domain::settings::{Defaults, Settings};
+
+    fn list(text: &str, rev: i64) -> List {
+        let mut making = Fingerprinting::default();
+        making.field(text);
+        let print = making.finish();
+        List {
+            settings: Effective::resolve(&Settings::default(), &Settings::default(), &Defaults::example()),
+            manages: None,
+            prints: Prints { tools: print, prompts: print, resources: print },
+            revs: (rev, 1),
+            at: Instant::now(),
+            mixed: [false; 3],
+        }
+    }
+
+    /// Two clients with one key: what the second is served says nothing of the first.
+    #[test]
+    fn a_newer_list_does_not_hide_an_older_one() {
+        let served = Served::default();
+        served.note(None, list("old", 1));
+        served.note(None, list("new", 2));
+        served.note(None, list("new", 2));
+        assert_eq!(served.lock().by_key[&None].mixed, [true; 3]);
+    }
+
+    #[test]
+    fn only_what_the_database_names_is_confirmed() {
+        let fanout = Fanout::default();
+        fanout.served.note(None, list("old", 1));
+        let later = Instant::now() + Duration::from_secs(1);
+        fanout.confirm(later, (2, 1));
+        assert_eq!(fanout.served.lock().by_key.len(), 1, "another catalogue");
+        fanout.confirm(Instant::now().checked_sub(Duration::from_secs(9)).unwrap(), (1, 1));
+        assert_eq!(fanout.served.lock().by_key.len(), 1, "served after that");
+        fanout.confirm(later, (1, 1));
+        assert!(fanout.served.lock().by_key.is_empty());
+    }
+
+    #[test]
+    fn whoever_was_misled_is_known_for_a_while() {
+        let fanout = Fanout::default();
+        let (key, kinds) = (Some(KeyId(uuid::Uuid::from_u128(1))), [true, false, false]);
+        assert_eq!(fanout.served.misled(key), None);
+        let long_ago = MisledKey { key: None, age_ms: 9_000, kinds };
+        fanout.tell_misled(Some(&[MisledKey { key, age_ms: 200, kinds }, long_ago]));
+        let (at, which) = fanout.served.misled(key).unwrap();
+        assert!(at.elapsed() >= Duration::from_millis(200) && which == kinds);
+        assert_eq!(fanout.served.misled(None), None, "too long ago");
+    }
+}

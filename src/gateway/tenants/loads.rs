@@ -1,0 +1,195 @@
+//! Loading of snapshots: who may do what and what there is, brought to the revision that the database has.
+
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::Tenants;
+use super::live::LiveTenant;
+use super::live::access::Access;
+use crate::domain::id::TenantId;
+use crate::gateway::catalog::Catalog;
+use crate::store::{Change, Kind, StoreError};
+
+/// The least time between two snapshots of a tenant that are made because others changed it.
+const RELOAD_PAUSE: Duration = Duration::from_millis(50);
+
+impl Tenants {
+    /// Makes a tenant live, loading it when it is not yet.
+    pub(super) async fn tenant(
+        &self,
+        tenant: TenantId,
+        name: Option<&str>,
+    ) -> Result<Arc<LiveTenant>, StoreError> {
+        let live = match self.live.get(tenant) {
+            Some(live) => live,
+            None => self.enter(tenant, name).await?,
+        };
+        // whoever comes second waits here for the first one's load
+        self.reload(&live, Kind::Access, 1).await?;
+        Ok(live)
+    }
+
+    async fn enter(&self, tenant: TenantId, name: Option<&str>) -> Result<Arc<LiveTenant>, StoreError> {
+        let name = match name {
+            Some(name) => name.to_owned(),
+            None => self.store.load_access(tenant).await?.tenant_name,
+        };
+        Ok(self.live.enter(tenant, name))
+    }
+
+    /// Brings a live tenant's snapshot to at least `rev`. Whoever waits here for a load that another began
+    /// finds it done. Who may do what never waits for another tenant's catalogue.
+    pub(in crate::gateway) async fn reload(
+        &self,
+        live: &Arc<LiveTenant>,
+        kind: Kind,
+        rev: i64,
+    ) -> Result<(), StoreError> {
+        if live.rev(kind) >= rev {
+            return Ok(());
+        }
+        match kind {
+            Kind::Catalogue => self.reload_catalogue(live, rev).await,
+            Kind::Vectors => self.reload_vectors(live, rev).await,
+            Kind::Access => {
+                // a key that works must find its tools: the first catalogue comes before the first keys
+                if live.rev(Kind::Catalogue) == 0 {
+                    self.reload_catalogue(live, 1).await?;
+                    self.reload_vectors(live, 1).await?;
+                }
+                let _one_at_a_time = live.reloading_access.lock().await;
+                if live.rev(kind) >= rev { Ok(()) } else { self.load_access(live).await }
+            }
+        }
+    }
+
+    async fn reload_catalogue(&self, live: &Arc<LiveTenant>, rev: i64) -> Result<(), StoreError> {
+        let _one_at_a_time = live.reloading_catalogue.lock().await;
+        if live.rev(Kind::Catalogue) >= rev {
+            return Ok(());
+        }
+        let _permit = self.live.reloads.acquire().await;
+        self.load_catalogue(live).await
+    }
+
+    async fn load_access(&self, live: &Arc<LiveTenant>) -> Result<(), StoreError> {
+        let rows = match self.store.load_access(live.id).await {
+            Err(StoreError::NotFound) => {
+                self.end(live);
+                return Ok(());
+            }
+            other => other?,
+        };
+        if rows.rev > live.rev(Kind::Access) {
+            let access = Access::build(live, &rows, &self.options.defaults, &self.options.quotas);
+            let is_suspended = access.is_suspended;
+            self.live.swap_access(live, Some(access));
+            *live.made.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+            live.fanout.check();
+            self.find_misled(live);
+            if is_suspended {
+                self.upstreams.forget_tenant(live.id.0);
+            }
+        }
+        Ok(())
+    }
+
+    /// A tenant that was deleted: what was connected for it is closed, too. With it go its snapshots, and what was left
+    /// of its rate limits.
+    pub(in crate::gateway) fn end(&self, live: &LiveTenant) {
+        self.live.forget(live);
+        self.catalog.forget(live.id);
+        self.upstreams.forget_tenant(live.id.0);
+    }
+
+    async fn load_catalogue(&self, live: &Arc<LiveTenant>) -> Result<(), StoreError> {
+        let rows = match self.store.load_catalogue(live.id).await {
+            Err(StoreError::NotFound) => {
+                self.end(live);
+                return Ok(());
+            }
+            other => other?,
+        };
+        if rows.rev <= live.rev(Kind::Catalogue) {
+            return Ok(());
+        }
+        let old = live.catalogue();
+        let (tenant, limits) = (live.id, self.options.upstream);
+        let (keyring, commands) = (Arc::clone(&self.options.keyring), Arc::clone(&self.options.commands));
+        // parsing a large catalogue takes milliseconds: off the threads that serve calls
+        let is_followed = live.fanout.is_followed();
+        let build = move || {
+            let catalogue = Catalog::build(tenant, &rows, &old, &limits, &keyring, &commands);
+            if is_followed {
+                drop(catalogue.states());
+            }
+            catalogue
+        };
+        let built = tokio::task::spawn_blocking(build).await;
+        match built {
+            Ok(catalogue) => {
+                let catalogue = Arc::new(catalogue);
+                live.catalogue.store(Arc::clone(&catalogue));
+                *live.made.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+                live.fanout.moved(live);
+                self.find_misled(live);
+                // after the swap: nobody connects anew with what was dropped
+                for server in &catalogue.gone {
+                    self.upstreams.forget(live.id.0, server.0);
+                }
+                // last, because nobody but a search needs it, and the first one should not have to wait for it
+                live.index_soon(&self.live.indexing);
+            }
+            Err(error) => tracing::error!(%error, tenant = %live.id, "building a catalogue failed"),
+        }
+        Ok(())
+    }
+
+    /// Follows a change that was heard of. A burst of them is followed at its beginning, at its end, and now and then
+    /// in between.
+    pub(in crate::gateway) async fn heard(&self, change: Change) {
+        if change.kind == Kind::Access {
+            self.live.lookups.keys_changed();
+        }
+        if let Some(live) = self.live.get(change.tenant) {
+            let made = *live.made.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(made) = made
+                && live.rev(change.kind) < change.rev
+            {
+                tokio::time::sleep_until((made + RELOAD_PAUSE).into()).await;
+            }
+        }
+        self.follow(change).await;
+    }
+
+    /// Brings what is here to where a change left it, when the tenant is live here.
+    pub(in crate::gateway) async fn follow(&self, change: Change) {
+        if change.kind == Kind::Access {
+            self.live.lookups.keys_changed();
+        }
+        if let (Kind::Catalogue, Some(embedded)) = (change.kind, &self.embedded) {
+            embedded.note(change.tenant);
+        }
+        let Some(live) = self.live.get(change.tenant) else {
+            // whoever only lists for it has no snapshot that says what is switched off
+            match change.kind {
+                Kind::Catalogue => {
+                    if let Err(error) = self.end_programs(change.tenant).await {
+                        tracing::warn!(%error, tenant = %change.tenant, "programs that may be switched off go on");
+                    }
+                }
+                Kind::Access => self.forget_unless_served(change.tenant).await,
+                Kind::Vectors => {}
+            }
+            return;
+        };
+        if let Err(error) = self.reload(&live, change.kind, change.rev).await {
+            tracing::warn!(%error, tenant = %change.tenant, kind = ?change.kind, "a snapshot could not be reloaded");
+        }
+    }
+
+    /// Applies a change that was made here, so that the replica that answers it has it.
+    pub(in crate::gateway) async fn applied(&self, tenant: TenantId, kind: Kind, rev: i64) {
+        self.follow(Change { tenant, kind, rev }).await;
+    }
+}

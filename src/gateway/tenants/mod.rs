@@ -1,0 +1,78 @@
+//! Tenants: those that this replica serves, their keys, limits and open streams, and what the platform does with them.
+
+mod administer;
+mod authenticate;
+mod embedded;
+mod keys;
+mod limits;
+mod listening;
+mod live;
+mod loads;
+mod memory;
+mod strangers;
+mod suspension;
+mod tenancy;
+mod uses;
+
+pub use self::administer::QuotaView;
+pub use self::authenticate::AuthError;
+pub use self::keys::{KeyCreated, KeyRequest};
+pub use self::listening::{Heard, Listening, Topic};
+pub use self::live::LiveTenant;
+pub use self::live::access::{Access, Caller, SUSPENDED};
+pub use self::live::fanout::Prints;
+pub use self::memory::{MEMORY_RETRY_AFTER_S, overloaded};
+
+pub(in crate::gateway) use self::embedded::Embedded;
+pub(in crate::gateway) use self::limits::{Shed, Sheds};
+pub(in crate::gateway) use self::suspension::SuspendedRequests;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use self::limits::Limits;
+use self::suspension::Suspensions;
+use self::tenancy::Tenancy;
+use self::uses::Uses;
+use super::catalog::Catalogs;
+use super::{EmbeddingsOptions, Ground, Life, Options};
+use crate::store::Store;
+use crate::upstream::Pool;
+
+/// The tenants that this replica serves, and what is counted of them.
+pub struct Tenants {
+    store: Store,
+    upstreams: Arc<Pool>,
+    options: Arc<Options>,
+    life: Arc<Life>,
+    /// What is made of their definitions.
+    pub(super) catalog: Catalogs,
+    /// Those that are live here.
+    pub(super) live: Tenancy,
+    /// Rate limits.
+    pub(super) limits: Limits,
+    /// What suspended tenants went on to ask.
+    pub(super) suspensions: Suspensions,
+    /// Uses of keys.
+    pub(super) uses: Uses,
+    /// `None` without an embeddings service.
+    pub(super) embedded: Option<Embedded>,
+}
+
+impl Tenants {
+    pub(super) fn new(ground: &Ground) -> Tenants {
+        let Ground { store, upstreams, options, life } = ground.clone();
+        Tenants {
+            catalog: Catalogs::new(ground),
+            live: Tenancy::new(options.key_lookups_max, options.reloads_max),
+            limits: Limits::new(Instant::now()),
+            suspensions: Suspensions::default(),
+            uses: Uses::default(),
+            embedded: options.embeddings.as_ref().map(EmbeddingsOptions::space).map(Embedded::new),
+            store,
+            upstreams,
+            options,
+            life,
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Following the database: a listener for changes, and a poll of revisions that finds what it missed.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::time::timeout;
+
+use super::{POLL, Upkeep, report};
+use crate::domain::id::TenantId;
+use crate::gateway::life::sleep_or_stop;
+use crate::gateway::tenants::LiveTenant;
+use crate::store::{Backoff, Change, Kind, Misled, Notice, StoreError, jittered};
+
+/// Pauses between attempts to listen; what is missed meanwhile is found by the poll.
+const LISTEN_RETRY_MIN: Duration = Duration::from_millis(250);
+const LISTEN_RETRY_MAX: Duration = Duration::from_secs(1);
+/// How long a poll may take: a line that was cut in silence must not hold up the next one, which may be on another.
+const POLL_MAX: Duration = Duration::from_secs(6);
+/// The pause after one that failed: together with how soon the store notices that the database is back, it has been
+/// caught up with within two seconds.
+const POLL_RETRY: Duration = Duration::from_millis(300);
+
+impl Upkeep {
+    /// Owns the listener for as long as the gateway runs: reconnects, compares revisions, goes on.
+    pub(super) async fn listen_to_changes(self: Arc<Self>) {
+        let mut backoff = Backoff::new(LISTEN_RETRY_MIN, LISTEN_RETRY_MAX);
+        let mut deaf_since = None;
+        while !self.life.stop.is_cancelled() {
+            match self.store.listen().await {
+                Ok(mut listener) => {
+                    backoff.reset();
+                    self.is_listening.store(true, Ordering::Relaxed);
+                    // notices sent while nobody listened are lost: compare, and meanwhile hear what comes
+                    let upkeep = Arc::clone(&self);
+                    tokio::spawn(async move {
+                        report("revision poll", upkeep.poll_soon().await);
+                        report("programs", upkeep.tenants.end_unheard_programs().await);
+                    });
+                    if let Some(since) = deaf_since.take() {
+                        self.tenants.live.lookups.keys_changed();
+                        self.tenants.live.all().iter().for_each(|live| live.fanout.gap(since));
+                    }
+                    loop {
+                        let notice = tokio::select! {
+                            () = self.life.stop.cancelled() => return,
+                            notice = listener.next() => notice,
+                        };
+                        match notice {
+                            None => {
+                                self.is_listening.store(false, Ordering::Relaxed);
+                                deaf_since = Some(listener.alive_at());
+                                break;
+                            }
+                            Some(Notice::Cancel(notice)) => self.calls.cancelled_elsewhere(notice),
+                            Some(Notice::Misled(notice)) => self.tell_misled(&notice),
+                            Some(Notice::Change(change)) => {
+                                self.streams.changed(change.kind);
+                                let upkeep = Arc::clone(&self);
+                                tokio::spawn(async move { upkeep.tenants.heard(change).await });
+                            }
+                        }
+                    }
+                }
+                Err(error) => tracing::warn!(%error, "the change listener cannot connect"),
+            }
+            if sleep_or_stop(backoff.pause(), &self.life.stop).await {
+                return;
+            }
+        }
+    }
+
+    fn tell_misled(&self, notice: &Misled) {
+        if let Some(live) = self.tenants.live.get(notice.tenant) {
+            live.fanout.tell_misled(notice.keys.as_deref());
+        }
+    }
+
+    async fn poll_soon(self: &Arc<Self>) -> Result<(), StoreError> {
+        let late = || StoreError::Down("comparing revisions took too long".to_owned());
+        timeout(POLL_MAX, self.poll()).await.unwrap_or_else(|_| Err(late()))
+    }
+
+    /// Polls for as long as the gateway runs.
+    pub(super) async fn poll_revisions(self: Arc<Self>) {
+        loop {
+            let polled = tokio::select! {
+                () = self.life.stop.cancelled() => return,
+                polled = self.poll_soon() => polled,
+            };
+            // a little less each time: replicas that started together drift apart
+            let pause = if polled.is_ok() { POLL - jittered(POLL / 5) } else { POLL_RETRY };
+            report("revision poll", polled);
+            if self.tenants.is_stale() {
+                self.life.pulse.send_replace(());
+            }
+            if sleep_or_stop(pause, &self.life.stop).await {
+                return;
+            }
+        }
+    }
+
+    /// Compares the revisions of all live tenants with the database's and reloads those that moved.
+    pub(super) async fn poll(self: &Arc<Self>) -> Result<(), StoreError> {
+        let began = Instant::now();
+        let live = self.tenants.live.ids();
+        let changes = self.store.revisions(&live).await?;
+        // a tenant that has none is long deleted: nobody told, and nobody asked for an hour
+        let known: HashSet<TenantId> = changes.iter().map(|change| change.tenant).collect();
+        for gone in live.iter().filter(|id| !known.contains(id)).filter_map(|id| self.tenants.live.get(*id)) {
+            self.tenants.end(&gone);
+        }
+        let since = self.tenants.live.confirmed_at().unwrap_or(began);
+        let is_behind = |change: &&Change| {
+            self.tenants.live.get(change.tenant).is_some_and(|live| live.rev(change.kind) < change.rev)
+        };
+        let moved: Vec<Change> = changes.iter().filter(is_behind).copied().collect();
+        let behind: HashSet<TenantId> = moved.iter().map(|change| change.tenant).collect();
+        *self.behind.lock().unwrap_or_else(PoisonError::into_inner) = moved;
+        let said: HashMap<(TenantId, Kind), i64> =
+            changes.iter().map(|change| ((change.tenant, change.kind), change.rev)).collect();
+        for live in known.difference(&behind).filter_map(|id| self.tenants.live.get(*id)) {
+            let said = |kind| said.get(&(live.id, kind)).copied().unwrap_or_default();
+            live.fanout.confirm(began, (said(Kind::Catalogue), said(Kind::Access)));
+        }
+        for change in changes {
+            self.catch_up(change, since);
+        }
+        // who could not be reloaded is behind by itself, which its own keys see
+        self.tenants.live.confirm(began);
+        self.tenants.forget_unserved().await
+    }
+
+    /// Reloads what has moved, without waiting for it: neither a large catalogue nor a tenant that cannot be read may
+    /// hold up the others. `since` is when the database was last known to say what is known here.
+    fn catch_up(self: &Arc<Self>, change: Change, since: Instant) {
+        let Some(live) = self.tenants.live.get(change.tenant) else { return };
+        let is_access = change.kind == Kind::Access;
+        let upkeep = Arc::clone(self);
+        if live.rev(change.kind) >= change.rev {
+            if is_access {
+                live.lag.end();
+            }
+        } else if !is_access {
+            tokio::spawn(async move { upkeep.tenants.follow(change).await });
+        } else if live.lag.begin(since) {
+            tokio::spawn(async move { upkeep.confirm_access(&live, change).await });
+        }
+    }
+
+    /// Brings a tenant's keys up to date. One whose rows this version cannot read is forgotten: its keys stop working
+    /// here, and nobody else notices.
+    async fn confirm_access(&self, live: &Arc<LiveTenant>, change: Change) {
+        let _turn = self.tenants.live.access_reloads.acquire().await;
+        match self.tenants.reload(live, change.kind, change.rev).await {
+            Ok(()) => live.lag.end(),
+            Err(error) if error.is_unreadable() => {
+                tracing::error!(%error, tenant = %live.id, "a tenant's keys cannot be read by this version");
+                self.tenants.live.forget(live);
+            }
+            Err(error) => {
+                tracing::warn!(%error, tenant = %live.id, "a tenant's keys could not be reloaded");
+                live.lag.give_up();
+                live.fanout.check();
+            }
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! Failures that are reported once, however often they repeat.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+/// The last failure of each job that is reported once.
+#[derive(Debug, Default)]
+pub(super) struct Complaints(Mutex<HashMap<&'static str, String>>);
+
+impl Complaints {
+    /// Notes a failure. Returns whether it differs from the job's last one.
+    pub(super) fn is_new(&self, job: &'static str, text: &str) -> bool {
+        let mut complaints = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        complaints.insert(job, text.to_owned()).is_none_or(|last| last != text)
+    }
+
+    /// Forgets the job's failure. Returns whether there was one.
+    pub(super) fn forget(&self, job: &'static str) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(job).is_some()
+    }
+
+    /// Whether the job has failed and its failure was not forgotten.
+    #[cfg(test)]
+    pub(super) fn has(&self, job: &str) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(job)
+    }
+}

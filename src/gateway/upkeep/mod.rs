@@ -1,0 +1,263 @@
+//! Everything that runs by itself: heartbeat, change listener, revision poll, re-listing, sweeping up after
+//! the dead, partitions, and the log's writer.
+
+mod changes;
+mod complaints;
+mod damping;
+mod embed;
+mod programs;
+mod purge;
+mod relist;
+mod removed;
+mod retention;
+mod schedule;
+mod skew;
+mod streams;
+mod vitals;
+mod wear_off;
+
+pub use self::vitals::{ServerCounts, Vitals};
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use self::complaints::Complaints;
+use self::skew::Skew;
+use self::streams::Streams;
+use super::life::sleep_or_stop;
+use super::{Calls, Ground, Life, Log, Options, Search, Servers, Tenants, clock};
+use crate::domain::id::ReplicaId;
+use crate::store::{Change, Store, StoreError, jittered};
+use crate::upstream::Pool;
+
+const HEARTBEAT: Duration = Duration::from_secs(2);
+/// The second net under the notices: losing every one of them costs at most this.
+const POLL: Duration = Duration::from_secs(2);
+const SWEEP: Duration = Duration::from_secs(5);
+/// A replica silent for this long is dead: its open records are closed as `unknown` (behaviour, section 9).
+const DEAD_AFTER_S: f64 = 30.0;
+/// An own open record older than this that nobody works on was left behind by a doubtful commit.
+const ORPHAN_AFTER_S: f64 = 10.0;
+const SWEEP_BATCH: i64 = 500;
+/// How often data keys are looked for that a retired master key still wraps.
+const REWRAP: Duration = Duration::from_secs(3600);
+/// How often the one replica that looks after servers renews its lease, and the others try for it.
+pub(super) const LEASE: Duration = Duration::from_secs(2);
+const KEY_USE: Duration = Duration::from_secs(60);
+/// How long the end of the log's writer may take beyond the drain.
+const FLUSH_GRACE: Duration = Duration::from_secs(4);
+/// How long noting when keys were last used may take at the end.
+const USES_GRACE: Duration = Duration::from_secs(1);
+
+/// Whether this replica should get traffic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// All is well.
+    Ready,
+    /// The database is out of reach, but not for too long yet.
+    Degraded,
+    /// Not before the first snapshot.
+    Starting,
+    /// Shutting down.
+    Draining,
+    /// Unconfirmed for too long.
+    Stale,
+}
+
+/// Does what this replica does by itself.
+pub struct Upkeep {
+    store: Store,
+    upstreams: Arc<Pool>,
+    options: Arc<Options>,
+    life: Arc<Life>,
+    replica: ReplicaId,
+    tenants: Arc<Tenants>,
+    log: Arc<Log>,
+    search: Arc<Search>,
+    calls: Arc<Calls>,
+    servers: Arc<Servers>,
+    streams: Streams,
+    skew: Skew,
+    complaints: Complaints,
+    /// Whether changes are heard of at once.
+    is_listening: AtomicBool,
+    /// What the last comparison of revisions found behind.
+    behind: Mutex<Vec<Change>>,
+}
+
+impl Upkeep {
+    pub(super) fn new(
+        ground: &Ground,
+        tenants: &Arc<Tenants>,
+        log: &Arc<Log>,
+        search: &Arc<Search>,
+        calls: &Arc<Calls>,
+        servers: &Arc<Servers>,
+    ) -> Upkeep {
+        let Ground { store, upstreams, options, life } = ground.clone();
+        Upkeep {
+            store,
+            upstreams,
+            life,
+            replica: options.replica,
+            options,
+            tenants: Arc::clone(tenants),
+            log: Arc::clone(log),
+            search: Arc::clone(search),
+            calls: Arc::clone(calls),
+            servers: Arc::clone(servers),
+            streams: Streams::default(),
+            skew: Skew::default(),
+            complaints: Complaints::default(),
+            is_listening: AtomicBool::new(false),
+            behind: Mutex::default(),
+        }
+    }
+
+    /// Registers this replica, confirms revisions once, and starts everything that runs by itself.
+    pub async fn start(self: &Arc<Self>) -> Result<(), StoreError> {
+        self.tenants.limits.share_among(self.heartbeat().await?);
+        self.tenants.live.confirm(Instant::now());
+        let (log, stop) = (self.log.activity.clone(), self.life.stop.clone());
+        tokio::spawn(log.run_opening(stop));
+        self.every(HEARTBEAT, |upkeep| async move {
+            let beat = upkeep.heartbeat().await;
+            report("heartbeat", beat.map(|live| upkeep.tenants.limits.share_among(live)));
+        });
+        self.every(SWEEP, |upkeep| async move { report("sweep", upkeep.sweep().await) });
+        self.every(self.options.retention_interval, |upkeep| async move { upkeep.keep_partitions().await });
+        let purges = purge::PURGE.min(self.options.retention_interval);
+        self.every(purges, |upkeep| async move { upkeep.purge_deleted().await });
+        self.every(
+            REWRAP,
+            |upkeep| async move { report("master keys", upkeep.servers.rewrap_data_keys().await) },
+        );
+        self.every(KEY_USE, |upkeep| async move { upkeep.note_uses().await });
+        if let Some(lines) = self.servers.take_journal() {
+            self.life.log_tasks.spawn(Arc::clone(&self.servers).write_server_logs(lines));
+        }
+        tokio::spawn(Arc::clone(self).wear_off());
+        tokio::spawn(Arc::clone(self).relist());
+        tokio::spawn(Arc::clone(self).list_programs());
+        tokio::spawn(Arc::clone(self).hold_streams());
+        tokio::spawn(Arc::clone(self).listen_to_changes());
+        tokio::spawn(Arc::clone(self).poll_revisions());
+        tokio::spawn(Arc::clone(&self.log).tell_of_activity());
+        tokio::spawn(Arc::clone(self).embed_definitions());
+        Ok(())
+    }
+
+    /// The task that writes the log's ends; the composition root waits for it at the end.
+    pub fn run_log(self: &Arc<Self>) -> tokio::task::JoinHandle<()> {
+        tokio::spawn(self.log.activity.clone().run_ending(self.life.stop.clone(), FLUSH_GRACE))
+    }
+
+    /// Runs a job at once and then with a pause between, until the gateway stops. A job that is slow is
+    /// never run twice at a time.
+    fn every<F>(self: &Arc<Self>, pause: Duration, job: impl Fn(Arc<Upkeep>) -> F + Send + Sync + 'static)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let upkeep = Arc::clone(self);
+        let stop = self.life.stop.clone();
+        tokio::spawn(async move {
+            loop {
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    () = job(Arc::clone(&upkeep)) => {}
+                }
+                // a little less each time: replicas that started together drift apart
+                if sleep_or_stop(pause - jittered(pause / 5), &stop).await {
+                    return;
+                }
+            }
+        });
+    }
+
+    async fn heartbeat(&self) -> Result<u32, StoreError> {
+        let space = self.tenants.embedded.as_ref().map(|embedded| embedded.space.as_str());
+        let sent = clock::now();
+        let beat = self.store.heartbeat(self.replica, space).await?;
+        self.skew.compare(sent, beat.at, clock::now(), &self.complaints);
+        Ok(beat.live)
+    }
+
+    /// Closes what dead replicas left open, and what a doubtful commit of our own left.
+    async fn sweep(&self) -> Result<(), StoreError> {
+        let old = self.store.open_records(self.replica.0, ORPHAN_AFTER_S).await?;
+        let orphans = self.log.activity.orphans(old);
+        let close = || self.store.close_dead(DEAD_AFTER_S, &orphans, SWEEP_BATCH);
+        let mut closed = close().await;
+        if closed.as_ref().is_err_and(StoreError::is_missing_partition) {
+            // one row of a clock far off must not keep everybody's open
+            let days = self.store.dead_days(DEAD_AFTER_S, &orphans, SWEEP_BATCH).await?;
+            self.store.ensure_partitions(days.into_iter()).await?;
+            closed = close().await;
+        }
+        let closed = closed?;
+        if closed > 0 {
+            tracing::warn!(closed, "closed records of calls whose replica died");
+        }
+        Ok(())
+    }
+
+    async fn note_uses(&self) {
+        self.log.record_counted();
+        self.touch_used().await;
+    }
+
+    async fn touch_used(&self) {
+        let used = self.tenants.uses.take_used();
+        if !used.is_empty() {
+            report("key use", self.store.touch_keys(&used).await);
+        }
+    }
+
+    /// Whether this replica should get traffic.
+    pub fn readiness(&self) -> Readiness {
+        if self.life.is_leaving() {
+            return Readiness::Draining;
+        }
+        match self.tenants.live.confirmed_ago() {
+            None => Readiness::Starting,
+            Some(ago) if ago > self.options.stale_max => Readiness::Stale,
+            Some(ago) if ago > POLL * 3 => Readiness::Degraded,
+            Some(_) => Readiness::Ready,
+        }
+    }
+
+    /// Waits for calls under way (until `deadline`), writes the log to its end, says goodbye.
+    pub async fn finish(&self, deadline: Instant, log: tokio::task::JoinHandle<()>) {
+        self.life.begin_drain();
+        self.life.tasks.close();
+        if tokio::time::timeout_at(deadline.into(), self.life.tasks.wait()).await.is_err() {
+            let under_way = self.life.under_way();
+            tracing::warn!(
+                under_way,
+                "the drain is over, with calls under way; records of them that are open will be closed as unknown"
+            );
+        }
+        self.log.record_counted();
+        self.upstreams.close().await;
+        self.life.stop.cancel();
+        self.life.log_tasks.close();
+        let (written, _) = tokio::join!(
+            tokio::time::timeout(FLUSH_GRACE, log),
+            // the log must not wait for what can be missing
+            tokio::time::timeout(USES_GRACE, self.touch_used()),
+        );
+        if written.is_err() {
+            tracing::error!("the activity log could not be written to its end");
+        }
+        self.life.log_tasks.wait().await;
+        report("goodbye", self.store.replica_stopped(self.replica).await);
+        self.store.close().await;
+    }
+}
+
+fn report<T>(job: &'static str, outcome: Result<T, StoreError>) {
+    if let Err(error) = outcome {
+        tracing::warn!(job, %error, "a background job failed; it is tried again");
+    }
+}

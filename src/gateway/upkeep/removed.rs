@@ -1,0 +1,53 @@
+//! Deleting what tenants have done away with, on the one replica that holds the lease for retention.
+
+use super::Upkeep;
+use super::retention::{BATCH_PAUSE, BATCHES_MAX, go_on};
+use crate::domain::id::{ServerId, TenantId};
+use crate::gateway::life::sleep_or_stop;
+use crate::store::{StoreError, TABLES_OF_SERVERS};
+
+impl Upkeep {
+    /// Revoked keys that nobody may look at any more.
+    pub(super) async fn delete_old_keys(&self) -> Result<(), StoreError> {
+        let mut outcome = Ok(());
+        for tenant in self.store.tenants_with_old_keys().await? {
+            let deleted = self.batches(|| self.store.delete_old_keys(tenant)).await;
+            go_on(&mut outcome, deleted.map(drop))?;
+        }
+        outcome
+    }
+
+    /// Servers that were removed, with all that they had.
+    pub(super) async fn delete_removed_servers(&self) -> Result<(), StoreError> {
+        let mut outcome = Ok(());
+        for server in self.store.removed_servers().await? {
+            go_on(&mut outcome, self.delete_server(server).await)?;
+        }
+        outcome
+    }
+
+    async fn delete_server(&self, server: (TenantId, ServerId)) -> Result<(), StoreError> {
+        for table in TABLES_OF_SERVERS {
+            if !self.batches(|| self.store.delete_of_server(server, table)).await? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Batch after batch, with pauses, as long as there may be more; `true` when none is left.
+    pub(super) async fn batches<F>(&self, batch: impl Fn() -> F) -> Result<bool, StoreError>
+    where
+        F: Future<Output = Result<bool, StoreError>>,
+    {
+        for _ in 0..BATCHES_MAX {
+            if !batch().await? {
+                return Ok(true);
+            }
+            if sleep_or_stop(BATCH_PAUSE, &self.life.stop).await {
+                return Ok(false);
+            }
+        }
+        Ok(false)
+    }
+}

@@ -1,0 +1,119 @@
+//! Keeping the activity log within what the deployment and each tenant keep, on the one replica that holds the
+//! lease for it.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Days, Utc};
+
+use super::Upkeep;
+use crate::domain::id::TenantId;
+use crate::store::StoreError;
+
+/// Between two batches, so that the log's own commits are not held up by ours.
+pub(super) const BATCH_PAUSE: Duration = Duration::from_millis(20);
+/// Batches of one tenant in one pass; the rest is left to the next.
+pub(super) const BATCHES_MAX: u32 = 1000;
+
+impl Upkeep {
+    /// Partitions ahead (any replica), then what is too old (the one with the lease). What fails is said once and
+    /// tried again at the next pass; nothing else waits for it.
+    pub(super) async fn keep_partitions(&self) {
+        let made = self.store.upkeep_partitions().await.map(drop);
+        self.report_once("partition upkeep", made);
+        let forgotten = self.store.forget_replicas().await.map(drop);
+        self.report_once("replica upkeep", forgotten);
+        self.report_once("expired results", self.delete_expired_texts().await);
+        match self.store.take_lease("retention", self.replica).await {
+            Ok(None) => {}
+            Ok(Some(_)) => {
+                self.report_once("retention of days", self.drop_old_days().await);
+                self.report_once("retention of tenants", self.delete_for_tenants().await);
+                self.report_once("revoked keys", self.delete_old_keys().await);
+                self.report_once("removed servers", self.delete_removed_servers().await);
+                self.report_once("deleted tenants, again", self.purge_again().await);
+                self.report_once("old embeddings", self.delete_old_embeddings().await);
+            }
+            Err(error) => self.report_once("retention", Err(error)),
+        }
+    }
+
+    /// What was cut off results and cannot be read any more.
+    async fn delete_expired_texts(&self) -> Result<(), StoreError> {
+        self.batches(|| self.store.delete_expired_texts()).await.map(drop)
+    }
+
+    /// Vectors that nobody uses, whether or not this replica does.
+    async fn delete_old_embeddings(&self) -> Result<(), StoreError> {
+        self.batches(|| self.store.delete_old_embeddings()).await.map(drop)
+    }
+
+    async fn drop_old_days(&self) -> Result<(), StoreError> {
+        let now = self.store.database_time().await?;
+        let first_kept = kept_since(now, self.options.defaults.activity_retention_days).date_naive();
+        let dropped = self.store.drop_partitions(first_kept).await?;
+        if dropped > 0 {
+            tracing::info!(dropped, %first_kept, "dropped days of the activity log");
+        }
+        Ok(())
+    }
+
+    /// One tenant's failure is no reason to keep what others do not; the first is told at the end, or when the
+    /// database is away.
+    async fn delete_for_tenants(&self) -> Result<(), StoreError> {
+        let deployment = self.options.defaults.activity_retention_days;
+        let now = self.store.database_time().await?;
+        let mut outcome = Ok(());
+        for (tenant, days) in self.store.tenants_retention().await? {
+            // a number that no version of ours wrote deletes nothing
+            let Some(days) = u32::try_from(days).ok().filter(|days| (1..deployment).contains(days)) else {
+                continue;
+            };
+            let deleted = self.delete_until(tenant, kept_since(now, days)).await.map(drop);
+            go_on(&mut outcome, deleted)?;
+        }
+        outcome
+    }
+
+    /// Deletes a tenant's records from before a moment; `true` when none is left.
+    pub(super) async fn delete_until(
+        &self,
+        tenant: TenantId,
+        until: DateTime<Utc>,
+    ) -> Result<bool, StoreError> {
+        self.batches(|| self.store.delete_activity(tenant, until)).await
+    }
+
+    /// Logs a failure when it is another than the last time: what cannot work, for want of a right for example,
+    /// does not fill the log.
+    pub(super) fn report_once(&self, job: &'static str, outcome: Result<(), StoreError>) {
+        let text = outcome.err().map(|error| error.to_string());
+        let Some(error) = &text else {
+            self.complaints.forget(job);
+            return;
+        };
+        if self.complaints.is_new(job, error) {
+            tracing::warn!(job, error, "a background job failed; it is tried again");
+        }
+    }
+}
+
+/// The first moment that is kept when `days` are, by the database's clock.
+fn kept_since(now: DateTime<Utc>, days: u32) -> DateTime<Utc> {
+    now.checked_sub_days(Days::new(u64::from(days))).unwrap_or(DateTime::UNIX_EPOCH)
+}
+
+/// Keeps the first failure for the end, but for one that the next would share.
+pub(super) fn go_on(
+    outcome: &mut Result<(), StoreError>,
+    done: Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    match done {
+        Err(error) if error.is_away() => Err(error),
+        done => {
+            if outcome.is_ok() {
+                *outcome = done;
+            }
+            Ok(())
+        }
+    }
+}

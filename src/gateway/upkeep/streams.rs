@@ -1,0 +1,362 @@
+//! Which servers' announcements this replica awaits: on the one that holds the lease for re-listing, all
+//! enabled and connected ones up to a bound, of which one tenant has at most a quarter; on the others none. Who has
+//! nothing to be awaited for a while gives its place back until it is tried again.
+
+mod stream;
+mod watched;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use self::stream::BackOff;
+use self::watched::Watched;
+use super::relist::RELIST_PAGE;
+use super::{LEASE, Upkeep, report};
+use crate::domain::id::{ServerId, TenantId};
+use crate::store::{Applied, DueServer, HEARTBEAT_TTL_S, Kind, Lease, StoreError};
+
+/// Streams that are being opened at the same time.
+const OPENING_MAX: usize = 32;
+/// How often it is looked which servers are to be watched, sooner if something has changed.
+const LOOK: Duration = Duration::from_secs(5);
+/// How long that may take.
+const ADJUST_MAX: Duration = Duration::from_secs(5);
+/// Changes of servers are gathered for this long before they are looked at.
+const GATHER: Duration = Duration::from_millis(300);
+
+/// The streams that this replica holds.
+#[derive(Debug)]
+pub(super) struct Streams {
+    held: Mutex<Held>,
+    /// A server may have been added, changed, connected or removed.
+    changed: Notify,
+    opening: Semaphore,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    /// The lease, and when this replica last knew that it was its own.
+    lease: Option<(Lease, Instant)>,
+    by_server: HashMap<ServerId, Entry>,
+    /// Servers without a place until it is time to try again.
+    resting: HashMap<ServerId, Rest>,
+    /// Whether a server found no place when it was looked last.
+    is_short: bool,
+}
+
+#[derive(Debug)]
+struct Rest {
+    version: i64,
+    until: Instant,
+    back_off: BackOff,
+}
+
+#[derive(Debug)]
+struct Entry {
+    tenant: TenantId,
+    version: i64,
+    watched: Arc<Watched>,
+    _stop: DropGuard,
+}
+
+impl Default for Streams {
+    fn default() -> Streams {
+        Streams { held: Mutex::default(), changed: Notify::new(), opening: Semaphore::new(OPENING_MAX) }
+    }
+}
+
+impl Streams {
+    /// Follows a change notice.
+    pub(super) fn changed(&self, kind: Kind) {
+        if kind == Kind::Catalogue && self.is_holder() {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Notes what a listing found that was made because it was time.
+    pub(super) fn relisted(&self, due: &DueServer, found: &Applied) {
+        if let Some(watched) = self.watched(due) {
+            match found.held {
+                None => watched.relisted(Instant::now(), [found.written + found.removed, found.offers]),
+                Some(_) => watched.holds_back(),
+            }
+        }
+    }
+
+    fn watched(&self, due: &DueServer) -> Option<Arc<Watched>> {
+        let held = self.held();
+        held.by_server
+            .get(&due.server)
+            .filter(|entry| entry.version == due.version)
+            .map(|entry| Arc::clone(&entry.watched))
+    }
+
+    /// A server's task ends: its place is another's until `until`.
+    fn rest(&self, due: &DueServer, watched: &Arc<Watched>, back_off: BackOff, until: Instant) {
+        let mut held = self.held();
+        // nothing if the place is its successor's already
+        if held.by_server.get(&due.server).is_none_or(|entry| !Arc::ptr_eq(&entry.watched, watched)) {
+            return;
+        }
+        held.by_server.remove(&due.server);
+        held.resting.insert(due.server, Rest { version: due.version, until, back_off });
+        if held.is_short {
+            self.changed.notify_one();
+        }
+    }
+
+    /// How many there are.
+    pub(super) fn held_now(&self) -> usize {
+        self.held().by_server.len()
+    }
+
+    fn is_holder(&self) -> bool {
+        self.held().lease.is_some()
+    }
+
+    /// The lease by which a listing is made now.
+    fn lease(&self) -> Option<Lease> {
+        self.held().lease.map(|(lease, _)| lease)
+    }
+
+    /// The lease is ours. What was opened under another is let go: somebody else has looked after the servers since.
+    fn confirm(&self, lease: Lease, now: Instant) {
+        if self.lease().is_some_and(|before| before != lease) {
+            self.let_go();
+        }
+        self.held().lease = Some((lease, now));
+    }
+
+    /// It was not ours any more when something was to be written.
+    fn lost(&self, lease: Lease) {
+        if self.lease() == Some(lease) {
+            self.let_go();
+            self.changed.notify_one();
+        }
+    }
+
+    /// The lease is another's, or has not been confirmed for so long that it may be.
+    fn let_go(&self) {
+        let gone = std::mem::take(&mut *self.held());
+        drop(gone);
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Held {
+    /// Ends the streams of servers that are not wanted any more, not as they were, or not connected: those begin
+    /// anew once they are.
+    fn keep_only(&mut self, wanted: &HashMap<ServerId, DueServer>) {
+        let is_same = |id: &ServerId, version| {
+            wanted.get(id).is_some_and(|due: &DueServer| due.is_connected && due.version == version)
+        };
+        self.by_server.retain(|id, entry| is_same(id, entry.version));
+        self.resting.retain(|id, rest| is_same(id, rest.version));
+    }
+
+    /// Which of the servers get a place, and how they fared before.
+    fn admit(
+        &mut self,
+        wanted: impl Iterator<Item = DueServer>,
+        places: usize,
+        now: Instant,
+    ) -> Vec<(DueServer, BackOff)> {
+        let mut taken = self.by_server.len();
+        let mut by_tenant: HashMap<TenantId, usize> = HashMap::new();
+        for entry in self.by_server.values() {
+            *by_tenant.entry(entry.tenant).or_default() += 1;
+        }
+        self.is_short = false;
+        let mut admitted = Vec::new();
+        for due in wanted.filter(|due| due.is_connected) {
+            let rests = self.resting.get(&due.server).is_some_and(|rest| now < rest.until);
+            if rests || self.by_server.contains_key(&due.server) {
+                continue;
+            }
+            let own = by_tenant.entry(due.tenant).or_default();
+            if taken >= places || *own >= (places / 4).max(1) {
+                self.is_short = true;
+                continue;
+            }
+            (taken, *own) = (taken + 1, *own + 1);
+            let back_off = self.resting.remove(&due.server).map(|rest| rest.back_off).unwrap_or_default();
+            admitted.push((due, back_off));
+        }
+        admitted
+    }
+}
+
+impl Upkeep {
+    /// Keeps the set of streams right for as long as the gateway runs.
+    pub(super) async fn hold_streams(self: Arc<Self>) {
+        let mut looked = None;
+        loop {
+            match timeout(ADJUST_MAX, self.adjust_streams(&mut looked)).await {
+                Ok(adjusted) => report("awaiting announcements", adjusted),
+                Err(_) => tracing::warn!("the database did not say in time which servers to watch"),
+            }
+            let doubtful = Duration::from_secs_f64(HEARTBEAT_TTL_S);
+            if self.streams.held().lease.is_some_and(|(_, at)| at.elapsed() >= doubtful) {
+                self.streams.let_go();
+            }
+            tokio::select! {
+                () = self.life.stop.cancelled() => break,
+                () = sleep(LEASE) => {}
+                () = self.streams.changed.notified() => {
+                    sleep(GATHER).await;
+                    looked = None;
+                }
+            }
+        }
+        self.streams.let_go();
+    }
+
+    /// Opens what is missing and ends what is not wanted, if this replica holds the lease, and it is time to look.
+    async fn adjust_streams(self: &Arc<Self>, looked: &mut Option<Instant>) -> Result<(), StoreError> {
+        let streams = &self.streams;
+        let Some(lease) = self.store.take_lease("relist", self.replica).await? else {
+            *looked = None;
+            streams.let_go();
+            return Ok(());
+        };
+        if streams.lease() != Some(lease) {
+            *looked = None;
+        }
+        streams.confirm(lease, Instant::now());
+        if looked.is_some_and(|at| at.elapsed() < LOOK) {
+            return Ok(());
+        }
+        let wanted = self.servers_to_watch().await?;
+        *looked = Some(Instant::now());
+        let mut held = streams.held();
+        held.keep_only(&wanted);
+        let places = self.options.upstream_streams_max;
+        for (due, back_off) in held.admit(wanted.into_values(), places, Instant::now()) {
+            held.by_server.insert(due.server, self.start_stream(due, back_off));
+        }
+        Ok(())
+    }
+
+    fn start_stream(self: &Arc<Self>, due: DueServer, back_off: BackOff) -> Entry {
+        let stop = CancellationToken::new();
+        let watched = Arc::new(Watched::default());
+        let entry = Entry {
+            tenant: due.tenant,
+            version: due.version,
+            watched: Arc::clone(&watched),
+            _stop: stop.clone().drop_guard(),
+        };
+        tokio::spawn(Arc::clone(self).watch_server(due, watched, back_off, stop));
+        entry
+    }
+
+    async fn servers_to_watch(&self) -> Result<HashMap<ServerId, DueServer>, StoreError> {
+        let mut wanted = HashMap::new();
+        let mut after = ServerId(uuid::Uuid::nil());
+        loop {
+            let page = self.store.enabled_servers(after, RELIST_PAGE).await?;
+            let Some(last) = page.last() else { return Ok(wanted) };
+            after = last.server;
+            wanted.extend(page.into_iter().map(|due| (due.server, due)));
+        }
+    }
+
+    /// Whether a server need not be listed: its changes are announced, and it has just answered.
+    pub(super) async fn announces_and_answers(&self, due: &DueServer, lease: &Lease) -> bool {
+        let Some(watched) = self.streams.watched(due) else { return false };
+        if !watched.can_wait(Instant::now(), self.options.relist_announced_interval) {
+            return false;
+        }
+        let Ok(Some(server)) = self.server_as_due(due).await else { return false };
+        let Ok(target) = self.servers.listing_target(due.tenant, &server).await else { return false };
+        if self.upstreams.connection(&target).ping().await.is_err() {
+            return false;
+        }
+        matches!(self.store.server_answered(due.tenant, due.server, due.version, lease).await, Ok(true))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::domain::id::ReplicaId;
+
+    fn server(tenant: u128, number: u128) -> DueServer {
+        DueServer {
+            tenant: TenantId(Uuid::from_u128(tenant)),
+            server: ServerId(Uuid::from_u128(tenant * 1000 + number)),
+            name: format!("s{number}"),
+            version: 1,
+            is_connected: true,
+        }
+    }
+
+    fn hold(streams: &Streams, servers: &[DueServer], places: usize, now: Instant) -> Vec<DueServer> {
+        let mut held = streams.held();
+        held.keep_only(&servers.iter().map(|due| (due.server, due.clone())).collect());
+        let admitted = held.admit(servers.iter().cloned(), places, now);
+        for (due, _) in &admitted {
+            let stop = CancellationToken::new().drop_guard();
+            let entry = Entry { tenant: due.tenant, version: 1, watched: Arc::default(), _stop: stop };
+            held.by_server.insert(due.server, entry);
+        }
+        admitted.into_iter().map(|(due, _)| due).collect()
+    }
+
+    #[test]
+    fn what_was_opened_under_another_lease_is_let_go() {
+        let (streams, now) = (Streams::default(), Instant::now());
+        let lease = |epoch| Lease { name: "relist", replica: ReplicaId(Uuid::from_u128(9)), epoch };
+        streams.confirm(lease(1), now);
+        assert_eq!(hold(&streams, &[server(1, 1)], 8, now).len(), 1);
+        streams.confirm(lease(1), now);
+        streams.lost(lease(0));
+        assert_eq!(streams.held().by_server.len(), 1);
+        streams.confirm(lease(3), now);
+        assert!(streams.held().by_server.is_empty() && streams.lease() == Some(lease(3)));
+        assert_eq!(hold(&streams, &[server(1, 1)], 8, now).len(), 1);
+        streams.lost(lease(3));
+        assert!(streams.held().by_server.is_empty() && !streams.is_holder());
+    }
+
+    #[test]
+    fn a_tenant_has_at_most_a_quarter_of_the_places() {
+        let (streams, now) = (Streams::default(), Instant::now());
+        let mut servers: Vec<DueServer> = (0..20).map(|n| server(1, n)).collect();
+        assert_eq!(hold(&streams, &servers, 8, now).len(), 2);
+        servers.extend([server(2, 1), server(3, 1)]);
+        assert_eq!(hold(&streams, &servers, 8, now), [server(2, 1), server(3, 1)]);
+        assert!(hold(&streams, &servers, 8, now).is_empty());
+    }
+
+    #[test]
+    fn who_rests_or_is_not_connected_has_no_place() {
+        let (streams, now) = (Streams::default(), Instant::now());
+        let mut servers = vec![server(1, 1), server(1, 2)];
+        assert_eq!(hold(&streams, &servers, 1, now), [server(1, 1)]);
+        let rest = |back_off| {
+            let watched = Arc::clone(&streams.held().by_server[&server(1, 1).server].watched);
+            streams.rest(&server(1, 1), &watched, back_off, now + LEASE);
+        };
+        rest(BackOff::default());
+        assert_eq!(hold(&streams, &servers, 1, now), [server(1, 2)]);
+        servers[1].is_connected = false;
+        assert!(hold(&streams, &servers, 1, now).is_empty(), "the first rests");
+        assert_eq!(hold(&streams, &servers, 1, now + LEASE), [server(1, 1)]);
+        rest(BackOff::default());
+        servers[0].is_connected = false;
+        assert!(hold(&streams, &servers, 1, now).is_empty());
+        servers[0].is_connected = true;
+        assert_eq!(hold(&streams, &servers, 1, now), [server(1, 1)], "who comes back is tried at once");
+    }
+}

@@ -1,0 +1,320 @@
+//! One server's stream: opened, followed, opened again.
+
+use std::convert::Infallible;
+use std::future::pending;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+use tokio::time::{sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::watched::Watched;
+use crate::gateway::servers::{ListingError, What};
+use crate::gateway::upkeep::Upkeep;
+use crate::gateway::upkeep::damping::Damping;
+use crate::store::{Applied, DueServer, Right, Server, StoreError};
+use crate::upstream::{Announced, Era, ListKind, Offers, Target, WatchEnd, Watcher};
+
+/// The pause after the first failure; doubled by every further one.
+const BACK_OFF_MIN: Duration = Duration::from_secs(1);
+const BACK_OFF_MAX: Duration = Duration::from_secs(60);
+/// A stream that lived this long was a good one: the next failure is the first again.
+const GOOD_LIFE: Duration = Duration::from_secs(30);
+/// Before a server that announces nothing is asked again.
+const UNSUPPORTED_PAUSE: Duration = Duration::from_secs(600);
+/// How long a server may take to open its stream before it is another's turn as well.
+const TURN_MAX: Duration = Duration::from_millis(500);
+/// Whoever pauses for longer than this gives its place back.
+const PAUSE_IN_PLACE_MAX: Duration = Duration::from_secs(5);
+/// Attempts are spread over this part of a second, and pauses over as much of themselves.
+const JITTER_MS_MAX: u64 = 250;
+
+/// What is awaited.
+const ANNOUNCED: [Announced; 3] = [Announced::Tools, Announced::Prompts, Announced::Resources];
+
+/// What of a server changed and is not listed yet.
+#[derive(Default)]
+struct Told {
+    tools: Notify,
+    prompts: Notify,
+    resources: Notify,
+}
+
+impl Told {
+    fn of(&self, what: Announced) -> &Notify {
+        match what {
+            Announced::Tools => &self.tools,
+            Announced::Prompts => &self.prompts,
+            Announced::Resources => &self.resources,
+        }
+    }
+}
+
+/// Why a server is not followed now.
+enum Ended {
+    /// It is not connected, or is not what it was: whoever knows better ends this task.
+    Away,
+    /// Its stream.
+    Stream(WatchEnd),
+}
+
+/// The pauses between attempts.
+#[derive(Debug, Default)]
+pub(super) struct BackOff {
+    failures: u32,
+}
+
+impl BackOff {
+    fn pause(&mut self, ended: &Ended, lived: Duration) -> Duration {
+        if lived >= GOOD_LIFE {
+            self.failures = 0;
+        }
+        match ended {
+            Ended::Stream(WatchEnd::Unsupported(_)) => UNSUPPORTED_PAUSE,
+            Ended::Away => BACK_OFF_MAX,
+            Ended::Stream(WatchEnd::Lost(_)) => {
+                let pause = BACK_OFF_MIN.saturating_mul(1 << self.failures.min(16)).min(BACK_OFF_MAX);
+                self.failures += 1;
+                pause
+            }
+        }
+    }
+}
+
+impl Upkeep {
+    /// Waits for a server's announcements and lists it when there are any, until `stop`, or until there is nothing to
+    /// wait for for a while.
+    pub(super) async fn watch_server(
+        self: Arc<Self>,
+        due: DueServer,
+        watched: Arc<Watched>,
+        mut back_off: BackOff,
+        stop: CancellationToken,
+    ) {
+        let jitter = u64::try_from(due.server.0.as_u128() % u128::from(JITTER_MS_MAX)).unwrap_or_default();
+        let mut pause = Duration::from_millis(jitter);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = sleep(pause) => {}
+            }
+            let ended = tokio::select! {
+                () = stop.cancelled() => return,
+                ended = self.follow_server(&due, &watched) => ended,
+            };
+            let lived = watched.went_down(Instant::now());
+            pause = back_off.pause(&ended, lived);
+            pause += pause.mul_f64(jitter as f64 / JITTER_MS_MAX as f64 / 4.0);
+            if let Ended::Stream(end) = ended {
+                let (tenant, server) = (due.tenant, &due.name);
+                tracing::debug!(%tenant, server, ?end, ?pause, "a server's announcements are not awaited");
+            }
+            if pause > PAUSE_IN_PLACE_MAX {
+                return self.streams.rest(&due, &watched, back_off, Instant::now() + pause);
+            }
+        }
+    }
+
+    /// Opens a server's stream and follows it to its end.
+    async fn follow_server(&self, due: &DueServer, watched: &Watched) -> Ended {
+        let (stream, hears_all) = match self.open_in_turn(due).await {
+            Ok(stream) => stream,
+            Err(ended) => return ended,
+        };
+        watched.went_live(Instant::now());
+        if !hears_all {
+            watched.hears_a_part();
+        }
+        let told = Told::default();
+        // what changed while nobody listened was announced to nobody
+        match stream.hears() {
+            // the first listing is a whole one
+            hears if hears.contains(&Announced::Tools) => told.tools.notify_one(),
+            hears => hears.iter().for_each(|what| told.of(*what).notify_one()),
+        }
+        let on_change = |what| {
+            watched.announced(what, Instant::now());
+            told.of(what).notify_one();
+        };
+        tokio::select! {
+            end = stream.follow(on_change) => Ended::Stream(end),
+            never = self.list_when_told(due, watched, &told.tools) => match never {},
+            never = self.list_offers_when_told(due, Announced::Prompts, &told.prompts) => match never {},
+            never = self.list_offers_when_told(due, Announced::Resources, &told.resources) => match never {},
+        }
+    }
+
+    /// Opens a server's stream. Turns keep a replica that takes over from opening all at once; a server that
+    /// is slow loses its turn, so that it holds up nobody else's.
+    async fn open_in_turn(&self, due: &DueServer) -> Result<(Watcher, bool), Ended> {
+        let turn = self.streams.opening.acquire().await;
+        let mut opening = pin!(self.open_stream(due));
+        tokio::select! {
+            opened = &mut opening => return opened,
+            () = sleep(TURN_MAX) => drop(turn),
+        }
+        opening.await
+    }
+
+    /// Opens the stream, and says whether all that the server has is announced on it.
+    async fn open_stream(&self, due: &DueServer) -> Result<(Watcher, bool), Ended> {
+        let Ok(Some(server)) = self.server_as_due(due).await else { return Err(Ended::Away) };
+        let Ok(target) = self.servers.listing_target(due.tenant, &server).await else {
+            return Err(Ended::Away);
+        };
+        if !self.may_announce(&target).await {
+            return Err(Ended::Stream(WatchEnd::Unsupported("it announces no changes")));
+        }
+        let watcher = self.upstreams.watch(&target, &ANNOUNCED).await.map_err(Ended::Stream)?;
+        let offers = self.upstreams.connection(&target).offers().await;
+        let hears_all = hears_all(watcher.hears(), offers.ok());
+        Ok((watcher, hears_all))
+    }
+
+    /// Whether a server may announce changes, as far as its handshake with us tells; saves those that do not
+    /// a session for nothing.
+    async fn may_announce(&self, target: &Target) -> bool {
+        if target.era != Some(Era::Handshake) {
+            return true;
+        }
+        let connection = self.upstreams.connection(target);
+        let may = |what| connection.announces(what) != Some(false);
+        if connection.announces(Announced::Tools).is_none()
+            && let Err(error) = connection.ping().await
+        {
+            tracing::debug!(%error, "a server did not answer before its stream was opened");
+        }
+        ANNOUNCED.into_iter().any(may)
+    }
+
+    async fn list_when_told(&self, due: &DueServer, watched: &Watched, told: &Notify) -> Infallible {
+        let mut damping = Damping::default();
+        let (mut let_in, mut whole) = (None, true);
+        loop {
+            tokio::select! {
+                () = told.notified() => {}
+                () = sleep_until_some(let_in) => {}
+            }
+            let listed = Box::pin(self.list_as_announced(due, whole)).await;
+            whole &= listed.is_none();
+            let now = Instant::now();
+            let held = listed.as_ref().and_then(|listed| listed.held);
+            let_in = held.map(|left| now + left);
+            match (&listed, held) {
+                (Some(_), None) => watched.listed(now),
+                (Some(_), Some(_)) => watched.holds_back(),
+                // not listed, for whatever reason: what was announced still stands
+                (None, _) => told.notify_one(),
+            }
+            let changes = listed.map_or(0, |listed| listed.written + listed.removed);
+            sleep(damping.pause(now, changes)).await;
+        }
+    }
+
+    /// Lists what a server announces changes of, but for its tools.
+    async fn list_offers_when_told(&self, due: &DueServer, what: Announced, told: &Notify) -> Infallible {
+        let mut damping = Damping::default();
+        loop {
+            told.notified().await;
+            let listed = self.list_offers_as_announced(due, what).await;
+            if listed.is_none() {
+                // for whatever reason: what was announced still stands
+                told.notify_one();
+            }
+            sleep(damping.pause(Instant::now(), listed.unwrap_or_default())).await;
+        }
+    }
+
+    async fn list_offers_as_announced(&self, due: &DueServer, what: Announced) -> Option<usize> {
+        let lease = self.streams.lease()?;
+        let server = self.server_as_due(due).await.ok()??;
+        match self.servers.list_offers(due.tenant, &server, what, Right::Lease(lease)).await {
+            Ok(changes) => Some(changes),
+            Err(error) => {
+                tracing::debug!(tenant = %due.tenant, server = due.name, %error, "a server could not be listed");
+                if matches!(error, ListingError::Store(StoreError::LostLease)) {
+                    self.streams.lost(lease);
+                }
+                None
+            }
+        }
+    }
+
+    /// Lists a server, or its tools alone, while this replica looks after servers; nothing if that failed.
+    async fn list_as_announced(&self, due: &DueServer, whole: bool) -> Option<Applied> {
+        let lease = self.streams.lease()?;
+        let server = self.server_as_due(due).await.ok()??;
+        let what = if whole { What::All } else { What::Tools };
+        match self.servers.list_of_server(due.tenant, &server, what, Right::Lease(lease)).await {
+            Ok(applied) => Some(applied),
+            Err(error) => {
+                tracing::debug!(tenant = %due.tenant, server = due.name, %error, "a server could not be listed");
+                if matches!(error, ListingError::Store(StoreError::LostLease)) {
+                    self.streams.lost(lease);
+                }
+                None
+            }
+        }
+    }
+
+    /// The server's row, if it is still the one that is to be watched, and connected.
+    pub(super) async fn server_as_due(&self, due: &DueServer) -> Result<Option<Server>, StoreError> {
+        let server = match self.store.served_server(due.tenant, due.server).await {
+            Err(StoreError::NotFound) => return Ok(None),
+            other => other?,
+        };
+        let is_it = server.version == due.version && server.enabled && server.connection == "connected";
+        Ok(Some(server).filter(|_| is_it))
+    }
+}
+
+/// Whether all that a server has is announced; not where it did not say what it has.
+fn hears_all(heard: &[Announced], offers: Option<Offers>) -> bool {
+    let is_heard = |what| heard.contains(&what);
+    offers.is_some_and(|offers| {
+        is_heard(Announced::Tools)
+            && (is_heard(Announced::Prompts) || !offers.has(ListKind::Prompts))
+            && (is_heard(Announced::Resources) || !offers.has(ListKind::Resources))
+    })
+}
+
+/// Never ends without a time.
+async fn sleep_until_some(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at.into()).await,
+        None => pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::upstream::{Kind, Offer, UpstreamError};
+
+    #[test]
+    fn all_is_heard_of_who_says_what_it_has() {
+        let tools = Offers { tools: Offer::Announced, ..Offers::default() };
+        let both = Offers { resources: Offer::Listed, ..tools };
+        let heard = [Announced::Tools, Announced::Resources];
+        assert!(hears_all(&heard[..1], Some(tools)) && hears_all(&heard, Some(both)));
+        assert!(!hears_all(&heard[..1], Some(both)) && !hears_all(&heard[1..], Some(both)));
+        assert!(!hears_all(&heard, None), "who knows");
+    }
+
+    #[test]
+    fn pauses_double_until_a_stream_has_lived() {
+        let lost = || {
+            let error =
+                UpstreamError { kind: Kind::Lost, dispatched: true, detail: "".into(), is_shared: false };
+            Ended::Stream(WatchEnd::Lost(error))
+        };
+        let mut back_off = BackOff::default();
+        let pauses: Vec<_> = (0..8).map(|_| back_off.pause(&lost(), Duration::ZERO).as_secs()).collect();
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
+        assert_eq!(back_off.pause(&lost(), GOOD_LIFE), BACK_OFF_MIN);
+        let unsupported = Ended::Stream(WatchEnd::Unsupported("x"));
+        assert_eq!(back_off.pause(&unsupported, Duration::ZERO), UNSUPPORTED_PAUSE);
+    }
+}
