@@ -9,7 +9,7 @@ use tokio_util::task::TaskTracker;
 
 /// Work under way and the signals by which it stops. All wings share one.
 #[derive(Debug, Default)]
-pub struct Life {
+pub struct Lifecycle {
     /// Calls and administrators' acts under way; a shutdown waits for them.
     pub(super) tasks: TaskTracker,
     /// Tasks that write servers' logs; they end after everything that adds a line.
@@ -22,7 +22,7 @@ pub struct Life {
     pub(super) pulse: watch::Sender<()>,
 }
 
-impl Life {
+impl Lifecycle {
     /// Returns whether this replica is shutting down: streams end, so that clients come back elsewhere.
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)

@@ -15,6 +15,7 @@ mod life;
 mod log;
 mod options;
 mod outlive;
+mod rounds;
 mod search;
 mod servers;
 mod tenants;
@@ -27,7 +28,7 @@ pub use crate::upstream::{
 };
 pub use calls::{
     Asked, CallOutcome, CallRequest, Calls, CancelBy, Door, OfferRequest, ReadRequest, ReadResult, Refused,
-    Replaced, RoundRequest, Rounds, TextPage,
+    Replaced, RoundRequest, TextPage,
 };
 pub use catalog::{
     Catalog, DirectPage, DirectView, ListKey, ListPlan, Offer, OffersPage, OffersView, ServerEntry,
@@ -35,14 +36,15 @@ pub use catalog::{
 };
 pub use credentials::Headers;
 pub use error::GatewayError;
-pub use life::Life;
+pub use life::Lifecycle;
 pub use log::{
-    Act, Acting, ActivityLimits, ActivityLog, Attempt, Attempted, Client, Log, LogMeasures, LogVitals, News,
-    Reach, ReadAttempt, ReadUnderWay, RecordUnavailable, RefusedAttempt,
+    Act, Acting, ActivityLog, Attempt, Attempted, Client, Log, LogMeasures, LogVitals, News, Reach,
+    ReadAttempt, ReadUnderWay, RecordUnavailable, RefusedAttempt,
 };
-pub use options::Options;
+pub use options::{ActivityLimits, EmbeddingsOptions, Options};
 pub use outlive::{Apart, Outlive};
-pub use search::{Detail, EmbeddingsOptions, LIMIT_DEFAULT, LIMIT_MAX, Search, SearchRequest, SearchResult};
+pub use rounds::Rounds;
+pub use search::{Detail, LIMIT_DEFAULT, LIMIT_MAX, Search, SearchRequest, SearchResult};
 pub use servers::{
     LOG_LIMIT_MAX, LogPage, MasterKeysError, OfferName, OverrideRequest, OverrideView, Reconnect,
     ServerChange, ServerRequest, ServerView, Servers, ToolView,
@@ -66,7 +68,7 @@ pub struct Gateway {
     /// Bounds and defaults of this deployment.
     pub options: Arc<Options>,
     /// Work under way and the signals by which it stops.
-    pub life: Arc<Life>,
+    pub life: Arc<Lifecycle>,
     /// Tenants, their keys and who holds streams open.
     pub tenants: Arc<Tenants>,
     /// The activity log.
@@ -96,7 +98,7 @@ impl Gateway {
         let pool = Pool::new(Arc::clone(&egress), tls.clone())
             .with_memory(options.memory)
             .with_programs(options.stdio.clone(), journal.clone());
-        let (upstreams, options, life) = (Arc::new(pool), Arc::new(options), Arc::new(Life::default()));
+        let (upstreams, options, life) = (Arc::new(pool), Arc::new(options), Arc::new(Lifecycle::default()));
         let ground = Ground { store, upstreams, options, life };
         let tenants = Arc::new(Tenants::new(&ground));
         let log = Arc::new(Log::new(&ground, &tenants));
@@ -115,5 +117,5 @@ struct Ground {
     store: Store,
     upstreams: Arc<Pool>,
     options: Arc<Options>,
-    life: Arc<Life>,
+    life: Arc<Lifecycle>,
 }

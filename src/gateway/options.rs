@@ -3,16 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::calls::Rounds;
-use super::log::ActivityLimits;
-use super::search::EmbeddingsOptions;
+use super::rounds::Rounds;
 use super::trace::Tracer;
 use crate::domain::id::ReplicaId;
 use crate::domain::quota::Quotas;
 use crate::domain::seal::Keyring;
+use crate::domain::search::TEXT_VERSION;
 use crate::domain::settings::Defaults;
 use crate::store::CacheQuota;
-use crate::upstream::{Commands, Limits, MemoryLimits, StdioRules};
+use crate::upstream::{Commands, EmbedderOptions, Limits, MemoryLimits, StdioRules};
 
 /// Bounds and defaults of this deployment, as the gateway needs them.
 #[derive(Clone, Debug)]
@@ -79,4 +78,39 @@ pub struct Options {
     pub embeddings: Option<EmbeddingsOptions>,
     /// Traces, where somebody is told of them.
     pub tracer: Option<Arc<Tracer>>,
+}
+
+/// Bounds of the activity log.
+#[derive(Clone, Debug)]
+pub struct ActivityLimits {
+    /// Attempts that may be unfinished or unwritten at once, over all tenants.
+    pub queue: usize,
+    /// What their records may take in memory, in bytes.
+    pub queue_bytes: usize,
+    /// Counted for an attempt whose record is not complete yet, in bytes.
+    pub attempt_bytes: usize,
+    /// Records per batch.
+    pub batch: usize,
+    /// How long ends are gathered before they are written.
+    pub flush: Duration,
+    /// How long a call waits for its record.
+    pub commit_timeout: Duration,
+}
+
+/// An embeddings service, as the operator names it.
+#[derive(Clone, Debug)]
+pub struct EmbeddingsOptions {
+    /// Where it is.
+    pub embedder: EmbedderOptions,
+    /// How long a search waits for the vector of its question.
+    pub wait: Duration,
+    /// Definitions sent in one request.
+    pub batch: usize,
+}
+
+impl EmbeddingsOptions {
+    /// Returns where vectors can be compared: the model, and how texts are made for it.
+    pub(in crate::gateway) fn space(&self) -> String {
+        format!("{}#{TEXT_VERSION}", self.embedder.model)
+    }
 }

@@ -5,20 +5,18 @@ mod cancel;
 mod read_cache;
 mod refused;
 mod response_cache;
-mod rounds;
 
 pub use self::call_tool::{
     Asked, CallOutcome, CallRequest, Door, OfferRequest, Refused, Replaced, RoundRequest,
 };
 pub use self::cancel::CancelBy;
 pub use self::read_cache::{ReadRequest, ReadResult, TextPage};
-pub use self::rounds::Rounds;
 
 use std::sync::Arc;
 
 use self::cancel::Cancellations;
 use self::response_cache::CacheLane;
-use super::{Ground, Life, Log, Options, Tenants};
+use super::{Ground, Lifecycle, Log, Options, Tenants};
 use crate::domain::measure::Series;
 use crate::store::Store;
 use crate::upstream::Pool;
@@ -28,7 +26,7 @@ pub struct Calls {
     store: Store,
     upstreams: Arc<Pool>,
     options: Arc<Options>,
-    life: Arc<Life>,
+    life: Arc<Lifecycle>,
     tenants: Arc<Tenants>,
     log: Arc<Log>,
     cancellations: Arc<Cancellations>,

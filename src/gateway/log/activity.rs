@@ -11,7 +11,6 @@ mod room;
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use chrono::DateTime;
 use tokio::sync::{Notify, oneshot};
@@ -22,24 +21,8 @@ use self::room::{Room, Slot};
 use crate::domain::activity::{Record, Status};
 use crate::domain::id::ReplicaId;
 use crate::domain::refusal::{Code, Refusal};
+use crate::gateway::options::ActivityLimits;
 use crate::store::{Close, Store};
-
-/// Bounds of the log.
-#[derive(Clone, Debug)]
-pub struct ActivityLimits {
-    /// Attempts that may be unfinished or unwritten at once, over all tenants.
-    pub queue: usize,
-    /// What their records may take in memory, in bytes.
-    pub queue_bytes: usize,
-    /// Counted for an attempt whose record is not complete yet, in bytes.
-    pub attempt_bytes: usize,
-    /// Records per batch.
-    pub batch: usize,
-    /// How long ends are gathered before they are written.
-    pub flush: Duration,
-    /// How long a call waits for its record.
-    pub commit_timeout: Duration,
-}
 
 /// The record could not be committed in time, or there is no room for it: the attempt must not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

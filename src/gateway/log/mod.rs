@@ -8,7 +8,7 @@ mod report_lane;
 mod reports;
 mod tail;
 
-pub use self::activity::{ActivityLimits, ActivityLog, Attempted, LogMeasures, LogVitals, RecordUnavailable};
+pub use self::activity::{ActivityLog, Attempted, LogMeasures, LogVitals, RecordUnavailable};
 pub use self::attempt::{Attempt, Client};
 pub use self::reads::{ReadAttempt, ReadUnderWay};
 pub use self::reports::{Act, Acting, RefusedAttempt};
@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use self::reads::ReadCounts;
 use self::tail::Tails;
-use super::{Ground, Life, Options, Tenants};
+use super::{Ground, Lifecycle, Options, Tenants};
 use crate::store::Store;
 
 /// Streams of one tenant that read the activity log at the same time.
@@ -31,7 +31,7 @@ const TAILS_PER_TENANT: usize = 1;
 pub struct Log {
     store: Store,
     options: Arc<Options>,
-    life: Arc<Life>,
+    life: Arc<Lifecycle>,
     tenants: Arc<Tenants>,
     /// The writer.
     pub activity: ActivityLog,

@@ -11,26 +11,16 @@ use tokio::time::timeout;
 
 use super::Search;
 use crate::domain::redact;
-use crate::domain::search::{Embedding, Nearness, Scope, TEXT_VERSION};
+use crate::domain::search::{Embedding, Nearness, Scope};
 use crate::gateway::catalog::Catalog;
+use crate::gateway::options::EmbeddingsOptions;
 use crate::gateway::tenants::{Caller, LiveTenant};
-use crate::upstream::{Embedder, EmbedderOptions, Question, UpstreamError};
+use crate::upstream::{Embedder, Question, UpstreamError};
 
 /// Questions that are being asked at the same time; further ones are ranked without.
 const ASKED_MAX: usize = 8;
 /// Bytes of a question that are sent.
 const QUESTION_BYTES_MAX: usize = 2048;
-
-/// What the operator says of the service.
-#[derive(Clone, Debug)]
-pub struct EmbeddingsOptions {
-    /// Where it is.
-    pub embedder: EmbedderOptions,
-    /// How long a search waits for the vector of its question.
-    pub wait: Duration,
-    /// Definitions sent in one request.
-    pub batch: usize,
-}
 
 /// The service, and what is to be asked of it.
 #[derive(Debug)]
@@ -39,13 +29,6 @@ pub(in crate::gateway) struct Embeddings {
     pub(in crate::gateway) batch: usize,
     wait: Duration,
     asked: Arc<Semaphore>,
-}
-
-impl EmbeddingsOptions {
-    /// Returns where vectors can be compared: the model, and how texts are made for it.
-    pub(in crate::gateway) fn space(&self) -> String {
-        format!("{}#{TEXT_VERSION}", self.embedder.model)
-    }
 }
 
 impl Embeddings {

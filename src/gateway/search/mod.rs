@@ -3,7 +3,6 @@
 mod embeddings;
 mod retrieve_tools;
 
-pub use self::embeddings::EmbeddingsOptions;
 pub use self::retrieve_tools::{Detail, LIMIT_DEFAULT, LIMIT_MAX, SearchRequest, SearchResult};
 
 pub(in crate::gateway) use self::embeddings::Embeddings;

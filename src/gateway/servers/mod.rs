@@ -9,13 +9,15 @@ mod master_keys;
 mod offer_pins;
 mod pins;
 mod place;
+mod requests;
 mod seals;
 
-pub use self::administer::{OverrideView, Reconnect, ServerChange, ServerRequest, ServerView, ToolView};
+pub use self::administer::{OverrideView, Reconnect, ServerView, ToolView};
 pub use self::logs::{LOG_LIMIT_MAX, LogPage};
 pub use self::master_keys::MasterKeysError;
 pub use self::offer_pins::OfferName;
 pub use self::pins::OverrideRequest;
+pub use self::requests::{ServerChange, ServerRequest};
 
 pub(in crate::gateway) use self::administer::OWN_LIMITS;
 pub(in crate::gateway) use self::discovery::{ListingError, What};
@@ -24,7 +26,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::mpsc;
 
-use super::{Ground, Life, Log, Options, Tenants};
+use super::{Ground, Lifecycle, Log, Options, Tenants};
 use crate::store::Store;
 use crate::upstream::{Egress, Journal, LogLine, Pool};
 
@@ -41,7 +43,7 @@ pub struct Servers {
     store: Store,
     upstreams: Arc<Pool>,
     options: Arc<Options>,
-    life: Arc<Life>,
+    life: Arc<Lifecycle>,
     egress: Arc<Egress>,
     tenants: Arc<Tenants>,
     log: Arc<Log>,

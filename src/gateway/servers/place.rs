@@ -1,7 +1,7 @@
 //! Where a server is: at an address, or a program of the deployment.
 
 use super::Servers;
-use super::administer::{ServerChange, ServerRequest};
+use super::requests::{ServerChange, ServerRequest};
 use crate::domain::server_url::{ServerPlace, is_masked};
 use crate::domain::tenant::Role;
 use crate::gateway::GatewayError;

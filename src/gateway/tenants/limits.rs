@@ -13,7 +13,7 @@ use std::time::Instant;
 use chrono::{DateTime, Utc};
 
 use super::Tenants;
-use super::live::bucket::{SECOND_NS, Share};
+use super::live::bucket::{RateShare, SECOND_NS};
 use crate::domain::id::{KeyId, TenantId};
 use crate::domain::measure::Count;
 use crate::domain::refusal::{Code, Refusal};
@@ -99,12 +99,12 @@ impl Limits {
         }
         let now_ns = u64::try_from(now.saturating_duration_since(self.epoch).as_nanos()).unwrap_or(u64::MAX);
         let replicas = self.replicas.load(Ordering::Relaxed);
-        let own = rates.key.map(|limit| Share::of(limit, replicas));
+        let own = rates.key.map(|limit| RateShare::of(limit, replicas));
         if let (Some(share), Some(limit)) = (own, rates.key) {
             caller.bucket.take(share, now_ns).map_err(|wait_ns| too_many("key", limit, wait_ns))?;
         }
         if let (Some(limit), Some(tenant)) = (rates.tenant, &caller.tenant)
-            && let Err(wait_ns) = tenant.bucket.take(Share::of(limit, replicas), now_ns)
+            && let Err(wait_ns) = tenant.bucket.take(RateShare::of(limit, replicas), now_ns)
         {
             if let Some(share) = own {
                 caller.bucket.give_back(share);

@@ -35,7 +35,7 @@ use self::suspension::Suspensions;
 use self::tenancy::Tenancy;
 use self::uses::Uses;
 use super::catalog::Catalogs;
-use super::{EmbeddingsOptions, Ground, Life, Options};
+use super::{EmbeddingsOptions, Ground, Lifecycle, Options};
 use crate::store::Store;
 use crate::upstream::Pool;
 
@@ -44,7 +44,7 @@ pub struct Tenants {
     store: Store,
     upstreams: Arc<Pool>,
     options: Arc<Options>,
-    life: Arc<Life>,
+    life: Arc<Lifecycle>,
     /// What is made of their definitions.
     pub(super) catalog: Catalogs,
     /// Those that are live here.

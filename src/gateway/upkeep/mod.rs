@@ -26,7 +26,7 @@ use self::complaints::Complaints;
 use self::skew::Skew;
 use self::streams::Streams;
 use super::life::sleep_or_stop;
-use super::{Calls, Ground, Life, Log, Options, Search, Servers, Tenants, clock};
+use super::{Calls, Ground, Lifecycle, Log, Options, Search, Servers, Tenants, clock};
 use crate::domain::id::ReplicaId;
 use crate::store::{Change, Store, StoreError, jittered};
 use crate::upstream::Pool;
@@ -70,7 +70,7 @@ pub struct Upkeep {
     store: Store,
     upstreams: Arc<Pool>,
     options: Arc<Options>,
-    life: Arc<Life>,
+    life: Arc<Lifecycle>,
     replica: ReplicaId,
     tenants: Arc<Tenants>,
     log: Arc<Log>,

@@ -14,10 +14,10 @@ use crate::domain::origin::Origin;
 use crate::domain::refusal::{Code, Refusal};
 use crate::domain::rounds::{Asked, Bound, Capabilities, Misfit};
 use crate::gateway::calls::Calls;
-use crate::gateway::calls::rounds::Whose;
 use crate::gateway::catalog::ServerEntry;
 use crate::gateway::clock;
 use crate::gateway::log::Attempt;
+use crate::gateway::rounds::Whose;
 use crate::upstream;
 
 /// What a record says of a request that a server answered with a question.
@@ -131,7 +131,7 @@ impl Calls {
         let Some(state) = request.state else { return Ok(opened) };
         let text: String = serde_json::from_slice(&state).map_err(|_| InvalidState)?;
         let digest = digest();
-        let state = self.options.rounds.open(Whose::of(&attempt.caller), &digest, &text, clock::now());
+        let state = self.options.rounds.open(whose(attempt), &digest, &text, clock::now());
         let state = state.ok_or(InvalidState)?;
         round.members.push(("requestState", state.own.into()));
         Ok(Opened { digest: Some(digest), first: Some(state.first), ..opened })
@@ -170,14 +170,17 @@ impl Calls {
             Some(range) => {
                 let own = text.get(range.clone()).unwrap_or_default();
                 let first = opened.first.unwrap_or(record);
-                let whose = Whose::of(&attempt.caller);
-                let sealed = self.options.rounds.seal(whose, &digest(), first, own, clock::now());
+                let sealed = self.options.rounds.seal(whose(attempt), &digest(), first, own, clock::now());
                 let sealed = sealed.ok_or_else(|| unasked("its question could not be sealed"))?;
                 Some((range, format!("\"{sealed}\"")))
             }
         };
         Ok(CallOutcome::InputRequired { raw, state })
     }
+}
+
+fn whose(attempt: &Attempt) -> Whose {
+    Whose::of(attempt.caller.tenant_id(), attempt.caller.key)
 }
 
 /// Notes that the upstream answered with a question.

@@ -10,8 +10,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use super::{ActivityLimits, RecordUnavailable};
+use super::RecordUnavailable;
 use crate::domain::id::TenantId;
+use crate::gateway::options::ActivityLimits;
 
 /// One tenant holds at most this part of the room: a quarter.
 const TENANT_SHARE: usize = 4;

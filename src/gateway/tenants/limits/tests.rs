@@ -1,10 +1,10 @@
 use proptest::prelude::*;
 
 use super::too_many;
-use crate::gateway::tenants::live::bucket::{Bucket, MINUTE_NS, SECOND_NS, Share};
+use crate::gateway::tenants::live::bucket::{Bucket, MINUTE_NS, RateShare, SECOND_NS};
 
 /// How many of so many attempts at one moment pass.
-fn burst(bucket: &Bucket, share: Share, now_ns: u64, attempts: usize) -> usize {
+fn burst(bucket: &Bucket, share: RateShare, now_ns: u64, attempts: usize) -> usize {
     (0..attempts).filter(|_| bucket.take(share, now_ns).is_ok()).count()
 }
 
@@ -23,14 +23,14 @@ fn shares() {
         (0, 0, 1, MINUTE_NS),
         (1, u32::MAX, 1, 1_000_000 * MINUTE_NS),
     ] {
-        let share = Share::of(limit, replicas);
+        let share = RateShare::of(limit, replicas);
         assert_eq!((share.tokens, share.interval_ns), (tokens, interval_ns), "{limit} among {replicas}");
     }
 }
 
 #[test]
 fn a_minute_at_once_then_an_even_flow() {
-    let (bucket, share) = (Bucket::default(), Share::of(6, 1));
+    let (bucket, share) = (Bucket::default(), RateShare::of(6, 1));
     let start = MINUTE_NS;
     assert_eq!(burst(&bucket, share, start, 100), 6);
     assert_eq!(bucket.take(share, start), Err(10 * SECOND_NS));
@@ -44,16 +44,16 @@ fn a_minute_at_once_then_an_even_flow() {
 #[test]
 fn another_limit_holds_at_once() {
     let (bucket, start) = (Bucket::default(), MINUTE_NS);
-    assert_eq!(burst(&bucket, Share::of(1, 3), start, 9), 1);
+    assert_eq!(burst(&bucket, RateShare::of(1, 3), start, 9), 1);
     // 180 s were owed; under the new limit no more than its whole minute is
-    assert_eq!(bucket.take(Share::of(1, 1), start), Err(MINUTE_NS));
-    assert_eq!(burst(&bucket, Share::of(600, 1), start + MINUTE_NS, 900), 600);
-    assert_eq!(bucket.take(Share::of(1, 1), start + MINUTE_NS), Err(MINUTE_NS));
+    assert_eq!(bucket.take(RateShare::of(1, 1), start), Err(MINUTE_NS));
+    assert_eq!(burst(&bucket, RateShare::of(600, 1), start + MINUTE_NS, 900), 600);
+    assert_eq!(bucket.take(RateShare::of(1, 1), start + MINUTE_NS), Err(MINUTE_NS));
 }
 
 #[test]
 fn what_is_given_back_can_be_taken_again() {
-    let (bucket, share, now) = (Bucket::default(), Share::of(2, 1), MINUTE_NS);
+    let (bucket, share, now) = (Bucket::default(), RateShare::of(2, 1), MINUTE_NS);
     assert_eq!(burst(&bucket, share, now, 5), 2);
     bucket.give_back(share);
     assert_eq!(burst(&bucket, share, now, 5), 1);
@@ -64,7 +64,7 @@ fn what_is_given_back_can_be_taken_again() {
 
 #[test]
 fn threads_share_one_bucket() {
-    let (bucket, share) = (Bucket::default(), Share::of(1000, 1));
+    let (bucket, share) = (Bucket::default(), RateShare::of(1000, 1));
     let passed: usize = std::thread::scope(|scope| {
         let threads: Vec<_> =
             (0..4).map(|_| scope.spawn(|| burst(&bucket, share, MINUTE_NS, 1000))).collect();
@@ -91,7 +91,7 @@ proptest! {
         replicas in 1_u32..5,
         steps in prop::collection::vec((0_u64..20 * SECOND_NS, 1_usize..40, 0_usize..5), 1..60),
     ) {
-        let share = Share::of(limit, replicas);
+        let share = RateShare::of(limit, replicas);
         let buckets: Vec<Bucket> = (0..replicas).map(|_| Bucket::default()).collect();
         let mut now = MINUTE_NS;
         let mut passed = Vec::new();

@@ -8,17 +8,17 @@ pub(in crate::gateway::tenants) const SECOND_NS: u64 = 1_000_000_000;
 const REPLICAS_MAX: u32 = 1_000_000;
 /// What one replica may let through of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::gateway::tenants) struct Share {
+pub(in crate::gateway::tenants) struct RateShare {
     /// What the bucket holds: the share rounded up, so that every replica lets something through.
     pub(in crate::gateway::tenants) tokens: u64,
     /// The time in which one token comes back; exact but for its rounding up.
     pub(in crate::gateway::tenants) interval_ns: u64,
 }
 
-impl Share {
-    pub(in crate::gateway::tenants) fn of(per_minute: u32, replicas: u32) -> Share {
+impl RateShare {
+    pub(in crate::gateway::tenants) fn of(per_minute: u32, replicas: u32) -> RateShare {
         let (limit, replicas) = (u64::from(per_minute.max(1)), u64::from(replicas.clamp(1, REPLICAS_MAX)));
-        Share { tokens: limit.div_ceil(replicas), interval_ns: (MINUTE_NS * replicas).div_ceil(limit) }
+        RateShare { tokens: limit.div_ceil(replicas), interval_ns: (MINUTE_NS * replicas).div_ceil(limit) }
     }
 
     /// The time in which an empty bucket fills.
@@ -33,7 +33,7 @@ pub(in crate::gateway) struct Bucket(AtomicU64);
 
 impl Bucket {
     /// Takes a token, or gives the nanoseconds until there is one.
-    pub(in crate::gateway::tenants) fn take(&self, share: Share, now_ns: u64) -> Result<(), u64> {
+    pub(in crate::gateway::tenants) fn take(&self, share: RateShare, now_ns: u64) -> Result<(), u64> {
         let mut full_at = self.0.load(Ordering::Relaxed);
         loop {
             let emptiest = now_ns.saturating_add(share.whole_ns());
@@ -57,7 +57,7 @@ impl Bucket {
         self.0.compare_exchange_weak(from, to, Ordering::Relaxed, Ordering::Relaxed).map(drop)
     }
 
-    pub(in crate::gateway::tenants) fn give_back(&self, share: Share) {
+    pub(in crate::gateway::tenants) fn give_back(&self, share: RateShare) {
         // never below zero: a limit that changed meanwhile may have left less than this
         let less = |full_at: u64| Some(full_at.saturating_sub(share.interval_ns));
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).ok();

@@ -19,7 +19,7 @@ const BATCH: usize = 500;
 const WAITING_MAX: usize = 16_384;
 /// Longest wait for a look-up.
 const WAIT_MAX: Duration = Duration::from_secs(2);
-/// Life of the note that a key is unknown: the bound for a key that was made when the notice of it was lost.
+/// Lifecycle of the note that a key is unknown: the bound for a key that was made when the notice of it was lost.
 const UNKNOWN_FOR: Duration = Duration::from_secs(1);
 /// Keys that are noted as unknown at once; with more, all are forgotten.
 const UNKNOWN_MAX: usize = 10_000;

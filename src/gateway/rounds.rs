@@ -7,11 +7,10 @@ use chrono::{DateTime, TimeDelta, Utc};
 use ulid::Ulid;
 use uuid::Uuid;
 
-use crate::domain::id::TenantId;
+use super::credentials::random;
+use crate::domain::id::{KeyId, TenantId};
 use crate::domain::rounds::State;
 use crate::domain::seal::{self, Key, Place};
-use crate::gateway::credentials::random;
-use crate::gateway::tenants::Caller;
 
 /// What the secret's use here is called.
 const PURPOSE: &[u8] = b"mcpproxy rounds of requests v1";
@@ -35,8 +34,8 @@ pub(super) struct Whose {
 }
 
 impl Whose {
-    pub(super) fn of(caller: &Caller) -> Whose {
-        Whose { tenant: caller.tenant_id(), principal: caller.key.map_or(Uuid::nil(), |key| key.0) }
+    pub(super) fn of(tenant: TenantId, key: Option<KeyId>) -> Whose {
+        Whose { tenant, principal: key.map_or(Uuid::nil(), |key| key.0) }
     }
 
     fn place(self, digest: &[u8; 32]) -> Place<'_> {
