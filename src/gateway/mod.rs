@@ -27,8 +27,8 @@ pub use crate::upstream::{
     FREE_BYTES_MAX, MemoryHold, MemoryLimits, MemoryPurpose, MemoryShort, MemoryVitals, URI_BYTES_MAX,
 };
 pub use calls::{
-    Asked, CallOutcome, CallRequest, Calls, CancelBy, Door, OfferRequest, ReadRequest, ReadResult, Refused,
-    Replaced, RoundRequest, TextPage,
+    CallOutcome, CallRequest, Callee, Calls, CancelBy, Door, OfferRequest, ReadRequest, ReadResult, Refused,
+    Replaced, RoundRequest, TextPage, ToolRequest, Wanted,
 };
 pub use catalog::{
     Catalog, DirectPage, DirectView, ListKey, ListPlan, Offer, OffersPage, OffersView, ServerEntry,

@@ -21,7 +21,7 @@ use super::list_turns::Turns;
 use super::offers::{Announced, Offers};
 use super::sent::Sent;
 use super::stdio::{Children, Keeper};
-use super::target::{Credential, Limits, Request, Target, ToolCall};
+use super::target::{Credential, Limits, Request, Target};
 use crate::domain::server_url::ServerPlace;
 
 /// Held by questions of the gateway's own: one of each kind at a time.
@@ -158,32 +158,11 @@ impl Connection {
         self.aside(lane, limit, |_| async move { self.link()?.offers().await }).await
     }
 
-    /// Calls a tool. Sent at most once, except where the upstream said that it did not process it.
-    /// Dropping the future gives the connection up; `call.sent` says whether the tool may have run then.
+    /// Passes a caller's request on. It is sent at most once, except where the upstream said that it did not process it.
+    /// Dropping the future gives the connection up; `request.sent` says whether the request may have been processed then.
     ///
     /// # Errors
-    /// Any [`Kind`]; `dispatched` says whether the tool may have run.
-    pub async fn call(&self, call: ToolCall) -> Result<Answer, UpstreamError> {
-        let name = jsonrpc::quoted(&call.name);
-        let arguments: &[u8] = if call.arguments.is_empty() { b"{}" } else { &call.arguments };
-        let ask = Ask {
-            method: "tools/call",
-            name: Some(&call.name),
-            members: &[("name", &name), ("arguments", arguments)],
-            meta: &call.meta,
-            param_headers: &call.param_headers,
-            progress: call.progress.as_ref(),
-            round: Some(&call.round),
-            key: call.key,
-            bytes_max: self.limits.response_bytes_max,
-        };
-        self.pass_on(&ask, call.timeout, &call.sent).await
-    }
-
-    /// Passes on a request that is no tool call, by the rules of [`call`](Self::call).
-    ///
-    /// # Errors
-    /// Any [`Kind`]
+    /// Any [`Kind`]; `dispatched` says whether the request may have been processed.
     pub async fn ask(&self, request: Request) -> Result<Answer, UpstreamError> {
         let (method, subject) = request.subject.wire();
         let quoted = subject.map(|(key, name)| (key, jsonrpc::quoted(name)));
@@ -194,7 +173,7 @@ impl Connection {
             name: subject.map(|(_, name)| name),
             members: &own.into_iter().chain(rest).collect::<Vec<_>>(),
             meta: &request.meta,
-            param_headers: &[],
+            param_headers: &request.param_headers,
             progress: request.progress.as_ref(),
             round: Some(&request.round),
             key: request.key,

@@ -72,4 +72,4 @@ pub use stdio::{
     Confinement, Journal, LINE_BYTES_MAX, LogLine, LogSource, StdioRules, become_confined, can_confine,
     run_warden,
 };
-pub use target::{Credential, Limits, Program, Request, Subject, Target, ToolCall, is_reserved_header};
+pub use target::{Credential, Limits, Program, Request, Subject, Target, is_reserved_header};

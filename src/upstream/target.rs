@@ -126,32 +126,11 @@ impl fmt::Debug for Target {
     }
 }
 
-/// A tool call to send.
-#[derive(Clone, Debug)]
-pub struct ToolCall {
-    /// The tool's name at the upstream.
-    pub name: String,
-    /// The arguments: one JSON object, sent byte for byte. Empty means `{}`.
-    pub arguments: Bytes,
-    /// Members of `_meta` as `(name, raw JSON)`; those that belong to this hop are left out.
-    pub meta: Vec<(String, Bytes)>,
-    /// `Mcp-Param-*` headers, from [`super::param_headers()`]; sent in the modern era only.
-    pub param_headers: Vec<(String, String)>,
-    /// Where the raw `params` of progress notifications go; without, no progress is asked for.
-    pub progress: Option<mpsc::Sender<Bytes>>,
-    /// What it says of its rounds.
-    pub round: Round,
-    /// The API key whose share of memory the answer takes; `None` without one.
-    pub key: Option<Uuid>,
-    /// Longest time for this call; the upstream's own bound holds too.
-    pub timeout: Duration,
-    /// What becomes of it.
-    pub sent: Arc<Sent>,
-}
-
-/// What a request asks of an upstream that is no tool call.
+/// What a caller's request asks of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
+    /// `tools/call` of the tool of this name.
+    Tool(String),
     /// `prompts/get` of the prompt of this name.
     Prompt(String),
     /// `resources/read` of this URI.
@@ -164,6 +143,7 @@ impl Subject {
     /// The method, and the member of `params` that names the subject, whose value `Mcp-Name` mirrors.
     pub(super) fn wire(&self) -> (&'static str, Option<(&'static str, &str)>) {
         match self {
+            Self::Tool(name) => ("tools/call", Some(("name", name))),
             Self::Prompt(name) => ("prompts/get", Some(("name", name))),
             Self::Resource(uri) => ("resources/read", Some(("uri", uri))),
             Self::Completion => ("completion/complete", None),
@@ -171,7 +151,7 @@ impl Subject {
     }
 }
 
-/// A request to send that is no tool call.
+/// A caller's request to send.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// What is asked.
@@ -180,6 +160,8 @@ pub struct Request {
     pub members: Vec<(&'static str, Bytes)>,
     /// Members of `_meta` as `(name, raw JSON)`; those that belong to this hop are left out.
     pub meta: Vec<(String, Bytes)>,
+    /// `Mcp-Param-*` headers, from [`super::param_headers()`]; sent in the modern era only.
+    pub param_headers: Vec<(String, String)>,
     /// Where the raw `params` of progress notifications go; without, no progress is asked for.
     pub progress: Option<mpsc::Sender<Bytes>>,
     /// What it says of its rounds.

@@ -15,12 +15,12 @@ use super::{complain, production_files};
 const WINGS: [&str; 7] = ["upkeep", "servers", "calls", "search", "log", "tenants", "catalog"];
 /// Type names that still mean several things; nothing may be added.
 const SHARED_NAMES: [&str; 78] = [
-    "About: faces::mcp::operation gateway::calls::call_tool::sending",
+    "About: faces::mcp::operation gateway::calls::pipeline::sending",
     "Access: gateway::tenants::live::access store::tx",
     "Act: faces::wire::managed gateway::log::reports",
     "Activity: app::config::sections faces::cli::activity",
     "Answer: faces::cli::client faces::rest::show upstream::jsonrpc",
-    "Asked: domain::rounds::input faces::wire::managed gateway::calls::call_tool::ask",
+    "Asked: domain::rounds::input faces::wire::managed",
     "Bound: domain::rounds::state domain::schema::node",
     "Builder: domain::search::bm25 domain::search::meaning",
     "Call: faces::cli::call faces::mcp::call",
@@ -59,7 +59,7 @@ const SHARED_NAMES: [&str; 78] = [
     "Names: domain::search::names faces::rest::params store::listings::spelling",
     "Offer: gateway::catalog::offers upstream::offers",
     "Offers: gateway::catalog::offers upstream::offers",
-    "Opened: domain::json::splice gateway::calls::call_tool::round gateway::credentials",
+    "Opened: domain::json::splice gateway::calls::pipeline::round gateway::credentials",
     "Origin: app::config::layers domain::origin upstream::wires",
     "Pace: gateway::upkeep::schedule upstream::pace",
     "Page: app::telemetry::metrics::page domain::page faces::rest::cursor",

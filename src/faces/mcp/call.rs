@@ -29,12 +29,12 @@ use crate::faces::sse;
 use crate::faces::wire;
 use crate::faces::wire::error::json_response;
 use crate::gateway::{
-    Apart, Attempt, CallOutcome, CallRequest, Caller, CancelBy, Door, Gateway, MemoryHold, MemoryPurpose,
-    MemoryShort, Outlive, RefusedAttempt, RoundRequest, overloaded,
+    Apart, Attempt, CallOutcome, CallRequest, Callee, Caller, CancelBy, Door, Gateway, MemoryHold,
+    MemoryPurpose, MemoryShort, Outlive, RefusedAttempt, RoundRequest, ToolRequest, overloaded,
 };
 
 /// Progress notifications on their way to a client; more are dropped, as the protocol allows.
-pub(super) const PROGRESS_QUEUE: usize = 64;
+const PROGRESS_QUEUE: usize = 64;
 
 /// A `tools/call` with everything around it.
 pub(super) struct Call<'a> {
@@ -203,11 +203,13 @@ impl Call<'_> {
     async fn call_directly(self, name: &str, arguments: Option<&str>) -> Result<Response, RpcError> {
         let raw = |raw: &str| self.body.slice_ref(raw.as_bytes());
         let request =
-            CallRequest { name: Some(raw(name)), args: arguments.map(raw), ..CallRequest::default() };
+            ToolRequest { name: Some(raw(name)), args: arguments.map(raw), ..ToolRequest::default() };
         self.forward(Door::Direct, request).await
     }
 
-    async fn forward(self, door: Door, mut request: CallRequest) -> Result<Response, RpcError> {
+    async fn forward(self, door: Door, tool: ToolRequest) -> Result<Response, RpcError> {
+        let name = if door == Door::Direct { tool.name.clone() } else { None };
+        let mut request = CallRequest::new(Callee::Tool(door, tool));
         request.meta = match self.forwarded_meta() {
             Ok(meta) => meta,
             Err(message) => return Err(self.refuse(message).await),
@@ -216,25 +218,28 @@ impl Call<'_> {
             Ok(round) => round,
             Err(message) => return Err(self.refuse(message).await),
         };
-        let token = self.progress_token();
+        let to = self.to(call_outcome, About::Tool(name));
+        Ok(self.pass_on(request, to).await)
+    }
+
+    /// Runs a request and answers with its outcome, after its progress where the client wants that.
+    pub(super) async fn pass_on(self, mut request: CallRequest, to: To) -> Response {
         let cancel_by = match self.era {
             Era::Modern => CancelBy::Disconnect,
             Era::Handshake => CancelBy::Notification(self.id),
         };
-        let tool = if door == Door::Direct { request.name.clone() } else { None };
-        let to = self.to(call_outcome, About::Tool(tool));
-        let Some(token) = token else {
-            let outcome = self.gateway.calls.call_tool(self.attempt, door, request, cancel_by).await;
-            return Ok(to.respond(&outcome));
+        let Some(token) = self.progress_token() else {
+            let outcome = self.gateway.calls.run(self.attempt, request, cancel_by).await;
+            return to.respond(&outcome);
         };
         let (sender, progress) = mpsc::channel(PROGRESS_QUEUE);
         request.progress = Some(sender);
-        let outcome = self.gateway.calls.call_tool(self.attempt, door, request, cancel_by);
-        Ok(with_progress(to, token, outcome, progress).await)
+        let outcome = self.gateway.calls.run(self.attempt, request, cancel_by);
+        with_progress(to, token, outcome, progress).await
     }
 
     /// Whom the outcome is told.
-    pub(super) fn to(&self, render: fn(&To, &CallOutcome) -> (Answered, End), about: About) -> To {
+    pub(super) fn to(&self, render: Render, about: About) -> To {
         let (endpoint, era, id) = (self.endpoint, self.era, self.id.to_owned());
         To { endpoint, era, id, streams: self.streams, render, about, operation: self.operation.clone() }
     }
@@ -300,6 +305,9 @@ impl OwnAnswer<'_> {
     }
 }
 
+/// Makes the message that answers, and says how the request ends by that.
+pub(super) type Render = fn(&To, &CallOutcome) -> (Answered, End);
+
 /// Whom an outcome is told, and how.
 pub(super) struct To {
     pub(super) endpoint: Endpoint,
@@ -308,7 +316,7 @@ pub(super) struct To {
     /// Whether the client reads event streams: then one that it took back is not answered at all.
     pub(super) streams: bool,
     /// The message that answers it, and how it ends by that.
-    pub(super) render: fn(&To, &CallOutcome) -> (Answered, End),
+    pub(super) render: Render,
     /// What it is about.
     pub(super) about: About,
     /// What telemetry is told of it.
@@ -355,7 +363,7 @@ fn call_outcome(to: &To, outcome: &CallOutcome) -> (Answered, End) {
 }
 
 /// Waits for the outcome. A JSON answer, unless progress comes first: then an event stream.
-pub(super) async fn with_progress(
+async fn with_progress(
     to: To,
     token: String,
     mut outcome: Outlive<CallOutcome>,

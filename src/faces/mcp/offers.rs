@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use axum::response::Response;
 use bytes::Bytes;
-use tokio::sync::mpsc;
 
-use super::call::{Call, PROGRESS_QUEUE, To, with_progress};
+use super::call::{Call, Render, To};
 use super::direct::{begin, cursor_within, finished, while_current};
 use super::jsonrpc::{RpcError, code_in, served};
 use super::operation::About;
@@ -20,8 +19,8 @@ use crate::domain::refusal::Code;
 use crate::domain::settings::ToolNames;
 use crate::domain::tool::ResultHead;
 use crate::gateway::{
-    Asked, CallOutcome, Caller, CancelBy, Catalog, DirectView, Gateway, ListKey, ListPlan, OfferRequest,
-    Refused, RoundRequest,
+    CallOutcome, CallRequest, Callee, Caller, Catalog, DirectView, Gateway, ListKey, ListPlan, OfferRequest,
+    Refused, RoundRequest, Wanted,
 };
 
 /// Longest cursor that is looked at, in bytes: that of the longest URI.
@@ -105,38 +104,29 @@ fn body(
 impl Call<'_> {
     /// `prompts/get`, `resources/read` and `completion/complete`.
     pub(super) async fn ask(self, method: &str) -> Result<Response, RpcError> {
-        let mut request = self.offer_request(method)?;
-        let render = match &request.asked {
-            Asked::Prompt(_) => prompt_outcome,
-            Asked::Resource(_) => resource_outcome,
-            Asked::PromptCompletion(_) | Asked::TemplateCompletion(_) => prompt_outcome,
+        let asked = self.offer_request(method)?;
+        let (render, about): (Render, About) = match &asked.wanted {
+            Wanted::Prompt(name) => (prompt_outcome, About::Prompt("prompts/get", name.clone())),
+            Wanted::PromptCompletion(name) => {
+                (prompt_outcome, About::Prompt("completion/complete", name.clone()))
+            }
+            Wanted::Resource(uri) => (resource_outcome, About::Resource(uri.clone())),
+            Wanted::TemplateCompletion(_) => (prompt_outcome, About::Other),
         };
-        let about = match &request.asked {
-            Asked::Prompt(name) => About::Prompt("prompts/get", name.clone()),
-            Asked::PromptCompletion(name) => About::Prompt("completion/complete", name.clone()),
-            Asked::Resource(uri) => About::Resource(uri.clone()),
-            Asked::TemplateCompletion(_) => About::Other,
+        let round = match &asked.wanted {
+            Wanted::Prompt(_) | Wanted::Resource(_) => self.round().map_err(RpcError::invalid_params)?,
+            Wanted::PromptCompletion(_) | Wanted::TemplateCompletion(_) => RoundRequest::default(),
         };
+        let meta = self.forwarded_meta().map_err(RpcError::invalid_params)?;
+        let request = CallRequest { meta, round, ..CallRequest::new(Callee::Offer(asked)) };
         let to = self.to(render, about);
-        let cancel_by = match self.era {
-            Era::Modern => CancelBy::Disconnect,
-            Era::Handshake => CancelBy::Notification(self.id),
-        };
-        let gateway = Arc::clone(self.gateway);
-        let Some(token) = self.progress_token() else {
-            let outcome = gateway.calls.ask(self.attempt, request, cancel_by).await;
-            return Ok(to.respond(&outcome));
-        };
-        let (sender, progress) = mpsc::channel(PROGRESS_QUEUE);
-        request.progress = Some(sender);
-        let outcome = gateway.calls.ask(self.attempt, request, cancel_by);
-        Ok(with_progress(to, token, outcome, progress).await)
+        Ok(self.pass_on(request, to).await)
     }
 
     fn offer_request(&self, method: &str) -> Result<OfferRequest, RpcError> {
-        let (asked, named) = match method {
-            "prompts/get" => (Asked::Prompt(self.text("name")?), &["arguments"][..]),
-            "resources/read" => (Asked::Resource(self.text("uri")?), &[][..]),
+        let (wanted, named) = match method {
+            "prompts/get" => (Wanted::Prompt(self.text("name")?), &["arguments"][..]),
+            "resources/read" => (Wanted::Resource(self.text("uri")?), &[][..]),
             _ => (self.reference()?, &["ref", "argument", "context"][..]),
         };
         let mut members = Vec::new();
@@ -153,24 +143,19 @@ impl Call<'_> {
                 }
             }
         }
-        let round = match &asked {
-            Asked::Prompt(_) | Asked::Resource(_) => self.round().map_err(RpcError::invalid_params)?,
-            Asked::PromptCompletion(_) | Asked::TemplateCompletion(_) => RoundRequest::default(),
-        };
-        let meta = self.forwarded_meta().map_err(RpcError::invalid_params)?;
-        Ok(OfferRequest { asked, members, meta, progress: None, round })
+        Ok(OfferRequest { wanted, members })
     }
 
     /// Whose argument is completed.
-    fn reference(&self) -> Result<Asked, RpcError> {
+    fn reference(&self) -> Result<Wanted, RpcError> {
         let invalid = || RpcError::invalid_params("Invalid params: ref must name a prompt or a template");
         let [kind, name, uri] =
             json::find_members(self.value("ref").unwrap_or("null"), ["type", "name", "uri"])
                 .map_err(|_| invalid())?;
         let text = |raw: Option<&str>| raw.and_then(|raw| serde_json::from_str::<String>(raw).ok());
         match text(kind).as_deref() {
-            Some("ref/prompt") => text(name).map(Asked::PromptCompletion),
-            Some("ref/resource") => text(uri).map(Asked::TemplateCompletion),
+            Some("ref/prompt") => text(name).map(Wanted::PromptCompletion),
+            Some("ref/resource") => text(uri).map(Wanted::TemplateCompletion),
             _ => None,
         }
         .ok_or_else(invalid)

@@ -18,7 +18,7 @@ use crate::faces::body::Counted;
 use crate::faces::wire::call::{ARGUMENTS, read};
 use crate::faces::wire::error::json_response;
 use crate::faces::wire::headers::WARNING;
-use crate::gateway::{CallOutcome, CallRequest, CancelBy, Door, GatewayError};
+use crate::gateway::{CallOutcome, CallRequest, Callee, CancelBy, Door, GatewayError, ToolRequest};
 
 /// Longest warning sent, in characters.
 const WARNING_CHARS_MAX: usize = 1000;
@@ -28,20 +28,19 @@ const TOOL_VARIANT: &str = "tool_variant";
 pub(super) async fn run(exchange: Arc<Exchange>, _: Params) -> Answer {
     exchange.needs_tenant()?;
     let (variant, request) = exchange.parse(|| request(&exchange)).await?;
-    let door = Door::Variant(variant);
-    let outcome =
-        exchange.gateway().calls.call_tool(exchange.attempt.clone(), door, request, CancelBy::Nothing);
+    let request = CallRequest::new(Callee::Tool(Door::Variant(variant), request));
+    let outcome = exchange.gateway().calls.run(exchange.attempt.clone(), request, CancelBy::Nothing);
     let outcome = outcome.await;
     exchange.span.called(&outcome);
     render(outcome, exchange.request_id())
 }
 
-fn request(exchange: &Exchange) -> Result<(Variant, CallRequest), RestError> {
+fn request(exchange: &Exchange) -> Result<(Variant, ToolRequest), RestError> {
     let (body, members) = exchange.object()?;
     Ok(take(body, &members)?)
 }
 
-fn take(body: &Bytes, members: &[Member<'_>]) -> Result<(Variant, CallRequest), GatewayError> {
+fn take(body: &Bytes, members: &[Member<'_>]) -> Result<(Variant, ToolRequest), GatewayError> {
     let known = |name: &str| name == TOOL_VARIANT || ARGUMENTS.contains(&name);
     if let Some(member) = members.iter().find(|member| !known(&member.name)) {
         let name = clip(&member.name);
@@ -92,7 +91,7 @@ mod tests {
     use crate::domain::json;
     use crate::domain::tool::ResultHead;
 
-    fn parse(text: &'static str) -> Result<(Variant, CallRequest), GatewayError> {
+    fn parse(text: &'static str) -> Result<(Variant, ToolRequest), GatewayError> {
         let body = Bytes::from_static(text.as_bytes());
         take(&body, &json::members(text).unwrap())
     }

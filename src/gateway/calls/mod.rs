@@ -1,15 +1,16 @@
 //! Calls of tools, prompts and resources, and what comes of them.
 
-mod call_tool;
 mod cancel;
+mod pipeline;
 mod read_cache;
 mod refused;
 mod response_cache;
 
-pub use self::call_tool::{
-    Asked, CallOutcome, CallRequest, Door, OfferRequest, Refused, Replaced, RoundRequest,
-};
 pub use self::cancel::CancelBy;
+pub use self::pipeline::{
+    CallOutcome, CallRequest, Callee, Door, OfferRequest, Refused, Replaced, RoundRequest, ToolRequest,
+    Wanted,
+};
 pub use self::read_cache::{ReadRequest, ReadResult, TextPage};
 
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Calls on `/mcp/direct` that are refused before they come to the pipeline.
 
 use super::Calls;
-use super::call_tool::find_directly;
+use super::pipeline::checks::tool::direct;
 use crate::domain::annotations::Tier;
 use crate::gateway::log::{Attempt, RefusedAttempt};
 
@@ -14,7 +14,7 @@ impl Calls {
         }
         let mut record = self.log.refused_record(attempt, refused);
         if let Some(name) = refused.tool {
-            find_directly(&attempt.caller, name, &mut record);
+            direct::find(&attempt.caller, name, &mut record);
         }
         if record.tier == Some(Tier::Read.as_str()) {
             return self.log.write(record);

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::Calls;
-use super::call_tool::CallOutcome;
+use super::pipeline::CallOutcome;
 use crate::domain::activity::{Record, Source};
 use crate::domain::cut::{Cut, KEPT_S, Rendered};
 use crate::domain::id::TenantId;

@@ -23,7 +23,7 @@ fn guarded(fake: &Fake, pool: &Pool, limits: Limits) -> Arc<Connection> {
 async fn kinds(connection: &Connection, n: usize) -> Vec<Kind> {
     let mut kinds = Vec::new();
     for _ in 0..n {
-        kinds.push(connection.call(call("t")).await.unwrap_err().kind);
+        kinds.push(connection.ask(call("t")).await.unwrap_err().kind);
     }
     kinds
 }
@@ -56,9 +56,9 @@ async fn failures_in_a_row_keep_calls_away_and_a_ping_finds_it_again() {
 
     mended.store(true, Ordering::SeqCst);
     connection.rested().await;
-    connection.call(call("t")).await.unwrap();
+    connection.ask(call("t")).await.unwrap();
     assert_eq!(fake.methods()[sent..], ["server/discover", "tools/call"]);
-    connection.call(call("t")).await.unwrap();
+    connection.ask(call("t")).await.unwrap();
     assert_eq!(fake.seen().len(), sent + 3, "one probe");
 }
 
@@ -99,7 +99,7 @@ async fn callers_wait_for_the_one_probe_and_share_its_end() {
     connection.rested().await;
     let spawn = || {
         let connection = Arc::clone(&connection);
-        tokio::spawn(async move { connection.call(call("t")).await })
+        tokio::spawn(async move { connection.ask(call("t")).await })
     };
     // whoever asked for the probe gives up: the others still learn its end
     let gone = spawn();
@@ -111,7 +111,7 @@ async fn callers_wait_for_the_one_probe_and_share_its_end() {
         tokio::task::yield_now().await;
     }
     // those who wait are in the queue, which is bounded
-    assert_eq!(connection.call(call("t")).await.unwrap_err().kind, Kind::Overloaded);
+    assert_eq!(connection.ask(call("t")).await.unwrap_err().kind, Kind::Overloaded);
     go.notify_one();
     for call in waiting {
         call.await.unwrap().unwrap();
@@ -162,7 +162,7 @@ async fn errors_of_tools_and_answers_between_are_no_failures() {
     .await;
     let connection = guarded(&fake, &pool(), limits());
     for _ in 0..12 {
-        if let Err(error) = connection.call(call("t")).await {
+        if let Err(error) = connection.ask(call("t")).await {
             assert_eq!(error.kind, Kind::Lost);
         }
     }
@@ -179,11 +179,12 @@ async fn a_call_that_queued_meanwhile_is_not_sent() {
     connection.ping().await.unwrap();
     let sent = fake.seen().len();
     let first = Arc::clone(&connection);
-    let first = tokio::spawn(async move {
-        first.call(ToolCall { timeout: Duration::from_millis(100), ..call("t") }).await
-    });
+    let first =
+        tokio::spawn(
+            async move { first.ask(Request { timeout: Duration::from_millis(100), ..call("t") }).await },
+        );
     fake.until(|fake| fake.seen().len() == sent + 1).await;
-    let second = connection.call(call("t")).await.unwrap_err();
+    let second = connection.ask(call("t")).await.unwrap_err();
     assert_eq!(first.await.unwrap().unwrap_err().kind, Kind::Timeout);
     assert!(is_resting(second.kind) && !second.dispatched, "{second:?}");
     assert_eq!(fake.seen().len(), sent + 1);
@@ -197,9 +198,9 @@ async fn waiting_for_a_turn_has_a_bound_of_its_own() {
     let pool = pool();
     let connection = guarded(&fake, &pool, limits);
     let first = Arc::clone(&connection);
-    let first = tokio::spawn(async move { first.call(call("t")).await });
+    let first = tokio::spawn(async move { first.ask(call("t")).await });
     fake.until(|fake| fake.methods().iter().any(|method| method == "tools/call")).await;
-    let ended = connection.call(call("t")).await.unwrap_err();
+    let ended = connection.ask(call("t")).await.unwrap_err();
     assert_eq!((ended.kind, ended.dispatched), (Kind::Overloaded, false));
     // a listing waits for no caller
     assert!(connection.list(ListKind::Tools).await.unwrap().entries.is_empty());
@@ -214,16 +215,16 @@ async fn a_listing_or_somebody_who_knows_better_closes_it() {
     let connection = guarded(&fake, &pool, limits());
     kinds(&connection, 3).await;
     mended.store(true, Ordering::SeqCst);
-    assert!(is_resting(connection.call(call("t")).await.unwrap_err().kind));
+    assert!(is_resting(connection.ask(call("t")).await.unwrap_err().kind));
     connection.list(ListKind::Tools).await.unwrap();
-    connection.call(call("t")).await.unwrap();
+    connection.ask(call("t")).await.unwrap();
 
     mended.store(false, Ordering::SeqCst);
     kinds(&connection, 3).await;
     mended.store(true, Ordering::SeqCst);
-    assert!(is_resting(connection.call(call("t")).await.unwrap_err().kind));
+    assert!(is_resting(connection.ask(call("t")).await.unwrap_err().kind));
     pool.reset_breaker(fake.target().tenant, fake.target().server);
-    connection.call(call("t")).await.unwrap();
+    connection.ask(call("t")).await.unwrap();
 }
 
 #[tokio::test]
@@ -237,7 +238,7 @@ async fn a_probe_that_fails_makes_the_rest_longer() {
     })
     .await;
     let connection = guarded(&fake, &pool(), limits());
-    connection.call(call("t")).await.unwrap();
+    connection.ask(call("t")).await.unwrap();
     down.store(true, Ordering::SeqCst);
     kinds(&connection, 3).await;
     let sent = fake.seen().len();
@@ -249,5 +250,5 @@ async fn a_probe_that_fails_makes_the_rest_longer() {
     }
     down.store(false, Ordering::SeqCst);
     connection.rested().await;
-    connection.call(call("t")).await.unwrap();
+    connection.ask(call("t")).await.unwrap();
 }

@@ -21,11 +21,10 @@ async fn a_modern_call_is_mirrored_in_headers_and_comes_back_byte_for_byte() {
     let fake = Fake::modern(move |seen| result(seen, raw)).await;
     let connection = fake.connection();
     let answer = connection
-        .call(ToolCall {
-            arguments: Bytes::from_static(br#"{ "b":1.50 ,"a":"\u00e9"}"#),
+        .ask(Request {
             meta: vec![("traceparent".to_owned(), Bytes::from_static(br#""00-1""#))],
             param_headers: vec![("Mcp-Param-Region".to_owned(), "eu".to_owned())],
-            ..call("größe")
+            ..calling("größe", Bytes::from_static(br#"{ "b":1.50 ,"a":"\u00e9"}"#))
         })
         .await
         .unwrap();
@@ -54,9 +53,9 @@ async fn a_modern_call_is_mirrored_in_headers_and_comes_back_byte_for_byte() {
 async fn a_handshake_call_is_plain_and_in_the_session() {
     let fake = Fake::handshake(|seen| result(seen, r#"{"content":[]}"#)).await;
     let connection = fake.connection();
-    let sent = ToolCall { param_headers: vec![("Mcp-Param-A".to_owned(), "x".to_owned())], ..call("t") };
-    connection.call(sent).await.unwrap();
-    connection.call(call("t")).await.unwrap();
+    let sent = Request { param_headers: vec![("Mcp-Param-A".to_owned(), "x".to_owned())], ..call("t") };
+    connection.ask(sent).await.unwrap();
+    connection.ask(call("t")).await.unwrap();
     assert_eq!(
         fake.methods(),
         ["server/discover", "initialize", "notifications/initialized", "tools/call", "tools/call"]
@@ -81,7 +80,7 @@ async fn errors_of_the_upstream_come_back_raw() {
     let table: &[(u16, i64)] = &[(200, -32602), (400, -32020), (404, -32601), (200, 17)];
     for (status, code) in table.iter().copied() {
         let fake = Fake::modern(move |seen| error(status, &seen.body["id"], code)).await;
-        let answer = fake.connection().call(call("t")).await.unwrap();
+        let answer = fake.connection().ask(call("t")).await.unwrap();
         assert_eq!(body_of(&answer), format!(r#"{{"code":{code},"message":"m"}}"#));
         assert!(matches!(answer, Answer::Error { .. }));
     }
@@ -124,7 +123,7 @@ async fn anything_else_is_invalid_and_stays_here() {
             Say::Last(text.into_bytes())
         })
         .await;
-        let failed = fake.connection().call(call("t")).await.unwrap_err();
+        let failed = fake.connection().ask(call("t")).await.unwrap_err();
         assert_eq!(failed.kind, Kind::Invalid, "{answer}");
         assert!(failed.dispatched, "{answer}");
         assert!(!format!("{failed} {failed:?}").contains("secret"), "{failed:?}");
@@ -159,7 +158,7 @@ async fn a_stream_brings_progress_and_then_the_answer() {
     .await;
     let connection = fake.connection();
     let (sender, mut progress) = mpsc::channel(2);
-    let answer = connection.call(ToolCall { progress: Some(sender), ..call("t") }).await.unwrap();
+    let answer = connection.ask(Request { progress: Some(sender), ..call("t") }).await.unwrap();
     assert_eq!(body_of(&answer), r#"{ "ok":true }"#);
     let first: Bytes = progress.recv().await.unwrap();
     assert!(first.starts_with(br#"{ "progress":1.0,"#));
@@ -185,7 +184,7 @@ async fn requests_of_a_handshake_upstream_are_answered() {
         Say::Raw([stream(&events.concat()), b"0\r\n\r\n".to_vec()].concat())
     })
     .await;
-    fake.connection().call(call("t")).await.unwrap();
+    fake.connection().ask(call("t")).await.unwrap();
     let replies: Vec<_> = fake.seen().into_iter().filter(|s| s.method().is_empty()).collect();
     assert_eq!(replies.len(), 2);
     assert_eq!(replies[0].body, value!({"jsonrpc": "2.0", "id": "p-1", "result": {}}));
@@ -243,7 +242,7 @@ async fn hop_headers_of_a_server_do_not_count() {
     let names = ["content-length", "transfer-encoding", "mcp-name", "accept", "x-fine"];
     let headers = names.map(|name| (name.parse().unwrap(), http::HeaderValue::from_static("evil")));
     let target = Target { headers: headers.to_vec(), ..fake.target() };
-    pool().connection(&target).call(call("t")).await.unwrap();
+    pool().connection(&target).ask(call("t")).await.unwrap();
     let seen = fake.seen().pop().unwrap();
     assert_eq!(seen.header("mcp-name"), "t");
     assert_eq!(seen.header("x-fine"), "evil");
@@ -264,10 +263,10 @@ async fn bodies_in_pieces_are_whole() {
     .await;
     let connection = fake.connection();
     for _ in 0..3 {
-        let answer = connection.call(call("t")).await.unwrap();
+        let answer = connection.ask(call("t")).await.unwrap();
         assert_eq!(body_of(&answer), want);
     }
     assert_eq!(fake.accepted(), 1);
-    let timeout = ToolCall { timeout: Duration::from_secs(1), ..call("t") };
-    connection.call(timeout).await.unwrap();
+    let timeout = Request { timeout: Duration::from_secs(1), ..call("t") };
+    connection.ask(timeout).await.unwrap();
 }

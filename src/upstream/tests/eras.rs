@@ -44,7 +44,7 @@ async fn whatever_an_old_server_says_to_discover_it_is_found_out() {
     for (which, fake) in fakes.iter().enumerate() {
         let limits = Limits { call_timeout: Duration::from_millis(2000), ..limits() };
         let connection = pool().connection(&Target { limits, ..fake.target() });
-        connection.call(call("t")).await.unwrap_or_else(|e| panic!("{which}: {e:?}"));
+        connection.ask(call("t")).await.unwrap_or_else(|e| panic!("{which}: {e:?}"));
         assert_eq!(connection.era(), Some(Era::Handshake), "{which}");
         let seen = fake.seen().pop().unwrap();
         assert_eq!(seen.header("mcp-protocol-version"), "2025-03-26");
@@ -56,12 +56,12 @@ async fn whatever_an_old_server_says_to_discover_it_is_found_out() {
 async fn a_remembered_era_is_not_asked_for() {
     let modern = Fake::modern(|seen| result(seen, "{}")).await;
     let target = Target { era: Some(Era::Modern), ..modern.target() };
-    pool().connection(&target).call(call("t")).await.unwrap();
+    pool().connection(&target).ask(call("t")).await.unwrap();
     assert_eq!(modern.methods(), ["tools/call"]);
 
     let old = Fake::handshake(|seen| result(seen, "{}")).await;
     let target = Target { era: Some(Era::Handshake), ..old.target() };
-    pool().connection(&target).call(call("t")).await.unwrap();
+    pool().connection(&target).ask(call("t")).await.unwrap();
     assert_eq!(old.methods(), ["initialize", "notifications/initialized", "tools/call"]);
 }
 
@@ -73,7 +73,7 @@ async fn a_wrong_era_is_noticed() {
     })
     .await;
     let connection = pool().connection(&Target { era: Some(Era::Modern), ..old.target() });
-    connection.call(call("t")).await.unwrap();
+    connection.ask(call("t")).await.unwrap();
     assert_eq!(connection.era(), Some(Era::Handshake));
     assert_eq!(old.methods().iter().filter(|m| *m == "tools/call").count(), 2);
 
@@ -83,7 +83,7 @@ async fn a_wrong_era_is_noticed() {
     })
     .await;
     let connection = pool().connection(&Target { era: Some(Era::Handshake), ..modern.target() });
-    connection.call(call("t")).await.unwrap();
+    connection.ask(call("t")).await.unwrap();
     assert_eq!(connection.era(), Some(Era::Modern));
     assert_eq!(modern.methods(), ["initialize", "server/discover", "tools/call"]);
 }
@@ -100,22 +100,22 @@ async fn answers_are_not_sent_again_in_an_era_that_has_none() {
         members: vec![("inputResponses", Bytes::from_static(br#"{"who":{"action":"cancel"}}"#))],
         ..Round::default()
     };
-    let answering = ToolCall { round, ..call("t") };
+    let answering = Request { round, ..call("t") };
     let sent = Arc::clone(&answering.sent);
-    let failed = connection.call(answering).await.unwrap_err();
+    let failed = connection.ask(answering).await.unwrap_err();
     // refused unread the first time, and without its answers it would be another call
     assert_eq!((failed.kind, failed.dispatched), (Kind::NoRounds, false));
     assert!(!sent.is_dispatched());
     assert_eq!(old.methods().iter().filter(|m| *m == "tools/call").count(), 1);
     // others go on in the era that was found
-    connection.call(call("t")).await.unwrap();
+    connection.ask(call("t")).await.unwrap();
     assert_eq!(connection.era(), Some(Era::Handshake));
 }
 
 #[tokio::test]
 async fn a_refusal_in_the_right_era_is_not_sent_again() {
     let fake = Fake::modern(|_| status(400, "no")).await;
-    let failed = fake.connection().call(call("t")).await.unwrap_err();
+    let failed = fake.connection().ask(call("t")).await.unwrap_err();
     assert_eq!((failed.kind, failed.dispatched), (Kind::Invalid, true));
     assert_eq!(fake.methods(), ["server/discover", "tools/call", "server/discover"]);
 }
@@ -128,8 +128,8 @@ async fn an_ended_session_is_opened_again_once() {
     })
     .await;
     let connection = fake.connection();
-    connection.call(call("t")).await.unwrap();
-    connection.call(call("t")).await.unwrap();
+    connection.ask(call("t")).await.unwrap();
+    connection.ask(call("t")).await.unwrap();
     let sessions: Vec<_> = fake
         .seen()
         .iter()
@@ -142,7 +142,7 @@ async fn an_ended_session_is_opened_again_once() {
 #[tokio::test]
 async fn a_server_that_knows_no_session_is_not_asked_for_ever() {
     let fake = Fake::handshake(|_| status(404, "")).await;
-    let failed = fake.connection().call(call("t")).await.unwrap_err();
+    let failed = fake.connection().ask(call("t")).await.unwrap_err();
     assert_eq!((failed.kind, failed.dispatched), (Kind::Invalid, true));
     assert_eq!(fake.methods().iter().filter(|m| *m == "tools/call").count(), 2);
 }
@@ -155,9 +155,9 @@ async fn a_session_refused_with_400_is_left_for_the_next_call() {
     })
     .await;
     let connection = fake.connection();
-    assert_eq!(connection.call(call("t")).await.unwrap_err().kind, Kind::Invalid);
+    assert_eq!(connection.ask(call("t")).await.unwrap_err().kind, Kind::Invalid);
     assert_eq!(fake.methods().iter().filter(|m| *m == "tools/call").count(), 1);
-    connection.call(call("t")).await.unwrap();
+    connection.ask(call("t")).await.unwrap();
 }
 
 #[tokio::test]
@@ -166,7 +166,7 @@ async fn callers_share_one_handshake() {
     let connection = fake.connection();
     let calls = (0..8).map(|_| {
         let connection = Arc::clone(&connection);
-        tokio::spawn(async move { connection.call(call("t")).await.unwrap() })
+        tokio::spawn(async move { connection.ask(call("t")).await.unwrap() })
     });
     for call in calls.collect::<Vec<_>>() {
         call.await.unwrap();
@@ -195,7 +195,7 @@ async fn callers_share_one_failure_and_the_next_tries_again() {
     let calls: Vec<_> = (0..4)
         .map(|_| {
             let connection = Arc::clone(&connection);
-            tokio::spawn(async move { connection.call(call("t")).await.unwrap_err() })
+            tokio::spawn(async move { connection.ask(call("t")).await.unwrap_err() })
         })
         .collect();
     fake.until(|fake| fake.methods().contains(&"initialize".to_owned())).await;
@@ -206,7 +206,7 @@ async fn callers_share_one_failure_and_the_next_tries_again() {
     }
     assert_eq!(tries.load(Ordering::SeqCst), 1);
     is_broken.store(false, Ordering::SeqCst);
-    connection.call(call("t")).await.unwrap();
+    connection.ask(call("t")).await.unwrap();
 }
 
 #[tokio::test]
@@ -220,6 +220,6 @@ async fn a_handshake_must_settle_on_a_known_version() {
         })
         .await;
         let is_known = version.starts_with("2025");
-        assert_eq!(fake.connection().call(call("t")).await.is_ok(), is_known, "{version}");
+        assert_eq!(fake.connection().ask(call("t")).await.is_ok(), is_known, "{version}");
     }
 }

@@ -242,18 +242,13 @@ pub(super) fn limits() -> Limits {
     }
 }
 
-pub(super) fn call(name: &str) -> ToolCall {
-    ToolCall {
-        name: name.to_owned(),
-        arguments: bytes::Bytes::new(),
-        meta: vec![],
-        param_headers: vec![],
-        progress: None,
-        round: Round::default(),
-        key: None,
-        timeout: Duration::from_secs(10),
-        sent: Arc::default(),
-    }
+pub(super) fn call(name: &str) -> Request {
+    calling(name, bytes::Bytes::from_static(b"{}"))
+}
+
+/// A call with these arguments, an object.
+pub(super) fn calling(name: &str, arguments: bytes::Bytes) -> Request {
+    Request { members: vec![("arguments", arguments)], ..request(Subject::Tool(name.to_owned())) }
 }
 
 pub(super) fn request(subject: Subject) -> Request {
@@ -261,6 +256,7 @@ pub(super) fn request(subject: Subject) -> Request {
         subject,
         members: vec![],
         meta: vec![],
+        param_headers: vec![],
         progress: None,
         round: Round::default(),
         key: None,

@@ -25,7 +25,7 @@ async fn a_large_answer_is_cut_off_while_reading() {
     let streamed = Fake::modern(move |_| Say::Raw(stream(&format!("data: {body}")))).await;
     for fake in [plain, chunked, streamed] {
         let connection = fake.connection();
-        let failed = connection.call(call("t")).await.unwrap_err();
+        let failed = connection.ask(call("t")).await.unwrap_err();
         assert_eq!((failed.kind, failed.dispatched), (Kind::TooLarge, true));
         // Such a connection is not used again.
         assert_eq!(connection.probe().1.idle_count(), 0);
@@ -38,8 +38,8 @@ async fn a_silent_upstream_times_out_and_the_connection_goes() {
     let fake = Fake::modern(move |_| Say::After(Arc::clone(&never), Box::new(Say::Last(vec![])))).await;
     let connection = fake.connection();
     connection.ping().await.unwrap();
-    let short = ToolCall { timeout: Duration::from_millis(50), ..call("t") };
-    let failed = connection.call(short).await.unwrap_err();
+    let short = Request { timeout: Duration::from_millis(50), ..call("t") };
+    let failed = connection.ask(short).await.unwrap_err();
     assert_eq!((failed.kind, failed.dispatched), (Kind::Timeout, true));
     fake.until(|fake| fake.closed.load(Ordering::SeqCst) == 1).await;
     let (gate, wires) = connection.probe();
@@ -50,8 +50,8 @@ async fn a_silent_upstream_times_out_and_the_connection_goes() {
 async fn an_upstream_that_is_silent_from_the_start_has_seen_nothing() {
     let never = Arc::new(Notify::new());
     let fake = Fake::start(move |_| Say::After(Arc::clone(&never), Box::new(Say::Last(vec![])))).await;
-    let short = ToolCall { timeout: Duration::from_millis(50), ..call("t") };
-    let failed = fake.connection().call(short).await.unwrap_err();
+    let short = Request { timeout: Duration::from_millis(50), ..call("t") };
+    let failed = fake.connection().ask(short).await.unwrap_err();
     assert_eq!((failed.kind, failed.dispatched), (Kind::Timeout, false));
 }
 
@@ -64,7 +64,7 @@ async fn the_queue_is_bounded_and_moves_on() {
     let connection = pool().connection(&Target { limits, era: Some(Era::Modern), ..fake.target() });
     let spawn = || {
         let connection = Arc::clone(&connection);
-        tokio::spawn(async move { connection.call(call("t")).await })
+        tokio::spawn(async move { connection.ask(call("t")).await })
     };
     let running = [spawn(), spawn()];
     fake.until(|fake| fake.seen().len() == 2).await;
@@ -72,7 +72,7 @@ async fn the_queue_is_bounded_and_moves_on() {
     while connection.probe().0.waiting() == 0 {
         tokio::task::yield_now().await;
     }
-    let failed = connection.call(call("t")).await.unwrap_err();
+    let failed = connection.ask(call("t")).await.unwrap_err();
     assert_eq!((failed.kind, failed.dispatched), (Kind::Overloaded, false));
     assert_eq!(fake.seen().len(), 2);
 
@@ -105,7 +105,7 @@ async fn a_dropped_call_gives_everything_back() {
     let connection = fake.connection();
     for (number, name) in ["slow", "stream"].into_iter().enumerate() {
         let dropped = Arc::clone(&connection);
-        let running = tokio::spawn(async move { dropped.call(call(name)).await });
+        let running = tokio::spawn(async move { dropped.ask(call(name)).await });
         fake.until(|fake| fake.seen().last().is_some_and(|seen| seen.body["params"]["name"] == name)).await;
         running.abort();
         assert!(running.await.unwrap_err().is_cancelled());
@@ -113,7 +113,7 @@ async fn a_dropped_call_gives_everything_back() {
         fake.until(|fake| fake.closed.load(Ordering::SeqCst) == number + 1).await;
         let (gate, wires) = connection.probe();
         assert_eq!((gate.free(), wires.idle_count(), wires.open_permits()), (8, 0, 16));
-        connection.call(call("t")).await.unwrap();
+        connection.ask(call("t")).await.unwrap();
     }
 }
 
@@ -140,11 +140,11 @@ async fn every_connect_is_guarded_after_dns() {
     let pool = Pool::new(Arc::new(Egress::with_dns(allow, vec![], Arc::new(dns))), None);
     let url = format!("http://rebind.example:{}/mcp?k=v", fake.address.port());
     let connection = pool.connection(&Target { url, ..fake.target() });
-    connection.call(call("t")).await.unwrap();
+    connection.ask(call("t")).await.unwrap();
     assert_eq!(fake.seen()[0].header("host"), format!("rebind.example:{}", fake.address.port()));
     // The connection ends; the name now leads elsewhere.
-    assert_eq!(connection.call(call("last")).await.unwrap_err().kind, Kind::Lost);
-    let failed = connection.call(call("t")).await.unwrap_err();
+    assert_eq!(connection.ask(call("last")).await.unwrap_err().kind, Kind::Lost);
+    let failed = connection.ask(call("t")).await.unwrap_err();
     assert_eq!((failed.kind, failed.dispatched), (Kind::EgressRefused, false));
     assert!(
         failed.detail.contains("rebind.example") && failed.detail.contains("loopback"),
@@ -176,7 +176,7 @@ async fn look_ups_that_hang_are_not_repeated_by_every_caller() {
     let target = Target { url, limits, era: Some(Era::Modern), ..fake.target() };
     let connection = pool.connection(&target);
     for _ in 0..3 {
-        let calls = (0..8).map(|_| connection.call(call("t")));
+        let calls = (0..8).map(|_| connection.ask(call("t")));
         for ended in futures_util::future::join_all(calls).await {
             assert!(!ended.unwrap_err().dispatched);
         }
@@ -185,7 +185,7 @@ async fn look_ups_that_hang_are_not_repeated_by_every_caller() {
     assert_eq!(asked.load(Ordering::SeqCst), 2, "each look-up occupies a thread until it ends");
     // another upstream is not held up by it
     let other = pool.connection(&Target { server: Uuid::from_u128(77), ..target });
-    assert_eq!(other.call(call("t")).await.unwrap_err().kind, Kind::Unreachable);
+    assert_eq!(other.ask(call("t")).await.unwrap_err().kind, Kind::Unreachable);
     assert_eq!(asked.load(Ordering::SeqCst), 3);
 }
 
@@ -195,8 +195,8 @@ async fn large_answers_of_a_tenant_take_turns() {
     let pool = pool().with_memory(MemoryLimits { tenant_bytes_max: 1024 * 1024, ..MemoryLimits::default() });
     let limits = Limits { response_bytes_max: 1_000_000, ..limits() };
     let connection = pool.connection(&Target { limits, era: Some(Era::Modern), ..fake.target() });
-    let Answer::Result(first) = connection.call(call("t")).await.unwrap() else { panic!("no result") };
-    let mut second = std::pin::pin!(connection.call(call("t")));
+    let Answer::Result(first) = connection.ask(call("t")).await.unwrap() else { panic!("no result") };
+    let mut second = std::pin::pin!(connection.ask(call("t")));
     let waited = tokio::time::timeout(Duration::from_millis(100), &mut second).await;
     assert!(waited.is_err(), "read while the first is still in use");
     drop(first);
@@ -207,7 +207,7 @@ async fn large_answers_of_a_tenant_take_turns() {
 async fn a_refused_url_fails_every_request_unsent() {
     let fake = Fake::modern(|_| panic!("nothing may arrive")).await;
     let guarded = Pool::new(Arc::new(Egress::new(vec![], vec![])), None);
-    let failed = guarded.connection(&fake.target()).call(call("t")).await.unwrap_err();
+    let failed = guarded.connection(&fake.target()).ask(call("t")).await.unwrap_err();
     assert_eq!((failed.kind, failed.dispatched), (Kind::EgressRefused, false));
     let ftp = Target { url: "ftp://example.com/".to_owned(), ..fake.target() };
     assert_eq!(pool().connection(&ftp).list(ListKind::Tools).await.unwrap_err().kind, Kind::EgressRefused);
@@ -232,14 +232,14 @@ async fn the_pool_keeps_one_connection_per_server_version_credential_and_tenant(
     let other = Target { credential: Credential::Is(Uuid::from_u128(4)), ..target.clone() };
     assert!(!Arc::ptr_eq(&before, &pool.connection(&other)));
     let locked = pool.connection(&Target { credential: Credential::Locked, ..target.clone() });
-    let failed = locked.call(call("t")).await.unwrap_err();
+    let failed = locked.ask(call("t")).await.unwrap_err();
     assert_eq!((failed.kind, failed.dispatched), (Kind::Locked, false));
 
-    first.call(call("t")).await.unwrap();
+    first.ask(call("t")).await.unwrap();
     pool.forget(target.tenant, target.server);
     assert!(!Arc::ptr_eq(&first, &pool.connection(&target)));
     // What was handed out still works, and closes with its last user.
-    first.call(call("t")).await.unwrap();
+    first.ask(call("t")).await.unwrap();
     assert_eq!(fake.accepted(), 1);
     drop(first);
     fake.until(|fake| fake.closed.load(Ordering::SeqCst) == 1).await;
@@ -262,7 +262,7 @@ async fn an_older_version_never_replaces_a_newer() {
         [format!("http://localhost:{}/mcp", fake.address.port()), format!("http://{}/other", fake.address)]
     {
         let elsewhere = Target { url, ..old.clone() };
-        let failed = pool.connection(&elsewhere).call(call("t")).await.unwrap_err();
+        let failed = pool.connection(&elsewhere).ask(call("t")).await.unwrap_err();
         assert_eq!((failed.kind, failed.dispatched), (Kind::Unreachable, false));
     }
     assert_eq!(fake.accepted(), 0);
@@ -273,7 +273,7 @@ async fn an_older_version_never_replaces_a_newer() {
 async fn https_without_roots_or_without_tls_is_unreachable() {
     let fake = Fake::modern(|_| panic!("nothing may arrive")).await;
     let target = Target { url: format!("https://{}/mcp", fake.address), ..fake.target() };
-    let without = pool().connection(&target).call(call("t")).await.unwrap_err();
+    let without = pool().connection(&target).ask(call("t")).await.unwrap_err();
     assert_eq!((without.kind, without.dispatched), (Kind::Unreachable, false));
     assert_eq!(fake.accepted(), 0);
 
@@ -289,7 +289,7 @@ async fn https_without_roots_or_without_tls_is_unreachable() {
         .with_no_client_auth();
     let egress = Egress::new(vec!["127.0.0.0/8".parse().unwrap()], vec![]);
     let pool = Pool::new(Arc::new(egress), Some(Arc::new(tls)));
-    let failed = pool.connection(&target).call(call("t")).await.unwrap_err();
+    let failed = pool.connection(&target).ask(call("t")).await.unwrap_err();
     closer.await.unwrap();
     assert_eq!((failed.kind, failed.dispatched), (Kind::Unreachable, false));
     assert!(failed.detail.starts_with("TLS failed"), "{}", failed.detail);

@@ -203,7 +203,7 @@ async fn silence_on_a_list_is_bounded_and_costs_no_other() {
                 assert_eq!(kind, (number < silent).then_some(Kind::Timeout), "{era:?} {number} of {silent}");
             }
             // and it says nothing about calls, which one failure would end
-            connection.call(call("t")).await.unwrap();
+            connection.ask(call("t")).await.unwrap();
         }
     }
 }
@@ -396,7 +396,7 @@ async fn who_does_not_say_anew_what_it_has_is_not_believed_to_have_nothing() {
         let doubt = Doubt { kinds: ListKind::OTHERS.to_vec(), since: tokio::time::Instant::now() };
         let listed = connection.list_others(&[ListKind::Prompts], &doubt).await;
         assert!(listed[0].1.is_err(), "{era:?} {answer}");
-        connection.call(call("t")).await.unwrap();
+        connection.ask(call("t")).await.unwrap();
     }
 }
 

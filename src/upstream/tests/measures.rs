@@ -36,7 +36,7 @@ async fn a_session_that_never_opened_did_not_last() {
     let pool = pool();
     let connection = pool.connection(&fake.target());
     for _ in 0..2 {
-        connection.call(call("t")).await.unwrap_err();
+        connection.ask(call("t")).await.unwrap_err();
     }
     drop(connection);
     assert_eq!(sessions(&pool), 0);
@@ -54,7 +54,7 @@ async fn what_is_sent_again_is_told_as_it_went_out_last() {
     let connection = pool.connection(&Target { era: Some(Era::Modern), ..old.target() });
     let call = call("t");
     let sent = Arc::clone(&call.sent);
-    connection.call(call).await.unwrap();
+    connection.ask(call).await.unwrap();
     let ids: Vec<u64> = old
         .seen()
         .iter()

@@ -13,8 +13,9 @@ use super::fake::*;
 
 const ERAS: [Era; 2] = [Era::Modern, Era::Handshake];
 
-fn subjects() -> [(Subject, &'static str); 3] {
+fn subjects() -> [(Subject, &'static str); 4] {
     [
+        (Subject::Tool("t".to_owned()), "tools/call"),
         (Subject::Prompt("p".to_owned()), "prompts/get"),
         (Subject::Resource("x://r".to_owned()), "resources/read"),
         (Subject::Completion, "completion/complete"),
@@ -32,7 +33,7 @@ async fn members_are_sent_as_they_are_and_meta_is_ours() {
         let connection = open(&fake, era, limits());
         for (subject, method) in subjects() {
             let name = match &subject {
-                Subject::Prompt(name) | Subject::Resource(name) => Some(name.clone()),
+                Subject::Tool(name) | Subject::Prompt(name) | Subject::Resource(name) => Some(name.clone()),
                 Subject::Completion => None,
             };
             let raw = r#"{ "b":1.50 ,"a":"\u00e9"}"#;

@@ -51,7 +51,7 @@ impl Way {
         match self {
             Way::Raw(connection) => {
                 let arguments = Bytes::copy_from_slice(arguments.as_bytes());
-                connection.call(ToolCall { arguments, ..call(name) }).await
+                connection.ask(calling(name, arguments)).await
             }
             Way::Rmcp { .. } => {
                 let arguments = serde_json::from_str(arguments).unwrap();
@@ -99,7 +99,7 @@ impl Way {
             Subject::Resource(uri) => {
                 self.ask(ReadResourceRequest::new(ReadResourceRequestParams::new(uri)).into()).await
             }
-            Subject::Completion => panic!("not asked for here"),
+            Subject::Tool(_) | Subject::Completion => panic!("not asked for here"),
         }
     }
 

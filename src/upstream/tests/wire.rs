@@ -15,7 +15,7 @@ async fn one_connection_serves_many_calls() {
     let pool = pool();
     let connection = pool.connection(&fake.target());
     for _ in 0..100 {
-        connection.call(call("t")).await.unwrap();
+        connection.ask(call("t")).await.unwrap();
     }
     assert_eq!((fake.accepted(), pool.tcp_connects()), (1, 1));
 }
@@ -25,7 +25,7 @@ async fn error_answers_keep_the_connection() {
     let fake = Fake::modern(|_| status(503, "busy")).await;
     let connection = fake.connection();
     for _ in 0..5 {
-        assert_eq!(connection.call(call("t")).await.unwrap_err().kind, Kind::Invalid);
+        assert_eq!(connection.ask(call("t")).await.unwrap_err().kind, Kind::Invalid);
     }
     assert_eq!(fake.accepted(), 1);
 }
@@ -40,7 +40,7 @@ async fn a_connection_closed_while_idle_costs_nothing() {
     .await;
     let connection = pool().connection(&Target { era: Some(Era::Modern), ..fake.target() });
     for calls in 1..=5 {
-        connection.call(call("t")).await.unwrap();
+        connection.ask(call("t")).await.unwrap();
         fake.until(|fake| fake.closed.load(Ordering::SeqCst) == calls).await;
     }
     assert_eq!(fake.methods().len(), 5);
@@ -52,7 +52,7 @@ async fn a_request_that_may_have_been_seen_is_not_sent_again() {
     for said in [&b""[..], b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{"]
     {
         let fake = Fake::modern(move |_| Say::Last(said.to_vec())).await;
-        let failed = fake.connection().call(call("t")).await.unwrap_err();
+        let failed = fake.connection().ask(call("t")).await.unwrap_err();
         assert_eq!((failed.kind, failed.dispatched), (Kind::Lost, true));
         assert_eq!(fake.methods().iter().filter(|m| *m == "tools/call").count(), 1);
     }
@@ -61,7 +61,7 @@ async fn a_request_that_may_have_been_seen_is_not_sent_again() {
 #[tokio::test]
 async fn a_stream_that_ends_early_is_lost() {
     let fake = Fake::modern(|_| Say::Raw([stream(": nothing\n\n"), b"0\r\n\r\n".to_vec()].concat())).await;
-    let failed = fake.connection().call(call("t")).await.unwrap_err();
+    let failed = fake.connection().ask(call("t")).await.unwrap_err();
     assert_eq!((failed.kind, failed.dispatched), (Kind::Lost, true));
 }
 
@@ -76,13 +76,13 @@ async fn a_stream_that_ends_late_does_not_delay_its_answer() {
     })
     .await;
     let connection = fake.connection();
-    connection.call(call("t")).await.unwrap();
+    connection.ask(call("t")).await.unwrap();
     assert_eq!(connection.probe().1.idle_count(), 0);
     end.notify_one();
     while connection.probe().1.idle_count() == 0 {
         tokio::task::yield_now().await;
     }
-    connection.call(call("t")).await.unwrap();
+    connection.ask(call("t")).await.unwrap();
     assert_eq!(fake.accepted(), 1);
 }
 
@@ -91,10 +91,10 @@ async fn idle_connections_close_in_time() {
     let fake = Fake::modern(|seen| result(seen, "{}")).await;
     let limits = Limits { idle_timeout: Duration::from_millis(20), ..limits() };
     let connection = pool().connection(&Target { limits, ..fake.target() });
-    connection.call(call("t")).await.unwrap();
+    connection.ask(call("t")).await.unwrap();
     fake.until(|fake| fake.closed.load(Ordering::SeqCst) == 1).await;
     assert_eq!(connection.probe().1.open_permits(), 16);
-    connection.call(call("t")).await.unwrap();
+    connection.ask(call("t")).await.unwrap();
     assert_eq!(fake.accepted(), 2);
 }
 
@@ -108,7 +108,7 @@ async fn open_connections_are_capped() {
     let calls: Vec<_> = (0..6)
         .map(|_| {
             let connection = Arc::clone(&connection);
-            tokio::spawn(async move { connection.call(call("t")).await })
+            tokio::spawn(async move { connection.ask(call("t")).await })
         })
         .collect();
     for done in 0..6 {

@@ -1,13 +1,12 @@
 //! Where a request stands among its rounds: what its caller can be asked and answers, and what a server asks.
 
 use std::borrow::Cow;
-use std::ops::Range;
 
 use bytes::Bytes;
 use ulid::Ulid;
 
-use super::CallOutcome;
-use super::checks::Checked;
+use super::outcome::CallOutcome;
+use super::request::RoundRequest;
 use crate::domain::activity::{Record, Status};
 use crate::domain::json;
 use crate::domain::origin::Origin;
@@ -24,17 +23,6 @@ use crate::upstream;
 const ASKED: &str = "asked for input";
 /// What a record calls a state that is not its request's.
 const INVALID_STATE: &str = "invalid_request_state";
-
-/// What a request says about its rounds.
-#[derive(Clone, Debug, Default)]
-pub struct RoundRequest {
-    /// What the caller can be asked; `None` for one that cannot be asked anything, nor answer.
-    pub capabilities: Option<Capabilities>,
-    /// `inputResponses`, an object.
-    pub responses: Option<Bytes>,
-    /// `requestState`, as it came.
-    pub state: Option<Bytes>,
-}
 
 /// A state that was not given for this request, or not lately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,27 +58,12 @@ impl Opened {
     }
 }
 
-/// The digest of all that a state of a call is bound to.
-pub(super) fn digest(attempt: &Attempt, checked: &Checked) -> [u8; 32] {
-    let Checked { tool, variant, arguments, .. } = checked;
-    Bound {
-        endpoint: attempt.source.as_str(),
-        method: "tools/call",
-        server: tool.server.id,
-        origin: &origin(&tool.server),
-        subject: &tool.name,
-        pin: tool.shape.pin(),
-        variant: variant.as_str(),
-        arguments: std::str::from_utf8(arguments).unwrap_or_default(),
-    }
-    .digest()
-}
-
-/// The same of a request of another `method`, which is about a prompt or a resource. These have no pin and no variant.
-pub(super) fn digest_of(
+/// Returns the digest of all that a state of a request is bound to. What has no pin or variant gives empty ones.
+pub(super) fn digest(
     attempt: &Attempt,
     server: &ServerEntry,
     (method, subject): (&str, &str),
+    (pin, variant): (&str, &str),
     arguments: &str,
 ) -> [u8; 32] {
     Bound {
@@ -99,8 +72,8 @@ pub(super) fn digest_of(
         server: server.id,
         origin: &origin(server),
         subject,
-        pin: "",
-        variant: "",
+        pin,
+        variant,
         arguments,
     }
     .digest()
@@ -204,6 +177,3 @@ pub(super) fn without_state(raw: &Bytes) -> Bytes {
         Cow::Owned(text) => text.into(),
     }
 }
-
-/// Where a server's own state stands, and what the caller gets in its place, raw.
-pub type Replaced = (Range<usize>, String);

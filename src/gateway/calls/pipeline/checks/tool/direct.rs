@@ -4,11 +4,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{CallRequest, Door, Refused, present, record, seen};
+use super::{present, seen};
 use crate::domain::activity::Record;
 use crate::domain::annotations::Tier;
 use crate::domain::id::split_canonical;
 use crate::domain::refusal::{Code, Refusal};
+use crate::gateway::calls::pipeline::door::Door;
+use crate::gateway::calls::pipeline::outcome::Refused;
+use crate::gateway::calls::pipeline::record;
+use crate::gateway::calls::pipeline::request::ToolRequest;
 use crate::gateway::catalog::Tool;
 use crate::gateway::tenants::Caller;
 
@@ -19,7 +23,7 @@ const NAME_SHOWN_CHARS_MAX: usize = 300;
 /// tenant's, or out of scope: what is above the key's ceiling is not in its scope, so the variant is within it.
 pub(super) fn resolve(
     caller: &Caller,
-    request: &CallRequest,
+    request: &ToolRequest,
     about: &mut Refused,
     record: &mut Record,
 ) -> Result<(String, Arc<Tool>, Tier), Refusal> {
@@ -66,7 +70,7 @@ fn shown(name: &str) -> String {
 
 /// The arguments: an object, or nothing.
 pub(super) fn arguments(
-    request: &CallRequest,
+    request: &ToolRequest,
     record: &mut Record,
     preview_bytes: usize,
 ) -> Result<Bytes, Refusal> {

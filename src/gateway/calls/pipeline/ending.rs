@@ -5,8 +5,9 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use uuid::Uuid;
 
+use super::outcome::CallOutcome;
 use super::round::Asking;
-use super::{CallOutcome, record, round};
+use super::{record, round};
 use crate::domain::activity::{Record, Status};
 use crate::domain::refusal::{Class, Code, Refusal};
 use crate::domain::tool::ResultHead;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::Uri;
 
-use super::CallOutcome;
+use super::outcome::CallOutcome;
 use crate::domain::activity::Record;
 use crate::domain::end::End;
 use crate::domain::measure::{Measures, OTHER};

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::Door;
+use super::door::Door;
 use crate::domain::activity::Record;
 use crate::domain::operation::Variant;
 use crate::domain::redact;

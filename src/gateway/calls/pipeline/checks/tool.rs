@@ -1,6 +1,6 @@
-//! Checks 1 to 9, and of 12 what is known beforehand, in the contract's order.
+//! Checks 1 to 10 of a tool call, in the contract's order.
 
-pub(in crate::gateway) mod direct;
+pub(in crate::gateway::calls) mod direct;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -8,36 +8,49 @@ use std::sync::Arc;
 use bytes::Bytes;
 use chrono::DateTime;
 
-use super::{CallRequest, Door, Refused, record};
+use super::{Pinned, approved, open};
 use crate::domain::activity::{Kind, Record, Source};
 use crate::domain::annotations::Tier;
 use crate::domain::id::split_canonical;
 use crate::domain::intent::{self, Intent, RawIntent};
 use crate::domain::operation::Variant;
 use crate::domain::refusal::{Code, Refusal};
-use crate::domain::tool::PinState;
 use crate::domain::validation::{self, Verdict};
 use crate::domain::{json, redact};
-use crate::gateway::catalog::{SchemaCheck, ServerEntry, Tool, sees};
+use crate::gateway::calls::pipeline::door::Door;
+use crate::gateway::calls::pipeline::outcome::Refused;
+use crate::gateway::calls::pipeline::record;
+use crate::gateway::calls::pipeline::request::ToolRequest;
+use crate::gateway::catalog::{SchemaCheck, Tool, sees};
 use crate::gateway::tenants::Caller;
+use crate::upstream::param_headers;
 
-/// A call that may be dispatched.
+/// A tool call that passed its checks.
 #[derive(Debug)]
-pub(super) struct Checked {
+pub(in crate::gateway::calls::pipeline) struct CheckedTool {
     door: Door,
     /// The tool's name as the caller spelt it.
     name: String,
-    pub(super) tool: Arc<Tool>,
-    pub(super) tier: Tier,
-    pub(super) variant: Variant,
+    pub(in crate::gateway::calls::pipeline) tool: Arc<Tool>,
+    pub(in crate::gateway::calls::pipeline) tier: Tier,
+    pub(in crate::gateway::calls::pipeline) variant: Variant,
     /// The arguments object, exactly as checked.
-    pub(super) arguments: Bytes,
+    pub(in crate::gateway::calls::pipeline) arguments: Bytes,
     intent: Intent,
 }
 
-impl Checked {
+impl CheckedTool {
+    /// Returns the `Mcp-Param-*` headers that the tool's definition asks for.
+    pub(super) fn param_headers(&self) -> Vec<(String, String)> {
+        let rules = &self.tool.shape.param_headers;
+        match std::str::from_utf8(&self.arguments) {
+            Ok(text) if !rules.is_empty() => param_headers(rules, text),
+            _ => Vec::new(),
+        }
+    }
+
     /// A refusal about this call.
-    pub(super) fn refused(&self, refusal: Refusal) -> Refused {
+    pub(in crate::gateway::calls::pipeline) fn refused(&self, refusal: Refusal) -> Refused {
         Refused {
             refusal,
             tool: Some(self.tool.canonical.to_string()),
@@ -49,13 +62,13 @@ impl Checked {
 }
 
 /// Runs checks 1 to 9; fills the record with what is learnt on the way, also when one refuses.
-pub(super) fn run(
+pub(in crate::gateway::calls::pipeline) fn run(
     caller: &Caller,
     door: Door,
-    request: &CallRequest,
+    request: &ToolRequest,
     record: &mut Record,
     preview_bytes: usize,
-) -> Result<Checked, Refused> {
+) -> Result<CheckedTool, Refused> {
     let mut about = Refused::before_checks(door, Refusal::new(Code::NotFound, ""));
     steps(caller, door, request, record, preview_bytes, &mut about)
         .map_err(|refusal| Refused { refusal, ..about })
@@ -64,24 +77,24 @@ pub(super) fn run(
 fn steps(
     caller: &Caller,
     door: Door,
-    request: &CallRequest,
+    request: &ToolRequest,
     record: &mut Record,
     preview_bytes: usize,
     about: &mut Refused,
-) -> Result<Checked, Refusal> {
+) -> Result<CheckedTool, Refusal> {
     let checked = match door {
         Door::Variant(variant) => {
             let name = tool_name(request, about, record)?;
             let arguments = arguments(request, record, preview_bytes)?;
             let intent = declaration(caller, variant, request, about, record)?;
             let (tool, tier) = resolve(caller, variant, &name, record)?;
-            Checked { door, name, tool, tier, variant, arguments, intent }
+            CheckedTool { door, name, tool, tier, variant, arguments, intent }
         }
         Door::Direct => {
             // the tool says which variant it is, so it comes first; nothing is declared here
             let (name, tool, tier) = direct::resolve(caller, request, about, record)?;
             let (variant, arguments) = (tier.call_with(), direct::arguments(request, record, preview_bytes)?);
-            Checked { door, name, tool, tier, variant, arguments, intent: Intent::default() }
+            CheckedTool { door, name, tool, tier, variant, arguments, intent: Intent::default() }
         }
     };
     available(&checked.tool)?;
@@ -91,7 +104,10 @@ fn steps(
 
 /// Checks 7 to 9 once more, if the catalogue is not the one that was checked against. Gives the tool as it is now:
 /// its server may have another address or credential meanwhile, though the definition is the one that was checked.
-pub(super) fn again(caller: &Caller, checked: &Checked) -> Result<Arc<Tool>, Refusal> {
+pub(in crate::gateway::calls::pipeline) fn again(
+    caller: &Caller,
+    checked: &CheckedTool,
+) -> Result<Arc<Tool>, Refusal> {
     let variant = checked.variant;
     let current = caller.catalogue();
     let tool = current.as_ref().and_then(|catalogue| catalogue.tool(&checked.tool.canonical));
@@ -118,7 +134,7 @@ pub(super) fn again(caller: &Caller, checked: &Checked) -> Result<Arc<Tool>, Ref
 }
 
 /// Check 1, the name.
-fn tool_name(request: &CallRequest, about: &mut Refused, record: &mut Record) -> Result<String, Refusal> {
+fn tool_name(request: &ToolRequest, about: &mut Refused, record: &mut Record) -> Result<String, Refusal> {
     let raw = present(request.name.as_ref());
     let Some(name) = raw.and_then(|raw| serde_json::from_str::<String>(raw).ok()) else {
         let message =
@@ -139,7 +155,7 @@ fn tool_name(request: &CallRequest, about: &mut Refused, record: &mut Record) ->
 }
 
 /// Check 1, the arguments: at most one of the two forms, an object, one reading.
-fn arguments(request: &CallRequest, record: &mut Record, preview_bytes: usize) -> Result<Bytes, Refusal> {
+fn arguments(request: &ToolRequest, record: &mut Record, preview_bytes: usize) -> Result<Bytes, Refusal> {
     let invalid = |message: String| Refusal::new(Code::InvalidArguments, message);
     if let Some(unknown) = &request.unknown {
         // a misspelt name must not run a tool with nothing
@@ -175,7 +191,7 @@ fn arguments(request: &CallRequest, record: &mut Record, preview_bytes: usize) -
 fn declaration(
     caller: &Caller,
     variant: Variant,
-    request: &CallRequest,
+    request: &ToolRequest,
     about: &mut Refused,
     record: &mut Record,
 ) -> Result<Intent, Refusal> {
@@ -226,23 +242,8 @@ fn resolve(
 }
 
 /// A tool with its tier, when it is in this key's scope.
-fn seen(caller: &Caller, tool: Arc<Tool>) -> Option<(Arc<Tool>, Tier)> {
+pub(super) fn seen(caller: &Caller, tool: Arc<Tool>) -> Option<(Arc<Tool>, Tier)> {
     sees(&caller.settings, &tool).map(|tier| (tool, tier))
-}
-
-/// Check 8, the server.
-pub(super) fn open(server: &ServerEntry) -> Result<(), Refusal> {
-    let name = &server.name;
-    if !server.enabled {
-        return Err(Refusal::new(Code::ServerDisabled, format!("Server '{name}' is disabled")));
-    }
-    if server.quarantined {
-        let message = format!(
-            "Server '{name}' is quarantined until a person releases it (POST /api/v1/servers/{name}/unquarantine)"
-        );
-        return Err(Refusal::new(Code::ServerQuarantined, message));
-    }
-    Ok(())
 }
 
 /// Check 8.
@@ -250,39 +251,6 @@ fn available(tool: &Tool) -> Result<(), Refusal> {
     open(&tool.server)?;
     let (server, name) = (&tool.server.name, Cow::Borrowed(&*tool.canonical));
     approved(tool.state, || Pinned { what: "tool", name, server, list: "tools" })
-}
-
-/// Names what has a definition pin, for refusals.
-pub(super) struct Pinned<'a> {
-    /// Noun, in lower case.
-    pub(super) what: &'static str,
-    /// Name as callers see it.
-    pub(super) name: Cow<'a, str>,
-    /// Name of the server.
-    pub(super) server: &'a str,
-    /// Last part of the route that lists it.
-    pub(super) list: &'static str,
-}
-
-/// Check 8, the definition.
-pub(super) fn approved<'a>(state: PinState, of: impl FnOnce() -> Pinned<'a>) -> Result<(), Refusal> {
-    let (code, says) = match state {
-        PinState::Approved => return Ok(()),
-        PinState::Pending => (Code::ToolPending, "is new and waits for a person's approval"),
-        PinState::Changed => (Code::ToolChanged, "changed and waits for a person's approval"),
-        PinState::Blocked => (Code::ToolBlocked, "is blocked"),
-    };
-    let Pinned { what, name, server, list } = of();
-    let (first, rest) = what.split_at(1);
-    let subject = match state {
-        PinState::Changed => format!("The definition of {what} '{name}'"),
-        _ => format!("{}{rest} '{name}'", first.to_uppercase()),
-    };
-    let hint = match state {
-        PinState::Blocked => String::new(),
-        _ => format!(" (GET /api/v1/servers/{server}/{list})"),
-    };
-    Err(Refusal::new(code, format!("{subject} {says}{hint}")))
 }
 
 /// Check 9.
@@ -306,7 +274,11 @@ fn annotations(caller: &Caller, variant: Variant, tool: &Tool, record: &mut Reco
 }
 
 /// Check 10, by its outcome. A schema that is not used lets the call pass and is noted.
-pub(super) fn schema(outcome: SchemaCheck, tool: &Tool, record: &mut Record) -> Result<(), Refusal> {
+pub(in crate::gateway::calls::pipeline) fn schema(
+    outcome: SchemaCheck,
+    tool: &Tool,
+    record: &mut Record,
+) -> Result<(), Refusal> {
     match outcome {
         SchemaCheck::Fit => Ok(()),
         SchemaCheck::Unchecked(why) => {
@@ -323,20 +295,7 @@ pub(super) fn schema(outcome: SchemaCheck, tool: &Tool, record: &mut Record) -> 
     }
 }
 
-/// Check 12, as far as it is known beforehand.
-pub(super) fn reachable(server: &ServerEntry) -> Result<(), Refusal> {
-    if server.connected {
-        return Ok(());
-    }
-    let name = &server.name;
-    let message = match server.target.program.as_ref().and_then(|program| program.command.as_ref().err()) {
-        Some(why) => format!("Server '{name}' cannot be run: {}; nothing was run", why.sentence()),
-        None => format!("Server '{name}' is not connected now; nothing was run, a retry may help later"),
-    };
-    Err(Refusal::new(Code::ServerUnavailable, message))
-}
-
 /// A raw value that is there: absent and `null` are the same.
-fn present(raw: Option<&Bytes>) -> Option<&str> {
+pub(super) fn present(raw: Option<&Bytes>) -> Option<&str> {
     raw.and_then(|raw| std::str::from_utf8(raw).ok()).filter(|raw| *raw != "null")
 }

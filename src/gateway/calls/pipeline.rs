@@ -1,0 +1,318 @@
+//! The pipeline of requests to servers: check, record, send, close (behaviour, section 5). Calls of tools, prompts,
+//! resources and completions all take it.
+//!
+//! It outlives whoever waits for it: a request whose connection is lost goes on in a task of its own, so a
+//! record is closed whatever happens to the connection. What was checked is byte for byte what is sent.
+
+pub(super) mod checks;
+mod door;
+mod ending;
+mod outcome;
+mod record;
+mod request;
+mod round;
+mod sending;
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
+
+use self::checks::tool::CheckedTool;
+use self::checks::{Checked, offer, reachable, tool};
+use self::ending::{from_upstream, status_of, withdrawn};
+use self::round::{Asking, InvalidState, Opened};
+use self::sending::Sending;
+use super::Calls;
+use super::cancel::{CancelBy, Named};
+use crate::domain::activity::Record;
+use crate::domain::annotations::Tier;
+use crate::domain::refusal::{Code, Refusal};
+use crate::gateway::catalog::{ServerEntry, Tool};
+use crate::gateway::log::{Attempt, Pending, RecordUnavailable, record_unavailable};
+use crate::gateway::outlive::Outlive;
+use crate::gateway::tenants::{Caller, Shed};
+use crate::gateway::{clock, trace};
+use crate::upstream::{Answer, Request, Subject, UpstreamError};
+
+pub use self::door::Door;
+pub use self::outcome::{CallOutcome, Refused, Replaced};
+pub use self::request::{CallRequest, Callee, OfferRequest, RoundRequest, ToolRequest, Wanted};
+
+/// The result of a completion that a server does not offer.
+const NO_COMPLETION: &[u8] = br#"{"completion":{"values":[]}}"#;
+
+/// A request under way.
+struct Run<'a> {
+    attempt: &'a Attempt,
+    /// Whether it has a record.
+    is_recorded: bool,
+    /// Whether it is over the rate of its key or tenant.
+    is_over: bool,
+}
+
+/// A request that may be sent: it passed its checks, and its record is committed where that must come first.
+struct Ready {
+    pending: Pending,
+    checked: Checked,
+    opened: Opened,
+}
+
+impl Calls {
+    /// Runs a request. Its record is closed whether or not anybody waits for the outcome: dropped, the request
+    /// goes on in a task of its own, to its end or to its cancellation.
+    pub fn run(
+        self: &Arc<Self>,
+        attempt: Attempt,
+        request: CallRequest,
+        cancel_by: CancelBy<'_>,
+    ) -> Outlive<CallOutcome> {
+        let (calls, span) = (Arc::clone(self), attempt.span());
+        if cancel_by == CancelBy::Nothing {
+            let run = calls.run_whole(attempt, request, std::future::pending(), None);
+            return Outlive::new(&self.life.tasks, trace::within(span, run));
+        }
+        let cancel = CancellationToken::new();
+        let named = match cancel_by {
+            CancelBy::Notification(id) => self.name_call(&attempt, id, cancel.clone()),
+            _ => None,
+        };
+        let run = calls.run_whole(attempt, request, cancel.clone().cancelled_owned(), named);
+        let work = Outlive::new(&self.life.tasks, trace::within(span, run));
+        if cancel_by == CancelBy::Disconnect { work.telling(cancel) } else { work }
+    }
+
+    /// `_named`: while it runs, it can be taken back by its name.
+    async fn run_whole(
+        self: Arc<Self>,
+        attempt: Attempt,
+        mut request: CallRequest,
+        cancelled: impl Future<Output = ()> + Send,
+        _named: Option<Named>,
+    ) -> CallOutcome {
+        let door = request.what.door();
+        let Ok(pending) = self.log.activity.begin_call(record::begin(&attempt, door)).await else {
+            return CallOutcome::Refused(Refused::before_checks(door, record_unavailable()));
+        };
+        match self.prepare(pending, &attempt, &mut request).await {
+            Ok(ready) => self.send(ready, &attempt, request, cancelled).await,
+            Err(outcome) => outcome,
+        }
+    }
+
+    /// All that comes before a request is sent: the checks, the state of the round before, and the commit of the record.
+    async fn prepare(
+        &self,
+        mut pending: Pending,
+        attempt: &Attempt,
+        request: &mut CallRequest,
+    ) -> Result<Ready, CallOutcome> {
+        let caller = &attempt.caller;
+        // every attempt counts, also one that a check is about to refuse with an answer of its own
+        let admitted = self.tenants.limits.admit(caller, Instant::now());
+        let run = Run { attempt, is_recorded: request.what.is_recorded(), is_over: admitted.is_err() };
+        let mut checked = match self.check(caller, &request.what, &mut pending.record, admitted).await {
+            Ok(checked) => checked,
+            Err(refused) => return Err(self.refuse(pending, &run, refused).await),
+        };
+        let round = std::mem::take(&mut request.round);
+        let opened = match self.open_round(attempt, round, || checked.digest(attempt)) {
+            Ok(opened) => opened,
+            Err(InvalidState) => return Err(self.refuse_state(pending, &run, &checked).await),
+        };
+        pending.record.parent_id = opened.first;
+        let Checked::Tool(call) = &mut checked else { return Ok(Ready { pending, checked, opened }) };
+        if call.tier == Tier::Read {
+            return Ok(Ready { pending, checked, opened });
+        }
+        // should it fail, the log closes the record itself: the row may land later
+        let opening = pending.open().await;
+        let pending =
+            opening.map_err(|RecordUnavailable| CallOutcome::Refused(call.refused(record_unavailable())))?;
+        // the commit may have taken a while: what was allowed then may not be now
+        match self.check_again(caller, call) {
+            Ok(current) => call.tool = current,
+            Err(refusal) => {
+                let run = Run { is_over: false, ..run };
+                return Err(self.refuse(pending, &run, call.refused(refusal)).await);
+            }
+        }
+        if !opened.is_of(|| checked.digest(attempt)) {
+            return Err(self.refuse_state(pending, &run, &checked).await);
+        }
+        Ok(Ready { pending, checked, opened })
+    }
+
+    /// Runs the checks of a request; fills the record with what is learnt on the way, also when one refuses.
+    async fn check(
+        &self,
+        caller: &Caller,
+        what: &Callee,
+        record: &mut Record,
+        admitted: Result<(), Refusal>,
+    ) -> Result<Checked, Refused> {
+        let preview_bytes = self.options.preview_bytes;
+        let (door, request) = match what {
+            Callee::Tool(door, request) => (*door, request),
+            Callee::Offer(request) => {
+                let checked = offer::run(caller, request.clone(), record, admitted, preview_bytes);
+                return checked.map(Checked::Offer);
+            }
+        };
+        // of the arguments, only text within text has still to be parsed
+        let parsed_bytes = request.args_json.as_ref().map_or(0, Bytes::len);
+        let run = || tool::run(caller, door, request, record, preview_bytes);
+        let mut call = self.upstreams.aside(caller.tenant_id().0, parsed_bytes, run).await?;
+        // above its rate nothing is compiled for it, nor held against a schema
+        let fitting = match admitted {
+            Ok(()) => self.check_arguments(caller, &mut call, record).await,
+            Err(limited) => Err(limited),
+        };
+        match fitting {
+            Ok(()) => Ok(Checked::Tool(call)),
+            Err(refusal) => Err(call.refused(refusal)),
+        }
+    }
+
+    /// Check 10, and of 12 what is known beforehand.
+    async fn check_arguments(
+        &self,
+        caller: &Caller,
+        call: &mut CheckedTool,
+        record: &mut Record,
+    ) -> Result<(), Refusal> {
+        let tenant = caller.tenant_id();
+        let (outcome, took_turn) =
+            self.tenants.catalog.check_schema(tenant, &call.tool, &call.arguments).await;
+        tool::schema(outcome, &call.tool, record)?;
+        if took_turn {
+            self.tenants.forget_if_ended(tenant);
+            // the turn may have taken a while: what was allowed then may not be now
+            call.tool = self.check_again(caller, call)?;
+        }
+        reachable(&call.tool.server)
+    }
+
+    /// Checks 7 to 9 again when the catalogue moved meanwhile, and the key's validity in any case.
+    /// Gives the tool to dispatch to.
+    fn check_again(&self, caller: &Caller, call: &CheckedTool) -> Result<Arc<Tool>, Refusal> {
+        if !self.tenants.is_valid(caller) {
+            return Err(Refusal::new(
+                Code::OperationNotPermitted,
+                "This key is not valid any more; nothing was run",
+            ));
+        }
+        tool::again(caller, call)
+    }
+
+    /// Sends a request, and closes its record with what became of it.
+    async fn send(
+        &self,
+        Ready { mut pending, checked, mut opened }: Ready,
+        attempt: &Attempt,
+        mut request: CallRequest,
+        cancelled: impl Future<Output = ()> + Send,
+    ) -> CallOutcome {
+        let is_recorded = request.what.is_recorded();
+        let (server, meta) = (checked.server(), &mut request.meta);
+        let sending = Sending::begin(
+            self.upstreams.measures(),
+            attempt,
+            server,
+            &pending.record,
+            checked.about(),
+            meta,
+        );
+        let round = std::mem::take(&mut opened.round);
+        let to_send = checked.to_send(request, attempt, round, Arc::clone(&sending.sent));
+        let mut cancelled = pin!(cancelled);
+        let ended = tokio::select! {
+            biased;
+            // one that was taken back while it waited for its record, or for its turn, is not sent at all
+            () = &mut cancelled => Err(withdrawn(&sending.sent)),
+            ended = self.exchange(server, to_send) => ended.map_err(|error| from_upstream(&error)),
+        };
+        let record = &mut pending.record;
+        record.upstream_ms = Some(clock::milliseconds(sending.elapsed()));
+        let asking = Asking { attempt, server, opened: &opened, record: record.id };
+        let concluded = self.conclude(&asking, record, ended, || checked.digest(attempt)).await;
+        let took = sending.ended(&concluded);
+        let mut outcome = concluded.unwrap_or_else(|refusal| CallOutcome::Refused(checked.refused(refusal)));
+        if let Checked::Tool(_) = checked {
+            outcome = self.shorten(attempt, record, outcome).await;
+        }
+        let whole = attempt.started.elapsed();
+        record.duration_ms = Some(clock::milliseconds(whole));
+        if let (Some(took), Checked::Tool(call)) = (took, &checked) {
+            self.overhead.observe(call.tier.as_str(), whole.saturating_sub(took));
+        }
+        match is_recorded {
+            true => pending.close(),
+            false => pending.forget(),
+        }
+        outcome
+    }
+
+    /// Asks a server. One that offers no completions is not asked for any. Dropping it tells the server that the answer is
+    /// not wanted any more.
+    async fn exchange(&self, server: &ServerEntry, request: Request) -> Result<Answer, UpstreamError> {
+        let connection = self.upstreams.connection(&server.target);
+        if request.subject == Subject::Completion && !connection.offers().await?.completions {
+            return Ok(Answer::Result(Bytes::from_static(NO_COMPLETION)));
+        }
+        connection.ask(request).await
+    }
+
+    /// Ends a request that a check refused. Unless it is about something that only reads, its record is committed
+    /// before the answer. Requests over the limit of their key are counted instead, but for the first of a minute that
+    /// another check refused.
+    async fn refuse(&self, mut pending: Pending, run: &Run<'_>, mut refused: Refused) -> CallOutcome {
+        if self.is_shed(run, &refused.refusal) {
+            pending.forget();
+            return CallOutcome::Refused(refused);
+        }
+        let record = &mut pending.record;
+        record.status = status_of(refused.refusal.code);
+        record::error(record, &refused.refusal);
+        if self.close_refused(pending, run).await.is_err() {
+            refused.refusal = record_unavailable();
+        }
+        CallOutcome::Refused(refused)
+    }
+
+    /// Returns whether a refused request is counted into its key's record of the minute, which this does, and has none of
+    /// its own.
+    fn is_shed(&self, run: &Run<'_>, refusal: &Refusal) -> bool {
+        let Attempt { caller, started_at, .. } = run.attempt;
+        if refusal.code == Code::RateLimited {
+            self.tenants.limits.count_shed(caller, Shed::Call, *started_at);
+            return true;
+        }
+        let is_counted = run.is_over && run.is_recorded;
+        is_counted && !self.tenants.limits.keeps_record(caller, Shed::Call, *started_at)
+    }
+
+    /// Ends a request that passed all checks, but brought back a state that is not its own.
+    async fn refuse_state(&self, mut pending: Pending, run: &Run<'_>, checked: &Checked) -> CallOutcome {
+        round::note_invalid(&mut pending.record);
+        match self.close_refused(pending, run).await {
+            Ok(()) => CallOutcome::InvalidState,
+            Err(RecordUnavailable) => CallOutcome::Refused(checked.refused(record_unavailable())),
+        }
+    }
+
+    async fn close_refused(&self, mut pending: Pending, run: &Run<'_>) -> Result<(), RecordUnavailable> {
+        pending.record.duration_ms = Some(clock::milliseconds(run.attempt.started.elapsed()));
+        if !run.is_recorded {
+            pending.forget();
+            return Ok(());
+        }
+        if pending.record.tier == Some(Tier::Read.as_str()) {
+            pending.close();
+            return Ok(());
+        }
+        pending.close_committed().await
+    }
+}

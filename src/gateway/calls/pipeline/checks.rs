@@ -1,0 +1,162 @@
+//! What is checked before a request is sent, by its kind; here what all kinds share.
+
+pub(super) mod offer;
+pub(in crate::gateway::calls) mod tool;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use self::offer::CheckedOffer;
+use self::tool::CheckedTool;
+use super::outcome::Refused;
+use super::request::CallRequest;
+use super::round;
+use super::sending::About;
+use crate::domain::refusal::{Code, Refusal};
+use crate::domain::tool::PinState;
+use crate::gateway::catalog::ServerEntry;
+use crate::gateway::log::Attempt;
+use crate::upstream::{Request, Round, Sent, Subject};
+
+/// A request that passed its checks, and may be sent.
+#[derive(Debug)]
+pub(super) enum Checked {
+    /// A tool call.
+    Tool(CheckedTool),
+    /// A request for a prompt, a resource or a completion.
+    Offer(CheckedOffer),
+}
+
+impl Checked {
+    /// Returns the server that is asked.
+    pub(super) fn server(&self) -> &Arc<ServerEntry> {
+        match self {
+            Self::Tool(call) => &call.tool.server,
+            Self::Offer(asked) => &asked.offer.server,
+        }
+    }
+
+    /// Returns a refusal about this request.
+    pub(super) fn refused(&self, refusal: Refusal) -> Refused {
+        match self {
+            Self::Tool(call) => call.refused(refusal),
+            Self::Offer(asked) => asked.refused(refusal),
+        }
+    }
+
+    /// Returns the digest of all that a state of this request is bound to.
+    pub(super) fn digest(&self, attempt: &Attempt) -> [u8; 32] {
+        match self {
+            Self::Tool(call) => {
+                let (what, how) =
+                    (("tools/call", &*call.tool.name), (&**call.tool.shape.pin(), call.variant.as_str()));
+                let arguments = std::str::from_utf8(&call.arguments).unwrap_or_default();
+                round::digest(attempt, self.server(), what, how, arguments)
+            }
+            Self::Offer(asked) => {
+                let what = (asked.method(), asked.own_name());
+                round::digest(attempt, self.server(), what, ("", ""), asked.arguments())
+            }
+        }
+    }
+
+    /// Returns the method, and what the span of the request is about.
+    pub(super) fn about(&self) -> (&'static str, About<'_>) {
+        match self {
+            Self::Tool(call) => ("tools/call", About::Tool(&call.tool.name)),
+            Self::Offer(asked) => (asked.method(), asked.about()),
+        }
+    }
+
+    /// Returns what is sent for a request: what is asked, under the server's own names, and what travels on with it.
+    pub(super) fn to_send(
+        &self,
+        request: CallRequest,
+        attempt: &Attempt,
+        round: Round,
+        sent: Arc<Sent>,
+    ) -> Request {
+        let (subject, members) = match self {
+            Self::Tool(call) => {
+                (Subject::Tool(call.tool.name.to_string()), vec![("arguments", call.arguments.clone())])
+            }
+            Self::Offer(asked) => asked.to_send(),
+        };
+        let param_headers = match self {
+            Self::Tool(call) => call.param_headers(),
+            Self::Offer(_) => Vec::new(),
+        };
+        Request {
+            subject,
+            members,
+            meta: request.meta,
+            param_headers,
+            progress: request.progress,
+            round,
+            key: attempt.caller.key.map(|key| key.0),
+            timeout: self.server().target.limits.call_timeout,
+            sent,
+        }
+    }
+}
+
+/// Check 8, the server.
+pub(super) fn open(server: &ServerEntry) -> Result<(), Refusal> {
+    let name = &server.name;
+    if !server.enabled {
+        return Err(Refusal::new(Code::ServerDisabled, format!("Server '{name}' is disabled")));
+    }
+    if server.quarantined {
+        let message = format!(
+            "Server '{name}' is quarantined until a person releases it (POST /api/v1/servers/{name}/unquarantine)"
+        );
+        return Err(Refusal::new(Code::ServerQuarantined, message));
+    }
+    Ok(())
+}
+
+/// Names what has a definition pin, for refusals.
+pub(super) struct Pinned<'a> {
+    /// Noun, in lower case.
+    pub(super) what: &'static str,
+    /// Name as callers see it.
+    pub(super) name: Cow<'a, str>,
+    /// Name of the server.
+    pub(super) server: &'a str,
+    /// Last part of the route that lists it.
+    pub(super) list: &'static str,
+}
+
+/// Check 8, the definition.
+pub(super) fn approved<'a>(state: PinState, of: impl FnOnce() -> Pinned<'a>) -> Result<(), Refusal> {
+    let (code, says) = match state {
+        PinState::Approved => return Ok(()),
+        PinState::Pending => (Code::ToolPending, "is new and waits for a person's approval"),
+        PinState::Changed => (Code::ToolChanged, "changed and waits for a person's approval"),
+        PinState::Blocked => (Code::ToolBlocked, "is blocked"),
+    };
+    let Pinned { what, name, server, list } = of();
+    let (first, rest) = what.split_at(1);
+    let subject = match state {
+        PinState::Changed => format!("The definition of {what} '{name}'"),
+        _ => format!("{}{rest} '{name}'", first.to_uppercase()),
+    };
+    let hint = match state {
+        PinState::Blocked => String::new(),
+        _ => format!(" (GET /api/v1/servers/{server}/{list})"),
+    };
+    Err(Refusal::new(code, format!("{subject} {says}{hint}")))
+}
+
+/// Check 12, as far as it is known beforehand.
+pub(super) fn reachable(server: &ServerEntry) -> Result<(), Refusal> {
+    if server.connected {
+        return Ok(());
+    }
+    let name = &server.name;
+    let message = match server.target.program.as_ref().and_then(|program| program.command.as_ref().err()) {
+        Some(why) => format!("Server '{name}' cannot be run: {}; nothing was run", why.sentence()),
+        None => format!("Server '{name}' is not connected now; nothing was run, a retry may help later"),
+    };
+    Err(Refusal::new(Code::ServerUnavailable, message))
+}

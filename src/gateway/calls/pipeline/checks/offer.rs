@@ -1,0 +1,181 @@
+//! The checks of requests for prompts, resources and completions: as a call of a tool that reads, without arguments to check.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{Pinned, approved, open, reachable};
+use crate::domain::activity::Record;
+use crate::domain::json;
+use crate::domain::offer::OfferKind;
+use crate::domain::refusal::{Code, Refusal};
+use crate::gateway::calls::pipeline::door::Door;
+use crate::gateway::calls::pipeline::outcome::Refused;
+use crate::gateway::calls::pipeline::record;
+use crate::gateway::calls::pipeline::request::{OfferRequest, Wanted};
+use crate::gateway::calls::pipeline::sending::About;
+use crate::gateway::catalog::{Offer, Offers, ViewKey};
+use crate::gateway::tenants::Caller;
+use crate::upstream::{Subject, URI_BYTES_MAX};
+
+/// Longest name or URI that is repeated, in characters.
+const NAME_SHOWN_CHARS_MAX: usize = 300;
+
+/// A request for a prompt, a resource or a completion that passed its checks.
+#[derive(Debug)]
+pub(in crate::gateway::calls::pipeline) struct CheckedOffer {
+    pub(super) offer: Arc<Offer>,
+    request: OfferRequest,
+}
+
+impl CheckedOffer {
+    /// Returns a refusal about this request.
+    pub(super) fn refused(&self, refusal: Refusal) -> Refused {
+        refused(&self.request.wanted, refusal)
+    }
+
+    /// Returns the method of the request.
+    pub(super) fn method(&self) -> &'static str {
+        self.request.wanted.method()
+    }
+
+    /// Returns what its server calls it.
+    pub(super) fn own_name(&self) -> &str {
+        match &self.request.wanted {
+            Wanted::Prompt(_) => &self.offer.name,
+            other => other.name(),
+        }
+    }
+
+    /// Returns the arguments of a prompt; empty without any.
+    pub(super) fn arguments(&self) -> &str {
+        let raw = arguments(&self.request).map(|raw| std::str::from_utf8(raw).unwrap_or_default());
+        raw.unwrap_or_default()
+    }
+
+    /// Returns what the span of the request is about.
+    pub(super) fn about(&self) -> About<'_> {
+        match &self.request.wanted {
+            Wanted::Prompt(_) | Wanted::PromptCompletion(_) => About::Prompt(&self.offer.name),
+            Wanted::Resource(uri) => About::Resource(uri),
+            Wanted::TemplateCompletion(_) => About::Other,
+        }
+    }
+
+    /// Returns what the upstream is asked, under its own names, with the members of `params`.
+    pub(super) fn to_send(&self) -> (Subject, Vec<(&'static str, Bytes)>) {
+        let OfferRequest { wanted, members } = &self.request;
+        let mut members = members.clone();
+        let subject = match wanted {
+            Wanted::Prompt(_) => Subject::Prompt(self.offer.name.to_string()),
+            Wanted::Resource(uri) => Subject::Resource(uri.clone()),
+            Wanted::PromptCompletion(_) => {
+                if let Some((_, reference)) = members.iter_mut().find(|(name, _)| *name == "ref") {
+                    *reference = renamed(reference, &self.offer.name);
+                }
+                Subject::Completion
+            }
+            Wanted::TemplateCompletion(_) => Subject::Completion,
+        };
+        (subject, members)
+    }
+}
+
+/// Runs the checks: finds whom to ask, and whether that may be. Fills the record with what is learnt on the way, also when
+/// one refuses. `admitted` says whether the request is within its rate.
+pub(in crate::gateway::calls::pipeline) fn run(
+    caller: &Caller,
+    request: OfferRequest,
+    record: &mut Record,
+    admitted: Result<(), Refusal>,
+    preview_bytes: usize,
+) -> Result<CheckedOffer, Refused> {
+    let offer = steps(caller, &request.wanted, record, admitted);
+    let offer = offer.map_err(|refusal| refused(&request.wanted, refusal))?;
+    if let Some(arguments) = arguments(&request) {
+        record::arguments(record, arguments, preview_bytes);
+    }
+    Ok(CheckedOffer { offer, request })
+}
+
+fn steps(
+    caller: &Caller,
+    wanted: &Wanted,
+    record: &mut Record,
+    admitted: Result<(), Refusal>,
+) -> Result<Arc<Offer>, Refusal> {
+    record.tier = Some(Offer::TIER.as_str());
+    record.operation_type = Some(Offer::TIER.operation());
+    let shown: String = wanted.name().chars().take(NAME_SHOWN_CHARS_MAX).collect();
+    record::tool(record, None, &format!("{} {shown}", wanted.method()));
+    // no server has so long a one, and it would be held against every template
+    if wanted.name().len() > URI_BYTES_MAX {
+        return Err(unknown(wanted));
+    }
+    // templates cost more than a look into a map: not without a share of the rate
+    if matches!(wanted, Wanted::Resource(_) | Wanted::TemplateCompletion(_)) {
+        admitted.clone()?;
+    }
+    let catalogue = caller.catalogue();
+    let offer = catalogue.as_ref().and_then(|catalogue| find(wanted, catalogue.offers()).cloned());
+    let offer = offer.filter(|offer| ViewKey::of(&caller.settings).sees_offer(&canonical(wanted, offer)));
+    let offer = offer.ok_or_else(|| unknown(wanted))?;
+    let own = if matches!(wanted, Wanted::Prompt(_)) { &*offer.name } else { shown.as_str() };
+    record::tool(record, Some(&offer.server.name), &format!("{} {own}", wanted.method()));
+    open(&offer.server)?;
+    approved(offer.state, || pinned(&offer))?;
+    admitted?;
+    reachable(&offer.server)?;
+    Ok(offer)
+}
+
+fn find<'a>(wanted: &Wanted, offers: &'a Offers) -> Option<&'a Arc<Offer>> {
+    match wanted {
+        Wanted::Prompt(name) | Wanted::PromptCompletion(name) => offers.prompt(name),
+        Wanted::Resource(uri) => offers.route(uri),
+        Wanted::TemplateCompletion(text) => offers.route_of_template(text),
+    }
+}
+
+/// Returns the name by which `allowed_tools` allows it to keys.
+fn canonical(wanted: &Wanted, offer: &Offer) -> String {
+    match wanted {
+        Wanted::Prompt(_) | Wanted::PromptCompletion(_) => offer.canonical.to_string(),
+        Wanted::Resource(uri) | Wanted::TemplateCompletion(uri) => format!("{}:{uri}", offer.server.name),
+    }
+}
+
+fn unknown(wanted: &Wanted) -> Refusal {
+    let shown: String = wanted.name().chars().take(NAME_SHOWN_CHARS_MAX).collect();
+    let what = match wanted {
+        Wanted::Prompt(_) | Wanted::PromptCompletion(_) => "Unknown prompt",
+        Wanted::Resource(_) | Wanted::TemplateCompletion(_) => "Resource not found",
+    };
+    Refusal::new(Code::NotFound, format!("{what}: {shown}"))
+}
+
+fn refused(wanted: &Wanted, refusal: Refusal) -> Refused {
+    Refused { tool: Some(wanted.name().to_owned()), ..Refused::before_checks(Door::Direct, refusal) }
+}
+
+fn arguments(request: &OfferRequest) -> Option<&Bytes> {
+    request.members.iter().find(|(name, _)| *name == "arguments").map(|(_, raw)| raw)
+}
+
+/// Describes an offer that is not approved, for a refusal.
+fn pinned(offer: &Offer) -> Pinned<'_> {
+    let (what, name, list) = match offer.kind {
+        OfferKind::Prompt => ("prompt", &offer.canonical, "prompts"),
+        OfferKind::Resource => ("resource", &offer.name, "resources"),
+        OfferKind::Template => ("template", &offer.name, "resources"),
+    };
+    Pinned { what, name: name.chars().take(NAME_SHOWN_CHARS_MAX).collect(), server: &offer.server.name, list }
+}
+
+/// A reference to a prompt, by this name.
+fn renamed(reference: &Bytes, name: &str) -> Bytes {
+    let text = std::str::from_utf8(reference).unwrap_or("{}");
+    let mut quoted = String::new();
+    json::escape_into(&mut quoted, name);
+    json::with_member_first(&json::without_members(text, &["name"]), "name", &quoted).into()
+}
