@@ -52,7 +52,7 @@ enum Command {
         config: Option<PathBuf>,
     },
     /// See what `serve` would be told, and whether it would start
-    Config(cli::Config),
+    Config(cli::ConfigCommand),
     /// For the gateway itself: ends the programs of stdio servers should it be killed
     #[command(name = run::STDIO_WARDEN, hide = true)]
     StdioWarden,

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use anyhow::Context;
 use tokio::net::{TcpListener, TcpSocket};
 
-use super::config::Server;
+use super::config::ServerSettings;
 
 /// Most connections that wait to be accepted. Linux takes the lower of this and `net.core.somaxconn` (4096 by default).
 const BACKLOG: u32 = 4096;
@@ -15,7 +15,7 @@ const BACKLOG: u32 = 4096;
 ///
 /// # Errors
 /// The address is taken, or is not one of this machine.
-pub(super) fn clients(server: &Server) -> anyhow::Result<TcpListener> {
+pub(super) fn clients(server: &ServerSettings) -> anyhow::Result<TcpListener> {
     listen(server.listen).with_context(|| format!("cannot listen on {} (server.listen)", server.listen))
 }
 
@@ -23,7 +23,7 @@ pub(super) fn clients(server: &Server) -> anyhow::Result<TcpListener> {
 ///
 /// # Errors
 /// As [`clients`]. Going on without metrics would be noticed when they are needed.
-pub(super) fn admin(server: &Server) -> anyhow::Result<Option<TcpListener>> {
+pub(super) fn admin(server: &ServerSettings) -> anyhow::Result<Option<TcpListener>> {
     let Some(address) = server.admin_listen else { return Ok(None) };
     let listener = listen(address).with_context(|| {
         format!(

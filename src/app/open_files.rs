@@ -2,7 +2,7 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::config::Limits;
+use super::config::LimitSettings;
 use crate::faces::admin;
 
 /// Files of a running program: its pipes and the handle that its end is awaited on.
@@ -11,7 +11,7 @@ const FILES_PER_PROGRAM: u64 = 4;
 const OTHER_FILES: u64 = 128;
 
 /// Raises the limit of open files to what `limits` need, as far as the system allows, and warns if that is not enough.
-pub(super) fn raise(limits: &Limits) {
+pub(super) fn raise(limits: &LimitSettings) {
     let needed = needed(limits);
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let Some(current) = current.filter(|current| *current < needed) else { return };
@@ -38,7 +38,7 @@ pub(super) fn raise(limits: &Limits) {
 
 /// Returns how many files may be open at once under these limits. A client's connection has one call under way, which
 /// takes one connection to a server.
-fn needed(limits: &Limits) -> u64 {
+fn needed(limits: &LimitSettings) -> u64 {
     let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
     let pools = [limits.database_pool_commit, limits.database_pool_control, limits.database_pool_report];
     let connections = count(limits.connections_max).saturating_mul(2);

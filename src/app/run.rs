@@ -18,13 +18,13 @@ use super::{listeners, memory_budget, open_files, own_memory};
 use crate::domain::id::ReplicaId;
 use crate::domain::quota::Quotas;
 use crate::domain::seal::{Key, Keyring};
-use crate::faces::cli::{Found, FoundSetting};
+use crate::faces::cli::{FoundSetting, FoundSettings};
 use crate::faces::connections::{ConnectionRules, Connections};
 use crate::faces::{FaceOptions, Faces, admin, http, mcp, rest, sse};
 use crate::gateway::{ActivityLimits, EmbeddingsOptions, Gateway, MemoryLimits, Options, Rounds};
 use crate::store::{self, CacheQuota, Store, StoreOptions};
 use crate::upstream::{
-    BreakerRules, Command, Commands, Confinement, Deny, Egress, EmbedderOptions, Limits, StdioRules,
+    BreakerRules, Commands, Confinement, Deny, Egress, EmbedderOptions, Limits, ProgramCommand, StdioRules,
     become_confined, can_confine, native_tls,
 };
 
@@ -106,7 +106,7 @@ pub async fn migrate(config_file: Option<&Path>) -> anyhow::Result<()> {
 }
 
 /// The configuration as `serve` would read it, without doing anything with it.
-pub fn find_config(file: Option<&Path>) -> anyhow::Result<Found> {
+pub fn find_config(file: Option<&Path>) -> anyhow::Result<FoundSettings> {
     let review = config::Review::load_from_process(file)?;
     let mut notes = vec![match &review.location {
         DatabaseLocation::Url { .. } => "The database is the one of database.url.".to_owned(),
@@ -123,13 +123,13 @@ pub fn find_config(file: Option<&Path>) -> anyhow::Result<Found> {
         value: setting.value,
         origin: setting.origin,
     });
-    Ok(Found { settings: settings.collect(), notes })
+    Ok(FoundSettings { settings: settings.collect(), notes })
 }
 
 /// Where the database is; starts the private one when no URL is configured.
 async fn database(
     database: &Database,
-    limits: &config::Limits,
+    limits: &config::LimitSettings,
     host: &Host,
 ) -> anyhow::Result<(StoreOptions, Option<LocalPostgres>)> {
     let options = |url: &str, direct_url: &str| StoreOptions {
@@ -320,7 +320,7 @@ fn gateway_options(config: &Config, replica: ReplicaId, keyring: Keyring) -> Opt
     }
 }
 
-fn embeddings(service: &config::Embeddings, limits: &config::Limits) -> EmbeddingsOptions {
+fn embeddings(service: &config::EmbeddingsSettings, limits: &config::LimitSettings) -> EmbeddingsOptions {
     EmbeddingsOptions {
         embedder: EmbedderOptions {
             url: service.url.clone(),
@@ -341,7 +341,7 @@ fn commands(config: &Config) -> Commands {
     }
     let command = |entry: &StdioCommand| {
         let env = entry.env.iter().map(|(name, value)| (name.clone(), value.expose().to_owned()));
-        Command::new(entry.argv.clone(), env.collect(), entry.tenants.clone())
+        ProgramCommand::new(entry.argv.clone(), env.collect(), entry.tenants.clone())
     };
     let by_name = config.stdio_commands.iter().map(|(name, entry)| (name.clone(), command(entry)));
     Commands::new(by_name.collect())

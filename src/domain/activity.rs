@@ -8,7 +8,7 @@ use super::operation::OperationType;
 
 /// What kind of act a record is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum RecordKind {
     /// A `call_tool_*`, over MCP or REST.
     ToolCall,
     /// A `retrieve_tools`.
@@ -55,18 +55,18 @@ pub const STATUSES: [&str; 9] = [
     "waiting",
 ];
 
-impl Kind {
+impl RecordKind {
     /// The wire name.
     pub fn as_str(self) -> &'static str {
         match self {
-            Kind::ToolCall => "tool_call",
-            Kind::Search => "search",
-            Kind::CacheRead => "cache_read",
-            Kind::DirectCall => "direct_call",
-            Kind::Admin => "admin",
-            Kind::AuthFailure => "auth_failure",
-            Kind::LateOutcome => "late_outcome",
-            Kind::System => "system",
+            RecordKind::ToolCall => "tool_call",
+            RecordKind::Search => "search",
+            RecordKind::CacheRead => "cache_read",
+            RecordKind::DirectCall => "direct_call",
+            RecordKind::Admin => "admin",
+            RecordKind::AuthFailure => "auth_failure",
+            RecordKind::LateOutcome => "late_outcome",
+            RecordKind::System => "system",
         }
     }
 }
@@ -144,7 +144,7 @@ pub struct Record {
     /// Whose it is.
     pub tenant: TenantId,
     /// The record's kind.
-    pub kind: Kind,
+    pub kind: RecordKind,
     /// The face.
     pub source: Source,
     /// Server name, as called.
@@ -207,7 +207,7 @@ pub struct Record {
 
 impl Record {
     /// An open record of an attempt that starts at `now`, with everything else empty.
-    pub fn start(tenant: TenantId, kind: Kind, source: Source, now: DateTime<Utc>) -> Record {
+    pub fn start(tenant: TenantId, kind: RecordKind, source: Source, now: DateTime<Utc>) -> Record {
         Record {
             id: new_id(now),
             tenant,
@@ -291,14 +291,15 @@ mod tests {
     #[test]
     fn the_time_of_an_id_is_when_it_started() {
         let now = DateTime::from_timestamp_millis(1_793_000_123_456).expect("valid");
-        let record = Record::start(TenantId::PLATFORM, Kind::System, Source::System, now);
+        let record = Record::start(TenantId::PLATFORM, RecordKind::System, Source::System, now);
         assert_eq!(record.started_at(), now);
         assert_ne!(new_id(now), new_id(now));
     }
 
     #[test]
     fn every_text_counts() {
-        let mut record = Record::start(TenantId::PLATFORM, Kind::System, Source::System, DateTime::default());
+        let mut record =
+            Record::start(TenantId::PLATFORM, RecordKind::System, Source::System, DateTime::default());
         let empty = record.bytes();
         assert!(empty >= size_of::<Record>());
         record.response = Some("x".repeat(4096));

@@ -12,7 +12,7 @@ const PATHS_BYTES_MAX: usize = 256 * 1024;
 
 /// One difference.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Change<'a> {
+pub struct TextChange<'a> {
     /// Where it is, as a JSON pointer.
     pub path: String,
     /// What was there: the raw value.
@@ -25,7 +25,7 @@ pub struct Change<'a> {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Diff<'a> {
     /// In the order of the text before, what is new after that.
-    pub changes: Vec<Change<'a>>,
+    pub changes: Vec<TextChange<'a>>,
     /// There are more than are named.
     pub is_cut: bool,
     paths_bytes: usize,
@@ -60,7 +60,7 @@ impl<'a> Diff<'a> {
             self.is_cut = true;
             return;
         }
-        self.changes.push(Change { path: pointer(place), before, after });
+        self.changes.push(TextChange { path: pointer(place), before, after });
     }
 
     fn below(

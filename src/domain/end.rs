@@ -15,13 +15,13 @@ pub enum End {
         /// The code that whoever asked got.
         code: i64,
         /// Whether, and in which way, whoever answered has failed.
-        fault: Fault,
+        fault: EndFault,
     },
 }
 
 /// What a JSON-RPC error says of the side that is asked (OpenTelemetry conventions for MCP).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum EndFault {
     /// Nothing: whoever asked is to blame.
     Asker,
     /// That it failed as the code says.
@@ -41,7 +41,7 @@ impl End {
 
     /// With an error of a server that we asked. To who asks, each is one.
     pub fn asked(code: i64) -> End {
-        End::Error { code, fault: Fault::Code }
+        End::Error { code, fault: EndFault::Code }
     }
 
     /// Tells a span of it, with the number as it is.
@@ -52,9 +52,9 @@ impl End {
             End::Error { code, fault } => {
                 span.set("rpc.response.status_code", code.to_string());
                 match fault {
-                    Fault::Asker => {}
-                    Fault::Code => span.fail(code.to_string()),
-                    Fault::Named(how) => span.fail(how),
+                    EndFault::Asker => {}
+                    EndFault::Code => span.fail(code.to_string()),
+                    EndFault::Named(how) => span.fail(how),
                 }
             }
         }
@@ -68,9 +68,9 @@ impl End {
             End::Error { code, fault } => {
                 let name = code_name(code);
                 let how = match fault {
-                    Fault::Asker => None,
-                    Fault::Code => Some(name),
-                    Fault::Named(how) => Some(how),
+                    EndFault::Asker => None,
+                    EndFault::Code => Some(name),
+                    EndFault::Named(how) => Some(how),
                 };
                 (how, Some(name))
             }

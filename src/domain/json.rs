@@ -20,8 +20,8 @@ pub use literal::{literal_characters, literal_split, literal_text};
 pub use scalars::{has_infinite_number, is_widely_readable};
 pub(in crate::domain) use skip::value_end_counted;
 pub use splice::{
-    Elements, Opened, elements, find_members, for_each_member, opened, ranges_of_members, top_level_members,
-    with_member_first, without_members,
+    Elements, OpenedObject, elements, find_members, for_each_member, opened, ranges_of_members,
+    top_level_members, with_member_first, without_members,
 };
 pub(in crate::domain) use text::escape_body_into;
 pub use text::{JsonOut, escape_into};

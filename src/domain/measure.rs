@@ -97,7 +97,7 @@ impl Durations {
 }
 
 /// What series are told apart by: a few values, each out of a closed list.
-pub trait Key: Copy + Eq + Hash {
+pub trait SeriesKey: Copy + Eq + Hash {
     /// The one that stands for it when there are too many.
     fn rest(self) -> Self;
 }
@@ -115,7 +115,7 @@ pub type Series<K> = Family<K, Durations>;
 /// Counts by key.
 pub type Counts<K> = Family<K, Count>;
 
-impl<K: Key, V> Family<K, V> {
+impl<K: SeriesKey, V> Family<K, V> {
     /// None yet; each begins as a fresh one.
     pub fn new(fresh: fn() -> V) -> Family<K, V> {
         Family { fresh, by_key: ArcSwap::default() }
@@ -150,7 +150,7 @@ impl<K: Key, V> Family<K, V> {
     }
 }
 
-impl<K: Key> Series<K> {
+impl<K: SeriesKey> Series<K> {
     /// None yet, with the bounds of operations.
     pub fn of_operations() -> Series<K> {
         Family::new(|| Durations::new(OPERATION_BOUNDS_S))
@@ -168,7 +168,7 @@ impl<K: Key> Series<K> {
 }
 
 /// A text out of a closed list.
-impl Key for &'static str {
+impl SeriesKey for &'static str {
     fn rest(self) -> Self {
         OTHER
     }
@@ -178,7 +178,7 @@ impl Key for &'static str {
 mod tests {
     use super::*;
 
-    impl Key for u32 {
+    impl SeriesKey for u32 {
         fn rest(self) -> u32 {
             u32::MAX
         }

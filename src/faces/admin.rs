@@ -29,32 +29,32 @@ const DRAIN_MAX: Duration = Duration::from_millis(500);
 
 /// What a page of metrics is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum ExpositionFormat {
     /// Prometheus' text.
     Plain,
     /// OpenMetrics, for whoever asks for it.
     OpenMetrics,
 }
 
-impl Format {
+impl ExpositionFormat {
     const OPENMETRICS: &str = "application/openmetrics-text";
 
     /// What a scraper takes that sends this `Accept`.
-    fn accepted(accept: Option<&str>) -> Format {
-        let is_open = accept.is_some_and(|accept| accept.contains(Format::OPENMETRICS));
-        if is_open { Format::OpenMetrics } else { Format::Plain }
+    fn accepted(accept: Option<&str>) -> ExpositionFormat {
+        let is_open = accept.is_some_and(|accept| accept.contains(ExpositionFormat::OPENMETRICS));
+        if is_open { ExpositionFormat::OpenMetrics } else { ExpositionFormat::Plain }
     }
 
     fn content_type(self) -> &'static str {
         match self {
-            Format::Plain => "text/plain; version=0.0.4; charset=utf-8",
-            Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            ExpositionFormat::Plain => "text/plain; version=0.0.4; charset=utf-8",
+            ExpositionFormat::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
         }
     }
 }
 
 /// Makes a page of metrics.
-pub type Scrape = dyn Fn(Format) -> String + Send + Sync;
+pub type Scrape = dyn Fn(ExpositionFormat) -> String + Send + Sync;
 
 /// The last page of each format. No key is asked for, so making one may cost only so much, however often it is asked for.
 struct Pages {
@@ -75,10 +75,10 @@ impl Pages {
     }
 
     /// A page that is not old.
-    async fn page(&self, format: Format) -> Result<Bytes, JoinError> {
+    async fn page(&self, format: ExpositionFormat) -> Result<Bytes, JoinError> {
         let mut made = Arc::clone(&self.made).lock_owned().await;
         let [plain, open] = &*made;
-        let last = if format == Format::Plain { plain } else { open };
+        let last = if format == ExpositionFormat::Plain { plain } else { open };
         if let Some(page) = last.as_ref().filter(|page| page.at.elapsed() < self.age_max) {
             return Ok(page.text.clone());
         }
@@ -87,7 +87,7 @@ impl Pages {
         let making = tokio::task::spawn_blocking(move || {
             let text = Bytes::from(scrape(format));
             let [plain, open] = &mut *made;
-            let place = if format == Format::Plain { plain } else { open };
+            let place = if format == ExpositionFormat::Plain { plain } else { open };
             *place = Some(Page { at: Instant::now(), text: text.clone() });
             text
         });
@@ -117,7 +117,8 @@ pub async fn serve(
 }
 
 async fn metrics(State(pages): State<Arc<Pages>>, headers: HeaderMap) -> Response {
-    let format = Format::accepted(headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()));
+    let format =
+        ExpositionFormat::accepted(headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()));
     match pages.page(format).await {
         Ok(text) => ([(header::CONTENT_TYPE, format.content_type())], text).into_response(),
         Err(error) => {
@@ -152,14 +153,14 @@ mod tests {
         let (pages, let_go, made) = pages(Duration::from_secs(60));
         (0..2).for_each(|_| let_go.send(()).unwrap());
         for _ in 0..3 {
-            assert_eq!(pages.page(Format::Plain).await.unwrap(), "Plain 0");
-            assert_eq!(pages.page(Format::OpenMetrics).await.unwrap(), "OpenMetrics 1");
+            assert_eq!(pages.page(ExpositionFormat::Plain).await.unwrap(), "Plain 0");
+            assert_eq!(pages.page(ExpositionFormat::OpenMetrics).await.unwrap(), "OpenMetrics 1");
         }
         assert_eq!(made.load(Ordering::SeqCst), 2);
         let long_ago = Instant::now().checked_sub(Duration::from_secs(60)).unwrap();
         pages.made.lock().await.iter_mut().flatten().for_each(|page| page.at = long_ago);
         let_go.send(()).unwrap();
-        assert_eq!(pages.page(Format::Plain).await.unwrap(), "Plain 2");
+        assert_eq!(pages.page(ExpositionFormat::Plain).await.unwrap(), "Plain 2");
     }
 
     /// Also when whoever asked for it first has left.
@@ -168,7 +169,7 @@ mod tests {
         let (pages, let_go, made) = pages(Duration::ZERO);
         let asks = |pages: &Arc<Pages>| {
             let pages = Arc::clone(pages);
-            tokio::spawn(async move { pages.page(Format::Plain).await.unwrap() })
+            tokio::spawn(async move { pages.page(ExpositionFormat::Plain).await.unwrap() })
         };
         let first = asks(&pages);
         while made.load(Ordering::SeqCst) == 0 {
@@ -191,7 +192,10 @@ mod tests {
     #[test]
     fn openmetrics_is_for_who_asks_for_it() {
         let accept = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5";
-        assert_eq!(Format::accepted(Some(accept)), Format::OpenMetrics);
-        assert_eq!([None, Some("text/plain"), Some("*/*")].map(Format::accepted), [Format::Plain; 3]);
+        assert_eq!(ExpositionFormat::accepted(Some(accept)), ExpositionFormat::OpenMetrics);
+        assert_eq!(
+            [None, Some("text/plain"), Some("*/*")].map(ExpositionFormat::accepted),
+            [ExpositionFormat::Plain; 3]
+        );
     }
 }

@@ -55,7 +55,7 @@ pub struct Connections {
 #[derive(Default)]
 struct Counted {
     /// By address, each oldest first.
-    by_address: HashMap<IpAddr, BTreeMap<u64, Arc<Connection>>>,
+    by_address: HashMap<IpAddr, BTreeMap<u64, Arc<ClientConnection>>>,
     warned_at: Option<Instant>,
 }
 
@@ -70,7 +70,7 @@ const CLOSED: u8 = 3;
 
 /// State of one client connection.
 #[derive(Debug)]
-pub struct Connection {
+pub struct ClientConnection {
     id: u64,
     /// Address under which the connection is counted.
     address: IpAddr,
@@ -78,7 +78,7 @@ pub struct Connection {
     task: OnceLock<AbortHandle>,
 }
 
-impl Connection {
+impl ClientConnection {
     /// Notes the task that serves the connection.
     pub(super) fn served_by(&self, task: AbortHandle) {
         // set once, by who accepted it
@@ -117,7 +117,7 @@ impl Connection {
 
 /// Admitted connection; gives its permit back when dropped.
 pub(super) struct Admitted {
-    pub(super) connection: Arc<Connection>,
+    pub(super) connection: Arc<ClientConnection>,
     connections: Arc<Connections>,
     _permit: OwnedSemaphorePermit,
 }
@@ -166,7 +166,7 @@ impl Connections {
     }
 
     /// Exempts a connection, since a request on it was authenticated. Only the first time takes a lock.
-    pub(super) fn authenticated(&self, connection: &Connection) {
+    pub(super) fn authenticated(&self, connection: &ClientConnection) {
         if connection.state.load(Ordering::Acquire) != EXEMPT
             && connection.state.swap(EXEMPT, Ordering::AcqRel) != EXEMPT
         {
@@ -180,7 +180,7 @@ impl Connections {
         let permit = self.permit().await?;
         let id = self.accepted.fetch_add(1, Ordering::Relaxed);
         let is_trusted = self.is_trusted(peer);
-        let connection = Arc::new(Connection {
+        let connection = Arc::new(ClientConnection {
             id,
             address: counted_as(peer),
             state: AtomicU8::new(if is_trusted { EXEMPT } else { IDLE }),
@@ -213,7 +213,7 @@ impl Connections {
 
     /// Counts a connection; where its address has too many, closes the oldest idle one. `None` if none of
     /// them is idle.
-    fn count(&self, connection: &Arc<Connection>) -> Option<()> {
+    fn count(&self, connection: &Arc<ClientConnection>) -> Option<()> {
         let mut counted = self.counted();
         let same = counted.by_address.entry(connection.address).or_default();
         let mut is_let_in = true;
@@ -231,11 +231,11 @@ impl Connections {
 }
 
 impl Counted {
-    fn insert(&mut self, connection: &Arc<Connection>) {
+    fn insert(&mut self, connection: &Arc<ClientConnection>) {
         self.by_address.entry(connection.address).or_default().insert(connection.id, Arc::clone(connection));
     }
 
-    fn remove(&mut self, connection: &Connection) {
+    fn remove(&mut self, connection: &ClientConnection) {
         let Some(same) = self.by_address.get_mut(&connection.address) else { return };
         same.remove(&connection.id);
         if same.is_empty() {
@@ -264,7 +264,7 @@ impl Counted {
 }
 
 /// Closes the oldest idle connection of an address. Returns whether one was closed.
-fn close_oldest(same: &mut BTreeMap<u64, Arc<Connection>>) -> bool {
+fn close_oldest(same: &mut BTreeMap<u64, Arc<ClientConnection>>) -> bool {
     let Some(id) = same.iter().find_map(|(id, connection)| connection.close().then_some(*id)) else {
         return false;
     };
@@ -290,7 +290,7 @@ mod tests {
     }
 
     /// A connection with a task that ends only when it is closed.
-    async fn connect(connections: &Arc<Connections>, peer: &str) -> Option<Arc<Connection>> {
+    async fn connect(connections: &Arc<Connections>, peer: &str) -> Option<Arc<ClientConnection>> {
         let admitted = connections.admit(peer.parse().unwrap()).await?;
         let connection = Arc::clone(&admitted.connection);
         let task = tokio::spawn(async move {
@@ -301,7 +301,7 @@ mod tests {
         Some(connection)
     }
 
-    fn is_closed(connection: &Connection) -> bool {
+    fn is_closed(connection: &ClientConnection) -> bool {
         connection.state.load(Ordering::Acquire) == CLOSED
     }
 

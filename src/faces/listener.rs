@@ -15,7 +15,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
-use super::connections::{Admitted, Connection, Connections};
+use super::connections::{Admitted, ClientConnection, Connections};
 use super::impatient::Impatient;
 
 /// Bytes buffered of a request head: bounds the size of all headers together.
@@ -30,7 +30,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub struct Peer {
     /// Address of its other end.
     pub address: SocketAddr,
-    pub(super) connection: Arc<Connection>,
+    pub(super) connection: Arc<ClientConnection>,
 }
 
 /// What a listener takes.
@@ -82,7 +82,7 @@ pub(super) async fn serve_connections(
 fn with_connection<S>(
     service: S,
     address: SocketAddr,
-    connection: Arc<Connection>,
+    connection: Arc<ClientConnection>,
 ) -> impl Service<hyper::Request<Incoming>, Response = Response, Error = Infallible, Future: Send>
 where
     S: Service<hyper::Request<Incoming>, Response = Response, Error = Infallible, Future: Send>,

@@ -22,7 +22,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use self::connections::Connections;
-use self::wire::managed::{Act, Asked, NotDone};
+use self::wire::managed::{ManagedAct, ManagedRequest, NotDone};
 use crate::domain::measure::Measures;
 use crate::gateway::{Attempt, Caller, Gateway};
 
@@ -53,8 +53,8 @@ impl Faces {
     pub(crate) async fn manage(
         self: &Arc<Self>,
         attempt: Attempt,
-        act: Act,
-        asked: Asked,
+        act: ManagedAct,
+        asked: ManagedRequest,
     ) -> Result<Bytes, NotDone> {
         rest::inward::run(self, attempt, act, asked).await
     }

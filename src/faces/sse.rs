@@ -76,7 +76,7 @@ struct Open {
 
 /// Why there is no place for another stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TooMany {
+pub(super) enum TooManyStreams {
     /// This key has this many open.
     Key(usize),
     /// The keys of this tenant have this many open together.
@@ -98,16 +98,16 @@ impl Streams {
         self.by_kind.get(kind as usize)
     }
 
-    fn take(&self, caller: &Caller, key_max: usize) -> Result<(), TooMany> {
+    fn take(&self, caller: &Caller, key_max: usize) -> Result<(), TooManyStreams> {
         let mut open = self.open();
         let of_key = open.by_key.get(&caller.key).copied().unwrap_or_default();
         if of_key >= key_max {
-            return Err(TooMany::Key(key_max));
+            return Err(TooManyStreams::Key(key_max));
         }
         let tenant = caller.tenant_id();
         let of_tenant = open.by_tenant.get(&tenant).copied().unwrap_or_default();
         if let Some(max) = caller.tenant_streams_max().filter(|max| of_tenant >= *max) {
-            return Err(TooMany::Tenant(max));
+            return Err(TooManyStreams::Tenant(max));
         }
         open.by_key.insert(caller.key, of_key + 1);
         if caller.key.is_some() {
@@ -156,12 +156,12 @@ impl OpenStream {
     /// Takes a place among those of its key and its tenant.
     ///
     /// # Errors
-    /// [`TooMany`]
+    /// [`TooManyStreams`]
     pub(super) fn begin(
         faces: &Arc<Faces>,
         caller: &Arc<Caller>,
         kind: StreamKind,
-    ) -> Result<OpenStream, TooMany> {
+    ) -> Result<OpenStream, TooManyStreams> {
         let streams = &faces.streams;
         let taken = streams.take(caller, faces.options.streams_per_key_max);
         taken.inspect_err(|_| streams.refused.one())?;

@@ -38,8 +38,8 @@ pub use credentials::Headers;
 pub use error::GatewayError;
 pub use life::Lifecycle;
 pub use log::{
-    Act, Acting, ActivityLog, Attempt, Attempted, Client, Log, LogMeasures, LogVitals, News, Reach,
-    ReadAttempt, ReadUnderWay, RecordUnavailable, RefusedAttempt,
+    Act, Acting, ActivityLog, Attempt, Attempted, Client, Log, LogMeasures, LogVitals, News, ReadAttempt,
+    ReadUnderWay, RecordUnavailable, RefusedAttempt, TailReach,
 };
 pub use options::{ActivityLimits, EmbeddingsOptions, Options};
 pub use outlive::{Apart, Outlive};

@@ -9,7 +9,7 @@ use chrono::{DateTime, NaiveTime, TimeDelta, Utc};
 use uuid::Uuid;
 
 use super::activity_read::{ActivityFilter, ActivityRow, push_before, push_filter, push_values, select};
-use super::tx::{Access, Lane};
+use super::tx::{Lane, TxAccess};
 use super::unit::Unit;
 use super::{Store, StoreError};
 use crate::domain::id::TenantId;
@@ -29,7 +29,7 @@ impl Store {
         filter: &ActivityFilter,
         limit: i64,
     ) -> Result<Vec<ActivityRow>, StoreError> {
-        let mut tx = self.begin(Lane::Report, Access::TenantSnapshot(tenant)).await?;
+        let mut tx = self.begin(Lane::Report, TxAccess::TenantSnapshot(tenant)).await?;
         let mut query = select("activity_open", tenant);
         push_filter(&mut query, filter);
         push_before(&mut query, filter.before);

@@ -6,7 +6,7 @@ use ulid::Ulid;
 use uuid::Uuid;
 
 use super::activity_write::activity_columns;
-use super::tx::{Access, Lane};
+use super::tx::{Lane, TxAccess};
 use super::{Store, StoreError};
 use crate::domain::activity::time_of;
 use crate::domain::id::{KeyId, TenantId};
@@ -107,7 +107,7 @@ impl ActivityFilter {
 impl Store {
     /// One record by id; the id's own time finds its partition.
     pub async fn get_activity(&self, tenant: TenantId, id: Ulid) -> Result<ActivityRow, StoreError> {
-        let mut tx = self.begin(Lane::Report, Access::TenantSnapshot(tenant)).await?;
+        let mut tx = self.begin(Lane::Report, TxAccess::TenantSnapshot(tenant)).await?;
         let mut found = None;
         for table in ["activity", "activity_open"] {
             let mut query = select(table, tenant);

@@ -10,7 +10,7 @@ use chrono::{DateTime, NaiveTime, TimeDelta, Utc};
 use sqlx::FromRow;
 use uuid::Uuid;
 
-use super::tx::{Access, Lane};
+use super::tx::{Lane, TxAccess};
 use super::{Store, StoreError};
 use crate::domain::id::{KeyId, TenantId};
 
@@ -256,7 +256,7 @@ impl Store {
         end: DateTime<Utc>,
     ) -> Result<Vec<Cell>, StoreError> {
         let key: Option<Uuid> = key.map(|key| key.0);
-        let mut tx = self.begin(Lane::Report, Access::TenantSnapshot(tenant)).await?;
+        let mut tx = self.begin(Lane::Report, TxAccess::TenantSnapshot(tenant)).await?;
         let open = sqlx::query_as(OPEN).bind(tenant.0).bind(start).bind(end).bind(key);
         let mut cells: Vec<Cell> = open.fetch_all(&mut *tx).await?;
         sqlx::query(WORK_MEM).execute(&mut *tx).await?;

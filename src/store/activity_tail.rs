@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::activity_read::{ActivityFilter, ActivityRow, push_filter};
 use super::activity_write::activity_columns;
-use super::tx::{Access, Lane};
+use super::tx::{Lane, TxAccess};
 use super::{Store, StoreError};
 use crate::domain::id::TenantId;
 
@@ -61,7 +61,7 @@ fn number(xid: i64) -> u64 {
 impl Store {
     /// The first transaction of which not everything can be seen yet.
     pub async fn activity_horizon(&self) -> Result<u64, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
         let sql = "select pg_snapshot_xmin(pg_current_snapshot())::text::bigint";
         let horizon: i64 = sqlx::query_scalar(sql).fetch_one(&mut *tx).await?;
         tx.commit().await?;
@@ -76,7 +76,7 @@ impl Store {
         after: Commit,
         limit: i64,
     ) -> Result<Tail, StoreError> {
-        let mut tx = self.begin(Lane::Report, Access::TenantSnapshot(tenant)).await?;
+        let mut tx = self.begin(Lane::Report, TxAccess::TenantSnapshot(tenant)).await?;
         let sql = "select pg_snapshot_xmin(pg_current_snapshot())::text::bigint";
         let horizon: i64 = sqlx::query_scalar(sql).fetch_one(&mut *tx).await?;
         let mut query = sqlx::QueryBuilder::new("select xid::text::bigint as commit_xid, ");
@@ -102,7 +102,7 @@ impl Store {
         &self,
         since: &[(TenantId, u64)],
     ) -> Result<(Vec<TenantId>, u64), StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
         let rows: Vec<(i64, Option<Uuid>)> = sqlx::query_as(
             "with horizon as (select pg_snapshot_xmin(pg_current_snapshot()) as xid)
              select h.xid::text::bigint, w.tenant_id

@@ -11,10 +11,10 @@ use sqlx::query::Query;
 use ulid::Ulid;
 use uuid::Uuid;
 
-use super::tx::{Access, Lane};
+use super::tx::{Lane, TxAccess};
 use super::unit::{Statements, Unit};
 use super::{Store, StoreError};
-use crate::domain::activity::{Kind, Record};
+use crate::domain::activity::{Record, RecordKind};
 use crate::domain::id::ReplicaId;
 
 /// Every column that both tables share, in the order of all statements.
@@ -70,7 +70,7 @@ impl Store {
         match self.statements {
             // unnamed statements do not survive a pooler that changes the session between their two messages
             Statements::Unnamed => {
-                let mut tx = self.begin(Lane::Commit, Access::System).await?;
+                let mut tx = self.begin(Lane::Commit, TxAccess::System).await?;
                 bind(sqlx::query(OPEN_ACTIVITY), replica, records).execute(&mut *tx).await?;
                 Ok(tx.commit().await?)
             }
@@ -86,7 +86,7 @@ impl Store {
     /// whose open row is gone was closed as `unknown` by another replica: its true end becomes a
     /// `late_outcome` with `parent_id`. Safe to repeat when the outcome of a commit is not known.
     pub async fn close_activity(&self, replica: ReplicaId, closes: &[Close]) -> Result<(), StoreError> {
-        let mut tx = self.begin(Lane::Commit, Access::System).await?;
+        let mut tx = self.begin(Lane::Commit, TxAccess::System).await?;
         let opened: Vec<&Record> =
             closes.iter().filter(|close| close.opened).map(|close| close.record.as_ref()).collect();
         let mut late: Vec<Record> = Vec::new();
@@ -122,7 +122,7 @@ fn late_outcome(record: &Record) -> Record {
     late.parent_id = Some(record.id);
     // from the parent's id, so that a close that is repeated adds nothing
     late.id = Ulid::from_parts(record.id.timestamp_ms(), record.id.random() ^ 1);
-    late.kind = Kind::LateOutcome;
+    late.kind = RecordKind::LateOutcome;
     late
 }
 

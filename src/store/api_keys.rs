@@ -5,8 +5,8 @@ use serde_json::{Map, Value};
 use sqlx::FromRow;
 use uuid::Uuid;
 
-use super::revisions::{self, Kind};
-use super::tx::{Access, Lane};
+use super::revisions::{self, RevisionKind};
+use super::tx::{Lane, TxAccess};
 use super::{Store, StoreError, quotas};
 use crate::domain::id::{KeyId, TenantId};
 use crate::domain::quota::{OwnQuotas, Quotas};
@@ -123,8 +123,8 @@ impl TryFrom<KeyRow> for ApiKey {
 impl Store {
     /// Makes a key, with its settings.
     pub async fn create_key(&self, tenant: TenantId, new: &NewApiKey) -> Result<ApiKey, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
-        let rev = revisions::bump(&mut tx, tenant, Kind::Access).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
+        let rev = revisions::bump(&mut tx, tenant, RevisionKind::Access).await?;
         let count: i64 =
             sqlx::query_scalar("select count(*) from api_keys where tenant_id = $1 and revoked_at is null")
                 .bind(tenant.0)
@@ -153,7 +153,7 @@ impl Store {
         .await?;
         let key = ApiKey::try_from(row)?;
         super::settings::put(&mut tx, tenant, key.id.0, &new.settings, rev).await?;
-        revisions::commit(tx, tenant, Kind::Access, rev).await?;
+        revisions::commit(tx, tenant, RevisionKind::Access, rev).await?;
         Ok(key)
     }
 
@@ -164,7 +164,7 @@ impl Store {
         after: Uuid,
         limit: i64,
     ) -> Result<Vec<ApiKey>, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         let rows: Vec<KeyRow> = sqlx::query_as(concat!(
             "select ",
             key_columns!(),
@@ -181,7 +181,7 @@ impl Store {
 
     /// One key.
     pub async fn get_key(&self, tenant: TenantId, key: KeyId) -> Result<ApiKey, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         let row: Option<KeyRow> = sqlx::query_as(concat!(
             "select ",
             key_columns!(),
@@ -202,8 +202,8 @@ impl Store {
         key: KeyId,
         patch: &KeyPatch,
     ) -> Result<ApiKey, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
-        let rev = revisions::bump(&mut tx, tenant, Kind::Access).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
+        let rev = revisions::bump(&mut tx, tenant, RevisionKind::Access).await?;
         let row: Option<KeyRow> = sqlx::query_as(concat!(
             "update api_keys set name = coalesce($3, name), owner = coalesce($4, owner),
                  owner_given = $4 is not null or coalesce(owner_given, owner <> name and owner <> role),
@@ -227,14 +227,14 @@ impl Store {
             self.get_key(tenant, key).await?;
             return Err(StoreError::Conflict("the key changed since that version"));
         };
-        revisions::commit(tx, tenant, Kind::Access, rev).await?;
+        revisions::commit(tx, tenant, RevisionKind::Access, rev).await?;
         row.try_into()
     }
 
     /// Ends a key for good, and what is kept for it; ending it twice is no error.
     pub async fn revoke_key(&self, tenant: TenantId, key: KeyId) -> Result<(), StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
-        let rev = revisions::bump(&mut tx, tenant, Kind::Access).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
+        let rev = revisions::bump(&mut tx, tenant, RevisionKind::Access).await?;
         let done = sqlx::query(
             "update api_keys set revoked_at = coalesce(revoked_at, now()), version = version + 1, rev = $3
              where tenant_id = $1 and key_id = $2",
@@ -249,13 +249,13 @@ impl Store {
         }
         super::settings::remove_of(&mut tx, tenant, key).await?;
         super::response_cache::remove_of(&mut tx, tenant, key).await?;
-        revisions::commit(tx, tenant, Kind::Access, rev).await.map(drop)
+        revisions::commit(tx, tenant, RevisionKind::Access, rev).await.map(drop)
     }
 
     /// Everything that decides access to a tenant, in one consistent picture: its live keys, settings by
     /// scope, and the revision. [`StoreError::NotFound`] when the tenant is deleted.
     pub async fn load_access(&self, tenant: TenantId) -> Result<AccessRows, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::TenantSnapshot(tenant)).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::TenantSnapshot(tenant)).await?;
         let row: Option<(String, String, bool)> = sqlx::query_as(
             "select name, quotas::text, suspended_at is not null from tenants
              where tenant_id = $1 and deleted_at is null",
@@ -265,7 +265,7 @@ impl Store {
         .await?;
         let (tenant_name, quotas, is_suspended) = row.ok_or(StoreError::NotFound)?;
         let quotas = OwnQuotas::from(quotas);
-        let rev = revisions::current(&mut tx, tenant, Kind::Access).await?;
+        let rev = revisions::current(&mut tx, tenant, RevisionKind::Access).await?;
         let keys: Vec<KeyRow> = sqlx::query_as(concat!(
             "select ",
             key_columns!(),

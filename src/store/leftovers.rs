@@ -20,7 +20,7 @@ const LISTEN_MAX: Duration = Duration::from_secs(15 * 60);
 const RESERVE_MAX: Duration = Duration::from_secs(1);
 
 /// Leave to wait for a commit outside the pool.
-pub(super) type Leave = OwnedSemaphorePermit;
+pub(super) type LeftoverLeave = OwnedSemaphorePermit;
 
 /// Room beside a pool for connections that were given up.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ pub(super) enum Fate {
     /// It is listened on beside the pool while there is room, else in its place in the pool.
     Kept,
     /// It is listened on beside the pool, where its room is.
-    Beside(Leave),
+    Beside(LeftoverLeave),
 }
 
 impl Leftovers {
@@ -46,7 +46,7 @@ impl Leftovers {
     }
 
     /// Room for one more, reserved before it is needed.
-    pub(super) async fn reserve(&self) -> Result<Leave, StoreError> {
+    pub(super) async fn reserve(&self) -> Result<LeftoverLeave, StoreError> {
         match timeout(RESERVE_MAX, Arc::clone(&self.room).acquire_owned()).await {
             Ok(Ok(leave)) => Ok(leave),
             _ => Err(unconfirmed()),

@@ -21,12 +21,12 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 
 use self::offers::OffersPlan;
-use self::plan::{Known, Plan, ServerState};
+use self::plan::{Known, ListedServer, Plan};
 use self::spelling::assign_names;
 use super::offer_pins::offer_bytes;
-use super::revisions::{self, Kind};
+use super::revisions::{self, RevisionKind};
 use super::tools::{self, stored_bytes};
-use super::tx::{Access, Lane};
+use super::tx::{Lane, TxAccess};
 use super::unit::Unit;
 use super::{Store, StoreError, quotas};
 use crate::domain::damping::{self, Damping, Return};
@@ -116,7 +116,7 @@ impl Store {
         deployment: &Quotas,
     ) -> Result<Applied, StoreError> {
         let NewListing { version, tally, era, found, offers, right } = *listing;
-        let mut tx = self.begin(Lane::Upkeep, Access::Tenant(tenant)).await?;
+        let mut tx = self.begin(Lane::Upkeep, TxAccess::Tenant(tenant)).await?;
         let state = lock(&mut tx, tenant, server, version).await?;
         right.check(&mut tx, state.rev).await?;
         if state.tally.has_newer_tools(&tally) {
@@ -141,7 +141,7 @@ impl Store {
         let mut left_out = None;
         if !plan.write.is_empty() {
             // other listings of the tenant wait from here on: together they must not take more than there is
-            revisions::lock(&mut tx, tenant, Kind::Catalogue).await?;
+            revisions::lock(&mut tx, tenant, RevisionKind::Catalogue).await?;
             let quotas = quotas::of(&mut tx, tenant, deployment).await?;
             plan.fit(&known, found, room(&mut tx, tenant, server, &quotas).await?);
             left_out = quota::left_out(&plan.left_out, &quotas);
@@ -183,7 +183,7 @@ impl Store {
             || plan.sets_baseline
             || others.changes() > 0;
         if visible {
-            let rev = revisions::bump(&mut tx, tenant, Kind::Catalogue).await?;
+            let rev = revisions::bump(&mut tx, tenant, RevisionKind::Catalogue).await?;
             applied.drifted = drifts::find(&mut tx, tenant, server, &plan).await?;
             write_tools(&mut tx, tenant, server, &plan, rev).await?;
             drifts::note(&mut tx, tenant, server, &applied.drifted).await?;
@@ -204,7 +204,7 @@ impl Store {
             offers::note(&mut tx, (tenant, server), (&offers, &pinning), &faults, None).await?;
         }
         match applied.rev {
-            Some(rev) => revisions::commit(tx, tenant, Kind::Catalogue, rev).await.map(drop)?,
+            Some(rev) => revisions::commit(tx, tenant, RevisionKind::Catalogue, rev).await.map(drop)?,
             None => tx.commit().await?,
         }
         Ok(applied)
@@ -217,8 +217,8 @@ async fn lock(
     tenant: TenantId,
     server: ServerId,
     version: i64,
-) -> Result<ServerState, StoreError> {
-    let state: Option<ServerState> = sqlx::query_as(
+) -> Result<ListedServer, StoreError> {
+    let state: Option<ListedServer> = sqlx::query_as(
         "select quarantined, auto_approve, baselined, offers_baselined, connection, era, rev, returned_at, returned_before,
              holds, held_until, clock_timestamp() as now,
              tools_listings, prompts_listings, resources_listings, templates_listings from servers
@@ -249,7 +249,7 @@ async fn known(tx: &mut Unit, tenant: TenantId, server: ServerId) -> Result<Vec<
 async fn hold_server(
     mut tx: Unit,
     (tenant, server): (TenantId, ServerId),
-    state: &ServerState,
+    state: &ListedServer,
     damping: Damping,
     until: DateTime<Utc>,
 ) -> Result<Applied, StoreError> {

@@ -5,7 +5,7 @@ use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::secrets::DataKey;
-use super::tx::{Access, Lane};
+use super::tx::{Lane, TxAccess};
 use super::{Store, StoreError};
 use crate::domain::id::TenantId;
 
@@ -37,7 +37,7 @@ impl Store {
         known: &[&str],
         decide: impl FnOnce(&[Canary]) -> Result<Option<Canary>, E>,
     ) -> Result<(), E> {
-        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
         let failed = |error: sqlx::Error| E::from(StoreError::from(error));
         sqlx::query(CANARY_LOCK).execute(&mut *tx).await.map_err(failed)?;
         sqlx::query("lock table secret_canary in share row exclusive mode")
@@ -79,7 +79,7 @@ impl Store {
         after: &(TenantId, DataKey),
         limit: i64,
     ) -> Result<Vec<(TenantId, DataKey)>, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
         let rows: Vec<WrappedRow> = sqlx::query_as(
             "select d.tenant_id, d.key_id, d.master_id, d.wrapped from data_keys d
              where d.master_id = any($1) and (d.tenant_id, d.key_id, d.master_id) > ($3, $4, $5)
@@ -103,7 +103,7 @@ impl Store {
     /// Adds further wrappings of data keys that are still there; another replica may have been faster, and the tenant
     /// may have been deleted.
     pub async fn add_wrappings(&self, wrapped: &[(TenantId, DataKey)]) -> Result<(), StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
         sqlx::query(
             "insert into data_keys (tenant_id, key_id, master_id, wrapped)
              select * from unnest($1::uuid[], $2::uuid[], $3::text[], $4::bytea[])
@@ -125,7 +125,7 @@ impl Store {
     /// data key. A master key whose canary is younger than that of the first is what others are rotating to: what
     /// it wraps stays. Gives how many.
     pub async fn forget_wrappings(&self, known: &[&str]) -> Result<u64, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
         let done = sqlx::query(
             "delete from data_keys d where d.master_id <> all($1) and exists (
                  select from data_keys f
@@ -144,7 +144,7 @@ impl Store {
 
     /// How many data keys no one of `known` wraps, and by which master keys they are wrapped.
     pub async fn data_keys_out_of_reach(&self, known: &[&str]) -> Result<(i64, Vec<String>), StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
         let found = sqlx::query_as(
             "select count(distinct (d.tenant_id, d.key_id)), coalesce(array_agg(distinct d.master_id), '{}')
              from data_keys d where not exists (

@@ -1,7 +1,7 @@
 //! Floor 1: Postgres. The only room that knows SQL and table names.
 //!
-//! Every unit of work is one transaction that starts by dropping to a role: [`Access::Tenant`] sees one
-//! tenant, [`Access::System`] is for the few cross-tenant jobs. No query runs outside such a transaction,
+//! Every unit of work is one transaction that starts by dropping to a role: [`TxAccess::Tenant`] sees one
+//! tenant, [`TxAccess::System`] is for the few cross-tenant jobs. No query runs outside such a transaction,
 //! so a forgotten tenant filter finds nothing even when the deployment's URL is a superuser's.
 
 mod activity_find;
@@ -65,9 +65,11 @@ pub use pins::NewOverride;
 pub use purge::{Deleted, PURGED_TABLES};
 pub use quotas::Usage;
 pub use removed::TABLES_OF_SERVERS;
-pub use replicas::{Beat, HEARTBEAT_TTL_S, Lease};
+pub use replicas::{Beat, HEARTBEAT_TTL_S, ReplicaLease};
 pub use response_cache::{CacheQuota, CachedText, NewCachedTexts};
-pub use revisions::{CancelNotice, Change, Kind, Listener, MISLED_KEYS_MAX, Misled, MisledKey, Notice};
+pub use revisions::{
+    CancelNotice, Change, Listener, MISLED_KEYS_MAX, Misled, MisledKey, Notice, RevisionKind,
+};
 pub use secrets::{DataKey, HeadersPatch, SealedHeaders, SecretRows, ServerSecret};
 pub use server_logs::{NewLogLine, StoredLogLine};
 pub use servers::{CatalogueRows, NewServer, Server, ServerPatch};
@@ -76,8 +78,8 @@ pub use system::{DueServer, FoundKey};
 pub use tenants::{Suspend, Tenant};
 pub use tool_embeddings::{EMBEDDED_PER_TENANT_MAX, EmbeddingRows, Unembedded};
 pub use tools::{StoredOverride, StoredTool};
-pub use tx::Access;
-pub use vitals::{PoolVitals, StoreVitals};
+pub use tx::TxAccess;
+pub use vitals::{StorePoolVitals, StoreVitals};
 
 use leftovers::Leftovers;
 use reach::Reach;

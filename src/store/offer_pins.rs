@@ -5,7 +5,7 @@
 
 use sqlx::FromRow;
 
-use super::revisions::{self, Kind};
+use super::revisions::{self, RevisionKind};
 use super::unit::Unit;
 use super::{Store, StoreError};
 use crate::domain::id::{KeyId, ServerId, TenantId};
@@ -101,7 +101,7 @@ impl Store {
         .bind(offer.name)
         .execute(&mut *tx)
         .await?;
-        revisions::commit(tx, tenant, Kind::Catalogue, rev).await.map(drop)
+        revisions::commit(tx, tenant, RevisionKind::Catalogue, rev).await.map(drop)
     }
 
     /// Blocks an offer, whatever its definition is or becomes.
@@ -132,7 +132,7 @@ impl Store {
         .bind(rev)
         .execute(&mut *tx)
         .await?;
-        revisions::commit(tx, tenant, Kind::Catalogue, rev).await.map(drop)
+        revisions::commit(tx, tenant, RevisionKind::Catalogue, rev).await.map(drop)
     }
 
     /// Lifts the block of an offer. Nothing is approved by that.
@@ -155,7 +155,7 @@ impl Store {
         .bind(rev)
         .execute(&mut *tx)
         .await?;
-        revisions::commit(tx, tenant, Kind::Catalogue, rev).await.map(drop)
+        revisions::commit(tx, tenant, RevisionKind::Catalogue, rev).await.map(drop)
     }
 }
 

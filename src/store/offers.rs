@@ -5,7 +5,7 @@ use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::offer_pins::{self, OfferRef};
-use super::tx::{Access, Lane};
+use super::tx::{Lane, TxAccess};
 use super::unit::Unit;
 use super::{Store, StoreError};
 use crate::domain::id::{ServerId, TenantId};
@@ -142,7 +142,7 @@ impl Store {
             PageStart::After(kind, name) => (kind, name, false),
         };
         let kinds: Vec<&str> = kinds.iter().map(|kind| kind.as_str()).collect();
-        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         let rows = sqlx::query_as(
             "select o.name, o.kind, o.definition, n.safe_name, o.pin, p.approved_pin, p.approved_definition,
                  p.blocked_at is not null as is_blocked, p.blocked_by, (

@@ -10,7 +10,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection};
 use tokio::time::timeout;
 
 use super::backoff::Backoff;
-use super::tx::{Access, Lane};
+use super::tx::{Lane, TxAccess};
 use super::{Store, StoreError};
 
 /// How far ahead partitions are attached, in days.
@@ -71,7 +71,7 @@ impl Store {
     }
 
     async fn attached_partitions(&self) -> Result<HashSet<String>, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
         let names: Vec<String> = sqlx::query_scalar(
             "select c.relname::text from pg_inherits i join pg_class c on c.oid = i.inhrelid
              where i.inhparent = 'activity'::regclass and not i.inhdetachpending",
@@ -105,7 +105,7 @@ impl Store {
     }
 
     async fn open_days(&self, before: NaiveDate) -> Result<HashSet<NaiveDate>, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
         let days: Vec<NaiveDate> = sqlx::query_scalar(
             "select distinct (started_at at time zone 'UTC')::date from activity_open
              where started_at < $1::timestamp at time zone 'UTC'",

@@ -3,8 +3,8 @@
 use sqlx::FromRow;
 
 use super::locks::lock_server;
-use super::revisions::{self, Kind};
-use super::tx::{Access, Lane};
+use super::revisions::{self, RevisionKind};
+use super::tx::{Lane, TxAccess};
 use super::unit::Unit;
 use super::{Store, StoreError};
 use crate::domain::id::{KeyId, ServerId, TenantId};
@@ -40,7 +40,7 @@ struct Decision {
 
 impl Decision {
     async fn commit(self) -> Result<(), StoreError> {
-        revisions::commit(self.tx, self.tenant, Kind::Catalogue, self.rev).await.map(drop)
+        revisions::commit(self.tx, self.tenant, RevisionKind::Catalogue, self.rev).await.map(drop)
     }
 
     /// What was looked at has to be what is there.
@@ -65,9 +65,9 @@ impl Store {
         tenant: TenantId,
         server: ServerId,
     ) -> Result<(Unit, i64), StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         lock_server(&mut tx, tenant, server).await?;
-        let rev = revisions::bump(&mut tx, tenant, Kind::Catalogue).await?;
+        let rev = revisions::bump(&mut tx, tenant, RevisionKind::Catalogue).await?;
         Ok((tx, rev))
     }
 

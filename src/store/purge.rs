@@ -6,7 +6,7 @@ use std::time::Duration;
 use sqlx::AssertSqlSafe;
 use uuid::Uuid;
 
-use super::tx::{Access, Lane};
+use super::tx::{Lane, TxAccess};
 use super::{Store, StoreError};
 use crate::domain::id::TenantId;
 
@@ -50,7 +50,7 @@ impl Store {
         after: TenantId,
         limit: i64,
     ) -> Result<Vec<TenantId>, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
         let rows: Vec<Uuid> = sqlx::query_scalar(
             "select tenant_id from tenants where deleted_at is not null and tenant_id > $1
                  and case when $2 then purged_at > now() - make_interval(days => $3) else purged_at is null end
@@ -72,7 +72,7 @@ impl Store {
             "delete from {table} where tenant_id = $1 and ctid = any (array(
                  select ctid from {table} where tenant_id = $1 limit $2))"
         );
-        let mut tx = self.begin(Lane::Upkeep, Access::Owner).await?;
+        let mut tx = self.begin(Lane::Upkeep, TxAccess::Owner).await?;
         // the text is made of names in this file
         let deleted =
             sqlx::query(AssertSqlSafe(statement)).bind(tenant.0).bind(BATCH).execute(&mut *tx).await?;
@@ -87,7 +87,7 @@ impl Store {
             return Ok(());
         }
         self.purge_rows(tenant, "revisions").await?;
-        let mut tx = self.begin(Lane::Upkeep, Access::System).await?;
+        let mut tx = self.begin(Lane::Upkeep, TxAccess::System).await?;
         sqlx::query(
             "update tenants set purged_at = now()
              where tenant_id = $1 and deleted_at is not null and purged_at is null",
@@ -99,7 +99,7 @@ impl Store {
     }
 
     async fn is_over(&self, tenant: TenantId, late: Duration) -> Result<bool, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
         let is_over = sqlx::query_scalar(
             "select deleted_at < now() - make_interval(secs => $2)
                 and not exists (select from activity_open o where o.tenant_id = $1)

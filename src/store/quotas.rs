@@ -3,9 +3,9 @@
 use serde_json::{Map, Value};
 
 use super::offer_pins::offer_bytes;
-use super::revisions::{self, Kind};
+use super::revisions::{self, RevisionKind};
 use super::tools::stored_bytes;
-use super::tx::{Access, Lane};
+use super::tx::{Lane, TxAccess};
 use super::unit::Unit;
 use super::{Store, StoreError};
 use crate::domain::id::TenantId;
@@ -32,8 +32,8 @@ impl Store {
         tenant: TenantId,
         patch: &Map<String, Value>,
     ) -> Result<(), StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::System).await?;
-        let rev = revisions::bump(&mut tx, tenant, Kind::Access).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
+        let rev = revisions::bump(&mut tx, tenant, RevisionKind::Access).await?;
         let (set, unset) = super::patches::split(patch);
         sqlx::query("update tenants set quotas = (quotas || $2) - $3 where tenant_id = $1")
             .bind(tenant.0)
@@ -41,12 +41,12 @@ impl Store {
             .bind(unset)
             .execute(&mut *tx)
             .await?;
-        revisions::commit(tx, tenant, Kind::Access, rev).await.map(drop)
+        revisions::commit(tx, tenant, RevisionKind::Access, rev).await.map(drop)
     }
 
     /// What a tenant takes up.
     pub async fn usage(&self, tenant: TenantId) -> Result<Usage, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::TenantSnapshot(tenant)).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::TenantSnapshot(tenant)).await?;
         let usage = sqlx::query_as(concat!(
             "select (select count(*) from servers where tenant_id = $1 and removed_at is null) as servers,
                  (select count(*) from api_keys where tenant_id = $1 and revoked_at is null) as keys,

@@ -4,7 +4,7 @@
 use sqlx::AssertSqlSafe;
 use uuid::Uuid;
 
-use super::tx::{Access, Lane};
+use super::tx::{Lane, TxAccess};
 use super::{Store, StoreError};
 use crate::domain::id::{ServerId, TenantId};
 
@@ -31,7 +31,7 @@ const BATCH: i64 = 1000;
 impl Store {
     /// Tenants with more, or older, revoked keys than are kept.
     pub async fn tenants_with_old_keys(&self) -> Result<Vec<TenantId>, StoreError> {
-        let mut tx = self.begin(Lane::Upkeep, Access::System).await?;
+        let mut tx = self.begin(Lane::Upkeep, TxAccess::System).await?;
         let rows: Vec<Uuid> = sqlx::query_scalar(
             "select tenant_id from api_keys where revoked_at is not null group by tenant_id
              having count(*) > $1 or min(revoked_at) < now() - make_interval(days => $2)",
@@ -47,7 +47,7 @@ impl Store {
     /// Deletes a batch of a tenant's revoked keys that are kept no longer, with what was set for them; gives whether
     /// there may be more.
     pub async fn delete_old_keys(&self, tenant: TenantId) -> Result<bool, StoreError> {
-        let mut tx = self.begin(Lane::Upkeep, Access::Owner).await?;
+        let mut tx = self.begin(Lane::Upkeep, TxAccess::Owner).await?;
         let deleted: i64 = sqlx::query_scalar(
             "with kept as (
                  select revoked_at, key_id from api_keys where tenant_id = $1 and revoked_at is not null
@@ -75,7 +75,7 @@ impl Store {
 
     /// Servers that were removed.
     pub async fn removed_servers(&self) -> Result<Vec<(TenantId, ServerId)>, StoreError> {
-        let mut tx = self.begin(Lane::Upkeep, Access::System).await?;
+        let mut tx = self.begin(Lane::Upkeep, TxAccess::System).await?;
         let rows: Vec<(Uuid, Uuid)> =
             sqlx::query_as("select tenant_id, server_id from servers where removed_at is not null limit $1")
                 .bind(SERVERS_MAX)
@@ -95,7 +95,7 @@ impl Store {
             "delete from {table} where tenant_id = $1 and server_id = $2 and ctid = any (array(
                  select ctid from {table} where tenant_id = $1 and server_id = $2 limit $3))"
         );
-        let mut tx = self.begin(Lane::Upkeep, Access::Owner).await?;
+        let mut tx = self.begin(Lane::Upkeep, TxAccess::Owner).await?;
         // the text is made of names in this file
         let deleted = sqlx::query(AssertSqlSafe(statement))
             .bind(tenant.0)

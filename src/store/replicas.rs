@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
-use super::tx::{Access, Lane};
+use super::tx::{Lane, TxAccess};
 use super::unit::Unit;
 use super::{Store, StoreError};
 use crate::domain::id::ReplicaId;
@@ -12,7 +12,7 @@ pub const HEARTBEAT_TTL_S: f64 = 10.0;
 
 /// A lease as a replica took it. Whatever it writes because of it names it, since it may be another's by then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lease {
+pub struct ReplicaLease {
     /// Which.
     pub name: &'static str,
     /// Whose.
@@ -21,7 +21,7 @@ pub struct Lease {
     pub epoch: i64,
 }
 
-impl Lease {
+impl ReplicaLease {
     /// Goes on only while it is held. As a statement of its own, after the rows are locked that are written because of
     /// it: who waits for a lock sees the lease as it was when the waiting began.
     pub(super) async fn check(&self, tx: &mut Unit) -> Result<(), StoreError> {
@@ -49,7 +49,7 @@ impl Store {
     /// Writes this replica's heartbeat; the first one registers it, with the space of the vectors that it uses. A row
     /// that somebody removed meanwhile is written again.
     pub async fn heartbeat(&self, replica: ReplicaId, space: Option<&str>) -> Result<Beat, StoreError> {
-        let mut tx = self.begin(Lane::Upkeep, Access::System).await?;
+        let mut tx = self.begin(Lane::Upkeep, TxAccess::System).await?;
         // a statement does not see what it writes: this replica is counted apart
         let (others, at): (i64, DateTime<Utc>) = sqlx::query_as(
             "with beat as (
@@ -70,7 +70,7 @@ impl Store {
 
     /// Says goodbye: leases move on at once, open records are closed by the next sweep.
     pub async fn replica_stopped(&self, replica: ReplicaId) -> Result<(), StoreError> {
-        let mut tx = self.begin(Lane::Upkeep, Access::System).await?;
+        let mut tx = self.begin(Lane::Upkeep, TxAccess::System).await?;
         sqlx::query("update replicas set stopped_at = now() where replica_id = $1")
             .bind(replica.0)
             .execute(&mut *tx)
@@ -83,8 +83,8 @@ impl Store {
         &self,
         name: &'static str,
         replica: ReplicaId,
-    ) -> Result<Option<Lease>, StoreError> {
-        let mut tx = self.begin(Lane::Upkeep, Access::System).await?;
+    ) -> Result<Option<ReplicaLease>, StoreError> {
+        let mut tx = self.begin(Lane::Upkeep, TxAccess::System).await?;
         let epoch: Option<i64> = sqlx::query_scalar(
             "insert into leases (name, replica_id) values ($1, $2)
              on conflict (name) do update set
@@ -103,12 +103,12 @@ impl Store {
         .await?;
         tx.commit().await?;
         self.noted.tried_lease(name, epoch.is_some());
-        Ok(epoch.map(|epoch| Lease { name, replica, epoch }))
+        Ok(epoch.map(|epoch| ReplicaLease { name, replica, epoch }))
     }
 
     /// Forgets replicas that have been gone for a day and own no open record; and with them, which vectors they used.
     pub async fn forget_replicas(&self) -> Result<u64, StoreError> {
-        let mut tx = self.begin(Lane::Upkeep, Access::System).await?;
+        let mut tx = self.begin(Lane::Upkeep, TxAccess::System).await?;
         let done = sqlx::query(
             "delete from replicas r where r.heartbeat_at < now() - interval '1 day'
                 and not exists (select from activity_open o where o.replica_id = r.replica_id)",

@@ -4,7 +4,7 @@ use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::secrets::{self, DataKey};
-use super::tx::{Access, Lane};
+use super::tx::{Lane, TxAccess};
 use super::unit::Unit;
 use super::{Store, StoreError};
 use crate::domain::id::{KeyId, TenantId};
@@ -76,7 +76,7 @@ impl Store {
         new: &NewCachedTexts<'_>,
         quota: CacheQuota,
     ) -> Result<(), StoreError> {
-        let mut tx = self.begin(Lane::Cache, Access::Tenant(tenant)).await?;
+        let mut tx = self.begin(Lane::Cache, TxAccess::Tenant(tenant)).await?;
         // each must see what the other has added, or both would stay
         sqlx::query("select pg_advisory_xact_lock($1, hashtext($2))")
             .bind(KEEPING)
@@ -113,7 +113,7 @@ impl Store {
         principal: Option<KeyId>,
         hash: &[u8; 32],
     ) -> Result<Option<CachedText>, StoreError> {
-        let mut tx = self.begin(Lane::Cache, Access::TenantSnapshot(tenant)).await?;
+        let mut tx = self.begin(Lane::Cache, TxAccess::TenantSnapshot(tenant)).await?;
         let row: Option<Row> = sqlx::query_as(
             "select data_key_id, sealed, call_id, server, tool from response_cache
              where tenant_id = $1 and key_hash = $2 and principal_id = $3 and expires_at > now()",
@@ -137,7 +137,7 @@ impl Store {
 
     /// Deletes a batch of what nobody can read any more; gives whether there may be more.
     pub async fn delete_expired_texts(&self) -> Result<bool, StoreError> {
-        let mut tx = self.begin(Lane::Upkeep, Access::System).await?;
+        let mut tx = self.begin(Lane::Upkeep, TxAccess::System).await?;
         let deleted = sqlx::query(
             "delete from response_cache where (tenant_id, key_hash) in (
                  select tenant_id, key_hash from response_cache where expires_at < now()

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
-use super::tx::{Access, Lane};
+use super::tx::{Lane, TxAccess};
 use super::{Store, StoreError};
 use crate::domain::id::TenantId;
 
@@ -14,7 +14,7 @@ impl Store {
     /// What the database's clock says: one clock for all replicas decides what is too old. One of theirs that is far
     /// ahead must not take away what is kept.
     pub async fn database_time(&self) -> Result<DateTime<Utc>, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
         let now = sqlx::query_scalar("select clock_timestamp()").fetch_one(&mut *tx).await?;
         tx.commit().await?;
         Ok(now)
@@ -22,7 +22,7 @@ impl Store {
 
     /// What live tenants say themselves about how long they keep their records, in days.
     pub async fn tenants_retention(&self) -> Result<Vec<(TenantId, i64)>, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
         let rows: Vec<(Uuid, i64)> = sqlx::query_as(
             "select s.tenant_id, (s.value ->> 'activity_retention_days')::bigint
              from settings s join tenants t using (tenant_id)
@@ -39,7 +39,7 @@ impl Store {
 
     /// Deletes a batch of a tenant's oldest records from before `until`; gives whether there may be more.
     pub async fn delete_activity(&self, tenant: TenantId, until: DateTime<Utc>) -> Result<bool, StoreError> {
-        let mut tx = self.begin(Lane::Upkeep, Access::Owner).await?;
+        let mut tx = self.begin(Lane::Upkeep, TxAccess::Owner).await?;
         let deleted = sqlx::query(
             "delete from activity where tenant_id = $1 and started_at < $2 and (started_at, id) in (
                  select started_at, id from activity where tenant_id = $1 and started_at < $2

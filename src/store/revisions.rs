@@ -9,7 +9,7 @@ use sqlx::Executor;
 use sqlx::postgres::PgListener;
 use tokio::time::timeout;
 
-use super::tx::{Access, Lane};
+use super::tx::{Lane, TxAccess};
 use super::unit::Unit;
 use super::{Store, StoreError, leftovers};
 use crate::domain::id::{KeyId, TenantId};
@@ -27,7 +27,7 @@ const LISTEN_ANSWER_MAX: Duration = Duration::from_secs(3);
 /// What changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum RevisionKind {
     /// Servers and tools.
     Catalogue,
     /// Keys and settings.
@@ -36,17 +36,19 @@ pub enum Kind {
     Vectors,
 }
 
-impl Kind {
+impl RevisionKind {
     fn as_str(self) -> &'static str {
         match self {
-            Kind::Catalogue => "catalogue",
-            Kind::Access => "access",
-            Kind::Vectors => "vectors",
+            RevisionKind::Catalogue => "catalogue",
+            RevisionKind::Access => "access",
+            RevisionKind::Vectors => "vectors",
         }
     }
 
-    fn parse(text: &str) -> Option<Kind> {
-        [Kind::Catalogue, Kind::Access, Kind::Vectors].into_iter().find(|kind| kind.as_str() == text)
+    fn parse(text: &str) -> Option<RevisionKind> {
+        [RevisionKind::Catalogue, RevisionKind::Access, RevisionKind::Vectors]
+            .into_iter()
+            .find(|kind| kind.as_str() == text)
     }
 }
 
@@ -56,7 +58,7 @@ pub struct Change {
     /// Whose.
     pub tenant: TenantId,
     /// Of what.
-    pub kind: Kind,
+    pub kind: RevisionKind,
     /// Counts up.
     pub rev: i64,
 }
@@ -110,7 +112,7 @@ pub enum Notice {
 /// one tenant and kind take turns, so that rows carry revisions in the order of their commits. From here on the
 /// transaction is as durable as the login says: a revision that a replica has seen must not be given again to
 /// another change after a standby took over. Nothing of a deleted tenant changes: [`StoreError::NotFound`].
-pub(super) async fn bump(tx: &mut Unit, tenant: TenantId, kind: Kind) -> Result<i64, StoreError> {
+pub(super) async fn bump(tx: &mut Unit, tenant: TenantId, kind: RevisionKind) -> Result<i64, StoreError> {
     let rev = sqlx::query_scalar(
         "update revisions set rev = rev + 1 where tenant_id = $1 and kind = $2 returning rev, set_config('synchronous_commit', null, true)",
     )
@@ -136,12 +138,16 @@ async fn check_live(tx: &mut Unit, tenant: TenantId) -> Result<(), StoreError> {
 
 /// For a change without a revision: none is made of a deleted tenant.
 pub(super) async fn hold(tx: &mut Unit, tenant: TenantId) -> Result<(), StoreError> {
-    lock(tx, tenant, Kind::Access).await?;
+    lock(tx, tenant, RevisionKind::Access).await?;
     check_live(tx, tenant).await
 }
 
 /// The next revision of a kind whose row is made when it is first needed.
-pub(super) async fn bump_or_begin(tx: &mut Unit, tenant: TenantId, kind: Kind) -> Result<i64, StoreError> {
+pub(super) async fn bump_or_begin(
+    tx: &mut Unit,
+    tenant: TenantId,
+    kind: RevisionKind,
+) -> Result<i64, StoreError> {
     sqlx::query("insert into revisions (tenant_id, kind, rev) values ($1, $2, 0) on conflict do nothing")
         .bind(tenant.0)
         .bind(kind.as_str())
@@ -151,7 +157,7 @@ pub(super) async fn bump_or_begin(tx: &mut Unit, tenant: TenantId, kind: Kind) -
 }
 
 /// Waits for whoever has the next revision in hand, and keeps others from taking it: for a look before a change.
-pub(super) async fn lock(tx: &mut Unit, tenant: TenantId, kind: Kind) -> Result<(), StoreError> {
+pub(super) async fn lock(tx: &mut Unit, tenant: TenantId, kind: RevisionKind) -> Result<(), StoreError> {
     sqlx::query("select from revisions where tenant_id = $1 and kind = $2 for update")
         .bind(tenant.0)
         .bind(kind.as_str())
@@ -161,7 +167,12 @@ pub(super) async fn lock(tx: &mut Unit, tenant: TenantId, kind: Kind) -> Result<
 }
 
 /// Commits a change and tells every replica.
-pub(super) async fn commit(mut tx: Unit, tenant: TenantId, kind: Kind, rev: i64) -> Result<i64, StoreError> {
+pub(super) async fn commit(
+    mut tx: Unit,
+    tenant: TenantId,
+    kind: RevisionKind,
+    rev: i64,
+) -> Result<i64, StoreError> {
     notify(&mut tx, Change { tenant, kind, rev }).await?;
     tx.commit_change().await?;
     Ok(rev)
@@ -175,7 +186,7 @@ pub(super) async fn notify(tx: &mut Unit, change: Change) -> Result<(), StoreErr
 }
 
 /// Reads a revision within a snapshot.
-pub(super) async fn current(tx: &mut Unit, tenant: TenantId, kind: Kind) -> Result<i64, StoreError> {
+pub(super) async fn current(tx: &mut Unit, tenant: TenantId, kind: RevisionKind) -> Result<i64, StoreError> {
     let rev = sqlx::query_scalar("select rev from revisions where tenant_id = $1 and kind = $2")
         .bind(tenant.0)
         .bind(kind.as_str())
@@ -189,7 +200,7 @@ impl Store {
     /// writes confirms nothing: it may be a copy that was left behind.
     pub async fn revisions(&self, tenants: &[TenantId]) -> Result<Vec<Change>, StoreError> {
         let ids: Vec<uuid::Uuid> = tenants.iter().map(|tenant| tenant.0).collect();
-        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
         let is_read_only: bool = sqlx::query_scalar("select current_setting('transaction_read_only')::bool")
             .fetch_one(&mut *tx)
             .await?;
@@ -205,7 +216,7 @@ impl Store {
                 .await?;
         tx.commit().await?;
         let change = |(tenant, kind, rev): (uuid::Uuid, String, i64)| {
-            Kind::parse(&kind).map(|kind| Change { tenant: TenantId(tenant), kind, rev })
+            RevisionKind::parse(&kind).map(|kind| Change { tenant: TenantId(tenant), kind, rev })
         };
         Ok(rows.into_iter().filter_map(change).collect())
     }
@@ -232,7 +243,7 @@ impl Store {
             return Err(leftovers::unconfirmed());
         }
         let payload = payload.to_string();
-        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         sqlx::query("select pg_notify($1, $2)").bind(channel).bind(payload).execute(&mut *tx).await?;
         tx.commit_change().await
     }

@@ -3,7 +3,7 @@
 use sqlx::Row;
 
 use super::migrate::MIGRATOR;
-use super::tx::{Access, Lane};
+use super::tx::{Lane, TxAccess};
 use super::unit::Unit;
 use super::{Store, StoreError};
 
@@ -15,7 +15,7 @@ impl Store {
                 "the database {what}: run `mcpproxy migrate` with the same settings, then start again"
             ))
         };
-        let mut tx = match self.begin(Lane::Control, Access::Owner).await {
+        let mut tx = match self.begin(Lane::Control, TxAccess::Owner).await {
             Ok(tx) => tx,
             Err(StoreError::Database(sqlx::Error::Database(error))) if is_missing_role(error.as_ref()) => {
                 return Err(behind("has no roles of mcpproxy yet, or this login was not given them"));

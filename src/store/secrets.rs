@@ -4,7 +4,7 @@ use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::revisions;
-use super::tx::{Access, Lane};
+use super::tx::{Lane, TxAccess};
 use super::unit::Unit;
 use super::{Store, StoreError};
 use crate::domain::id::{ServerId, TenantId};
@@ -90,7 +90,7 @@ pub struct SecretRows {
 impl Store {
     /// The tenant's wrapped data keys, newest first.
     pub async fn data_keys(&self, tenant: TenantId) -> Result<Vec<DataKey>, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::TenantSnapshot(tenant)).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::TenantSnapshot(tenant)).await?;
         let keys = keys(&mut tx, tenant).await?;
         tx.commit().await?;
         Ok(keys)
@@ -98,7 +98,7 @@ impl Store {
 
     /// Adds a new data key.
     pub async fn add_data_key(&self, tenant: TenantId, key: &DataKey) -> Result<(), StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         revisions::hold(&mut tx, tenant).await?;
         sqlx::query("insert into data_keys (tenant_id, key_id, master_id, wrapped) values ($1, $2, $3, $4)")
             .bind(tenant.0)
@@ -112,7 +112,7 @@ impl Store {
 
     /// The sealed headers of one server.
     pub async fn server_secrets(&self, tenant: TenantId, server: ServerId) -> Result<SecretRows, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::TenantSnapshot(tenant)).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::TenantSnapshot(tenant)).await?;
         let rows = load(&mut tx, tenant, Some(server)).await?;
         tx.commit().await?;
         Ok(rows)

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use sqlx::FromRow;
 use uuid::Uuid;
 
-use super::tx::{Access, Lane};
+use super::tx::{Lane, TxAccess};
 use super::unit::Unit;
 use super::{Store, StoreError};
 use crate::domain::id::{ServerId, TenantId};
@@ -50,7 +50,7 @@ impl Store {
     pub async fn write_logs(&self, lines: &[NewLogLine]) -> Result<(), StoreError> {
         let tenants: Vec<Uuid> = lines.iter().map(|line| line.tenant.0).collect();
         let servers: Vec<Uuid> = lines.iter().map(|line| line.server.0).collect();
-        let mut tx = self.begin(Lane::Upkeep, Access::System).await?;
+        let mut tx = self.begin(Lane::Upkeep, TxAccess::System).await?;
         take_turn(&mut tx).await?;
         sqlx::query(
             "insert into server_logs (tenant_id, server_id, at, source, line)
@@ -94,7 +94,7 @@ impl Store {
         after: Option<i64>,
         limit: i64,
     ) -> Result<Vec<StoredLogLine>, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         let query = match after {
             Some(_) => {
                 "select log_id, at, source, line from server_logs

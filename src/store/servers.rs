@@ -7,11 +7,11 @@ use uuid::Uuid;
 
 use super::locks::lock_server;
 use super::offers::{self, StoredOffer};
-use super::revisions::{self, Kind};
+use super::revisions::{self, RevisionKind};
 use super::secrets::{self, HeadersPatch, SealedHeaders, SecretRows};
 use super::server_logs;
 use super::tools::{StoredTool, ToolRow, select_tools};
-use super::tx::{Access, Lane};
+use super::tx::{Lane, TxAccess};
 use super::{Store, StoreError, quotas};
 use crate::domain::id::{KeyId, ServerId, TenantId};
 use crate::domain::person::Person;
@@ -191,8 +191,8 @@ pub struct ServerPatch {
 impl Store {
     /// Adds a server.
     pub async fn create_server(&self, tenant: TenantId, new: &NewServer) -> Result<Server, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
-        let rev = revisions::bump(&mut tx, tenant, Kind::Catalogue).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
+        let rev = revisions::bump(&mut tx, tenant, RevisionKind::Catalogue).await?;
         let count: i64 =
             sqlx::query_scalar("select count(*) from servers where tenant_id = $1 and removed_at is null")
                 .bind(tenant.0)
@@ -227,13 +227,13 @@ impl Store {
         if let Some(headers) = &new.headers {
             secrets::insert(&mut tx, tenant, new.id, headers).await?;
         }
-        revisions::commit(tx, tenant, Kind::Catalogue, rev).await?;
+        revisions::commit(tx, tenant, RevisionKind::Catalogue, rev).await?;
         Ok(server)
     }
 
     /// One server by name.
     pub async fn get_server(&self, tenant: TenantId, name: &str) -> Result<Server, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         let server = sqlx::query_as(concat!(
             "select ",
             server_columns!(),
@@ -249,7 +249,7 @@ impl Store {
 
     /// A server as the gateway itself asks it: [`StoreError::NotFound`] also when its tenant is not served any more.
     pub async fn served_server(&self, tenant: TenantId, server: ServerId) -> Result<Server, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         let server = sqlx::query_as(concat!(
             "select ",
             server_columns!(),
@@ -272,7 +272,7 @@ impl Store {
         after: &str,
         limit: i64,
     ) -> Result<Vec<Server>, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         let servers = sqlx::query_as(concat!(
             "select ",
             server_columns!(),
@@ -294,9 +294,9 @@ impl Store {
         server: ServerId,
         patch: &ServerPatch,
     ) -> Result<Server, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         lock_server(&mut tx, tenant, server).await?;
-        let rev = revisions::bump(&mut tx, tenant, Kind::Catalogue).await?;
+        let rev = revisions::bump(&mut tx, tenant, RevisionKind::Catalogue).await?;
         if let Some(url) = patch.url.as_deref().filter(|_| !patch.place_changed) {
             secrets::respell(&mut tx, tenant, server, without_query(url)).await?;
         }
@@ -347,17 +347,17 @@ impl Store {
         if let Some(HeadersPatch::Set(headers)) = &patch.headers {
             secrets::insert(&mut tx, tenant, server, headers).await?;
         }
-        revisions::commit(tx, tenant, Kind::Catalogue, rev).await?;
+        revisions::commit(tx, tenant, RevisionKind::Catalogue, rev).await?;
         Ok(updated)
     }
 
     /// Removes a server; its name is free again, its id never used again.
     pub async fn remove_server(&self, tenant: TenantId, server: ServerId) -> Result<(), StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         // whoever writes a line meanwhile would not see the removal, and the line would stay
         server_logs::take_turn(&mut tx).await?;
         lock_server(&mut tx, tenant, server).await?;
-        let rev = revisions::bump(&mut tx, tenant, Kind::Catalogue).await?;
+        let rev = revisions::bump(&mut tx, tenant, RevisionKind::Catalogue).await?;
         let done = sqlx::query(
             "update servers set removed_at = now(), enabled = false, header_names = '{}', version = version + 1,
                  rev = $3
@@ -375,16 +375,16 @@ impl Store {
         server_logs::remove(&mut tx, tenant, server).await?;
         super::tools::remove_all(&mut tx, tenant, server, rev).await?;
         offers::remove_all(&mut tx, tenant, server).await?;
-        revisions::commit(tx, tenant, Kind::Catalogue, rev).await.map(drop)
+        revisions::commit(tx, tenant, RevisionKind::Catalogue, rev).await.map(drop)
     }
 
     /// The catalogue of a tenant in one consistent picture: servers, present tools, revision.
     /// [`StoreError::NotFound`] when the tenant is deleted.
     pub async fn load_catalogue(&self, tenant: TenantId) -> Result<CatalogueRows, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::TenantSnapshot(tenant)).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::TenantSnapshot(tenant)).await?;
         // a deleted tenant has none
         quotas::own(&mut tx, tenant).await?;
-        let rev = revisions::current(&mut tx, tenant, Kind::Catalogue).await?;
+        let rev = revisions::current(&mut tx, tenant, RevisionKind::Catalogue).await?;
         let servers: Vec<Server> = sqlx::query_as(concat!(
             "select ",
             server_columns!(),

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::revisions::{self, Kind};
-use super::tx::{Access, Lane};
+use super::revisions::{self, RevisionKind};
+use super::tx::{Lane, TxAccess};
 use super::unit::Unit;
 use super::{Store, StoreError};
 use crate::domain::id::{KeyId, TenantId};
@@ -31,7 +31,7 @@ impl Store {
         tenant: TenantId,
         key: Option<KeyId>,
     ) -> Result<StoredSettings, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         let row: Option<(String, i64)> = sqlx::query_as(
             "select value::text, version from settings where tenant_id = $1 and scope_id = $2",
         )
@@ -55,8 +55,8 @@ impl Store {
         patch: &Map<String, Value>,
         version: i64,
     ) -> Result<i64, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
-        let rev = revisions::bump(&mut tx, tenant, Kind::Access).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
+        let rev = revisions::bump(&mut tx, tenant, RevisionKind::Access).await?;
         // the revision's row lock makes this read current
         let at: Option<i64> =
             sqlx::query_scalar("select version from settings where tenant_id = $1 and scope_id = $2")
@@ -68,7 +68,7 @@ impl Store {
             return Err(StoreError::Conflict("the settings changed since that version"));
         }
         put(&mut tx, tenant, scope_id(key), patch, rev).await?;
-        revisions::commit(tx, tenant, Kind::Access, rev).await?;
+        revisions::commit(tx, tenant, RevisionKind::Access, rev).await?;
         Ok(version + 1)
     }
 }

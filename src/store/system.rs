@@ -8,7 +8,7 @@ use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::activity_write::activity_columns;
-use super::tx::{Access, Lane};
+use super::tx::{Lane, TxAccess};
 use super::{Store, StoreError};
 use crate::domain::id::{KeyId, ServerId, TenantId};
 
@@ -58,7 +58,7 @@ macro_rules! dead {
 impl Store {
     /// Looks up keys that no snapshot here knows by their digests: one index probe each. Returns those that are valid.
     pub async fn find_keys(&self, hashes: &[&[u8]]) -> Result<Vec<([u8; 32], FoundKey)>, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
         let rows: Vec<(Vec<u8>, Uuid, Uuid)> = sqlx::query_as(
             "select k.hash, k.tenant_id, k.key_id from api_keys k join tenants t using (tenant_id)
              where k.hash = any($1) and k.revoked_at is null and t.deleted_at is null
@@ -76,7 +76,7 @@ impl Store {
 
     /// Notes when keys were last used; coarse, so one statement for many.
     pub async fn touch_keys(&self, used: &[(TenantId, KeyId, DateTime<Utc>)]) -> Result<(), StoreError> {
-        let mut tx = self.begin(Lane::Upkeep, Access::System).await?;
+        let mut tx = self.begin(Lane::Upkeep, TxAccess::System).await?;
         sqlx::query(
             "update api_keys k set last_used_at = greatest(k.last_used_at, u.at)
              from (select * from unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) as u (tenant_id, key_id, at)
@@ -93,7 +93,7 @@ impl Store {
 
     /// All enabled servers of tenants that are served, for the one replica that re-lists; pages by id.
     pub async fn enabled_servers(&self, after: ServerId, limit: i64) -> Result<Vec<DueServer>, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
         let rows: Vec<DueRow> = sqlx::query_as(
             "select s.tenant_id, s.server_id, s.name, s.version, s.connection = 'connected' as is_connected
              from servers s join tenants t using (tenant_id)
@@ -118,7 +118,7 @@ impl Store {
 
     /// Tenants with a connected server that has given no sign of life for `silent_s` seconds.
     pub async fn tenants_to_wear_off(&self, silent_s: f64, limit: i64) -> Result<Vec<TenantId>, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
         let tenants: Vec<Uuid> = sqlx::query_scalar(
             "select distinct s.tenant_id from servers s join tenants t using (tenant_id)
              where s.connection = 'connected' and s.enabled and s.removed_at is null and t.deleted_at is null
@@ -136,7 +136,7 @@ impl Store {
     /// Closes open records whose replica has been silent for `silent_s` seconds as `unknown`, and those of
     /// this replica that it no longer works on (`orphans`). Gives how many were closed.
     pub async fn close_dead(&self, silent_s: f64, orphans: &[Uuid], limit: i64) -> Result<usize, StoreError> {
-        let mut tx = self.begin(Lane::Commit, Access::System).await?;
+        let mut tx = self.begin(Lane::Commit, TxAccess::System).await?;
         let closed = sqlx::query(concat!(
             "with dead as (
                  delete from activity_open o where (o.tenant_id, o.started_at, o.id) in (
@@ -170,7 +170,7 @@ impl Store {
         orphans: &[Uuid],
         limit: i64,
     ) -> Result<BTreeSet<NaiveDate>, StoreError> {
-        let mut tx = self.begin(Lane::Commit, Access::System).await?;
+        let mut tx = self.begin(Lane::Commit, TxAccess::System).await?;
         let started: Vec<DateTime<Utc>> = sqlx::query_scalar(concat!("select a.started_at from ", dead!()))
             .bind(silent_s)
             .bind(orphans)
@@ -183,7 +183,7 @@ impl Store {
 
     /// Open records of one replica, by id: what it should be working on.
     pub async fn open_records(&self, replica: Uuid, older_than_s: f64) -> Result<Vec<Uuid>, StoreError> {
-        let mut tx = self.begin(Lane::Commit, Access::System).await?;
+        let mut tx = self.begin(Lane::Commit, TxAccess::System).await?;
         let ids = sqlx::query_scalar(
             "select id from activity_open
              where replica_id = $1 and started_at < now() - make_interval(secs => $2) limit 10000",

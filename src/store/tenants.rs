@@ -4,8 +4,8 @@ use chrono::{DateTime, Utc};
 use sqlx::FromRow;
 use uuid::Uuid;
 
-use super::revisions::{self, Change, Kind};
-use super::tx::{Access, Lane};
+use super::revisions::{self, Change, RevisionKind};
+use super::tx::{Lane, TxAccess};
 use super::{Store, StoreError};
 use crate::domain::id::TenantId;
 use crate::domain::quota::OwnQuotas;
@@ -52,7 +52,7 @@ impl Tenant {
 impl Store {
     /// Makes a tenant with its revisions. [`StoreError::Conflict`] when the name is taken.
     pub async fn create_tenant(&self, name: &str, tenants_max: i64) -> Result<Tenant, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
         // one at a time: whoever waits here counts the other's as well
         sqlx::query("select from tenants where tenant_id = $1 for no key update")
             .bind(TenantId::PLATFORM.0)
@@ -87,7 +87,7 @@ impl Store {
 
     /// Live tenants by name, after `after`, at most `limit`. The reserved tenant is not one of them.
     pub async fn list_tenants(&self, after: &str, limit: i64) -> Result<Vec<Tenant>, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
         let rows = sqlx::query_as(concat!(
             "select ",
             tenant_columns!(),
@@ -104,7 +104,7 @@ impl Store {
 
     /// A live tenant by name.
     pub async fn find_tenant(&self, name: &str) -> Result<Tenant, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
         let row = sqlx::query_as(concat!(
             "select ",
             tenant_columns!(),
@@ -120,7 +120,7 @@ impl Store {
 
     /// Whether anything may be done for a tenant.
     pub async fn is_served(&self, tenant: TenantId) -> Result<bool, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
         let is_served = sqlx::query_scalar(
             "select exists (select from tenants where tenant_id = $1 and deleted_at is null and suspended_at is null)",
         )
@@ -134,7 +134,7 @@ impl Store {
     /// Those of these tenants for which nothing may be done.
     pub async fn unserved(&self, tenants: &[TenantId]) -> Result<Vec<TenantId>, StoreError> {
         let ids: Vec<Uuid> = tenants.iter().map(|tenant| tenant.0).collect();
-        let mut tx = self.begin(Lane::Control, Access::System).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
         let unserved: Vec<Uuid> = sqlx::query_scalar(
             "select tenant_id from tenants
              where tenant_id = any($1) and (deleted_at is not null or suspended_at is not null)",
@@ -148,10 +148,10 @@ impl Store {
 
     /// Serves a tenant nothing from now on, or serves it again; to say so twice changes nothing.
     pub async fn suspend_tenant(&self, tenant: TenantId, suspend: Suspend) -> Result<(), StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::System).await?;
-        let access = revisions::bump(&mut tx, tenant, Kind::Access).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
+        let access = revisions::bump(&mut tx, tenant, RevisionKind::Access).await?;
         // whoever only lists its servers is to stop, or begin, as well
-        let catalogue = revisions::bump(&mut tx, tenant, Kind::Catalogue).await?;
+        let catalogue = revisions::bump(&mut tx, tenant, RevisionKind::Catalogue).await?;
         let changed = sqlx::query(
             "update tenants set suspended_at = case when $2 then now() end
              where tenant_id = $1 and (suspended_at is null) = $2",
@@ -163,17 +163,17 @@ impl Store {
         if changed.rows_affected() == 0 {
             return Ok(());
         }
-        revisions::notify(&mut tx, Change { tenant, kind: Kind::Access, rev: access }).await?;
-        revisions::commit(tx, tenant, Kind::Catalogue, catalogue).await.map(drop)
+        revisions::notify(&mut tx, Change { tenant, kind: RevisionKind::Access, rev: access }).await?;
+        revisions::commit(tx, tenant, RevisionKind::Catalogue, catalogue).await.map(drop)
     }
 
     /// Marks a tenant deleted: its keys stop working on every replica. Its credentials are gone for good; what else it
     /// leaves behind is taken away in the background ([`super::purge`]).
     pub async fn delete_tenant(&self, tenant: TenantId) -> Result<(), StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::System).await?;
-        let access = revisions::bump(&mut tx, tenant, Kind::Access).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
+        let access = revisions::bump(&mut tx, tenant, RevisionKind::Access).await?;
         // whoever only lists its servers is to stop as well
-        let catalogue = revisions::bump(&mut tx, tenant, Kind::Catalogue).await?;
+        let catalogue = revisions::bump(&mut tx, tenant, RevisionKind::Catalogue).await?;
         let done =
             sqlx::query("update tenants set deleted_at = now() where tenant_id = $1 and deleted_at is null")
                 .bind(tenant.0)
@@ -184,7 +184,7 @@ impl Store {
         }
         super::secrets::remove_all(&mut tx, tenant).await?;
         super::tool_embeddings::remove_all(&mut tx, tenant).await?;
-        revisions::notify(&mut tx, Change { tenant, kind: Kind::Access, rev: access }).await?;
-        revisions::commit(tx, tenant, Kind::Catalogue, catalogue).await.map(drop)
+        revisions::notify(&mut tx, Change { tenant, kind: RevisionKind::Access, rev: access }).await?;
+        revisions::commit(tx, tenant, RevisionKind::Catalogue, catalogue).await.map(drop)
     }
 }

@@ -3,8 +3,8 @@
 use sqlx::FromRow;
 use uuid::Uuid;
 
-use super::revisions::{self, Kind};
-use super::tx::{Access, Lane};
+use super::revisions::{self, RevisionKind};
+use super::tx::{Lane, TxAccess};
 use super::unit::Unit;
 use super::{Store, StoreError};
 use crate::domain::id::TenantId;
@@ -42,7 +42,7 @@ impl Store {
         after: TenantId,
         limit: usize,
     ) -> Result<Vec<TenantId>, StoreError> {
-        let mut tx = self.begin(Lane::Upkeep, Access::System).await?;
+        let mut tx = self.begin(Lane::Upkeep, TxAccess::System).await?;
         let tenants: Vec<Uuid> = sqlx::query_scalar(
             "select a.tenant_id from tenants a
              where a.tenant_id > $2 and a.deleted_at is null and a.suspended_at is null and exists (
@@ -73,7 +73,7 @@ impl Store {
         except: &[String],
         limit: usize,
     ) -> Result<Vec<Unembedded>, StoreError> {
-        let mut tx = self.begin(Lane::Upkeep, Access::Tenant(tenant)).await?;
+        let mut tx = self.begin(Lane::Upkeep, TxAccess::Tenant(tenant)).await?;
         let rows = sqlx::query_as(
             "select distinct on (t.pin) t.pin, t.name, t.definition from tools t
              join servers s on s.tenant_id = t.tenant_id and s.server_id = t.server_id
@@ -106,8 +106,8 @@ impl Store {
         space: &str,
         vectors: &[(String, Vec<u8>)],
     ) -> Result<Option<i64>, StoreError> {
-        let mut tx = self.begin(Lane::Upkeep, Access::Tenant(tenant)).await?;
-        let rev = revisions::bump_or_begin(&mut tx, tenant, Kind::Vectors).await?;
+        let mut tx = self.begin(Lane::Upkeep, TxAccess::Tenant(tenant)).await?;
+        let rev = revisions::bump_or_begin(&mut tx, tenant, RevisionKind::Vectors).await?;
         let kept = sqlx::query(
             "insert into tool_embeddings (tenant_id, space, pin, vector, rev)
              select $1, $2, pin, vector, $5 from unnest($3::text[], $4::bytea[]) as f (pin, vector)
@@ -123,7 +123,7 @@ impl Store {
         if kept.rows_affected() == 0 {
             return Ok(None);
         }
-        revisions::commit(tx, tenant, Kind::Vectors, rev).await.map(Some)
+        revisions::commit(tx, tenant, RevisionKind::Vectors, rev).await.map(Some)
     }
 
     /// A tenant's vectors in `space` that were kept after revision `after`.
@@ -133,8 +133,8 @@ impl Store {
         space: &str,
         after: i64,
     ) -> Result<EmbeddingRows, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::TenantSnapshot(tenant)).await?;
-        let rev = match revisions::current(&mut tx, tenant, Kind::Vectors).await {
+        let mut tx = self.begin(Lane::Control, TxAccess::TenantSnapshot(tenant)).await?;
+        let rev = match revisions::current(&mut tx, tenant, RevisionKind::Vectors).await {
             Err(StoreError::NotFound) => 0,
             rev => rev?,
         };
@@ -155,7 +155,7 @@ impl Store {
     /// Deletes a batch of vectors of definitions that no tool has any more, and of spaces that no replica uses or has
     /// used for as long as replicas are remembered ([`Store::forget_replicas`]); gives whether there may be more.
     pub async fn delete_old_embeddings(&self) -> Result<bool, StoreError> {
-        let mut tx = self.begin(Lane::Upkeep, Access::System).await?;
+        let mut tx = self.begin(Lane::Upkeep, TxAccess::System).await?;
         let deleted = sqlx::query(
             "delete from tool_embeddings where (tenant_id, space, pin) in (
                  select e.tenant_id, e.space, e.pin from tool_embeddings e

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use sqlx::FromRow;
 use uuid::Uuid;
 
-use super::tx::{Access, Lane};
+use super::tx::{Lane, TxAccess};
 use super::unit::Unit;
 use super::{Store, StoreError};
 use crate::domain::drift::Drift;
@@ -156,7 +156,7 @@ impl Store {
         after: &str,
         (limit, bytes_max): (i64, i64),
     ) -> Result<Vec<StoredTool>, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         let rows: Vec<ToolRow> = sqlx::query_as(select_tools!(
             "t.approved_definition",
             "and t.server_id = $2 and t.name in (
@@ -189,7 +189,7 @@ impl Store {
         server: ServerId,
         tool: &str,
     ) -> Result<StoredTool, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         let row: Option<ToolRow> =
             sqlx::query_as(select_tools!("t.approved_definition", "and t.server_id = $2 and t.name = $3"))
                 .bind(tenant.0)

@@ -13,7 +13,7 @@ use crate::domain::id::TenantId;
 
 /// As whom a unit of work runs.
 #[derive(Clone, Copy, Debug)]
-pub enum Access {
+pub enum TxAccess {
     /// One tenant's rows, by row-level security.
     Tenant(TenantId),
     /// One tenant's rows in one consistent picture, read only.
@@ -99,7 +99,7 @@ impl Lane {
 impl Store {
     /// Begins a unit of work: isolation, role and tenant in one round trip, all of it local to the
     /// transaction, since poolers leak whatever is not. Tries until the lane's bound is over.
-    pub(super) async fn begin(&self, lane: Lane, access: Access) -> Result<Unit, StoreError> {
+    pub(super) async fn begin(&self, lane: Lane, access: TxAccess) -> Result<Unit, StoreError> {
         let text = format!("{}{}", begin_statement(access), self.local_settings(lane));
         self.acquire(lane, Some(text)).await
     }
@@ -256,17 +256,17 @@ impl Store {
 }
 
 /// The statement holds no text of a caller: a uuid and names of ours.
-fn begin_statement(access: Access) -> String {
+fn begin_statement(access: TxAccess) -> String {
     match access {
-        Access::Tenant(tenant) => format!(
+        TxAccess::Tenant(tenant) => format!(
             "begin; select set_config('role', 'mcpproxy_app', true), set_config('app.tenant', '{tenant}', true)"
         ),
-        Access::TenantSnapshot(tenant) => format!(
+        TxAccess::TenantSnapshot(tenant) => format!(
             "begin isolation level repeatable read read only; \
              select set_config('role', 'mcpproxy_app', true), set_config('app.tenant', '{tenant}', true)"
         ),
-        Access::System => "begin; select set_config('role', 'mcpproxy_system', true)".to_owned(),
-        Access::Owner => "begin; select set_config('role', 'mcpproxy_owner', true)".to_owned(),
+        TxAccess::System => "begin; select set_config('role', 'mcpproxy_system', true)".to_owned(),
+        TxAccess::Owner => "begin; select set_config('role', 'mcpproxy_owner', true)".to_owned(),
     }
 }
 

@@ -51,11 +51,11 @@ enum State {
 
 /// A transaction. Dropped without [`Unit::commit`], it is rolled back.
 pub(super) struct Unit {
-    line: Line,
+    line: PoolLine,
 }
 
 /// The connection of a [`Unit`], as an executor of statements.
-pub(super) struct Line {
+pub(super) struct PoolLine {
     /// `None` only while being dropped.
     connection: Option<PoolConnection<Postgres>>,
     state: State,
@@ -77,7 +77,7 @@ pub(super) struct Bounds {
 impl Unit {
     /// Takes over a connection; nothing has begun on it. `fate` is what becomes of it when a statement is given up.
     pub(super) fn new(connection: PoolConnection<Postgres>, bounds: Bounds, fate: Fate) -> Unit {
-        Unit { line: Line { connection: Some(connection), state: State::Idle, bounds, fate } }
+        Unit { line: PoolLine { connection: Some(connection), state: State::Idle, bounds, fate } }
     }
 
     /// Begins a transaction with this text, which may hold further statements.
@@ -119,20 +119,20 @@ impl Unit {
 }
 
 impl Deref for Unit {
-    type Target = Line;
+    type Target = PoolLine;
 
-    fn deref(&self) -> &Line {
+    fn deref(&self) -> &PoolLine {
         &self.line
     }
 }
 
 impl DerefMut for Unit {
-    fn deref_mut(&mut self) -> &mut Line {
+    fn deref_mut(&mut self) -> &mut PoolLine {
         &mut self.line
     }
 }
 
-impl Line {
+impl PoolLine {
     async fn simple(&mut self, text: String, bound: Duration) -> Result<(), Error> {
         let deadline = Instant::now() + bound;
         let (connection, state) = self.parts()?;
@@ -174,7 +174,7 @@ fn cut_off() -> Error {
     Error::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, text))
 }
 
-impl Drop for Line {
+impl Drop for PoolLine {
     fn drop(&mut self) {
         let Some(mut connection) = self.connection.take() else { return };
         let fate = std::mem::replace(&mut self.fate, Fate::Closed);
@@ -213,7 +213,7 @@ impl Drop for Line {
     }
 }
 
-impl fmt::Debug for Line {
+impl fmt::Debug for PoolLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Line").field("state", &self.state).finish_non_exhaustive()
     }
@@ -221,7 +221,7 @@ impl fmt::Debug for Line {
 
 type Step = Result<Either<PgQueryResult, PgRow>, Error>;
 
-impl<'c> Executor<'c> for &'c mut Line {
+impl<'c> Executor<'c> for &'c mut PoolLine {
     type Database = Postgres;
 
     fn fetch_many<'e, 'q: 'e, E>(self, query: E) -> BoxStream<'e, Step>

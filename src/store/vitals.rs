@@ -79,7 +79,7 @@ impl Noted {
 
 /// How one pool of connections is.
 #[derive(Clone, Copy, Debug)]
-pub struct PoolVitals {
+pub struct StorePoolVitals {
     /// What it is for.
     pub name: &'static str,
     /// Connections at work.
@@ -98,7 +98,7 @@ pub struct StoreVitals {
     /// Whether the database answered last time.
     pub is_reachable: bool,
     /// The pools.
-    pub pools: [PoolVitals; 3],
+    pub pools: [StorePoolVitals; 3],
     /// Days after today that have a partition of the log; `None` before the first upkeep.
     pub partitions_ahead_days: Option<i64>,
     /// The leases that were tried for, and whether they are this replica's.
@@ -112,7 +112,7 @@ impl Store {
         let [control, commit, report] = &noted.waiting;
         let pool = |name, pool: &PgPool, waiting: &AtomicUsize| {
             let idle = pool.num_idle();
-            PoolVitals {
+            StorePoolVitals {
                 name,
                 used: (pool.size() as usize).saturating_sub(idle),
                 idle,

@@ -2,9 +2,9 @@
 
 use uuid::Uuid;
 
-use super::revisions::{self, Kind};
-use super::tx::{Access, Lane};
-use super::{Lease, Store, StoreError};
+use super::revisions::{self, RevisionKind};
+use super::tx::{Lane, TxAccess};
+use super::{ReplicaLease, Store, StoreError};
 use crate::domain::id::TenantId;
 
 impl Store {
@@ -14,9 +14,9 @@ impl Store {
         &self,
         tenant: TenantId,
         silent_s: f64,
-        lease: &Lease,
+        lease: &ReplicaLease,
     ) -> Result<Option<i64>, StoreError> {
-        let mut tx = self.begin(Lane::Control, Access::Tenant(tenant)).await?;
+        let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         // a listing that is being stored is waited for, and seen
         let silent: Vec<Uuid> = sqlx::query_scalar(
             "select server_id from servers
@@ -33,7 +33,7 @@ impl Store {
             return Ok(None);
         }
         lease.check(&mut tx).await?;
-        let rev = revisions::bump(&mut tx, tenant, Kind::Catalogue).await?;
+        let rev = revisions::bump(&mut tx, tenant, RevisionKind::Catalogue).await?;
         sqlx::query(
             "update servers set connection = 'disconnected', rev = $3,
                  last_error = coalesce(last_error, 'no sign of life for ' || $4::bigint || ' s')
@@ -45,6 +45,6 @@ impl Store {
         .bind(silent_s as i64)
         .execute(&mut *tx)
         .await?;
-        revisions::commit(tx, tenant, Kind::Catalogue, rev).await.map(Some)
+        revisions::commit(tx, tenant, RevisionKind::Catalogue, rev).await.map(Some)
     }
 }

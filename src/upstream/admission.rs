@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout};
 
 use super::breaker::Admission;
 use super::connection::Connection;
-use super::error::{Kind, UpstreamError};
+use super::error::{FailureKind, UpstreamError};
 use super::gate::overloaded;
 use super::health::Probe;
 use super::link::Link;
@@ -83,7 +83,7 @@ impl Connection {
                 Admission::Open => return Ok(()),
                 Admission::Rest(rest) => {
                     let retry_s = u32::try_from(rest.as_millis().div_ceil(1000)).unwrap_or(u32::MAX);
-                    return Err(UpstreamError::unsent(Kind::Resting { retry_s }, ""));
+                    return Err(UpstreamError::unsent(FailureKind::Resting { retry_s }, ""));
                 }
                 Admission::Probe => self.send_probe(link),
                 Admission::Wait => {}

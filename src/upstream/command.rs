@@ -13,24 +13,24 @@ const ALL: &str = "*";
 const SECRET_BYTES_MIN: usize = 6;
 
 /// A program that tenants may run as an upstream server.
-pub struct Command {
+pub struct ProgramCommand {
     argv: Vec<String>,
     env: BTreeMap<String, String>,
     tenants: Vec<String>,
 }
 
-impl fmt::Debug for Command {
+impl fmt::Debug for ProgramCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // both may hold secrets
         f.debug_struct("Command").finish_non_exhaustive()
     }
 }
 
-impl Command {
+impl ProgramCommand {
     /// A program with its arguments, its whole environment, and the names of the tenants that may use it.
-    pub fn new(argv: Vec<String>, mut env: BTreeMap<String, String>, tenants: Vec<String>) -> Command {
+    pub fn new(argv: Vec<String>, mut env: BTreeMap<String, String>, tenants: Vec<String>) -> ProgramCommand {
         env.entry("PATH".to_owned()).or_insert_with(|| PATH.to_owned());
-        Command { argv, env, tenants }
+        ProgramCommand { argv, env, tenants }
     }
 
     /// The program and its arguments.
@@ -77,12 +77,12 @@ impl NoCommand {
 #[derive(Debug, Default)]
 pub struct Commands {
     /// `None`: switched off.
-    by_name: Option<BTreeMap<String, Arc<Command>>>,
+    by_name: Option<BTreeMap<String, Arc<ProgramCommand>>>,
 }
 
 impl Commands {
     /// These programs by name.
-    pub fn new(by_name: BTreeMap<String, Command>) -> Commands {
+    pub fn new(by_name: BTreeMap<String, ProgramCommand>) -> Commands {
         let by_name = by_name.into_iter().map(|(name, command)| (name, Arc::new(command)));
         Commands { by_name: Some(by_name.collect()) }
     }
@@ -96,7 +96,7 @@ impl Commands {
     ///
     /// # Errors
     /// One that does not exist and one that is not for this tenant are the same.
-    pub fn find(&self, name: &str, tenant: &str) -> Result<Arc<Command>, NoCommand> {
+    pub fn find(&self, name: &str, tenant: &str) -> Result<Arc<ProgramCommand>, NoCommand> {
         let by_name = self.by_name.as_ref().ok_or(NoCommand::Off)?;
         by_name.get(name).filter(|command| command.is_for(tenant)).cloned().ok_or(NoCommand::Unknown)
     }

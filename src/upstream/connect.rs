@@ -19,7 +19,7 @@ use tower_service::Service;
 use uuid::Uuid;
 
 use super::egress::{Egress, EgressError};
-use super::error::{Kind, UpstreamError};
+use super::error::{FailureKind, UpstreamError};
 use super::meter::{Meter, Metered};
 use super::shares::{MemoryHold, MemoryLimits, MemoryPurpose, MemoryVitals, Share, Shares};
 use crate::domain::measure::Measures;
@@ -110,9 +110,9 @@ impl Dialer {
 
     /// Opens a connection to `uri` within `limit`, name look-up and TLS included.
     pub(super) async fn dial(&self, uri: &Uri, limit: Duration) -> Result<Dialed, UpstreamError> {
-        timeout(limit, self.open(uri, Instant::now() + limit))
-            .await
-            .unwrap_or_else(|_| Err(UpstreamError::unsent(Kind::Unreachable, "connecting took too long")))
+        timeout(limit, self.open(uri, Instant::now() + limit)).await.unwrap_or_else(|_| {
+            Err(UpstreamError::unsent(FailureKind::Unreachable, "connecting took too long"))
+        })
     }
 
     async fn open(&self, uri: &Uri, deadline: Instant) -> Result<Dialed, UpstreamError> {
@@ -122,7 +122,10 @@ impl Dialer {
             return Ok(Dialed { io: MaybeHttpsStream::Http(tcp.connect(uri).await?), meter });
         }
         let Some(tls) = self.tls.clone() else {
-            return Err(UpstreamError::unsent(Kind::Unreachable, "this deployment has no root certificates"));
+            return Err(UpstreamError::unsent(
+                FailureKind::Unreachable,
+                "this deployment has no root certificates",
+            ));
         };
         let opened = HttpsConnector::from((tcp, tls)).call(uri.clone()).await;
         opened.map(|io| Dialed { io, meter }).map_err(|error| match error.downcast::<UpstreamError>() {
@@ -130,7 +133,7 @@ impl Dialer {
             Err(tls) => {
                 // It may repeat names from the certificate, as many as there are.
                 let reason: String = tls.to_string().chars().take(TLS_REASON_CHARS_MAX).collect();
-                UpstreamError::unsent(Kind::Unreachable, format!("TLS failed: {reason}"))
+                UpstreamError::unsent(FailureKind::Unreachable, format!("TLS failed: {reason}"))
             }
         })
     }
@@ -145,8 +148,10 @@ fn keep_alive() -> TcpKeepalive {
 
 fn refusal(error: &EgressError) -> UpstreamError {
     let kind = match error {
-        EgressError::Unknown(_) => Kind::Unreachable,
-        EgressError::Url(_) | EgressError::Address { .. } | EgressError::TooMany(_) => Kind::EgressRefused,
+        EgressError::Unknown(_) => FailureKind::Unreachable,
+        EgressError::Url(_) | EgressError::Address { .. } | EgressError::TooMany(_) => {
+            FailureKind::EgressRefused
+        }
     };
     UpstreamError::unsent(kind, error.to_string())
 }
@@ -163,7 +168,7 @@ impl Tcp {
     async fn connect(&self, uri: &Uri) -> Result<TokioIo<Metered>, UpstreamError> {
         let addresses = self.addresses(uri).await?;
         let tcp = self.first_that_answers(&addresses).await.map_err(|error| {
-            UpstreamError::unsent(Kind::Unreachable, format!("connecting failed: {}", error.kind()))
+            UpstreamError::unsent(FailureKind::Unreachable, format!("connecting failed: {}", error.kind()))
         })?;
         self.dialer.connects.fetch_add(1, Ordering::Relaxed);
         // Small requests would wait for acknowledgements otherwise; failing to set it costs only time.
@@ -180,7 +185,7 @@ impl Tcp {
     /// Looks the host up, in a task of its own: a look-up that nobody waits for any more still occupies its
     /// thread, and its turn.
     async fn addresses(&self, uri: &Uri) -> Result<Vec<SocketAddr>, UpstreamError> {
-        let lost = || UpstreamError::unsent(Kind::Unreachable, "the name could not be looked up");
+        let lost = || UpstreamError::unsent(FailureKind::Unreachable, "the name could not be looked up");
         let turn = self.dialer.share.lookup().await.ok_or_else(lost)?;
         let (egress, uri) = (Arc::clone(&self.dialer.egress), uri.clone());
         let found = tokio::spawn(async move {

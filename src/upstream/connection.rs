@@ -11,14 +11,14 @@ use super::ask::{Ask, refused, settle};
 use super::breaker::BreakerState;
 use super::connect::Dialer;
 use super::era::Era;
-use super::error::{Kind, UpstreamError};
+use super::error::{FailureKind, UpstreamError};
 use super::gate::Gate;
 use super::health::Health;
 use super::http_link::HttpLink;
 use super::jsonrpc::{self, Answer};
 use super::link::Link;
 use super::list_turns::Turns;
-use super::offers::{Announced, Offers};
+use super::offers::{Announced, DeclaredOffers};
 use super::sent::Sent;
 use super::stdio::{Children, Keeper};
 use super::target::{Credential, Limits, Request, Target};
@@ -81,7 +81,10 @@ impl Connection {
 
     /// Returns a connection that leads nowhere: the server is at another place meanwhile.
     pub(super) fn moved(target: &Target) -> Self {
-        Self::with_link(target, Err(UpstreamError::unsent(Kind::Unreachable, "it has moved meanwhile")))
+        Self::with_link(
+            target,
+            Err(UpstreamError::unsent(FailureKind::Unreachable, "it has moved meanwhile")),
+        )
     }
 
     fn with_link(target: &Target, link: Result<Arc<Link>, UpstreamError>) -> Self {
@@ -149,8 +152,8 @@ impl Connection {
     /// What the upstream declares. It is asked where nobody did, or not for a while; else this costs nothing.
     ///
     /// # Errors
-    /// Any [`Kind`].
-    pub async fn offers(&self) -> Result<Offers, UpstreamError> {
+    /// Any [`FailureKind`].
+    pub async fn offers(&self) -> Result<DeclaredOffers, UpstreamError> {
         if let Some(offers) = self.link()?.known_offers() {
             return Ok(offers);
         }
@@ -162,7 +165,7 @@ impl Connection {
     /// Dropping the future gives the connection up; `request.sent` says whether the request may have been processed then.
     ///
     /// # Errors
-    /// Any [`Kind`]; `dispatched` says whether the request may have been processed.
+    /// Any [`FailureKind`]; `dispatched` says whether the request may have been processed.
     pub async fn ask(&self, request: Request) -> Result<Answer, UpstreamError> {
         let (method, subject) = request.subject.wire();
         let quoted = subject.map(|(key, name)| (key, jsonrpc::quoted(name)));
@@ -198,7 +201,7 @@ impl Connection {
     /// Asks the upstream for a sign of life: `ping`, or `server/discover` in the modern era.
     ///
     /// # Errors
-    /// Any [`Kind`].
+    /// Any [`FailureKind`].
     pub async fn ping(&self) -> Result<(), UpstreamError> {
         let ended = self
             .aside(&self.asides.first, self.limits.listing_timeout, |sent| async move {

@@ -8,9 +8,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 
-use super::error::{Kind, UpstreamError};
+use super::error::{FailureKind, UpstreamError};
 use super::jsonrpc::{self, Answer, MODERN, Meta};
-use super::offers::Offers;
+use super::offers::DeclaredOffers;
 use super::post::{Http, Post};
 
 /// Largest answer to `server/discover` or `initialize`, in bytes.
@@ -34,7 +34,7 @@ pub(super) async fn discover(
     base: &HeaderMap,
     id: u64,
     wait: Duration,
-) -> Result<Option<Offers>, UpstreamError> {
+) -> Result<Option<DeclaredOffers>, UpstreamError> {
     let mut headers = modern_headers(base);
     headers.insert("mcp-method", HeaderValue::from_static("server/discover"));
     let meta = Meta { modern: true, ..Meta::default() };
@@ -51,15 +51,17 @@ pub(super) async fn discover(
     });
     match timeout(wait, asked).await {
         Ok(Ok(reply)) => Ok(reply.answer.and_then(|answer| modern_offers(&answer))),
-        Ok(Err(error)) if matches!(error.kind, Kind::Unreachable | Kind::EgressRefused) => Err(error),
+        Ok(Err(error)) if matches!(error.kind, FailureKind::Unreachable | FailureKind::EgressRefused) => {
+            Err(error)
+        }
         Ok(Err(_)) | Err(_) => Ok(None),
     }
 }
 
 /// What a server of the modern era declares; nothing if the answer is not that of one.
-pub(super) fn modern_offers(answer: &Answer) -> Option<Offers> {
+pub(super) fn modern_offers(answer: &Answer) -> Option<DeclaredOffers> {
     match answer {
-        Answer::Result(result) if speaks_modern(result) => Some(Offers::of(result)),
+        Answer::Result(result) if speaks_modern(result) => Some(DeclaredOffers::of(result)),
         Answer::Result(_) | Answer::Error { .. } => None,
     }
 }

@@ -22,7 +22,7 @@ use tokio::time::timeout;
 
 use super::connect::Dialer;
 use super::egress::Egress;
-use super::error::{Kind, UpstreamError};
+use super::error::{FailureKind, UpstreamError};
 use super::post::{Http, read_all};
 use super::wires::{Timeouts, Wires};
 use crate::domain::search::{DIMS_MAX, Embedding};
@@ -101,7 +101,9 @@ impl EmbedError {
             },
             EmbedError::Answer(_) => Fault::Unclear,
             EmbedError::NoAnswer(error) => match error.kind {
-                Kind::Timeout | Kind::Lost | Kind::Invalid | Kind::TooLarge => Fault::Unclear,
+                FailureKind::Timeout | FailureKind::Lost | FailureKind::Invalid | FailureKind::TooLarge => {
+                    Fault::Unclear
+                }
                 _ => Fault::Service,
             },
         }
@@ -192,7 +194,9 @@ impl Embedder {
     async fn exchange(&self, body: Bytes, count: usize) -> Result<Bytes, EmbedError> {
         match self.post(body.clone(), count).await {
             // an idle connection that it closed at that moment; to ask twice does no harm
-            Err(EmbedError::NoAnswer(error)) if error.kind == Kind::Lost => self.post(body, count).await,
+            Err(EmbedError::NoAnswer(error)) if error.kind == FailureKind::Lost => {
+                self.post(body, count).await
+            }
             ended => ended,
         }
     }
@@ -231,7 +235,7 @@ fn headers(uri: &Uri, api_key: Option<&str>) -> Result<HeaderMap, UpstreamError>
 }
 
 fn unsendable(why: &'static str) -> UpstreamError {
-    UpstreamError::unsent(Kind::Unsendable, why)
+    UpstreamError::unsent(FailureKind::Unsendable, why)
 }
 
 fn read_answer(bytes: &[u8], count: usize) -> Result<Vec<Embedding>, EmbedError> {

@@ -5,7 +5,7 @@ use std::fmt;
 
 /// Why a request to an upstream did not end with an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum FailureKind {
     /// No connection: name not found, refused, TLS failed, connect time over.
     Unreachable,
     /// The address is one the deployment does not connect to.
@@ -42,7 +42,7 @@ pub enum Kind {
     Crowded,
 }
 
-impl Kind {
+impl FailureKind {
     /// A sentence for a client: names no address and repeats nothing that the upstream sent.
     pub fn sentence(self) -> &'static str {
         match self {
@@ -75,7 +75,7 @@ impl Kind {
 #[derive(Clone, Debug, thiserror::Error)]
 pub struct UpstreamError {
     /// What happened.
-    pub kind: Kind,
+    pub kind: FailureKind,
     /// Whether the upstream may have seen the request; false only if it certainly has not.
     pub dispatched: bool,
     /// For the operator. Never holds a credential or bytes of a body; may name the upstream's host.
@@ -106,23 +106,23 @@ impl fmt::Display for UpstreamError {
 
 impl UpstreamError {
     /// An error of a request that was certainly not sent.
-    pub(super) fn unsent(kind: Kind, detail: impl Into<Cow<'static, str>>) -> Self {
+    pub(super) fn unsent(kind: FailureKind, detail: impl Into<Cow<'static, str>>) -> Self {
         Self { kind, dispatched: false, detail: detail.into(), is_shared: false }
     }
 
     /// An error of a request that the upstream may have seen.
-    pub(super) fn sent(kind: Kind, detail: impl Into<Cow<'static, str>>) -> Self {
+    pub(super) fn sent(kind: FailureKind, detail: impl Into<Cow<'static, str>>) -> Self {
         Self { kind, dispatched: true, detail: detail.into(), is_shared: false }
     }
 
     /// The deadline passed.
     pub(super) fn timeout(dispatched: bool) -> Self {
-        Self { dispatched, ..Self::unsent(Kind::Timeout, "") }
+        Self { dispatched, ..Self::unsent(FailureKind::Timeout, "") }
     }
 
     /// An answer that breaks the protocol.
     pub(super) fn invalid(detail: impl Into<Cow<'static, str>>) -> Self {
-        Self::sent(Kind::Invalid, detail)
+        Self::sent(FailureKind::Invalid, detail)
     }
 
     /// The same error, for a later request that this one kept from being sent.
@@ -137,9 +137,9 @@ mod tests {
 
     #[test]
     fn display_keeps_hosts_private_and_reasons_public() {
-        let refused = UpstreamError::unsent(Kind::EgressRefused, "db.internal: private range");
+        let refused = UpstreamError::unsent(FailureKind::EgressRefused, "db.internal: private range");
         assert!(!refused.to_string().contains("db.internal"));
-        let unreachable = UpstreamError::unsent(Kind::Unreachable, "10.0.0.1 refused");
+        let unreachable = UpstreamError::unsent(FailureKind::Unreachable, "10.0.0.1 refused");
         assert!(!unreachable.to_string().contains("10.0"));
         let status = UpstreamError::invalid("HTTP status 503");
         assert_eq!(status.to_string(), "the upstream server sent an invalid answer: HTTP status 503");

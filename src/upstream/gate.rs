@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-use super::error::{Kind, UpstreamError};
-use super::wires::Counted;
+use super::error::{FailureKind, UpstreamError};
+use super::wires::CountedWire;
 
 /// A concurrency cap with a bounded queue.
 pub(super) struct Gate {
@@ -35,7 +35,7 @@ impl Gate {
     /// Enters, waiting in turn.
     ///
     /// # Errors
-    /// [`Kind::Overloaded`] if the queue is full or the turn does not come in time.
+    /// [`FailureKind::Overloaded`] if the queue is full or the turn does not come in time.
     pub(super) async fn enter(&self) -> Result<SemaphorePermit<'_>, UpstreamError> {
         let _place = self.place()?;
         match timeout(self.wait_max, self.permits.acquire()).await {
@@ -47,10 +47,10 @@ impl Gate {
     /// A place in the queue, for whoever waits for something else than a permit.
     ///
     /// # Errors
-    /// [`Kind::Overloaded`] if the queue is full.
-    pub(super) fn place(&self) -> Result<Counted<'_>, UpstreamError> {
+    /// [`FailureKind::Overloaded`] if the queue is full.
+    pub(super) fn place(&self) -> Result<CountedWire<'_>, UpstreamError> {
         // Counted before it is compared: many at once may all be refused, but never all be let in.
-        let place = Counted::new(&self.waiting);
+        let place = CountedWire::new(&self.waiting);
         if self.waiting.load(Ordering::Relaxed) > self.waiting_max {
             return Err(overloaded());
         }
@@ -70,5 +70,5 @@ impl Gate {
 
 /// What a call is told that never got its turn.
 pub(super) fn overloaded() -> UpstreamError {
-    UpstreamError::unsent(Kind::Overloaded, "")
+    UpstreamError::unsent(FailureKind::Overloaded, "")
 }

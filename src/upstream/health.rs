@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::breaker::{Admission, Breaker, BreakerRules, BreakerState};
-use super::error::{Kind, UpstreamError};
+use super::error::{FailureKind, UpstreamError};
 use super::post::Reply;
 
 /// The breaker of one upstream, and those who wait for its probe.
@@ -60,7 +60,12 @@ impl Health {
     pub(super) fn listed<T>(&self, ended: &Result<T, UpstreamError>) {
         match ended {
             Ok(_) => self.change(|breaker| breaker.alive(Instant::now())),
-            Err(error) if matches!(error.kind, Kind::Unreachable | Kind::Lost | Kind::Timeout) => {
+            Err(error)
+                if matches!(
+                    error.kind,
+                    FailureKind::Unreachable | FailureKind::Lost | FailureKind::Timeout
+                ) =>
+            {
                 self.failed(Instant::now());
             }
             Err(_) => {}
@@ -135,19 +140,19 @@ impl Verdict {
             Err(error) => match error.kind {
                 // somebody else has told of it
                 _ if error.is_shared => Self::Nothing,
-                Kind::Unreachable | Kind::EgressRefused | Kind::Timeout | Kind::Lost | Kind::Invalid => {
+                FailureKind::Unreachable | FailureKind::EgressRefused | FailureKind::Timeout | FailureKind::Lost | FailureKind::Invalid => {
                     Self::Failed
                 }
-                Kind::TooLarge
-                | Kind::Crowded
-                | Kind::Overloaded
-                | Kind::Resting { .. }
+                FailureKind::TooLarge
+                | FailureKind::Crowded
+                | FailureKind::Overloaded
+                | FailureKind::Resting { .. }
                 // it has pauses of its own, and somebody else has told of its end
-                | Kind::NotRunning { .. }
-                | Kind::NoPlace
-                | Kind::NoRounds
-                | Kind::Unsendable
-                | Kind::Locked => Self::Nothing,
+                | FailureKind::NotRunning { .. }
+                | FailureKind::NoPlace
+                | FailureKind::NoRounds
+                | FailureKind::Unsendable
+                | FailureKind::Locked => Self::Nothing,
             },
         }
     }

@@ -14,13 +14,13 @@ use super::ask::Ask;
 use super::connect::Dialer;
 use super::discover::{HELLO_BYTES_MAX, modern_offers};
 use super::era::Era;
-use super::error::{Kind, UpstreamError};
+use super::error::{FailureKind, UpstreamError};
 use super::jsonrpc::{self, Answer, Meta};
-use super::offers::Offers;
+use super::offers::DeclaredOffers;
 use super::param_headers::encode;
 use super::post::{Http, Post, Reply};
 use super::sent::Sent;
-use super::session::{Session, Sessions};
+use super::session::{UpstreamSession, UpstreamSessions};
 use super::target::{Target, base_headers};
 use super::wires::{Timeouts, Wires};
 
@@ -34,7 +34,7 @@ const UNSUPPORTED_VERSION: i64 = -32022;
 /// What a usable URL leads to.
 pub(super) struct HttpLink {
     pub(super) http: Http,
-    pub(super) sessions: Sessions,
+    pub(super) sessions: UpstreamSessions,
     /// Room for cancellations on their way.
     farewells: Arc<Semaphore>,
 }
@@ -44,13 +44,15 @@ impl HttpLink {
         let limits = &target.limits;
         let base = base_headers(&uri, target)?;
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
-        let path =
-            path.parse().map_err(|_| UpstreamError::unsent(Kind::EgressRefused, "the path is refused"))?;
+        let path = path
+            .parse()
+            .map_err(|_| UpstreamError::unsent(FailureKind::EgressRefused, "the path is refused"))?;
         let timeouts = Timeouts { connect: limits.connect_timeout, idle: limits.idle_timeout };
         let wires =
             Arc::new(Wires::new(dialer.for_upstream_of(target.tenant), uri, limits.connections, timeouts));
         let http = Http { wires, target: path };
-        let sessions = Sessions::new(http.clone(), base, target.era, limits.call_timeout, &dialer.measures);
+        let sessions =
+            UpstreamSessions::new(http.clone(), base, target.era, limits.call_timeout, &dialer.measures);
         Ok(Self { http, sessions, farewells: Arc::new(Semaphore::new(CANCELS_MAX)) })
     }
 
@@ -67,7 +69,7 @@ impl HttpLink {
     }
 
     /// What the upstream declares; asked where nobody did, or not for a while. To who does not say, its last word holds.
-    pub(super) async fn offers(&self) -> Result<Offers, UpstreamError> {
+    pub(super) async fn offers(&self) -> Result<DeclaredOffers, UpstreamError> {
         let session = self.sessions.get().await?;
         if let Some(offers) = session.offers() {
             return Ok(offers);
@@ -79,7 +81,7 @@ impl HttpLink {
 
     /// What the upstream declares, and declared no earlier than `then`. One that does not say is an error: what it said
     /// before may be another server's.
-    pub(super) async fn offers_since(&self, then: Instant) -> Result<Offers, UpstreamError> {
+    pub(super) async fn offers_since(&self, then: Instant) -> Result<DeclaredOffers, UpstreamError> {
         let session = self.sessions.get().await?;
         if let Some(offers) = session.declared.since(then) {
             return Ok(offers);
@@ -104,7 +106,10 @@ impl HttpLink {
     }
 
     /// What the upstream declares, whatever it declared before; nothing if it does not say.
-    async fn asked_anew(&self, session: &Arc<Session>) -> Result<Option<Offers>, UpstreamError> {
+    async fn asked_anew(
+        &self,
+        session: &Arc<UpstreamSession>,
+    ) -> Result<Option<DeclaredOffers>, UpstreamError> {
         if session.era == Era::Handshake {
             // only another handshake tells
             return Ok(self.sessions.renew(session).await?.declared.last());
@@ -121,7 +126,7 @@ impl HttpLink {
         Ok(now.declared.last().filter(|_| !Arc::ptr_eq(&now, session)))
     }
 
-    async fn send(&self, ask: &Ask<'_>, sent: &Sent) -> Result<(Arc<Session>, Reply), UpstreamError> {
+    async fn send(&self, ask: &Ask<'_>, sent: &Sent) -> Result<(Arc<UpstreamSession>, Reply), UpstreamError> {
         let session = self.sessions.get().await?;
         let id = self.sessions.id();
         let is_modern = session.era == Era::Modern;
@@ -150,7 +155,11 @@ impl HttpLink {
 
     /// Whether the upstream refused a request because of the session or the era it came in, and another
     /// sending has a chance.
-    async fn may_send_again(&self, session: &Arc<Session>, reply: &Reply) -> Result<bool, UpstreamError> {
+    async fn may_send_again(
+        &self,
+        session: &Arc<UpstreamSession>,
+        reply: &Reply,
+    ) -> Result<bool, UpstreamError> {
         if session.has_id && reply.status == StatusCode::NOT_FOUND {
             self.sessions.end(session);
             return Ok(true);
@@ -174,7 +183,7 @@ impl HttpLink {
 /// cancellation); a modern one sees the connection close, which is all it needs.
 struct GivenUp<'a> {
     link: &'a HttpLink,
-    session: &'a Arc<Session>,
+    session: &'a Arc<UpstreamSession>,
     id: u64,
     sent: &'a Sent,
     is_answered: bool,
@@ -223,7 +232,7 @@ fn is_of_another_era(reply: &Reply) -> bool {
 
 /// Adds the headers that mirror the body of a modern request.
 fn mirror(headers: &mut HeaderMap, ask: &Ask<'_>) -> Result<(), UpstreamError> {
-    let unsendable = || UpstreamError::unsent(Kind::Unsendable, "");
+    let unsendable = || UpstreamError::unsent(FailureKind::Unsendable, "");
     headers.insert("mcp-method", HeaderValue::from_static(ask.method));
     if let Some(name) = ask.name {
         headers.insert("mcp-name", HeaderValue::from_str(&encode(name)).map_err(|_| unsendable())?);

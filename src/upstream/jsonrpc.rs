@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::error::{Kind, UpstreamError};
+use super::error::{FailureKind, UpstreamError};
 use super::shares::MemoryHold;
 
 /// The revision without sessions.
@@ -77,7 +77,7 @@ impl Meta<'_> {
     pub(super) fn check_rounds(&self) -> Result<(), UpstreamError> {
         match self.round {
             Some(round) if !self.modern && !round.members.is_empty() => {
-                Err(UpstreamError::unsent(Kind::NoRounds, "it is spoken to in the handshake era"))
+                Err(UpstreamError::unsent(FailureKind::NoRounds, "it is spoken to in the handshake era"))
             }
             _ => Ok(()),
         }
@@ -209,7 +209,7 @@ fn decimal(number: u64) -> String {
 
 /// One message of an upstream.
 #[derive(Deserialize)]
-pub(super) struct Message<'a> {
+pub(super) struct RpcMessage<'a> {
     #[serde(borrow)]
     jsonrpc: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -231,7 +231,7 @@ struct ErrorObject<'a> {
     _message: Cow<'a, str>,
 }
 
-impl<'a> Message<'a> {
+impl<'a> RpcMessage<'a> {
     /// Reads the envelope; what it carries stays raw.
     pub(super) fn read(body: &'a [u8]) -> Result<Self, UpstreamError> {
         // A derived struct would take an array as a list of its fields; a batch is not a message.
@@ -268,7 +268,7 @@ impl<'a> Message<'a> {
 
 /// Reads a body that holds one answer to the request `id`.
 pub(super) fn read_answer(body: &Bytes, id: u64) -> Result<Answer, UpstreamError> {
-    Message::read(body)?.answer(body, id)
+    RpcMessage::read(body)?.answer(body, id)
 }
 
 /// Whether the `params` of a progress notification carry the token `id`.

@@ -10,7 +10,7 @@ use super::error::UpstreamError;
 use super::http_link::HttpLink;
 use super::jsonrpc::Answer;
 use super::measures::{OwnRequest, end};
-use super::offers::Offers;
+use super::offers::DeclaredOffers;
 use super::post::Reply;
 use super::sent::Sent;
 use super::stdio::Keeper;
@@ -85,7 +85,7 @@ impl Link {
     }
 
     /// What the upstream declared last, where it was asked.
-    pub(super) fn last_offers(&self) -> Option<Offers> {
+    pub(super) fn last_offers(&self) -> Option<DeclaredOffers> {
         match self {
             Self::Http(link) => link.sessions.current()?.declared.last(),
             Self::Stdio(keeper) => keeper.offers(),
@@ -93,7 +93,7 @@ impl Link {
     }
 
     /// What the upstream declares, where nobody has to be asked for it.
-    pub(super) fn known_offers(&self) -> Option<Offers> {
+    pub(super) fn known_offers(&self) -> Option<DeclaredOffers> {
         match self {
             Self::Http(link) => link.sessions.current()?.offers(),
             Self::Stdio(keeper) => keeper.offers(),
@@ -102,7 +102,7 @@ impl Link {
 
     /// What the upstream declares, and did no earlier than `then`, where nobody has to be asked for it. It has just
     /// answered something that was asked later than that.
-    pub(super) fn known_offers_since(&self, then: Instant) -> Option<Offers> {
+    pub(super) fn known_offers_since(&self, then: Instant) -> Option<DeclaredOffers> {
         match self {
             Self::Http(link) => link.sessions.current()?.offers_since(then),
             Self::Stdio(keeper) => keeper.offers(),
@@ -110,7 +110,7 @@ impl Link {
     }
 
     /// What the upstream declares, and did no earlier than `then`. A program declares it for as long as it runs.
-    pub(super) async fn offers_since(&self, then: Instant) -> Result<Offers, UpstreamError> {
+    pub(super) async fn offers_since(&self, then: Instant) -> Result<DeclaredOffers, UpstreamError> {
         match self {
             // apart: it is large, and seldom asked
             Self::Http(link) => Box::pin(link.offers_since(then)).await,
@@ -119,7 +119,7 @@ impl Link {
     }
 
     /// What the upstream declares; asked where nobody did, or not for a while.
-    pub(super) async fn offers(&self) -> Result<Offers, UpstreamError> {
+    pub(super) async fn offers(&self) -> Result<DeclaredOffers, UpstreamError> {
         match self {
             Self::Http(link) => link.offers().await,
             Self::Stdio(keeper) => Ok(keeper.session().await?.offers),

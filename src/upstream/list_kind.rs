@@ -33,7 +33,7 @@ pub enum ListKind {
 }
 
 /// How a kind of list is asked for and read.
-pub(super) struct Form {
+pub(super) struct ListForm {
     pub(super) method: &'static str,
     /// The member of a page that holds its entries.
     pub(super) member: &'static str,
@@ -47,7 +47,7 @@ pub(super) struct Form {
     pub(super) bytes_max: usize,
 }
 
-static TOOLS: Form = Form {
+static TOOLS: ListForm = ListForm {
     method: "tools/list",
     member: "tools",
     key: "name",
@@ -58,7 +58,7 @@ static TOOLS: Form = Form {
     bytes_max: LIST_BYTES_MAX,
 };
 
-static PROMPTS: Form = Form {
+static PROMPTS: ListForm = ListForm {
     method: "prompts/list",
     member: "prompts",
     key: "name",
@@ -69,7 +69,7 @@ static PROMPTS: Form = Form {
     bytes_max: OFFERS_BYTES_MAX,
 };
 
-static RESOURCES: Form = Form {
+static RESOURCES: ListForm = ListForm {
     method: "resources/list",
     member: "resources",
     key: "uri",
@@ -80,7 +80,7 @@ static RESOURCES: Form = Form {
     bytes_max: OFFERS_BYTES_MAX,
 };
 
-static TEMPLATES: Form = Form {
+static TEMPLATES: ListForm = ListForm {
     method: "resources/templates/list",
     member: "resourceTemplates",
     key: "uriTemplate",
@@ -95,7 +95,7 @@ impl ListKind {
     /// All but tools.
     pub const OTHERS: [ListKind; 3] = [ListKind::Prompts, ListKind::Resources, ListKind::Templates];
 
-    pub(super) fn form(self) -> &'static Form {
+    pub(super) fn form(self) -> &'static ListForm {
         match self {
             Self::Tools => &TOOLS,
             Self::Prompts => &PROMPTS,

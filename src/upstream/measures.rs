@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use super::error::{Kind, UpstreamError};
+use super::error::{FailureKind, UpstreamError};
 use super::jsonrpc::Answer;
 use super::sent::Sent;
 use crate::domain::end::End;
@@ -18,22 +18,22 @@ pub(super) fn end(asked: &Result<Answer, UpstreamError>) -> End {
     }
 }
 
-impl Kind {
+impl FailureKind {
     /// The type of the error, for those who count.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Kind::Unreachable => "unreachable",
-            Kind::EgressRefused => "egress_refused",
-            Kind::Locked => "locked",
-            Kind::Overloaded => "overloaded",
-            Kind::Resting { .. } => "resting",
-            Kind::NotRunning { .. } | Kind::NoPlace => "not_running",
-            Kind::NoRounds | Kind::Unsendable => "unsendable",
-            Kind::Timeout => "timeout",
-            Kind::Lost => "lost",
-            Kind::Invalid => "invalid",
-            Kind::TooLarge => "too_large",
-            Kind::Crowded => "crowded",
+            FailureKind::Unreachable => "unreachable",
+            FailureKind::EgressRefused => "egress_refused",
+            FailureKind::Locked => "locked",
+            FailureKind::Overloaded => "overloaded",
+            FailureKind::Resting { .. } => "resting",
+            FailureKind::NotRunning { .. } | FailureKind::NoPlace => "not_running",
+            FailureKind::NoRounds | FailureKind::Unsendable => "unsendable",
+            FailureKind::Timeout => "timeout",
+            FailureKind::Lost => "lost",
+            FailureKind::Invalid => "invalid",
+            FailureKind::TooLarge => "too_large",
+            FailureKind::Crowded => "crowded",
         }
     }
 }
@@ -91,7 +91,7 @@ impl<'a> OwnRequest<'a> {
 
 impl Drop for OwnRequest<'_> {
     fn drop(&mut self) {
-        let end = self.end.unwrap_or(End::Failed(Kind::Timeout.name()));
+        let end = self.end.unwrap_or(End::Failed(FailureKind::Timeout.name()));
         let version = self.sent.sent_as().map(|(_, version)| version);
         let between = Between { transport: self.transport, version };
         self.measures.ended((self.method, None), between, self.began.elapsed(), end.labels());

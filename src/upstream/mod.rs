@@ -47,13 +47,13 @@ mod tests;
 
 pub use self::rmcp::{WatchEnd, Watcher};
 pub use breaker::{BreakerRules, BreakerState};
-pub use command::{Command, Commands, NoCommand};
+pub use command::{Commands, NoCommand, ProgramCommand};
 pub use connect::native_tls;
 pub use connection::Connection;
 pub use egress::{Deny, Egress, EgressError, Resolve, Resolving, SystemDns, URL_BYTES_MAX};
 pub use embedder::{EmbedError, Embedder, EmbedderOptions, Fault, Patience, Question};
 pub use era::Era;
-pub use error::{Kind, UpstreamError};
+pub use error::{FailureKind, UpstreamError};
 pub use jsonrpc::{Answer, Round};
 pub use list::{Doubt, Entry, Listed, Listing, PAGES_MAX};
 pub use list_kind::{
@@ -61,7 +61,7 @@ pub use list_kind::{
     RESOURCES_MAX, TEMPLATES_MAX, TOOLS_MAX, URI_BYTES_MAX,
 };
 pub use list_turns::Slowness;
-pub use offers::{Announced, Offer, Offers};
+pub use offers::{Announced, DeclaredOffer, DeclaredOffers};
 pub use param_headers::{
     ParamHeader, check_param_headers, encode as header_value, param_header_rules, param_headers,
 };

@@ -43,7 +43,7 @@ impl Announced {
 
 /// Whether a server has lists of a kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Offer {
+pub enum DeclaredOffer {
     /// It declares none.
     #[default]
     None,
@@ -55,13 +55,13 @@ pub enum Offer {
 
 /// What a server declares in its handshake, or when it is asked in the modern era.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Offers {
+pub struct DeclaredOffers {
     /// Tools. They are listed whatever is declared.
-    pub tools: Offer,
+    pub tools: DeclaredOffer,
     /// Prompts.
-    pub prompts: Offer,
+    pub prompts: DeclaredOffer,
     /// Resources, and their templates.
-    pub resources: Offer,
+    pub resources: DeclaredOffer,
     /// Whether it completes arguments of prompts and templates.
     pub completions: bool,
 }
@@ -90,7 +90,7 @@ struct Listed<'a> {
     list_changed: Option<&'a RawValue>,
 }
 
-impl Offers {
+impl DeclaredOffers {
     /// What a result of `initialize` or `server/discover` declares. What is not of their form declares nothing.
     pub(super) fn of(result: &[u8]) -> Self {
         let hello = serde_json::from_slice::<Hello<'_>>(result).ok();
@@ -99,9 +99,9 @@ impl Offers {
             return Self::default();
         };
         Self {
-            tools: Offer::of(found.tools),
-            prompts: Offer::of(found.prompts),
-            resources: Offer::of(found.resources),
+            tools: DeclaredOffer::of(found.tools),
+            prompts: DeclaredOffer::of(found.prompts),
+            resources: DeclaredOffer::of(found.resources),
             completions: object(found.completions).is_some(),
         }
     }
@@ -113,7 +113,7 @@ impl Offers {
             Announced::Prompts => self.prompts,
             Announced::Resources => self.resources,
         };
-        offer == Offer::Announced
+        offer == DeclaredOffer::Announced
     }
 
     /// Whether there are lists of this kind.
@@ -123,7 +123,7 @@ impl Offers {
             ListKind::Prompts => self.prompts,
             ListKind::Resources | ListKind::Templates => self.resources,
         };
-        offer != Offer::None
+        offer != DeclaredOffer::None
     }
 
     /// Whether it says what it has, and that this is something else than tools.
@@ -132,7 +132,7 @@ impl Offers {
     }
 }
 
-impl Offer {
+impl DeclaredOffer {
     fn of(declared: Option<&RawValue>) -> Self {
         let Some(declared) = object(declared) else { return Self::None };
         let announced = serde_json::from_str::<Listed<'_>>(declared)
@@ -148,16 +148,16 @@ fn object(raw: Option<&RawValue>) -> Option<&str> {
 
 /// What an upstream declared last, where it was asked.
 #[derive(Default)]
-pub(super) struct Declared(Mutex<Option<(Instant, Offers)>>);
+pub(super) struct Declared(Mutex<Option<(Instant, DeclaredOffers)>>);
 
 impl Declared {
     /// What was answered to a question of then: it may have been true at no later time.
-    pub(super) fn new(offers: Offers, asked: Instant) -> Self {
+    pub(super) fn new(offers: DeclaredOffers, asked: Instant) -> Self {
         Self(Mutex::new(Some((asked, offers))))
     }
 
     /// The same, in the place of what was declared before, unless that was asked for later.
-    pub(super) fn set(&self, offers: Offers, asked: Instant) {
+    pub(super) fn set(&self, offers: DeclaredOffers, asked: Instant) {
         let mut last = self.last_at();
         if last.is_none_or(|(at, _)| at <= asked) {
             *last = Some((asked, offers));
@@ -172,23 +172,23 @@ impl Declared {
     }
 
     /// However long ago it was.
-    pub(super) fn last(&self) -> Option<Offers> {
+    pub(super) fn last(&self) -> Option<DeclaredOffers> {
         self.last_at().map(|(_, offers)| offers)
     }
 
     /// Unless it was so long ago that it may not be true any more.
-    pub(super) fn fresh(&self, now: Instant) -> Option<Offers> {
+    pub(super) fn fresh(&self, now: Instant) -> Option<DeclaredOffers> {
         let last = *self.last_at();
         last.filter(|(at, _)| now.saturating_duration_since(*at) < DECLARED_AGE_MAX).map(|(_, offers)| offers)
     }
 
     /// If it was true then or later.
-    pub(super) fn since(&self, then: Instant) -> Option<Offers> {
+    pub(super) fn since(&self, then: Instant) -> Option<DeclaredOffers> {
         let last = *self.last_at();
         last.filter(|(at, _)| *at >= then).map(|(_, offers)| offers)
     }
 
-    fn last_at(&self) -> MutexGuard<'_, Option<(Instant, Offers)>> {
+    fn last_at(&self) -> MutexGuard<'_, Option<(Instant, DeclaredOffers)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -207,10 +207,15 @@ mod tests {
 
     #[test]
     fn what_is_declared() {
-        let offers =
-            |tools, prompts, resources, completions| Offers { tools, prompts, resources, completions };
-        let (none, listed, announced) = (Offer::None, Offer::Listed, Offer::Announced);
-        let nothing = Offers::default();
+        let offers = |tools, prompts, resources, completions| DeclaredOffers {
+            tools,
+            prompts,
+            resources,
+            completions,
+        };
+        let (none, listed, announced) =
+            (DeclaredOffer::None, DeclaredOffer::Listed, DeclaredOffer::Announced);
+        let nothing = DeclaredOffers::default();
         let table = [
             ("{}", nothing),
             (r#"{"tools":{}}"#, offers(listed, none, none, false)),
@@ -232,10 +237,10 @@ mod tests {
         ];
         for (capabilities, want) in table {
             let result = format!(r#"{{"protocolVersion":"x","capabilities":{capabilities}}}"#);
-            assert_eq!(Offers::of(result.as_bytes()), want, "{capabilities}");
+            assert_eq!(DeclaredOffers::of(result.as_bytes()), want, "{capabilities}");
         }
         for bad in ["{}", "", "[]", "nonsense", r#"{"capabilities":{},"capabilities":{}}"#] {
-            assert_eq!(Offers::of(bad.as_bytes()), nothing, "{bad}");
+            assert_eq!(DeclaredOffers::of(bad.as_bytes()), nothing, "{bad}");
         }
     }
 
@@ -250,7 +255,7 @@ mod tests {
         ];
         for (capabilities, want) in table {
             let result = format!(r#"{{"capabilities":{capabilities}}}"#);
-            assert_eq!(Offers::of(result.as_bytes()).is_without_tools(), want, "{capabilities}");
+            assert_eq!(DeclaredOffers::of(result.as_bytes()).is_without_tools(), want, "{capabilities}");
         }
     }
 
@@ -258,19 +263,20 @@ mod tests {
     fn a_declaration_is_believed_for_a_while() {
         let (declared, now) = (Declared::default(), Instant::now());
         assert_eq!((declared.last(), declared.fresh(now)), (None, None));
-        let offers = Offers { completions: true, ..Offers::default() };
+        let offers = DeclaredOffers { completions: true, ..DeclaredOffers::default() };
         declared.set(offers, now);
         assert_eq!((declared.last(), declared.fresh(now)), (Some(offers), Some(offers)));
         let later = now + DECLARED_AGE_MAX;
         assert_eq!((declared.last(), declared.fresh(later)), (Some(offers), None));
         // what was asked for earlier, and answered later, is older
-        declared.set(Offers::default(), now - Duration::from_millis(1));
+        declared.set(DeclaredOffers::default(), now - Duration::from_millis(1));
         assert_eq!(declared.last(), Some(offers));
     }
 
     #[test]
     fn a_declaration_holds_from_when_it_was_asked_for() {
-        let (offers, now) = (Offers { completions: true, ..Offers::default() }, Instant::now());
+        let (offers, now) =
+            (DeclaredOffers { completions: true, ..DeclaredOffers::default() }, Instant::now());
         let (declared, later) = (Declared::new(offers, now), now + Duration::from_millis(1));
         assert_eq!((declared.since(now), declared.since(later)), (Some(offers), None));
         declared.held(later);

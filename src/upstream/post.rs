@@ -15,11 +15,11 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 use uuid::Uuid;
 
-use super::error::{Kind, UpstreamError};
-use super::jsonrpc::{self, Answer, Message};
+use super::error::{FailureKind, UpstreamError};
+use super::jsonrpc::{self, Answer, RpcMessage};
 use super::shares::{MemoryHold, MemoryShort};
 use super::sse::Events;
-use super::wires::{Lease, Origin, Wires};
+use super::wires::{Lease, WireOrigin, Wires};
 
 /// Largest body of an answer that carries no result: an HTTP error, the receipt of a notification.
 pub(super) const MINOR_BODY_BYTES_MAX: usize = 64 * 1024;
@@ -80,21 +80,23 @@ impl Http {
         let (mut lease, response) = self.send(headers, body, post.dispatched).await?;
         let status = response.status();
         let session_id = response.headers().get("mcp-session-id").cloned();
-        let form = Form::of(&response);
+        let form = AnswerForm::of(&response);
         let mut body = response.into_body();
         if status != StatusCode::OK {
             let answer = refusal(lease, body, status, form, post.id).await?;
             return Ok(Reply { status, session_id, answer });
         }
         let answer = match form {
-            Form::Json => {
+            AnswerForm::Json => {
                 let bytes = read_all(&mut lease, &mut body, post.bytes_max, post.key).await?;
                 let answer = lease.parse(bytes.len(), || jsonrpc::read_answer(&bytes, post.id)).await;
                 lease.give_back();
                 answer?
             }
-            Form::Events => self.read_stream(lease, body, &post).await?,
-            Form::Other => return Err(UpstreamError::invalid("the answer has an unexpected content type")),
+            AnswerForm::Events => self.read_stream(lease, body, &post).await?,
+            AnswerForm::Other => {
+                return Err(UpstreamError::invalid("the answer has an unexpected content type"));
+            }
         };
         Ok(Reply { status, session_id, answer: Some(answer) })
     }
@@ -144,8 +146,11 @@ impl Http {
             let Some(unsent) = failed.unsent else { return Err(failed.error) };
             dispatched.store(false, Ordering::Relaxed);
             // A new connection that ends at once is the upstream's state, not our bad luck.
-            if lease.origin == Origin::New {
-                return Err(UpstreamError::unsent(Kind::Unreachable, "the connection was closed at once"));
+            if lease.origin == WireOrigin::New {
+                return Err(UpstreamError::unsent(
+                    FailureKind::Unreachable,
+                    "the connection was closed at once",
+                ));
             }
             request = unsent;
         }
@@ -163,7 +168,7 @@ impl Http {
         let mut requests = 0;
         loop {
             while let Some(event) = events.next()? {
-                let message = lease.parse(event.len(), || Message::read(&event)).await?;
+                let message = lease.parse(event.len(), || RpcMessage::read(&event)).await?;
                 let Some(method) = message.method.as_deref() else {
                     let answer = message.answer(&event, post.id)?;
                     finish(lease, body);
@@ -190,7 +195,9 @@ impl Http {
                     memory.grow(events.held() + piece.len()).await.map_err(crowded)?;
                     events.push(&piece)?;
                 }
-                None => return Err(UpstreamError::sent(Kind::Lost, "the stream ended without an answer")),
+                None => {
+                    return Err(UpstreamError::sent(FailureKind::Lost, "the stream ended without an answer"));
+                }
             }
         }
     }
@@ -212,7 +219,7 @@ fn too_early(chatter: usize, after: Duration) -> Duration {
 
 /// Passes progress on, with memory of the caller's until the client has it.
 async fn forward_progress(
-    message: &Message<'_>,
+    message: &RpcMessage<'_>,
     method: &str,
     event: &Bytes,
     post: &Post<'_>,
@@ -231,13 +238,13 @@ async fn forward_progress(
 
 /// The form of an answer, by its content type.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum AnswerForm {
     Json,
     Events,
     Other,
 }
 
-impl Form {
+impl AnswerForm {
     pub(super) fn of(response: &Response<Incoming>) -> Self {
         let value = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let essence = value.and_then(|value| value.split(';').next()).unwrap_or_default().trim();
@@ -253,7 +260,7 @@ pub(super) async fn refusal(
     mut lease: Lease,
     mut body: Incoming,
     status: StatusCode,
-    form: Form,
+    form: AnswerForm,
     id: u64,
 ) -> Result<Option<Answer>, UpstreamError> {
     if status.is_redirection() {
@@ -262,7 +269,7 @@ pub(super) async fn refusal(
     let read = timeout(DRAIN_WAIT_MAX, read_all(&mut lease, &mut body, MINOR_BODY_BYTES_MAX, None)).await;
     let Ok(Ok(bytes)) = read else { return Ok(None) };
     lease.give_back();
-    if !status.is_client_error() || form != Form::Json {
+    if !status.is_client_error() || form != AnswerForm::Json {
         return Ok(None);
     }
     let answer = jsonrpc::read_answer(&bytes, id).ok();
@@ -276,7 +283,7 @@ pub(super) async fn read_all(
     bytes_max: usize,
     key: Option<Uuid>,
 ) -> Result<Bytes, UpstreamError> {
-    let too_large = || UpstreamError::sent(Kind::TooLarge, "");
+    let too_large = || UpstreamError::sent(FailureKind::TooLarge, "");
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if announced > bytes_max {
         return Err(too_large());
@@ -313,7 +320,7 @@ pub(super) async fn read_all(
 }
 
 fn crowded(MemoryShort: MemoryShort) -> UpstreamError {
-    UpstreamError::sent(Kind::Crowded, "")
+    UpstreamError::sent(FailureKind::Crowded, "")
 }
 
 /// Gives a connection back whose stream has said all it should: reads to the end of the stream, in the

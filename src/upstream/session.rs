@@ -11,10 +11,10 @@ use tokio::time::{Instant, timeout};
 
 use super::discover::{self, HELLO_BYTES_MAX};
 use super::era::Era;
-use super::error::{Kind, UpstreamError};
+use super::error::{FailureKind, UpstreamError};
 use super::jsonrpc::{self, Answer, MODERN};
 use super::measures::{Life, OwnRequest};
-use super::offers::{Declared, Offers};
+use super::offers::{Declared, DeclaredOffers};
 use super::post::{Http, Post, Reply};
 use super::sent::Sent;
 use crate::domain::end::End;
@@ -34,7 +34,7 @@ const ERA_MODERN: u8 = 1;
 const ERA_HANDSHAKE: u8 = 2;
 
 /// What requests need to know about the other side.
-pub(super) struct Session {
+pub(super) struct UpstreamSession {
     pub(super) era: Era,
     /// The headers of every request.
     pub(super) headers: HeaderMap,
@@ -48,27 +48,27 @@ pub(super) struct Session {
     pub(super) life: Option<Life>,
 }
 
-impl Session {
+impl UpstreamSession {
     /// What the upstream declares, as far as that is known and still holds: a session with an id ends when its
     /// server is another one, and nothing else does.
-    pub(super) fn offers(&self) -> Option<Offers> {
+    pub(super) fn offers(&self) -> Option<DeclaredOffers> {
         if self.has_id { self.declared.last() } else { self.declared.fresh(Instant::now()) }
     }
 
     /// The same of one that has just answered something that was asked later than `then`.
-    pub(super) fn offers_since(&self, then: Instant) -> Option<Offers> {
+    pub(super) fn offers_since(&self, then: Instant) -> Option<DeclaredOffers> {
         if self.has_id { self.declared.last() } else { self.declared.since(then) }
     }
 }
 
 /// The one session of a connection, and how to get it.
-pub(super) struct Sessions {
+pub(super) struct UpstreamSessions {
     http: Http,
     base: HeaderMap,
     discover_wait: Duration,
     /// How long those who wait for a session wait together; then all fail, and the next caller tries anew.
     open_wait: Duration,
-    current: RwLock<Option<Arc<Session>>>,
+    current: RwLock<Option<Arc<UpstreamSession>>>,
     /// Held while a session is opened; keeps how the last attempt failed, and when.
     opening: Mutex<Option<(Instant, UpstreamError)>>,
     era: AtomicU8,
@@ -76,7 +76,7 @@ pub(super) struct Sessions {
     pub(super) measures: Arc<Measures>,
 }
 
-impl Sessions {
+impl UpstreamSessions {
     /// Without a session nothing takes longer than `wait`.
     pub(super) fn new(
         http: Http,
@@ -122,7 +122,7 @@ impl Sessions {
     }
 
     /// The session, opened if there is none. Those who ask meanwhile wait and share the outcome.
-    pub(super) async fn get(&self) -> Result<Arc<Session>, UpstreamError> {
+    pub(super) async fn get(&self) -> Result<Arc<UpstreamSession>, UpstreamError> {
         if let Some(session) = self.current() {
             return Ok(session);
         }
@@ -137,7 +137,9 @@ impl Sessions {
             return Err(UpstreamError { is_shared: true, ..error.clone() });
         }
         let opened = timeout(self.open_wait, self.open()).await;
-        match opened.unwrap_or_else(|_| Err(UpstreamError::unsent(Kind::Timeout, "no session was opened"))) {
+        match opened
+            .unwrap_or_else(|_| Err(UpstreamError::unsent(FailureKind::Timeout, "no session was opened")))
+        {
             Ok(session) => {
                 *last_failure = None;
                 Ok(self.set(session))
@@ -151,32 +153,35 @@ impl Sessions {
     }
 
     /// Forgets a session that the upstream no longer knows.
-    pub(super) fn end(&self, ended: &Arc<Session>) {
+    pub(super) fn end(&self, ended: &Arc<UpstreamSession>) {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         if current.as_ref().is_some_and(|session| Arc::ptr_eq(session, ended)) {
             *current = None;
             if let Some(life) = &ended.life {
-                life.broke(Kind::Lost.name());
+                life.broke(FailureKind::Lost.name());
             }
         }
     }
 
     /// Opens another session in the place of one without an id, which serves until that stands. Those who ask meanwhile
     /// get the same.
-    pub(super) async fn renew(&self, old: &Arc<Session>) -> Result<Arc<Session>, UpstreamError> {
+    pub(super) async fn renew(
+        &self,
+        old: &Arc<UpstreamSession>,
+    ) -> Result<Arc<UpstreamSession>, UpstreamError> {
         let _opening = self.opening.lock().await;
         if let Some(session) = self.current().filter(|session| !Arc::ptr_eq(session, old)) {
             return Ok(session);
         }
         let opened = timeout(self.open_wait, self.open()).await;
-        let session =
-            opened.unwrap_or_else(|_| Err(UpstreamError::unsent(Kind::Timeout, "no session was opened")));
+        let session = opened
+            .unwrap_or_else(|_| Err(UpstreamError::unsent(FailureKind::Timeout, "no session was opened")));
         session.map(|session| self.set(session)).map_err(UpstreamError::before_dispatch)
     }
 
     /// Looks again after a modern request was refused in a way that old servers refuse them. True if the
     /// era was wrong and a session of the other one is open.
-    pub(super) async fn leave_modern(&self, refused: &Arc<Session>) -> Result<bool, UpstreamError> {
+    pub(super) async fn leave_modern(&self, refused: &Arc<UpstreamSession>) -> Result<bool, UpstreamError> {
         let _opening = self.opening.lock().await;
         if self.current().is_some_and(|session| !Arc::ptr_eq(&session, refused)) {
             return Ok(true);
@@ -190,23 +195,23 @@ impl Sessions {
         Ok(true)
     }
 
-    pub(super) fn current(&self) -> Option<Arc<Session>> {
+    pub(super) fn current(&self) -> Option<Arc<UpstreamSession>> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn set(&self, session: Session) -> Arc<Session> {
+    fn set(&self, session: UpstreamSession) -> Arc<UpstreamSession> {
         let session = Arc::new(session);
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&session));
         session
     }
 
-    async fn open(&self) -> Result<Session, UpstreamError> {
+    async fn open(&self) -> Result<UpstreamSession, UpstreamError> {
         let session = match self.era() {
             Some(Era::Modern) => self.modern(Declared::default()),
             Some(Era::Handshake) => match self.handshake().await {
                 Ok(session) => session,
                 // It answers, but not to this: perhaps it has moved on.
-                Err(error) if error.kind == Kind::Invalid => match self.discover().await? {
+                Err(error) if error.kind == FailureKind::Invalid => match self.discover().await? {
                     Some(declared) => self.modern(declared),
                     None => return Err(error),
                 },
@@ -227,12 +232,12 @@ impl Sessions {
         Ok(found.map(|offers| Declared::new(offers, asked)))
     }
 
-    fn modern(&self, declared: Declared) -> Session {
+    fn modern(&self, declared: Declared) -> UpstreamSession {
         let headers = discover::modern_headers(&self.base);
-        Session { era: Era::Modern, headers, has_id: false, declared, version: MODERN, life: None }
+        UpstreamSession { era: Era::Modern, headers, has_id: false, declared, version: MODERN, life: None }
     }
 
-    async fn handshake(&self) -> Result<Session, UpstreamError> {
+    async fn handshake(&self) -> Result<UpstreamSession, UpstreamError> {
         let id = self.id();
         let [offered, ..] = VERSIONS;
         let sent = Sent::default();
@@ -272,7 +277,7 @@ impl Sessions {
     }
 
     /// The session that an answer to `initialize`, sent then, opens.
-    fn accept(&self, reply: Reply, began: Instant) -> Result<Session, UpstreamError> {
+    fn accept(&self, reply: Reply, began: Instant) -> Result<UpstreamSession, UpstreamError> {
         let result = match reply.answer {
             Some(Answer::Result(result)) => result,
             Some(Answer::Error { code, .. }) => {
@@ -292,8 +297,8 @@ impl Sessions {
         if let Some(id) = reply.session_id {
             headers.insert("mcp-session-id", checked_id(id)?);
         }
-        let declared = Declared::new(Offers::of(&result), began);
-        Ok(Session { era: Era::Handshake, headers, has_id, declared, version, life: None })
+        let declared = Declared::new(DeclaredOffers::of(&result), began);
+        Ok(UpstreamSession { era: Era::Handshake, headers, has_id, declared, version, life: None })
     }
 }
 

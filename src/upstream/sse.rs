@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 
-use super::error::{Kind, UpstreamError};
+use super::error::{FailureKind, UpstreamError};
 
 /// Most bytes of a stream beyond the largest event: progress, comments, retries.
 const OVERHEAD_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -67,7 +67,7 @@ impl Events {
     /// Adds what was read from the stream.
     ///
     /// # Errors
-    /// [`Kind::TooLarge`] when the whole stream passes its bound.
+    /// [`FailureKind::TooLarge`] when the whole stream passes its bound.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Result<(), UpstreamError> {
         self.left = self.left.checked_sub(bytes.len()).ok_or_else(too_large)?;
         self.input.extend_from_slice(bytes);
@@ -77,7 +77,7 @@ impl Events {
     /// The data of the next complete event that carries any.
     ///
     /// # Errors
-    /// [`Kind::TooLarge`] for a line or an event over its bound.
+    /// [`FailureKind::TooLarge`] for a line or an event over its bound.
     pub(super) fn next(&mut self) -> Result<Option<Bytes>, UpstreamError> {
         while let Some(line) = self.line()? {
             if !line.is_empty() {
@@ -167,7 +167,7 @@ fn value_of(line: &Bytes, name: &[u8]) -> Option<Bytes> {
 }
 
 fn too_large() -> UpstreamError {
-    UpstreamError::sent(Kind::TooLarge, "")
+    UpstreamError::sent(FailureKind::TooLarge, "")
 }
 
 #[cfg(test)]
@@ -219,23 +219,23 @@ mod tests {
         events.push(b"data: 0123456789\n\n").unwrap();
         assert_eq!(events.next().unwrap().unwrap(), "0123456789");
         events.push(b"data: 0123456789a\n\n").unwrap();
-        assert_eq!(events.next().unwrap_err().kind, Kind::TooLarge);
+        assert_eq!(events.next().unwrap_err().kind, FailureKind::TooLarge);
 
         let mut endless = Events::new(10);
         endless.push(&[b'x'; FIELD_BYTES_MAX + 11]).unwrap();
-        assert_eq!(endless.next().unwrap_err().kind, Kind::TooLarge);
+        assert_eq!(endless.next().unwrap_err().kind, FailureKind::TooLarge);
 
         let mut whole = Events::new(10);
         whole.push(&[&[b':'; FIELD_BYTES_MAX + 11][..], b"\n"].concat()).unwrap();
-        assert_eq!(whole.next().unwrap_err().kind, Kind::TooLarge);
+        assert_eq!(whole.next().unwrap_err().kind, FailureKind::TooLarge);
 
         let mut many_lines = Events::new(10);
         many_lines.push(b"data: 01234\ndata: 56789a\n\n").unwrap();
-        assert_eq!(many_lines.next().unwrap_err().kind, Kind::TooLarge);
+        assert_eq!(many_lines.next().unwrap_err().kind, FailureKind::TooLarge);
 
         let mut chatter = Events::new(0);
         chatter.push(&vec![b'\n'; OVERHEAD_BYTES_MAX]).unwrap();
-        assert_eq!(chatter.push(b"\n").unwrap_err().kind, Kind::TooLarge);
+        assert_eq!(chatter.push(b"\n").unwrap_err().kind, FailureKind::TooLarge);
     }
 
     proptest! {

@@ -11,9 +11,9 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::breaker::BreakerRules;
-use super::command::{Command, NoCommand};
+use super::command::{NoCommand, ProgramCommand};
 use super::era::Era;
-use super::error::{Kind, UpstreamError};
+use super::error::{FailureKind, UpstreamError};
 use super::jsonrpc::Round;
 use super::sent::Sent;
 
@@ -105,7 +105,7 @@ pub struct Program {
     /// The name of its entry in the deployment.
     pub name: String,
     /// The entry, or why there is none for this tenant.
-    pub command: Result<Arc<Command>, NoCommand>,
+    pub command: Result<Arc<ProgramCommand>, NoCommand>,
 }
 
 impl Target {
@@ -184,12 +184,12 @@ pub fn is_reserved_header(name: &HeaderName) -> bool {
 /// nothing is sent to it at all.
 pub(super) fn base_headers(uri: &Uri, target: &Target) -> Result<HeaderMap, UpstreamError> {
     if target.credential == Credential::Locked {
-        return Err(UpstreamError::unsent(Kind::Locked, LOCKED));
+        return Err(UpstreamError::unsent(FailureKind::Locked, LOCKED));
     }
     let own = target.headers.as_slice();
     let host = uri.authority().map_or("", |authority| authority.as_str());
     let host = HeaderValue::from_str(host)
-        .map_err(|_| UpstreamError::unsent(Kind::EgressRefused, "the host is refused"))?;
+        .map_err(|_| UpstreamError::unsent(FailureKind::EgressRefused, "the host is refused"))?;
     // Room for what sessions and calls add, so that copies do not grow.
     let mut headers = HeaderMap::with_capacity(own.len() + 12);
     headers.insert(header::HOST, host);

@@ -18,7 +18,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
 use super::connect::{Dialed, Io};
-use super::error::{Kind, UpstreamError};
+use super::error::{FailureKind, UpstreamError};
 use super::meter::Meter;
 use super::shares::Share;
 
@@ -60,7 +60,8 @@ impl Wire {
             .max_headers(HEADERS_MAX)
             .handshake::<_, Full<Bytes>>(dialed.io)
             .await;
-        let (sender, driver) = opened.map_err(|_| UpstreamError::unsent(Kind::Unreachable, "HTTP failed"))?;
+        let (sender, driver) =
+            opened.map_err(|_| UpstreamError::unsent(FailureKind::Unreachable, "HTTP failed"))?;
         Ok(Self {
             sender,
             driver: Some(Box::pin(driver)),
@@ -163,5 +164,5 @@ fn lost(error: &hyper::Error) -> UpstreamError {
     if error.is_parse() {
         return UpstreamError::invalid("the answer is not HTTP");
     }
-    UpstreamError::sent(Kind::Lost, "")
+    UpstreamError::sent(FailureKind::Lost, "")
 }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::connect::Dialer;
-use super::error::{Kind, UpstreamError};
+use super::error::{FailureKind, UpstreamError};
 use super::shares::MemoryHold;
 use super::wire::Wire;
 
@@ -54,25 +54,25 @@ impl Wires {
     pub(super) async fn take(self: &Arc<Self>) -> Result<Lease, UpstreamError> {
         while let Some(mut wire) = self.pop() {
             if wire.is_usable() {
-                return Ok(self.lease(wire, Origin::Idle));
+                return Ok(self.lease(wire, WireOrigin::Idle));
             }
         }
         let permits = Arc::clone(&self.open);
         let slot = match Arc::clone(&permits).try_acquire_owned() {
             Ok(slot) => slot,
             Err(_) => {
-                let _waiting = Counted::new(&self.waiting);
+                let _waiting = CountedWire::new(&self.waiting);
                 permits
                     .acquire_owned()
                     .await
-                    .map_err(|_| UpstreamError::unsent(Kind::Unreachable, "closed"))?
+                    .map_err(|_| UpstreamError::unsent(FailureKind::Unreachable, "closed"))?
             }
         };
         let dialed = self.dialer.dial(&self.uri, self.connect_timeout).await?;
-        Ok(self.lease(Wire::new(dialed, slot).await?, Origin::New))
+        Ok(self.lease(Wire::new(dialed, slot).await?, WireOrigin::New))
     }
 
-    fn lease(self: &Arc<Self>, wire: Wire, origin: Origin) -> Lease {
+    fn lease(self: &Arc<Self>, wire: Wire, origin: WireOrigin) -> Lease {
         Lease { wire, origin, home: Arc::clone(self) }
     }
 
@@ -145,7 +145,7 @@ async fn sweep(wires: Weak<Wires>, every: Duration) {
 
 /// Where a lent connection came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(super) enum WireOrigin {
     /// Opened for this request.
     New,
     /// Was idle: the upstream may have closed it meanwhile.
@@ -155,7 +155,7 @@ pub(super) enum Origin {
 /// A connection in use. Dropping it closes it: only [`Lease::give_back`] makes it idle again.
 pub(super) struct Lease {
     pub(super) wire: Wire,
-    pub(super) origin: Origin,
+    pub(super) origin: WireOrigin,
     home: Arc<Wires>,
 }
 
@@ -182,16 +182,16 @@ impl Lease {
 }
 
 /// Counts one while it lives.
-pub(super) struct Counted<'a>(&'a AtomicUsize);
+pub(super) struct CountedWire<'a>(&'a AtomicUsize);
 
-impl<'a> Counted<'a> {
+impl<'a> CountedWire<'a> {
     pub(super) fn new(count: &'a AtomicUsize) -> Self {
         count.fetch_add(1, Ordering::Relaxed);
         Self(count)
     }
 }
 
-impl Drop for Counted<'_> {
+impl Drop for CountedWire<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

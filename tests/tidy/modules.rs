@@ -13,87 +13,6 @@ use super::{complain, production_files};
 
 /// Wings of the gateway floor: each uses those behind it in this list, never one before.
 const WINGS: [&str; 7] = ["upkeep", "servers", "calls", "search", "log", "tenants", "catalog"];
-/// Type names that still mean several things; nothing may be added.
-const SHARED_NAMES: [&str; 78] = [
-    "About: faces::mcp::operation gateway::calls::pipeline::sending",
-    "Access: gateway::tenants::live::access store::tx",
-    "Act: faces::wire::managed gateway::log::reports",
-    "Activity: app::config::sections faces::cli::activity",
-    "Answer: faces::cli::client faces::rest::show upstream::jsonrpc",
-    "Asked: domain::rounds::input faces::wire::managed",
-    "Bound: domain::rounds::state domain::schema::node",
-    "Builder: domain::search::bm25 domain::search::meaning",
-    "Call: faces::cli::call faces::mcp::call",
-    "Change: domain::diff store::revisions",
-    "Children: domain::schema::arena upstream::stdio::children",
-    "Client: faces::cli::client gateway::log::attempt",
-    "Command: faces::cli upstream::command",
-    "Config: app::config faces::cli::config",
-    "Connection: faces::cli::connection faces::connections upstream::connection",
-    "Counted: domain::schema::node faces::body upstream::wires",
-    "Damping: domain::damping gateway::upkeep::damping",
-    "Embeddings: app::config::search gateway::search::embeddings",
-    "Ended: gateway::upkeep::embed::turns gateway::upkeep::schedule upstream::stdio::state",
-    "Entry: faces::mcp::entry upstream::list",
-    "Era: faces::mcp upstream::era",
-    "Events: faces::cli::client upstream::sse",
-    "Failed: upstream::rmcp::shared upstream::wire",
-    "Fault: domain::end upstream::embedder",
-    "Form: upstream::list_kind upstream::post",
-    "Format: faces::admin faces::cli::output",
-    "Found: faces::cli::config gateway::catalog::lists::pages",
-    "Headers: faces::cli::apply::plan gateway::credentials::headers",
-    "Heard: gateway::tenants::listening upstream::rmcp::heard",
-    "Key: domain::measure domain::seal faces::cli::apply::file faces::cli::key",
-    "Keys: app::config::secret_files domain::schema::digest",
-    "Kind: domain::activity domain::redact::names domain::schema::arena store::revisions upstream::error",
-    "Known: store::listings::pinning store::listings::plan",
-    "Lease: store::replicas upstream::wires",
-    "Leave: app::lifecycle store::leftovers",
-    "Limits: app::config::sections gateway::tenants::limits upstream::target",
-    "Line: store::unit upstream::stdio::lines",
-    "Listed: gateway::catalog::snapshot::views::direct upstream::list",
-    "Listener: faces::mcp::listen store::revisions upstream::rmcp::client",
-    "Message: faces::mcp::envelope upstream::jsonrpc",
-    "Meter: domain::schema::meter upstream::meter",
-    "Names: domain::search::names faces::rest::params store::listings::spelling",
-    "Offer: gateway::catalog::offers upstream::offers",
-    "Offers: gateway::catalog::offers upstream::offers",
-    "Opened: domain::json::splice gateway::calls::pipeline::round gateway::credentials",
-    "Origin: app::config::layers domain::origin upstream::wires",
-    "Pace: gateway::upkeep::schedule upstream::pace",
-    "Page: app::telemetry::metrics::page domain::page faces::rest::cursor",
-    "Part: domain::publish domain::schema::violation",
-    "Place: domain::seal gateway::servers::place upstream::stdio::children",
-    "Plan: faces::cli::apply::plan store::listings::plan",
-    "PoolVitals: store::vitals upstream::pool",
-    "Process: app::telemetry::metrics::process upstream::stdio::process",
-    "Query: domain::search::query faces::cli::client",
-    "Question: faces::mcp::operation upstream::embedder::question",
-    "Reach: gateway::log::tail store::reach",
-    "Reader: domain::publish upstream::stdio::reader",
-    "Request: upstream::stdio::wire upstream::target",
-    "Resources: domain::schema::resources faces::cli::offers",
-    "Role: domain::tenant upstream::rmcp::stream",
-    "Room: domain::quota faces::cli::apply::step gateway::log::activity::room",
-    "Scope: domain::search::bm25 domain::settings",
-    "Secret: app::config::secret faces::cli::apply::file",
-    "Seen: domain::measure faces::mcp::notify",
-    "Server: app::config::sections faces::cli::apply::file store::servers",
-    "ServerState: gateway::catalog::snapshot::states store::listings::plan",
-    "Session: faces::mcp::session upstream::session upstream::stdio::state",
-    "Sessions: faces::mcp::session upstream::session",
-    "Settings: app::config::layers domain::settings",
-    "Shared: upstream::rmcp::shared upstream::stdio::state",
-    "Status: domain::activity faces::cli::status",
-    "Streams: faces::sse gateway::upkeep::streams",
-    "Tenant: faces::cli::apply::file faces::cli::tenant store::tenants",
-    "TooMany: faces::sse gateway::tenants::live::vectors",
-    "Transport: domain::measure::operation upstream::rmcp::transport",
-    "Turns: gateway::upkeep::embed::turns upstream::list_turns",
-    "Usage: store::quotas upstream::stdio::usage",
-    "Wire: upstream::stdio::wire upstream::wire",
-];
 
 /// Module as the path from the root of the crate; empty for the root.
 type Module = Vec<String>;
@@ -401,17 +320,5 @@ fn type_names_are_unique() {
         }
     }
     let twice = homes.into_iter().filter(|(_, homes)| homes.len() > 1);
-    differ(
-        &twice.map(|(name, homes)| format!("{name}: {}", homes.join(" "))).collect::<Vec<_>>(),
-        &SHARED_NAMES,
-    );
-}
-
-/// Complains of what is found and not known, and of what is known and not found any more.
-fn differ(found: &[String], known: &[&str]) {
-    let new = found.iter().filter(|line| !known.contains(&line.as_str())).map(|line| format!("new: {line}"));
-    let gone = known.iter().filter(|line| !found.iter().any(|found| found == *line));
-    complain(
-        &new.chain(gone.map(|line| format!("gone, strike it from the list: {line}"))).collect::<Vec<_>>(),
-    );
+    complain(&twice.map(|(name, homes)| format!("{name}: {}", homes.join(" "))).collect::<Vec<_>>());
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use config::ValueKind;
 
 use super::error::ConfigError;
-use super::layers::{Layer, Origin, Setting, add, closest, unknown, value_error};
+use super::layers::{Layer, LayerOrigin, Setting, add, closest, unknown, value_error};
 use super::{Host, names, values};
 
 /// What the environment says about the place rather than about settings.
@@ -44,7 +44,7 @@ pub(super) fn sort(
         match name.as_str() {
             "DATABASE_URL" if !value.trim().is_empty() => {
                 let value = ValueKind::String(value.trim().to_owned());
-                let setting = Setting { value, origin: Origin::Variable(name) };
+                let setting = Setting { value, origin: LayerOrigin::Variable(name) };
                 found.platform.insert("database.url".to_owned(), setting);
             }
             "KUBERNETES_SERVICE_HOST" => found.ambient.host.in_kubernetes = !value.is_empty(),
@@ -87,7 +87,7 @@ fn variable(
 ) -> Result<(), ConfigError> {
     let dotted = rest.to_ascii_lowercase().replace("__", ".");
     let key = names::canonical(&dotted);
-    let origin = Origin::Variable(names::shown(name));
+    let origin = LayerOrigin::Variable(names::shown(name));
     let Some(default) = known.get(key).filter(|_| *rest == rest.to_ascii_uppercase()) else {
         let subject = format!("The {origin}");
         return Err(unknown(subject, closest(known, &dotted).map(names::variable)));

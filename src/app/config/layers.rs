@@ -18,7 +18,7 @@ const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Where a value was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(super) enum LayerOrigin {
     /// The built-in `default.toml`.
     Default,
     /// A configuration file.
@@ -29,13 +29,13 @@ pub(super) enum Origin {
     Generated(PathBuf),
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for LayerOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Origin::Default => f.write_str("the built-in default"),
-            Origin::File(path) => write!(f, "in {}", path.display()),
-            Origin::Variable(name) => write!(f, "environment variable {name}"),
-            Origin::Generated(path) => write!(f, "kept in {}", path.display()),
+            LayerOrigin::Default => f.write_str("the built-in default"),
+            LayerOrigin::File(path) => write!(f, "in {}", path.display()),
+            LayerOrigin::Variable(name) => write!(f, "environment variable {name}"),
+            LayerOrigin::Generated(path) => write!(f, "kept in {}", path.display()),
         }
     }
 }
@@ -44,7 +44,7 @@ impl fmt::Display for Origin {
 #[derive(Clone, Debug)]
 pub(super) struct Setting {
     pub(super) value: ValueKind,
-    pub(super) origin: Origin,
+    pub(super) origin: LayerOrigin,
 }
 
 /// Settings by dotted name. The built-in layer has all of them, the others what was given.
@@ -52,14 +52,14 @@ pub(super) type Layer = BTreeMap<String, Setting>;
 
 /// The layers laid over one another.
 #[derive(Debug)]
-pub(super) struct Settings {
+pub(super) struct LayeredSettings {
     merged: Layer,
 }
 
-impl Settings {
+impl LayeredSettings {
     /// Begins with the built-in layer.
-    pub(super) fn new(built_in: Layer) -> Settings {
-        Settings { merged: built_in }
+    pub(super) fn new(built_in: Layer) -> LayeredSettings {
+        LayeredSettings { merged: built_in }
     }
 
     /// Lays a layer on top.
@@ -79,7 +79,7 @@ impl Settings {
             else {
                 continue;
             };
-            match (a.origin == Origin::Default, b.origin == Origin::Default) {
+            match (a.origin == LayerOrigin::Default, b.origin == LayerOrigin::Default) {
                 (false, false) if a.value != b.value => return Err(conflict((first, &a), (second, &b))),
                 (true, false) => self.merged.insert(first.to_owned(), b),
                 (false, true) => self.merged.insert(second.to_owned(), a),
@@ -125,7 +125,7 @@ pub(super) fn built_in() -> Result<Layer, ConfigError> {
     let tables = parse(DEFAULT_TOML).map_err(|_| ConfigError::BuiltIn { at: String::new() })?;
     let mut layer = Layer::new();
     flatten(tables, "", &|key| key == "stdio.commands", &mut |key, value| {
-        layer.insert(key, Setting { value, origin: Origin::Default });
+        layer.insert(key, Setting { value, origin: LayerOrigin::Default });
         Ok(())
     })?;
     Ok(layer)
@@ -154,7 +154,7 @@ pub(super) fn file(known: &Layer, path: &Path) -> Result<Layer, ConfigError> {
         return Err(fail("is larger than 1 MiB. Give a TOML file like default.toml"));
     }
     let tables = parse(&text).map_err(|at| fail(&format!("is not valid TOML{at}. Correct it")))?;
-    let origin = Origin::File(path.to_owned());
+    let origin = LayerOrigin::File(path.to_owned());
     let mut layer = Layer::new();
     flatten(tables, "", &|key| known.contains_key(names::canonical(key)), &mut |name, value| {
         let key = names::canonical(&name);
@@ -203,7 +203,7 @@ pub(super) fn unknown(subject: String, meant: Option<String>) -> ConfigError {
     ConfigError::UnknownName { subject, suggestion }
 }
 
-pub(super) fn value_error(name: &str, origin: &Origin, must: impl Into<String>) -> ConfigError {
+pub(super) fn value_error(name: &str, origin: &LayerOrigin, must: impl Into<String>) -> ConfigError {
     ConfigError::Value { name: name.to_owned(), origin: origin.to_string(), must: must.into() }
 }
 

@@ -28,13 +28,14 @@ use serde::Deserialize;
 
 use crate::domain::settings::Defaults;
 use environment::Ambient;
-use layers::Settings;
+use layers::LayeredSettings;
 
 pub use error::ConfigError;
-pub use search::Embeddings;
+pub use search::EmbeddingsSettings;
 pub use secret::{MasterKey, Secret};
 pub use sections::{
-    Activity, Database, DatabaseLocation, Direct, Limits, LogFormat, OtlpProtocol, Server, Telemetry,
+    Activity, Database, DatabaseLocation, Direct, LimitSettings, LogFormat, OtlpProtocol, ServerSettings,
+    Telemetry,
 };
 pub use stdio::StdioCommand;
 
@@ -42,7 +43,7 @@ pub use stdio::StdioCommand;
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Listeners and what they accept.
-    pub server: Server,
+    pub server: ServerSettings,
     /// Location of the database, and how to connect to it.
     pub database: Database,
     /// Bootstrap key: the API key of the platform operator.
@@ -64,7 +65,7 @@ pub struct Config {
     /// Programs that tenants may run as upstream servers, by name.
     pub stdio_commands: BTreeMap<String, StdioCommand>,
     /// An embeddings service that helps with searches.
-    pub embeddings: Option<Embeddings>,
+    pub embeddings: Option<EmbeddingsSettings>,
     /// `/mcp/direct`.
     pub direct: Direct,
     /// The activity log.
@@ -74,7 +75,7 @@ pub struct Config {
     /// Logs, traces, metrics.
     pub telemetry: Telemetry,
     /// Every bound that an operator may move.
-    pub limits: Limits,
+    pub limits: LimitSettings,
     /// Environment that the program detected at its start.
     pub host: Host,
 }
@@ -104,7 +105,7 @@ pub struct EffectiveSetting {
 impl EffectiveSetting {
     /// Whether nobody gave it.
     pub fn is_default(&self) -> bool {
-        self.origin == layers::Origin::Default.to_string()
+        self.origin == layers::LayerOrigin::Default.to_string()
     }
 }
 
@@ -175,7 +176,7 @@ pub struct MigrationConfig {
     /// The database to migrate.
     pub database: Database,
     /// Bounds, for the pools.
-    pub limits: Limits,
+    pub limits: LimitSettings,
     /// Logs.
     pub telemetry: Telemetry,
     /// The machine.
@@ -204,10 +205,10 @@ impl MigrationConfig {
 fn read(
     file: Option<&Path>,
     environment: impl Iterator<Item = (String, String)>,
-) -> Result<(Settings, Ambient), ConfigError> {
+) -> Result<(LayeredSettings, Ambient), ConfigError> {
     let defaults = layers::built_in()?;
     let environment = environment::sort(&defaults, environment)?;
-    let mut settings = Settings::new(defaults);
+    let mut settings = LayeredSettings::new(defaults);
     if let Some(path) = file {
         let layer = layers::file(settings.known(), path)?;
         settings.overlay(layer);
@@ -224,7 +225,7 @@ fn read(
 #[serde(deny_unknown_fields)]
 struct Sections {
     data_dir: String,
-    server: Server,
+    server: ServerSettings,
     database: sections::DatabaseSection,
     auth: sections::AuthSection,
     sessions: sections::SessionsSection,
@@ -237,7 +238,7 @@ struct Sections {
     #[serde(with = "sections::DefaultsSection")]
     defaults: Defaults,
     telemetry: Telemetry,
-    limits: Limits,
+    limits: LimitSettings,
 }
 
 impl Sections {
@@ -251,7 +252,7 @@ impl Sections {
     }
 }
 
-fn build(settings: &Settings, ambient: Ambient) -> Result<Config, ConfigError> {
+fn build(settings: &LayeredSettings, ambient: Ambient) -> Result<Config, ConfigError> {
     let mut sections: Sections = settings.deserialize()?;
     let location = sections.database.location(&sections.data_dir, &ambient)?;
     let keys = secret_files::resolve(sections.take_secrets(), &location)?;

@@ -6,7 +6,7 @@ use config::ValueKind;
 use ipnet::IpNet;
 
 use super::error::ConfigError;
-use super::layers::{Origin, Settings, value_error};
+use super::layers::{LayerOrigin, LayeredSettings, value_error};
 use super::values::texts;
 use super::{search, secret};
 use crate::domain::glob;
@@ -55,7 +55,7 @@ fn range(key: &str) -> (i64, i64) {
 }
 
 /// Checks every setting, given or default.
-pub(super) fn check(settings: &Settings) -> Result<(), ConfigError> {
+pub(super) fn check(settings: &LayeredSettings) -> Result<(), ConfigError> {
     for (key, setting) in settings.known() {
         let fail = |must: String| value_error(key, &setting.origin, must);
         match &setting.value {
@@ -78,7 +78,7 @@ const ORDERED: [(&str, &str); 2] = [
 ];
 
 /// Rules between settings.
-fn check_together(settings: &Settings) -> Result<(), ConfigError> {
+fn check_together(settings: &LayeredSettings) -> Result<(), ConfigError> {
     for (low, high) in ORDERED {
         let (Some(least), Some(most)) = (settings.known().get(low), settings.known().get(high)) else {
             continue;
@@ -143,7 +143,7 @@ fn check_text(key: &str, text: &str) -> Result<(), String> {
 const ADDRESS: &str = "must be an IP address with a port, for example 127.0.0.1:8080 or [::]:8080";
 
 /// Checks a list, given anywhere.
-pub(super) fn check_list(key: &str, entries: &[&str], origin: &Origin) -> Result<(), ConfigError> {
+pub(super) fn check_list(key: &str, entries: &[&str], origin: &LayerOrigin) -> Result<(), ConfigError> {
     if key == "defaults.allowed_tools" && (entries.is_empty() || entries.len() > glob::PATTERNS_MAX) {
         return Err(value_error(key, origin, "must have from 1 to 200 globs, for example \"*\""));
     }

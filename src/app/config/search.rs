@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::error::ConfigError;
 use super::fields::{milliseconds, seconds};
-use super::layers::{Settings, value_error};
+use super::layers::{LayeredSettings, value_error};
 use super::secret::Secret;
 use crate::upstream::{Egress, EgressError};
 
@@ -18,7 +18,7 @@ const KEY_BYTES_MAX: usize = 4096;
 
 /// An embeddings service.
 #[derive(Clone, Debug)]
-pub struct Embeddings {
+pub struct EmbeddingsSettings {
     /// The whole URL of its endpoint.
     pub url: String,
     /// The model it is asked for; never empty.
@@ -48,8 +48,8 @@ pub(super) struct SearchSection {
 
 impl SearchSection {
     /// The service, if one is named.
-    pub(super) fn embeddings(self) -> Option<Embeddings> {
-        (!self.embeddings_url.is_empty()).then(|| Embeddings {
+    pub(super) fn embeddings(self) -> Option<EmbeddingsSettings> {
+        (!self.embeddings_url.is_empty()).then(|| EmbeddingsSettings {
             url: self.embeddings_url,
             model: self.embeddings_model,
             api_key: Some(self.embeddings_api_key).filter(|key| !key.expose().is_empty()),
@@ -86,7 +86,7 @@ pub(super) fn check_key(key: &str) -> Result<(), String> {
 }
 
 /// A service without a model is half a setting.
-pub(super) fn check_together(settings: &Settings) -> Result<(), ConfigError> {
+pub(super) fn check_together(settings: &LayeredSettings) -> Result<(), ConfigError> {
     let given = |key: &str| {
         let setting = settings.known().get(key);
         setting.filter(|setting| !matches!(&setting.value, ValueKind::String(text) if text.is_empty()))

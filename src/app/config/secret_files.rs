@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 
 use super::error::ConfigError;
-use super::layers::{Origin, value_error};
+use super::layers::{LayerOrigin, value_error};
 use super::secret::{self, MasterKey, Secret};
 use super::sections::DatabaseLocation;
 use super::{names, rules, values};
@@ -27,7 +27,7 @@ pub(super) struct Given {
 }
 
 /// The deployment's secrets, complete.
-pub(super) struct Keys {
+pub(super) struct SecretKeys {
     pub(super) bootstrap: Secret,
     /// Where the bootstrap key is kept, if no source gives it.
     pub(super) bootstrap_file: Option<PathBuf>,
@@ -66,7 +66,7 @@ impl Needed {
     /// The secrets in a file's text, checked as those of the sources are: one, or a list where the setting is one.
     fn read(self, text: &str, path: &Path) -> Result<Vec<Secret>, ConfigError> {
         let (name, _) = self.names();
-        let origin = Origin::Generated(path.to_owned());
+        let origin = LayerOrigin::Generated(path.to_owned());
         let fail = |must: String| value_error(name, &origin, must);
         let entries = match self {
             Needed::Bootstrap => {
@@ -103,7 +103,7 @@ impl Given {
 }
 
 /// The secrets as given; missing ones are generated for a private database, and named otherwise.
-pub(super) fn resolve(given: Given, location: &DatabaseLocation) -> Result<Keys, ConfigError> {
+pub(super) fn resolve(given: Given, location: &DatabaseLocation) -> Result<SecretKeys, ConfigError> {
     let mut missing = Vec::new();
     let bootstrap_file = match location {
         DatabaseLocation::Private { data_dir } if given.bootstrap.expose().is_empty() => {
@@ -122,7 +122,7 @@ pub(super) fn resolve(given: Given, location: &DatabaseLocation) -> Result<Keys,
     let (mut bootstrap, sessions, master) = (bootstrap?, sessions?, master?);
     match bootstrap.pop() {
         Some(bootstrap) if missing.is_empty() => {
-            Ok(Keys { bootstrap, bootstrap_file, sessions, master: parse(&master)? })
+            Ok(SecretKeys { bootstrap, bootstrap_file, sessions, master: parse(&master)? })
         }
         _ => Err(ConfigError::MissingSecrets { names: with_variables(&missing) }),
     }

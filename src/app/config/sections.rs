@@ -19,7 +19,7 @@ use crate::domain::settings::{Defaults, ToolNames};
 /// Listeners and what they accept.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Server {
+pub struct ServerSettings {
     /// Where clients connect; port 0 takes any free port.
     pub listen: SocketAddr,
     /// Where `/metrics` is served; `None` is nowhere.
@@ -140,7 +140,7 @@ pub enum OtlpProtocol {
 /// Every bound that an operator may move. All are at least 1.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Limits {
+pub struct LimitSettings {
     /// Bytes of a client's request.
     pub request_bytes_max: usize,
     /// Bytes of an upstream's answer.

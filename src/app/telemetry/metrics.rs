@@ -14,10 +14,10 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 
-use self::page::Page;
-use self::process::Process;
+use self::page::MetricsPage;
+use self::process::ProcessFigures;
 use crate::faces::Faces;
-use crate::faces::admin::{Format, Scrape};
+use crate::faces::admin::{ExpositionFormat, Scrape};
 
 /// Everything that is measured.
 pub(in crate::app) struct Metrics {
@@ -28,7 +28,7 @@ impl Metrics {
     /// What these counted, and the process.
     pub(in crate::app) fn of(faces: &Arc<Faces>) -> Metrics {
         let mut registry = Registry::default();
-        let everything = Everything { faces: Arc::clone(faces), process: Process::begin() };
+        let everything = Everything { faces: Arc::clone(faces), process: ProcessFigures::begin() };
         registry.register_collector(Box::new(everything));
         Metrics { registry }
     }
@@ -38,21 +38,21 @@ impl Metrics {
         Arc::new(move |format| self.scrape(format))
     }
 
-    fn scrape(&self, format: Format) -> String {
+    fn scrape(&self, format: ExpositionFormat) -> String {
         let mut text = String::new();
         if let Err(fmt::Error) = text::encode(&mut text, &self.registry) {
             tracing::error!("a metric could not be written");
         }
         match format {
-            Format::OpenMetrics => text,
-            Format::Plain => plain::from_openmetrics(&text),
+            ExpositionFormat::OpenMetrics => text,
+            ExpositionFormat::Plain => plain::from_openmetrics(&text),
         }
     }
 }
 
 struct Everything {
     faces: Arc<Faces>,
-    process: Process,
+    process: ProcessFigures,
 }
 
 impl fmt::Debug for Everything {
@@ -63,7 +63,7 @@ impl fmt::Debug for Everything {
 
 impl Collector for Everything {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let mut page = Page(encoder);
+        let mut page = MetricsPage(encoder);
         let build = vec![("version", env!("CARGO_PKG_VERSION"))];
         page.gauges("mcpproxy_build_info", "Which version this is; always 1", [(build, 1.0)])?;
         gateway::write(&self.faces, &mut page)?;

@@ -93,7 +93,7 @@ fn extend(ranges: &mut Vec<Range<usize>>, next: Range<usize>) {
 
 /// An object's text, cut where members can be put in first.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Opened<'a> {
+pub struct OpenedObject<'a> {
     /// Up to and with the brace.
     pub start: &'a str,
     /// What follows it: one part, unless members are left out.
@@ -103,7 +103,7 @@ pub struct Opened<'a> {
 }
 
 /// The object `text` without its top-level members called `names`, nothing copied; `None` when it is no object.
-pub fn opened<'a>(text: &'a str, names: &[&str]) -> Option<Opened<'a>> {
+pub fn opened<'a>(text: &'a str, names: &[&str]) -> Option<OpenedObject<'a>> {
     let mut rest = if names.is_empty() { vec![text] } else { parts_without(text, names) };
     let first = rest.first_mut()?;
     let mut lexer = Lexer::new(first);
@@ -114,7 +114,7 @@ pub fn opened<'a>(text: &'a str, names: &[&str]) -> Option<Opened<'a>> {
     let (start, after) = first.split_at_checked(lexer.pos())?;
     *first = after;
     let next = rest.iter().flat_map(|part| part.bytes()).find(|byte| !byte.is_ascii_whitespace());
-    Some(Opened { start, is_empty: next == Some(b'}'), rest })
+    Some(OpenedObject { start, is_empty: next == Some(b'}'), rest })
 }
 
 /// The object `text` with `"name":raw_value` as its first member; `raw_value` must be JSON, and the object

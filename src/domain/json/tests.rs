@@ -158,7 +158,11 @@ fn opens_an_object_in_few_parts() {
         (r#"{"a":1,"b":2,"x":3,"c":4,"d":5}"#, &["x"], "{", &[r#""a":1,"b":2"#, r#","c":4,"d":5}"#], false),
         (r#"{"x":1, "a":2}"#, &["x"], "{", &["", r#""a":2}"#], false),
     ] {
-        assert_eq!(opened(text, names), Some(Opened { start, rest: rest.to_vec(), is_empty }), "{text}");
+        assert_eq!(
+            opened(text, names),
+            Some(OpenedObject { start, rest: rest.to_vec(), is_empty }),
+            "{text}"
+        );
     }
     assert_eq!(opened("[1]", &["x"]), None);
 }

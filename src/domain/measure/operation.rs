@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Key, Series};
+use super::{Series, SeriesKey};
 
 /// What is on no list.
 pub const OTHER: &str = "_OTHER";
@@ -140,7 +140,7 @@ impl Measures {
     }
 }
 
-impl Key for OperationKey {
+impl SeriesKey for OperationKey {
     fn rest(self) -> OperationKey {
         let between = Between { version: None, ..self.between };
         // how it ended is what is looked at first, and there are not many ways
@@ -149,7 +149,7 @@ impl Key for OperationKey {
 }
 
 /// A session and how it ended.
-impl Key for (Between, Option<&'static str>) {
+impl SeriesKey for (Between, Option<&'static str>) {
     fn rest(self) -> Self {
         (Between { version: None, ..self.0 }, self.1)
     }

@@ -5,7 +5,7 @@ pub(super) const NAME_BYTES_MAX: usize = 64;
 
 /// What a name says about its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum NameKind {
     /// Nothing.
     Harmless,
     /// It is a secret.
@@ -30,48 +30,48 @@ enum Place {
 }
 
 /// Stems in lower case without separators, so `api_key`, `apiKey` and `X-API-Key` are one.
-const STEMS: &[(&str, Place, Kind)] = &[
-    ("password", Place::Inside, Kind::Secret),
-    ("passwd", Place::Inside, Kind::Secret),
-    ("passphrase", Place::Inside, Kind::Line),
-    ("pwd", Place::End, Kind::Secret),
-    ("secret", Place::Inside, Kind::Secret),
-    ("credential", Place::Inside, Kind::Secret),
-    ("privatekey", Place::Inside, Kind::Secret),
-    ("apikey", Place::Inside, Kind::Secret),
-    ("accesskey", Place::End, Kind::Secret),
-    ("secretkey", Place::End, Kind::Secret),
-    ("signingkey", Place::End, Kind::Secret),
-    ("encryptionkey", Place::End, Kind::Secret),
-    ("masterkey", Place::End, Kind::Secret),
-    ("sessionkey", Place::End, Kind::Secret),
-    ("sessionskey", Place::End, Kind::Secret),
-    ("bootstrapkey", Place::End, Kind::Secret),
-    ("accountkey", Place::End, Kind::Secret),
-    ("subscriptionkey", Place::End, Kind::Secret),
-    ("sharedkey", Place::End, Kind::Secret),
-    ("authkey", Place::End, Kind::Secret),
-    ("token", Place::End, Kind::Secret),
-    ("tokenvalue", Place::End, Kind::Secret),
-    ("accesstokens", Place::End, Kind::Secret),
-    ("refreshtokens", Place::End, Kind::Secret),
-    ("apitokens", Place::End, Kind::Secret),
-    ("authorization", Place::End, Kind::Line),
-    ("cookie", Place::End, Kind::Line),
-    ("cookies", Place::End, Kind::Secret),
-    ("amzsignature", Place::End, Kind::Secret),
-    ("googsignature", Place::End, Kind::Secret),
-    ("clientassertion", Place::End, Kind::Secret),
-    ("jwt", Place::End, Kind::Weak),
-    ("pass", Place::Whole, Kind::Weak),
-    ("auth", Place::Whole, Kind::Weak),
-    ("otp", Place::Whole, Kind::Weak),
-    ("cvv", Place::Whole, Kind::Weak),
-    ("cvc", Place::Whole, Kind::Weak),
-    ("sig", Place::Whole, Kind::Weak),
-    ("name", Place::Whole, Kind::Pair),
-    ("key", Place::Whole, Kind::Pair),
-    ("header", Place::Whole, Kind::Pair),
+const STEMS: &[(&str, Place, NameKind)] = &[
+    ("password", Place::Inside, NameKind::Secret),
+    ("passwd", Place::Inside, NameKind::Secret),
+    ("passphrase", Place::Inside, NameKind::Line),
+    ("pwd", Place::End, NameKind::Secret),
+    ("secret", Place::Inside, NameKind::Secret),
+    ("credential", Place::Inside, NameKind::Secret),
+    ("privatekey", Place::Inside, NameKind::Secret),
+    ("apikey", Place::Inside, NameKind::Secret),
+    ("accesskey", Place::End, NameKind::Secret),
+    ("secretkey", Place::End, NameKind::Secret),
+    ("signingkey", Place::End, NameKind::Secret),
+    ("encryptionkey", Place::End, NameKind::Secret),
+    ("masterkey", Place::End, NameKind::Secret),
+    ("sessionkey", Place::End, NameKind::Secret),
+    ("sessionskey", Place::End, NameKind::Secret),
+    ("bootstrapkey", Place::End, NameKind::Secret),
+    ("accountkey", Place::End, NameKind::Secret),
+    ("subscriptionkey", Place::End, NameKind::Secret),
+    ("sharedkey", Place::End, NameKind::Secret),
+    ("authkey", Place::End, NameKind::Secret),
+    ("token", Place::End, NameKind::Secret),
+    ("tokenvalue", Place::End, NameKind::Secret),
+    ("accesstokens", Place::End, NameKind::Secret),
+    ("refreshtokens", Place::End, NameKind::Secret),
+    ("apitokens", Place::End, NameKind::Secret),
+    ("authorization", Place::End, NameKind::Line),
+    ("cookie", Place::End, NameKind::Line),
+    ("cookies", Place::End, NameKind::Secret),
+    ("amzsignature", Place::End, NameKind::Secret),
+    ("googsignature", Place::End, NameKind::Secret),
+    ("clientassertion", Place::End, NameKind::Secret),
+    ("jwt", Place::End, NameKind::Weak),
+    ("pass", Place::Whole, NameKind::Weak),
+    ("auth", Place::Whole, NameKind::Weak),
+    ("otp", Place::Whole, NameKind::Weak),
+    ("cvv", Place::Whole, NameKind::Weak),
+    ("cvc", Place::Whole, NameKind::Weak),
+    ("sig", Place::Whole, NameKind::Weak),
+    ("name", Place::Whole, NameKind::Pair),
+    ("key", Place::Whole, NameKind::Pair),
+    ("header", Place::Whole, NameKind::Pair),
 ];
 
 /// Endings behind an [`Place::Inside`] stem that make the value something about a secret, not the secret:
@@ -137,7 +137,7 @@ const ORDINARY_TOKENS: &[&str] = &[
 
 /// Reads the name that `text` ends with, of which at most the last [`NAME_BYTES_MAX`] bytes count: its start
 /// and what it says. An empty name is harmless.
-pub(super) fn last_name(text: &[u8]) -> (usize, Kind) {
+pub(super) fn last_name(text: &[u8]) -> (usize, NameKind) {
     let mut set = 0;
     let mut length = 0;
     for byte in text.iter().rev().take(NAME_BYTES_MAX) {
@@ -153,11 +153,11 @@ pub(super) fn last_name(text: &[u8]) -> (usize, Kind) {
 }
 
 /// Judges a name as written; `letters` is the set of its letters.
-fn judge(name: &[u8], letters: u32) -> Kind {
+fn judge(name: &[u8], letters: u32) -> NameKind {
     // Every name in a text comes here and nearly all end here: no early exit, so that the comparisons are
     // made several at a time.
     if !STEM_LETTERS.iter().fold(false, |possible, stem| possible | (letters & stem == *stem)) {
-        return Kind::Harmless;
+        return NameKind::Harmless;
     }
     let mut buffer = [0_u8; NAME_BYTES_MAX];
     let plain = name.iter().rev().filter(|byte| !is_separator(**byte));
@@ -166,10 +166,10 @@ fn judge(name: &[u8], letters: u32) -> Kind {
     let (_, plain) = buffer.split_at(NAME_BYTES_MAX - length);
     let kind = judge_plain(plain, letters);
     // `DB_PASS`, but not `bypass`.
-    let pass = kind == Kind::Harmless
+    let pass = kind == NameKind::Harmless
         && plain.ends_with(b"pass")
         && name.len().checked_sub(5).and_then(|at| name.get(at)).is_some_and(|byte| is_separator(*byte));
-    if pass { Kind::Weak } else { kind }
+    if pass { NameKind::Weak } else { kind }
 }
 
 const fn is_separator(byte: u8) -> bool {
@@ -177,7 +177,7 @@ const fn is_separator(byte: u8) -> bool {
 }
 
 /// Judges a name in lower case without separators; `letters` is the set of its letters.
-fn judge_plain(name: &[u8], letters: u32) -> Kind {
+fn judge_plain(name: &[u8], letters: u32) -> NameKind {
     for (stem, kind) in STEM_LETTERS.iter().zip(STEMS) {
         if letters & stem != *stem {
             continue;
@@ -187,7 +187,7 @@ fn judge_plain(name: &[u8], letters: u32) -> Kind {
             return *kind;
         }
     }
-    Kind::Harmless
+    NameKind::Harmless
 }
 
 fn stands(name: &[u8], stem: &[u8], place: Place) -> bool {
@@ -251,17 +251,17 @@ mod tests {
     fn judges_names() {
         for (kind, names) in [
             (
-                Kind::Secret,
+                NameKind::Secret,
                 "password Password db_password passwordHash PASSWORD2 new-password pwd client_secret clientSecret \
                  secret secrets secret_value token access_token id_token x-auth-token PRIVATE-TOKEN csrf_token api_key \
                  apikey X-API-Key apiKeys private_key aws_secret_access_key credentials sessions.key \
                  X-Amz-Security-Token X-Amz-Signature AccountKey auth_key bootstrap_key",
             ),
-            (Kind::Line, "authorization Authorization Proxy-Authorization Cookie Set-Cookie passphrase"),
-            (Kind::Weak, "pass DB_PASS smtp.pass auth otp cvv sig jwt"),
-            (Kind::Pair, "name key header"),
+            (NameKind::Line, "authorization Authorization Proxy-Authorization Cookie Set-Cookie passphrase"),
+            (NameKind::Weak, "pass DB_PASS smtp.pass auth otp cvv sig jwt"),
+            (NameKind::Pair, "name key header"),
             (
-                Kind::Harmless,
+                NameKind::Harmless,
                 "max_tokens token_count total_tokens next_page_token pageToken progressToken continuationToken \
                  nextToken tokens tokenizer password_policy secret_name secretArn secretary api_key_id keys id \
                  monkey bypass description session_id pin author x 1 tokenType password_reset",
@@ -276,6 +276,6 @@ mod tests {
     #[test]
     fn judges_the_end_of_long_names() {
         let long = format!("{}_password", "x".repeat(10_000));
-        assert_eq!(last_name(long.as_bytes()), (long.len() - NAME_BYTES_MAX, Kind::Secret));
+        assert_eq!(last_name(long.as_bytes()), (long.len() - NAME_BYTES_MAX, NameKind::Secret));
     }
 }

@@ -1,6 +1,6 @@
 //! Values whose name says that they are secret: members, fields, settings, headers, XML elements.
 
-use super::names::{Kind, NAME_BYTES_MAX, last_name};
+use super::names::{NAME_BYTES_MAX, NameKind, last_name};
 use super::scan::Scan;
 
 /// Authentication schemes that stay visible before the credential.
@@ -49,8 +49,8 @@ pub(super) fn named(scan: &mut Scan<'_>, at: usize) {
         return;
     }
     match kind {
-        Kind::Harmless => {}
-        Kind::Pair => pair(scan, at, quoting),
+        NameKind::Harmless => {}
+        NameKind::Pair => pair(scan, at, quoting),
         kind => {
             let opener = scan.before(start, 1);
             value(scan, at, kind, quoting, opener);
@@ -77,9 +77,9 @@ fn unquote_back(scan: &Scan<'_>, mut end: usize) -> (usize, Quoting) {
 
 /// Reads and judges the name that ends at `end`. Behind a backslash its first letters may belong to an escape
 /// (`\npass`, `\u0026sig`), so it is judged without them too.
-fn judge_name(scan: &Scan<'_>, end: usize) -> (usize, Kind) {
+fn judge_name(scan: &Scan<'_>, end: usize) -> (usize, NameKind) {
     let (start, kind) = last_name(scan.bytes.get(..end).unwrap_or_default());
-    if kind != Kind::Harmless || scan.before(start, 1) != b'\\' {
+    if kind != NameKind::Harmless || scan.before(start, 1) != b'\\' {
         return (start, kind);
     }
     let escape = match scan.at(start) {
@@ -96,7 +96,7 @@ fn is_name(byte: u8) -> bool {
 }
 
 /// Masks the value behind the separator at `at`. `opener` is the byte before the name.
-fn value(scan: &mut Scan<'_>, at: usize, kind: Kind, quoting: Quoting, opener: u8) {
+fn value(scan: &mut Scan<'_>, at: usize, kind: NameKind, quoting: Quoting, opener: u8) {
     let mut start = at + 1;
     if scan.at(at) != b'>' {
         start = scan.run(start, |byte| matches!(byte, b'=' | b'>'));
@@ -114,8 +114,8 @@ fn value(scan: &mut Scan<'_>, at: usize, kind: Kind, quoting: Quoting, opener: u
             mask_credential(scan, open + 1, end);
             scan.closed_until = end;
         }
-        _ if kind == Kind::Weak && scan.at(at) != b'=' => {}
-        b'[' | b'{' if kind != Kind::Line || quoting.whole => {
+        _ if kind == NameKind::Weak && scan.at(at) != b'=' => {}
+        b'[' | b'{' if kind != NameKind::Line || quoting.whole => {
             let mut end = container_end(scan, start, quoting);
             if !quoting.whole {
                 end = bare_end(scan, end, quoting);
@@ -123,7 +123,7 @@ fn value(scan: &mut Scan<'_>, at: usize, kind: Kind, quoting: Quoting, opener: u
             scan.mask(start..end);
             scan.closed_until = end;
         }
-        _ if kind == Kind::Line => {
+        _ if kind == NameKind::Line => {
             let end = line_end(scan, start, if opener == b'\'' { opener } else { 0 });
             mask_credential(scan, start, end);
             scan.closed_until = end;
@@ -138,7 +138,7 @@ fn pair(scan: &mut Scan<'_>, at: usize, quoting: Quoting) {
     let end = start
         + scan.from(start).iter().take(NAME_BYTES_MAX).position(|byte| !is_name(*byte)).unwrap_or_default();
     let (_, kind) = judge_name(scan, end);
-    if !matches!(kind, Kind::Secret | Kind::Line | Kind::Weak) {
+    if !matches!(kind, NameKind::Secret | NameKind::Line | NameKind::Weak) {
         return;
     }
     let mut next = end;
@@ -165,7 +165,10 @@ pub(super) fn flag(scan: &mut Scan<'_>, at: usize) {
     let end =
         at + 1 + scan.from(at + 1).iter().take(NAME_BYTES_MAX).take_while(|byte| is_name(**byte)).count();
     let start = scan.run(end, |byte| matches!(byte, b'"' | b'\'' | b'\\' | b',' | b' '));
-    if start > end && matches!(judge_name(scan, end).1, Kind::Secret | Kind::Line) && scan.at(start) != b'-' {
+    if start > end
+        && matches!(judge_name(scan, end).1, NameKind::Secret | NameKind::Line)
+        && scan.at(start) != b'-'
+    {
         bare(scan, start, BARE);
     }
 }

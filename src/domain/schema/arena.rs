@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use super::meter::{Meter, Stop};
+use super::meter::{StepMeter, Stop};
 use crate::domain::json::lexer::RawString;
 use crate::domain::json::value_end_counted;
 
@@ -20,7 +20,7 @@ pub(super) struct Id(u32);
 
 /// Kind of a JSON value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum NodeKind {
     Null,
     Bool,
     Number,
@@ -40,12 +40,12 @@ struct Place {
 
 /// Children of one array or object. Those of an object are name and value by turns.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Children {
+pub(super) struct NodeChildren {
     first: u32,
     count: u32,
 }
 
-impl Children {
+impl NodeChildren {
     /// Number of items.
     pub(super) fn items_len(self) -> usize {
         self.count as usize
@@ -111,14 +111,14 @@ impl<'a> Arena<'a> {
     }
 
     /// Returns the kind of a value.
-    pub(super) fn kind(&self, id: Id) -> Kind {
+    pub(super) fn kind(&self, id: Id) -> NodeKind {
         match self.text(id).as_bytes().first() {
-            Some(b'{') => Kind::Object,
-            Some(b'[') => Kind::Array,
-            Some(b'"') => Kind::String,
-            Some(b't' | b'f') => Kind::Bool,
-            Some(b'n') => Kind::Null,
-            _ => Kind::Number,
+            Some(b'{') => NodeKind::Object,
+            Some(b'[') => NodeKind::Array,
+            Some(b'"') => NodeKind::String,
+            Some(b't' | b'f') => NodeKind::Bool,
+            Some(b'n') => NodeKind::Null,
+            _ => NodeKind::Number,
         }
     }
 
@@ -139,22 +139,22 @@ impl<'a> Arena<'a> {
     /// # Errors
     /// [`Stop::Nodes`] when the arena would have too many values, [`Stop::Steps`] when the meter has too few
     /// steps.
-    pub(super) fn children(&mut self, id: Id, meter: &mut Meter) -> Result<Children, Stop> {
+    pub(super) fn children(&mut self, id: Id, meter: &mut StepMeter) -> Result<NodeChildren, Stop> {
         let place = self.place(id);
         if place.first != UNKNOWN {
-            return Ok(Children { first: place.first, count: place.count });
+            return Ok(NodeChildren { first: place.first, count: place.count });
         }
         let first = self.places.len() as u32;
-        let is_object = self.kind(id) == Kind::Object;
+        let is_object = self.kind(id) == NodeKind::Object;
         self.index(place, is_object, meter)?;
         let count = self.places.len() as u32 - first;
         if let Some(place) = self.places.get_mut(id.0 as usize) {
             (place.first, place.count) = (first, count);
         }
-        Ok(Children { first, count })
+        Ok(NodeChildren { first, count })
     }
 
-    fn index(&mut self, of: Place, is_object: bool, meter: &mut Meter) -> Result<(), Stop> {
+    fn index(&mut self, of: Place, is_object: bool, meter: &mut StepMeter) -> Result<(), Stop> {
         let bytes = self.text.as_bytes().get(..of.end as usize).unwrap_or_default();
         let mut at = of.start as usize + 1;
         loop {
@@ -171,7 +171,7 @@ impl<'a> Arena<'a> {
         }
     }
 
-    fn push(&mut self, bytes: &[u8], start: usize, meter: &mut Meter) -> Result<Option<usize>, Stop> {
+    fn push(&mut self, bytes: &[u8], start: usize, meter: &mut StepMeter) -> Result<Option<usize>, Stop> {
         let mut work = 0;
         let end = value_end_counted(bytes, start, &mut work);
         meter.spend(1 + (work / BYTES_PER_STEP) as u64)?;

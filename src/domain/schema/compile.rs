@@ -6,10 +6,10 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::RandomState;
 
-use super::arena::{Arena, Id, Kind};
+use super::arena::{Arena, Id, NodeKind};
 use super::cost;
 use super::dialect::Draft;
-use super::meter::Meter;
+use super::meter::StepMeter;
 use super::node::{Compiled, Node, NodeId, Rule};
 use super::pattern::Pattern;
 use super::resources::{Resources, too_large};
@@ -44,7 +44,7 @@ pub(super) fn compile(text: &str) -> Result<(Compiled, usize), String> {
     // the arena takes its text to be JSON; a row of an old database may hold anything
     serde_json::from_str::<serde::de::IgnoredAny>(text)
         .map_err(|error| format!("it is not JSON: {error}"))?;
-    let mut meter = Meter::new(STEPS_MAX);
+    let mut meter = StepMeter::new(STEPS_MAX);
     let (mut arena, root) = Arena::open(text, VALUES_MAX).ok_or("it is empty")?;
     let draft = draft(&mut arena, &mut meter, root)?;
     let resources = Resources::scan(&mut arena, &mut meter, root, draft)?;
@@ -74,21 +74,21 @@ pub(super) fn compile(text: &str) -> Result<(Compiled, usize), String> {
     Ok((Compiled { nodes, patterns, keys: compiler.keys }, bytes))
 }
 
-fn draft(arena: &mut Arena<'_>, meter: &mut Meter, root: Id) -> Result<Draft, String> {
-    if arena.kind(root) != Kind::Object {
+fn draft(arena: &mut Arena<'_>, meter: &mut StepMeter, root: Id) -> Result<Draft, String> {
+    if arena.kind(root) != NodeKind::Object {
         return Ok(Draft::D2020);
     }
     let members = arena.children(root, meter).map_err(too_large)?;
     let named = members.members().find(|(name, _)| arena.string(*name) == "$schema");
     let Some((_, named)) = named else { return Ok(Draft::D2020) };
-    let is_text = arena.kind(named) == Kind::String;
+    let is_text = arena.kind(named) == NodeKind::String;
     let draft = if is_text { Draft::named(&arena.string(named)) } else { None };
     draft.ok_or_else(|| "its $schema names no draft that is known".to_owned())
 }
 
 struct Compiler<'a> {
     arena: Arena<'a>,
-    meter: Meter,
+    meter: StepMeter,
     draft: Draft,
     resources: Resources,
     nodes: Vec<Node>,
@@ -117,7 +117,7 @@ impl Keywords<'_> {
 impl<'a> Compiler<'a> {
     /// The node of a schema; its rules are made later.
     fn node(&mut self, schema: Id) -> Result<NodeId, String> {
-        if !matches!(self.arena.kind(schema), Kind::Object | Kind::Bool) {
+        if !matches!(self.arena.kind(schema), NodeKind::Object | NodeKind::Bool) {
             return Err("a schema in it is neither an object nor a boolean".to_owned());
         }
         let offset = self.arena.offset(schema);
@@ -137,7 +137,7 @@ impl<'a> Compiler<'a> {
 
     fn fill(&mut self, node: NodeId, schema: Id) -> Result<(), String> {
         let mut rules = Vec::new();
-        if self.arena.kind(schema) == Kind::Bool {
+        if self.arena.kind(schema) == NodeKind::Bool {
             if self.arena.text(schema) == "false" {
                 rules.push(Rule::Never);
             }
@@ -195,14 +195,14 @@ impl<'a> Compiler<'a> {
 
     fn text(&self, keyword: &str, value: Id) -> Result<Cow<'a, str>, String> {
         match self.arena.kind(value) {
-            Kind::String => Ok(self.arena.string(value)),
+            NodeKind::String => Ok(self.arena.string(value)),
             _ => Err(format!("{keyword} is not a string")),
         }
     }
 
     /// Items of a keyword's array.
     fn list(&mut self, keyword: &str, value: Id) -> Result<Vec<Id>, String> {
-        if self.arena.kind(value) != Kind::Array {
+        if self.arena.kind(value) != NodeKind::Array {
             return Err(format!("{keyword} is not an array"));
         }
         Ok(self.arena.children(value, &mut self.meter).map_err(too_large)?.items().collect())
@@ -210,7 +210,7 @@ impl<'a> Compiler<'a> {
 
     /// Members of a keyword's object.
     fn map(&mut self, keyword: &str, value: Id) -> Result<Vec<(Cow<'a, str>, Id)>, String> {
-        if self.arena.kind(value) != Kind::Object {
+        if self.arena.kind(value) != NodeKind::Object {
             return Err(format!("{keyword} is not an object"));
         }
         let members = self.arena.children(value, &mut self.meter).map_err(too_large)?;

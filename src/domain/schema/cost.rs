@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::meter::Meter;
+use super::meter::StepMeter;
 use super::node::{ArrayRule, Needs, Node, NodeId, ObjectRule, Rule};
 
 /// Most schema nodes that may apply to one value, with every reference followed.
@@ -88,7 +88,7 @@ impl Cost {
 /// # Errors
 /// The reason why the work is not bounded, for the activity record.
 pub(super) fn check(nodes: &[Node]) -> Result<(), String> {
-    let mut walk = Walk { nodes, open: vec![0], known: HashMap::new(), meter: Meter::new(STEPS_MAX) };
+    let mut walk = Walk { nodes, open: vec![0], known: HashMap::new(), meter: StepMeter::new(STEPS_MAX) };
     let mut cost = walk.cost(0, 0)?;
     close(&mut cost, 0)?;
     if cost.nodes > NODES_MAX {
@@ -102,7 +102,7 @@ struct Walk<'a> {
     /// Targets of the references being followed; the first is the whole schema.
     open: Vec<NodeId>,
     known: HashMap<NodeId, Cost>,
-    meter: Meter,
+    meter: StepMeter,
 }
 
 impl Walk<'_> {

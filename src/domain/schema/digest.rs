@@ -6,8 +6,8 @@
 
 use std::hash::{BuildHasher, DefaultHasher, Hasher, RandomState};
 
-use super::arena::{Arena, Id, Kind};
-use super::meter::{Meter, Stop};
+use super::arena::{Arena, Id, NodeKind};
+use super::meter::{StepMeter, Stop};
 use super::number::Number;
 
 /// Keys, and the number of them.
@@ -17,34 +17,39 @@ pub(super) type Keys = [RandomState; 2];
 ///
 /// # Errors
 /// Bounds of arena and meter.
-pub(super) fn digest(keys: &Keys, arena: &mut Arena<'_>, meter: &mut Meter, value: Id) -> Result<u128, Stop> {
+pub(super) fn digest(
+    keys: &Keys,
+    arena: &mut Arena<'_>,
+    meter: &mut StepMeter,
+    value: Id,
+) -> Result<u128, Stop> {
     let kind = arena.kind(value);
     let mut state = State::new(keys, kind);
     meter.spend(10)?;
     match kind {
-        Kind::Null | Kind::Bool => state.feed(arena.text(value).as_bytes()),
-        Kind::Number => {
+        NodeKind::Null | NodeKind::Bool => state.feed(arena.text(value).as_bytes()),
+        NodeKind::Number => {
             let text = arena.text(value);
             meter.spend(2 + text.len() as u64 / 4)?;
             Number::read(text)?.feed(|part| state.feed(part));
         }
-        Kind::String => {
+        NodeKind::String => {
             meter.spend(arena.body(value).len() as u64 / 4)?;
             state.feed(arena.string(value).as_bytes());
         }
-        Kind::Array => {
+        NodeKind::Array => {
             for item in arena.children(value, meter)?.items() {
                 let item = digest(keys, arena, meter, item)?;
                 state.feed(&item.to_le_bytes());
             }
         }
-        Kind::Object => {
+        NodeKind::Object => {
             // a sum: members have no order
             let mut sum = 0_u128;
             for (name, member) in arena.children(value, meter)?.members() {
                 let name = digest(keys, arena, meter, name)?;
                 let member = digest(keys, arena, meter, member)?;
-                let mut pair = State::new(keys, Kind::Object);
+                let mut pair = State::new(keys, NodeKind::Object);
                 pair.feed(&name.to_le_bytes());
                 pair.feed(&member.to_le_bytes());
                 sum = sum.wrapping_add(pair.finish());
@@ -63,7 +68,7 @@ struct State {
 }
 
 impl State {
-    fn new(keys: &Keys, kind: Kind) -> State {
+    fn new(keys: &Keys, kind: NodeKind) -> State {
         let hashers = keys.each_ref().map(BuildHasher::build_hasher);
         let mut state = State { hashers, buffer: [0; 64], filled: 0 };
         state.feed(&[kind as u8]);

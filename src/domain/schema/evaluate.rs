@@ -6,10 +6,10 @@ mod object;
 mod scalars;
 
 use self::marks::Marks;
-use super::arena::{Arena, Id, Kind};
-use super::meter::{Meter, Stop};
+use super::arena::{Arena, Id, NodeKind};
+use super::meter::{StepMeter, Stop};
 use super::node::{Compiled, IfRule, NodeId, Rule};
-use super::violation::{self, Part};
+use super::violation::{self, PathPart};
 
 /// Deepest chain of schemas that are applied inside each other.
 pub(super) const DEPTH_MAX: usize = 400;
@@ -18,11 +18,11 @@ pub(super) const DEPTH_MAX: usize = 400;
 pub(super) struct Run<'a, 's> {
     schema: &'s Compiled,
     arena: Arena<'a>,
-    meter: Meter,
+    meter: StepMeter,
     /// Names and positions that lead to the value.
-    at: Vec<Part<'s>>,
+    at: Vec<PathPart<'s>>,
     /// Keywords and their parts that lead to the rule.
-    through: Vec<Part<'s>>,
+    through: Vec<PathPart<'s>>,
     /// Number of alternatives being tried (see `passes`). A broken rule is reported only where it is 0.
     quiet: usize,
     depth: usize,
@@ -31,7 +31,7 @@ pub(super) struct Run<'a, 's> {
 
 impl<'a, 's> Run<'a, 's> {
     pub(super) fn new(schema: &'s Compiled, arena: Arena<'a>, steps: u64) -> Run<'a, 's> {
-        let meter = Meter::new(steps);
+        let meter = StepMeter::new(steps);
         Run {
             schema,
             arena,
@@ -69,7 +69,7 @@ impl<'a, 's> Run<'a, 's> {
         let schema: &'s Compiled = self.schema;
         let ((rules, looks_back), kind) = (schema.node(node), self.arena.kind(value));
         let mut own = Marks::default();
-        if looks_back && matches!(kind, Kind::Array | Kind::Object) {
+        if looks_back && matches!(kind, NodeKind::Array | NodeKind::Object) {
             self.rules(rules, value, kind, Some(&mut own))?;
             if let Some(marks) = marks {
                 self.meter.spend(marks.merge(&own))?;
@@ -85,22 +85,22 @@ impl<'a, 's> Run<'a, 's> {
         &mut self,
         rules: &'s [Rule],
         value: Id,
-        kind: Kind,
+        kind: NodeKind,
         mut marks: Option<&mut Marks>,
     ) -> Result<(), Stop> {
         for rule in rules {
             self.meter.spend(1)?;
             let marks = marks.as_deref_mut();
             match rule {
-                Rule::Object(rule) if kind == Kind::Object => self.object(rule, value, marks)?,
-                Rule::Array(rule) if kind == Kind::Array => self.array(rule, value, marks)?,
-                Rule::UnevaluatedProperties(node) if kind == Kind::Object => {
+                Rule::Object(rule) if kind == NodeKind::Object => self.object(rule, value, marks)?,
+                Rule::Array(rule) if kind == NodeKind::Array => self.array(rule, value, marks)?,
+                Rule::UnevaluatedProperties(node) if kind == NodeKind::Object => {
                     self.unevaluated_members(*node, value, marks)?;
                 }
-                Rule::UnevaluatedItems(node) if kind == Kind::Array => {
+                Rule::UnevaluatedItems(node) if kind == NodeKind::Array => {
                     self.unevaluated_items(*node, value, marks)?;
                 }
-                Rule::Ref(keyword, node) => self.below(&[Part::Word(keyword)], *node, value, marks)?,
+                Rule::Ref(keyword, node) => self.below(&[PathPart::Word(keyword)], *node, value, marks)?,
                 Rule::AllOf(list) => self.all_of(list, value, marks)?,
                 Rule::AnyOf(list) => self.any_of(list, value, marks)?,
                 Rule::OneOf(list) => self.one_of(list, value, marks)?,
@@ -121,7 +121,7 @@ impl<'a, 's> Run<'a, 's> {
     /// Applies a node to the same value, with the way to it noted.
     fn below(
         &mut self,
-        through: &[Part<'s>],
+        through: &[PathPart<'s>],
         node: NodeId,
         value: Id,
         marks: Option<&mut Marks>,
@@ -134,7 +134,13 @@ impl<'a, 's> Run<'a, 's> {
     }
 
     /// Applies a node to a child, with both ways noted.
-    fn inside(&mut self, at: Part<'s>, through: &[Part<'s>], node: NodeId, child: Id) -> Result<(), Stop> {
+    fn inside(
+        &mut self,
+        at: PathPart<'s>,
+        through: &[PathPart<'s>],
+        node: NodeId,
+        child: Id,
+    ) -> Result<(), Stop> {
         self.at.push(at);
         self.below(through, node, child, None)?;
         self.at.pop();
@@ -168,7 +174,7 @@ impl<'a, 's> Run<'a, 's> {
 
     fn all_of(&mut self, list: &'s [NodeId], value: Id, mut marks: Option<&mut Marks>) -> Result<(), Stop> {
         for (at, node) in list.iter().enumerate() {
-            let through = [Part::Word("allOf"), Part::Position(at)];
+            let through = [PathPart::Word("allOf"), PathPart::Position(at)];
             self.below(&through, *node, value, marks.as_deref_mut())?;
         }
         Ok(())
@@ -208,13 +214,13 @@ impl<'a, 's> Run<'a, 's> {
     fn either(&mut self, rule: &'s IfRule, value: Id, mut marks: Option<&mut Marks>) -> Result<(), Stop> {
         let holds = self.passes(rule.condition, value, marks.as_deref_mut())?;
         let (keyword, branch) = if holds { ("then", rule.then) } else { ("else", rule.otherwise) };
-        branch.map_or(Ok(()), |node| self.below(&[Part::Word(keyword)], node, value, marks))
+        branch.map_or(Ok(()), |node| self.below(&[PathPart::Word(keyword)], node, value, marks))
     }
 
     /// Returns [`Stop::Invalid`], and notes the broken rule unless an alternative is being tried.
     fn broken(&mut self, keyword: &'static str, text: impl FnOnce() -> String) -> Stop {
         if self.quiet == 0 {
-            self.through.push(Part::Word(keyword));
+            self.through.push(PathPart::Word(keyword));
             self.said = violation::sentence(&self.arena, &self.at, &text(), &self.through);
         }
         Stop::Invalid

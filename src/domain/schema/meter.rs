@@ -17,13 +17,13 @@ pub(super) enum Stop {
 
 /// Counter of the steps that are left. One step is about ten nanoseconds of work in a release build.
 #[derive(Debug)]
-pub(super) struct Meter {
+pub(super) struct StepMeter {
     left: u64,
 }
 
-impl Meter {
-    pub(super) fn new(steps: u64) -> Meter {
-        Meter { left: steps }
+impl StepMeter {
+    pub(super) fn new(steps: u64) -> StepMeter {
+        StepMeter { left: steps }
     }
 
     /// Takes steps.

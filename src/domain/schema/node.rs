@@ -27,7 +27,7 @@ pub(super) struct Node {
 
 /// Kind of a numeric bound, such as `minimum`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Bound {
+pub(super) enum NumberBound {
     Minimum,
     ExclusiveMinimum,
     Maximum,
@@ -36,7 +36,7 @@ pub(super) enum Bound {
 
 /// Unit that `minLength`, `maxItems` and the like count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Counted {
+pub(super) enum CountedKeywords {
     Characters,
     Items,
     Members,
@@ -50,10 +50,10 @@ pub(super) enum Rule {
     /// Kinds that are allowed, as bits of [`super::compile::TYPES`].
     Type(u8),
     Values(Box<Values>),
-    Bound(Bound, Box<str>),
+    NumberBound(NumberBound, Box<str>),
     MultipleOf(Box<(Divisor, Box<str>)>),
     Count {
-        counted: Counted,
+        counted: CountedKeywords,
         is_most: bool,
         limit: u64,
     },

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::arena::{Arena, Id, Kind};
+use super::arena::{Arena, Id, NodeKind};
 use super::dialect::{Draft, Holds};
-use super::meter::Meter;
+use super::meter::StepMeter;
 use super::uri;
 
 /// Most parts of one schema with a name of their own.
@@ -32,7 +32,7 @@ impl Resources {
     /// Finds the names in a schema.
     pub(super) fn scan(
         arena: &mut Arena<'_>,
-        meter: &mut Meter,
+        meter: &mut StepMeter,
         root: Id,
         draft: Draft,
     ) -> Scanned<Resources> {
@@ -40,7 +40,7 @@ impl Resources {
         let mut resources = Resources { list: vec![whole], anchors: HashMap::new() };
         let mut open = vec![(root, 0)];
         while let Some((schema, base)) = open.pop() {
-            if arena.kind(schema) != Kind::Object {
+            if arena.kind(schema) != NodeKind::Object {
                 continue;
             }
             let members = arena.children(schema, meter).map_err(too_large)?;
@@ -49,12 +49,12 @@ impl Resources {
             let base = resources.named(arena, schema, base, &members, draft)?;
             for (keyword, value) in &members {
                 match (draft.holds(keyword), arena.kind(*value)) {
-                    (Some(Holds::Schemas), Kind::Object) => open.push((*value, base)),
-                    (Some(Holds::Schemas), Kind::Array) => {
+                    (Some(Holds::Schemas), NodeKind::Object) => open.push((*value, base)),
+                    (Some(Holds::Schemas), NodeKind::Array) => {
                         let items = arena.children(*value, meter).map_err(too_large)?;
                         open.extend(items.items().map(|item| (item, base)));
                     }
-                    (Some(Holds::Map), Kind::Object) => {
+                    (Some(Holds::Map), NodeKind::Object) => {
                         let named = arena.children(*value, meter).map_err(too_large)?;
                         open.extend(named.members().map(|(_, schema)| (schema, base)));
                     }
@@ -76,7 +76,7 @@ impl Resources {
     ) -> Scanned<usize> {
         let text = |keyword: &str| {
             let value = members.iter().find(|(name, _)| name == keyword).map(|(_, value)| *value)?;
-            (arena.kind(value) == Kind::String).then(|| arena.string(value).into_owned())
+            (arena.kind(value) == NodeKind::String).then(|| arena.string(value).into_owned())
         };
         if text("$schema").is_some_and(|named| Draft::named(&named) != Some(draft)) {
             return Err("a part of it is of another or an unknown draft".to_owned());
@@ -133,7 +133,7 @@ impl Resources {
     pub(super) fn find(
         &self,
         arena: &mut Arena<'_>,
-        meter: &mut Meter,
+        meter: &mut StepMeter,
         from: u32,
         reference: &str,
     ) -> Scanned<Id> {
@@ -162,14 +162,14 @@ impl Resources {
 }
 
 /// Follows one token of a JSON pointer; `None` where it leads nowhere.
-fn step(arena: &mut Arena<'_>, meter: &mut Meter, at: Id, token: &str) -> Scanned<Option<Id>> {
+fn step(arena: &mut Arena<'_>, meter: &mut StepMeter, at: Id, token: &str) -> Scanned<Option<Id>> {
     let kind = arena.kind(at);
-    if !matches!(kind, Kind::Array | Kind::Object) {
+    if !matches!(kind, NodeKind::Array | NodeKind::Object) {
         return Ok(None);
     }
     let token = token.replace("~1", "/").replace("~0", "~");
     let children = arena.children(at, meter).map_err(too_large)?;
-    if kind == Kind::Array {
+    if kind == NodeKind::Array {
         return Ok(token.parse().ok().and_then(|at| children.item(at)));
     }
     meter.spend(children.members_len() as u64).map_err(too_large)?;

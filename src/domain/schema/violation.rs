@@ -9,7 +9,7 @@ const PATH_BYTES_MAX: usize = 150;
 
 /// One part of a path.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Part<'s> {
+pub(super) enum PathPart<'s> {
     Word(&'static str),
     Text(&'s str),
     Position(usize),
@@ -18,7 +18,12 @@ pub(super) enum Part<'s> {
 }
 
 /// Returns the sentence about a broken rule.
-pub(super) fn sentence(arena: &Arena<'_>, at: &[Part<'_>], text: &str, through: &[Part<'_>]) -> String {
+pub(super) fn sentence(
+    arena: &Arena<'_>,
+    at: &[PathPart<'_>],
+    text: &str,
+    through: &[PathPart<'_>],
+) -> String {
     let path = match at {
         [] => "the arguments".to_owned(),
         at => pointer(arena, at),
@@ -32,7 +37,7 @@ pub(super) fn shown(name: &str) -> String {
 }
 
 /// Returns a path as a JSON pointer; a long one is cut in the middle.
-fn pointer(arena: &Arena<'_>, parts: &[Part<'_>]) -> String {
+fn pointer(arena: &Arena<'_>, parts: &[PathPart<'_>]) -> String {
     let mut pointer = String::new();
     for (at, part) in parts.iter().enumerate() {
         // the end says more than what leads to it
@@ -44,10 +49,10 @@ fn pointer(arena: &Arena<'_>, parts: &[Part<'_>]) -> String {
         }
         pointer.push('/');
         match part {
-            Part::Word(word) => pointer.push_str(word),
-            Part::Text(text) => pointer.push_str(&token(text)),
-            Part::Position(at) => pointer.push_str(&at.to_string()),
-            Part::Value(name) => pointer.push_str(&token(&arena.string(*name))),
+            PathPart::Word(word) => pointer.push_str(word),
+            PathPart::Text(text) => pointer.push_str(&token(text)),
+            PathPart::Position(at) => pointer.push_str(&at.to_string()),
+            PathPart::Value(name) => pointer.push_str(&token(&arena.string(*name))),
         }
     }
     pointer

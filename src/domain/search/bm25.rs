@@ -61,7 +61,7 @@ struct Posting {
     counts: u16,
 }
 
-/// Finished index of texts. The worth of a term depends on the caller: see [`Scope`].
+/// Finished index of texts. The worth of a term depends on the caller: see [`SearchScope`].
 #[derive(Debug, Default)]
 pub(super) struct Texts {
     terms: HashMap<Box<str>, u32>,
@@ -74,14 +74,14 @@ pub(super) struct Texts {
 /// The documents that one kind of caller may see, with what scores are computed from. Scores depend on these documents
 /// alone: a caller learns nothing about words of the others.
 #[derive(Debug)]
-pub struct Scope {
+pub struct SearchScope {
     /// One bit per document.
     visible: Box<[u64]>,
     documents: usize,
     averages: [f32; FIELDS.len()],
 }
 
-impl Scope {
+impl SearchScope {
     /// Returns whether the document at this position is in the scope.
     pub fn contains(&self, document: u32) -> bool {
         let word = self.visible.get(document as usize / 64).copied().unwrap_or_default();
@@ -91,7 +91,7 @@ impl Scope {
 
 impl Texts {
     /// Returns the scope of the documents that `is_visible` accepts.
-    pub(super) fn scope(&self, is_visible: impl Fn(u32) -> bool) -> Scope {
+    pub(super) fn scope(&self, is_visible: impl Fn(u32) -> bool) -> SearchScope {
         let mut visible = vec![0_u64; self.lengths.len().div_ceil(64)];
         let (mut documents, mut averages) = (0, Averages::default());
         for (document, lengths) in (0_u32..).zip(&self.lengths) {
@@ -104,12 +104,12 @@ impl Texts {
             documents += 1;
             averages.add(lengths);
         }
-        Scope { visible: visible.into(), documents, averages: averages.finish() }
+        SearchScope { visible: visible.into(), documents, averages: averages.finish() }
     }
 
     /// Returns a term's id and its worth in `scope`; `None` if no document of the scope has it. The worth is positive,
     /// larger for rarer terms.
-    pub(super) fn find(&self, scope: &Scope, term: &str) -> Option<(u32, f32)> {
+    pub(super) fn find(&self, scope: &SearchScope, term: &str) -> Option<(u32, f32)> {
         let id = *self.terms.get(term)?;
         let list = self.lists.get(id as usize)?;
         let having = list.iter().filter(|posting| scope.contains(posting.document)).count();
@@ -117,13 +117,13 @@ impl Texts {
     }
 
     /// Returns the worth of a term that one document of the scope would have.
-    pub(super) fn idf_max(scope: &Scope) -> f32 {
+    pub(super) fn idf_max(scope: &SearchScope) -> f32 {
         rarity(scope.documents, 1)
     }
 
     /// Adds a term's `worth`, its idf times its weight in the query, to the scores of the documents of the scope
     /// that have it. `scores` has one entry per document.
-    pub(super) fn add_scores(&self, scope: &Scope, term: u32, worth: f32, scores: &mut [f32]) {
+    pub(super) fn add_scores(&self, scope: &SearchScope, term: u32, worth: f32, scores: &mut [f32]) {
         let Some(list) = self.lists.get(term as usize) else { return };
         for posting in list.iter().filter(|posting| scope.contains(posting.document)) {
             let at = posting.document as usize;
@@ -144,7 +144,7 @@ struct Occurrence {
 }
 
 /// Collects documents; the scores need averages, so they come last.
-pub(super) struct Builder {
+pub(super) struct IndexBuilder {
     reading: Terms,
     /// Words met so far: stemming costs more than a look-up and words repeat.
     words: HashMap<Box<str>, Option<u32>>,
@@ -156,7 +156,7 @@ pub(super) struct Builder {
     found: Vec<(u32, u8)>,
 }
 
-impl Builder {
+impl IndexBuilder {
     /// An empty one.
     pub(super) fn new() -> Self {
         Self {
@@ -280,7 +280,7 @@ mod tests {
     use super::*;
 
     fn scores(documents: &[Document<'_>], word: &str) -> Vec<f32> {
-        let mut builder = Builder::new();
+        let mut builder = IndexBuilder::new();
         for document in documents {
             builder.add(document).unwrap();
         }
@@ -351,7 +351,7 @@ mod tests {
         let many: Vec<_> = (0..100_000).map(|_| Parameter { name: "", description: "" }).collect();
         let mut parameters = many;
         parameters.push(Parameter { name: "late", description: "" });
-        let mut builder = Builder::new();
+        let mut builder = IndexBuilder::new();
         builder
             .add(&Document { server: "s", name: "n", title: None, description: &long, parameters })
             .unwrap();

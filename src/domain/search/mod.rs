@@ -1,7 +1,7 @@
 //! Ranking of tools by a question in words: the search behind `retrieve_tools`.
 //!
 //! An [`Index`] is built once per tenant catalogue and never changes. A search reads nothing but the index.
-//! A [`Scope`] names the documents that the caller may see: hits, totals and scores follow from these alone, so that a
+//! A [`SearchScope`] names the documents that the caller may see: hits, totals and scores follow from these alone, so that a
 //! score says nothing about a tool out of scope. `admit` filters further, before anything is counted or cut.
 
 use std::cmp::Ordering;
@@ -14,12 +14,12 @@ mod query;
 mod tokens;
 mod words;
 
-pub use bm25::Scope;
+pub use bm25::SearchScope;
 pub use embedding::{DIMS_MAX, Embedding, Nearness, TEXT_VERSION, text_of};
 
 use bm25::Texts;
 use meaning::Meanings;
-use names::Names;
+use names::NameIndex;
 use query::Query;
 
 /// Bytes of a tool's name that are read.
@@ -87,16 +87,16 @@ pub struct Hits {
 pub struct Index {
     texts: Texts,
     meanings: Meanings,
-    names: Names,
+    names: NameIndex,
     documents: usize,
 }
 
 impl Index {
     /// Indexes `documents`; their positions are what [`Hit::document`] refers to.
     pub fn build<'a>(documents: impl IntoIterator<Item = Document<'a>>) -> Self {
-        let mut texts = bm25::Builder::new();
+        let mut texts = bm25::IndexBuilder::new();
         let mut meanings = meaning::Builder::new();
-        let mut names = Names::default();
+        let mut names = NameIndex::default();
         let mut count = 0;
         for document in documents {
             let Some(position) = texts.add(&document) else { break };
@@ -118,14 +118,20 @@ impl Index {
     }
 
     /// Returns the scope of the documents that `is_visible` accepts. It holds for this index alone.
-    pub fn scope(&self, is_visible: impl Fn(u32) -> bool) -> Scope {
+    pub fn scope(&self, is_visible: impl Fn(u32) -> bool) -> SearchScope {
         self.texts.scope(is_visible)
     }
 
     /// Returns the best `limit` documents for `query` among those of `scope` that `admit` accepts. A query that is a
     /// tool's name, as far as names and queries are read, finds that tool first. A query that has neither a word nor a
     /// meaning in common with any document has no hits.
-    pub fn search(&self, scope: &Scope, query: &str, limit: usize, admit: impl Fn(u32) -> bool) -> Hits {
+    pub fn search(
+        &self,
+        scope: &SearchScope,
+        query: &str,
+        limit: usize,
+        admit: impl Fn(u32) -> bool,
+    ) -> Hits {
         self.search_with(Design::default(), scope, query, limit, admit)
     }
 
@@ -133,7 +139,7 @@ impl Index {
     pub fn search_with(
         &self,
         design: Design<'_>,
-        scope: &Scope,
+        scope: &SearchScope,
         query: &str,
         limit: usize,
         admit: impl Fn(u32) -> bool,
@@ -156,7 +162,7 @@ impl Index {
 
     /// One per document. Words count as a share of what all of the question's words are worth, so that one word
     /// of many in common does not beat a meaning in common.
-    fn scores(&self, scope: &Scope, query: &Query, words_share: f32) -> Vec<f32> {
+    fn scores(&self, scope: &SearchScope, query: &Query, words_share: f32) -> Vec<f32> {
         let mut scores = vec![0.0_f32; self.documents];
         for term in &query.terms {
             self.texts.add_scores(scope, term.id, term.weight * term.idf, &mut scores);

@@ -14,12 +14,12 @@ const NAMED_SHARE: f32 = 0.5;
 
 /// Tools by the words of their name, alone and behind their server's.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(super) struct NameIndex {
     documents: HashMap<Box<str>, Vec<u32>>,
     words_max: usize,
 }
 
-impl Names {
+impl NameIndex {
     /// Adds the next document.
     pub(super) fn add(&mut self, document: &Document<'_>, position: u32) {
         let mut key = String::new();

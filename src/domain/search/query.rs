@@ -1,6 +1,6 @@
 //! A question, read against an index.
 
-use super::bm25::{Scope, Texts};
+use super::bm25::{SearchScope, Texts};
 use super::meaning::Direction;
 use super::tokens::{Piece, Terms, for_each_piece};
 
@@ -54,7 +54,7 @@ pub(super) struct QueryWord {
 
 impl Query {
     /// Reads the beginning of `query`. Terms that no document of `scope` has are unknown.
-    pub(super) fn read(query: &str, texts: &Texts, scope: &Scope) -> Self {
+    pub(super) fn read(query: &str, texts: &Texts, scope: &SearchScope) -> Self {
         let query = query.get(..query.floor_char_boundary(QUERY_BYTES_MAX)).unwrap_or_default();
         let reading = Terms::english();
         let mut read = Self::default();

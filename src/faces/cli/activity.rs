@@ -6,8 +6,8 @@ use chrono::{DateTime, Local, TimeDelta, Utc};
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
-use super::client::{Client, Query};
-use super::connection::Connection;
+use super::client::{ApiClient, ApiQuery};
+use super::connection::ApiConnection;
 use super::failure::Failure;
 use super::output::{self, Column, Output, text};
 use super::show;
@@ -15,11 +15,11 @@ use crate::domain::json;
 
 /// `mcpproxy activity`
 #[derive(Args)]
-pub struct Activity {
+pub struct ActivityCommand {
     #[command(subcommand)]
     command: Command,
     #[command(flatten)]
-    connection: Connection,
+    connection: ApiConnection,
 }
 
 #[derive(Subcommand)]
@@ -126,8 +126,8 @@ struct Window {
 }
 
 impl Filter {
-    fn query(self) -> Query {
-        let mut query = Query::default();
+    fn query(self) -> ApiQuery {
+        let mut query = ApiQuery::default();
         for (name, value) in [
             ("intent_type", self.intent_type),
             ("status", self.status),
@@ -147,7 +147,7 @@ impl Filter {
 }
 
 impl Window {
-    fn add(self, query: &mut Query, now: DateTime<Utc>) -> Result<(), Failure> {
+    fn add(self, query: &mut ApiQuery, now: DateTime<Utc>) -> Result<(), Failure> {
         for (name, flag, value) in
             [("start_time", "--since", self.start_time), ("end_time", "--until", self.end_time)]
         {
@@ -181,7 +181,7 @@ fn time(flag: &str, given: &str, now: DateTime<Utc>) -> Result<String, Failure> 
     Ok(at.to_rfc3339_opts(chrono::SecondsFormat::Millis, true))
 }
 
-impl Activity {
+impl ActivityCommand {
     pub(super) async fn run(self) -> Result<(), Failure> {
         let client = self.connection.client()?;
         let is_one = matches!(self.command, Command::Show { .. });
@@ -194,7 +194,7 @@ impl Activity {
             Command::List(list) => list.run(&client).await,
             Command::Watch(watch) => watch.run(&client).await,
             Command::Summary { period, output } => {
-                let mut query = Query::default();
+                let mut query = ApiQuery::default();
                 query.add("period", Some(period));
                 let answer = client.get(&["activity", "summary"], &query).await?;
                 output.thing(&answer.text, summary)
@@ -206,7 +206,7 @@ impl Activity {
                 client.copy(&["activity", "export"], &query).await
             }
             Command::Show { id, output } => {
-                let answer = client.get(&["activity", &id], &Query::default()).await?;
+                let answer = client.get(&["activity", &id], &ApiQuery::default()).await?;
                 output.thing(&answer.text, record)
             }
         }
@@ -214,7 +214,7 @@ impl Activity {
 }
 
 impl List {
-    async fn run(self, client: &Client) -> Result<(), Failure> {
+    async fn run(self, client: &ApiClient) -> Result<(), Failure> {
         let mut query = self.filter.query();
         self.window.add(&mut query, Utc::now())?;
         let limit = self.limit as usize;

@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::Value;
 
-use self::plan::{Headers, Plan, Planner};
+use self::plan::{ApplyPlan, PlannedHeaders, Planner};
 use self::secrets::Secrets;
 use self::step::{Mark, Step};
-use super::client::{Client, Query};
-use super::connection::Connection;
+use super::client::{ApiClient, ApiQuery};
+use super::connection::ApiConnection;
 use super::failure::Failure;
 use super::output::{self, text};
 use super::upstream;
@@ -47,7 +47,7 @@ pub struct Apply {
     #[arg(long, value_name = "FILE")]
     keys_out: Option<PathBuf>,
     #[command(flatten)]
-    connection: Connection,
+    connection: ApiConnection,
 }
 
 /// What became of the tenants so far.
@@ -107,15 +107,15 @@ impl Apply {
     /// A plan for each tenant that can be made what the file says.
     async fn plan(
         &self,
-        platform: &Client,
+        platform: &ApiClient,
         wanted: &file::File,
         outcome: &mut Outcome,
-    ) -> Result<Vec<Plan>, Failure> {
-        let there = platform.list(&["tenants"], &Query::default(), usize::MAX).await?;
+    ) -> Result<Vec<ApplyPlan>, Failure> {
+        let there = platform.list(&["tenants"], &ApiQuery::default(), usize::MAX).await?;
         let there: Vec<Value> =
             there.iter().map(|item| serde_json::from_str(item.get()).unwrap_or_default()).collect();
         let there: HashSet<String> = there.iter().map(|tenant| text(tenant, "name")).collect();
-        let headers = if self.set_headers { Headers::Again } else { Headers::WhenNamesDiffer };
+        let headers = if self.set_headers { PlannedHeaders::Again } else { PlannedHeaders::WhenNamesDiffer };
         let mut plans = Vec::new();
         for tenant in &wanted.tenants {
             let client = platform.in_tenant(Some(&tenant.name))?;
@@ -131,7 +131,7 @@ impl Apply {
 }
 
 /// Says what is there and not in the file: nothing of it is touched.
-fn note_others(there: HashSet<String>, wanted: &file::File, plans: &[Plan]) {
+fn note_others(there: HashSet<String>, wanted: &file::File, plans: &[ApplyPlan]) {
     let named: HashSet<&str> = wanted.tenants.iter().map(|tenant| tenant.name.as_str()).collect();
     let mut others: Vec<String> = there.into_iter().filter(|name| !named.contains(&**name)).collect();
     others.sort_unstable();
@@ -146,7 +146,7 @@ fn note_others(there: HashSet<String>, wanted: &file::File, plans: &[Plan]) {
 }
 
 /// How many things are made, changed and left alone.
-fn counts(plans: &[Plan]) -> String {
+fn counts(plans: &[ApplyPlan]) -> String {
     let mut places: HashMap<&str, Mark> = HashMap::new();
     for plan in plans {
         for step in plan.steps.iter().chain(&plan.suspend) {
@@ -163,8 +163,8 @@ fn counts(plans: &[Plan]) -> String {
 
 /// Does what is planned in one tenant.
 async fn apply(
-    platform: &Client,
-    plan: &Plan,
+    platform: &ApiClient,
+    plan: &ApplyPlan,
     secrets: &mut Secrets<'_>,
     outcome: &mut Outcome,
 ) -> Result<(), Failure> {
@@ -189,9 +189,9 @@ async fn apply(
 }
 
 async fn apply_step(
-    platform: &Client,
-    client: &Client,
-    plan: &Plan,
+    platform: &ApiClient,
+    client: &ApiClient,
+    plan: &ApplyPlan,
     step: &Step,
     resumed: Option<Instant>,
     secrets: &mut Secrets<'_>,

@@ -6,18 +6,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::connection::Connection;
+use super::connection::ApiConnection;
 use super::failure::Failure;
 use super::{input, output};
 use crate::faces::wire::headers;
 
 /// `mcpproxy call`
 #[derive(Args)]
-pub struct Call {
+pub struct CallCommand {
     #[command(subcommand)]
     variant: Variant,
     #[command(flatten)]
-    connection: Connection,
+    connection: ApiConnection,
 }
 
 #[derive(Subcommand)]
@@ -84,7 +84,7 @@ struct Outcome {
     structured: Option<Value>,
 }
 
-impl Call {
+impl CallCommand {
     pub(super) async fn run(self) -> Result<(), Failure> {
         let (operation, request) = match self.variant {
             Variant::Read(request) => ("read", request),

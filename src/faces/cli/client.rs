@@ -32,7 +32,7 @@ const PAGE: usize = 100;
 
 /// A client of one gateway, as one key.
 #[derive(Clone)]
-pub(super) struct Client {
+pub(super) struct ApiClient {
     http: reqwest::Client,
     base: Url,
     key: Key,
@@ -59,14 +59,14 @@ enum Key {
 }
 
 /// An answer that is no error.
-pub(super) struct Answer {
+pub(super) struct ApiAnswer {
     /// Its headers.
     pub(super) headers: HeaderMap,
     /// Its body, as it came.
     pub(super) text: String,
 }
 
-impl Answer {
+impl ApiAnswer {
     /// The body as a value.
     pub(super) fn json(&self) -> Result<Value, Failure> {
         serde_json::from_str(&self.text).map_err(|_| not_ours())
@@ -91,9 +91,9 @@ pub(super) struct Event {
 }
 
 /// A stream of events that is open.
-pub(super) struct Events(SseStream<ByteStreamBody<BoxStream<'static, reqwest::Result<Bytes>>, Bytes>>);
+pub(super) struct ApiEvents(SseStream<ByteStreamBody<BoxStream<'static, reqwest::Result<Bytes>>, Bytes>>);
 
-impl Events {
+impl ApiEvents {
     /// The next one; `None` when the connection has ended, or says nothing, not even that it is alive.
     pub(super) async fn next(&mut self) -> Option<Event> {
         let event = timeout(PIECE_WAIT_MAX, self.0.next()).await.ok()??.ok()?;
@@ -122,12 +122,12 @@ struct ErrorDetail {
     request_id: Option<String>,
 }
 
-impl Client {
+impl ApiClient {
     /// A client for this URL, key and tenant.
     ///
     /// # Errors
     /// What is no URL, or cannot be sent in a header.
-    pub(super) fn new(url: &str, key: Option<&str>, tenant: Option<&str>) -> Result<Client, Failure> {
+    pub(super) fn new(url: &str, key: Option<&str>, tenant: Option<&str>) -> Result<ApiClient, Failure> {
         let base = base(url)?;
         let mut headers = HeaderMap::new();
         headers.insert(SOURCE, HeaderValue::from_static(CLI));
@@ -152,16 +152,16 @@ impl Client {
             .connect_timeout(CONNECT_WAIT_MAX)
             .build();
         let http = built.map_err(|error| Failure::Unreachable(format!("no HTTP client: {error}")))?;
-        Ok(Client { http, base, key: kind, tenant, holder: Arc::default() })
+        Ok(ApiClient { http, base, key: kind, tenant, holder: Arc::default() })
     }
 
     /// The same in this tenant, or in none.
     ///
     /// # Errors
     /// A name that cannot be sent in a header.
-    pub(super) fn in_tenant(&self, tenant: Option<&str>) -> Result<Client, Failure> {
+    pub(super) fn in_tenant(&self, tenant: Option<&str>) -> Result<ApiClient, Failure> {
         let tenant = tenant.map(|tenant| header("tenant", tenant)).transpose()?;
-        Ok(Client { tenant, ..self.clone() })
+        Ok(ApiClient { tenant, ..self.clone() })
     }
 
     /// Where the gateway is.
@@ -181,7 +181,8 @@ impl Client {
 
     async fn holder(&self) -> Option<&Holder> {
         let ask = async || {
-            let request = self.request(Method::GET, &["status"], &Query::default()).timeout(CONNECT_WAIT_MAX);
+            let request =
+                self.request(Method::GET, &["status"], &ApiQuery::default()).timeout(CONNECT_WAIT_MAX);
             serde_json::from_str(&request.send().await.ok()?.text().await.ok()?).ok()
         };
         self.holder.get_or_init(ask).await.as_ref()
@@ -217,25 +218,30 @@ impl Client {
     }
 
     /// Reads.
-    pub(super) async fn get(&self, path: &[&str], query: &Query) -> Result<Answer, Failure> {
+    pub(super) async fn get(&self, path: &[&str], query: &ApiQuery) -> Result<ApiAnswer, Failure> {
         self.ask(Method::GET, path, query, None).await
     }
 
     /// Does something that needs no body.
-    pub(super) async fn act(&self, method: Method, path: &[&str]) -> Result<Answer, Failure> {
-        self.ask(method, path, &Query::default(), None).await
+    pub(super) async fn act(&self, method: Method, path: &[&str]) -> Result<ApiAnswer, Failure> {
+        self.ask(method, path, &ApiQuery::default(), None).await
     }
 
     /// Sends a body.
-    pub(super) async fn send(&self, method: Method, path: &[&str], body: String) -> Result<Answer, Failure> {
-        self.ask(method, path, &Query::default(), Some(body)).await
+    pub(super) async fn send(
+        &self,
+        method: Method,
+        path: &[&str],
+        body: String,
+    ) -> Result<ApiAnswer, Failure> {
+        self.ask(method, path, &ApiQuery::default(), Some(body)).await
     }
 
     /// The items of a list, at most so many, page by page.
     pub(super) async fn list(
         &self,
         path: &[&str],
-        query: &Query,
+        query: &ApiQuery,
         limit: usize,
     ) -> Result<Vec<Box<RawValue>>, Failure> {
         let mut items = Vec::new();
@@ -256,7 +262,7 @@ impl Client {
     }
 
     /// Copies an answer to standard output while it comes.
-    pub(super) async fn copy(&self, path: &[&str], query: &Query) -> Result<(), Failure> {
+    pub(super) async fn copy(&self, path: &[&str], query: &ApiQuery) -> Result<(), Failure> {
         let mut response = self.send_request(self.request(Method::GET, path, query)).await?;
         let mut copied = 0_u64;
         loop {
@@ -279,9 +285,9 @@ impl Client {
     pub(super) async fn events(
         &self,
         path: &[&str],
-        query: &Query,
+        query: &ApiQuery,
         last: Option<&str>,
-    ) -> Result<Events, Failure> {
+    ) -> Result<ApiEvents, Failure> {
         let mut request = self.request(Method::GET, path, query);
         if let Some(last) = last {
             request = request.header("last-event-id", last);
@@ -289,10 +295,10 @@ impl Client {
         let opened = timeout(CONNECT_WAIT_MAX * 2, self.send_request(request)).await;
         let silent = || Failure::Unreachable(format!("no answer from {} in time", self.base));
         let pieces = opened.map_err(|_| silent())??.bytes_stream();
-        Ok(Events(SseStream::from_bytes_stream(pieces.boxed())))
+        Ok(ApiEvents(SseStream::from_bytes_stream(pieces.boxed())))
     }
 
-    fn request(&self, method: Method, path: &[&str], query: &Query) -> RequestBuilder {
+    fn request(&self, method: Method, path: &[&str], query: &ApiQuery) -> RequestBuilder {
         let mut url = self.base.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop_if_empty().extend(["api", "v1"]).extend(path);
@@ -308,9 +314,9 @@ impl Client {
         &self,
         method: Method,
         path: &[&str],
-        query: &Query,
+        query: &ApiQuery,
         body: Option<String>,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<ApiAnswer, Failure> {
         let mut request = self.request(method, path, query).timeout(ANSWER_WAIT_MAX);
         if let Some(body) = body {
             request = request.header(http::header::CONTENT_TYPE, "application/json").body(body);
@@ -318,7 +324,7 @@ impl Client {
         let response = self.send_request(request).await?;
         let headers = response.headers().clone();
         let text = response.text().await.map_err(|error| self.unreachable(&error))?;
-        Ok(Answer { headers, text })
+        Ok(ApiAnswer { headers, text })
     }
 
     /// Sends a request; an answer that is an error is a failure.
@@ -357,9 +363,9 @@ impl Client {
 
 /// The parameters of a query.
 #[derive(Clone, Default)]
-pub(super) struct Query(Vec<(&'static str, String)>);
+pub(super) struct ApiQuery(Vec<(&'static str, String)>);
 
-impl Query {
+impl ApiQuery {
     /// Adds a parameter, if it has a value.
     pub(super) fn add(&mut self, name: &'static str, value: Option<String>) {
         self.0.extend(value.map(|value| (name, value)));

@@ -11,7 +11,7 @@ use super::output::{self, Column, Output, text};
 
 /// `mcpproxy config`
 #[derive(Args)]
-pub struct Config {
+pub struct ConfigCommand {
     #[command(subcommand)]
     command: Command,
     /// Configuration file (TOML); the environment (MCPPROXY__SECTION__KEY) wins over it
@@ -34,7 +34,7 @@ enum Command {
 }
 
 /// A configuration as it was found to be.
-pub struct Found {
+pub struct FoundSettings {
     /// Each setting.
     pub settings: Vec<FoundSetting>,
     /// Sentences about the whole.
@@ -59,7 +59,7 @@ const COLUMNS: [Column; 3] = [
     ("FROM", |setting| text(setting, "origin")),
 ];
 
-impl Config {
+impl ConfigCommand {
     /// The configuration file that was named.
     pub fn file(&self) -> Option<&std::path::Path> {
         self.config.as_deref()
@@ -69,7 +69,7 @@ impl Config {
     ///
     /// # Errors
     /// Nobody reads the output.
-    pub fn show(self, found: &Found) -> Result<(), Failure> {
+    pub fn show(self, found: &FoundSettings) -> Result<(), Failure> {
         match self.command {
             Command::Check => {
                 let given = found.settings.iter().filter(|setting| !setting.is_default).count();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Deserialize;
 
-use super::client::Client;
+use super::client::ApiClient;
 use super::failure::Failure;
 use super::output;
 
@@ -20,7 +20,7 @@ const PROFILE: &str = "default";
 /// Flags of every command that talks to a gateway.
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Connection")]
-pub(super) struct Connection {
+pub(super) struct ApiConnection {
     /// Where the gateway is [default: http://127.0.0.1:8080] [env: MCPPROXY_URL]
     #[arg(long, global = true, value_name = "URL")]
     url: Option<String>,
@@ -57,12 +57,12 @@ struct Profile {
     tenant: Option<String>,
 }
 
-impl Connection {
+impl ApiConnection {
     /// A client for it.
     ///
     /// # Errors
     /// A profile file that cannot be read, a profile that is not in it, a URL that is none.
-    pub(super) fn client(&self) -> Result<Client, Failure> {
+    pub(super) fn client(&self) -> Result<ApiClient, Failure> {
         let named = given(self.profile.as_ref(), "MCPPROXY_PROFILE");
         let profile = self.profile(named.as_deref())?;
         let key = given(self.api_key.as_ref(), "MCPPROXY_API_KEY");
@@ -77,7 +77,7 @@ impl Connection {
         let url = given(self.url.as_ref(), "MCPPROXY_URL").or(profile.url).unwrap_or_else(|| URL.to_owned());
         let key = key.or(profile.api_key).filter(|key| !key.is_empty());
         let tenant = given(self.tenant.as_ref(), "MCPPROXY_TENANT").or(profile.tenant);
-        Client::new(&url, key.as_deref(), tenant.as_deref())
+        ApiClient::new(&url, key.as_deref(), tenant.as_deref())
     }
 
     fn profile(&self, named: Option<&str>) -> Result<Profile, Failure> {

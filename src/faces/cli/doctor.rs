@@ -5,8 +5,8 @@ use clap::Args;
 use http::header::DATE;
 use serde_json::Value;
 
-use super::client::{Client, Query};
-use super::connection::Connection;
+use super::client::{ApiClient, ApiQuery};
+use super::connection::ApiConnection;
 use super::failure::Failure;
 use super::output::{self, text};
 
@@ -17,7 +17,7 @@ const SKEW_MAX_S: i64 = 5;
 #[derive(Args)]
 pub struct Doctor {
     #[command(flatten)]
-    connection: Connection,
+    connection: ApiConnection,
 }
 
 /// What a look found.
@@ -48,7 +48,7 @@ impl Doctor {
             }
         })?;
         report(clock(ready.headers.get(DATE).and_then(|date| date.to_str().ok()), Utc::now()))?;
-        let me = client.get(&["status"], &Query::default()).await?.json()?;
+        let me = client.get(&["status"], &ApiQuery::default()).await?.json()?;
         let (role, tenant) = (text(&me, "role"), text(&me, "tenant"));
         if role == "platform" && !client.is_in_tenant() {
             report(Found::Good("key      of the platform".to_owned()))?;
@@ -109,8 +109,8 @@ fn list(settings: &Value, how: &str) -> Option<Found> {
 }
 
 /// Every server: what keeps its tools from agents.
-async fn upstreams(client: &Client) -> Result<(), Failure> {
-    let servers = match client.list(&["servers"], &Query::default(), usize::MAX).await {
+async fn upstreams(client: &ApiClient) -> Result<(), Failure> {
+    let servers = match client.list(&["servers"], &ApiQuery::default(), usize::MAX).await {
         Ok(servers) => servers,
         // most keys in IDEs may not
         Err(Failure::NotAuthorised(_)) => {
@@ -153,10 +153,10 @@ struct Withheld {
 }
 
 /// Returns what is withheld of a server, by noun.
-async fn withheld(client: &Client, name: &str) -> Result<Vec<Withheld>, Failure> {
+async fn withheld(client: &ApiClient, name: &str) -> Result<Vec<Withheld>, Failure> {
     let mut withheld = Vec::new();
     for (list, nouns) in LISTS {
-        let items = client.list(&["servers", name, list], &Query::default(), usize::MAX).await?;
+        let items = client.list(&["servers", name, list], &ApiQuery::default(), usize::MAX).await?;
         let items: Vec<Value> = items.iter().map(|item| output::parsed(item)).collect();
         withheld.extend(nouns.iter().map(|&noun| {
             // lists with several kinds name the kind of each item

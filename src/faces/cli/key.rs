@@ -5,19 +5,19 @@ use http::Method;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::client::{Client, Query};
-use super::connection::Connection;
+use super::client::{ApiClient, ApiQuery};
+use super::connection::ApiConnection;
 use super::failure::Failure;
 use super::output::{self, Column, Output, text};
 use super::{input, show};
 
 /// `mcpproxy key`
 #[derive(Args)]
-pub struct Key {
+pub struct KeyCommand {
     #[command(subcommand)]
     command: Command,
     #[command(flatten)]
-    connection: Connection,
+    connection: ApiConnection,
 }
 
 #[derive(Subcommand)]
@@ -89,17 +89,17 @@ const COLUMNS: [Column; 6] = [
     ("LAST USED", |key| text(key, "last_used_at")),
 ];
 
-impl Key {
+impl KeyCommand {
     pub(super) async fn run(self) -> Result<(), Failure> {
         let client = self.connection.client()?;
         match self.command {
             Command::Add(add) => add.run(&client).await,
             Command::List { output } => {
-                output.items(&client.list(&["keys"], &Query::default(), usize::MAX).await?, &COLUMNS)
+                output.items(&client.list(&["keys"], &ApiQuery::default(), usize::MAX).await?, &COLUMNS)
             }
             Command::Show { id, output } => {
                 check_id(&id)?;
-                let answer = client.get(&["keys", &id], &Query::default()).await?;
+                let answer = client.get(&["keys", &id], &ApiQuery::default()).await?;
                 output.thing(&answer.text, show::fields)
             }
             Command::Revoke { id } => {
@@ -114,7 +114,7 @@ impl Key {
 }
 
 impl Add {
-    async fn run(self, client: &Client) -> Result<(), Failure> {
+    async fn run(self, client: &ApiClient) -> Result<(), Failure> {
         let mut body = Map::new();
         body.insert("role".to_owned(), self.role.into());
         for (name, value) in [("name", self.name), ("owner", self.owner), ("expires_at", self.expires_at)] {
@@ -133,7 +133,7 @@ impl Add {
 }
 
 impl Settings {
-    async fn run(self, client: &Client) -> Result<(), Failure> {
+    async fn run(self, client: &ApiClient) -> Result<(), Failure> {
         let path: Vec<&str> = match &self.id {
             Some(id) => {
                 check_id(id)?;
@@ -142,7 +142,7 @@ impl Settings {
             None => vec!["settings"],
         };
         let answer = if self.set.is_empty() {
-            client.get(&path, &Query::default()).await?
+            client.get(&path, &ApiQuery::default()).await?
         } else {
             let mut body = input::settings(&self.set)?;
             if let Some(version) = self.version {

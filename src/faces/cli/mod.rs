@@ -24,32 +24,32 @@ mod upstream_logs;
 
 use clap::Subcommand;
 
-pub use self::config::{Config, Found, FoundSetting};
+pub use self::config::{ConfigCommand, FoundSetting, FoundSettings};
 pub use self::failure::Failure;
 
 /// Commands that talk to a gateway.
 #[derive(Subcommand)]
 pub enum Command {
     /// Run a tool through the gateway, as an agent would
-    Call(call::Call),
+    Call(call::CallCommand),
     /// Find tools and look at them
     Tools(tools::Tools),
     /// Look at prompts of servers and approve or block them
     Prompts(offers::Prompts),
     /// Look at resources of servers and approve or block them
-    Resources(offers::Resources),
+    Resources(offers::ResourcesCommand),
     /// See what was attempted, by whom, and how it ended
-    Activity(activity::Activity),
+    Activity(activity::ActivityCommand),
     /// Add and look after upstream servers
     Upstream(upstream::Upstream),
     /// Make, list and delete tenants (platform keys)
-    Tenant(tenant::Tenant),
+    Tenant(tenant::TenantCommand),
     /// Make tenants what a file says they are: quotas, settings, servers, keys (platform keys)
     Apply(apply::Apply),
     /// Make, list and revoke keys, and change their settings
-    Key(key::Key),
+    Key(key::KeyCommand),
     /// Say who you are to the gateway, and which replica answers
-    Status(status::Status),
+    Status(status::StatusCommand),
     /// Look at what is between you and your tools: gateway, clock, key, each server; say what to do
     Doctor(doctor::Doctor),
     /// Print a script that completes commands in your shell

@@ -4,8 +4,8 @@ use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Map, Value};
 
-use super::client::{Client, Query};
-use super::connection::Connection;
+use super::client::{ApiClient, ApiQuery};
+use super::connection::ApiConnection;
 use super::failure::Failure;
 use super::output::{self, Column, Output, text};
 use super::{show, tools};
@@ -17,16 +17,16 @@ pub struct Prompts {
     #[command(subcommand)]
     command: Command<Prompt>,
     #[command(flatten)]
-    connection: Connection,
+    connection: ApiConnection,
 }
 
 /// `mcpproxy resources`
 #[derive(Args)]
-pub struct Resources {
+pub struct ResourcesCommand {
     #[command(subcommand)]
     command: Command<Resource>,
     #[command(flatten)]
-    connection: Connection,
+    connection: ApiConnection,
 }
 
 #[derive(Subcommand)]
@@ -115,13 +115,13 @@ pub(super) const RESOURCES: [Column; 5] = [
 
 /// Lists what a server offers, by the last part of the route.
 pub(super) async fn list(
-    client: &Client,
+    client: &ApiClient,
     server: &str,
     what: &str,
     columns: &[Column],
     output: Output,
 ) -> Result<(), Failure> {
-    let items = client.list(&["servers", server, what], &Query::default(), usize::MAX).await?;
+    let items = client.list(&["servers", server, what], &ApiQuery::default(), usize::MAX).await?;
     output.items(&items, columns)
 }
 
@@ -139,10 +139,15 @@ trait Named: Args {
     fn is(&self, item: &Value, own: &str) -> bool;
 
     /// Fetches the diff of the offer, as the JSON text of the answer.
-    async fn diff(&self, client: &Client) -> Result<String, Failure>;
+    async fn diff(&self, client: &ApiClient) -> Result<String, Failure>;
 
     /// Sends the decision, and returns the JSON text of the answer.
-    async fn decide(&self, client: &Client, verb: Verb, body: Map<String, Value>) -> Result<String, Failure>;
+    async fn decide(
+        &self,
+        client: &ApiClient,
+        verb: Verb,
+        body: Map<String, Value>,
+    ) -> Result<String, Failure>;
 }
 
 /// Splits a name at the first colon.
@@ -171,13 +176,18 @@ impl Named for Prompt {
         text(item, "name") == own
     }
 
-    async fn diff(&self, client: &Client) -> Result<String, Failure> {
+    async fn diff(&self, client: &ApiClient) -> Result<String, Failure> {
         let (server, prompt) = self.split()?;
         let path = ["servers", server, Self::LIST, prompt, "diff"];
-        Ok(client.get(&path, &Query::default()).await?.text)
+        Ok(client.get(&path, &ApiQuery::default()).await?.text)
     }
 
-    async fn decide(&self, client: &Client, verb: Verb, body: Map<String, Value>) -> Result<String, Failure> {
+    async fn decide(
+        &self,
+        client: &ApiClient,
+        verb: Verb,
+        body: Map<String, Value>,
+    ) -> Result<String, Failure> {
         let (server, prompt) = self.split()?;
         let (method, verb) = match verb {
             Verb::Approve => (Method::POST, "approve"),
@@ -207,9 +217,9 @@ impl Named for Resource {
         text(item, "kind") == self.kind() && text(item, "uri") == own
     }
 
-    async fn diff(&self, client: &Client) -> Result<String, Failure> {
+    async fn diff(&self, client: &ApiClient) -> Result<String, Failure> {
         let (server, uri) = self.split()?;
-        let mut query = Query::default();
+        let mut query = ApiQuery::default();
         query.add("kind", Some(self.kind().to_owned()));
         query.add("uri", Some(uri.to_owned()));
         Ok(client.get(&["servers", server, Self::LIST, "diff"], &query).await?.text)
@@ -217,7 +227,7 @@ impl Named for Resource {
 
     async fn decide(
         &self,
-        client: &Client,
+        client: &ApiClient,
         verb: Verb,
         mut body: Map<String, Value>,
     ) -> Result<String, Failure> {
@@ -239,21 +249,21 @@ impl Prompts {
     }
 }
 
-impl Resources {
+impl ResourcesCommand {
     pub(super) async fn run(self) -> Result<(), Failure> {
         self.command.run(&self.connection.client()?).await
     }
 }
 
 impl<N: Named> Command<N> {
-    async fn run(self, client: &Client) -> Result<(), Failure> {
+    async fn run(self, client: &ApiClient) -> Result<(), Failure> {
         let decided = |answer: String, output: Output| output.thing(&answer, show::fields);
         match self {
             Command::List { server, output } => list(client, &server, N::LIST, N::COLUMNS, output).await,
             Command::Show { name, output } => {
                 let (server, own) = name.split()?;
                 let path = ["servers", server, N::LIST];
-                let items = client.list(&path, &Query::default(), usize::MAX).await?;
+                let items = client.list(&path, &ApiQuery::default(), usize::MAX).await?;
                 let found = items.into_iter().find(|item| name.is(&output::parsed(item), own));
                 let missing = || Failure::Refused(format!("the server {server} does not offer {own}"));
                 output.thing(found.ok_or_else(missing)?.get(), show::fields)

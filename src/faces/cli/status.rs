@@ -3,8 +3,8 @@
 use clap::Args;
 use serde_json::Value;
 
-use super::client::Query;
-use super::connection::Connection;
+use super::client::ApiQuery;
+use super::connection::ApiConnection;
 use super::failure::Failure;
 use super::output::{self, Output};
 use super::show;
@@ -12,16 +12,16 @@ use crate::domain::json;
 
 /// `mcpproxy status`
 #[derive(Args)]
-pub struct Status {
+pub struct StatusCommand {
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
-    connection: Connection,
+    connection: ApiConnection,
 }
 
-impl Status {
+impl StatusCommand {
     pub(super) async fn run(self) -> Result<(), Failure> {
-        let answer = self.connection.client()?.get(&["status"], &Query::default()).await?;
+        let answer = self.connection.client()?.get(&["status"], &ApiQuery::default()).await?;
         self.output.thing(&answer.text, lines)
     }
 }

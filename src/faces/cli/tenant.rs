@@ -4,19 +4,19 @@ use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::json;
 
-use super::client::Query;
-use super::connection::Connection;
+use super::client::ApiQuery;
+use super::connection::ApiConnection;
 use super::failure::Failure;
 use super::output::{self, Column, Output, text};
 use super::show;
 
 /// `mcpproxy tenant`
 #[derive(Args)]
-pub struct Tenant {
+pub struct TenantCommand {
     #[command(subcommand)]
     command: Command,
     #[command(flatten)]
-    connection: Connection,
+    connection: ApiConnection,
 }
 
 #[derive(Subcommand)]
@@ -77,7 +77,7 @@ const COLUMNS: [Column; 4] = [
     ("CREATED", |tenant| text(tenant, "created_at")),
 ];
 
-impl Tenant {
+impl TenantCommand {
     pub(super) async fn run(self) -> Result<(), Failure> {
         let client = self.connection.client()?;
         match self.command {
@@ -87,10 +87,10 @@ impl Tenant {
                 output.thing(&answer.text, show::fields)
             }
             Command::List { output } => {
-                output.items(&client.list(&["tenants"], &Query::default(), usize::MAX).await?, &COLUMNS)
+                output.items(&client.list(&["tenants"], &ApiQuery::default(), usize::MAX).await?, &COLUMNS)
             }
             Command::Show { name, output } => {
-                let answer = client.get(&["tenants", &name], &Query::default()).await?;
+                let answer = client.get(&["tenants", &name], &ApiQuery::default()).await?;
                 output.thing(&answer.text, show::fields)
             }
             Command::Update { name, quota, output } => {

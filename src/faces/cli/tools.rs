@@ -6,8 +6,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::client::{Client, Query};
-use super::connection::Connection;
+use super::client::{ApiClient, ApiQuery};
+use super::connection::ApiConnection;
 use super::failure::Failure;
 use super::output::{self, Column, Format, Output, parsed, text};
 use super::{doctor, show};
@@ -28,7 +28,7 @@ pub struct Tools {
     #[command(subcommand)]
     command: Command,
     #[command(flatten)]
-    connection: Connection,
+    connection: ApiConnection,
 }
 
 #[derive(Subcommand)]
@@ -210,7 +210,7 @@ impl Tools {
             Command::Diff { name, output } => {
                 let (server, tool) = split(&name)?;
                 let path = ["servers", server, "tools", tool, "diff"];
-                let answer = client.get(&path, &Query::default()).await?;
+                let answer = client.get(&path, &ApiQuery::default()).await?;
                 output.thing(&answer.text, |raw| differences(raw) + &how_to_approve(raw, &name))
             }
             Command::Block { name, output } => {
@@ -226,8 +226,8 @@ impl Tools {
 
 /// Tools have their state whether or not anybody gets them. What was asked for is told already: a failure here changes
 /// nothing.
-async fn note_obstacle(client: &Client, server: &str) {
-    let found = client.get(&["servers", server], &Query::default()).await.and_then(|found| found.json());
+async fn note_obstacle(client: &ApiClient, server: &str) {
+    let found = client.get(&["servers", server], &ApiQuery::default()).await.and_then(|found| found.json());
     if let Some(obstacle) = found.ok().and_then(|found| doctor::obstacle(&found, server)) {
         output::note(&format!("No tool of it is listed to agents: the server {obstacle}"));
     }
@@ -241,7 +241,7 @@ fn state(tool: &Value) -> String {
 
 /// Decides something about a tool, and shows what became of it.
 async fn decide(
-    client: &Client,
+    client: &ApiClient,
     (method, verb): (Method, &str),
     name: &str,
     body: String,
@@ -303,7 +303,7 @@ pub(super) fn differences(raw: &str) -> String {
 }
 
 impl Override {
-    async fn run(self, client: &Client) -> Result<(), Failure> {
+    async fn run(self, client: &ApiClient) -> Result<(), Failure> {
         if self.clear {
             let how = (Method::DELETE, "override");
             return decide(client, how, &self.name, String::new(), self.output).await;
@@ -324,8 +324,8 @@ impl Override {
 }
 
 impl Search {
-    async fn run(self, client: &Client) -> Result<(), Failure> {
-        let mut query = Query::default();
+    async fn run(self, client: &ApiClient) -> Result<(), Failure> {
+        let mut query = ApiQuery::default();
         query.add("query", Some(self.query.join(" ")));
         query.add("limit", Some(self.limit.to_string()));
         query.add("server", self.server);
@@ -357,8 +357,8 @@ impl Search {
     }
 }
 
-async fn all(client: &Client, server: &str) -> Result<Vec<Box<RawValue>>, Failure> {
-    client.list(&["servers", server, "tools"], &Query::default(), usize::MAX).await
+async fn all(client: &ApiClient, server: &str) -> Result<Vec<Box<RawValue>>, Failure> {
+    client.list(&["servers", server, "tools"], &ApiQuery::default(), usize::MAX).await
 }
 
 fn split(name: &str) -> Result<(&str, &str), Failure> {

@@ -6,8 +6,8 @@ use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Map, Value};
 
-use super::client::{Client, Query};
-use super::connection::Connection;
+use super::client::{ApiClient, ApiQuery};
+use super::connection::ApiConnection;
 use super::failure::Failure;
 use super::output::{self, Column, Output, text};
 use super::upstream_logs::Logs;
@@ -22,7 +22,7 @@ pub struct Upstream {
     #[command(subcommand)]
     command: Command,
     #[command(flatten)]
-    connection: Connection,
+    connection: ApiConnection,
 }
 
 #[derive(Subcommand)]
@@ -146,10 +146,10 @@ impl Upstream {
         match self.command {
             Command::Add(add) => add.run(&client).await,
             Command::List { output } => {
-                output.items(&client.list(&["servers"], &Query::default(), usize::MAX).await?, &COLUMNS)
+                output.items(&client.list(&["servers"], &ApiQuery::default(), usize::MAX).await?, &COLUMNS)
             }
             Command::Show(One { name, output }) => {
-                let answer = client.get(&["servers", &name], &Query::default()).await?;
+                let answer = client.get(&["servers", &name], &ApiQuery::default()).await?;
                 output.thing(&answer.text, show::fields)
             }
             Command::Enable(one) => one.act(&client, "enable").await,
@@ -177,7 +177,7 @@ impl Upstream {
 }
 
 impl One {
-    async fn act(self, client: &Client, verb: &str) -> Result<(), Failure> {
+    async fn act(self, client: &ApiClient, verb: &str) -> Result<(), Failure> {
         let answer = client.act(Method::POST, &["servers", &self.name, verb]).await?;
         self.output.thing(&answer.text, show::fields)?;
         warn(&answer.json()?);
@@ -186,7 +186,7 @@ impl One {
 }
 
 impl Add {
-    async fn run(self, client: &Client) -> Result<(), Failure> {
+    async fn run(self, client: &ApiClient) -> Result<(), Failure> {
         let mut body = Map::new();
         let place = match (&self.program, &self.address) {
             (Some(program), _) => [("kind", "stdio"), ("command", program)],
@@ -218,7 +218,7 @@ impl Add {
 }
 
 impl Update {
-    async fn run(self, client: &Client) -> Result<(), Failure> {
+    async fn run(self, client: &ApiClient) -> Result<(), Failure> {
         let mut body = Map::new();
         if let Some(address) = self.address {
             body.insert("url".to_owned(), address.into());
@@ -242,7 +242,7 @@ impl Update {
             ));
         }
         // the version is that of now: whoever else changes the server meanwhile makes this a conflict
-        let current = client.get(&["servers", &self.name], &Query::default()).await?.json()?;
+        let current = client.get(&["servers", &self.name], &ApiQuery::default()).await?.json()?;
         body.insert("version".to_owned(), current.get("version").cloned().unwrap_or_default());
         let body = Value::Object(body).to_string();
         let answer = client.send(Method::PATCH, &["servers", &self.name], body).await?;

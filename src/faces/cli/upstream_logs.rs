@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::Value;
 
-use super::client::{Client, Query};
+use super::client::{ApiClient, ApiQuery};
 use super::failure::Failure;
 use super::output::{self, text};
 
@@ -30,7 +30,7 @@ pub(super) struct Logs {
 }
 
 impl Logs {
-    pub(super) async fn run(self, client: &Client) -> Result<(), Failure> {
+    pub(super) async fn run(self, client: &ApiClient) -> Result<(), Failure> {
         if !self.follow {
             return self.show(client, None).await.map(drop);
         }
@@ -41,7 +41,7 @@ impl Logs {
         }
     }
 
-    async fn follow(&self, client: &Client) -> Result<(), Failure> {
+    async fn follow(&self, client: &ApiClient) -> Result<(), Failure> {
         let (mut after, mut lines) = self.show(client, None).await?;
         loop {
             // after a full page there is more
@@ -53,8 +53,8 @@ impl Logs {
     }
 
     /// Prints a page; gives where the next one begins, and how many lines it had.
-    async fn show(&self, client: &Client, after: Option<String>) -> Result<(String, usize), Failure> {
-        let mut query = Query::default();
+    async fn show(&self, client: &ApiClient, after: Option<String>) -> Result<(String, usize), Failure> {
+        let mut query = ApiQuery::default();
         let limit = if after.is_some() { PAGE } else { self.lines };
         query.add("limit", Some(limit.to_string()));
         query.add("cursor", after);

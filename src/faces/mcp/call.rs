@@ -13,12 +13,12 @@ use tokio::sync::mpsc;
 use super::envelope::{MEMBERS_MAX, TOO_MANY_MEMBERS};
 use super::jsonrpc::{BROKEN, RpcError, message, notification};
 use super::management::Managing;
-use super::operation::{About, Operation};
+use super::operation::{Operation, OperationSubject};
 use super::refused::Called;
 use super::result::Answered;
 use super::text::{Chunks, Text};
-use super::{Endpoint, Era, args, management, modern, result, tools};
-use crate::domain::activity::Kind;
+use super::{ClientEra, Endpoint, args, management, modern, result, tools};
+use crate::domain::activity::RecordKind;
 use crate::domain::end::End;
 use crate::domain::json::{self, Member};
 use crate::domain::operation::Variant;
@@ -37,11 +37,11 @@ use crate::gateway::{
 const PROGRESS_QUEUE: usize = 64;
 
 /// A `tools/call` with everything around it.
-pub(super) struct Call<'a> {
+pub(super) struct McpCall<'a> {
     pub(super) faces: &'a Arc<Faces>,
     pub(super) gateway: &'a Arc<Gateway>,
     pub(super) endpoint: Endpoint,
-    pub(super) era: Era,
+    pub(super) era: ClientEra,
     pub(super) id: &'a str,
     pub(super) body: &'a Bytes,
     pub(super) params: &'a [Member<'a>],
@@ -53,7 +53,7 @@ pub(super) struct Call<'a> {
     pub(super) operation: &'a Operation,
 }
 
-impl<'a> Call<'a> {
+impl<'a> McpCall<'a> {
     /// An answer of the gateway's own to this call.
     fn own_answer(&self) -> OwnAnswer<'a> {
         OwnAnswer {
@@ -65,7 +65,7 @@ impl<'a> Call<'a> {
     }
 }
 
-impl Call<'_> {
+impl McpCall<'_> {
     pub(super) async fn run(self) -> Result<Response, RpcError> {
         let value = |name: &str| self.params.iter().find(|member| member.name == name).map(|m| m.value);
         let raw_name = value("name").unwrap_or("null");
@@ -134,7 +134,7 @@ impl Call<'_> {
         let result = match args::search(arguments) {
             Err(refusal) => {
                 let refused = RefusedAttempt {
-                    kind: Kind::Search,
+                    kind: RecordKind::Search,
                     tool: Some(tools::RETRIEVE_TOOLS),
                     body: Some(arguments),
                     code: refusal.code.as_str(),
@@ -158,7 +158,7 @@ impl Call<'_> {
         let result = match args::read(arguments) {
             Err(refusal) => {
                 let refused = RefusedAttempt {
-                    kind: Kind::CacheRead,
+                    kind: RecordKind::CacheRead,
                     tool: None,
                     // whoever reads the log must not find what opens a kept text
                     body: None,
@@ -218,15 +218,15 @@ impl Call<'_> {
             Ok(round) => round,
             Err(message) => return Err(self.refuse(message).await),
         };
-        let to = self.to(call_outcome, About::Tool(name));
+        let to = self.to(call_outcome, OperationSubject::Tool(name));
         Ok(self.pass_on(request, to).await)
     }
 
     /// Runs a request and answers with its outcome, after its progress where the client wants that.
     pub(super) async fn pass_on(self, mut request: CallRequest, to: To) -> Response {
         let cancel_by = match self.era {
-            Era::Modern => CancelBy::Disconnect,
-            Era::Handshake => CancelBy::Notification(self.id),
+            ClientEra::Modern => CancelBy::Disconnect,
+            ClientEra::Handshake => CancelBy::Notification(self.id),
         };
         let Some(token) = self.progress_token() else {
             let outcome = self.gateway.calls.run(self.attempt, request, cancel_by).await;
@@ -239,7 +239,7 @@ impl Call<'_> {
     }
 
     /// Whom the outcome is told.
-    pub(super) fn to(&self, render: Render, about: About) -> To {
+    pub(super) fn to(&self, render: Render, about: OperationSubject) -> To {
         let (endpoint, era, id) = (self.endpoint, self.era, self.id.to_owned());
         To { endpoint, era, id, streams: self.streams, render, about, operation: self.operation.clone() }
     }
@@ -260,7 +260,7 @@ impl Call<'_> {
 
     /// What it says of its rounds. A handshake client cannot be asked in this way.
     pub(super) fn round(&self) -> Result<RoundRequest, &'static str> {
-        if self.era == Era::Handshake {
+        if self.era == ClientEra::Handshake {
             return Ok(RoundRequest::default());
         }
         let member = |name: &str| self.params.iter().find(|member| member.name == name).map(|m| m.value);
@@ -287,7 +287,7 @@ impl Call<'_> {
 struct OwnAnswer<'a> {
     gateway: &'a Gateway,
     caller: Arc<Caller>,
-    era: Era,
+    era: ClientEra,
     id: &'a str,
 }
 
@@ -311,14 +311,14 @@ pub(super) type Render = fn(&To, &CallOutcome) -> (Answered, End);
 /// Whom an outcome is told, and how.
 pub(super) struct To {
     pub(super) endpoint: Endpoint,
-    pub(super) era: Era,
+    pub(super) era: ClientEra,
     pub(super) id: String,
     /// Whether the client reads event streams: then one that it took back is not answered at all.
     pub(super) streams: bool,
     /// The message that answers it, and how it ends by that.
     pub(super) render: Render,
     /// What it is about.
-    pub(super) about: About,
+    pub(super) about: OperationSubject,
     /// What telemetry is told of it.
     pub(super) operation: Operation,
 }
@@ -329,7 +329,7 @@ impl To {
         let unknown = |code| match code {
             Code::NotFound | Code::InvalidName | Code::RecordUnavailable => true,
             // what is at a URI is looked for after the rate
-            Code::RateLimited => matches!(self.about, About::Resource(_)),
+            Code::RateLimited => matches!(self.about, OperationSubject::Resource(_)),
             _ => false,
         };
         if !matches!(outcome, CallOutcome::Refused(refused) if unknown(refused.refusal.code)) {

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 
 use super::jsonrpc::RpcError;
-use super::{Era, methods, result, tools};
+use super::{ClientEra, methods, result, tools};
 use crate::domain::json::{Member, escape_into};
 use crate::domain::operation::OperationType;
 use crate::domain::settings::ToolNames;
@@ -62,7 +62,7 @@ pub(super) fn cursor_within(params: &[Member<'_>], bytes_max: usize) -> Result<O
 pub(super) async fn tools_list(
     gateway: &Gateway,
     caller: &Arc<Caller>,
-    era: Era,
+    era: ClientEra,
     names: ToolNames,
     after: Option<&str>,
 ) -> Result<Bytes, RpcError> {
@@ -107,7 +107,7 @@ pub(super) async fn while_current<F: Future<Output = Result<Bytes, RpcError>>>(
 }
 
 fn body(
-    era: Era,
+    era: ClientEra,
     (names, manages): (ToolNames, Option<OperationType>),
     catalogue: &Catalog,
     view: &DirectView,
@@ -148,7 +148,7 @@ fn body(
 }
 
 /// A list with how to go on after the last of its items.
-pub(super) fn finished(era: Era, member: &str, items: &str, next: Option<&str>) -> String {
+pub(super) fn finished(era: ClientEra, member: &str, items: &str, next: Option<&str>) -> String {
     let mut out = result::list_result(era, member, items);
     if let Some(last) = next {
         out.pop();

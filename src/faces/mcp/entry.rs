@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 
 use super::Endpoint;
-use super::listen::Listener;
+use super::listen::ListenStream;
 use crate::domain::settings::ToolNames;
 use crate::faces::Faces;
 use crate::faces::body::{BodyError, read_body};
@@ -16,7 +16,7 @@ use crate::gateway::{Attempt, Caller};
 
 /// Caller and endpoint of a request.
 #[derive(Clone, Copy)]
-pub(super) struct Entry<'a> {
+pub(super) struct McpEntry<'a> {
     /// Services of all faces.
     pub(super) faces: &'a Arc<Faces>,
     /// Holder of the request's API key.
@@ -27,11 +27,11 @@ pub(super) struct Entry<'a> {
     pub(super) names: Option<ToolNames>,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> McpEntry<'a> {
     /// Returns the listener that a stream of this request opens.
-    pub(super) fn listener(self) -> Listener<'a> {
-        let Entry { faces, caller, endpoint, names } = self;
-        Listener { faces, caller, endpoint, names }
+    pub(super) fn listener(self) -> ListenStream<'a> {
+        let McpEntry { faces, caller, endpoint, names } = self;
+        ListenStream { faces, caller, endpoint, names }
     }
 
     /// Reads a body whole.
@@ -39,7 +39,7 @@ impl<'a> Entry<'a> {
     /// # Errors
     /// As [`read_body`].
     pub(super) async fn read(self, body: Body) -> Result<Bytes, BodyError> {
-        let Entry { faces, caller, .. } = self;
+        let McpEntry { faces, caller, .. } = self;
         read_body(body, faces.options.request_bytes_max, &faces.gateway, caller).await
     }
 

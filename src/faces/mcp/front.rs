@@ -10,16 +10,16 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
-use super::call::Call;
-use super::entry::Entry;
+use super::call::McpCall;
+use super::entry::McpEntry;
 use super::envelope::{self, MEMBERS_MAX, Message, TOO_MANY_MEMBERS};
 use super::jsonrpc::{RpcError, message};
 use super::listen::Opening;
 use super::media::{self, reads_streams};
-use super::operation::{Operation, Question};
+use super::operation::{Operation, OperationQuestion};
 use super::session::Session;
 use super::text::Text;
-use super::{Endpoint, Era, HANDSHAKE, MODERN, direct, listen, methods, modern, offers, result};
+use super::{ClientEra, Endpoint, HANDSHAKE, MODERN, direct, listen, methods, modern, offers, result};
 use crate::domain::end::End;
 use crate::domain::json::{self, Member};
 use crate::domain::measure::{Between, Transport, known_version};
@@ -28,7 +28,7 @@ use crate::domain::tenant::Action;
 use crate::faces::Faces;
 use crate::faces::listener::Peer;
 use crate::faces::request::RequestId;
-use crate::faces::sse::TooMany;
+use crate::faces::sse::TooManyStreams;
 use crate::faces::wire::error::{json_response, not_found, render};
 use crate::gateway::{Caller, Client, within_span};
 
@@ -39,7 +39,7 @@ pub async fn handle(
     Extension(request_id): Extension<RequestId>,
     request: Request,
 ) -> Response {
-    let entry = Entry { faces: &faces, caller: &caller, endpoint: Endpoint::Search, names: None };
+    let entry = McpEntry { faces: &faces, caller: &caller, endpoint: Endpoint::Search, names: None };
     enter(entry, &request_id, request).await
 }
 
@@ -53,9 +53,9 @@ pub async fn handle_direct(
     if !faces.has_direct(&caller) {
         return not_found(Some(&request_id.0));
     }
-    let entry = Entry { faces: &faces, caller: &caller, endpoint: Endpoint::Direct, names: None };
+    let entry = McpEntry { faces: &faces, caller: &caller, endpoint: Endpoint::Direct, names: None };
     match direct::names(request.uri().query()) {
-        Ok(names) => enter(Entry { names, ..entry }, &request_id, request).await,
+        Ok(names) => enter(McpEntry { names, ..entry }, &request_id, request).await,
         Err(error) => {
             entry.record_unread(request, error.name(), error.message()).await;
             error.response(None)
@@ -63,8 +63,8 @@ pub async fn handle_direct(
     }
 }
 
-async fn enter(entry: Entry<'_>, request_id: &RequestId, request: Request) -> Response {
-    let Entry { caller, .. } = entry;
+async fn enter(entry: McpEntry<'_>, request_id: &RequestId, request: Request) -> Response {
+    let McpEntry { caller, .. } = entry;
     if let Err(error) = caller.authorise(Action::UseTools) {
         let message = error.to_string();
         entry.record_unread(request, "forbidden", &message).await;
@@ -92,7 +92,7 @@ fn accepted() -> Response {
     response
 }
 
-async fn post(entry: Entry<'_>, request: Request) -> Response {
+async fn post(entry: McpEntry<'_>, request: Request) -> Response {
     let (faces, began) = (entry.faces, Instant::now());
     let unread = |error: RpcError| {
         Operation::unreadable(faces, began, &error);
@@ -129,7 +129,7 @@ async fn post(entry: Entry<'_>, request: Request) -> Response {
     let members = entry.parse(&body, || json::top_level_members(params)).await.unwrap_or_default();
     let meta = members.iter().find(|member| member.name == "_meta").map(|member| member.value);
     let is_modern = modern::is_modern(headers, &method, meta);
-    let asked = Question { id: Some(id), meta, ..question(entry, &parts, began, &method) };
+    let asked = OperationQuestion { id: Some(id), meta, ..question(entry, &parts, began, &method) };
     let (operation, body) = (&Operation::begin(&asked), &body);
     let (method, members) = (&*method, &*members);
     let incoming = Incoming { entry, headers, id, method, members, meta, body, operation };
@@ -157,8 +157,13 @@ async fn post(entry: Entry<'_>, request: Request) -> Response {
 }
 
 /// What is asked, but for what stands in the message.
-fn question<'a>(entry: Entry<'a>, parts: &'a Parts, began: Instant, method: &'a str) -> Question<'a> {
-    Question {
+fn question<'a>(
+    entry: McpEntry<'a>,
+    parts: &'a Parts,
+    began: Instant,
+    method: &'a str,
+) -> OperationQuestion<'a> {
+    OperationQuestion {
         faces: entry.faces,
         caller: entry.caller,
         endpoint: entry.endpoint,
@@ -173,10 +178,10 @@ fn question<'a>(entry: Entry<'a>, parts: &'a Parts, began: Instant, method: &'a 
 }
 
 /// A notification. It is never refused, so what it says of its revision is told if it is one.
-fn notified(entry: Entry<'_>, parts: &Parts, began: Instant, method: &str, params: &str) -> Operation {
+fn notified(entry: McpEntry<'_>, parts: &Parts, began: Instant, method: &str, params: &str) -> Operation {
     let headers = &parts.headers;
     let [meta] = json::find_members(params, ["_meta"]).unwrap_or_default();
-    let operation = Operation::begin(&Question { meta, ..question(entry, parts, began, method) });
+    let operation = Operation::begin(&OperationQuestion { meta, ..question(entry, parts, began, method) });
     match session(entry, headers) {
         _ if modern::is_modern(headers, method, meta) => {
             operation.speaks(&modern::said(meta).unwrap_or_default());
@@ -198,7 +203,7 @@ fn spoken(operation: &Operation, session: Option<&Session>, headers: &HeaderMap)
 }
 
 /// A handshake client takes a call back. Modern ones close the connection instead, and have no session.
-fn cancel(entry: Entry<'_>, headers: &HeaderMap, params: &str) {
+fn cancel(entry: McpEntry<'_>, headers: &HeaderMap, params: &str) {
     let Ok([Some(id)]) = json::find_members(params, ["requestId"]) else { return };
     let Ok(session) = session(entry, headers) else { return };
     entry.faces.gateway.calls.cancel_call(
@@ -210,7 +215,7 @@ fn cancel(entry: Entry<'_>, headers: &HeaderMap, params: &str) {
 
 /// A request on its way to its method.
 struct Incoming<'a> {
-    entry: Entry<'a>,
+    entry: McpEntry<'a>,
     headers: &'a HeaderMap,
     id: &'a str,
     method: &'a str,
@@ -227,7 +232,7 @@ impl Incoming<'_> {
         match self.method {
             "server/discover" => Ok(self.result(&methods::discover(self.entry.endpoint))),
             "subscriptions/listen" => self.listen().await,
-            _ => self.common(Era::Modern, client, None).await,
+            _ => self.common(ClientEra::Modern, client, None).await,
         }
     }
 
@@ -250,13 +255,18 @@ impl Incoming<'_> {
             "ping" => Ok(self.result("{}")),
             _ => {
                 let client = session.as_ref().map(Session::client).unwrap_or_default();
-                self.common(Era::Handshake, client, session).await
+                self.common(ClientEra::Handshake, client, session).await
             }
         }
     }
 
     /// The methods that both eras have.
-    async fn common(self, era: Era, client: Client, session: Option<Session>) -> Result<Response, RpcError> {
+    async fn common(
+        self,
+        era: ClientEra,
+        client: Client,
+        session: Option<Session>,
+    ) -> Result<Response, RpcError> {
         let list = |member: &str| {
             methods::no_cursor(self.members)?;
             Ok(self.result(&result::list_result(era, member, "[]")))
@@ -290,11 +300,11 @@ impl Incoming<'_> {
         }
     }
 
-    fn call(&self, era: Era, client: Client, session: Option<Session>) -> Call<'_> {
+    fn call(&self, era: ClientEra, client: Client, session: Option<Session>) -> McpCall<'_> {
         let mut attempt = self.operation.part(self.entry.attempt(self.headers, self.id, self.meta));
         attempt.client = client;
         attempt.session_id = session.map(|session| session.id);
-        Call {
+        McpCall {
             faces: self.entry.faces,
             gateway: &self.entry.faces.gateway,
             endpoint: self.entry.endpoint,
@@ -309,16 +319,16 @@ impl Incoming<'_> {
         }
     }
 
-    async fn offers_list(&self, era: Era, kind: OfferKind) -> Result<Bytes, RpcError> {
-        let Entry { faces, caller, .. } = self.entry;
+    async fn offers_list(&self, era: ClientEra, kind: OfferKind) -> Result<Bytes, RpcError> {
+        let McpEntry { faces, caller, .. } = self.entry;
         let from = offers::cursor(self.members)?;
         let admitted = faces.gateway.tenants.admit_list(caller);
         admitted.map_err(|refusal| RpcError::rate_limited(era, &refusal))?;
         offers::list(&faces.gateway, caller, era, (kind, self.entry.names()), from.as_deref()).await
     }
 
-    async fn tools_list(&self, era: Era) -> Result<Bytes, RpcError> {
-        let Entry { faces, caller, endpoint, .. } = self.entry;
+    async fn tools_list(&self, era: ClientEra) -> Result<Bytes, RpcError> {
+        let McpEntry { faces, caller, endpoint, .. } = self.entry;
         let from = match endpoint {
             Endpoint::Search => {
                 methods::no_cursor(self.members)?;
@@ -341,7 +351,7 @@ impl Incoming<'_> {
     }
 
     fn initialize(&self) -> Result<Response, RpcError> {
-        let Entry { faces, caller, endpoint, .. } = self.entry;
+        let McpEntry { faces, caller, endpoint, .. } = self.entry;
         let (result, token, version) = methods::initialize(faces, caller, endpoint, self.members)?;
         self.operation.speaks(version);
         let mut response = self.result(&result);
@@ -359,10 +369,10 @@ impl Incoming<'_> {
     }
 }
 
-fn too_many_streams(too_many: TooMany) -> RpcError {
+fn too_many_streams(too_many: TooManyStreams) -> RpcError {
     let text = match too_many {
-        TooMany::Key(max) => format!("This key has {max} streams open; close one first"),
-        TooMany::Tenant(max) => {
+        TooManyStreams::Key(max) => format!("This key has {max} streams open; close one first"),
+        TooManyStreams::Tenant(max) => {
             format!("The keys of this tenant have {max} streams open, which is its quota; close one first")
         }
     };
@@ -370,7 +380,7 @@ fn too_many_streams(too_many: TooMany) -> RpcError {
 }
 
 /// The session of a handshake request: none is fine, one that is not this caller's is 404.
-fn session(entry: Entry<'_>, headers: &HeaderMap) -> Result<Option<Session>, RpcError> {
+fn session(entry: McpEntry<'_>, headers: &HeaderMap) -> Result<Option<Session>, RpcError> {
     let Some(token) = headers.get("mcp-session-id") else { return Ok(None) };
     let known = token.to_str().ok();
     let known = known.and_then(|token| entry.faces.sessions.verify(token, entry.caller, entry.endpoint));
@@ -378,7 +388,7 @@ fn session(entry: Entry<'_>, headers: &HeaderMap) -> Result<Option<Session>, Rpc
     known.map(Some).ok_or_else(unknown)
 }
 
-async fn get(entry: Entry<'_>, headers: &HeaderMap) -> Response {
+async fn get(entry: McpEntry<'_>, headers: &HeaderMap) -> Response {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     // a plain curl must not hang on a stream that it did not ask for
     if !text("accept").is_some_and(|accept| accept.contains("text/event-stream")) {
@@ -400,7 +410,7 @@ async fn get(entry: Entry<'_>, headers: &HeaderMap) -> Response {
 }
 
 /// Sessions are not kept, so there is nothing to end.
-fn delete(entry: Entry<'_>, headers: &HeaderMap) -> Response {
+fn delete(entry: McpEntry<'_>, headers: &HeaderMap) -> Response {
     match session(entry, headers) {
         Ok(session) => {
             if let Some(session) = session {

@@ -4,8 +4,8 @@ use axum::response::Response;
 use http::{StatusCode, header};
 use serde_json::{Value, json};
 
-use super::Era;
-use crate::domain::end::{End, Fault};
+use super::ClientEra;
+use crate::domain::end::{End, EndFault};
 use crate::domain::json;
 use crate::domain::refusal::Refusal;
 use crate::faces::body::BodyError;
@@ -93,8 +93,8 @@ impl RpcError {
     }
 
     /// The modern era answers an unknown method with 404, the older ones in band.
-    pub(super) fn unknown_method(era: Era, method: &str) -> RpcError {
-        let status = if era == Era::Modern { StatusCode::NOT_FOUND } else { StatusCode::OK };
+    pub(super) fn unknown_method(era: ClientEra, method: &str) -> RpcError {
+        let status = if era == ClientEra::Modern { StatusCode::NOT_FOUND } else { StatusCode::OK };
         let shown: String = method.chars().take(100).collect();
         RpcError::new(status, -32601, format!("Method not found: {shown}"))
     }
@@ -126,8 +126,8 @@ impl RpcError {
     }
 
     /// The code of a resource that is not there moved between the eras; which one it is stands in `data` (SEP-2164).
-    pub(super) fn no_resource(era: Era, uri: Option<&str>) -> RpcError {
-        let code = if era == Era::Modern { INVALID_PARAMS } else { NO_RESOURCE_BEFORE };
+    pub(super) fn no_resource(era: ClientEra, uri: Option<&str>) -> RpcError {
+        let code = if era == ClientEra::Modern { INVALID_PARAMS } else { NO_RESOURCE_BEFORE };
         let uri = uri.filter(|uri| uri.len() <= URI_BYTES_MAX);
         let data = uri.map(|uri| json!({ "uri": uri }));
         RpcError { data, ..RpcError::new(StatusCode::OK, code, "Resource not found") }
@@ -148,8 +148,8 @@ impl RpcError {
 
     /// Too many attempts. The ranges that JSON-RPC and MCP reserve have no code for it: this one is ours. In the
     /// handshake era it is said in band: to some of those clients any HTTP error is the end of the session.
-    pub(super) fn rate_limited(era: Era, refusal: &Refusal) -> RpcError {
-        let status = if era == Era::Modern { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::OK };
+    pub(super) fn rate_limited(era: ClientEra, refusal: &Refusal) -> RpcError {
+        let status = if era == ClientEra::Modern { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::OK };
         let data = json!({"code": refusal.code.as_str(), "retry_after_s": refusal.retry_after_s});
         RpcError {
             data: Some(data),
@@ -182,7 +182,7 @@ impl RpcError {
     pub(super) fn end(&self) -> End {
         let end = served(self.code.into());
         match (end, self.reason) {
-            (End::Error { code, .. }, Some(reason)) => End::Error { code, fault: Fault::Named(reason) },
+            (End::Error { code, .. }, Some(reason)) => End::Error { code, fault: EndFault::Named(reason) },
             _ => end,
         }
     }
@@ -211,19 +211,19 @@ impl RpcError {
 }
 
 /// A request of which a fault of ours made something that has no answer.
-pub(super) const BROKEN: End = End::Error { code: INTERNAL_ERROR as i64, fault: Fault::Code };
+pub(super) const BROKEN: End = End::Error { code: INTERNAL_ERROR as i64, fault: EndFault::Code };
 
 /// A request that was answered with an error of this code: of some, whoever asked is to blame (OpenTelemetry conventions
 /// for MCP, server spans).
 pub(super) fn served(code: i64) -> End {
     let is_askers = matches!(code, -32700 | -32600 | -32601 | -32602 | -32002);
-    End::Error { code, fault: if is_askers { Fault::Asker } else { Fault::Code } }
+    End::Error { code, fault: if is_askers { EndFault::Asker } else { EndFault::Code } }
 }
 
 /// The code of an upstream's error about anything but a tool as this era has it.
-pub(super) fn code_in(era: Era, code: i64) -> i64 {
+pub(super) fn code_in(era: ClientEra, code: i64) -> i64 {
     match era {
-        Era::Modern if code == i64::from(NO_RESOURCE_BEFORE) => INVALID_PARAMS.into(),
+        ClientEra::Modern if code == i64::from(NO_RESOURCE_BEFORE) => INVALID_PARAMS.into(),
         _ => code,
     }
 }

@@ -14,11 +14,11 @@ use tokio::time::{Instant, sleep_until};
 
 use super::Endpoint;
 use super::jsonrpc::{RpcError, message, notification};
-use super::notify::{Due, Seen, Told, Topics, events};
+use super::notify::{Due, SeenNotices, Told, Topics, events};
 use crate::domain::json;
 use crate::domain::settings::ToolNames;
 use crate::faces::Faces;
-use crate::faces::sse::{OpenStream, StreamKind, TooMany, event, event_stream};
+use crate::faces::sse::{OpenStream, StreamKind, TooManyStreams, event, event_stream};
 use crate::gateway::{Caller, Heard, Listening, Topic};
 
 /// The first handshake revision whose clients expect an event that carries nothing but an id.
@@ -26,7 +26,7 @@ const PRIMED_SINCE: &str = "2025-11-25";
 
 /// Whose stream, and of what.
 #[derive(Clone, Copy)]
-pub(super) struct Listener<'a> {
+pub(super) struct ListenStream<'a> {
     pub(super) faces: &'a Arc<Faces>,
     pub(super) caller: &'a Arc<Caller>,
     pub(super) endpoint: Endpoint,
@@ -66,9 +66,12 @@ pub(super) fn wants(notifications: Option<&str>) -> Result<Topics, RpcError> {
 /// Opens a stream.
 ///
 /// # Errors
-/// [`TooMany`]
-pub(super) async fn open(listener: Listener<'_>, opening: Opening<'_>) -> Result<Response, TooMany> {
-    let Listener { faces, caller, endpoint, names } = listener;
+/// [`TooManyStreams`]
+pub(super) async fn open(
+    listener: ListenStream<'_>,
+    opening: Opening<'_>,
+) -> Result<Response, TooManyStreams> {
+    let ListenStream { faces, caller, endpoint, names } = listener;
     let (topic, kind) = match endpoint {
         Endpoint::Search => (Topic::Nothing, StreamKind::Search),
         Endpoint::Direct => (Topic::Direct, StreamKind::Direct),
@@ -122,10 +125,10 @@ fn subscription(id: &str) -> String {
 }
 
 /// What the client would be served now; `None` where lists are not told of.
-fn seen(listening: &Listening, names: Option<ToolNames>) -> Option<Seen> {
+fn seen(listening: &Listening, names: Option<ToolNames>) -> Option<SeenNotices> {
     let names = names.unwrap_or(listening.caller().settings.tool_names);
     let manages = listening.caller().manages();
-    listening.prints().map(|prints| Seen::of(prints, names, manages))
+    listening.prints().map(|prints| SeenNotices::of(prints, names, manages))
 }
 
 enum Way {

@@ -10,7 +10,7 @@ use crate::domain::json::{self, Member};
 use crate::domain::operation::OperationType::{self, Destructive, Read, Write};
 use crate::domain::refusal::Code;
 use crate::faces::Faces;
-use crate::faces::wire::managed::{Act, Asked, NotDone};
+use crate::faces::wire::managed::{ManagedAct, ManagedRequest, NotDone};
 use crate::gateway::{Attempt, Caller};
 
 /// Longest unknown operation that is repeated, in characters.
@@ -28,7 +28,7 @@ pub(super) enum Managing {
 /// An operation of a tool.
 struct Op {
     name: &'static str,
-    act: Act,
+    act: ManagedAct,
     /// How much it may do, against the key's ceiling.
     operation: OperationType,
     /// Arguments that say what it is about; the others are what is to be set.
@@ -41,7 +41,7 @@ struct Op {
 
 const fn op(
     name: &'static str,
-    act: Act,
+    act: ManagedAct,
     operation: OperationType,
     about: &'static [&'static str],
     says: &'static str,
@@ -56,41 +56,53 @@ const NAME_AND_PAGE: &[&str] = &["name", "limit", "cursor"];
 const LISTS: [&str; 3] = ["tools", "prompts", "resources"];
 
 const SERVERS: [Op; 9] = [
-    op("list", Act::List, Read, PAGE, "the servers and how they are"),
-    op("logs", Act::Logs, Read, NAME_AND_PAGE, "the newest lines of a server's log"),
+    op("list", ManagedAct::List, Read, PAGE, "the servers and how they are"),
+    op("logs", ManagedAct::Logs, Read, NAME_AND_PAGE, "the newest lines of a server's log"),
     Op {
         sets: &["name", "kind", "url", "command", "headers", "enabled", "limits"],
-        ..op("add", Act::Add, Write, &[], "a server, quarantined until a person releases it")
+        ..op("add", ManagedAct::Add, Write, &[], "a server, quarantined until a person releases it")
     },
     Op {
         sets: &["url", "command", "headers", "enabled", "limits", "auto_approve", "version"],
-        ..op("update", Act::Update, Write, NAME, "changes a server, naming the version that was read")
+        ..op("update", ManagedAct::Update, Write, NAME, "changes a server, naming the version that was read")
     },
-    op("remove", Act::Remove, Destructive, NAME, "takes a server away with all that is known of it"),
-    op("enable", Act::Enable, Write, NAME, "switches a server on"),
-    op("disable", Act::Disable, Write, NAME, "switches a server off"),
-    op("restart", Act::Restart, Write, NAME, "connects to a server anew and lists it"),
-    op("refresh", Act::Refresh, Write, NAME, "lists a server now"),
+    op("remove", ManagedAct::Remove, Destructive, NAME, "takes a server away with all that is known of it"),
+    op("enable", ManagedAct::Enable, Write, NAME, "switches a server on"),
+    op("disable", ManagedAct::Disable, Write, NAME, "switches a server off"),
+    op("restart", ManagedAct::Restart, Write, NAME, "connects to a server anew and lists it"),
+    op("refresh", ManagedAct::Refresh, Write, NAME, "lists a server now"),
 ];
 
 const QUARANTINE: [Op; 5] = [
-    op("list_quarantined", Act::ListQuarantined, Read, &[], "servers that wait for a person's release"),
-    op("inspect", Act::Inspect, Read, NAME, "a server"),
+    op(
+        "list_quarantined",
+        ManagedAct::ListQuarantined,
+        Read,
+        &[],
+        "servers that wait for a person's release",
+    ),
+    op("inspect", ManagedAct::Inspect, Read, NAME, "a server"),
     op(
         "inspect_tools",
-        Act::InspectTools,
+        ManagedAct::InspectTools,
         Read,
         &["name", "list", "limit", "cursor"],
         "its tools, or its prompts or resources, with their state and definitions",
     ),
     op(
         "diff",
-        Act::Diff,
+        ManagedAct::Diff,
         Read,
         &["name", "tool", "prompt", "uri", "kind"],
         "what differs from the approved definition of a tool, of a prompt, or of a resource, named by uri",
     ),
-    op("quarantine", Act::Quarantine, Write, NAME, "hides a server from agents until a person releases it"),
+    op(
+        "quarantine",
+        ManagedAct::Quarantine,
+        Write,
+        NAME,
+        "hides a server from agents until a person releases it",
+    ),
 ];
 
 impl Managing {
@@ -221,7 +233,7 @@ pub(super) async fn run(
 }
 
 /// What is asked for, if this caller may ask for it.
-fn read(caller: &Caller, tool: Managing, arguments: &str) -> Result<(Act, Asked), NotDone> {
+fn read(caller: &Caller, tool: Managing, arguments: &str) -> Result<(ManagedAct, ManagedRequest), NotDone> {
     let members = json::top_level_members(arguments).unwrap_or_default();
     let wanted = text(&members, "operation")?.ok_or_else(|| invalid("operation", "operation is needed"))?;
     let max = caller.settings.max_operation;
@@ -235,7 +247,7 @@ fn read(caller: &Caller, tool: Managing, arguments: &str) -> Result<(Act, Asked)
         return Err(NotDone { code: Code::OperationNotPermitted.as_str(), message, field: None });
     }
     let (act, about) = form(op, &members)?;
-    let mut asked = Asked::default();
+    let mut asked = ManagedRequest::default();
     for name in about {
         match *name {
             "name" => asked.server = Some(needed(&members, name)?),
@@ -256,24 +268,24 @@ fn read(caller: &Caller, tool: Managing, arguments: &str) -> Result<(Act, Asked)
 }
 
 /// Returns the act of an operation with these arguments, and the arguments that the act is about.
-fn form(op: &Op, members: &[Member<'_>]) -> Result<(Act, &'static [&'static str]), NotDone> {
+fn form(op: &Op, members: &[Member<'_>]) -> Result<(ManagedAct, &'static [&'static str]), NotDone> {
     let is_given = |name| raw(members, name).is_some();
     match op.act {
-        Act::InspectTools => {
+        ManagedAct::InspectTools => {
             let act = match text(members, "list")?.as_deref() {
-                None | Some("tools") => Act::InspectTools,
-                Some("prompts") => Act::InspectPrompts,
-                Some("resources") => Act::InspectResources,
+                None | Some("tools") => ManagedAct::InspectTools,
+                Some("prompts") => ManagedAct::InspectPrompts,
+                Some("resources") => ManagedAct::InspectResources,
                 Some(_) => {
                     return Err(invalid("list", &format!("list must be one of {}", LISTS.join(", "))));
                 }
             };
             Ok((act, op.about))
         }
-        Act::Diff if is_given("prompt") => Ok((Act::DiffPrompt, &["name", "prompt"])),
-        Act::Diff if is_given("uri") => Ok((Act::DiffResource, &["name", "uri", "kind"])),
-        Act::Diff if is_given("tool") => Ok((Act::Diff, &["name", "tool"])),
-        Act::Diff => Err(invalid("tool", "tool, prompt or uri is needed")),
+        ManagedAct::Diff if is_given("prompt") => Ok((ManagedAct::DiffPrompt, &["name", "prompt"])),
+        ManagedAct::Diff if is_given("uri") => Ok((ManagedAct::DiffResource, &["name", "uri", "kind"])),
+        ManagedAct::Diff if is_given("tool") => Ok((ManagedAct::Diff, &["name", "tool"])),
+        ManagedAct::Diff => Err(invalid("tool", "tool, prompt or uri is needed")),
         act => Ok((act, op.about)),
     }
 }

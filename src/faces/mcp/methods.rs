@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::jsonrpc::RpcError;
 use super::session::Session;
-use super::{Endpoint, Era, HANDSHAKE, MODERN, result, tools};
+use super::{ClientEra, Endpoint, HANDSHAKE, MODERN, result, tools};
 use crate::domain::intent::IntentMode;
 use crate::domain::json::{self, Member};
 use crate::faces::Faces;
@@ -42,20 +42,21 @@ pub(super) fn catalogue(caller: &Caller) -> Result<Arc<Catalog>, RpcError> {
 }
 
 /// `tools/list`, prepared once per view.
-pub(super) async fn tools_list(era: Era, caller: &Caller) -> Result<bytes::Bytes, RpcError> {
+pub(super) async fn tools_list(era: ClientEra, caller: &Caller) -> Result<bytes::Bytes, RpcError> {
     let catalogue = catalogue(caller)?;
     let view = catalogue.view_soon(&caller.settings).await;
     let is_required = caller.settings.intent_declaration == IntentMode::Required;
     // the ceiling is one of the settings that a view is of: only the role is not
     let manages = caller.manages();
-    let slot =
-        4 * usize::from(manages.is_some()) + 2 * usize::from(is_required) + usize::from(era == Era::Modern);
+    let slot = 4 * usize::from(manages.is_some())
+        + 2 * usize::from(is_required)
+        + usize::from(era == ClientEra::Modern);
     Ok(view.body(slot, || tools::list_body(era, &caller.settings, manages, &view).into()))
 }
 
 /// `server/discover` (MCP 2026-07-28).
 pub(super) fn discover(endpoint: Endpoint) -> String {
-    let mut out = result::opening(Era::Modern);
+    let mut out = result::opening(ClientEra::Modern);
     let body = json!({
         "supportedVersions": [MODERN],
         "capabilities": capabilities(endpoint),

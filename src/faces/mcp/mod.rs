@@ -26,7 +26,7 @@ mod tools;
 pub use front::{handle, handle_direct};
 pub use session::Sessions;
 
-use crate::domain::activity::{Kind, Source};
+use crate::domain::activity::{RecordKind, Source};
 use crate::domain::publish::Reader;
 
 /// The modern, stateless revision.
@@ -36,19 +36,19 @@ pub const HANDSHAKE: [&str; 3] = ["2025-11-25", "2025-06-18", "2025-03-26"];
 
 /// Which way of speaking a request uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Era {
+pub enum ClientEra {
     /// 2026-07-28: every request stands alone.
     Modern,
     /// The revisions that begin with `initialize`.
     Handshake,
 }
 
-impl Era {
+impl ClientEra {
     /// Who reads what is answered.
     fn reader(self) -> Reader {
         match self {
-            Era::Modern => Reader::Modern,
-            Era::Handshake => Reader::Handshake,
+            ClientEra::Modern => Reader::Modern,
+            ClientEra::Handshake => Reader::Handshake,
         }
     }
 }
@@ -80,10 +80,10 @@ impl Endpoint {
     }
 
     /// The kind of act that a call is which cannot be told to be any other.
-    fn call_kind(self) -> Kind {
+    fn call_kind(self) -> RecordKind {
         match self {
-            Endpoint::Search => Kind::ToolCall,
-            Endpoint::Direct => Kind::DirectCall,
+            Endpoint::Search => RecordKind::ToolCall,
+            Endpoint::Direct => RecordKind::DirectCall,
         }
     }
 }

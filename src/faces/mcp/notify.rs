@@ -25,11 +25,11 @@ const KINDS: usize = 3;
 
 /// The lists that a client would be served, of each kind: equal ones are equal bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Seen([Fingerprint; KINDS]);
+pub(super) struct SeenNotices([Fingerprint; KINDS]);
 
-impl Seen {
+impl SeenNotices {
     /// Of what is seen of the servers, in this spelling, beside the gateway's own tools.
-    pub(super) fn of(prints: Prints, names: ToolNames, manages: Option<OperationType>) -> Seen {
+    pub(super) fn of(prints: Prints, names: ToolNames, manages: Option<OperationType>) -> SeenNotices {
         let spelling = match names {
             ToolNames::Colon => "colon",
             ToolNames::Safe => "safe",
@@ -42,7 +42,7 @@ impl Seen {
         };
         let tools = [prints.tools, tools::print_on_direct(manages)];
         // URIs have one spelling
-        Seen([spelled(&tools), spelled(&[prints.prompts]), prints.resources])
+        SeenNotices([spelled(&tools), spelled(&[prints.prompts]), prints.resources])
     }
 
     /// As the id of an event: a client that comes back with it says which lists it was last told of.
@@ -56,7 +56,7 @@ impl Seen {
         Topics(self.0.map(|print| parts.next() != Some(print.to_string().as_str())))
     }
 
-    fn other_than(self, told: Seen) -> Topics {
+    fn other_than(self, told: SeenNotices) -> Topics {
         let mut told = told.0.into_iter();
         Topics(self.0.map(|print| told.next() != Some(print)))
     }
@@ -103,7 +103,7 @@ impl Topics {
 /// What one stream was told.
 #[derive(Debug)]
 pub(super) struct Told {
-    seen: Seen,
+    seen: SeenNotices,
     /// What it wants to hear of.
     wants: Topics,
     /// To be told even if nothing is other than it was told.
@@ -125,7 +125,7 @@ pub(super) enum Due {
 
 impl Told {
     /// A client that knows these lists.
-    pub(super) fn new(seen: Seen, wants: Topics, opened: Instant) -> Told {
+    pub(super) fn new(seen: SeenNotices, wants: Topics, opened: Instant) -> Told {
         Told { seen, wants, owed: Topics::default(), last: None, opened }
     }
 
@@ -156,7 +156,7 @@ impl Told {
     }
 
     /// What is due when a client would be served these lists. What is due now counts as told.
-    pub(super) fn due(&mut self, seen: Seen, now: Instant) -> Due {
+    pub(super) fn due(&mut self, seen: SeenNotices, now: Instant) -> Due {
         let news = seen.other_than(self.seen).or(self.owed).and(self.wants);
         if news.is_none() {
             return Due::Nothing;
@@ -192,10 +192,10 @@ pub(super) fn events(topics: Topics, params: &str, id: Option<&str>) -> String {
 mod tests {
     use super::*;
 
-    fn seen(text: &str) -> Seen {
+    fn seen(text: &str) -> SeenNotices {
         let mut making = Fingerprinting::default();
         making.field(text);
-        Seen([making.finish(); KINDS])
+        SeenNotices([making.finish(); KINDS])
     }
 
     const MS: Duration = Duration::from_millis(1);

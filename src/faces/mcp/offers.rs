@@ -5,13 +5,13 @@ use std::sync::Arc;
 use axum::response::Response;
 use bytes::Bytes;
 
-use super::call::{Call, Render, To};
+use super::call::{McpCall, Render, To};
 use super::direct::{begin, cursor_within, finished, while_current};
 use super::jsonrpc::{RpcError, code_in, served};
-use super::operation::About;
+use super::operation::OperationSubject;
 use super::result::{Answered, Splice, spliced};
 use super::text::Text;
-use super::{Era, result};
+use super::{ClientEra, result};
 use crate::domain::end::End;
 use crate::domain::json::{self, Member};
 use crate::domain::offer::OfferKind;
@@ -54,7 +54,7 @@ pub(super) fn cursor(params: &[Member<'_>]) -> Result<Option<String>, RpcError> 
 pub(super) async fn list(
     gateway: &Gateway,
     caller: &Arc<Caller>,
-    era: Era,
+    era: ClientEra,
     (kind, names): (OfferKind, ToolNames),
     after: Option<&str>,
 ) -> Result<Bytes, RpcError> {
@@ -79,7 +79,7 @@ pub(super) async fn list(
 }
 
 fn body(
-    era: Era,
+    era: ClientEra,
     (kind, names): (OfferKind, ToolNames),
     catalogue: &Catalog,
     view: &DirectView,
@@ -101,17 +101,17 @@ fn body(
     finished(era, member, &items, page.next.map(|(last, _)| last))
 }
 
-impl Call<'_> {
+impl McpCall<'_> {
     /// `prompts/get`, `resources/read` and `completion/complete`.
     pub(super) async fn ask(self, method: &str) -> Result<Response, RpcError> {
         let asked = self.offer_request(method)?;
-        let (render, about): (Render, About) = match &asked.wanted {
-            Wanted::Prompt(name) => (prompt_outcome, About::Prompt("prompts/get", name.clone())),
+        let (render, about): (Render, OperationSubject) = match &asked.wanted {
+            Wanted::Prompt(name) => (prompt_outcome, OperationSubject::Prompt("prompts/get", name.clone())),
             Wanted::PromptCompletion(name) => {
-                (prompt_outcome, About::Prompt("completion/complete", name.clone()))
+                (prompt_outcome, OperationSubject::Prompt("completion/complete", name.clone()))
             }
-            Wanted::Resource(uri) => (resource_outcome, About::Resource(uri.clone())),
-            Wanted::TemplateCompletion(_) => (prompt_outcome, About::Other),
+            Wanted::Resource(uri) => (resource_outcome, OperationSubject::Resource(uri.clone())),
+            Wanted::TemplateCompletion(_) => (prompt_outcome, OperationSubject::Other),
         };
         let round = match &asked.wanted {
             Wanted::Prompt(_) | Wanted::Resource(_) => self.round().map_err(RpcError::invalid_params)?,
@@ -187,7 +187,7 @@ fn read(to: &To, raw: &Bytes, head: &ResultHead) -> Text {
     let [ttl, scope] = json::find_members(text, ["ttlMs", "cacheScope"]).unwrap_or_default();
     let mut without = Vec::new();
     let mut added = Vec::new();
-    if to.era == Era::Modern {
+    if to.era == ClientEra::Modern {
         if scope != Some(r#""private""#) {
             without.extend(scope.map(|_| "cacheScope"));
             added.push(PRIVATE);

@@ -19,7 +19,7 @@ use crate::faces::{Faces, client, wire};
 use crate::gateway::{Attempt, Caller, OpenSpan, Trace};
 
 /// What is asked, and by whom.
-pub(super) struct Question<'a> {
+pub(super) struct OperationQuestion<'a> {
     pub(super) faces: &'a Arc<Faces>,
     pub(super) caller: &'a Caller,
     pub(super) endpoint: Endpoint,
@@ -36,7 +36,7 @@ pub(super) struct Question<'a> {
 }
 
 /// What a request is about, where that is an upstream's: told only of what there is, since clients send any name.
-pub(super) enum About {
+pub(super) enum OperationSubject {
     /// A tool by its own raw name, where it is not one of ours.
     Tool(Option<Bytes>),
     /// A prompt, asked for by this method.
@@ -72,7 +72,7 @@ struct Open {
 
 impl Operation {
     /// It came in, and is recorded if it is to be.
-    pub(super) fn begin(asked: &Question<'_>) -> Operation {
+    pub(super) fn begin(asked: &OperationQuestion<'_>) -> Operation {
         let tracer = asked.faces.gateway.options.tracer.as_ref();
         let incoming = || wire::trace::incoming(asked.headers, asked.meta);
         let begun = tracer.and_then(|tracer| tracer.begin(incoming(), asked.began));
@@ -132,20 +132,20 @@ impl Operation {
     }
 
     /// It is about this, which there is.
-    pub(super) fn about(&self, about: &About) {
+    pub(super) fn about(&self, about: &OperationSubject) {
         self.note(|span| match about {
-            About::Tool(Some(raw)) => {
+            OperationSubject::Tool(Some(raw)) => {
                 if let Ok(name) = serde_json::from_slice::<String>(raw) {
                     tool(span, &name);
                 }
             }
-            About::Prompt(method, name) => {
+            OperationSubject::Prompt(method, name) => {
                 let name = shown(name);
                 span.target(method, &name);
                 span.set("gen_ai.prompt.name", name);
             }
-            About::Resource(uri) => span.set("mcp.resource.uri", shown_uri(uri)),
-            About::Tool(None) | About::Other => {}
+            OperationSubject::Resource(uri) => span.set("mcp.resource.uri", shown_uri(uri)),
+            OperationSubject::Tool(None) | OperationSubject::Other => {}
         });
     }
 
@@ -207,7 +207,7 @@ impl Open {
     }
 }
 
-impl Question<'_> {
+impl OperationQuestion<'_> {
     fn describe(&self, span: &mut Span) {
         let method = known_method(self.method);
         span.name = method.into();

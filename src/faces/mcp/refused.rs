@@ -6,13 +6,13 @@ use axum::extract::Request;
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 
-use super::entry::Entry;
+use super::entry::McpEntry;
 use super::envelope::{self, Message};
 
 use super::jsonrpc::RpcError;
 use super::management::Managing;
 use super::{Endpoint, tools};
-use crate::domain::activity::Kind;
+use crate::domain::activity::RecordKind;
 use crate::domain::json;
 use crate::faces::wire::credentials::without_credentials;
 use crate::gateway::{Attempt, Gateway, RefusedAttempt};
@@ -35,17 +35,17 @@ impl Called<'_> {
         let (kind, body) = (self.kind(), self.recordable());
         let refused = RefusedAttempt { kind, tool: self.name, body: body.as_deref(), code, message };
         match kind {
-            Kind::DirectCall => gateway.calls.record_refused_directly(attempt, &refused).await,
+            RecordKind::DirectCall => gateway.calls.record_refused_directly(attempt, &refused).await,
             _ => gateway.log.record_refused(attempt, &refused),
         }
     }
 
     /// Returns the kind of the record of such a call.
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> RecordKind {
         match self.name {
-            Some(tools::RETRIEVE_TOOLS) if self.endpoint == Endpoint::Search => Kind::Search,
-            Some(tools::READ_CACHE) => Kind::CacheRead,
-            Some(name) if Managing::named(name).is_some() => Kind::Admin,
+            Some(tools::RETRIEVE_TOOLS) if self.endpoint == Endpoint::Search => RecordKind::Search,
+            Some(tools::READ_CACHE) => RecordKind::CacheRead,
+            Some(name) if Managing::named(name).is_some() => RecordKind::Admin,
             _ => self.endpoint.call_kind(),
         }
     }
@@ -65,7 +65,7 @@ impl Called<'_> {
     }
 }
 
-impl Entry<'_> {
+impl McpEntry<'_> {
     /// Records a call with these raw params that is refused before they are looked at.
     pub(super) async fn record(self, attempt: &Attempt, params: Option<&str>, code: &str, message: &str) {
         let members = params.and_then(|params| json::find_members(params, ["name", "arguments"]).ok());

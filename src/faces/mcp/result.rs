@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::jsonrpc::{RpcError, is_missing_capability, message, served};
 use super::text::Text;
-use super::{Endpoint, Era};
+use super::{ClientEra, Endpoint};
 use crate::domain::end::End;
 use crate::domain::json::{self, escape_into};
 use crate::domain::refusal::{Code, Refusal};
@@ -43,7 +43,12 @@ pub(super) enum Answered {
 }
 
 /// The message that answers a call, and how it ends by that.
-pub(super) fn outcome(endpoint: Endpoint, era: Era, id: &str, outcome: &CallOutcome) -> (Answered, End) {
+pub(super) fn outcome(
+    endpoint: Endpoint,
+    era: ClientEra,
+    id: &str,
+    outcome: &CallOutcome,
+) -> (Answered, End) {
     match outcome {
         CallOutcome::Result { raw, head, warning, truncated } => {
             let notes = notes(warning.as_deref(), truncated.as_deref());
@@ -85,9 +90,9 @@ pub(super) fn question(id: &str, raw: &Bytes, state: Option<&Replaced>) -> (Answ
 }
 
 /// A server's error, as it came. That a client lacks what a request needs is said in the HTTP status too.
-pub(super) fn upstream_error(era: Era, id: &str, raw: &Bytes, code: i64) -> (Answered, End) {
+pub(super) fn upstream_error(era: ClientEra, id: &str, raw: &Bytes, code: i64) -> (Answered, End) {
     let text = Text::whole(id, "error", raw);
-    let answered = match era == Era::Modern && is_missing_capability(code) {
+    let answered = match era == ClientEra::Modern && is_missing_capability(code) {
         true => Answered::Rejected(text),
         false => Answered::Message(text),
     };
@@ -107,7 +112,7 @@ fn notes(warning: Option<&str>, truncated: Option<&str>) -> Vec<(&'static str, S
 }
 
 /// An upstream's result: its bytes, but for what behaviour, section 4 lists.
-fn passed_on(era: Era, id: &str, raw: &Bytes, head: &ResultHead, notes: &[(&str, String)]) -> Text {
+fn passed_on(era: ClientEra, id: &str, raw: &Bytes, head: &ResultHead, notes: &[(&str, String)]) -> Text {
     spliced(era, id, raw, head, &Splice { notes, ..Splice::default() })
 }
 
@@ -123,17 +128,17 @@ pub(super) struct Splice<'a> {
 }
 
 /// The same, with more done to it.
-pub(super) fn spliced(era: Era, id: &str, raw: &Bytes, head: &ResultHead, splice: &Splice<'_>) -> Text {
+pub(super) fn spliced(era: ClientEra, id: &str, raw: &Bytes, head: &ResultHead, splice: &Splice<'_>) -> Text {
     let Splice { notes, added, .. } = *splice;
     let mut without = splice.without.to_vec();
     let text = std::str::from_utf8(raw).unwrap_or_default();
     // only a string is a result type; anything else is not passed on as one
-    if head.has_result_type && (era == Era::Handshake || head.result_type.is_none()) {
+    if head.has_result_type && (era == ClientEra::Handshake || head.result_type.is_none()) {
         without.push("resultType");
     }
-    let adds_type = era == Era::Modern && head.result_type.is_none();
+    let adds_type = era == ClientEra::Modern && head.result_type.is_none();
     // older clients take an object or nothing; the text block carries the value
-    if era == Era::Handshake && head.result_type.is_some() {
+    if era == ClientEra::Handshake && head.result_type.is_some() {
         let structured = json::find_members(text, ["structuredContent"]).ok().and_then(|[value]| value);
         if structured.is_some_and(|value| !value.starts_with('{')) {
             without.push("structuredContent");
@@ -173,7 +178,7 @@ fn with_notes(text: &str, notes: &[(&str, String)]) -> Option<String> {
 }
 
 /// A refusal as a tool result that a model can correct itself by.
-fn refusal(era: Era, refused: &Refused) -> String {
+fn refusal(era: ClientEra, refused: &Refused) -> String {
     let Refused { refusal, tool, variant, declared, is_structured } = refused;
     let structured = serde_json::json!({
         "code": refusal.code.as_str(),
@@ -195,13 +200,13 @@ fn refusal(era: Era, refused: &Refused) -> String {
 }
 
 /// A refusal of a built-in tool that is no call of an upstream's.
-pub(super) fn plain_refusal(era: Era, refusal: &Refusal) -> String {
+pub(super) fn plain_refusal(era: ClientEra, refusal: &Refusal) -> String {
     let structured = serde_json::json!({"code": refusal.code.as_str(), "message": refusal.message});
     error_result(era, &refusal.message, &structured.to_string())
 }
 
 /// What a management tool answers.
-pub(super) fn managed(era: Era, done: &Result<Bytes, NotDone>) -> String {
+pub(super) fn managed(era: ClientEra, done: &Result<Bytes, NotDone>) -> String {
     match done {
         Ok(json) => structured(opening(era), &String::from_utf8_lossy(json)),
         Err(NotDone { code, message, field }) => {
@@ -214,7 +219,7 @@ pub(super) fn managed(era: Era, done: &Result<Bytes, NotDone>) -> String {
     }
 }
 
-fn error_result(era: Era, text: &str, structured: &str) -> String {
+fn error_result(era: ClientEra, text: &str, structured: &str) -> String {
     let mut out = opening(era);
     out.push_str(r#""content":[{"type":"text","text":"#);
     escape_into(&mut out, text);
@@ -225,7 +230,7 @@ fn error_result(era: Era, text: &str, structured: &str) -> String {
 }
 
 /// What a search found, with the servers that are missing from it in `_meta`.
-pub(super) fn found(era: Era, found: &SearchResult) -> String {
+pub(super) fn found(era: ClientEra, found: &SearchResult) -> String {
     if found.missing.is_empty() {
         return structured(opening(era), &found.json);
     }
@@ -234,7 +239,7 @@ pub(super) fn found(era: Era, found: &SearchResult) -> String {
 }
 
 /// A page of what was cut off. Characters stand as they are in a text of their own, followed by how to go on.
-pub(super) fn page(era: Era, page: &ReadResult) -> String {
+pub(super) fn page(era: ClientEra, page: &ReadResult) -> String {
     let Some(text) = &page.text else { return structured(opening(era), &page.json) };
     let mut out = opening(era);
     out.reserve(page.json.len() + text.body.len() + text.note.len() + 128);
@@ -261,37 +266,37 @@ fn structured(opening: String, json: &str) -> String {
 }
 
 /// The start of a result of our own with one more member of `_meta`.
-fn opening_with(era: Era, member: &str) -> String {
+fn opening_with(era: ClientEra, member: &str) -> String {
     match era {
-        Era::Handshake => format!(r#"{{"_meta":{{{member}}},"#),
-        Era::Modern => {
+        ClientEra::Handshake => format!(r#"{{"_meta":{{{member}}},"#),
+        ClientEra::Modern => {
             format!(r#"{{"resultType":"complete","_meta":{{{SERVER_INFO_META},{member}}},"#)
         }
     }
 }
 
 /// The start of a result of our own.
-pub(super) fn opening(era: Era) -> String {
+pub(super) fn opening(era: ClientEra) -> String {
     match era {
-        Era::Handshake => "{".to_owned(),
-        Era::Modern => {
+        ClientEra::Handshake => "{".to_owned(),
+        ClientEra::Modern => {
             format!(r#"{{"resultType":"complete","_meta":{{{SERVER_INFO_META}}},"#)
         }
     }
 }
 
 /// A raw list as a result. Lists depend on the key, so they are private.
-pub(super) fn list_result(era: Era, member: &str, items: &str) -> String {
+pub(super) fn list_result(era: ClientEra, member: &str, items: &str) -> String {
     let mut out = opening(era);
     out.push_str(&format!("\"{member}\":{items}{}}}", list_notes(era)));
     out
 }
 
 /// What a list says besides its items.
-pub(super) fn list_notes(era: Era) -> String {
+pub(super) fn list_notes(era: ClientEra) -> String {
     match era {
-        Era::Modern => format!(r#","ttlMs":{LIST_TTL_MS},"cacheScope":"private""#),
-        Era::Handshake => String::new(),
+        ClientEra::Modern => format!(r#","ttlMs":{LIST_TTL_MS},"cacheScope":"private""#),
+        ClientEra::Handshake => String::new(),
     }
 }
 
@@ -299,7 +304,7 @@ pub(super) fn list_notes(era: Era) -> String {
 mod tests {
     use super::*;
 
-    fn pass(era: Era, raw: &'static str, warning: Option<&str>) -> String {
+    fn pass(era: ClientEra, raw: &'static str, warning: Option<&str>) -> String {
         let head = ResultHead::read(raw).unwrap();
         let Text::Whole(text) =
             passed_on(era, "1", &Bytes::from_static(raw.as_bytes()), &head, &notes(warning, None))
@@ -316,27 +321,27 @@ mod tests {
     #[test]
     fn bytes_stay_but_for_the_result_type() {
         let old = r#"{ "content":[], "x":1e400 ,"n":18446744073709551616}"#;
-        assert_eq!(pass(Era::Handshake, old, None), old);
+        assert_eq!(pass(ClientEra::Handshake, old, None), old);
         assert_eq!(
-            pass(Era::Modern, old, None),
+            pass(ClientEra::Modern, old, None),
             r#"{"resultType":"complete", "content":[], "x":1e400 ,"n":18446744073709551616}"#
         );
         let new = r#"{"content":[],"resultType":"complete","structuredContent":[1]}"#;
-        assert_eq!(pass(Era::Modern, new, None), new);
-        assert_eq!(pass(Era::Handshake, new, None), r#"{"content":[]}"#);
+        assert_eq!(pass(ClientEra::Modern, new, None), new);
+        assert_eq!(pass(ClientEra::Handshake, new, None), r#"{"content":[]}"#);
     }
 
     #[test]
     fn what_is_put_in_and_left_out_leaves_one_object() {
-        assert_eq!(pass(Era::Modern, "{}", None), r#"{"resultType":"complete"}"#);
+        assert_eq!(pass(ClientEra::Modern, "{}", None), r#"{"resultType":"complete"}"#);
         assert_eq!(
-            pass(Era::Modern, r#"{"resultType":7}"#, Some("w")),
+            pass(ClientEra::Modern, r#"{"resultType":7}"#, Some("w")),
             r#"{"_meta":{"mcpproxy/warning":"w"},"resultType":"complete"}"#
         );
-        assert_eq!(pass(Era::Handshake, r#"{"resultType":"complete"}"#, None), "{}");
-        assert_eq!(pass(Era::Handshake, r#"{"_meta":7}"#, Some("w")), r#"{"_meta":7}"#);
+        assert_eq!(pass(ClientEra::Handshake, r#"{"resultType":"complete"}"#, None), "{}");
+        assert_eq!(pass(ClientEra::Handshake, r#"{"_meta":7}"#, Some("w")), r#"{"_meta":7}"#);
         assert_eq!(
-            pass(Era::Modern, r#"{"content":[]}"#, Some("w")),
+            pass(ClientEra::Modern, r#"{"content":[]}"#, Some("w")),
             r#"{"_meta":{"mcpproxy/warning":"w"},"resultType":"complete","content":[]}"#
         );
     }
@@ -344,11 +349,11 @@ mod tests {
     #[test]
     fn a_warning_joins_the_meta() {
         assert_eq!(
-            pass(Era::Handshake, r#"{"content":[]}"#, Some("w")),
+            pass(ClientEra::Handshake, r#"{"content":[]}"#, Some("w")),
             r#"{"_meta":{"mcpproxy/warning":"w"},"content":[]}"#
         );
         assert_eq!(
-            pass(Era::Handshake, r#"{"content":[],"_meta":{"a":1}}"#, Some("w")),
+            pass(ClientEra::Handshake, r#"{"content":[],"_meta":{"a":1}}"#, Some("w")),
             r#"{"_meta":{"mcpproxy/warning":"w","a":1},"content":[]}"#
         );
         let meta = with_notes(r#"{"_meta":{"mcpproxy/truncated":1,"a":1}}"#, &notes(Some("w"), Some("{}")));

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 
-use super::{Era, management, result};
+use super::{ClientEra, management, result};
 use crate::domain::fingerprint::{Fingerprint, Fingerprinting};
 use crate::domain::intent::IntentMode;
 use crate::domain::operation::{OperationType, Variant};
@@ -44,7 +44,7 @@ pub(super) fn print_on_direct(manages: Option<OperationType>) -> Fingerprint {
 
 /// The body of a `tools/list` result for a caller with these settings.
 pub(super) fn list_body(
-    era: Era,
+    era: ClientEra,
     settings: &Effective,
     manages: Option<OperationType>,
     view: &View,

@@ -32,9 +32,9 @@ use uuid::Uuid;
 
 use super::cursor;
 use super::exchange::Exchange;
-use super::params::{Names, Params};
+use super::params::{ParamNames, Params};
 use super::show;
-use super::show::Answer;
+use super::show::RestAnswer;
 use crate::domain::activity::{KINDS, SOURCES, STATUSES, time_of};
 use crate::domain::id::{KeyId, split_canonical};
 use crate::faces::wire;
@@ -42,7 +42,7 @@ use crate::gateway::GatewayError;
 use crate::store::{ActivityFilter, ActivityRow};
 
 /// The parameters of a list.
-pub(super) const PARAMS: Names = filters!["start_time", "end_time", "limit", "cursor"];
+pub(super) const PARAMS: ParamNames = filters!["start_time", "end_time", "limit", "cursor"];
 /// Memory of a record on a page, in bytes: as loaded, and as JSON.
 const RECORD_MEMORY_BYTES: usize = 20 * 1024;
 /// How far back a list goes by itself.
@@ -52,7 +52,7 @@ const SKEW: TimeDelta = TimeDelta::minutes(1);
 /// Values of `intent_type`.
 const INTENT_TYPES: [&str; 3] = ["read", "write", "destructive"];
 
-pub(super) async fn list(exchange: Arc<Exchange>, params: Params) -> Answer {
+pub(super) async fn list(exchange: Arc<Exchange>, params: Params) -> RestAnswer {
     let page = params.page()?;
     let mut filter = filter(&params, exchange.attempt.started_at)?;
     filter.before =
@@ -62,7 +62,7 @@ pub(super) async fn list(exchange: Arc<Exchange>, params: Params) -> Answer {
     cursor::list(&rows, &page, |row| Ulid::from(row.id).to_string(), |row| Ok(shown(row)))
 }
 
-pub(super) async fn get(exchange: Arc<Exchange>, _: Params) -> Answer {
+pub(super) async fn get(exchange: Arc<Exchange>, _: Params) -> RestAnswer {
     // what cannot be an id is no record's
     let id =
         Ulid::from_string(exchange.segment("id")).map_err(|_| GatewayError::NotFound("activity record"))?;

@@ -11,7 +11,7 @@ use super::exchange::Exchange;
 use super::fields::clip;
 use super::fields::unknown;
 use super::params::Params;
-use super::show::Answer;
+use super::show::RestAnswer;
 use crate::domain::json::Member;
 use crate::domain::operation::Variant;
 use crate::faces::body::Counted;
@@ -25,7 +25,7 @@ const WARNING_CHARS_MAX: usize = 1000;
 /// The one field that MCP does not have: there it is the tool's own name.
 const TOOL_VARIANT: &str = "tool_variant";
 
-pub(super) async fn run(exchange: Arc<Exchange>, _: Params) -> Answer {
+pub(super) async fn run(exchange: Arc<Exchange>, _: Params) -> RestAnswer {
     exchange.needs_tenant()?;
     let (variant, request) = exchange.parse(|| request(&exchange)).await?;
     let request = CallRequest::new(Callee::Tool(Door::Variant(variant), request));

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::error::RestError;
 use super::show;
-use super::show::Answer;
+use super::show::RestAnswer;
 use crate::gateway::GatewayError;
 
 /// Items of a page when none are asked for.
@@ -22,14 +22,14 @@ const CURSOR_BYTES_MAX: usize = 3072;
 
 /// Which page is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Page {
+pub(super) struct CursorPage {
     /// Most items, 1 to [`LIMIT_MAX`].
     pub(super) limit: usize,
     /// The key of the last item of the page before.
     pub(super) after: Option<String>,
 }
 
-impl Page {
+impl CursorPage {
     /// Rows to fetch: one more than shown tells whether there are more.
     pub(super) fn fetch(&self) -> i64 {
         i64::try_from(self.limit).unwrap_or(0) + 1
@@ -83,13 +83,13 @@ struct List<T> {
     next_cursor: Option<String>,
 }
 
-/// Answers with a page of `rows`, of which [`Page::fetch`] were asked for.
+/// Answers with a page of `rows`, of which [`CursorPage::fetch`] were asked for.
 pub(super) fn list<'a, T, S: Serialize>(
     rows: &'a [T],
-    page: &Page,
+    page: &CursorPage,
     key: impl Fn(&'a T) -> String,
     show: impl Fn(&'a T) -> Result<S, RestError>,
-) -> Answer {
+) -> RestAnswer {
     let shown = rows.get(..page.limit).unwrap_or(rows);
     let next_cursor =
         if rows.len() > shown.len() { shown.last().map(|last| encode(&key(last))) } else { None };
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     async fn page(rows: &[u32], limit: usize) -> Value {
-        let page = Page { limit, after: None };
+        let page = CursorPage { limit, after: None };
         let response = list(rows, &page, |n| n.to_string(), |n| Ok(*n)).unwrap();
         serde_json::from_slice(&response.into_body().collect().await.unwrap().to_bytes()).unwrap()
     }
@@ -125,7 +125,7 @@ mod tests {
             (vec![half, 2 * half], 1),
             (vec![3 * half], 1),
         ] {
-            let mut page = Page { limit: 50, after: None };
+            let mut page = CursorPage { limit: 50, after: None };
             page.fit(sizes.iter().copied());
             assert_eq!(page.limit, limit, "{sizes:?}");
         }
@@ -147,9 +147,11 @@ mod tests {
             let error = decode(bad).unwrap_err();
             assert!(matches!(error, GatewayError::Invalid { field: Some(f), .. } if f == "cursor"), "{bad}");
         }
-        let page = Page { limit: 1, after: Some("x".into()) };
+        let page = CursorPage { limit: 1, after: Some("x".into()) };
         assert!(page.after(0, |text| text.parse().ok()).is_err());
-        assert!(Page { limit: 1, after: None }.after(7, |text| text.parse().ok()).is_ok_and(|key| key == 7));
+        assert!(
+            CursorPage { limit: 1, after: None }.after(7, |text| text.parse().ok()).is_ok_and(|key| key == 7)
+        );
     }
 
     proptest! {

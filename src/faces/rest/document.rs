@@ -7,13 +7,13 @@ use http::StatusCode;
 
 use super::exchange::Exchange;
 use super::params::Params;
-use super::show::Answer;
+use super::show::RestAnswer;
 use crate::faces::wire::error::json_response;
 
 /// OpenAPI 3.1, as committed.
 const DOCUMENT: &str = include_str!("../../../docs/openapi.json");
 
-pub(super) async fn get(_: Arc<Exchange>, _: Params) -> Answer {
+pub(super) async fn get(_: Arc<Exchange>, _: Params) -> RestAnswer {
     Ok(json_response(StatusCode::OK, DOCUMENT))
 }
 

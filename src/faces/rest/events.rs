@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 use super::error::RestError;
 use super::exchange::Exchange;
 use super::params::Params;
-use super::show::Answer;
+use super::show::RestAnswer;
 use crate::faces::sse::{OpenStream, StreamKind, event_stream};
 use crate::gateway::{Listening, ServerState, ServerStates};
 
@@ -45,7 +45,7 @@ struct Removed<'a> {
     name: &'a str,
 }
 
-pub(super) async fn get(exchange: Arc<Exchange>, _params: Params) -> Answer {
+pub(super) async fn get(exchange: Arc<Exchange>, _params: Params) -> RestAnswer {
     let open = exchange.open_stream(StreamKind::Events)?;
     let listening = exchange.gateway().tenants.follow_servers(exchange.caller_handle()).await?;
     let state = Following { open, listening, told: None };

@@ -13,14 +13,14 @@ use http_body_util::BodyExt;
 use super::error::RestError;
 use super::fields::{Fields, Nulls};
 use super::place::TenantPlaces;
-use super::show::Answer;
+use super::show::RestAnswer;
 use super::span::RequestSpan;
 use crate::domain::activity::Source;
 use crate::domain::id::TenantId;
 use crate::domain::json::{self, JsonFault, Member};
 use crate::faces::body::{BodyError, Counted, hold_answer, read_body};
 use crate::faces::request::RequestId;
-use crate::faces::sse::{OpenStream, StreamKind, TooMany};
+use crate::faces::sse::{OpenStream, StreamKind, TooManyStreams};
 use crate::faces::wire::headers::{CLI, SOURCE};
 use crate::faces::{Faces, wire};
 use crate::gateway::{
@@ -140,8 +140,8 @@ impl Exchange {
         const OF_TENANT: &str = "the keys of this tenant have as many streams open as its quota allows; close one, \
                                  or try again in a few seconds";
         OpenStream::begin(&self.faces, &self.attempt.caller, kind).map_err(|too_many| match too_many {
-            TooMany::Key(_) => GatewayError::Busy(OF_KEY),
-            TooMany::Tenant(_) => GatewayError::Busy(OF_TENANT),
+            TooManyStreams::Key(_) => GatewayError::Busy(OF_KEY),
+            TooManyStreams::Tenant(_) => GatewayError::Busy(OF_TENANT),
         })
     }
 
@@ -238,7 +238,7 @@ impl Exchange {
     }
 
     /// The answer with the memory that it holds until it has been written. Streams bound what they have ready.
-    async fn counted(&self, answer: Answer) -> Answer {
+    async fn counted(&self, answer: RestAnswer) -> RestAnswer {
         let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner).take();
         let (parts, body) = answer?.into_parts();
         let is_counted = parts.extensions.get::<Counted>().is_some();
@@ -253,7 +253,7 @@ impl Exchange {
     }
 
     /// The response to an answer.
-    pub(super) async fn finish(&self, answer: Answer) -> Response {
+    pub(super) async fn finish(&self, answer: RestAnswer) -> Response {
         let answer = self.counted(answer).await;
         let (response, error) = match answer {
             Ok(response) => (response, None),

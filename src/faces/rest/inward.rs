@@ -9,66 +9,66 @@ use super::error::code_of;
 use super::exchange::{Exchange, Inward};
 use super::params::{NONE, PAGE};
 use super::route::{Who, look, perform};
-use super::show::Answer;
+use super::show::RestAnswer;
 use super::{offer_pins, pins, server_logs, server_offers, server_tools, servers};
-use crate::domain::activity::Kind;
+use crate::domain::activity::RecordKind;
 use crate::domain::server_url::masked;
 use crate::domain::tenant::Action::{self, ChangeServers, SeeServers};
 use crate::faces::Faces;
 use crate::faces::body::whole_answer;
 use crate::faces::wire::credentials::without_credentials;
-use crate::faces::wire::managed::{Act, Asked, NotDone};
+use crate::faces::wire::managed::{ManagedAct, ManagedRequest, NotDone};
 use crate::gateway::{Attempt, GatewayError, RefusedAttempt};
 
 /// Longest answer that a tool gives, in bytes: a model reads it.
 const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-impl Act {
+impl ManagedAct {
     /// The name in the activity log: the route's, where it has one.
     fn what(self) -> &'static str {
         match self {
-            Act::List => "servers.list",
-            Act::ListQuarantined => "servers.list_quarantined",
-            Act::Inspect => "servers.inspect",
-            Act::InspectTools => "tools.list",
-            Act::InspectPrompts => "prompts.list",
-            Act::InspectResources => "resources.list",
-            Act::Diff => "tools.diff",
-            Act::DiffPrompt => "prompts.diff",
-            Act::DiffResource => "resources.diff",
-            Act::Logs => "servers.logs",
-            Act::Add => "servers.create",
-            Act::Update => "servers.update",
-            Act::Remove => "servers.remove",
-            Act::Enable => "servers.enable",
-            Act::Disable => "servers.disable",
-            Act::Quarantine => "servers.quarantine",
-            Act::Restart => "servers.restart",
-            Act::Refresh => "servers.refresh",
+            ManagedAct::List => "servers.list",
+            ManagedAct::ListQuarantined => "servers.list_quarantined",
+            ManagedAct::Inspect => "servers.inspect",
+            ManagedAct::InspectTools => "tools.list",
+            ManagedAct::InspectPrompts => "prompts.list",
+            ManagedAct::InspectResources => "resources.list",
+            ManagedAct::Diff => "tools.diff",
+            ManagedAct::DiffPrompt => "prompts.diff",
+            ManagedAct::DiffResource => "resources.diff",
+            ManagedAct::Logs => "servers.logs",
+            ManagedAct::Add => "servers.create",
+            ManagedAct::Update => "servers.update",
+            ManagedAct::Remove => "servers.remove",
+            ManagedAct::Enable => "servers.enable",
+            ManagedAct::Disable => "servers.disable",
+            ManagedAct::Quarantine => "servers.quarantine",
+            ManagedAct::Restart => "servers.restart",
+            ManagedAct::Refresh => "servers.refresh",
         }
     }
 
     /// What its caller's role has to allow.
     fn needs(self) -> Action {
         match self {
-            Act::List
-            | Act::ListQuarantined
-            | Act::Inspect
-            | Act::InspectTools
-            | Act::InspectPrompts
-            | Act::InspectResources
-            | Act::Diff
-            | Act::DiffPrompt
-            | Act::DiffResource => SeeServers,
-            Act::Logs
-            | Act::Add
-            | Act::Update
-            | Act::Remove
-            | Act::Enable
-            | Act::Disable
-            | Act::Quarantine
-            | Act::Restart
-            | Act::Refresh => ChangeServers,
+            ManagedAct::List
+            | ManagedAct::ListQuarantined
+            | ManagedAct::Inspect
+            | ManagedAct::InspectTools
+            | ManagedAct::InspectPrompts
+            | ManagedAct::InspectResources
+            | ManagedAct::Diff
+            | ManagedAct::DiffPrompt
+            | ManagedAct::DiffResource => SeeServers,
+            ManagedAct::Logs
+            | ManagedAct::Add
+            | ManagedAct::Update
+            | ManagedAct::Remove
+            | ManagedAct::Enable
+            | ManagedAct::Disable
+            | ManagedAct::Quarantine
+            | ManagedAct::Restart
+            | ManagedAct::Refresh => ChangeServers,
         }
     }
 }
@@ -87,8 +87,8 @@ impl From<&GatewayError> for NotDone {
 pub(in crate::faces) async fn run(
     faces: &Arc<Faces>,
     attempt: Attempt,
-    act: Act,
-    asked: Asked,
+    act: ManagedAct,
+    asked: ManagedRequest,
 ) -> Result<Bytes, NotDone> {
     let gateway = Arc::clone(&faces.gateway);
     let exchange = Arc::new(exchange(Arc::clone(faces), attempt, asked));
@@ -114,12 +114,13 @@ pub(in crate::faces) fn refused(
 ) {
     let body = without_credentials(arguments);
     let NotDone { code, message, .. } = why;
-    let refused = RefusedAttempt { kind: Kind::Admin, tool: Some(tool), body: Some(&body), code, message };
+    let refused =
+        RefusedAttempt { kind: RecordKind::Admin, tool: Some(tool), body: Some(&body), code, message };
     faces.gateway.log.record_refused_counted(attempt, &refused);
 }
 
-fn exchange(faces: Arc<Faces>, attempt: Attempt, asked: Asked) -> Exchange {
-    let Asked { server, tool, prompt, query: params, body } = asked;
+fn exchange(faces: Arc<Faces>, attempt: Attempt, asked: ManagedRequest) -> Exchange {
+    let ManagedRequest { server, tool, prompt, query: params, body } = asked;
     let mut path = "/servers".to_owned();
     let mut segments = Vec::new();
     if let Some(server) = server {
@@ -150,26 +151,28 @@ fn query(params: &[(&str, String)]) -> Option<String> {
     (!query.is_empty()).then_some(query)
 }
 
-async fn answer(act: Act, exchange: Arc<Exchange>) -> Answer {
+async fn answer(act: ManagedAct, exchange: Arc<Exchange>) -> RestAnswer {
     let (what, who) = (act.what(), Who::May(act.needs()));
     match act {
-        Act::List => look(what, who, PAGE, exchange, servers::list).await,
-        Act::ListQuarantined => look(what, who, NONE, exchange, servers::list_quarantined).await,
-        Act::Inspect => look(what, who, NONE, exchange, servers::get).await,
-        Act::InspectTools => look(what, who, PAGE, exchange, server_tools::list).await,
-        Act::InspectPrompts => look(what, who, PAGE, exchange, server_offers::prompts).await,
-        Act::InspectResources => look(what, who, PAGE, exchange, server_offers::resources).await,
-        Act::Diff => look(what, who, NONE, exchange, pins::diff).await,
-        Act::DiffPrompt => look(what, who, NONE, exchange, offer_pins::diff_prompt).await,
-        Act::DiffResource => look(what, who, offer_pins::RESOURCE, exchange, offer_pins::diff_resource).await,
-        Act::Logs => look(what, who, server_logs::PARAMS, exchange, server_logs::get).await,
-        Act::Add => perform(what, who, exchange, servers::create).await,
-        Act::Update => perform(what, who, exchange, servers::update).await,
-        Act::Remove => perform(what, who, exchange, servers::remove).await,
-        Act::Enable => perform(what, who, exchange, servers::enable).await,
-        Act::Disable => perform(what, who, exchange, servers::disable).await,
-        Act::Quarantine => perform(what, who, exchange, servers::quarantine).await,
-        Act::Restart => perform(what, who, exchange, servers::restart).await,
-        Act::Refresh => perform(what, who, exchange, servers::refresh).await,
+        ManagedAct::List => look(what, who, PAGE, exchange, servers::list).await,
+        ManagedAct::ListQuarantined => look(what, who, NONE, exchange, servers::list_quarantined).await,
+        ManagedAct::Inspect => look(what, who, NONE, exchange, servers::get).await,
+        ManagedAct::InspectTools => look(what, who, PAGE, exchange, server_tools::list).await,
+        ManagedAct::InspectPrompts => look(what, who, PAGE, exchange, server_offers::prompts).await,
+        ManagedAct::InspectResources => look(what, who, PAGE, exchange, server_offers::resources).await,
+        ManagedAct::Diff => look(what, who, NONE, exchange, pins::diff).await,
+        ManagedAct::DiffPrompt => look(what, who, NONE, exchange, offer_pins::diff_prompt).await,
+        ManagedAct::DiffResource => {
+            look(what, who, offer_pins::RESOURCE, exchange, offer_pins::diff_resource).await
+        }
+        ManagedAct::Logs => look(what, who, server_logs::PARAMS, exchange, server_logs::get).await,
+        ManagedAct::Add => perform(what, who, exchange, servers::create).await,
+        ManagedAct::Update => perform(what, who, exchange, servers::update).await,
+        ManagedAct::Remove => perform(what, who, exchange, servers::remove).await,
+        ManagedAct::Enable => perform(what, who, exchange, servers::enable).await,
+        ManagedAct::Disable => perform(what, who, exchange, servers::disable).await,
+        ManagedAct::Quarantine => perform(what, who, exchange, servers::quarantine).await,
+        ManagedAct::Restart => perform(what, who, exchange, servers::restart).await,
+        ManagedAct::Refresh => perform(what, who, exchange, servers::refresh).await,
     }
 }

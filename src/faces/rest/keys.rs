@@ -10,7 +10,7 @@ use super::exchange::Exchange;
 use super::fields::Nulls;
 use super::params::Params;
 use super::show;
-use super::show::Answer;
+use super::show::RestAnswer;
 use crate::domain::id::KeyId;
 use crate::gateway::{GatewayError, KeyRequest};
 use crate::store::{ApiKey, KeyPatch};
@@ -55,14 +55,14 @@ pub(super) fn id(exchange: &Exchange) -> Result<KeyId, GatewayError> {
     Uuid::try_parse(exchange.segment("id")).map(KeyId).map_err(|_| GatewayError::NotFound("key"))
 }
 
-pub(super) async fn list(exchange: Arc<Exchange>, params: Params) -> Answer {
+pub(super) async fn list(exchange: Arc<Exchange>, params: Params) -> RestAnswer {
     let page = params.page()?;
     let after = page.after(Uuid::nil(), |key| Uuid::try_parse(key).ok())?;
     let keys = exchange.gateway().tenants.list_keys(exchange.caller(), after, page.fetch()).await?;
     cursor::list(&keys, &page, |key| key.id.to_string(), |key| Ok(shown(key, None)))
 }
 
-pub(super) async fn create(exchange: Arc<Exchange>) -> Answer {
+pub(super) async fn create(exchange: Arc<Exchange>) -> RestAnswer {
     let mut fields =
         exchange.fields(&["role", "name", "owner", "settings", "expires_at"], Nulls::Absent).await?;
     let request = KeyRequest {
@@ -76,12 +76,12 @@ pub(super) async fn create(exchange: Arc<Exchange>) -> Answer {
     show::created(&shown(&made.key, Some(&made.secret)))
 }
 
-pub(super) async fn get(exchange: Arc<Exchange>, _: Params) -> Answer {
+pub(super) async fn get(exchange: Arc<Exchange>, _: Params) -> RestAnswer {
     let key = exchange.gateway().tenants.get_key(exchange.caller(), id(&exchange)?).await?;
     show::ok(&shown(&key, None))
 }
 
-pub(super) async fn update(exchange: Arc<Exchange>) -> Answer {
+pub(super) async fn update(exchange: Arc<Exchange>) -> RestAnswer {
     let mut fields = exchange.fields(&["name", "owner", "expires_at", "version"], Nulls::Kept).await?;
     let patch = KeyPatch {
         name: fields.text("name")?,
@@ -93,7 +93,7 @@ pub(super) async fn update(exchange: Arc<Exchange>) -> Answer {
     show::ok(&shown(&key, None))
 }
 
-pub(super) async fn revoke(exchange: Arc<Exchange>) -> Answer {
+pub(super) async fn revoke(exchange: Arc<Exchange>) -> RestAnswer {
     exchange.no_body().await?;
     exchange.gateway().tenants.revoke_key(exchange.caller(), id(&exchange)?).await?;
     Ok(show::nothing())

@@ -46,7 +46,7 @@ use self::route::Who::{Anyone, May};
 use super::Faces;
 use super::request::RequestId;
 use super::wire;
-use crate::domain::activity::Kind;
+use crate::domain::activity::RecordKind;
 use crate::domain::tenant::Action::{
     Approve, ChangeServers, ManageKeys, ManageTenants, ReadOwnActivity, SeeServers, UseTools,
 };
@@ -116,8 +116,8 @@ routes! {
     PUT "/servers/{name}/tools/{tool}/override" => act("tools.override", May(Approve), pins::set_override);
     DELETE "/servers/{name}/tools/{tool}/override" => act("tools.clear_override", May(Approve), pins::clear_override);
 
-    GET "/tools" => attempt(Kind::Search, May(UseTools), search::PARAMS, search::find);
-    POST "/tools/call" => attempt(Kind::ToolCall, May(UseTools), NONE, call::run);
+    GET "/tools" => attempt(RecordKind::Search, May(UseTools), search::PARAMS, search::find);
+    POST "/tools/call" => attempt(RecordKind::ToolCall, May(UseTools), NONE, call::run);
 
     GET "/activity" => read("activity.list", May(ReadOwnActivity), activity::PARAMS, activity::list);
     GET "/activity/export" => sensitive("activity.export", May(ReadOwnActivity), activity::export::PARAMS, activity::export::get);

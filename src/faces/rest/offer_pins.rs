@@ -9,15 +9,15 @@ use serde::Serialize;
 use super::error::RestError;
 use super::exchange::Exchange;
 use super::fields::{Fields, Nulls};
-use super::params::{Names, Params};
+use super::params::{ParamNames, Params};
 use super::pins::{Compared, differences, shown_diff};
-use super::show::Answer;
+use super::show::RestAnswer;
 use super::{servers, show};
 use crate::domain::offer::OfferKind;
 use crate::gateway::{GatewayError, OfferName, OfferView, URI_BYTES_MAX};
 
 /// Query parameters that name a resource or template.
-pub(super) const RESOURCE: Names = &["kind", "uri"];
+pub(super) const RESOURCE: ParamNames = &["kind", "uri"];
 /// Values of `kind`; the first is the default.
 const KINDS: [&str; 2] = ["resource", "template"];
 
@@ -45,7 +45,7 @@ fn shown_name(offer: &OfferView) -> ShownName<'_> {
     }
 }
 
-fn decided(offer: &OfferView) -> Answer {
+fn decided(offer: &OfferView) -> RestAnswer {
     show::ok(&Decided { name: shown_name(offer), state: offer.state().as_str(), pin: &offer.pin })
 }
 
@@ -83,56 +83,56 @@ fn resource_of(fields: &mut Fields) -> Result<(OfferKind, String), GatewayError>
     Ok((kind_of(fields.text("kind")?.as_deref())?, fields.needed_text("uri")?))
 }
 
-pub(super) async fn approve_prompt(exchange: Arc<Exchange>) -> Answer {
+pub(super) async fn approve_prompt(exchange: Arc<Exchange>) -> RestAnswer {
     let pin = exchange.fields(&["pin"], Nulls::Absent).await?.needed_text("pin")?;
     let offer = prompt(&exchange).await?;
     decided(&exchange.gateway().servers.approve_offer(exchange.caller(), offer, &pin).await?)
 }
 
-pub(super) async fn block_prompt(exchange: Arc<Exchange>) -> Answer {
+pub(super) async fn block_prompt(exchange: Arc<Exchange>) -> RestAnswer {
     exchange.no_body().await?;
     let offer = prompt(&exchange).await?;
     decided(&exchange.gateway().servers.block_offer(exchange.caller(), offer).await?)
 }
 
-pub(super) async fn unblock_prompt(exchange: Arc<Exchange>) -> Answer {
+pub(super) async fn unblock_prompt(exchange: Arc<Exchange>) -> RestAnswer {
     exchange.no_body().await?;
     let offer = prompt(&exchange).await?;
     decided(&exchange.gateway().servers.unblock_offer(exchange.caller(), offer).await?)
 }
 
-pub(super) async fn diff_prompt(exchange: Arc<Exchange>, _: Params) -> Answer {
+pub(super) async fn diff_prompt(exchange: Arc<Exchange>, _: Params) -> RestAnswer {
     let offer = prompt(&exchange).await?;
     diff(&exchange, offer).await
 }
 
-pub(super) async fn approve_resource(exchange: Arc<Exchange>) -> Answer {
+pub(super) async fn approve_resource(exchange: Arc<Exchange>) -> RestAnswer {
     let mut fields = exchange.fields(&["kind", "pin", "uri"], Nulls::Absent).await?;
     let ((kind, uri), pin) = (resource_of(&mut fields)?, fields.needed_text("pin")?);
     let offer = named(&exchange, kind, &uri).await?;
     decided(&exchange.gateway().servers.approve_offer(exchange.caller(), offer, &pin).await?)
 }
 
-pub(super) async fn block_resource(exchange: Arc<Exchange>) -> Answer {
+pub(super) async fn block_resource(exchange: Arc<Exchange>) -> RestAnswer {
     let (kind, uri) = resource_of(&mut exchange.fields(RESOURCE, Nulls::Absent).await?)?;
     let offer = named(&exchange, kind, &uri).await?;
     decided(&exchange.gateway().servers.block_offer(exchange.caller(), offer).await?)
 }
 
-pub(super) async fn unblock_resource(exchange: Arc<Exchange>) -> Answer {
+pub(super) async fn unblock_resource(exchange: Arc<Exchange>) -> RestAnswer {
     let (kind, uri) = resource_of(&mut exchange.fields(RESOURCE, Nulls::Absent).await?)?;
     let offer = named(&exchange, kind, &uri).await?;
     decided(&exchange.gateway().servers.unblock_offer(exchange.caller(), offer).await?)
 }
 
-pub(super) async fn diff_resource(exchange: Arc<Exchange>, params: Params) -> Answer {
+pub(super) async fn diff_resource(exchange: Arc<Exchange>, params: Params) -> RestAnswer {
     let kind = kind_of(params.one_of("kind", &KINDS)?.as_deref())?;
     let uri = params.text("uri").ok_or_else(|| GatewayError::invalid("uri", "uri is needed"))?;
     let offer = named(&exchange, kind, uri).await?;
     diff(&exchange, offer).await
 }
 
-async fn diff(exchange: &Exchange, offer: OfferName<'_>) -> Answer {
+async fn diff(exchange: &Exchange, offer: OfferName<'_>) -> RestAnswer {
     let offer = exchange.gateway().servers.get_offer(exchange.caller(), offer).await?;
     let approved = offer.approved_definition.as_deref();
     let compared = Compared {

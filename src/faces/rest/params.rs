@@ -4,16 +4,16 @@ use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
 
-use super::cursor::{self, LIMIT_DEFAULT, LIMIT_MAX, Page};
+use super::cursor::{self, CursorPage, LIMIT_DEFAULT, LIMIT_MAX};
 use super::fields::{clip, unknown};
 use crate::gateway::GatewayError;
 
 /// Names of the parameters that a route takes.
-pub(super) type Names = &'static [&'static str];
+pub(super) type ParamNames = &'static [&'static str];
 /// A route without parameters.
-pub(super) const NONE: Names = &[];
+pub(super) const NONE: ParamNames = &[];
 /// A list's.
-pub(super) const PAGE: Names = &["cursor", "limit"];
+pub(super) const PAGE: ParamNames = &["cursor", "limit"];
 
 /// The parameters of one request, decoded.
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ pub(super) struct Params(HashMap<&'static str, String>);
 impl Params {
     /// Reads a raw query (`+` and `%20` are both a space). What is unknown, repeated, empty or malformed is
     /// an error that names it.
-    pub(super) fn parse(query: Option<&str>, names: Names) -> Result<Params, GatewayError> {
+    pub(super) fn parse(query: Option<&str>, names: ParamNames) -> Result<Params, GatewayError> {
         let mut found = HashMap::new();
         for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -93,10 +93,10 @@ impl Params {
     }
 
     /// The page that is wanted, from `limit` and `cursor`.
-    pub(super) fn page(&self) -> Result<Page, GatewayError> {
+    pub(super) fn page(&self) -> Result<CursorPage, GatewayError> {
         let limit = self.count("limit", LIMIT_DEFAULT, LIMIT_MAX)?;
         let after = self.text("cursor").map(cursor::decode).transpose()?;
-        Ok(Page { limit, after })
+        Ok(CursorPage { limit, after })
     }
 }
 
@@ -124,7 +124,7 @@ mod tests {
 
     use super::*;
 
-    const NAMES: Names = &["cursor", "limit", "query", "flag", "at", "status"];
+    const NAMES: ParamNames = &["cursor", "limit", "query", "flag", "at", "status"];
 
     fn parse(query: &str) -> Result<Params, GatewayError> {
         Params::parse(Some(query), NAMES)
@@ -171,9 +171,9 @@ mod tests {
 
     #[test]
     fn pages_have_a_limit() {
-        assert_eq!(parse("").unwrap().page().unwrap(), Page { limit: 50, after: None });
+        assert_eq!(parse("").unwrap().page().unwrap(), CursorPage { limit: 50, after: None });
         let page = parse("limit=100&cursor=YQ").unwrap().page().unwrap();
-        assert_eq!(page, Page { limit: 100, after: Some("a".into()) });
+        assert_eq!(page, CursorPage { limit: 100, after: Some("a".into()) });
         for bad in ["0", "101", "-1", "%2B5", "5.0", "x", "99999999999999999999"] {
             let error = parse(&format!("limit={bad}")).unwrap().page().unwrap_err();
             assert_eq!(field(error).as_deref(), Some("limit"), "{bad}");

@@ -13,9 +13,9 @@ use super::fields::clip;
 use super::fields::{self, Nulls};
 use super::params::Params;
 use super::server_tools::{is_tool_name, shown};
-use super::show::Answer;
+use super::show::RestAnswer;
 use super::{servers, show};
-use crate::domain::diff::{Change, Diff};
+use crate::domain::diff::{Diff, TextChange};
 use crate::domain::overrides::Hints;
 use crate::gateway::{GatewayError, OverrideRequest, ToolView};
 
@@ -88,33 +88,33 @@ async fn named(exchange: &Exchange) -> Result<(&str, &str), RestError> {
     Ok((server, tool))
 }
 
-fn decided(tool: &ToolView) -> Answer {
+fn decided(tool: &ToolView) -> RestAnswer {
     show::ok(&Decided { name: &tool.name, state: tool.state.as_str(), pin: &tool.pin })
 }
 
-fn whole(exchange: &Exchange, tool: &ToolView) -> Answer {
+fn whole(exchange: &Exchange, tool: &ToolView) -> RestAnswer {
     show::ok(&shown(tool, exchange.caller().settings.unannotated_tools)?)
 }
 
-pub(super) async fn approve(exchange: Arc<Exchange>) -> Answer {
+pub(super) async fn approve(exchange: Arc<Exchange>) -> RestAnswer {
     let pin = exchange.fields(&["pin"], Nulls::Absent).await?.needed_text("pin")?;
     let (server, tool) = named(&exchange).await?;
     decided(&exchange.gateway().servers.approve_tool(exchange.caller(), server, tool, &pin).await?)
 }
 
-pub(super) async fn block(exchange: Arc<Exchange>) -> Answer {
+pub(super) async fn block(exchange: Arc<Exchange>) -> RestAnswer {
     exchange.no_body().await?;
     let (server, tool) = named(&exchange).await?;
     decided(&exchange.gateway().servers.block_tool(exchange.caller(), server, tool).await?)
 }
 
-pub(super) async fn unblock(exchange: Arc<Exchange>) -> Answer {
+pub(super) async fn unblock(exchange: Arc<Exchange>) -> RestAnswer {
     exchange.no_body().await?;
     let (server, tool) = named(&exchange).await?;
     decided(&exchange.gateway().servers.unblock_tool(exchange.caller(), server, tool).await?)
 }
 
-pub(super) async fn diff(exchange: Arc<Exchange>, _: Params) -> Answer {
+pub(super) async fn diff(exchange: Arc<Exchange>, _: Params) -> RestAnswer {
     let (server, tool) = named(&exchange).await?;
     let tool = exchange.gateway().servers.get_tool(exchange.caller(), server, tool).await?;
     let approved = tool.approved_definition.as_deref();
@@ -140,7 +140,7 @@ pub(super) fn shown_diff<'a, N>(
     compared: Compared<'a, N>,
     diff: &'a Diff<'a>,
 ) -> Result<ShownDiff<'a, N>, RestError> {
-    let shown = |change: &'a Change<'a>| {
+    let shown = |change: &'a TextChange<'a>| {
         let (before, after) = (change.before.map(show::raw), change.after.map(show::raw));
         Ok::<_, RestError>(ShownChange {
             path: &change.path,
@@ -162,7 +162,7 @@ pub(super) fn shown_diff<'a, N>(
     })
 }
 
-pub(super) async fn set_override(exchange: Arc<Exchange>) -> Answer {
+pub(super) async fn set_override(exchange: Arc<Exchange>) -> RestAnswer {
     let mut fields = exchange.fields(&["annotations", "pin", "version"], Nulls::Absent).await?;
     let said = fields.object("annotations")?;
     let said = said.ok_or_else(|| GatewayError::invalid("annotations", "annotations is needed"))?;
@@ -200,7 +200,7 @@ fn hints(mut said: Map<String, Value>) -> Result<Hints, GatewayError> {
     })
 }
 
-pub(super) async fn clear_override(exchange: Arc<Exchange>) -> Answer {
+pub(super) async fn clear_override(exchange: Arc<Exchange>) -> RestAnswer {
     exchange.no_body().await?;
     let (server, tool) = named(&exchange).await?;
     let tool = exchange.gateway().servers.clear_override(exchange.caller(), server, tool).await?;

@@ -2,7 +2,7 @@
 
 use super::error::code_of;
 use super::exchange::Exchange;
-use crate::domain::activity::Kind;
+use crate::domain::activity::RecordKind;
 use crate::domain::id::is_name;
 use crate::domain::json;
 use crate::faces::wire::credentials::without_credentials;
@@ -41,7 +41,7 @@ pub(super) fn refused_read(exchange: &Exchange, what: &'static str, error: &Gate
 
 /// Records a call or search that was refused before it came to its use case. When the gateway itself was not
 /// able, the use case may have recorded it already.
-pub(super) fn refused(exchange: &Exchange, kind: Kind, error: &GatewayError) {
+pub(super) fn refused(exchange: &Exchange, kind: RecordKind, error: &GatewayError) {
     let code = match error {
         GatewayError::Unavailable | GatewayError::Refused(_) => return,
         other => code_of(other),

@@ -9,10 +9,10 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 
 use super::error::RestError;
 use super::exchange::Exchange;
-use super::params::{NONE, Names, Params};
+use super::params::{NONE, ParamNames, Params};
 use super::record;
-use super::show::Answer;
-use crate::domain::activity::Kind;
+use super::show::RestAnswer;
+use crate::domain::activity::RecordKind;
 use crate::domain::tenant::Action;
 use crate::faces::Faces;
 
@@ -38,7 +38,7 @@ pub(super) enum Who {
 fn route<W, F>(method: MethodFilter, answer: W) -> MethodRouter<Arc<Faces>>
 where
     W: FnOnce(Arc<Exchange>) -> F + Clone + Send + Sync + 'static,
-    F: Future<Output = Answer> + Send + 'static,
+    F: Future<Output = RestAnswer> + Send + 'static,
 {
     on(method, async move |State(faces): State<Arc<Faces>>, request: Request| {
         let exchange = match Exchange::open(faces, request).await {
@@ -55,12 +55,12 @@ pub(super) fn read<H, F>(
     method: MethodFilter,
     what: &'static str,
     who: Who,
-    names: Names,
+    names: ParamNames,
     handler: H,
 ) -> MethodRouter<Arc<Faces>>
 where
     H: FnOnce(Arc<Exchange>, Params) -> F + Clone + Send + Sync + 'static,
-    F: Future<Output = Answer> + Send + 'static,
+    F: Future<Output = RestAnswer> + Send + 'static,
 {
     route(method, async move |exchange| {
         let answer = answer_read(who, names, &exchange, handler).await;
@@ -78,12 +78,12 @@ pub(super) fn sensitive<H, F>(
     method: MethodFilter,
     what: &'static str,
     who: Who,
-    names: Names,
+    names: ParamNames,
     handler: H,
 ) -> MethodRouter<Arc<Faces>>
 where
     H: FnOnce(Arc<Exchange>, Params) -> F + Clone + Send + Sync + 'static,
-    F: Future<Output = Answer> + Send + 'static,
+    F: Future<Output = RestAnswer> + Send + 'static,
 {
     route(method, async move |exchange| {
         let gateway = Arc::clone(exchange.gateway());
@@ -98,10 +98,10 @@ where
 }
 
 /// Answers a read once role, query and body were checked.
-async fn answer_read<H, F>(who: Who, names: Names, exchange: &Arc<Exchange>, handler: H) -> Answer
+async fn answer_read<H, F>(who: Who, names: ParamNames, exchange: &Arc<Exchange>, handler: H) -> RestAnswer
 where
     H: FnOnce(Arc<Exchange>, Params) -> F,
-    F: Future<Output = Answer>,
+    F: Future<Output = RestAnswer>,
 {
     let params = admit(exchange, who, names)?;
     exchange.no_body().await?;
@@ -121,7 +121,7 @@ pub(super) fn act<H, F>(
 ) -> MethodRouter<Arc<Faces>>
 where
     H: FnOnce(Arc<Exchange>) -> F + Clone + Send + Sync + 'static,
-    F: Future<Output = Answer> + Send + 'static,
+    F: Future<Output = RestAnswer> + Send + 'static,
 {
     route(method, async move |exchange| {
         let gateway = Arc::clone(exchange.gateway());
@@ -130,10 +130,15 @@ where
 }
 
 /// Does what is recorded.
-pub(super) async fn perform<H, F>(what: &'static str, who: Who, exchange: Arc<Exchange>, handler: H) -> Answer
+pub(super) async fn perform<H, F>(
+    what: &'static str,
+    who: Who,
+    exchange: Arc<Exchange>,
+    handler: H,
+) -> RestAnswer
 where
     H: FnOnce(Arc<Exchange>) -> F,
-    F: Future<Output = Answer>,
+    F: Future<Output = RestAnswer>,
 {
     let acting = record::begin(&exchange, what).await?;
     let ready = match admit(&exchange, who, NONE) {
@@ -152,13 +157,13 @@ where
 pub(super) async fn look<H, F>(
     what: &'static str,
     who: Who,
-    names: Names,
+    names: ParamNames,
     exchange: Arc<Exchange>,
     handler: H,
-) -> Answer
+) -> RestAnswer
 where
     H: FnOnce(Arc<Exchange>, Params) -> F,
-    F: Future<Output = Answer>,
+    F: Future<Output = RestAnswer>,
 {
     let acting = record::begin(&exchange, what).await?;
     let answer = answer_read(who, names, &exchange, handler).await;
@@ -170,14 +175,14 @@ where
 /// same and is recorded here.
 pub(super) fn attempt<H, F>(
     method: MethodFilter,
-    kind: Kind,
+    kind: RecordKind,
     who: Who,
-    names: Names,
+    names: ParamNames,
     handler: H,
 ) -> MethodRouter<Arc<Faces>>
 where
     H: FnOnce(Arc<Exchange>, Params) -> F + Clone + Send + Sync + 'static,
-    F: Future<Output = Answer> + Send + 'static,
+    F: Future<Output = RestAnswer> + Send + 'static,
 {
     route(method, async move |exchange| {
         let answer = match admit(&exchange, who, names) {
@@ -192,7 +197,7 @@ where
 }
 
 /// The role first, so that whoever may not use a route learns nothing from what it says about a query.
-fn admit(exchange: &Exchange, who: Who, names: Names) -> Result<Params, RestError> {
+fn admit(exchange: &Exchange, who: Who, names: ParamNames) -> Result<Params, RestError> {
     if let Who::May(action) = who {
         exchange.caller().authorise(action)?;
     }

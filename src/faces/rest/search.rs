@@ -5,8 +5,8 @@ use std::sync::Arc;
 use http::{HeaderValue, StatusCode};
 
 use super::exchange::Exchange;
-use super::params::{Names, Params};
-use super::show::Answer;
+use super::params::{ParamNames, Params};
+use super::show::RestAnswer;
 use crate::faces::body::Counted;
 use crate::faces::body::hold_answer;
 use crate::faces::wire::error::json_response;
@@ -16,10 +16,10 @@ use crate::gateway::{
 };
 
 /// The parameters of a search.
-pub(super) const PARAMS: Names =
+pub(super) const PARAMS: ParamNames =
     &["detail", "exclude_destructive", "limit", "query", "read_only_only", "server"];
 
-pub(super) async fn find(exchange: Arc<Exchange>, params: Params) -> Answer {
+pub(super) async fn find(exchange: Arc<Exchange>, params: Params) -> RestAnswer {
     exchange.needs_tenant()?;
     exchange.no_body().await?;
     let request = request(&params)?;

@@ -6,14 +6,14 @@ use serde::Serialize;
 
 use super::cursor;
 use super::exchange::Exchange;
-use super::params::{Names, Params};
+use super::params::{ParamNames, Params};
 use super::servers::name;
 use super::show;
-use super::show::Answer;
+use super::show::RestAnswer;
 use crate::gateway::LOG_LIMIT_MAX;
 
 /// What it takes.
-pub(super) const PARAMS: Names = &["cursor", "limit"];
+pub(super) const PARAMS: ParamNames = &["cursor", "limit"];
 /// Lines when no number is given.
 const LIMIT_DEFAULT: usize = 100;
 
@@ -33,7 +33,7 @@ struct Page<'a> {
     next_cursor: String,
 }
 
-pub(super) async fn get(exchange: Arc<Exchange>, params: Params) -> Answer {
+pub(super) async fn get(exchange: Arc<Exchange>, params: Params) -> RestAnswer {
     let limit = params.count("limit", LIMIT_DEFAULT, LOG_LIMIT_MAX)?;
     let after = params.text("cursor").map(cursor::decode).transpose()?;
     let after = match after {

@@ -6,13 +6,13 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::cursor::{self, DEFINITIONS_BYTES_MAX, DEFINITIONS_MEMORY_BYTES, Page};
+use super::cursor::{self, CursorPage, DEFINITIONS_BYTES_MAX, DEFINITIONS_MEMORY_BYTES};
 use super::error::RestError;
 use super::exchange::Exchange;
 use super::params::Params;
 use super::servers;
 use super::show;
-use super::show::Answer;
+use super::show::RestAnswer;
 use crate::domain::offer::OfferKind;
 use crate::domain::publish::OfferPart;
 use crate::gateway::OfferView;
@@ -93,13 +93,13 @@ fn resource(offer: &OfferView) -> Result<Resource<'_>, RestError> {
     })
 }
 
-pub(super) async fn prompts(exchange: Arc<Exchange>, params: Params) -> Answer {
+pub(super) async fn prompts(exchange: Arc<Exchange>, params: Params) -> RestAnswer {
     let mut page = params.page()?;
     let offers = fetch(&exchange, &mut page, &[OfferKind::Prompt]).await?;
     cursor::list(&offers, &page, key, prompt)
 }
 
-pub(super) async fn resources(exchange: Arc<Exchange>, params: Params) -> Answer {
+pub(super) async fn resources(exchange: Arc<Exchange>, params: Params) -> RestAnswer {
     let mut page = params.page()?;
     let offers = fetch(&exchange, &mut page, &[OfferKind::Resource, OfferKind::Template]).await?;
     cursor::list(&offers, &page, key, resource)
@@ -107,7 +107,7 @@ pub(super) async fn resources(exchange: Arc<Exchange>, params: Params) -> Answer
 
 async fn fetch(
     exchange: &Exchange,
-    page: &mut Page,
+    page: &mut CursorPage,
     kinds: &[OfferKind],
 ) -> Result<Vec<OfferView>, RestError> {
     let (kind, name) = page.after((String::new(), String::new()), read_key)?;

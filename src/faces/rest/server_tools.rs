@@ -12,7 +12,7 @@ use super::exchange::Exchange;
 use super::params::Params;
 use super::servers;
 use super::show;
-use super::show::Answer;
+use super::show::RestAnswer;
 use crate::domain::annotations::Unannotated;
 use crate::domain::id::TOOL_NAME_BYTES_MAX;
 use crate::domain::overrides::Hints;
@@ -100,7 +100,7 @@ pub(super) fn is_tool_name(text: &str) -> bool {
     !text.is_empty() && text.len() <= TOOL_NAME_BYTES_MAX && !text.contains('\0')
 }
 
-pub(super) async fn list(exchange: Arc<Exchange>, params: Params) -> Answer {
+pub(super) async fn list(exchange: Arc<Exchange>, params: Params) -> RestAnswer {
     let mut page = params.page()?;
     let after = page.after(String::new(), |key| is_tool_name(key).then(|| key.to_owned()))?;
     let name = servers::name(&exchange)?;

@@ -12,7 +12,7 @@ use super::exchange::Exchange;
 use super::fields::{Fields, Nulls};
 use super::params::Params;
 use super::show;
-use super::show::Answer;
+use super::show::RestAnswer;
 use crate::domain::id::is_name;
 use crate::domain::server_url::{masked, query_digest};
 use crate::domain::tenant::Action;
@@ -113,11 +113,11 @@ fn forbid_approval(exchange: &Exchange, auto_approve: Option<bool>) -> Result<()
     Ok(())
 }
 
-fn answer(exchange: &Exchange, server: &ServerView) -> Answer {
+fn answer(exchange: &Exchange, server: &ServerView) -> RestAnswer {
     show::ok(&shown_to(exchange, server))
 }
 
-pub(super) async fn list(exchange: Arc<Exchange>, params: Params) -> Answer {
+pub(super) async fn list(exchange: Arc<Exchange>, params: Params) -> RestAnswer {
     let page = params.page()?;
     let after = page.after(String::new(), |key| is_name(key).then(|| key.to_owned()))?;
     let servers = exchange.gateway().servers.list_servers(exchange.caller(), &after, page.fetch()).await?;
@@ -125,7 +125,7 @@ pub(super) async fn list(exchange: Arc<Exchange>, params: Params) -> Answer {
 }
 
 /// Servers that wait for a person; only tools ask for this.
-pub(super) async fn list_quarantined(exchange: Arc<Exchange>, _: Params) -> Answer {
+pub(super) async fn list_quarantined(exchange: Arc<Exchange>, _: Params) -> RestAnswer {
     let (mut after, mut found) = (String::new(), Vec::new());
     loop {
         let servers = exchange.gateway().servers.list_servers(exchange.caller(), &after, WHOLE_PAGE).await?;
@@ -136,7 +136,7 @@ pub(super) async fn list_quarantined(exchange: Arc<Exchange>, _: Params) -> Answ
     show::ok(&Quarantined { items: found.iter().map(shown).collect() })
 }
 
-pub(super) async fn create(exchange: Arc<Exchange>) -> Answer {
+pub(super) async fn create(exchange: Arc<Exchange>) -> RestAnswer {
     let allowed = ["name", "kind", "url", "enabled", "auto_approve", "limits", "headers", "command"];
     let mut fields = exchange.fields(&allowed, Nulls::Absent).await?;
     let request = ServerRequest {
@@ -156,12 +156,12 @@ pub(super) async fn create(exchange: Arc<Exchange>) -> Answer {
     show::created(&shown_to(&exchange, &server))
 }
 
-pub(super) async fn get(exchange: Arc<Exchange>, _: Params) -> Answer {
+pub(super) async fn get(exchange: Arc<Exchange>, _: Params) -> RestAnswer {
     let server = exchange.gateway().servers.get_server(exchange.caller(), name(&exchange)?).await?;
     answer(&exchange, &server)
 }
 
-pub(super) async fn update(exchange: Arc<Exchange>) -> Answer {
+pub(super) async fn update(exchange: Arc<Exchange>) -> RestAnswer {
     let allowed =
         ["url", "enabled", "auto_approve", "limits", "version", "headers", "command", "keep_credentials"];
     let mut fields = exchange.fields(&allowed, Nulls::Kept).await?;
@@ -187,21 +187,21 @@ pub(super) async fn update(exchange: Arc<Exchange>) -> Answer {
     answer(&exchange, &server)
 }
 
-pub(super) async fn remove(exchange: Arc<Exchange>) -> Answer {
+pub(super) async fn remove(exchange: Arc<Exchange>) -> RestAnswer {
     exchange.no_body().await?;
     exchange.gateway().servers.remove_server(exchange.caller(), name(&exchange)?).await?;
     Ok(show::nothing())
 }
 
-pub(super) async fn enable(exchange: Arc<Exchange>) -> Answer {
+pub(super) async fn enable(exchange: Arc<Exchange>) -> RestAnswer {
     switch(&exchange, true).await
 }
 
-pub(super) async fn disable(exchange: Arc<Exchange>) -> Answer {
+pub(super) async fn disable(exchange: Arc<Exchange>) -> RestAnswer {
     switch(&exchange, false).await
 }
 
-async fn switch(exchange: &Exchange, enabled: bool) -> Answer {
+async fn switch(exchange: &Exchange, enabled: bool) -> RestAnswer {
     exchange.no_body().await?;
     let over_mcp = exchange.is_over_mcp();
     let change = ServerChange { enabled: Some(enabled), over_mcp, ..ServerChange::default() };
@@ -209,27 +209,27 @@ async fn switch(exchange: &Exchange, enabled: bool) -> Answer {
     answer(exchange, &Box::pin(changed).await?)
 }
 
-pub(super) async fn quarantine(exchange: Arc<Exchange>) -> Answer {
+pub(super) async fn quarantine(exchange: Arc<Exchange>) -> RestAnswer {
     exchange.no_body().await?;
     let server = exchange.gateway().servers.quarantine(exchange.caller(), name(&exchange)?).await?;
     answer(&exchange, &server)
 }
 
-pub(super) async fn unquarantine(exchange: Arc<Exchange>) -> Answer {
+pub(super) async fn unquarantine(exchange: Arc<Exchange>) -> RestAnswer {
     exchange.no_body().await?;
     let server = exchange.gateway().servers.release(exchange.caller(), name(&exchange)?).await?;
     answer(&exchange, &server)
 }
 
-pub(super) async fn refresh(exchange: Arc<Exchange>) -> Answer {
+pub(super) async fn refresh(exchange: Arc<Exchange>) -> RestAnswer {
     list_again(&exchange, Reconnect::No).await
 }
 
-pub(super) async fn restart(exchange: Arc<Exchange>) -> Answer {
+pub(super) async fn restart(exchange: Arc<Exchange>) -> RestAnswer {
     list_again(&exchange, Reconnect::Yes).await
 }
 
-async fn list_again(exchange: &Exchange, reconnect: Reconnect) -> Answer {
+async fn list_again(exchange: &Exchange, reconnect: Reconnect) -> RestAnswer {
     exchange.no_body().await?;
     let server =
         exchange.gateway().servers.refresh_server(exchange.caller(), name(exchange)?, reconnect).await?;

@@ -11,15 +11,15 @@ use super::error::RestError;
 use crate::faces::wire::error::json_response;
 
 /// Result of a handler.
-pub(super) type Answer = Result<Response, RestError>;
+pub(super) type RestAnswer = Result<Response, RestError>;
 
 /// 200 with a body.
-pub(super) fn ok(body: &impl Serialize) -> Answer {
+pub(super) fn ok(body: &impl Serialize) -> RestAnswer {
     write(StatusCode::OK, body)
 }
 
 /// 201 with a body.
-pub(super) fn created(body: &impl Serialize) -> Answer {
+pub(super) fn created(body: &impl Serialize) -> RestAnswer {
     write(StatusCode::CREATED, body)
 }
 
@@ -30,7 +30,7 @@ pub(super) fn nothing() -> Response {
     response
 }
 
-fn write(status: StatusCode, body: &impl Serialize) -> Answer {
+fn write(status: StatusCode, body: &impl Serialize) -> RestAnswer {
     let text = serde_json::to_string(body).map_err(RestError::unshowable)?;
     Ok(json_response(status, text))
 }

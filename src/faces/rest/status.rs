@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::exchange::Exchange;
 use super::params::Params;
 use super::show;
-use super::show::Answer;
+use super::show::RestAnswer;
 use crate::domain::annotations::Unannotated;
 use crate::domain::id::KeyId;
 use crate::domain::intent::IntentMode;
@@ -71,7 +71,7 @@ impl InForce<'_> {
     }
 }
 
-pub(super) async fn get(exchange: Arc<Exchange>, _: Params) -> Answer {
+pub(super) async fn get(exchange: Arc<Exchange>, _: Params) -> RestAnswer {
     let caller = exchange.caller();
     let gateway = exchange.gateway();
     show::ok(&Status {

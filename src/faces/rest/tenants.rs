@@ -10,7 +10,7 @@ use super::exchange::Exchange;
 use super::fields::Nulls;
 use super::params::Params;
 use super::show;
-use super::show::Answer;
+use super::show::RestAnswer;
 use crate::domain::id::is_name;
 use crate::gateway::{GatewayError, QuotaView};
 use crate::store::{Suspend, Tenant};
@@ -83,47 +83,47 @@ fn name(exchange: &Exchange) -> Result<&str, GatewayError> {
     if is_name(name) { Ok(name) } else { Err(GatewayError::NotFound("tenant")) }
 }
 
-pub(super) async fn list(exchange: Arc<Exchange>, params: Params) -> Answer {
+pub(super) async fn list(exchange: Arc<Exchange>, params: Params) -> RestAnswer {
     let page = params.page()?;
     let after = page.after(String::new(), |key| is_name(key).then(|| key.to_owned()))?;
     let tenants = exchange.gateway().tenants.list_tenants(exchange.caller(), &after, page.fetch()).await?;
     cursor::list(&tenants, &page, |tenant| tenant.name.clone(), |tenant| Ok(shown(tenant)))
 }
 
-pub(super) async fn create(exchange: Arc<Exchange>) -> Answer {
+pub(super) async fn create(exchange: Arc<Exchange>) -> RestAnswer {
     let name = exchange.fields(&["name"], Nulls::Absent).await?.needed_text("name")?;
     let tenant = exchange.gateway().tenants.create_tenant(exchange.caller(), &name).await?;
     show::created(&whole(&exchange, &tenant).await?)
 }
 
-pub(super) async fn get(exchange: Arc<Exchange>, _: Params) -> Answer {
+pub(super) async fn get(exchange: Arc<Exchange>, _: Params) -> RestAnswer {
     let tenant = exchange.gateway().tenants.get_tenant(exchange.caller(), name(&exchange)?).await?;
     show::ok(&whole(&exchange, &tenant).await?)
 }
 
-pub(super) async fn update(exchange: Arc<Exchange>) -> Answer {
+pub(super) async fn update(exchange: Arc<Exchange>) -> RestAnswer {
     let quotas = exchange.fields(&["quotas"], Nulls::Kept).await?.object("quotas")?.unwrap_or_default();
     let tenant =
         exchange.gateway().tenants.patch_quotas(exchange.caller(), name(&exchange)?, &quotas).await?;
     show::ok(&whole(&exchange, &tenant).await?)
 }
 
-pub(super) async fn suspend(exchange: Arc<Exchange>) -> Answer {
+pub(super) async fn suspend(exchange: Arc<Exchange>) -> RestAnswer {
     set_suspended(&exchange, Suspend::Yes).await
 }
 
-pub(super) async fn resume(exchange: Arc<Exchange>) -> Answer {
+pub(super) async fn resume(exchange: Arc<Exchange>) -> RestAnswer {
     set_suspended(&exchange, Suspend::No).await
 }
 
-async fn set_suspended(exchange: &Exchange, suspend: Suspend) -> Answer {
+async fn set_suspended(exchange: &Exchange, suspend: Suspend) -> RestAnswer {
     exchange.no_body().await?;
     let tenant =
         exchange.gateway().tenants.suspend_tenant(exchange.caller(), name(exchange)?, suspend).await?;
     show::ok(&whole(exchange, &tenant).await?)
 }
 
-pub(super) async fn delete(exchange: Arc<Exchange>) -> Answer {
+pub(super) async fn delete(exchange: Arc<Exchange>) -> RestAnswer {
     exchange.no_body().await?;
     exchange.gateway().tenants.delete_tenant(exchange.caller(), name(&exchange)?).await?;
     Ok(show::nothing())

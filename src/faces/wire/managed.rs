@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 /// What a tool can ask for. Nothing in it approves or releases anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Act {
+pub enum ManagedAct {
     /// The servers.
     List,
     /// Those that wait for a person.
@@ -45,7 +45,7 @@ pub enum Act {
 
 /// What is asked for.
 #[derive(Debug, Default)]
-pub struct Asked {
+pub struct ManagedRequest {
     /// The server, where it is about one.
     pub server: Option<String>,
     /// The tool, where it is about one.

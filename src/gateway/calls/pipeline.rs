@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use self::checks::tool::CheckedTool;
 use self::checks::{Checked, offer, reachable, tool};
 use self::ending::{from_upstream, status_of, withdrawn};
-use self::round::{Asking, InvalidState, Opened};
+use self::round::{Asking, InvalidState, OpenedRound};
 use self::sending::Sending;
 use super::Calls;
 use super::cancel::{CancelBy, Named};
@@ -57,7 +57,7 @@ struct Run<'a> {
 struct Ready {
     pending: Pending,
     checked: Checked,
-    opened: Opened,
+    opened: OpenedRound,
 }
 
 impl Calls {

@@ -9,7 +9,7 @@ use ulid::Ulid;
 
 use super::Calls;
 use super::response_cache::hash_of;
-use crate::domain::activity::{Kind, Record, Status};
+use crate::domain::activity::{Record, RecordKind, Status};
 use crate::domain::json::escape_into;
 use crate::domain::page::{self, Content, LEVELS_MAX, LargeRecord, Page, PageRequest};
 use crate::domain::refusal::{Class, Code, Refusal};
@@ -76,7 +76,7 @@ impl Calls {
             self.tenants.limits.count_shed(&attempt.caller, Shed::Read, attempt.started_at);
             return Err(refusal);
         }
-        let begun = self.log.activity.begin(attempt.record(Kind::CacheRead));
+        let begun = self.log.activity.begin(attempt.record(RecordKind::CacheRead));
         let mut pending = begun.map_err(|RecordUnavailable| record_unavailable())?;
         note_request(&mut pending.record, request);
         let read = timeout(READ_MAX, self.page(attempt, request, &mut pending.record));

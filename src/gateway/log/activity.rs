@@ -17,7 +17,7 @@ use tokio::sync::{Notify, oneshot};
 use ulid::Ulid;
 
 pub use self::measures::{Attempted, LogMeasures};
-use self::room::{Room, Slot};
+use self::room::{LogRoom, Slot};
 use crate::domain::activity::{Record, Status};
 use crate::domain::id::ReplicaId;
 use crate::domain::refusal::{Code, Refusal};
@@ -65,7 +65,7 @@ struct Shared {
     state: Mutex<State>,
     wake_opening: Notify,
     wake_ending: Notify,
-    room: Arc<Room>,
+    room: Arc<LogRoom>,
     measures: LogMeasures,
 }
 
@@ -84,7 +84,7 @@ impl ActivityLog {
         ActivityLog(Arc::new(Shared {
             store,
             replica,
-            room: Arc::new(Room::new(&limits)),
+            room: Arc::new(LogRoom::new(&limits)),
             limits,
             state: Mutex::default(),
             wake_opening: Notify::new(),

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use chrono::{DateTime, Utc};
 
-use crate::domain::activity::{Kind, Record, Source};
+use crate::domain::activity::{Record, RecordKind, Source};
 use crate::domain::redact;
 use crate::domain::trace::TraceParent;
 use crate::gateway::clock;
@@ -69,7 +69,7 @@ impl Attempt {
     }
 
     /// Returns the record of this attempt as it begins, with who and through what.
-    pub(in crate::gateway) fn record(&self, kind: Kind) -> Record {
+    pub(in crate::gateway) fn record(&self, kind: RecordKind) -> Record {
         let caller = &self.caller;
         let short = |text: &String| {
             let cut: String = text.chars().take(CLIENT_CHARS_MAX).collect();

@@ -1,7 +1,7 @@
 //! Records of what is refused so often that it is only counted: one each minute.
 
 use super::Log;
-use crate::domain::activity::{Kind, Record, Source, Status};
+use crate::domain::activity::{Record, RecordKind, Source, Status};
 use crate::domain::id::TenantId;
 use crate::domain::refusal::Code;
 use crate::gateway::clock;
@@ -20,7 +20,8 @@ impl Log {
 
     /// Records that requests came without a valid key, counted per presented key.
     fn record_auth_failures(&self, key: &str, count: u64) {
-        let mut record = Record::start(TenantId::PLATFORM, Kind::AuthFailure, Source::System, clock::now());
+        let mut record =
+            Record::start(TenantId::PLATFORM, RecordKind::AuthFailure, Source::System, clock::now());
         record.status = Status::Blocked;
         record.error_code = Some("unauthenticated".to_owned());
         record.error_message = Some(format!("{count} requests without a valid key within a minute"));
@@ -36,7 +37,7 @@ impl Log {
             if count == 0 {
                 continue;
             }
-            let mut record = Record::start(sheds.tenant, Kind::System, Source::System, sheds.first);
+            let mut record = Record::start(sheds.tenant, RecordKind::System, Source::System, sheds.first);
             record.key = Some(key);
             record.owner = Some(sheds.owner);
             record.status = Status::Rejected;
@@ -53,7 +54,7 @@ impl Log {
     /// Writes what was refused since the last time, one record per key.
     fn record_suspended(&self) {
         for (key, SuspendedRequests { tenant, owner, first, count }) in self.tenants.suspensions.take() {
-            let mut record = Record::start(tenant, Kind::AuthFailure, Source::System, first);
+            let mut record = Record::start(tenant, RecordKind::AuthFailure, Source::System, first);
             record.key = Some(key);
             record.owner = Some(owner);
             record.status = Status::Blocked;

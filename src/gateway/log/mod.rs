@@ -12,7 +12,7 @@ pub use self::activity::{ActivityLog, Attempted, LogMeasures, LogVitals, RecordU
 pub use self::attempt::{Attempt, Client};
 pub use self::reads::{ReadAttempt, ReadUnderWay};
 pub use self::reports::{Act, Acting, RefusedAttempt};
-pub use self::tail::{News, Reach};
+pub use self::tail::{News, TailReach};
 
 pub(in crate::gateway) use self::activity::{Pending, record_unavailable};
 pub(in crate::gateway) use self::report_lane::{ReportLane, ReportTurn};

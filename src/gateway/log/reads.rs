@@ -13,7 +13,7 @@ use super::Log;
 use super::activity::Pending;
 use super::attempt::Attempt;
 use super::reports::{ACT_BYTES_MAX, ended};
-use crate::domain::activity::{Kind, Record, Source, Status};
+use crate::domain::activity::{Record, RecordKind, Source, Status};
 use crate::domain::annotations::Tier;
 use crate::domain::id::{KeyId, TenantId};
 use crate::domain::redact;
@@ -133,7 +133,7 @@ impl Log {
         for (ReadKind { tenant, key, what, code }, ReadRepeats { owner, source, status, first, count }) in
             repeated
         {
-            let mut record = Record::start(tenant, Kind::Admin, source, first);
+            let mut record = Record::start(tenant, RecordKind::Admin, source, first);
             record.key = key;
             record.owner = owner;
             record.tool = Some(what.to_owned());
@@ -148,7 +148,7 @@ impl Log {
 }
 
 fn read_record(attempt: &Attempt, read: &ReadAttempt<'_>) -> Record {
-    let mut record = attempt.record(Kind::Admin);
+    let mut record = attempt.record(RecordKind::Admin);
     record.tool = Some(read.what.to_owned());
     record.tier = Some(Tier::Read.as_str());
     record.server = read.server.map(str::to_owned);
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn memory_is_bounded_and_nothing_is_lost_by_it() {
         let reads = ReadCounts::default();
-        let record = Record::start(TenantId::PLATFORM, Kind::Admin, Source::Rest, clock::now());
+        let record = Record::start(TenantId::PLATFORM, RecordKind::Admin, Source::Rest, clock::now());
         for key in 0..READS_MAX as u128 {
             assert!(!reads.count(same(key), &record));
         }
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn another_outcome_or_route_is_another_read() {
         let reads = ReadCounts::default();
-        let record = Record::start(TenantId::PLATFORM, Kind::Admin, Source::Rest, clock::now());
+        let record = Record::start(TenantId::PLATFORM, RecordKind::Admin, Source::Rest, clock::now());
         assert!(!reads.count(same(1), &record));
         assert!(!reads.count(ReadKind { code: Some("forbidden"), ..same(1) }, &record));
         assert!(!reads.count(ReadKind { what: "settings.get", ..same(1) }, &record));

@@ -8,7 +8,7 @@ use ulid::Ulid;
 use super::Log;
 use super::activity::Pending;
 use super::attempt::Attempt;
-use crate::domain::activity::{Kind, Record, Status};
+use crate::domain::activity::{Record, RecordKind, Status};
 use crate::domain::redact;
 use crate::domain::tenant::Action;
 use crate::gateway::clock;
@@ -115,7 +115,7 @@ impl Log {
     /// Begins an administrator's act: its record is committed when this returns, or it must not be done. A
     /// key that ended meanwhile does nothing.
     pub async fn begin_act(&self, attempt: &Attempt, act: &Act<'_>) -> Result<Acting, GatewayError> {
-        let mut record = attempt.record(Kind::Admin);
+        let mut record = attempt.record(RecordKind::Admin);
         record.tool = Some(act.what.to_owned());
         record.server = act.server.map(str::to_owned);
         record.arguments = act.body.map(|body| redact::preview(body, ACT_BYTES_MAX).text);
@@ -153,8 +153,8 @@ impl Log {
     /// Counts a refused attempt. Returns whether it has a record of its own.
     pub(in crate::gateway) fn keeps_record(&self, attempt: &Attempt, refused: &RefusedAttempt<'_>) -> bool {
         let what = match refused.kind {
-            Kind::Search => Shed::Search,
-            Kind::CacheRead => Shed::Read,
+            RecordKind::Search => Shed::Search,
+            RecordKind::CacheRead => Shed::Read,
             _ => Shed::Call,
         };
         self.tenants.limits.note(&attempt.caller, what, attempt.started_at, Instant::now())
@@ -205,7 +205,7 @@ impl Acting {
 #[derive(Clone, Copy, Debug)]
 pub struct RefusedAttempt<'a> {
     /// A call or a search.
-    pub kind: Kind,
+    pub kind: RecordKind,
     /// The tool that was named.
     pub tool: Option<&'a str>,
     /// What was sent.

@@ -31,7 +31,7 @@ const SKEW_MAX: TimeDelta = TimeDelta::days(1);
 
 /// How old the records are that a stream may be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum TailReach {
     /// What may still end: they began within [`BEGAN_MAX`].
     Recent,
     /// All that are kept: for who comes back after a long time.
@@ -129,12 +129,12 @@ impl Log {
         caller: &Caller,
         filter: &ActivityFilter,
         after: Commit,
-        reach: Reach,
+        reach: TailReach,
     ) -> Result<Tail, GatewayError> {
         let now = clock::now();
         let start = match reach {
-            Reach::Recent => now - BEGAN_MAX,
-            Reach::Whole => DateTime::UNIX_EPOCH,
+            TailReach::Recent => now - BEGAN_MAX,
+            TailReach::Whole => DateTime::UNIX_EPOCH,
         };
         let filter = ActivityFilter { start, end: now + SKEW_MAX, ..filter.clone() };
         let Some(filter) = caller.visible(filter)? else {

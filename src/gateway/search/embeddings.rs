@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::Search;
 use crate::domain::redact;
-use crate::domain::search::{Embedding, Nearness, Scope};
+use crate::domain::search::{Embedding, Nearness, SearchScope};
 use crate::gateway::catalog::Catalog;
 use crate::gateway::options::EmbeddingsOptions;
 use crate::gateway::tenants::{Caller, LiveTenant};
@@ -85,7 +85,7 @@ impl Search {
 pub(in crate::gateway) fn nearness(
     live: &LiveTenant,
     catalogue: &Arc<Catalog>,
-    scope: &Scope,
+    scope: &SearchScope,
     question: &Embedding,
 ) -> Option<Nearness> {
     let placed = live.vectors.placed(catalogue);

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::{Search, embeddings};
-use crate::domain::activity::{Kind, Status};
+use crate::domain::activity::{RecordKind, Status};
 use crate::domain::annotations::Tier;
 use crate::domain::id::is_name;
 use crate::domain::intent::IntentMode;
@@ -103,7 +103,7 @@ impl Search {
             self.tenants.limits.count_shed(&attempt.caller, Shed::Search, attempt.started_at);
             return Err(refusal);
         }
-        let begun = self.log.activity.begin(attempt.record(Kind::Search));
+        let begun = self.log.activity.begin(attempt.record(RecordKind::Search));
         let mut pending = begun.map_err(|RecordUnavailable| record_unavailable())?;
         let vector = self.vector_of(&attempt.caller, &request.query).await;
         let record = &mut pending.record;

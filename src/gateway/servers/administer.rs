@@ -15,7 +15,7 @@ use crate::gateway::clock;
 use crate::gateway::error::GatewayError;
 use crate::gateway::tenants::Caller;
 use crate::store::{
-    HeadersPatch, Kind, NewServer, OfferView, Right, Server, ServerPatch, StoreError, StoredOverride,
+    HeadersPatch, NewServer, OfferView, RevisionKind, Right, Server, ServerPatch, StoreError, StoredOverride,
     StoredTool,
 };
 
@@ -85,7 +85,7 @@ impl Servers {
             .create_server(tenant, &new)
             .await
             .map_err(|e| GatewayError::from_store(e, "server"))?;
-        self.tenants.refresh(tenant, Kind::Catalogue).await;
+        self.tenants.refresh(tenant, RevisionKind::Catalogue).await;
         self.list_if_enabled(tenant, &server).await;
         self.get_server(caller, &server.name).await
     }
@@ -197,7 +197,7 @@ impl Servers {
         let server = self.get_server(caller, name).await?;
         let removed = self.store.remove_server(tenant, server.id()).await;
         removed.map_err(|e| GatewayError::from_store(e, "server"))?;
-        self.tenants.refresh(tenant, Kind::Catalogue).await;
+        self.tenants.refresh(tenant, RevisionKind::Catalogue).await;
         Ok(())
     }
 
@@ -262,7 +262,7 @@ impl Servers {
         let tenant = caller.tenant()?.id;
         let updated = self.store.update_server(tenant, server.id(), patch).await;
         let updated = updated.map_err(|e| GatewayError::from_store(e, "server"))?;
-        self.tenants.refresh(tenant, Kind::Catalogue).await;
+        self.tenants.refresh(tenant, RevisionKind::Catalogue).await;
         let reaches_it_anew = patch.url.is_some() || patch.command.is_some() || patch.headers.is_some();
         let lists = patch.enabled == Some(true) || patch.quarantined == Some(false) || reaches_it_anew;
         if lists {

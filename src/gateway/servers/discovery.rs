@@ -14,11 +14,11 @@ use crate::domain::redact;
 use crate::gateway::catalog::target;
 use crate::gateway::credentials::Opener;
 use crate::store::{
-    Applied, Before, Discovered, FailureNoted, Kind, NewListing, NewOffers, Right, SecretRows, Server,
-    StoreError, Tally,
+    Applied, Before, Discovered, FailureNoted, NewListing, NewOffers, RevisionKind, Right, SecretRows,
+    Server, StoreError, Tally,
 };
 use crate::upstream::{
-    Connection, Doubt, Entry, Era, Kind as UpstreamKind, ListKind, Listing, Target, UpstreamError,
+    Connection, Doubt, Entry, Era, FailureKind as UpstreamKind, ListKind, Listing, Target, UpstreamError,
 };
 
 /// Longest text about a failed listing that is kept, in bytes.
@@ -176,7 +176,7 @@ impl Servers {
                     self.log_server(tenant, server.id(), &format!("could not be listed: {text}"));
                 }
                 if let Some(rev) = rev {
-                    self.tenants.applied(tenant, Kind::Catalogue, rev).await;
+                    self.tenants.applied(tenant, RevisionKind::Catalogue, rev).await;
                 }
                 Err(ListingError::Upstream(text))
             }
@@ -232,7 +232,7 @@ impl Servers {
         }
         self.tell_drifts(tenant, server, &applied.drifted);
         if let Some(rev) = applied.rev {
-            self.tenants.applied(tenant, Kind::Catalogue, rev).await;
+            self.tenants.applied(tenant, RevisionKind::Catalogue, rev).await;
         }
         Ok(applied)
     }

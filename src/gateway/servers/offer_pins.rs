@@ -8,7 +8,7 @@ use crate::domain::tenant::Action;
 use crate::gateway::OfferView;
 use crate::gateway::error::GatewayError;
 use crate::gateway::tenants::Caller;
-use crate::store::{Kind, OfferRef, StoreError};
+use crate::store::{OfferRef, RevisionKind, StoreError};
 
 /// Offer of a server as a person names it.
 #[derive(Clone, Copy, Debug)]
@@ -87,7 +87,7 @@ impl Servers {
         done: Result<(), StoreError>,
     ) -> Result<OfferView, GatewayError> {
         done.map_err(|e| GatewayError::from_store(e, offer.noun()))?;
-        self.tenants.refresh(caller.tenant()?.id, Kind::Catalogue).await;
+        self.tenants.refresh(caller.tenant()?.id, RevisionKind::Catalogue).await;
         self.get_offer(caller, offer).await
     }
 }

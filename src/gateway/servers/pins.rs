@@ -3,7 +3,7 @@
 use super::Servers;
 use super::administer::{ServerView, ToolView};
 use super::duties::forbid_own;
-use crate::domain::activity::{Kind as RecordKind, Record, Source, Status};
+use crate::domain::activity::{Record, RecordKind, Source, Status};
 use crate::domain::drift::Drift;
 use crate::domain::id::TenantId;
 use crate::domain::overrides::{Hints, Override, TITLE_CHARS_MAX};
@@ -13,7 +13,7 @@ use crate::domain::tenant::Action;
 use crate::gateway::clock;
 use crate::gateway::error::GatewayError;
 use crate::gateway::tenants::Caller;
-use crate::store::{Kind, NewOverride, Server, StoreError};
+use crate::store::{NewOverride, RevisionKind, Server, StoreError};
 
 /// Tools of one listing that are recorded each for itself.
 const DRIFTS_RECORDED_MAX: usize = 20;
@@ -136,7 +136,7 @@ impl Servers {
         done: Result<(), StoreError>,
     ) -> Result<ToolView, GatewayError> {
         done.map_err(|e| GatewayError::from_store(e, "tool"))?;
-        self.tenants.refresh(caller.tenant()?.id, Kind::Catalogue).await;
+        self.tenants.refresh(caller.tenant()?.id, RevisionKind::Catalogue).await;
         self.get_tool(caller, name, tool).await
     }
 

@@ -9,7 +9,7 @@ use crate::gateway::tenants::Caller;
 use crate::store::{Server, ServerPatch};
 
 /// Where a server that is to be added is.
-pub(super) struct Place {
+pub(super) struct NewPlace {
     pub(super) kind: &'static str,
     pub(super) url: Option<String>,
     pub(super) command: Option<String>,
@@ -39,7 +39,11 @@ pub(super) fn check_keeping(caller: &Caller, change: &ServerChange) -> Result<()
 
 impl Servers {
     /// Checks where a new server is to be.
-    pub(super) fn new_place(&self, caller: &Caller, request: &ServerRequest) -> Result<Place, GatewayError> {
+    pub(super) fn new_place(
+        &self,
+        caller: &Caller,
+        request: &ServerRequest,
+    ) -> Result<NewPlace, GatewayError> {
         match request.kind.as_str() {
             "http" => {
                 if request.command.is_some() {
@@ -49,7 +53,7 @@ impl Servers {
                 let url =
                     url.ok_or_else(|| GatewayError::invalid("url", "a server of kind http needs a url"))?;
                 self.check_url(&url)?;
-                Ok(Place { kind: "http", url: Some(url), command: None })
+                Ok(NewPlace { kind: "http", url: Some(url), command: None })
             }
             "stdio" => {
                 let has_headers = request.headers.as_ref().is_some_and(|headers| !headers.is_empty());
@@ -62,7 +66,7 @@ impl Servers {
                 }
                 let command = request.command.clone().ok_or_else(|| self.no_command(caller))?;
                 self.check_command(caller, &command)?;
-                Ok(Place { kind: "stdio", url: None, command: Some(command) })
+                Ok(NewPlace { kind: "stdio", url: None, command: Some(command) })
             }
             _ => Err(GatewayError::invalid("kind", "kind must be http or stdio")),
         }

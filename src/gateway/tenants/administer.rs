@@ -8,7 +8,7 @@ use crate::domain::quota::{OwnQuotas, Quotas};
 use crate::domain::tenant::Action;
 use crate::gateway::error::GatewayError;
 use crate::gateway::tenants::live::access::Caller;
-use crate::store::{Kind, Tenant, Usage};
+use crate::store::{RevisionKind, Tenant, Usage};
 
 /// What a tenant may have, and what it has.
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +76,7 @@ impl Tenants {
         checked.map_err(|error| GatewayError::invalid(error.field, error.message))?;
         let changed = self.store.update_quotas(tenant, patch).await;
         changed.map_err(|error| GatewayError::from_store(error, "tenant"))?;
-        self.refresh(tenant, Kind::Access).await;
+        self.refresh(tenant, RevisionKind::Access).await;
         self.get_tenant(caller, name).await
     }
 
@@ -86,12 +86,12 @@ impl Tenants {
         let tenant = self.get_tenant(caller, name).await?;
         let deleted = self.store.delete_tenant(tenant.tenant_id()).await;
         deleted.map_err(|error| GatewayError::from_store(error, "tenant"))?;
-        self.refresh(tenant.tenant_id(), Kind::Access).await;
+        self.refresh(tenant.tenant_id(), RevisionKind::Access).await;
         Ok(())
     }
 
     /// Brings this replica's snapshot to what was just committed here.
-    pub(in crate::gateway) async fn refresh(&self, tenant: TenantId, kind: Kind) {
+    pub(in crate::gateway) async fn refresh(&self, tenant: TenantId, kind: RevisionKind) {
         match self.store.revisions(&[tenant]).await {
             Ok(changes) => {
                 for change in changes.into_iter().filter(|change| change.kind == kind) {

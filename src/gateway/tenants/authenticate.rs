@@ -14,7 +14,7 @@ use crate::domain::person::Person;
 use crate::domain::settings::{Effective, Rates, Settings};
 use crate::domain::tenant::Role;
 use crate::gateway::clock;
-use crate::store::{Kind, StoreError};
+use crate::store::{RevisionKind, StoreError};
 
 /// Why a key was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +116,7 @@ impl Tenants {
         }
         // live already, but its snapshot is older than the key: made on another replica a moment ago
         let rev = live.access().as_ref().as_ref().map_or(0, |access| access.rev);
-        self.reload(&live, Kind::Access, rev + 1).await.map_err(unavailable)?;
+        self.reload(&live, RevisionKind::Access, rev + 1).await.map_err(unavailable)?;
         self.live.caller(hash).ok_or(AuthError::Unauthenticated)
     }
 

@@ -14,7 +14,7 @@ use crate::domain::tenant::{Action, Role};
 use crate::gateway::clock;
 use crate::gateway::error::GatewayError;
 use crate::gateway::tenants::live::access::Caller;
-use crate::store::{ApiKey, KeyPatch, Kind, NewApiKey};
+use crate::store::{ApiKey, KeyPatch, NewApiKey, RevisionKind};
 
 /// Characters of a key that stay visible: the prefix and a little of the random part.
 const VISIBLE_CHARS: usize = 12;
@@ -103,7 +103,7 @@ impl Tenants {
             .create_key(tenant.id, &new)
             .await
             .map_err(|e| GatewayError::from_store(e, "tenant"))?;
-        self.refresh(tenant.id, Kind::Access).await;
+        self.refresh(tenant.id, RevisionKind::Access).await;
         Ok(KeyCreated { key, secret })
     }
 
@@ -145,7 +145,7 @@ impl Tenants {
             .update_key(tenant.id, key, &patch)
             .await
             .map_err(|e| GatewayError::from_store(e, "key"))?;
-        self.refresh(tenant.id, Kind::Access).await;
+        self.refresh(tenant.id, RevisionKind::Access).await;
         Ok(updated)
     }
 
@@ -154,7 +154,7 @@ impl Tenants {
         caller.authorise(Action::ManageKeys)?;
         let tenant = caller.tenant()?;
         self.store.revoke_key(tenant.id, key).await.map_err(|e| GatewayError::from_store(e, "key"))?;
-        self.refresh(tenant.id, Kind::Access).await;
+        self.refresh(tenant.id, RevisionKind::Access).await;
         Ok(())
     }
 
@@ -203,7 +203,7 @@ impl Tenants {
         stored.settings.patched(patch, scope).map_err(setting_error)?;
         let at = version.unwrap_or(stored.version);
         self.store.patch_settings(tenant.id, key, patch, at).await.map_err(store)?;
-        self.refresh(tenant.id, Kind::Access).await;
+        self.refresh(tenant.id, RevisionKind::Access).await;
         self.read_settings(caller, key).await
     }
 }

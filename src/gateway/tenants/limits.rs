@@ -67,7 +67,7 @@ impl Sheds {
 
 /// The limits of this replica.
 #[derive(Debug)]
-pub(in crate::gateway) struct Limits {
+pub(in crate::gateway) struct RateLimits {
     /// Where the clock of all buckets begins.
     epoch: Instant,
     replicas: AtomicU32,
@@ -76,9 +76,9 @@ pub(in crate::gateway) struct Limits {
     pub(in crate::gateway) shed: Count,
 }
 
-impl Limits {
-    pub(in crate::gateway) fn new(epoch: Instant) -> Limits {
-        Limits { epoch, replicas: AtomicU32::new(1), sheds: Mutex::default(), shed: Count::default() }
+impl RateLimits {
+    pub(in crate::gateway) fn new(epoch: Instant) -> RateLimits {
+        RateLimits { epoch, replicas: AtomicU32::new(1), sheds: Mutex::default(), shed: Count::default() }
     }
 
     /// Takes over how many replicas live.

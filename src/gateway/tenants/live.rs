@@ -20,7 +20,7 @@ use self::lag::Lag;
 use self::vectors::Vectors;
 use crate::domain::id::TenantId;
 use crate::gateway::catalog::Catalog;
-use crate::store::Kind;
+use crate::store::RevisionKind;
 
 /// A tenant that this replica serves.
 #[derive(Debug)]
@@ -109,11 +109,11 @@ impl LiveTenant {
         self.access.load()
     }
 
-    pub(in crate::gateway) fn rev(&self, kind: Kind) -> i64 {
+    pub(in crate::gateway) fn rev(&self, kind: RevisionKind) -> i64 {
         match kind {
-            Kind::Access => self.access.load().as_ref().as_ref().map_or(0, |access| access.rev),
-            Kind::Catalogue => self.catalogue.load().rev,
-            Kind::Vectors => self.vectors.rev(),
+            RevisionKind::Access => self.access.load().as_ref().as_ref().map_or(0, |access| access.rev),
+            RevisionKind::Catalogue => self.catalogue.load().rev,
+            RevisionKind::Vectors => self.vectors.rev(),
         }
     }
 }

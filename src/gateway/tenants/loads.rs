@@ -8,7 +8,7 @@ use super::live::LiveTenant;
 use super::live::access::Access;
 use crate::domain::id::TenantId;
 use crate::gateway::catalog::Catalog;
-use crate::store::{Change, Kind, StoreError};
+use crate::store::{Change, RevisionKind, StoreError};
 
 /// The least time between two snapshots of a tenant that are made because others changed it.
 const RELOAD_PAUSE: Duration = Duration::from_millis(50);
@@ -25,7 +25,7 @@ impl Tenants {
             None => self.enter(tenant, name).await?,
         };
         // whoever comes second waits here for the first one's load
-        self.reload(&live, Kind::Access, 1).await?;
+        self.reload(&live, RevisionKind::Access, 1).await?;
         Ok(live)
     }
 
@@ -42,18 +42,18 @@ impl Tenants {
     pub(in crate::gateway) async fn reload(
         &self,
         live: &Arc<LiveTenant>,
-        kind: Kind,
+        kind: RevisionKind,
         rev: i64,
     ) -> Result<(), StoreError> {
         if live.rev(kind) >= rev {
             return Ok(());
         }
         match kind {
-            Kind::Catalogue => self.reload_catalogue(live, rev).await,
-            Kind::Vectors => self.reload_vectors(live, rev).await,
-            Kind::Access => {
+            RevisionKind::Catalogue => self.reload_catalogue(live, rev).await,
+            RevisionKind::Vectors => self.reload_vectors(live, rev).await,
+            RevisionKind::Access => {
                 // a key that works must find its tools: the first catalogue comes before the first keys
-                if live.rev(Kind::Catalogue) == 0 {
+                if live.rev(RevisionKind::Catalogue) == 0 {
                     self.reload_catalogue(live, 1).await?;
                     self.reload_vectors(live, 1).await?;
                 }
@@ -65,7 +65,7 @@ impl Tenants {
 
     async fn reload_catalogue(&self, live: &Arc<LiveTenant>, rev: i64) -> Result<(), StoreError> {
         let _one_at_a_time = live.reloading_catalogue.lock().await;
-        if live.rev(Kind::Catalogue) >= rev {
+        if live.rev(RevisionKind::Catalogue) >= rev {
             return Ok(());
         }
         let _permit = self.live.reloads.acquire().await;
@@ -80,7 +80,7 @@ impl Tenants {
             }
             other => other?,
         };
-        if rows.rev > live.rev(Kind::Access) {
+        if rows.rev > live.rev(RevisionKind::Access) {
             let access = Access::build(live, &rows, &self.options.defaults, &self.options.quotas);
             let is_suspended = access.is_suspended;
             self.live.swap_access(live, Some(access));
@@ -110,7 +110,7 @@ impl Tenants {
             }
             other => other?,
         };
-        if rows.rev <= live.rev(Kind::Catalogue) {
+        if rows.rev <= live.rev(RevisionKind::Catalogue) {
             return Ok(());
         }
         let old = live.catalogue();
@@ -148,7 +148,7 @@ impl Tenants {
     /// Follows a change that was heard of. A burst of them is followed at its beginning, at its end, and now and then
     /// in between.
     pub(in crate::gateway) async fn heard(&self, change: Change) {
-        if change.kind == Kind::Access {
+        if change.kind == RevisionKind::Access {
             self.live.lookups.keys_changed();
         }
         if let Some(live) = self.live.get(change.tenant) {
@@ -164,22 +164,22 @@ impl Tenants {
 
     /// Brings what is here to where a change left it, when the tenant is live here.
     pub(in crate::gateway) async fn follow(&self, change: Change) {
-        if change.kind == Kind::Access {
+        if change.kind == RevisionKind::Access {
             self.live.lookups.keys_changed();
         }
-        if let (Kind::Catalogue, Some(embedded)) = (change.kind, &self.embedded) {
+        if let (RevisionKind::Catalogue, Some(embedded)) = (change.kind, &self.embedded) {
             embedded.note(change.tenant);
         }
         let Some(live) = self.live.get(change.tenant) else {
             // whoever only lists for it has no snapshot that says what is switched off
             match change.kind {
-                Kind::Catalogue => {
+                RevisionKind::Catalogue => {
                     if let Err(error) = self.end_programs(change.tenant).await {
                         tracing::warn!(%error, tenant = %change.tenant, "programs that may be switched off go on");
                     }
                 }
-                Kind::Access => self.forget_unless_served(change.tenant).await,
-                Kind::Vectors => {}
+                RevisionKind::Access => self.forget_unless_served(change.tenant).await,
+                RevisionKind::Vectors => {}
             }
             return;
         };
@@ -189,7 +189,7 @@ impl Tenants {
     }
 
     /// Applies a change that was made here, so that the replica that answers it has it.
-    pub(in crate::gateway) async fn applied(&self, tenant: TenantId, kind: Kind, rev: i64) {
+    pub(in crate::gateway) async fn applied(&self, tenant: TenantId, kind: RevisionKind, rev: i64) {
         self.follow(Change { tenant, kind, rev }).await;
     }
 }

@@ -30,7 +30,7 @@ pub(in crate::gateway) use self::suspension::SuspendedRequests;
 use std::sync::Arc;
 use std::time::Instant;
 
-use self::limits::Limits;
+use self::limits::RateLimits;
 use self::suspension::Suspensions;
 use self::tenancy::Tenancy;
 use self::uses::Uses;
@@ -50,7 +50,7 @@ pub struct Tenants {
     /// Those that are live here.
     pub(super) live: Tenancy,
     /// Rate limits.
-    pub(super) limits: Limits,
+    pub(super) limits: RateLimits,
     /// What suspended tenants went on to ask.
     pub(super) suspensions: Suspensions,
     /// Uses of keys.
@@ -65,7 +65,7 @@ impl Tenants {
         Tenants {
             catalog: Catalogs::new(ground),
             live: Tenancy::new(options.key_lookups_max, options.reloads_max),
-            limits: Limits::new(Instant::now()),
+            limits: RateLimits::new(Instant::now()),
             suspensions: Suspensions::default(),
             uses: Uses::default(),
             embedded: options.embeddings.as_ref().map(EmbeddingsOptions::space).map(Embedded::new),

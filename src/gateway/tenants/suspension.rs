@@ -9,7 +9,7 @@ use super::Tenants;
 use crate::domain::id::{KeyId, TenantId};
 use crate::gateway::error::GatewayError;
 use crate::gateway::tenants::live::access::Caller;
-use crate::store::{Kind, Suspend, Tenant};
+use crate::store::{RevisionKind, Suspend, Tenant};
 
 /// Keys whose refused requests are counted apart between two writes.
 const KEYS_MAX: usize = 100_000;
@@ -61,7 +61,7 @@ impl Tenants {
         let tenant = self.get_tenant(caller, name).await?.tenant_id();
         let changed = self.store.suspend_tenant(tenant, suspend).await;
         changed.map_err(|error| GatewayError::from_store(error, "tenant"))?;
-        self.refresh(tenant, Kind::Access).await;
+        self.refresh(tenant, RevisionKind::Access).await;
         self.get_tenant(caller, name).await
     }
 }

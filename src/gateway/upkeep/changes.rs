@@ -11,7 +11,7 @@ use super::{POLL, Upkeep, report};
 use crate::domain::id::TenantId;
 use crate::gateway::life::sleep_or_stop;
 use crate::gateway::tenants::LiveTenant;
-use crate::store::{Backoff, Change, Kind, Misled, Notice, StoreError, jittered};
+use crate::store::{Backoff, Change, Misled, Notice, RevisionKind, StoreError, jittered};
 
 /// Pauses between attempts to listen; what is missed meanwhile is found by the poll.
 const LISTEN_RETRY_MIN: Duration = Duration::from_millis(250);
@@ -118,11 +118,11 @@ impl Upkeep {
         let moved: Vec<Change> = changes.iter().filter(is_behind).copied().collect();
         let behind: HashSet<TenantId> = moved.iter().map(|change| change.tenant).collect();
         *self.behind.lock().unwrap_or_else(PoisonError::into_inner) = moved;
-        let said: HashMap<(TenantId, Kind), i64> =
+        let said: HashMap<(TenantId, RevisionKind), i64> =
             changes.iter().map(|change| ((change.tenant, change.kind), change.rev)).collect();
         for live in known.difference(&behind).filter_map(|id| self.tenants.live.get(*id)) {
             let said = |kind| said.get(&(live.id, kind)).copied().unwrap_or_default();
-            live.fanout.confirm(began, (said(Kind::Catalogue), said(Kind::Access)));
+            live.fanout.confirm(began, (said(RevisionKind::Catalogue), said(RevisionKind::Access)));
         }
         for change in changes {
             self.catch_up(change, since);
@@ -136,7 +136,7 @@ impl Upkeep {
     /// hold up the others. `since` is when the database was last known to say what is known here.
     fn catch_up(self: &Arc<Self>, change: Change, since: Instant) {
         let Some(live) = self.tenants.live.get(change.tenant) else { return };
-        let is_access = change.kind == Kind::Access;
+        let is_access = change.kind == RevisionKind::Access;
         let upkeep = Arc::clone(self);
         if live.rev(change.kind) >= change.rev {
             if is_access {

@@ -14,17 +14,17 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// Counts a server's announced listings: one that announces for nothing, or all the time, waits longer.
 #[derive(Debug, Default)]
-pub(super) struct Damping {
+pub(super) struct ListingDamping {
     idle: u32,
     busy: u32,
     since: Option<Instant>,
 }
 
-impl Damping {
+impl ListingDamping {
     /// The pause after a listing that ended `now` and found `changes`.
     pub(super) fn pause(&mut self, now: Instant, changes: usize) -> Duration {
         if self.since.is_none_or(|since| now.duration_since(since) >= MINUTE) {
-            *self = Damping { since: Some(now), ..Damping::default() };
+            *self = ListingDamping { since: Some(now), ..ListingDamping::default() };
         }
         self.busy += 1;
         self.idle = if changes == 0 { self.idle + 1 } else { 0 };
@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn who_announces_for_nothing_waits_longer() {
-        let (mut damping, now) = (Damping::default(), Instant::now());
+        let (mut damping, now) = (ListingDamping::default(), Instant::now());
         let pauses: Vec<_> = (0..9).map(|_| damping.pause(now, 0)).collect();
         assert_eq!(seconds(&pauses), [1, 1, 2, 4, 8, 16, 30, 30, 30]);
         assert_eq!(damping.pause(now, 1), PAUSE_MIN, "a real change is rewarded");
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn who_changes_all_the_time_waits_longer_until_the_minute_is_over() {
-        let (mut damping, now) = (Damping::default(), Instant::now());
+        let (mut damping, now) = (ListingDamping::default(), Instant::now());
         let pauses: Vec<_> = (0..13).map(|_| damping.pause(now, 3)).collect();
         assert_eq!(seconds(&pauses), [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 4, 8]);
         assert_eq!(damping.pause(now + MINUTE, 3), PAUSE_MIN);
@@ -61,7 +61,7 @@ mod tests {
     #[test]
     fn a_flood_costs_few_listings() {
         for changes in [0, 1] {
-            let (mut damping, began) = (Damping::default(), Instant::now());
+            let (mut damping, began) = (ListingDamping::default(), Instant::now());
             let (mut now, mut listings) = (began, 0);
             while now < began + MINUTE * 10 {
                 now += damping.pause(now, changes);

@@ -8,7 +8,7 @@ mod turns;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use self::turns::{Batch, Ended, Turns};
+use self::turns::{Batch, BatchEnd, EmbedTurns};
 use super::{LEASE, Upkeep};
 use crate::domain::id::TenantId;
 use crate::domain::redact;
@@ -17,7 +17,7 @@ use crate::domain::tool::Definition;
 use crate::gateway::life::sleep_or_stop;
 use crate::gateway::search::Embeddings;
 use crate::gateway::tenants::Embedded;
-use crate::store::{Backoff, Kind, Lease, StoreError, Unembedded};
+use crate::store::{Backoff, ReplicaLease, RevisionKind, StoreError, Unembedded};
 use crate::upstream::{EmbedError, Fault};
 
 /// How often all tenants are looked at, for changes whose notice was lost.
@@ -35,9 +35,9 @@ const JOB: &str = "embeddings";
 /// What this replica knows about being the one that does it.
 #[derive(Debug)]
 struct Duty {
-    lease: Lease,
+    lease: ReplicaLease,
     looked: Option<Instant>,
-    turns: Turns,
+    turns: EmbedTurns,
 }
 
 /// What came of a look at whose turn it is.
@@ -114,7 +114,8 @@ impl Upkeep {
         if duty.as_ref().is_none_or(|duty| duty.lease != lease) {
             *duty = None;
         }
-        let duty = duty.get_or_insert_with(|| Duty { lease, looked: None, turns: Turns::new(service.batch) });
+        let duty =
+            duty.get_or_insert_with(|| Duty { lease, looked: None, turns: EmbedTurns::new(service.batch) });
         changed.tenants.into_iter().for_each(|tenant| duty.turns.add(tenant, now));
         if changed.is_everybody {
             duty.looked = None;
@@ -130,7 +131,7 @@ impl Upkeep {
         self.embed_some(service, &embedded.space, &mut duty.turns, tenant).await
     }
 
-    async fn look_at_all(&self, space: &str, turns: &mut Turns) -> Result<(), StoreError> {
+    async fn look_at_all(&self, space: &str, turns: &mut EmbedTurns) -> Result<(), StoreError> {
         let mut after = TenantId::PLATFORM;
         loop {
             let page = self.store.tenants_to_embed(space, after, TENANTS_PAGE).await?;
@@ -148,7 +149,7 @@ impl Upkeep {
         &self,
         service: &Embeddings,
         space: &str,
-        turns: &mut Turns,
+        turns: &mut EmbedTurns,
         tenant: TenantId,
     ) -> Result<Step, Stopped> {
         let Batch { after, except, limit } = turns.batch(tenant, Instant::now());
@@ -161,7 +162,7 @@ impl Upkeep {
         let (pins, texts): (Vec<String>, Vec<String>) = found.into_iter().map(pin_and_text).unzip();
         let error = match service.embedder.embed(&texts).await {
             Ok(vectors) => {
-                turns.ended(tenant, &pins, Ended::Well, Instant::now());
+                turns.ended(tenant, &pins, BatchEnd::Well, Instant::now());
                 if pins.len() < limit {
                     turns.nothing(tenant, Instant::now());
                     tell(turns, tenant, None);
@@ -175,8 +176,8 @@ impl Upkeep {
         };
         let ended = match error.fault() {
             Fault::Service => return Err(error.into()),
-            Fault::Texts => Ended::Refused,
-            Fault::Unclear => Ended::Failed,
+            Fault::Texts => BatchEnd::Refused,
+            Fault::Unclear => BatchEnd::Failed,
         };
         turns.ended(tenant, &pins, ended, Instant::now());
         if let [pin] = pins.as_slice() {
@@ -189,14 +190,14 @@ impl Upkeep {
     async fn keep_vectors(
         &self,
         space: &str,
-        turns: &mut Turns,
+        turns: &mut EmbedTurns,
         tenant: TenantId,
         vectors: &[(String, Vec<u8>)],
     ) -> Result<(), StoreError> {
         match self.store.keep_embeddings(tenant, space, vectors).await {
             Ok(Some(rev)) => {
                 tracing::debug!(%tenant, count = vectors.len(), "definitions got vectors");
-                self.tenants.applied(tenant, Kind::Vectors, rev).await;
+                self.tenants.applied(tenant, RevisionKind::Vectors, rev).await;
                 Ok(())
             }
             Ok(None) => Ok(()),
@@ -211,7 +212,7 @@ impl Upkeep {
 }
 
 /// One line for all of a tenant's.
-fn tell(turns: &mut Turns, tenant: TenantId, last: Option<&EmbedError>) {
+fn tell(turns: &mut EmbedTurns, tenant: TenantId, last: Option<&EmbedError>) {
     if let Some(count) = turns.news(tenant, Instant::now()) {
         let error = last.map(tracing::field::display);
         tracing::warn!(%tenant, count, error, "definitions of a tenant got no vectors; they are tried again");

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use self::complaints::Complaints;
 use self::skew::Skew;
-use self::streams::Streams;
+use self::streams::UpstreamStreams;
 use super::life::sleep_or_stop;
 use super::{Calls, Ground, Lifecycle, Log, Options, Search, Servers, Tenants, clock};
 use crate::domain::id::ReplicaId;
@@ -77,7 +77,7 @@ pub struct Upkeep {
     search: Arc<Search>,
     calls: Arc<Calls>,
     servers: Arc<Servers>,
-    streams: Streams,
+    streams: UpstreamStreams,
     skew: Skew,
     complaints: Complaints,
     /// Whether changes are heard of at once.
@@ -107,7 +107,7 @@ impl Upkeep {
             search: Arc::clone(search),
             calls: Arc::clone(calls),
             servers: Arc::clone(servers),
-            streams: Streams::default(),
+            streams: UpstreamStreams::default(),
             skew: Skew::default(),
             complaints: Complaints::default(),
             is_listening: AtomicBool::new(false),

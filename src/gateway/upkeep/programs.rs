@@ -9,7 +9,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::Upkeep;
-use super::damping::Damping;
+use super::damping::ListingDamping;
 use super::relist::{LISTS_MAX, STORE_WAIT_MAX, TICK};
 use crate::domain::id::{ServerId, TenantId};
 use crate::gateway::servers::ListingError;
@@ -24,7 +24,7 @@ type Program = (TenantId, ServerId);
 /// Listings of one program.
 #[derive(Default)]
 struct Listings {
-    damping: Damping,
+    damping: ListingDamping,
     /// The listing that runs, or ran last.
     last: Option<AbortHandle>,
     /// True while an announced change waits for a listing.

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use super::schedule::{Ended, Pace, Schedule};
+use super::schedule::{ListingEnd, ListingPace, Schedule};
 use super::{LEASE, Upkeep, report};
 use crate::domain::id::ServerId;
 use crate::gateway::servers::ListingError;
-use crate::store::{DueServer, Lease, Right, StoreError};
+use crate::store::{DueServer, ReplicaLease, Right, StoreError};
 
 pub(super) const RELIST_PAGE: i64 = 500;
 /// How often it is looked whether something is due.
@@ -29,14 +29,14 @@ struct Duty {
     /// When the lease was last asked for, and whose it is.
     lease: Option<(Instant, Holder)>,
     /// The one under which the schedule was made.
-    scheduled_by: Option<Lease>,
+    scheduled_by: Option<ReplicaLease>,
     looked: Option<Instant>,
 }
 
 /// Who holds the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Holder {
-    Us(Lease),
+    Us(ReplicaLease),
     Another,
     /// The database did not say.
     Unknown,
@@ -46,13 +46,13 @@ enum Holder {
 struct Listed {
     due: DueServer,
     /// `None` if the lease was lost meanwhile.
-    ended: Option<Ended>,
+    ended: Option<ListingEnd>,
 }
 
 impl Upkeep {
     /// Lists what is due, for as long as the gateway runs and this replica holds the lease for it.
     pub(super) async fn relist(self: Arc<Self>) {
-        let pace = Pace {
+        let pace = ListingPace {
             interval: self.options.relist_interval,
             pause_max: self.options.relist_pause_max,
             places: self.options.relist_places,
@@ -109,13 +109,13 @@ impl Upkeep {
 
     /// Lists a server, unless it announces its changes and a sign of life will do; neither it nor the database
     /// may hold the place for longer than `limit`.
-    async fn relist_one(&self, due: DueServer, lease: Lease, limit: Duration) -> Listed {
+    async fn relist_one(&self, due: DueServer, lease: ReplicaLease, limit: Duration) -> Listed {
         let listed = async {
             if self.announces_and_answers(&due, &lease).await {
-                return Ok(Ended::Worked);
+                return Ok(ListingEnd::Worked);
             }
             if self.sleeps(&due, &lease).await {
-                return Ok(Ended::Worked);
+                return Ok(ListingEnd::Worked);
             }
             match self.store.served_server(due.tenant, due.server).await {
                 Ok(server) if server.enabled => {
@@ -123,9 +123,9 @@ impl Upkeep {
                     let found =
                         Box::pin(self.servers.list_server(due.tenant, &server, Right::Lease(lease))).await?;
                     self.streams.relisted(&due, &found);
-                    Ok(found.held.map_or(Ended::Worked, Ended::Held))
+                    Ok(found.held.map_or(ListingEnd::Worked, ListingEnd::Held))
                 }
-                Ok(_) | Err(StoreError::NotFound) => Ok(Ended::Worked),
+                Ok(_) | Err(StoreError::NotFound) => Ok(ListingEnd::Worked),
                 Err(error) => Err(error.into()),
             }
         };
@@ -136,12 +136,12 @@ impl Upkeep {
                 tracing::info!(%tenant, server, "another replica has taken over: nothing is kept of a listing");
                 None
             }
-            Ok(Err(ListingError::Store(_) | ListingError::Here(_))) => Some(Ended::Untold),
+            Ok(Err(ListingError::Store(_) | ListingError::Here(_))) => Some(ListingEnd::Untold),
             Ok(Err(ListingError::Upstream(error))) => {
                 tracing::debug!(%tenant, server, error, "a server could not be listed again");
-                Some(Ended::Failed)
+                Some(ListingEnd::Failed)
             }
-            Err(_) => Some(Ended::Failed),
+            Err(_) => Some(ListingEnd::Failed),
         };
         Listed { due, ended }
     }
@@ -150,7 +150,7 @@ impl Upkeep {
 impl Upkeep {
     /// Whether a server is a program that was ended here because nobody called it. It counts as connected, since
     /// the next call starts it; replicas where it runs list it themselves.
-    async fn sleeps(&self, due: &DueServer, lease: &Lease) -> bool {
+    async fn sleeps(&self, due: &DueServer, lease: &ReplicaLease) -> bool {
         if !self.upstreams.is_asleep(due.tenant.0, due.server.0, due.version) {
             return false;
         }
@@ -160,7 +160,7 @@ impl Upkeep {
 
 impl Duty {
     /// The lease, while this replica is known to hold it.
-    fn held(&self) -> Option<Lease> {
+    fn held(&self) -> Option<ReplicaLease> {
         match self.lease {
             Some((_, Holder::Us(lease))) => Some(lease),
             _ => None,
@@ -171,7 +171,7 @@ impl Duty {
     /// is under way has its place, and who failed its pause.
     fn answered(
         &mut self,
-        answer: Result<Option<Lease>, StoreError>,
+        answer: Result<Option<ReplicaLease>, StoreError>,
         now: Instant,
     ) -> Result<(), StoreError> {
         let holder = match &answer {
@@ -193,11 +193,11 @@ impl Duty {
     }
 
     /// A listing has ended; one that came too late has the lease asked for at once.
-    fn ended(&mut self, due: &DueServer, ended: Option<Ended>, now: Instant, pace: &Pace) {
+    fn ended(&mut self, due: &DueServer, ended: Option<ListingEnd>, now: Instant, pace: &ListingPace) {
         if ended.is_none() {
             self.lease = None;
         }
-        self.schedule.done(due, ended.unwrap_or(Ended::Untold), now, chance(), pace);
+        self.schedule.done(due, ended.unwrap_or(ListingEnd::Untold), now, chance(), pace);
     }
 }
 
@@ -213,7 +213,7 @@ mod tests {
     use super::*;
     use crate::domain::id::{ReplicaId, TenantId};
 
-    const PACE: Pace = Pace {
+    const PACE: ListingPace = ListingPace {
         interval: Duration::from_secs(30),
         pause_max: Duration::from_secs(300),
         places: 16,
@@ -236,8 +236,8 @@ mod tests {
         }
     }
 
-    fn lease(epoch: i64) -> Result<Option<Lease>, StoreError> {
-        Ok(Some(Lease { name: "relist", replica: ReplicaId(Uuid::from_u128(3)), epoch }))
+    fn lease(epoch: i64) -> Result<Option<ReplicaLease>, StoreError> {
+        Ok(Some(ReplicaLease { name: "relist", replica: ReplicaId(Uuid::from_u128(3)), epoch }))
     }
 
     #[test]

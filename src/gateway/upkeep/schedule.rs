@@ -16,7 +16,7 @@ const STEADY_AFTER: u8 = 3;
 
 /// How a schedule is kept.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
+pub(super) struct ListingPace {
     /// Between listings of a server that works.
     pub(super) interval: Duration,
     /// The longest pause after failures.
@@ -29,7 +29,7 @@ pub(super) struct Pace {
 
 /// How a listing ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum ListingEnd {
     /// It was made, and stored.
     Worked,
     /// The server did not answer, or not well.
@@ -89,7 +89,7 @@ impl Schedule {
     }
 
     /// What is to be listed now, as far as there are places.
-    pub(super) fn take(&mut self, now: Instant, pace: &Pace) -> Vec<DueServer> {
+    pub(super) fn take(&mut self, now: Instant, pace: &ListingPace) -> Vec<DueServer> {
         self.give_up_lost(now, pace);
         let mut places =
             Places::of(self.entries.values().filter(|entry| entry.running.is_some()), pace.places);
@@ -121,7 +121,14 @@ impl Schedule {
     }
 
     /// The listing of a server has ended. `chance`, from 0 to 1, spreads what would come together.
-    pub(super) fn done(&mut self, server: &DueServer, ended: Ended, now: Instant, chance: f64, pace: &Pace) {
+    pub(super) fn done(
+        &mut self,
+        server: &DueServer,
+        ended: ListingEnd,
+        now: Instant,
+        chance: f64,
+        pace: &ListingPace,
+    ) {
         let Some(entry) = self.entries.get_mut(&server.server).filter(|entry| entry.running.is_some()) else {
             return;
         };
@@ -133,11 +140,11 @@ impl Schedule {
         entry.ended(ended, now, chance, pace);
     }
 
-    fn give_up_lost(&mut self, now: Instant, pace: &Pace) {
+    fn give_up_lost(&mut self, now: Instant, pace: &ListingPace) {
         for entry in self.entries.values_mut() {
             if entry.running.is_some_and(|since| now.saturating_duration_since(since) >= pace.lost_after) {
                 entry.running = None;
-                entry.ended(Ended::Failed, now, 1.0, pace);
+                entry.ended(ListingEnd::Failed, now, 1.0, pace);
             }
         }
     }
@@ -151,18 +158,18 @@ impl Schedule {
 }
 
 impl Entry {
-    fn ended(&mut self, ended: Ended, now: Instant, chance: f64, pace: &Pace) {
+    fn ended(&mut self, ended: ListingEnd, now: Instant, chance: f64, pace: &ListingPace) {
         let chance = chance.clamp(0.0, 1.0);
-        if ended == Ended::Untold {
+        if ended == ListingEnd::Untold {
             self.due = now + PAUSE_MIN.mul_f64(1.0 + chance);
             return;
         }
-        if let Ended::Held(left) = ended {
+        if let ListingEnd::Held(left) = ended {
             // it is let in by a listing; those that are shown must not wear off meanwhile
             (self.failures, self.due) = (0, now + left.min(pace.interval));
             return;
         }
-        if ended == Ended::Worked {
+        if ended == ListingEnd::Worked {
             self.failures = 0;
             self.unsteady = self.unsteady.saturating_sub(1);
             self.due = now + pace.interval.mul_f64(0.9 + 0.1 * chance);
@@ -225,7 +232,7 @@ mod tests {
 
     use super::*;
 
-    const PACE: Pace = Pace {
+    const PACE: ListingPace = ListingPace {
         interval: Duration::from_secs(30),
         pause_max: Duration::from_secs(300),
         places: 16,
@@ -258,7 +265,7 @@ mod tests {
         for chance in [0.0, 1.0] {
             assert_eq!(schedule.take(now, &PACE), std::slice::from_ref(&one));
             assert!(schedule.take(now, &PACE).is_empty(), "it runs already");
-            schedule.done(&one, Ended::Worked, now, chance, &PACE);
+            schedule.done(&one, ListingEnd::Worked, now, chance, &PACE);
             now += PACE.interval.mul_f64(0.9 + 0.1 * chance);
             assert!(schedule.take(now - Duration::from_millis(1), &PACE).is_empty());
         }
@@ -271,14 +278,14 @@ mod tests {
         seen(&mut schedule, std::slice::from_ref(&one), now);
         for pause_s in [2, 4, 8, 16, 32, 64, 128, 256, 300, 300] {
             assert_eq!(schedule.take(now, &PACE).len(), 1);
-            schedule.done(&one, Ended::Failed, now, 1.0, &PACE);
+            schedule.done(&one, ListingEnd::Failed, now, 1.0, &PACE);
             seen(&mut schedule, &[DueServer { is_connected: false, ..one.clone() }], now);
             let pause = Duration::from_secs(pause_s);
             assert!(schedule.take(now + pause - Duration::from_millis(1), &PACE).is_empty(), "{pause_s}");
             now += pause;
         }
         assert_eq!(schedule.take(now, &PACE).len(), 1);
-        schedule.done(&one, Ended::Worked, now, 1.0, &PACE);
+        schedule.done(&one, ListingEnd::Worked, now, 1.0, &PACE);
         assert!(schedule.take(now + Duration::from_secs(29), &PACE).is_empty());
     }
 
@@ -289,7 +296,7 @@ mod tests {
         seen(&mut schedule, std::slice::from_ref(&one), now);
         for _ in 0..5 {
             assert_eq!(schedule.take(now, &PACE).len(), 1);
-            schedule.done(&one, Ended::Untold, now, 1.0, &PACE);
+            schedule.done(&one, ListingEnd::Untold, now, 1.0, &PACE);
             now += PAUSE_MIN * 2;
         }
         assert_eq!(schedule.entries[&one.server].unsteady, 0);
@@ -302,7 +309,7 @@ mod tests {
             let one = server(1, 1, true);
             seen(&mut schedule, std::slice::from_ref(&one), now);
             assert_eq!(schedule.take(now, &PACE).len(), 1);
-            schedule.done(&one, Ended::Held(Duration::from_secs(left_s)), now, 1.0, &PACE);
+            schedule.done(&one, ListingEnd::Held(Duration::from_secs(left_s)), now, 1.0, &PACE);
             let due = now + Duration::from_secs(pause_s);
             assert!(schedule.take(due - Duration::from_millis(1), &PACE).is_empty(), "{left_s}");
             assert_eq!(schedule.take(due, &PACE).len(), 1);
@@ -317,11 +324,11 @@ mod tests {
         {
             seen(&mut schedule, std::slice::from_ref(&one), now);
             assert_eq!(schedule.take(now, &PACE).len(), 1);
-            schedule.done(&one, Ended::Failed, now, 1.0, &PACE);
+            schedule.done(&one, ListingEnd::Failed, now, 1.0, &PACE);
             assert!(schedule.take(now, &PACE).is_empty());
             seen(&mut schedule, std::slice::from_ref(&news), now);
             assert_eq!(schedule.take(now, &PACE), std::slice::from_ref(&news));
-            schedule.done(&news, Ended::Worked, now, 1.0, &PACE);
+            schedule.done(&news, ListingEnd::Worked, now, 1.0, &PACE);
             seen(&mut schedule, &[], now);
             assert!(schedule.entries.is_empty());
         }
@@ -336,7 +343,7 @@ mod tests {
         assert_eq!(schedule.take(now, &PACE).len(), 1);
         seen(&mut schedule, std::slice::from_ref(&new), now);
         assert!(schedule.take(now, &PACE).is_empty());
-        schedule.done(&old, Ended::Worked, now, 1.0, &PACE);
+        schedule.done(&old, ListingEnd::Worked, now, 1.0, &PACE);
         assert_eq!(schedule.take(now, &PACE), [new]);
     }
 
@@ -393,7 +400,13 @@ mod tests {
                         worst = worst.max(now - before);
                     }
                 }
-                schedule.done(&due, if is_ok { Ended::Worked } else { Ended::Failed }, now, 1.0, &PACE);
+                schedule.done(
+                    &due,
+                    if is_ok { ListingEnd::Worked } else { ListingEnd::Failed },
+                    now,
+                    1.0,
+                    &PACE,
+                );
             }
             for due in schedule.take(now, &PACE) {
                 let takes = if due.tenant.0.as_u128() >= 10 { 100 } else { 20_000 };
@@ -410,7 +423,7 @@ mod tests {
             steps in prop::collection::vec((0_u64..40_000, 0_usize..20, any::<bool>()), 1..60),
             places in 1_usize..20,
         ) {
-            let pace = Pace { places, ..PACE };
+            let pace = ListingPace { places, ..PACE };
             let (mut schedule, mut now) = (Schedule::default(), Instant::now());
             let servers: Vec<DueServer> =
                 (0..60).map(|n| server(n % 7, n, n % 3 == 0)).collect();
@@ -420,7 +433,7 @@ mod tests {
                 now += Duration::from_millis(ms % 1000);
                 for _ in 0..ends.min(running.len()) {
                     let due = running.remove(0);
-                    schedule.done(&due, if is_ok { Ended::Worked } else { Ended::Failed }, now, 0.5, &pace);
+                    schedule.done(&due, if is_ok { ListingEnd::Worked } else { ListingEnd::Failed }, now, 0.5, &pace);
                 }
                 running.extend(schedule.take(now, &pace));
                 let alive = schedule.entries.values().filter(|entry| entry.running.is_some()).count();

@@ -18,7 +18,7 @@ use self::watched::Watched;
 use super::relist::RELIST_PAGE;
 use super::{LEASE, Upkeep, report};
 use crate::domain::id::{ServerId, TenantId};
-use crate::store::{Applied, DueServer, HEARTBEAT_TTL_S, Kind, Lease, StoreError};
+use crate::store::{Applied, DueServer, HEARTBEAT_TTL_S, ReplicaLease, RevisionKind, StoreError};
 
 /// Streams that are being opened at the same time.
 const OPENING_MAX: usize = 32;
@@ -31,7 +31,7 @@ const GATHER: Duration = Duration::from_millis(300);
 
 /// The streams that this replica holds.
 #[derive(Debug)]
-pub(super) struct Streams {
+pub(super) struct UpstreamStreams {
     held: Mutex<Held>,
     /// A server may have been added, changed, connected or removed.
     changed: Notify,
@@ -41,7 +41,7 @@ pub(super) struct Streams {
 #[derive(Debug, Default)]
 struct Held {
     /// The lease, and when this replica last knew that it was its own.
-    lease: Option<(Lease, Instant)>,
+    lease: Option<(ReplicaLease, Instant)>,
     by_server: HashMap<ServerId, Entry>,
     /// Servers without a place until it is time to try again.
     resting: HashMap<ServerId, Rest>,
@@ -64,16 +64,20 @@ struct Entry {
     _stop: DropGuard,
 }
 
-impl Default for Streams {
-    fn default() -> Streams {
-        Streams { held: Mutex::default(), changed: Notify::new(), opening: Semaphore::new(OPENING_MAX) }
+impl Default for UpstreamStreams {
+    fn default() -> UpstreamStreams {
+        UpstreamStreams {
+            held: Mutex::default(),
+            changed: Notify::new(),
+            opening: Semaphore::new(OPENING_MAX),
+        }
     }
 }
 
-impl Streams {
+impl UpstreamStreams {
     /// Follows a change notice.
-    pub(super) fn changed(&self, kind: Kind) {
-        if kind == Kind::Catalogue && self.is_holder() {
+    pub(super) fn changed(&self, kind: RevisionKind) {
+        if kind == RevisionKind::Catalogue && self.is_holder() {
             self.changed.notify_one();
         }
     }
@@ -120,12 +124,12 @@ impl Streams {
     }
 
     /// The lease by which a listing is made now.
-    fn lease(&self) -> Option<Lease> {
+    fn lease(&self) -> Option<ReplicaLease> {
         self.held().lease.map(|(lease, _)| lease)
     }
 
     /// The lease is ours. What was opened under another is let go: somebody else has looked after the servers since.
-    fn confirm(&self, lease: Lease, now: Instant) {
+    fn confirm(&self, lease: ReplicaLease, now: Instant) {
         if self.lease().is_some_and(|before| before != lease) {
             self.let_go();
         }
@@ -133,7 +137,7 @@ impl Streams {
     }
 
     /// It was not ours any more when something was to be written.
-    fn lost(&self, lease: Lease) {
+    fn lost(&self, lease: ReplicaLease) {
         if self.lease() == Some(lease) {
             self.let_go();
             self.changed.notify_one();
@@ -270,7 +274,7 @@ impl Upkeep {
     }
 
     /// Whether a server need not be listed: its changes are announced, and it has just answered.
-    pub(super) async fn announces_and_answers(&self, due: &DueServer, lease: &Lease) -> bool {
+    pub(super) async fn announces_and_answers(&self, due: &DueServer, lease: &ReplicaLease) -> bool {
         let Some(watched) = self.streams.watched(due) else { return false };
         if !watched.can_wait(Instant::now(), self.options.relist_announced_interval) {
             return false;
@@ -301,7 +305,7 @@ mod tests {
         }
     }
 
-    fn hold(streams: &Streams, servers: &[DueServer], places: usize, now: Instant) -> Vec<DueServer> {
+    fn hold(streams: &UpstreamStreams, servers: &[DueServer], places: usize, now: Instant) -> Vec<DueServer> {
         let mut held = streams.held();
         held.keep_only(&servers.iter().map(|due| (due.server, due.clone())).collect());
         let admitted = held.admit(servers.iter().cloned(), places, now);
@@ -315,8 +319,8 @@ mod tests {
 
     #[test]
     fn what_was_opened_under_another_lease_is_let_go() {
-        let (streams, now) = (Streams::default(), Instant::now());
-        let lease = |epoch| Lease { name: "relist", replica: ReplicaId(Uuid::from_u128(9)), epoch };
+        let (streams, now) = (UpstreamStreams::default(), Instant::now());
+        let lease = |epoch| ReplicaLease { name: "relist", replica: ReplicaId(Uuid::from_u128(9)), epoch };
         streams.confirm(lease(1), now);
         assert_eq!(hold(&streams, &[server(1, 1)], 8, now).len(), 1);
         streams.confirm(lease(1), now);
@@ -331,7 +335,7 @@ mod tests {
 
     #[test]
     fn a_tenant_has_at_most_a_quarter_of_the_places() {
-        let (streams, now) = (Streams::default(), Instant::now());
+        let (streams, now) = (UpstreamStreams::default(), Instant::now());
         let mut servers: Vec<DueServer> = (0..20).map(|n| server(1, n)).collect();
         assert_eq!(hold(&streams, &servers, 8, now).len(), 2);
         servers.extend([server(2, 1), server(3, 1)]);
@@ -341,7 +345,7 @@ mod tests {
 
     #[test]
     fn who_rests_or_is_not_connected_has_no_place() {
-        let (streams, now) = (Streams::default(), Instant::now());
+        let (streams, now) = (UpstreamStreams::default(), Instant::now());
         let mut servers = vec![server(1, 1), server(1, 2)];
         assert_eq!(hold(&streams, &servers, 1, now), [server(1, 1)]);
         let rest = |back_off| {

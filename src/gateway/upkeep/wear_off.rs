@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::{Upkeep, report};
 use crate::gateway::life::sleep_or_stop;
-use crate::store::{Kind, StoreError};
+use crate::store::{RevisionKind, StoreError};
 
 /// Tenants looked after at one time; the rest comes next time.
 const TENANTS_MAX: i64 = 500;
@@ -39,7 +39,7 @@ impl Upkeep {
         for tenant in self.store.tenants_to_wear_off(silent_s, TENANTS_MAX).await? {
             if let Some(rev) = self.store.wear_off(tenant, silent_s, &lease).await? {
                 tracing::info!(%tenant, "servers that gave no sign of life are taken for disconnected");
-                self.tenants.applied(tenant, Kind::Catalogue, rev).await;
+                self.tenants.applied(tenant, RevisionKind::Catalogue, rev).await;
             }
         }
         Ok(())

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use sqlx::types::Json;
 
 use super::found::NewOffers;
-use super::pinning::{Known, Pinning, Written, known};
+use super::pinning::{KnownPins, Pinning, Written, known};
 use super::spelling::{self, PROMPT_NAMES};
 use super::{Discovered, Right, Tally, lock};
 use crate::domain::fingerprint::Fingerprinting;
@@ -14,9 +14,9 @@ use crate::domain::id::{ServerId, TenantId};
 use crate::domain::offer::OfferKind;
 use crate::domain::quota::Quotas;
 use crate::store::offer_pins::{self, offer_bytes};
-use crate::store::revisions::{self, Kind};
+use crate::store::revisions::{self, RevisionKind};
 use crate::store::tools::stored_bytes;
-use crate::store::tx::{Access, Lane};
+use crate::store::tx::{Lane, TxAccess};
 use crate::store::unit::Unit;
 use crate::store::{Store, StoreError, quotas};
 
@@ -64,7 +64,7 @@ impl<'a> OffersPlan<'a> {
         let mut plan = Self::compare(&known, found, pinning);
         if !plan.write.is_empty() {
             // other listings of the tenant wait from here on
-            revisions::lock(tx, tenant, Kind::Catalogue).await?;
+            revisions::lock(tx, tenant, RevisionKind::Catalogue).await?;
             let quotas = quotas::of(tx, tenant, deployment).await?;
             let others = bytes_of_others(tx, tenant, server).await?;
             plan.fit(&known, quotas.definition_bytes.saturating_sub(others).saturating_sub(own_tools));
@@ -72,11 +72,11 @@ impl<'a> OffersPlan<'a> {
         Ok(plan)
     }
 
-    fn compare(known: &[Known], found: &NewOffers<'a>, pinning: &Pinning) -> OffersPlan<'a> {
+    fn compare(known: &[KnownPins], found: &NewOffers<'a>, pinning: &Pinning) -> OffersPlan<'a> {
         let mut plan = OffersPlan::default();
         for kind in OfferKind::ALL {
             let Some(found) = found.of(kind) else { continue };
-            let known: HashMap<&str, &Known> = known
+            let known: HashMap<&str, &KnownPins> = known
                 .iter()
                 .filter(|offer| offer.kind == kind.as_str())
                 .map(|offer| (offer.name.as_str(), offer))
@@ -95,7 +95,7 @@ impl<'a> OffersPlan<'a> {
 
     /// Leaves out what there is no room for: what is stored of it stays as it was, and so does its place before others
     /// who offer the same.
-    fn fit(&mut self, known: &[Known], mut room: i64) {
+    fn fit(&mut self, known: &[KnownPins], mut room: i64) {
         let gone: HashSet<(&str, &str)> =
             self.remove.iter().map(|(kind, name)| (kind.as_str(), name.as_str())).collect();
         let mut stored = HashMap::new();
@@ -259,7 +259,7 @@ impl Store {
         (offers, right): (&NewOffers<'_>, Right),
         deployment: &Quotas,
     ) -> Result<AppliedOffers, StoreError> {
-        let mut tx = self.begin(Lane::Upkeep, Access::Tenant(tenant)).await?;
+        let mut tx = self.begin(Lane::Upkeep, TxAccess::Tenant(tenant)).await?;
         let state = lock(&mut tx, tenant, server, version).await?;
         right.check(&mut tx, state.rev).await?;
         if state.connection != "connected" {
@@ -273,7 +273,7 @@ impl Store {
         let changes = plan.changes();
         let rev = match changes {
             0 => None,
-            _ => Some(revisions::bump(&mut tx, tenant, Kind::Catalogue).await?),
+            _ => Some(revisions::bump(&mut tx, tenant, RevisionKind::Catalogue).await?),
         };
         if let Some(rev) = rev {
             plan.apply(&mut tx, tenant, server, rev).await?;
@@ -281,7 +281,7 @@ impl Store {
         let faults = plan.faults(offers);
         let remark = note(&mut tx, (tenant, server), (offers, &pinning), &faults, rev).await?;
         match rev {
-            Some(rev) => revisions::commit(tx, tenant, Kind::Catalogue, rev).await.map(drop)?,
+            Some(rev) => revisions::commit(tx, tenant, RevisionKind::Catalogue, rev).await.map(drop)?,
             None => tx.commit().await?,
         }
         Ok(AppliedOffers { changes, rev, remark, overtaken, stored: plan.stored(offers) })
@@ -372,9 +372,9 @@ async fn has_all_names(tx: &mut Unit, tenant: TenantId, server: ServerId) -> Res
 mod tests {
     use super::*;
 
-    fn known(name: &str, pin: &str, bytes: i64) -> Known {
+    fn known(name: &str, pin: &str, bytes: i64) -> KnownPins {
         let pin = Some(pin.to_owned());
-        Known {
+        KnownPins {
             kind: "resource".into(),
             name: name.into(),
             approved_pin: pin.clone(),

@@ -33,7 +33,7 @@ impl Pinning {
 
 /// Stored side of an offer, or of a pin whose offer is gone.
 #[derive(FromRow)]
-pub(super) struct Known {
+pub(super) struct KnownPins {
     pub(super) kind: String,
     pub(super) name: String,
     /// Pin of the current definition; `None` if the server does not offer it.
@@ -46,7 +46,7 @@ pub(super) struct Known {
     pub(super) approved_bytes: i64,
 }
 
-impl Known {
+impl KnownPins {
     pub(super) fn bytes(&self) -> i64 {
         if self.pin.is_some() { self.bytes.max(self.approved_bytes) } else { 0 }
     }
@@ -69,7 +69,7 @@ pub(super) struct Written<'a> {
 impl<'a> Written<'a> {
     /// Compares an offer with its stored side; `None` if nothing is to be written.
     pub(super) fn of(
-        known: Option<&Known>,
+        known: Option<&KnownPins>,
         kind: OfferKind,
         offer: &'a Discovered,
         takes: bool,
@@ -94,7 +94,7 @@ pub(super) async fn known(
     tx: &mut Unit,
     tenant: TenantId,
     server: ServerId,
-) -> Result<Vec<Known>, StoreError> {
+) -> Result<Vec<KnownPins>, StoreError> {
     let known = sqlx::query_as(
         "select kind, name, pin, approved_pin, blocked_at is not null as is_blocked,
              coalesce(octet_length(definition), 0)::bigint as bytes,

@@ -34,7 +34,7 @@ impl Known {
 
 /// A server's row, as far as a listing needs it.
 #[derive(FromRow)]
-pub(super) struct ServerState {
+pub(super) struct ListedServer {
     quarantined: bool,
     auto_approve: bool,
     baselined: bool,
@@ -53,7 +53,7 @@ pub(super) struct ServerState {
     pub(super) now: DateTime<Utc>,
 }
 
-impl ServerState {
+impl ListedServer {
     pub(super) fn damping(&self) -> Damping {
         Damping {
             returned_at: self.returned_at,
@@ -93,7 +93,7 @@ pub(super) struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    pub(super) fn make(server: &ServerState, known: &'a [Known], found: &'a [Discovered]) -> Plan<'a> {
+    pub(super) fn make(server: &ListedServer, known: &'a [Known], found: &'a [Discovered]) -> Plan<'a> {
         let by_name: HashMap<&str, &Known> = known.iter().map(|tool| (tool.name.as_str(), tool)).collect();
         let sets_baseline = !server.quarantined && !server.baselined;
         let take = sets_baseline || (server.auto_approve && !server.quarantined);
@@ -194,8 +194,8 @@ mod tests {
         }
     }
 
-    fn server(auto_approve: bool) -> ServerState {
-        ServerState {
+    fn server(auto_approve: bool) -> ListedServer {
+        ListedServer {
             quarantined: false,
             auto_approve,
             baselined: true,

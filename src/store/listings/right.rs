@@ -1,7 +1,7 @@
 //! By what right something is written down of a server.
 
 use crate::store::unit::Unit;
-use crate::store::{Lease, StoreError};
+use crate::store::{ReplicaLease, StoreError};
 
 /// By what right a replica writes down what it found of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub enum Right {
     /// Somebody has asked for it: nothing is held back.
     Asked,
     /// This replica looks after the servers.
-    Lease(Lease),
+    Lease(ReplicaLease),
     /// The server's program runs on this replica, whoever looks after the servers. There is no lease that could be
     /// lost: instead the server's row must still be of this revision, which stood there before the program was asked.
     Program(i64),

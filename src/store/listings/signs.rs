@@ -4,9 +4,9 @@ use sqlx::FromRow;
 
 use super::{Right, Tally};
 use crate::domain::id::{ServerId, TenantId};
-use crate::store::revisions::{self, Kind};
-use crate::store::tx::{Access, Lane};
-use crate::store::{Lease, Store, StoreError};
+use crate::store::revisions::{self, RevisionKind};
+use crate::store::tx::{Lane, TxAccess};
+use crate::store::{ReplicaLease, Store, StoreError};
 
 /// What became of a listing that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,9 +35,9 @@ impl Store {
         tenant: TenantId,
         server: ServerId,
         version: i64,
-        lease: &Lease,
+        lease: &ReplicaLease,
     ) -> Result<bool, StoreError> {
-        let mut tx = self.begin(Lane::Upkeep, Access::Tenant(tenant)).await?;
+        let mut tx = self.begin(Lane::Upkeep, TxAccess::Tenant(tenant)).await?;
         let noted = sqlx::query(
             "update servers set last_ok_at = now()
              where tenant_id = $1 and server_id = $2 and version = $3 and connection = 'connected'
@@ -69,7 +69,7 @@ impl Store {
         error: &str,
         right: &Right,
     ) -> Result<FailureNoted, StoreError> {
-        let mut tx = self.begin(Lane::Upkeep, Access::Tenant(tenant)).await?;
+        let mut tx = self.begin(Lane::Upkeep, TxAccess::Tenant(tenant)).await?;
         let row: Option<Failing> = sqlx::query_as(
             "select connection, rev, tools_listings, prompts_listings, resources_listings, templates_listings
              from servers
@@ -88,7 +88,7 @@ impl Store {
         }
         let rev = match row.connection.as_str() {
             "disconnected" => None,
-            _ => Some(revisions::bump(&mut tx, tenant, Kind::Catalogue).await?),
+            _ => Some(revisions::bump(&mut tx, tenant, RevisionKind::Catalogue).await?),
         };
         sqlx::query(
             "update servers set connection = 'disconnected', last_error = $3, rev = coalesce($4, rev),
@@ -108,7 +108,7 @@ impl Store {
         .execute(&mut *tx)
         .await?;
         match rev {
-            Some(rev) => revisions::commit(tx, tenant, Kind::Catalogue, rev).await.map(drop)?,
+            Some(rev) => revisions::commit(tx, tenant, RevisionKind::Catalogue, rev).await.map(drop)?,
             None => tx.commit().await?,
         }
         Ok(FailureNoted::Noted(rev))

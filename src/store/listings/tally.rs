@@ -10,7 +10,7 @@ use sqlx::FromRow;
 use super::found::NewOffers;
 use crate::domain::id::{ServerId, TenantId};
 use crate::domain::offer::OfferKind;
-use crate::store::tx::{Access, Lane};
+use crate::store::tx::{Lane, TxAccess};
 use crate::store::{Store, StoreError};
 
 /// How often each list of a server has been stored; of the tools also, how often it was noted that they could not be
@@ -73,7 +73,7 @@ impl Store {
         server: ServerId,
         version: i64,
     ) -> Result<Before, StoreError> {
-        let mut tx = self.begin(Lane::Upkeep, Access::Tenant(tenant)).await?;
+        let mut tx = self.begin(Lane::Upkeep, TxAccess::Tenant(tenant)).await?;
         let row: Option<Row> = sqlx::query_as(
             "select tools_listings, prompts_listings, resources_listings, templates_listings,
                  array(select kind from unnest($4::text[]) as kinds (kind) where exists (

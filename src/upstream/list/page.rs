@@ -11,9 +11,9 @@ use serde_json::value::RawValue;
 
 use super::{Entry, Listing};
 use crate::upstream::era::Era;
-use crate::upstream::error::{Kind, UpstreamError};
+use crate::upstream::error::{FailureKind, UpstreamError};
 use crate::upstream::jsonrpc;
-use crate::upstream::list_kind::{DEFINITION_BYTES_MAX, Form, ListKind};
+use crate::upstream::list_kind::{DEFINITION_BYTES_MAX, ListForm, ListKind};
 use crate::upstream::param_headers::check_param_headers;
 
 /// Longest cursor, in bytes.
@@ -29,7 +29,7 @@ pub(super) struct Reading {
     /// Bytes of the pages so far.
     pub(super) bytes: usize,
     kind: ListKind,
-    form: &'static Form,
+    form: &'static ListForm,
     names: HashSet<String>,
     cursors: HashSet<Vec<u8>>,
     entries: usize,
@@ -79,7 +79,7 @@ impl Reading {
         result: &Bytes,
         era: Option<Era>,
     ) -> Result<Option<Vec<u8>>, UpstreamError> {
-        let Form { method, nouns, entries_max, .. } = self.form;
+        let ListForm { method, nouns, entries_max, .. } = self.form;
         self.bytes = self.bytes.saturating_add(result.len());
         let page = PageOf(self.form).deserialize(&mut serde_json::Deserializer::from_slice(result)).map_err(
             |_| UpstreamError::invalid(format!("{method} was answered without a list of {nouns}")),
@@ -105,7 +105,7 @@ impl Reading {
     }
 
     fn entry(&mut self, page: &Bytes, entry: &RawValue, era: Option<Era>) -> Result<(), String> {
-        let Form { noun, key, key_bytes_max, .. } = self.form;
+        let ListForm { noun, key, key_bytes_max, .. } = self.form;
         if !entry.get().starts_with('{') {
             return Err("an entry is not an object".to_owned());
         }
@@ -155,7 +155,7 @@ impl Reading {
 }
 
 pub(super) fn too_large(detail: impl Into<Cow<'static, str>>) -> UpstreamError {
-    UpstreamError::sent(Kind::TooLarge, detail)
+    UpstreamError::sent(FailureKind::TooLarge, detail)
 }
 
 /// A text, owned only where it had to be unescaped.
@@ -169,7 +169,7 @@ struct Page<'a> {
 }
 
 /// Reads a page of this form.
-struct PageOf(&'static Form);
+struct PageOf(&'static ListForm);
 
 impl<'de> DeserializeSeed<'de> for PageOf {
     type Value = Page<'de>;
@@ -187,7 +187,7 @@ impl<'de> Visitor<'de> for PageOf {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Page<'de>, A::Error> {
-        let Form { member, entries_max, .. } = *self.0;
+        let ListForm { member, entries_max, .. } = *self.0;
         let (mut entries, mut next) = (None, None);
         while let Some(Text(name)) = members.next_key()? {
             if name == member {
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn definitions_are_the_bytes_sent() {
         for kind in ALL {
-            let Form { member, key, .. } = kind.form();
+            let ListForm { member, key, .. } = kind.form();
             let definition = format!(r#"{{ "{key}":"\u0061b", "x":[1.0, 2e3 ] ,"inputSchema":{{}}}}"#);
             let page = format!(r#"{{"ttlMs":0,"{member}":[ {definition} ],"tool":[7]}}"#);
             let listing = read(kind, &[&page]).unwrap();
@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn bad_entries_are_left_out_and_reported() {
         for kind in ALL {
-            let Form { member, key, key_bytes_max, .. } = kind.form();
+            let ListForm { member, key, key_bytes_max, .. } = kind.form();
             let long = format!(r#"{{"{key}":"{}"}}"#, "n".repeat(key_bytes_max + 1));
             let large = format!(r#"{{"{key}":"large","d":"{}"}}"#, "n".repeat(DEFINITION_BYTES_MAX));
             let page = format!(
@@ -303,7 +303,7 @@ mod tests {
     #[test]
     fn problems_name_tools_but_no_uris() {
         let twice = |kind: ListKind| {
-            let Form { member, key, .. } = kind.form();
+            let ListForm { member, key, .. } = kind.form();
             let entry = format!(r#"{{"{key}":"db://user:password@host"}}"#);
             read(kind, &[&format!(r#"{{"{member}":[{entry},{entry}]}}"#)]).unwrap().problems
         };
@@ -315,28 +315,28 @@ mod tests {
     #[test]
     fn bounds_and_circles_are_errors() {
         for kind in ALL {
-            let Form { member, nouns, entries_max, .. } = kind.form();
+            let ListForm { member, nouns, entries_max, .. } = kind.form();
             let fault = |pages: &[&str]| read(kind, pages).unwrap_err();
             let crowd =
                 |n: usize| format!(r#"{{"{member}":[{}],"nextCursor":"{n}"}}"#, vec!["0"; n].join(","));
             let most = crowd(*entries_max);
             for pages in [&[crowd(entries_max + 5).as_str()][..], &[&most, &crowd(1)]] {
                 let fault = fault(pages);
-                let want = (Kind::TooLarge, format!("too many {nouns}"));
+                let want = (FailureKind::TooLarge, format!("too many {nouns}"));
                 assert_eq!((fault.kind, fault.detail.into_owned()), want);
             }
             assert_eq!(read(kind, &[&most]).unwrap().problems.len(), PROBLEMS_MAX);
 
             let round = format!(r#"{{"{member}":[],"nextCursor":""}}"#);
-            assert_eq!(fault(&[&round, &round]).kind, Kind::Invalid);
+            assert_eq!(fault(&[&round, &round]).kind, FailureKind::Invalid);
             let long = "c".repeat(CURSOR_BYTES_MAX + 1);
             let long = format!(r#"{{"{member}":[],"nextCursor":"{long}"}}"#);
-            assert_eq!(fault(&[&long]).kind, Kind::TooLarge);
+            assert_eq!(fault(&[&long]).kind, FailureKind::TooLarge);
             let bad =
                 ["{}", r#"{"M":{}}"#, r#"{"M":null}"#, r#"{"M":[],"nextCursor":7}"#, r#"{"M":[],"M":[]}"#];
             let worse = [r#"{"nextCursor":"a"}"#, r#"{"M":[],"nextCursor":"a","nextCursor":"b"}"#, r#"[[]]"#];
             for bad in bad.iter().chain(&worse) {
-                assert_eq!(fault(&[&bad.replace('M', member)]).kind, Kind::Invalid, "{bad}");
+                assert_eq!(fault(&[&bad.replace('M', member)]).kind, FailureKind::Invalid, "{bad}");
             }
             let last = format!(r#"{{"{member}":[],"nextCursor":null}}"#);
             assert!(read(kind, &[&last]).unwrap().entries.is_empty());

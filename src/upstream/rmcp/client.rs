@@ -19,14 +19,14 @@ use rmcp::transport::{DynamicTransportError, StreamableHttpClientTransport};
 use super::super::connect::Dialer;
 use super::super::discover;
 use super::super::era::Era;
-use super::super::error::{Kind, UpstreamError};
+use super::super::error::{FailureKind, UpstreamError};
 use super::super::jsonrpc::{CLIENT_NAME, CLIENT_VERSION};
 use super::super::post::Http;
 use super::super::session::VERSIONS;
 use super::super::target::{Target, base_headers};
 use super::super::wires::{Timeouts, Wires};
-use super::heard::{Heard, announced};
-use super::transport::Transport;
+use super::heard::{Announcement, announced};
+use super::transport::RmcpTransport;
 
 /// Connections of one client: its stream, and a few for what is said beside it.
 const CONNECTIONS_MAX: usize = 3;
@@ -36,15 +36,15 @@ const DISCOVER_WAIT_MAX: Duration = Duration::from_secs(5);
 const MESSAGES_MAX: usize = 16;
 
 /// rmcp's tasks for one upstream; they end when it is dropped.
-pub(in super::super) type Service = RunningService<RoleClient, Listener>;
+pub(in super::super) type Service = RunningService<RoleClient, RmcpListener>;
 
 /// Connects rmcp's client to a server, in the era that is known or found.
 pub(in super::super) async fn connect(
     dialer: &Dialer,
     target: &Target,
     bytes_max: usize,
-    listener: Listener,
-) -> Result<(Service, Transport), UpstreamError> {
+    listener: RmcpListener,
+) -> Result<(Service, RmcpTransport), UpstreamError> {
     let uri = dialer.check_url(&target.url)?;
     let base = base_headers(&uri, target)?;
     let http = own_connections(dialer, uri, target)?;
@@ -60,7 +60,7 @@ pub(in super::super) async fn connect(
         }
         Era::Handshake => ClientLifecycleMode::Initialize,
     };
-    let transport = Transport::new(http, base, bytes_max);
+    let transport = RmcpTransport::new(http, base, bytes_max);
     let worker = StreamableHttpClientTransport::with_client(transport.clone(), config(&target.url));
     let served = listener.serve_with_lifecycle(worker, lifecycle).await;
     let service = served.map_err(|error| transport.take_fault().unwrap_or_else(|| failed(&error)))?;
@@ -74,7 +74,8 @@ pub(in super::super) async fn connect(
 
 fn own_connections(dialer: &Dialer, uri: Uri, target: &Target) -> Result<Http, UpstreamError> {
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
-    let path = path.parse().map_err(|_| UpstreamError::unsent(Kind::EgressRefused, "the path is refused"))?;
+    let path =
+        path.parse().map_err(|_| UpstreamError::unsent(FailureKind::EgressRefused, "the path is refused"))?;
     let timeouts = Timeouts { connect: target.limits.connect_timeout, idle: target.limits.idle_timeout };
     // Apart from those of calls: a stream holds its connection for as long as it lives.
     let wires = Wires::new(dialer.for_upstream_of(target.tenant), uri, CONNECTIONS_MAX, timeouts);
@@ -107,12 +108,12 @@ pub(in super::super) fn own_error(error: &DynamicTransportError) -> Option<Upstr
 
 /// Who we are to an upstream: a client without capabilities that hears when something changes.
 #[derive(Clone, Debug)]
-pub(in super::super) struct Listener {
+pub(in super::super) struct RmcpListener {
     /// Told of every change that is announced outside of a subscription.
-    pub(in super::super) heard: Arc<Heard>,
+    pub(in super::super) heard: Arc<Announcement>,
 }
 
-impl rmcp::Service<RoleClient> for Listener {
+impl rmcp::Service<RoleClient> for RmcpListener {
     async fn handle_request(
         &self,
         request: ServerRequest,

@@ -13,13 +13,13 @@ const ALL: [Announced; 3] = [Announced::Tools, Announced::Prompts, Announced::Re
 /// Announcements that nobody has taken yet. Of each kind there is at most one: what was announced twice is listed
 /// once.
 #[derive(Debug, Default)]
-pub(in super::super) struct Heard {
+pub(in super::super) struct Announcement {
     /// A bit for each kind.
     bits: AtomicU8,
     told: Notify,
 }
 
-impl Heard {
+impl Announcement {
     /// A change was announced.
     pub(super) fn note(&self, what: Announced) {
         self.bits.fetch_or(bit(what), Ordering::SeqCst);
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn each_kind_is_taken_once() {
-        let heard = Heard::default();
+        let heard = Announcement::default();
         assert_eq!(heard.next().now_or_never(), None);
         for what in [Announced::Resources, Announced::Tools, Announced::Resources] {
             heard.note(what);

@@ -13,8 +13,8 @@ mod watcher;
 pub use watcher::{WatchEnd, Watcher};
 
 #[cfg(test)]
-pub(super) use client::{Listener, Service, connect, own_error};
+pub(super) use client::{RmcpListener, Service, connect, own_error};
 #[cfg(test)]
-pub(super) use heard::Heard;
+pub(super) use heard::Announcement;
 #[cfg(test)]
-pub(super) use transport::Transport;
+pub(super) use transport::RmcpTransport;

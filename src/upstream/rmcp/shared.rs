@@ -18,7 +18,7 @@ use super::super::wires::Lease;
 use super::tap::Tap;
 
 /// What rmcp is told when a request fails.
-pub(super) type Failed = StreamableHttpError<UpstreamError>;
+pub(super) type OpeningFailed = StreamableHttpError<UpstreamError>;
 
 /// The stream of a session of the handshake era.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub(super) enum SessionStream {
 }
 
 /// What all copies of a transport and all its streams share.
-pub(super) struct Shared {
+pub(super) struct SharedClient {
     http: Http,
     /// The headers of every request, credentials included.
     base: HeaderMap,
@@ -57,7 +57,7 @@ struct Session {
     streams: u64,
 }
 
-impl Shared {
+impl SharedClient {
     pub(super) fn new(http: Http, base: HeaderMap, bytes_max: usize) -> Self {
         Self {
             http,
@@ -119,7 +119,7 @@ impl Shared {
         &self,
         session: Option<&str>,
         own: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<HeaderMap, Failed> {
+    ) -> Result<HeaderMap, OpeningFailed> {
         let mut headers = self.base.clone();
         for (name, value) in own {
             if name.as_str().starts_with("mcp-") && name != "mcp-session-id" {
@@ -140,7 +140,7 @@ impl Shared {
         method: Method,
         headers: HeaderMap,
         body: Bytes,
-    ) -> Result<(Lease, Response<Incoming>), Failed> {
+    ) -> Result<(Lease, Response<Incoming>), OpeningFailed> {
         let sent = self.http.exchange(method, headers, body, &AtomicBool::new(false)).await;
         sent.map_err(StreamableHttpError::Client)
     }

@@ -10,10 +10,10 @@ use rmcp::transport::streamable_http_client::SseError;
 use sse_stream::Sse;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::super::error::{Kind, UpstreamError};
+use super::super::error::{FailureKind, UpstreamError};
 use super::super::sse::Events;
 use super::super::wires::Lease;
-use super::shared::Shared;
+use super::shared::SharedClient;
 
 /// Most messages taken from one stream within [`PACE_WINDOW`]; the rest waits in the socket.
 const EVENTS_MAX: usize = 50;
@@ -23,7 +23,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(15 * 60);
 
 /// Which stream it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum StreamRole {
     /// The answer to a request.
     Answer,
     /// The stream of a session, on which servers of the handshake era announce changes.
@@ -37,16 +37,16 @@ struct Reading {
     body: Incoming,
     events: Events,
     pace: Pace,
-    role: Role,
-    shared: Arc<Shared>,
+    role: StreamRole,
+    shared: Arc<SharedClient>,
 }
 
 /// Reads a response body as a stream of messages. It ends where anything is wrong; the reason goes to `shared`.
 pub(super) fn messages(
     lease: Lease,
     body: Incoming,
-    role: Role,
-    shared: Arc<Shared>,
+    role: StreamRole,
+    shared: Arc<SharedClient>,
 ) -> BoxStream<'static, Result<Sse, SseError>> {
     let events = Events::new(shared.bytes_max);
     let reading = Reading { lease: Some(lease), body, events, pace: Pace::default(), role, shared };
@@ -84,7 +84,10 @@ impl Reading {
                     return Ok(None);
                 }
                 Err(_) => {
-                    return Err(UpstreamError::sent(Kind::Timeout, "the stream was silent for too long"));
+                    return Err(UpstreamError::sent(
+                        FailureKind::Timeout,
+                        "the stream was silent for too long",
+                    ));
                 }
             }
         }
@@ -93,7 +96,7 @@ impl Reading {
 
 impl Drop for Reading {
     fn drop(&mut self) {
-        if self.role == Role::Session {
+        if self.role == StreamRole::Session {
             self.shared.session_stream_ended();
         }
     }

@@ -10,8 +10,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::super::error::{Kind, UpstreamError};
-use super::super::jsonrpc::Message;
+use super::super::error::{FailureKind, UpstreamError};
+use super::super::jsonrpc::RpcMessage;
 use super::super::offers::Announced;
 
 /// Notifications that rmcp always gets to see, and announcements that somebody waits for; the rest would only cost
@@ -84,10 +84,10 @@ impl Tap {
     /// For what is no JSON-RPC message, and for an upstream that asks too much.
     pub(super) fn read(&self, message: &Bytes) -> Result<Option<String>, UpstreamError> {
         let text = std::str::from_utf8(message).map_err(|_| UpstreamError::invalid("not UTF-8"))?;
-        let read = Message::read(message)?;
+        let read = RpcMessage::read(message)?;
         let Some(method) = read.method.as_deref() else { return Ok(Some(self.answer(message, &read, text))) };
         if message.len() > UNASKED_BYTES_MAX {
-            return Err(UpstreamError::sent(Kind::TooLarge, "a message that nobody asked for"));
+            return Err(UpstreamError::sent(FailureKind::TooLarge, "a message that nobody asked for"));
         }
         if read.id.is_some() {
             self.count_request(Instant::now())?;
@@ -100,7 +100,7 @@ impl Tap {
     }
 
     /// An answer to one of our requests. One that rmcp cannot hold is replaced: it would wait for ever.
-    fn answer(&self, message: &Bytes, read: &Message<'_>, text: &str) -> String {
+    fn answer(&self, message: &Bytes, read: &RpcMessage<'_>, text: &str) -> String {
         self.keep(message, read);
         match read.id {
             Some(id) if serde_json::from_str::<ServerJsonRpcMessage>(text).is_err() => {
@@ -123,11 +123,11 @@ impl Tap {
     }
 
     #[cfg(not(test))]
-    fn keep(&self, _: &Bytes, _: &Message<'_>) {}
+    fn keep(&self, _: &Bytes, _: &RpcMessage<'_>) {}
 
     /// rmcp's types drop what they do not know: where a result goes on to a caller, it is this one.
     #[cfg(test)]
-    fn keep(&self, message: &Bytes, read: &Message<'_>) {
+    fn keep(&self, message: &Bytes, read: &RpcMessage<'_>) {
         let Some(id) = read.id else { return };
         self.results.lock().unwrap().insert(id.get().to_owned(), message.clone());
     }
@@ -167,7 +167,7 @@ mod tests {
         let large = "x".repeat(UNASKED_BYTES_MAX);
         let large =
             format!(r#"{{"jsonrpc":"2.0","method":"notifications/message","params":{{"x":"{large}"}}}}"#);
-        assert_eq!(read(&tap, &large).unwrap_err().kind, Kind::TooLarge);
+        assert_eq!(read(&tap, &large).unwrap_err().kind, FailureKind::TooLarge);
         for bad in ["", "[]", "{}", "nonsense", r#"{"jsonrpc":"1.0","id":1,"result":{}}"#] {
             assert!(read(&tap, bad).is_err(), "{bad}");
         }

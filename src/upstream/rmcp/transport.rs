@@ -23,20 +23,20 @@ use tokio::time::timeout;
 use super::super::error::UpstreamError;
 use super::super::jsonrpc::Answer;
 use super::super::offers::Announced;
-use super::super::post::{DRAIN_WAIT_MAX, Form, Http, MINOR_BODY_BYTES_MAX, read_all, refusal};
+use super::super::post::{AnswerForm, DRAIN_WAIT_MAX, Http, MINOR_BODY_BYTES_MAX, read_all, refusal};
 use super::super::wires::Lease;
-use super::shared::{Failed, SessionStream, Shared};
-use super::stream::{Role, messages};
+use super::shared::{OpeningFailed, SessionStream, SharedClient};
+use super::stream::{StreamRole, messages};
 
 type Messages = BoxStream<'static, Result<Sse, SseError>>;
 
 /// One upstream's connections in the form that rmcp asks for.
 #[derive(Clone)]
-pub(in super::super) struct Transport(Arc<Shared>);
+pub(in super::super) struct RmcpTransport(Arc<SharedClient>);
 
-impl Transport {
+impl RmcpTransport {
     pub(in super::super) fn new(http: Http, base: HeaderMap, bytes_max: usize) -> Self {
-        Self(Arc::new(Shared::new(http, base, bytes_max)))
+        Self(Arc::new(SharedClient::new(http, base, bytes_max)))
     }
 
     /// Lets the session's stream be opened; until then rmcp waits for it.
@@ -74,13 +74,13 @@ impl Transport {
         message: ClientJsonRpcMessage,
         session: Option<Arc<str>>,
         own: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<StreamableHttpPostResponse, Failed> {
+    ) -> Result<StreamableHttpPostResponse, OpeningFailed> {
         let shared = &self.0;
         let headers = shared.headers(session.as_deref(), own)?;
         let body = serde_json::to_vec(&message)?;
         let (mut lease, response) = shared.exchange(Method::POST, headers, body.into()).await?;
         let status = response.status();
-        let form = Form::of(&response);
+        let form = AnswerForm::of(&response);
         let Some(id) = request_id(&message) else { return receipt(lease, response).await };
         if status == StatusCode::ACCEPTED {
             return receipt(lease, response).await;
@@ -99,7 +99,7 @@ impl Transport {
             _ => None,
         };
         match form {
-            Form::Json => {
+            AnswerForm::Json => {
                 let read = read_all(&mut lease, &mut body, shared.bytes_max, None).await;
                 let bytes = read.map_err(StreamableHttpError::Client)?;
                 lease.give_back();
@@ -109,25 +109,29 @@ impl Transport {
                         .map_err(|_| invalid("not an answer"))?;
                 Ok(StreamableHttpPostResponse::Json(message, opened))
             }
-            Form::Events => {
-                let stream = messages(lease, body, Role::Answer, Arc::clone(shared));
+            AnswerForm::Events => {
+                let stream = messages(lease, body, StreamRole::Answer, Arc::clone(shared));
                 Ok(StreamableHttpPostResponse::Sse(stream, opened))
             }
-            Form::Other => Err(invalid("the answer has an unexpected content type")),
+            AnswerForm::Other => Err(invalid("the answer has an unexpected content type")),
         }
     }
 
     /// Opens the stream of a session.
-    async fn listen(&self, session: &str, own: HashMap<HeaderName, HeaderValue>) -> Result<Messages, Failed> {
+    async fn listen(
+        &self,
+        session: &str,
+        own: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<Messages, OpeningFailed> {
         let shared = &self.0;
         let mut headers = shared.headers(Some(session), own)?;
         headers.remove(CONTENT_TYPE);
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         let (lease, response) = shared.exchange(Method::GET, headers, Bytes::new()).await?;
         let status = response.status();
-        if status == StatusCode::OK && Form::of(&response) == Form::Events {
+        if status == StatusCode::OK && AnswerForm::of(&response) == AnswerForm::Events {
             shared.session_stream_opened();
-            return Ok(messages(lease, response.into_body(), Role::Session, Arc::clone(shared)));
+            return Ok(messages(lease, response.into_body(), StreamRole::Session, Arc::clone(shared)));
         }
         // A server without the stream says 405; others have no such route at all.
         if matches!(status.as_u16(), 400 | 404..=406 | 501) || status == StatusCode::OK {
@@ -137,7 +141,7 @@ impl Transport {
     }
 }
 
-impl StreamableHttpClient for Transport {
+impl StreamableHttpClient for RmcpTransport {
     type Error = UpstreamError;
 
     async fn post_message(
@@ -147,7 +151,7 @@ impl StreamableHttpClient for Transport {
         session_id: Option<Arc<str>>,
         _: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<StreamableHttpPostResponse, Failed> {
+    ) -> Result<StreamableHttpPostResponse, OpeningFailed> {
         self.post(message, session_id, custom_headers).await
     }
 
@@ -157,7 +161,7 @@ impl StreamableHttpClient for Transport {
         session_id: Arc<str>,
         _: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), OpeningFailed> {
         let headers = self.0.headers(Some(&session_id), custom_headers)?;
         let (lease, response) = self.0.exchange(Method::DELETE, headers, Bytes::new()).await?;
         drain(lease, response.into_body()).await;
@@ -171,7 +175,7 @@ impl StreamableHttpClient for Transport {
         last_event_id: Option<String>,
         _: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<Messages, Failed> {
+    ) -> Result<Messages, OpeningFailed> {
         // The sender is our own, so this ends with the permission, or with rmcp's task.
         drop(self.0.allowed.subscribe().wait_for(|allowed| *allowed).await);
         // Nothing is resumed: whoever lost a stream lists again.
@@ -195,11 +199,11 @@ impl StreamableHttpClient for Transport {
     }
 }
 
-fn invalid(detail: &'static str) -> Failed {
+fn invalid(detail: &'static str) -> OpeningFailed {
     StreamableHttpError::Client(UpstreamError::invalid(detail))
 }
 
-fn unexpected(status: StatusCode) -> Failed {
+fn unexpected(status: StatusCode) -> OpeningFailed {
     if status.is_redirection() {
         return invalid("a redirect, which is never followed");
     }
@@ -217,7 +221,10 @@ fn request_id(message: &ClientJsonRpcMessage) -> Option<u64> {
 }
 
 /// The receipt of what needs no answer.
-async fn receipt(lease: Lease, response: Response<Incoming>) -> Result<StreamableHttpPostResponse, Failed> {
+async fn receipt(
+    lease: Lease,
+    response: Response<Incoming>,
+) -> Result<StreamableHttpPostResponse, OpeningFailed> {
     let status = response.status();
     drain(lease, response.into_body()).await;
     match status {
@@ -232,10 +239,10 @@ async fn refused(
     lease: Lease,
     body: Incoming,
     status: StatusCode,
-    form: Form,
+    form: AnswerForm,
     id: u64,
     session: Option<&str>,
-) -> Result<StreamableHttpPostResponse, Failed> {
+) -> Result<StreamableHttpPostResponse, OpeningFailed> {
     let answer = refusal(lease, body, status, form, id).await.map_err(StreamableHttpError::Client)?;
     if status == StatusCode::NOT_FOUND && session.is_some() {
         return Err(StreamableHttpError::SessionExpired);

@@ -11,13 +11,13 @@ use tokio::time::timeout;
 
 use super::super::connect::Dialer;
 use super::super::discover::HELLO_BYTES_MAX;
-use super::super::error::{Kind, UpstreamError};
+use super::super::error::{FailureKind, UpstreamError};
 use super::super::offers::Announced;
 use super::super::target::Target;
-use super::client::{Listener, Service, connect, own_error};
-use super::heard::{Heard, announced};
+use super::client::{RmcpListener, Service, connect, own_error};
+use super::heard::{Announcement, announced};
 use super::shared::SessionStream;
-use super::transport::Transport;
+use super::transport::RmcpTransport;
 
 /// Longest time to connect, to find the era, to shake hands and to open the stream.
 const OPEN_WAIT_MAX: Duration = Duration::from_secs(20);
@@ -35,9 +35,9 @@ pub enum WatchEnd {
 pub struct Watcher {
     /// Holds rmcp's tasks, which end with it.
     _service: Service,
-    transport: Transport,
+    transport: RmcpTransport,
     stream: Stream,
-    heard: Arc<Heard>,
+    heard: Arc<Announcement>,
     hears: Vec<Announced>,
 }
 
@@ -59,15 +59,15 @@ impl Watcher {
         target: &Target,
         wanted: &[Announced],
     ) -> Result<Self, WatchEnd> {
-        let late = || UpstreamError::sent(Kind::Timeout, "opening the stream took too long");
+        let late = || UpstreamError::sent(FailureKind::Timeout, "opening the stream took too long");
         timeout(OPEN_WAIT_MAX, Self::try_open(dialer, target, wanted))
             .await
             .unwrap_or_else(|_| Err(WatchEnd::Lost(late())))
     }
 
     async fn try_open(dialer: &Dialer, target: &Target, wanted: &[Announced]) -> Result<Self, WatchEnd> {
-        let heard = Arc::new(Heard::default());
-        let listener = Listener { heard: Arc::clone(&heard) };
+        let heard = Arc::new(Announcement::default());
+        let listener = RmcpListener { heard: Arc::clone(&heard) };
         let (service, transport) =
             connect(dialer, target, HELLO_BYTES_MAX, listener).await.map_err(WatchEnd::Lost)?;
         let info = service.peer().peer_info();
@@ -138,7 +138,7 @@ fn is_in(filter: &SubscriptionFilter, what: Announced) -> bool {
 
 async fn subscribe(
     service: &Service,
-    transport: &Transport,
+    transport: &RmcpTransport,
     wanted: &[Announced],
 ) -> Result<Subscription, WatchEnd> {
     let filter = wanted.iter().fold(SubscriptionFilter::builder(), |filter, what| match what {
@@ -162,7 +162,7 @@ async fn subscribe(
     }
 }
 
-async fn session_stream(transport: &Transport) -> Result<Stream, WatchEnd> {
+async fn session_stream(transport: &RmcpTransport) -> Result<Stream, WatchEnd> {
     if !transport.has_session() {
         return Err(WatchEnd::Unsupported("it keeps no sessions"));
     }
@@ -197,5 +197,5 @@ async fn follow_subscription(
 }
 
 fn lost(detail: &'static str) -> UpstreamError {
-    UpstreamError::sent(Kind::Lost, detail)
+    UpstreamError::sent(FailureKind::Lost, detail)
 }

@@ -154,7 +154,7 @@ impl Children {
         self: &Arc<Self>,
         (tenant, server): (Uuid, Uuid),
         program: Weak<dyn RunningProgram>,
-    ) -> Result<Place, Full> {
+    ) -> Result<ChildPlace, Full> {
         let mut places = self.places();
         let own = places.by_number.values().filter(|taken| taken.tenant == tenant);
         if own.clone().any(|taken| taken.server == server) {
@@ -170,7 +170,7 @@ impl Children {
         let number = places.next;
         places.next += 1;
         places.by_number.insert(number, Taken { tenant, server, program });
-        Ok(Place { children: Arc::clone(self), number })
+        Ok(ChildPlace { children: Arc::clone(self), number })
     }
 
     /// Ends the program that nobody has used for longest, the tenant's own ones first. Gives whether a place will
@@ -234,12 +234,12 @@ impl Children {
 }
 
 /// The place of a program that runs.
-pub(super) struct Place {
+pub(super) struct ChildPlace {
     children: Arc<Children>,
     number: u64,
 }
 
-impl Drop for Place {
+impl Drop for ChildPlace {
     fn drop(&mut self) {
         self.children.places().by_number.remove(&self.number);
         self.children.freed.notify_waiters();

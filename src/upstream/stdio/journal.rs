@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::domain::log_line::{self, Raw};
-use crate::upstream::command::Command;
+use crate::upstream::command::ProgramCommand;
 use crate::upstream::pace::Pace;
 
 /// Longest line that is kept, in bytes.
@@ -52,7 +52,7 @@ pub type Journal = mpsc::Sender<LogLine>;
 pub(super) struct ServerLog {
     tenant: Uuid,
     server: Uuid,
-    command: Arc<Command>,
+    command: Arc<ProgramCommand>,
     journal: Option<Journal>,
     turns: Arc<Semaphore>,
     pace: Mutex<Pace>,
@@ -63,7 +63,7 @@ impl ServerLog {
     /// `turns` are those of its tenant.
     pub(super) fn new(
         (tenant, server): (Uuid, Uuid),
-        command: Arc<Command>,
+        command: Arc<ProgramCommand>,
         journal: Option<Journal>,
         turns: Arc<Semaphore>,
     ) -> Self {
@@ -133,7 +133,7 @@ mod tests {
     #[tokio::test]
     async fn a_tenant_has_a_share_of_what_waits() {
         let (journal, mut lines) = mpsc::channel(100);
-        let command = || Arc::new(Command::new(vec![], [].into(), vec![]));
+        let command = || Arc::new(ProgramCommand::new(vec![], [].into(), vec![]));
         let of = |turns| ServerLog::new((Uuid::nil(), Uuid::nil()), command(), Some(journal.clone()), turns);
         let turns = Arc::new(Semaphore::new(25));
         let (one, same, other) =

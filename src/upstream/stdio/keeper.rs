@@ -9,14 +9,14 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::children::{Children, Full, RunningProgram};
 use super::life;
 use super::open::Open;
-use super::state::{Now, Session, Shared};
-use super::wire::Request;
+use super::state::{Now, ProgramSession, Shared};
+use super::wire::PipeRequest;
 use crate::domain::measure::Measures;
 use crate::upstream::ask::Ask;
 use crate::upstream::era::Era;
-use crate::upstream::error::{Kind, UpstreamError};
+use crate::upstream::error::{FailureKind, UpstreamError};
 use crate::upstream::jsonrpc::{self, Answer, Meta};
-use crate::upstream::offers::Offers;
+use crate::upstream::offers::DeclaredOffers;
 use crate::upstream::sent::Sent;
 use crate::upstream::shares::Share;
 use crate::upstream::target::{Program, Target};
@@ -33,14 +33,14 @@ impl Keeper {
     /// Starts nothing: the first request does.
     ///
     /// # Errors
-    /// [`Kind::NotRunning`] if the deployment has no such program for this tenant.
+    /// [`FailureKind::NotRunning`] if the deployment has no such program for this tenant.
     pub(in crate::upstream) fn new(
         children: &Arc<Children>,
         target: &Target,
         program: &Program,
         share: Share,
     ) -> Result<Self, UpstreamError> {
-        let not_running = Kind::NotRunning { retry_s: None };
+        let not_running = FailureKind::NotRunning { retry_s: None };
         let command = program.command.clone();
         let command = command.map_err(|error| UpstreamError::unsent(not_running, error.sentence()))?;
         let shared = Shared::new(children, target, command, share);
@@ -64,7 +64,7 @@ impl Keeper {
         };
         meta.check_rounds()?;
         sent.goes_out(id, session.version);
-        let request = Request {
+        let request = PipeRequest {
             id,
             body: jsonrpc::request(id, ask.method, ask.members, meta),
             bytes_max: ask.bytes_max,
@@ -76,7 +76,7 @@ impl Keeper {
     }
 
     /// The running program; whoever comes first starts it, the others wait for the same.
-    pub(in crate::upstream) async fn session(&self) -> Result<Arc<Session>, UpstreamError> {
+    pub(in crate::upstream) async fn session(&self) -> Result<Arc<ProgramSession>, UpstreamError> {
         let patience = Instant::now() + self.shared.children.rules.start_timeout;
         loop {
             let moved = self.shared.moved.notified();
@@ -102,7 +102,7 @@ impl Keeper {
                         () = freed => {}
                     }
                 }
-                Now::Full(full) => return Err(UpstreamError::unsent(Kind::NoPlace, full.sentence())),
+                Now::Full(full) => return Err(UpstreamError::unsent(FailureKind::NoPlace, full.sentence())),
             }
         }
     }
@@ -118,7 +118,7 @@ impl Keeper {
     }
 
     /// What the program declared when it came up last.
-    pub(in crate::upstream) fn offers(&self) -> Option<Offers> {
+    pub(in crate::upstream) fn offers(&self) -> Option<DeclaredOffers> {
         self.shared.offers()
     }
 

@@ -10,16 +10,16 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::process::{Pipes, Process};
-use super::reader::{Reader, STALL_WAIT_MAX, log_errors};
-use super::state::{Ended, Session, Shared, Start};
-use super::wire::{self, Request, Wire};
+use super::reader::{LineReader, STALL_WAIT_MAX, log_errors};
+use super::state::{Ended, ProgramSession, Shared, Start};
+use super::wire::{self, PipeRequest, PipeWire};
 use crate::domain::measure::{Between, Transport};
 use crate::upstream::discover::{HELLO_BYTES_MAX, modern_offers};
 use crate::upstream::era::Era;
-use crate::upstream::error::{Kind, UpstreamError};
+use crate::upstream::error::{FailureKind, UpstreamError};
 use crate::upstream::jsonrpc::{self, Answer, MODERN, Meta};
 use crate::upstream::measures::{Life, OwnRequest, end};
-use crate::upstream::offers::Offers;
+use crate::upstream::offers::DeclaredOffers;
 use crate::upstream::sent::Sent;
 use crate::upstream::session::{VERSIONS, version_of};
 
@@ -83,7 +83,7 @@ async fn run(shared: &Shared, end: &CancellationToken) -> Ended {
 }
 
 /// Shakes hands, then waits for the end of its use.
-async fn serve(shared: &Shared, wire: &Arc<Wire>) -> Ended {
+async fn serve(shared: &Shared, wire: &Arc<PipeWire>) -> Ended {
     match timeout(shared.children.rules.start_timeout, open(shared, wire)).await {
         Ok(Ok(session)) => shared.is_up(session),
         Ok(Err(error)) => {
@@ -107,10 +107,10 @@ struct Tasks {
     errors: JoinSet<()>,
 }
 
-fn connect(shared: &Shared, pipes: Pipes) -> (Arc<Wire>, Tasks) {
-    let (wire, outgoing) = Wire::new();
+fn connect(shared: &Shared, pipes: Pipes) -> (Arc<PipeWire>, Tasks) {
+    let (wire, outgoing) = PipeWire::new();
     let wire = Arc::new(wire);
-    let reader = Reader {
+    let reader = LineReader {
         wire: Arc::clone(&wire),
         log: Arc::clone(&shared.log),
         share: shared.share.clone(),
@@ -146,10 +146,15 @@ impl Tasks {
 }
 
 /// Finds the era and opens the session: the handshake first, which nearly all such programs speak.
-async fn open(shared: &Shared, wire: &Arc<Wire>) -> Result<Session, UpstreamError> {
+async fn open(shared: &Shared, wire: &Arc<PipeWire>) -> Result<ProgramSession, UpstreamError> {
     let measures = &shared.children.measures;
-    let modern =
-        |offers| Session { era: Era::Modern, offers, wire: Arc::clone(wire), version: MODERN, life: None };
+    let modern = |offers| ProgramSession {
+        era: Era::Modern,
+        offers,
+        wire: Arc::clone(wire),
+        version: MODERN,
+        life: None,
+    };
     if shared.era() == Some(Era::Modern)
         && let Some(offers) = discover(wire).await?
     {
@@ -168,7 +173,7 @@ async fn open(shared: &Shared, wire: &Arc<Wire>) -> Result<Session, UpstreamErro
                 return Ok(modern(offers));
             }
             return Err(UpstreamError::unsent(
-                Kind::Invalid,
+                FailureKind::Invalid,
                 format!("initialize was refused with code {code}"),
             ));
         }
@@ -176,20 +181,20 @@ async fn open(shared: &Shared, wire: &Arc<Wire>) -> Result<Session, UpstreamErro
     let version = version_of(&result)?;
     wire.tell(&jsonrpc::notification("notifications/initialized"));
     let between = Between { transport: Transport::Pipe, version: Some(version) };
-    let (offers, life) = (Offers::of(&result), Some(Life::begin(measures, between)));
-    Ok(Session { era: Era::Handshake, offers, wire: Arc::clone(wire), version, life })
+    let (offers, life) = (DeclaredOffers::of(&result), Some(Life::begin(measures, between)));
+    Ok(ProgramSession { era: Era::Handshake, offers, wire: Arc::clone(wire), version, life })
 }
 
 /// What the program declares, if it speaks the modern era.
-async fn discover(wire: &Wire) -> Result<Option<Offers>, UpstreamError> {
+async fn discover(wire: &PipeWire) -> Result<Option<DeclaredOffers>, UpstreamError> {
     let id = wire.id();
     let meta = Meta { modern: true, ..Meta::default() };
     let answer = ask(wire, id, jsonrpc::request(id, "server/discover", &[], meta)).await?;
     Ok(modern_offers(&answer))
 }
 
-async fn ask(wire: &Wire, id: u64, body: Bytes) -> Result<Answer, UpstreamError> {
-    let request = Request {
+async fn ask(wire: &PipeWire, id: u64, body: Bytes) -> Result<Answer, UpstreamError> {
+    let request = PipeRequest {
         id,
         body,
         bytes_max: HELLO_BYTES_MAX,

@@ -8,7 +8,7 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio::time::{sleep, timeout};
 
 use super::confine::Confinement;
-use crate::upstream::command::Command;
+use crate::upstream::command::ProgramCommand;
 
 /// How long a program may take to end after its standard input has.
 const INPUT_GRACE: Duration = Duration::from_secs(1);
@@ -37,7 +37,7 @@ impl Process {
     /// # Errors
     /// Why not; names neither the program nor its arguments.
     pub(super) fn spawn(
-        command: &Command,
+        command: &ProgramCommand,
         confinement: Option<&Confinement>,
     ) -> Result<(Self, Pipes), String> {
         let (program, arguments) = command.argv().ok_or_else(|| "its entry names no program".to_owned())?;
@@ -153,7 +153,8 @@ mod tests {
         rustix::process::set_child_subreaper(Pid::from_raw(1)).unwrap();
         let script = "sleep 60 & (sleep 60 & sleep 60) & read line";
         let argv = ["sh", "-c", script].map(str::to_owned);
-        let (process, pipes) = Process::spawn(&Command::new(argv.to_vec(), [].into(), vec![]), None).unwrap();
+        let (process, pipes) =
+            Process::spawn(&ProgramCommand::new(argv.to_vec(), [].into(), vec![]), None).unwrap();
         let group = process.group.unwrap();
         drop(pipes);
         process.end().await;

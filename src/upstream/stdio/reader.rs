@@ -10,10 +10,10 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::journal::{LINE_BYTES_MAX, ServerLog};
 use super::lines::{Edges, Line, Lines};
-use super::wire::Wire;
+use super::wire::PipeWire;
 use crate::domain::log_line::Raw;
-use crate::upstream::error::{Kind, UpstreamError};
-use crate::upstream::jsonrpc::{self, Message};
+use crate::upstream::error::{FailureKind, UpstreamError};
+use crate::upstream::jsonrpc::{self, RpcMessage};
 use crate::upstream::offers::Announced;
 use crate::upstream::pace::Pace;
 use crate::upstream::shares::{MemoryHold, Share};
@@ -31,15 +31,15 @@ pub(super) const STALL_WAIT_MAX: Duration = Duration::from_secs(10);
 const ID_BYTES_MAX: usize = 256;
 
 /// Reads standard output to its end.
-pub(super) struct Reader {
-    pub(super) wire: Arc<Wire>,
+pub(super) struct LineReader {
+    pub(super) wire: Arc<PipeWire>,
     pub(super) log: Arc<ServerLog>,
     pub(super) share: Share,
     /// [`STALL_WAIT_MAX`], but for tests.
     pub(super) stall_max: Duration,
 }
 
-impl Reader {
+impl LineReader {
     pub(super) async fn read(self, mut output: impl AsyncRead + Unpin) {
         let mut lines = Lines::default();
         let mut pace = Pace::new(CHATTER_BYTES, CHATTER_BYTES);
@@ -53,17 +53,17 @@ impl Reader {
                 Some(false) => return,
                 None => {
                     lines.give_up();
-                    (memory, given_up) = (self.share.answer(None), Some(Kind::Invalid));
+                    (memory, given_up) = (self.share.answer(None), Some(FailureKind::Invalid));
                     continue;
                 }
             }
             if given_up.is_none() && memory.grow(lines.input.len()).await.is_err() {
-                (memory, given_up) = (self.share.answer(None), Some(Kind::Crowded));
+                (memory, given_up) = (self.share.answer(None), Some(FailureKind::Crowded));
             }
             let mut chatter = 0;
             // what is given up still ends at its line end
             while let Some(line) = lines.next(given_up.map_or_else(|| self.wire.bytes_max(), |_| 0)) {
-                let fault = given_up.take().unwrap_or(Kind::TooLarge);
+                let fault = given_up.take().unwrap_or(FailureKind::TooLarge);
                 let memory = std::mem::replace(&mut memory, self.share.answer(None));
                 chatter += self.take(line, memory, fault);
             }
@@ -75,7 +75,7 @@ impl Reader {
     }
 
     /// Takes a line; gives how much of it nobody asked for.
-    fn take(&self, line: Line, memory: MemoryHold, fault: Kind) -> usize {
+    fn take(&self, line: Line, memory: MemoryHold, fault: FailureKind) -> usize {
         match line {
             Line::Whole(line) => self.message(&line, memory),
             Line::Long(edges) if self.too_long(&edges, fault) => 0,
@@ -87,7 +87,7 @@ impl Reader {
         if line.trim_ascii().is_empty() {
             return line.len();
         }
-        let Ok(message) = Message::read(line) else {
+        let Ok(message) = RpcMessage::read(line) else {
             self.log.garbage("something that is no message", line);
             return if self.is_broken_answer(line) { 0 } else { line.len() };
         };
@@ -98,7 +98,7 @@ impl Reader {
                 // an answer that nobody waits for any more
                 let Some((id, waiter)) = waiter else { return line.len() };
                 let answer = match line.len() > waiter.bytes_max {
-                    true => Err(UpstreamError::sent(Kind::TooLarge, "")),
+                    true => Err(UpstreamError::sent(FailureKind::TooLarge, "")),
                     false if memory.is_held() => jsonrpc::read_answer(&memory.keep(line.clone()), id),
                     false => message.answer(line, id),
                 };
@@ -135,7 +135,7 @@ impl Reader {
     }
 
     /// Somebody may wait for what was not kept: its id is near one of its ends. Gives whether somebody did.
-    fn too_long(&self, edges: &Edges, fault: Kind) -> bool {
+    fn too_long(&self, edges: &Edges, fault: FailureKind) -> bool {
         self.log.garbage(&format!("a line of {} bytes, which is too long,", edges.len), b"");
         self.fail(edges, UpstreamError::sent(fault, ""))
     }
@@ -236,32 +236,32 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::upstream::command::Command;
+    use crate::upstream::command::ProgramCommand;
     use crate::upstream::jsonrpc::Answer;
     use crate::upstream::shares::{MemoryLimits, Shares};
-    use crate::upstream::stdio::wire::{Outgoing, Request};
+    use crate::upstream::stdio::wire::{Outgoing, PipeRequest};
 
     const MIB: usize = 1024 * 1024;
 
     /// A program's end of the pipe, what is written to it, and its tenant's share of 1 MiB.
     struct Rig {
         program: DuplexStream,
-        wire: Arc<Wire>,
+        wire: Arc<PipeWire>,
         outgoing: Outgoing,
         share: Share,
     }
 
     fn rig() -> Rig {
         let (program, output) = duplex(READ_BYTES);
-        let (wire, outgoing) = Wire::new();
+        let (wire, outgoing) = PipeWire::new();
         let (wire, mut share) = (
             Arc::new(wire),
             Shares::new(MemoryLimits { tenant_bytes_max: MIB, ..MemoryLimits::default() }).of(Uuid::nil()),
         );
         share.memory_wait_max = Duration::from_millis(20);
-        let command = Arc::new(Command::new(vec![], [].into(), vec![]));
+        let command = Arc::new(ProgramCommand::new(vec![], [].into(), vec![]));
         let log = Arc::new(ServerLog::new((Uuid::nil(), Uuid::nil()), command, None, share.log_turns()));
-        let reader = Reader {
+        let reader = LineReader {
             wire: Arc::clone(&wire),
             log,
             share: share.clone(),
@@ -278,7 +278,7 @@ mod tests {
             let body = Bytes::from_static(b"{}");
             let bytes_max = 2 * MIB;
             let request =
-                Request { id, body, bytes_max, progress: None, dispatched: &dispatched, farewell: None };
+                PipeRequest { id, body, bytes_max, progress: None, dispatched: &dispatched, farewell: None };
             let (outgoing, program) = (&mut self.outgoing, &mut self.program);
             let writes = async {
                 outgoing.recv().await.unwrap();
@@ -298,7 +298,7 @@ mod tests {
         let large = vec![b'x'; MIB];
         let head = &br#"{"jsonrpc":"2.0","id":1,"result":{"a":""#[..];
         let refused = rig.answered(1, &[head, &large, b"\"}}\n"]).await.unwrap_err();
-        assert_eq!(refused.kind, Kind::Crowded);
+        assert_eq!(refused.kind, FailureKind::Crowded);
         for id in 2..4 {
             let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}\n");
             assert!(matches!(rig.answered(id, &[line.as_bytes()]).await, Ok(Answer::Result(_))), "{id}");
@@ -367,7 +367,7 @@ mod tests {
         for answer in answers {
             let pieces = [answer, b"\n"];
             let asked = timeout(STALL_WAIT_MAX, rig.answered(1, &pieces));
-            assert_eq!(asked.await.unwrap().unwrap_err().kind, Kind::Invalid);
+            assert_eq!(asked.await.unwrap().unwrap_err().kind, FailureKind::Invalid);
         }
         // what only looks like it is none
         let said: [&[u8]; 3] = [

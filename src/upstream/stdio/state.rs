@@ -8,16 +8,16 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::children::{Children, Full, Place, RunningProgram};
+use super::children::{ChildPlace, Children, Full, RunningProgram};
 use super::failures::Failures;
 use super::journal::ServerLog;
-use super::usage::Usage;
-use super::wire::Wire;
-use crate::upstream::command::Command;
+use super::usage::ProgramUsage;
+use super::wire::PipeWire;
+use crate::upstream::command::ProgramCommand;
 use crate::upstream::era::Era;
-use crate::upstream::error::{Kind, UpstreamError};
+use crate::upstream::error::{FailureKind, UpstreamError};
 use crate::upstream::measures::Life;
-use crate::upstream::offers::Offers;
+use crate::upstream::offers::DeclaredOffers;
 use crate::upstream::shares::Share;
 use crate::upstream::target::Target;
 
@@ -29,7 +29,7 @@ pub(super) struct Shared {
     pub(super) children: Arc<Children>,
     pub(super) tenant: Uuid,
     pub(super) server: Uuid,
-    pub(super) command: Arc<Command>,
+    pub(super) command: Arc<ProgramCommand>,
     pub(super) share: Share,
     pub(super) log: Arc<ServerLog>,
     /// It is never started again.
@@ -45,14 +45,14 @@ struct State {
     phase: Phase,
     failures: Failures,
     era: Option<Era>,
-    offers: Option<Offers>,
+    offers: Option<DeclaredOffers>,
     /// How often it was started.
     start: u64,
     /// Whether it has shaken hands since.
     came_up: bool,
     /// Ends the program of that start, and none that is started later.
     end: CancellationToken,
-    usage: Usage,
+    usage: ProgramUsage,
 }
 
 enum Phase {
@@ -67,14 +67,14 @@ enum Phase {
     /// It is being ended because nobody called it.
     FallingAsleep,
     /// It can be asked.
-    Up(Arc<Session>),
+    Up(Arc<ProgramSession>),
     /// It failed, and is left alone until then.
     Resting { until: Instant, why: String },
 }
 
 /// What whoever wants the program finds.
 pub(super) enum Now {
-    Up(Arc<Session>),
+    Up(Arc<ProgramSession>),
     /// It is on its way.
     Coming,
     /// It is to be started, by whoever is told so.
@@ -86,7 +86,7 @@ pub(super) enum Now {
 /// Right to start a program.
 pub(super) struct Start {
     /// Its place on this replica, while it runs.
-    pub(super) place: Place,
+    pub(super) place: ChildPlace,
     /// Ends it.
     pub(super) end: CancellationToken,
 }
@@ -102,12 +102,12 @@ pub(super) enum Ended {
 }
 
 /// A program that has shaken hands.
-pub(in crate::upstream) struct Session {
+pub(in crate::upstream) struct ProgramSession {
     pub(in crate::upstream) era: Era,
     /// The revision that is spoken.
     pub(super) version: &'static str,
-    pub(in crate::upstream) offers: Offers,
-    pub(super) wire: Arc<Wire>,
+    pub(in crate::upstream) offers: DeclaredOffers,
+    pub(super) wire: Arc<PipeWire>,
     /// That of a session; the modern era has none.
     pub(super) life: Option<Life>,
 }
@@ -117,7 +117,7 @@ impl Shared {
     pub(super) fn new(
         children: &Arc<Children>,
         target: &Target,
-        command: Arc<Command>,
+        command: Arc<ProgramCommand>,
         share: Share,
     ) -> Self {
         let log = ServerLog::new(
@@ -134,7 +134,7 @@ impl Shared {
             start: 0,
             came_up: false,
             end: CancellationToken::new(),
-            usage: Usage::new(),
+            usage: ProgramUsage::new(),
         };
         Self {
             children: Arc::clone(children),
@@ -159,14 +159,14 @@ impl Shared {
             Phase::Resting { until, why } if Instant::now() < *until => {
                 let rest = *until - Instant::now();
                 let retry_s = u32::try_from(rest.as_millis().div_ceil(1000)).unwrap_or(u32::MAX);
-                let kind = Kind::NotRunning { retry_s: Some(retry_s) };
+                let kind = FailureKind::NotRunning { retry_s: Some(retry_s) };
                 return Err(UpstreamError::unsent(kind, why.clone()));
             }
             Phase::Off | Phase::Asleep | Phase::Resting { .. } => {}
         }
         if self.stop.is_cancelled() {
             return Err(UpstreamError::unsent(
-                Kind::NotRunning { retry_s: None },
+                FailureKind::NotRunning { retry_s: None },
                 "it is being switched off",
             ));
         }
@@ -190,12 +190,12 @@ impl Shared {
     }
 
     /// What the program declared when it came up last.
-    pub(super) fn offers(&self) -> Option<Offers> {
+    pub(super) fn offers(&self) -> Option<DeclaredOffers> {
         self.state().offers
     }
 
     /// From now on it can be asked.
-    pub(super) fn is_up(&self, session: Session) {
+    pub(super) fn is_up(&self, session: ProgramSession) {
         let mut state = self.state();
         state.era = Some(session.era);
         state.came_up = true;
@@ -211,7 +211,7 @@ impl Shared {
         if let Phase::Up(session) = &self.state().phase
             && let Some(life) = &session.life
         {
-            life.broke(Kind::Lost.name());
+            life.broke(FailureKind::Lost.name());
         }
     }
 
@@ -248,7 +248,7 @@ impl Shared {
     }
 
     /// Changes the record of the program's use.
-    pub(super) fn with_usage(&self, change: impl FnOnce(&mut Usage)) {
+    pub(super) fn with_usage(&self, change: impl FnOnce(&mut ProgramUsage)) {
         let mut state = self.state();
         change(&mut state.usage);
         let is_overdue = |since: Instant| since.elapsed() >= self.children.rules.idle;

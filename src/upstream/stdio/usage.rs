@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// How much in use a program is.
-pub(super) struct Usage {
+pub(super) struct ProgramUsage {
     /// Requests under way.
     asked: usize,
     /// Of them listings.
@@ -16,7 +16,7 @@ pub(super) struct Usage {
     used: Instant,
 }
 
-impl Usage {
+impl ProgramUsage {
     pub(super) fn new() -> Self {
         Self { asked: 0, listings: 0, listed: None, used: Instant::now() }
     }

@@ -10,14 +10,14 @@ use tokio::process::ChildStdin;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::upstream::discover::HELLO_BYTES_MAX;
-use crate::upstream::error::{Kind, UpstreamError};
+use crate::upstream::error::{FailureKind, UpstreamError};
 use crate::upstream::jsonrpc::Answer;
 
 /// Messages on their way to a program; whoever comes later waits until it has taken one.
 const OUTGOING_MAX: usize = 8;
 
 /// How requests get to a program, and answers back to who asked.
-pub(super) struct Wire {
+pub(super) struct PipeWire {
     outgoing: mpsc::Sender<Bytes>,
     /// `None` once the program has ended.
     waiting: Mutex<Option<HashMap<u64, Waiter>>>,
@@ -37,7 +37,7 @@ pub(super) struct Waiter {
 }
 
 /// A request.
-pub(super) struct Request<'a> {
+pub(super) struct PipeRequest<'a> {
     pub(super) id: u64,
     pub(super) body: Bytes,
     pub(super) bytes_max: usize,
@@ -48,7 +48,7 @@ pub(super) struct Request<'a> {
     pub(super) farewell: Option<Bytes>,
 }
 
-impl Wire {
+impl PipeWire {
     pub(super) fn new() -> (Self, Outgoing) {
         let (outgoing, taken) = mpsc::channel(OUTGOING_MAX);
         let waiting = Mutex::new(Some(HashMap::new()));
@@ -63,8 +63,9 @@ impl Wire {
     }
 
     /// Sends a request and waits for its answer. The caller bounds the time.
-    pub(super) async fn ask(&self, request: Request<'_>) -> Result<Answer, UpstreamError> {
-        let ended = || UpstreamError::unsent(Kind::NotRunning { retry_s: Some(1) }, "it has just ended");
+    pub(super) async fn ask(&self, request: PipeRequest<'_>) -> Result<Answer, UpstreamError> {
+        let ended =
+            || UpstreamError::unsent(FailureKind::NotRunning { retry_s: Some(1) }, "it has just ended");
         let slot = self.outgoing.reserve().await.map_err(|_| ended())?;
         let (answer, answered) = oneshot::channel();
         let progress = request.progress.cloned();
@@ -94,7 +95,7 @@ impl Wire {
         self.announced.store(true, Ordering::Relaxed);
     }
 
-    /// Takes the note of [`Wire::announce`]: returns whether there was one since the last time.
+    /// Takes the note of [`PipeWire::announce`]: returns whether there was one since the last time.
     pub(super) fn take_announced(&self) -> bool {
         self.announced.swap(false, Ordering::Relaxed)
     }
@@ -132,7 +133,7 @@ impl Wire {
 
 /// A request on its way. Dropped before its answer, it is taken back.
 struct Asked<'a> {
-    wire: &'a Wire,
+    wire: &'a PipeWire,
     id: u64,
     farewell: Option<Bytes>,
 }
@@ -147,7 +148,7 @@ impl Drop for Asked<'_> {
 }
 
 fn lost() -> UpstreamError {
-    UpstreamError::sent(Kind::Lost, "its program ended without an answer")
+    UpstreamError::sent(FailureKind::Lost, "its program ended without an answer")
 }
 
 /// A message as one line. JSON has line ends only between its values, where a space means the same.

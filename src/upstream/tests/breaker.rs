@@ -20,7 +20,7 @@ fn guarded(fake: &Fake, pool: &Pool, limits: Limits) -> Arc<Connection> {
 }
 
 /// What `n` calls in turn end with.
-async fn kinds(connection: &Connection, n: usize) -> Vec<Kind> {
+async fn kinds(connection: &Connection, n: usize) -> Vec<FailureKind> {
     let mut kinds = Vec::new();
     for _ in 0..n {
         kinds.push(connection.ask(call("t")).await.unwrap_err().kind);
@@ -28,8 +28,8 @@ async fn kinds(connection: &Connection, n: usize) -> Vec<Kind> {
     kinds
 }
 
-fn is_resting(kind: Kind) -> bool {
-    matches!(kind, Kind::Resting { retry_s: 1 })
+fn is_resting(kind: FailureKind) -> bool {
+    matches!(kind, FailureKind::Resting { retry_s: 1 })
 }
 
 /// A modern server whose calls get this answer, until it is mended; the rest works.
@@ -48,7 +48,7 @@ async fn broken(answer: impl Fn() -> Say + Send + Sync + 'static) -> (Fake, Arc<
 async fn failures_in_a_row_keep_calls_away_and_a_ping_finds_it_again() {
     let (fake, mended) = broken(|| Say::Last(vec![])).await;
     let connection = guarded(&fake, &pool(), limits());
-    assert_eq!(kinds(&connection, 3).await, [Kind::Lost; 3]);
+    assert_eq!(kinds(&connection, 3).await, [FailureKind::Lost; 3]);
     let sent = fake.seen().len();
     let resting = kinds(&connection, 20).await;
     assert!(resting.iter().all(|kind| is_resting(*kind)), "{resting:?}");
@@ -71,7 +71,7 @@ async fn after_a_ping_that_works_one_failing_call_is_enough() {
     for round in 1..=2 {
         connection.rested().await;
         let ended = kinds(&connection, 5).await;
-        assert_eq!(ended[0], Kind::Lost);
+        assert_eq!(ended[0], FailureKind::Lost);
         assert!(ended[1..].iter().all(|kind| is_resting(*kind)), "{ended:?}");
         assert_eq!(calls(&fake), 3 + round);
     }
@@ -111,7 +111,7 @@ async fn callers_wait_for_the_one_probe_and_share_its_end() {
         tokio::task::yield_now().await;
     }
     // those who wait are in the queue, which is bounded
-    assert_eq!(connection.ask(call("t")).await.unwrap_err().kind, Kind::Overloaded);
+    assert_eq!(connection.ask(call("t")).await.unwrap_err().kind, FailureKind::Overloaded);
     go.notify_one();
     for call in waiting {
         call.await.unwrap().unwrap();
@@ -125,13 +125,13 @@ async fn what_counts_as_a_failure() {
     let garbage = || Say::Http(200, vec![("content-type", "application/json".to_owned())], "{".to_owned());
     let status = |code| move || Say::Http(code, vec![], String::new());
     let opens = [
-        ("closes", broken(|| Say::Last(vec![])).await, Kind::Lost),
-        ("is not HTTP", broken(|| Say::Last(b"SSH-2.0\r\n".to_vec())).await, Kind::Invalid),
-        ("HTML", broken(html).await, Kind::Invalid),
-        ("garbage", broken(garbage).await, Kind::Invalid),
-        ("500", broken(status(500)).await, Kind::Invalid),
-        ("429", broken(status(429)).await, Kind::Invalid),
-        ("403", broken(status(403)).await, Kind::Invalid),
+        ("closes", broken(|| Say::Last(vec![])).await, FailureKind::Lost),
+        ("is not HTTP", broken(|| Say::Last(b"SSH-2.0\r\n".to_vec())).await, FailureKind::Invalid),
+        ("HTML", broken(html).await, FailureKind::Invalid),
+        ("garbage", broken(garbage).await, FailureKind::Invalid),
+        ("500", broken(status(500)).await, FailureKind::Invalid),
+        ("429", broken(status(429)).await, FailureKind::Invalid),
+        ("403", broken(status(403)).await, FailureKind::Invalid),
     ];
     for (name, (fake, _), kind) in opens {
         let connection = guarded(&fake, &pool(), limits());
@@ -141,9 +141,9 @@ async fn what_counts_as_a_failure() {
     }
     let large = || Say::Http(200, vec![("content-type", "application/json".to_owned())], " ".repeat(100_001));
     let stays = [
-        ("413", broken(status(413)).await, Kind::Invalid),
-        ("422", broken(status(422)).await, Kind::Invalid),
-        ("large", broken(large).await, Kind::TooLarge),
+        ("413", broken(status(413)).await, FailureKind::Invalid),
+        ("422", broken(status(422)).await, FailureKind::Invalid),
+        ("large", broken(large).await, FailureKind::TooLarge),
     ];
     for (name, (fake, _), kind) in stays {
         let connection = guarded(&fake, &pool(), limits());
@@ -163,7 +163,7 @@ async fn errors_of_tools_and_answers_between_are_no_failures() {
     let connection = guarded(&fake, &pool(), limits());
     for _ in 0..12 {
         if let Err(error) = connection.ask(call("t")).await {
-            assert_eq!(error.kind, Kind::Lost);
+            assert_eq!(error.kind, FailureKind::Lost);
         }
     }
 }
@@ -185,7 +185,7 @@ async fn a_call_that_queued_meanwhile_is_not_sent() {
         );
     fake.until(|fake| fake.seen().len() == sent + 1).await;
     let second = connection.ask(call("t")).await.unwrap_err();
-    assert_eq!(first.await.unwrap().unwrap_err().kind, Kind::Timeout);
+    assert_eq!(first.await.unwrap().unwrap_err().kind, FailureKind::Timeout);
     assert!(is_resting(second.kind) && !second.dispatched, "{second:?}");
     assert_eq!(fake.seen().len(), sent + 1);
 }
@@ -201,7 +201,7 @@ async fn waiting_for_a_turn_has_a_bound_of_its_own() {
     let first = tokio::spawn(async move { first.ask(call("t")).await });
     fake.until(|fake| fake.methods().iter().any(|method| method == "tools/call")).await;
     let ended = connection.ask(call("t")).await.unwrap_err();
-    assert_eq!((ended.kind, ended.dispatched), (Kind::Overloaded, false));
+    assert_eq!((ended.kind, ended.dispatched), (FailureKind::Overloaded, false));
     // a listing waits for no caller
     assert!(connection.list(ListKind::Tools).await.unwrap().entries.is_empty());
     connection.ping().await.unwrap();

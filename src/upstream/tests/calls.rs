@@ -124,7 +124,7 @@ async fn anything_else_is_invalid_and_stays_here() {
         })
         .await;
         let failed = fake.connection().ask(call("t")).await.unwrap_err();
-        assert_eq!(failed.kind, Kind::Invalid, "{answer}");
+        assert_eq!(failed.kind, FailureKind::Invalid, "{answer}");
         assert!(failed.dispatched, "{answer}");
         assert!(!format!("{failed} {failed:?}").contains("secret"), "{failed:?}");
         assert_eq!(fake.methods().iter().filter(|m| *m == "tools/call").count(), 1, "{answer}");
@@ -219,7 +219,7 @@ async fn a_broken_list_is_an_error_not_a_short_list() {
         Some(_) => error(200, &seen.body["id"], -32603),
     })
     .await;
-    assert_eq!(fake.connection().list(ListKind::Tools).await.unwrap_err().kind, Kind::Invalid);
+    assert_eq!(fake.connection().list(ListKind::Tools).await.unwrap_err().kind, FailureKind::Invalid);
 }
 
 #[tokio::test]
@@ -233,7 +233,7 @@ async fn a_sign_of_life_fits_the_era() {
     let dead = Fake::modern(|_| panic!("only discover is asked")).await;
     let target = Target { url: "http://127.0.0.1:1/".to_owned(), ..dead.target() };
     let failed = pool().connection(&target).ping().await.unwrap_err();
-    assert_eq!((failed.kind, failed.dispatched), (Kind::Unreachable, false));
+    assert_eq!((failed.kind, failed.dispatched), (FailureKind::Unreachable, false));
 }
 
 #[tokio::test]

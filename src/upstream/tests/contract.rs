@@ -224,7 +224,7 @@ async fn nothing_is_followed_elsewhere() {
             move |_: &Seen| Say::Http(status, vec![("location", location.clone())], "secret".to_owned());
         each(answer, async |way, _fake, name| {
             let failed = way.call("t", "{}").await.unwrap_err();
-            assert_eq!(failed.kind, Kind::Invalid, "{name}");
+            assert_eq!(failed.kind, FailureKind::Invalid, "{name}");
             assert!(!format!("{failed:?}").contains("secret"), "{name}: {failed:?}");
         })
         .await;
@@ -245,10 +245,10 @@ async fn too_much_is_cut_off() {
     each(answer, async |way, _fake, name| {
         for form in ["json", "event"] {
             let failed = way.call(form, "{}").await.unwrap_err();
-            assert_eq!(failed.kind, Kind::TooLarge, "{name} {form}: {failed:?}");
+            assert_eq!(failed.kind, FailureKind::TooLarge, "{name} {form}: {failed:?}");
         }
         let failed = way.call("status", "{}").await.unwrap_err();
-        assert_eq!(failed.kind, Kind::Invalid, "{name}");
+        assert_eq!(failed.kind, FailureKind::Invalid, "{name}");
         assert!(!format!("{failed:?}").contains("secret"), "{name}: {failed:?}");
     })
     .await;
@@ -283,7 +283,7 @@ async fn every_connection_is_guarded_after_dns() {
                 }
                 Err(error) => error,
             };
-            assert_eq!(failed.kind, Kind::EgressRefused, "{which} {good} {era:?}: {failed:?}");
+            assert_eq!(failed.kind, FailureKind::EgressRefused, "{which} {good} {era:?}: {failed:?}");
         }
     }
 }

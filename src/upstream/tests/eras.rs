@@ -104,7 +104,7 @@ async fn answers_are_not_sent_again_in_an_era_that_has_none() {
     let sent = Arc::clone(&answering.sent);
     let failed = connection.ask(answering).await.unwrap_err();
     // refused unread the first time, and without its answers it would be another call
-    assert_eq!((failed.kind, failed.dispatched), (Kind::NoRounds, false));
+    assert_eq!((failed.kind, failed.dispatched), (FailureKind::NoRounds, false));
     assert!(!sent.is_dispatched());
     assert_eq!(old.methods().iter().filter(|m| *m == "tools/call").count(), 1);
     // others go on in the era that was found
@@ -116,7 +116,7 @@ async fn answers_are_not_sent_again_in_an_era_that_has_none() {
 async fn a_refusal_in_the_right_era_is_not_sent_again() {
     let fake = Fake::modern(|_| status(400, "no")).await;
     let failed = fake.connection().ask(call("t")).await.unwrap_err();
-    assert_eq!((failed.kind, failed.dispatched), (Kind::Invalid, true));
+    assert_eq!((failed.kind, failed.dispatched), (FailureKind::Invalid, true));
     assert_eq!(fake.methods(), ["server/discover", "tools/call", "server/discover"]);
 }
 
@@ -143,7 +143,7 @@ async fn an_ended_session_is_opened_again_once() {
 async fn a_server_that_knows_no_session_is_not_asked_for_ever() {
     let fake = Fake::handshake(|_| status(404, "")).await;
     let failed = fake.connection().ask(call("t")).await.unwrap_err();
-    assert_eq!((failed.kind, failed.dispatched), (Kind::Invalid, true));
+    assert_eq!((failed.kind, failed.dispatched), (FailureKind::Invalid, true));
     assert_eq!(fake.methods().iter().filter(|m| *m == "tools/call").count(), 2);
 }
 
@@ -155,7 +155,7 @@ async fn a_session_refused_with_400_is_left_for_the_next_call() {
     })
     .await;
     let connection = fake.connection();
-    assert_eq!(connection.ask(call("t")).await.unwrap_err().kind, Kind::Invalid);
+    assert_eq!(connection.ask(call("t")).await.unwrap_err().kind, FailureKind::Invalid);
     assert_eq!(fake.methods().iter().filter(|m| *m == "tools/call").count(), 1);
     connection.ask(call("t")).await.unwrap();
 }
@@ -202,7 +202,7 @@ async fn callers_share_one_failure_and_the_next_tries_again() {
     release.notify_one();
     for call in calls {
         let failed = call.await.unwrap();
-        assert_eq!((failed.kind, failed.dispatched), (Kind::Invalid, false));
+        assert_eq!((failed.kind, failed.dispatched), (FailureKind::Invalid, false));
     }
     assert_eq!(tries.load(Ordering::SeqCst), 1);
     is_broken.store(false, Ordering::SeqCst);

@@ -26,7 +26,7 @@ async fn a_large_answer_is_cut_off_while_reading() {
     for fake in [plain, chunked, streamed] {
         let connection = fake.connection();
         let failed = connection.ask(call("t")).await.unwrap_err();
-        assert_eq!((failed.kind, failed.dispatched), (Kind::TooLarge, true));
+        assert_eq!((failed.kind, failed.dispatched), (FailureKind::TooLarge, true));
         // Such a connection is not used again.
         assert_eq!(connection.probe().1.idle_count(), 0);
     }
@@ -40,7 +40,7 @@ async fn a_silent_upstream_times_out_and_the_connection_goes() {
     connection.ping().await.unwrap();
     let short = Request { timeout: Duration::from_millis(50), ..call("t") };
     let failed = connection.ask(short).await.unwrap_err();
-    assert_eq!((failed.kind, failed.dispatched), (Kind::Timeout, true));
+    assert_eq!((failed.kind, failed.dispatched), (FailureKind::Timeout, true));
     fake.until(|fake| fake.closed.load(Ordering::SeqCst) == 1).await;
     let (gate, wires) = connection.probe();
     assert_eq!((gate.free(), wires.idle_count(), wires.open_permits()), (8, 0, 16));
@@ -52,7 +52,7 @@ async fn an_upstream_that_is_silent_from_the_start_has_seen_nothing() {
     let fake = Fake::start(move |_| Say::After(Arc::clone(&never), Box::new(Say::Last(vec![])))).await;
     let short = Request { timeout: Duration::from_millis(50), ..call("t") };
     let failed = fake.connection().ask(short).await.unwrap_err();
-    assert_eq!((failed.kind, failed.dispatched), (Kind::Timeout, false));
+    assert_eq!((failed.kind, failed.dispatched), (FailureKind::Timeout, false));
 }
 
 #[tokio::test]
@@ -73,7 +73,7 @@ async fn the_queue_is_bounded_and_moves_on() {
         tokio::task::yield_now().await;
     }
     let failed = connection.ask(call("t")).await.unwrap_err();
-    assert_eq!((failed.kind, failed.dispatched), (Kind::Overloaded, false));
+    assert_eq!((failed.kind, failed.dispatched), (FailureKind::Overloaded, false));
     assert_eq!(fake.seen().len(), 2);
 
     go.notify_one();
@@ -143,9 +143,9 @@ async fn every_connect_is_guarded_after_dns() {
     connection.ask(call("t")).await.unwrap();
     assert_eq!(fake.seen()[0].header("host"), format!("rebind.example:{}", fake.address.port()));
     // The connection ends; the name now leads elsewhere.
-    assert_eq!(connection.ask(call("last")).await.unwrap_err().kind, Kind::Lost);
+    assert_eq!(connection.ask(call("last")).await.unwrap_err().kind, FailureKind::Lost);
     let failed = connection.ask(call("t")).await.unwrap_err();
-    assert_eq!((failed.kind, failed.dispatched), (Kind::EgressRefused, false));
+    assert_eq!((failed.kind, failed.dispatched), (FailureKind::EgressRefused, false));
     assert!(
         failed.detail.contains("rebind.example") && failed.detail.contains("loopback"),
         "{}",
@@ -185,7 +185,7 @@ async fn look_ups_that_hang_are_not_repeated_by_every_caller() {
     assert_eq!(asked.load(Ordering::SeqCst), 2, "each look-up occupies a thread until it ends");
     // another upstream is not held up by it
     let other = pool.connection(&Target { server: Uuid::from_u128(77), ..target });
-    assert_eq!(other.ask(call("t")).await.unwrap_err().kind, Kind::Unreachable);
+    assert_eq!(other.ask(call("t")).await.unwrap_err().kind, FailureKind::Unreachable);
     assert_eq!(asked.load(Ordering::SeqCst), 3);
 }
 
@@ -208,9 +208,12 @@ async fn a_refused_url_fails_every_request_unsent() {
     let fake = Fake::modern(|_| panic!("nothing may arrive")).await;
     let guarded = Pool::new(Arc::new(Egress::new(vec![], vec![])), None);
     let failed = guarded.connection(&fake.target()).ask(call("t")).await.unwrap_err();
-    assert_eq!((failed.kind, failed.dispatched), (Kind::EgressRefused, false));
+    assert_eq!((failed.kind, failed.dispatched), (FailureKind::EgressRefused, false));
     let ftp = Target { url: "ftp://example.com/".to_owned(), ..fake.target() };
-    assert_eq!(pool().connection(&ftp).list(ListKind::Tools).await.unwrap_err().kind, Kind::EgressRefused);
+    assert_eq!(
+        pool().connection(&ftp).list(ListKind::Tools).await.unwrap_err().kind,
+        FailureKind::EgressRefused
+    );
     assert_eq!(fake.accepted(), 0);
 }
 
@@ -233,7 +236,7 @@ async fn the_pool_keeps_one_connection_per_server_version_credential_and_tenant(
     assert!(!Arc::ptr_eq(&before, &pool.connection(&other)));
     let locked = pool.connection(&Target { credential: Credential::Locked, ..target.clone() });
     let failed = locked.ask(call("t")).await.unwrap_err();
-    assert_eq!((failed.kind, failed.dispatched), (Kind::Locked, false));
+    assert_eq!((failed.kind, failed.dispatched), (FailureKind::Locked, false));
 
     first.ask(call("t")).await.unwrap();
     pool.forget(target.tenant, target.server);
@@ -263,7 +266,7 @@ async fn an_older_version_never_replaces_a_newer() {
     {
         let elsewhere = Target { url, ..old.clone() };
         let failed = pool.connection(&elsewhere).ask(call("t")).await.unwrap_err();
-        assert_eq!((failed.kind, failed.dispatched), (Kind::Unreachable, false));
+        assert_eq!((failed.kind, failed.dispatched), (FailureKind::Unreachable, false));
     }
     assert_eq!(fake.accepted(), 0);
     assert!(Arc::ptr_eq(&newer, &pool.connection(&new)));
@@ -274,7 +277,7 @@ async fn https_without_roots_or_without_tls_is_unreachable() {
     let fake = Fake::modern(|_| panic!("nothing may arrive")).await;
     let target = Target { url: format!("https://{}/mcp", fake.address), ..fake.target() };
     let without = pool().connection(&target).ask(call("t")).await.unwrap_err();
-    assert_eq!((without.kind, without.dispatched), (Kind::Unreachable, false));
+    assert_eq!((without.kind, without.dispatched), (FailureKind::Unreachable, false));
     assert_eq!(fake.accepted(), 0);
 
     // Something that closes instead of shaking hands.
@@ -291,6 +294,6 @@ async fn https_without_roots_or_without_tls_is_unreachable() {
     let pool = Pool::new(Arc::new(egress), Some(Arc::new(tls)));
     let failed = pool.connection(&target).ask(call("t")).await.unwrap_err();
     closer.await.unwrap();
-    assert_eq!((failed.kind, failed.dispatched), (Kind::Unreachable, false));
+    assert_eq!((failed.kind, failed.dispatched), (FailureKind::Unreachable, false));
     assert!(failed.detail.starts_with("TLS failed"), "{}", failed.detail);
 }

@@ -128,7 +128,7 @@ async fn only_who_declares_something_else_may_have_no_tools() {
                     assert!(is_fine && listings.tools.entries.is_empty(), "{name}");
                     assert_eq!(names(rest(&listings)[0].as_ref().unwrap()), ["p"], "{name}");
                 }
-                Err(error) => assert!(!is_fine && error.kind == Kind::Invalid, "{name}: {error:?}"),
+                Err(error) => assert!(!is_fine && error.kind == FailureKind::Invalid, "{name}: {error:?}"),
             }
         }
     }
@@ -139,7 +139,7 @@ async fn only_who_declares_something_else_may_have_no_tools() {
             Some(_) => error(200, &seen.body["id"], -32601),
         })
         .await;
-    assert_eq!(fake.connection().list(ListKind::Tools).await.unwrap_err().kind, Kind::Invalid);
+    assert_eq!(fake.connection().list(ListKind::Tools).await.unwrap_err().kind, FailureKind::Invalid);
 }
 
 #[tokio::test]
@@ -171,11 +171,15 @@ async fn a_server_that_says_the_same_to_everything_has_nothing() {
     let fake = Fake::start(|seen| result(seen, "{}")).await;
     for era in [None, Some(Era::Modern), Some(Era::Handshake)] {
         let connection = pool().connection(&Target { era, ..fake.target() });
-        assert_eq!(list_all(&connection).await.unwrap_err().kind, Kind::Invalid, "{era:?}");
+        assert_eq!(list_all(&connection).await.unwrap_err().kind, FailureKind::Invalid, "{era:?}");
         for kind in [ListKind::Prompts, ListKind::Resources, ListKind::Templates] {
-            assert_eq!(connection.list(kind).await.unwrap_err().kind, Kind::Invalid, "{era:?} {kind:?}");
+            assert_eq!(
+                connection.list(kind).await.unwrap_err().kind,
+                FailureKind::Invalid,
+                "{era:?} {kind:?}"
+            );
         }
-        assert_eq!(connection.offers().await.unwrap_err().kind, Kind::Invalid, "{era:?}");
+        assert_eq!(connection.offers().await.unwrap_err().kind, FailureKind::Invalid, "{era:?}");
     }
 }
 
@@ -200,7 +204,11 @@ async fn silence_on_a_list_is_bounded_and_costs_no_other() {
             assert_eq!(names(&listings.tools), ["t"], "{era:?}");
             for (number, listing) in rest(&listings).into_iter().enumerate() {
                 let kind = listing.as_ref().err().map(|error| error.kind);
-                assert_eq!(kind, (number < silent).then_some(Kind::Timeout), "{era:?} {number} of {silent}");
+                assert_eq!(
+                    kind,
+                    (number < silent).then_some(FailureKind::Timeout),
+                    "{era:?} {number} of {silent}"
+                );
             }
             // and it says nothing about calls, which one failure would end
             connection.ask(call("t")).await.unwrap();
@@ -217,7 +225,7 @@ async fn lists_without_end_are_cut_off() {
     })
     .await;
     let failed = connection(&endless, Era::Modern, limits()).list(ListKind::Resources).await.unwrap_err();
-    assert_eq!((failed.kind, failed.detail.as_ref()), (Kind::TooLarge, "too many pages"));
+    assert_eq!((failed.kind, failed.detail.as_ref()), (FailureKind::TooLarge, "too many pages"));
     assert_eq!(count(&endless, "resources/list"), PAGES_MAX);
 
     // what is too large is not read to its end
@@ -233,7 +241,7 @@ async fn lists_without_end_are_cut_off() {
         .await;
     for kind in [ListKind::Prompts, ListKind::Resources, ListKind::Templates] {
         let failed = connection(&large, Era::Modern, limits()).list(kind).await.unwrap_err();
-        assert_eq!(failed.kind, Kind::TooLarge, "{kind:?}");
+        assert_eq!(failed.kind, FailureKind::TooLarge, "{kind:?}");
     }
 }
 
@@ -354,7 +362,7 @@ done"#;
 async fn a_program_is_listed_as_it_declares_and_asked_like_a_server() {
     let http = Fake::start(|_| panic!("nothing may arrive")).await;
     let argv = ["/bin/sh", "-c", PROGRAM].map(str::to_owned).to_vec();
-    let command = Ok(Arc::new(Command::new(argv, BTreeMap::new(), vec!["*".to_owned()])));
+    let command = Ok(Arc::new(ProgramCommand::new(argv, BTreeMap::new(), vec!["*".to_owned()])));
     let program = Some(Program { name: "p".to_owned(), command });
     let pool = pool();
     let connection = pool.connection(&Target { program, url: String::new(), ..http.target() });

@@ -84,10 +84,10 @@ async fn progress_errors_and_bounds_are_those_of_calls() {
         assert_eq!(answer, Answer::Result(r#"{"contents":[]}"#.into()), "{era:?}");
         assert!(told.try_recv().is_ok(), "{era:?}");
         assert!(matches!(connection.ask(read("refused")).await.unwrap(), Answer::Error { .. }), "{era:?}");
-        assert_eq!(connection.ask(read("large")).await.unwrap_err().kind, Kind::TooLarge, "{era:?}");
+        assert_eq!(connection.ask(read("large")).await.unwrap_err().kind, FailureKind::TooLarge, "{era:?}");
         let short = Request { timeout: Duration::from_millis(50), ..read("silent") };
         let failed = connection.ask(short).await.unwrap_err();
-        assert_eq!((failed.kind, failed.dispatched), (Kind::Timeout, true), "{era:?}");
+        assert_eq!((failed.kind, failed.dispatched), (FailureKind::Timeout, true), "{era:?}");
     }
 }
 
@@ -108,7 +108,7 @@ async fn they_take_their_turn_and_are_cancelled_like_calls() {
             fake.until(|fake| fake.methods().iter().any(|seen| seen == method)).await;
             assert_eq!(
                 connection.ask(request(subject)).await.unwrap_err().kind,
-                Kind::Overloaded,
+                FailureKind::Overloaded,
                 "{method}"
             );
             running.abort();

@@ -312,7 +312,7 @@ async fn a_stream_is_guarded_like_everything_else() {
         else {
             panic!("opened")
         };
-        assert_eq!(error.kind, Kind::EgressRefused);
+        assert_eq!(error.kind, FailureKind::EgressRefused);
     }
     assert_eq!(fake.accepted(), 0);
 }
@@ -324,5 +324,5 @@ async fn nothing_is_sent_without_a_credential_that_does_not_open() {
     let Err(WatchEnd::Lost(error)) = pool().watch(&target, &[Announced::Tools]).await else {
         panic!("opened")
     };
-    assert_eq!((error.kind, fake.accepted()), (Kind::Locked, 0));
+    assert_eq!((error.kind, fake.accepted()), (FailureKind::Locked, 0));
 }

@@ -13,7 +13,7 @@ use ::rmcp::service::PeerRequestOptions;
 use bytes::Bytes;
 
 use super::super::jsonrpc;
-use super::super::rmcp::{Heard, Listener, Service, Transport, connect, own_error};
+use super::super::rmcp::{Announcement, RmcpListener, RmcpTransport, Service, connect, own_error};
 use super::super::*;
 use super::fake::*;
 
@@ -22,7 +22,7 @@ const BOUND: Duration = Duration::from_secs(5);
 /// One way in to one upstream.
 pub(super) enum Way {
     Raw(Arc<Connection>),
-    Rmcp { service: Service, transport: Transport },
+    Rmcp { service: Service, transport: RmcpTransport },
 }
 
 impl Way {
@@ -33,7 +33,7 @@ impl Way {
 
     /// rmcp's client, which shakes hands at once.
     pub(super) async fn rmcp(pool: &Pool, target: &Target) -> Result<Way, UpstreamError> {
-        let listener = Listener { heard: Arc::new(Heard::default()) };
+        let listener = RmcpListener { heard: Arc::new(Announcement::default()) };
         let limit = target.limits.response_bytes_max;
         let (service, transport) = connect(&pool.dialer, target, limit, listener).await?;
         Ok(Way::Rmcp { service, transport })

@@ -25,7 +25,7 @@ async fn error_answers_keep_the_connection() {
     let fake = Fake::modern(|_| status(503, "busy")).await;
     let connection = fake.connection();
     for _ in 0..5 {
-        assert_eq!(connection.ask(call("t")).await.unwrap_err().kind, Kind::Invalid);
+        assert_eq!(connection.ask(call("t")).await.unwrap_err().kind, FailureKind::Invalid);
     }
     assert_eq!(fake.accepted(), 1);
 }
@@ -53,7 +53,7 @@ async fn a_request_that_may_have_been_seen_is_not_sent_again() {
     {
         let fake = Fake::modern(move |_| Say::Last(said.to_vec())).await;
         let failed = fake.connection().ask(call("t")).await.unwrap_err();
-        assert_eq!((failed.kind, failed.dispatched), (Kind::Lost, true));
+        assert_eq!((failed.kind, failed.dispatched), (FailureKind::Lost, true));
         assert_eq!(fake.methods().iter().filter(|m| *m == "tools/call").count(), 1);
     }
 }
@@ -62,7 +62,7 @@ async fn a_request_that_may_have_been_seen_is_not_sent_again() {
 async fn a_stream_that_ends_early_is_lost() {
     let fake = Fake::modern(|_| Say::Raw([stream(": nothing\n\n"), b"0\r\n\r\n".to_vec()].concat())).await;
     let failed = fake.connection().ask(call("t")).await.unwrap_err();
-    assert_eq!((failed.kind, failed.dispatched), (Kind::Lost, true));
+    assert_eq!((failed.kind, failed.dispatched), (FailureKind::Lost, true));
 }
 
 #[tokio::test]

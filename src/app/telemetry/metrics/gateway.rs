@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::page::{Labels, Page};
+use super::page::{Labels, MetricsPage};
 use crate::domain::measure::{Between, OperationKey, Series};
 use crate::domain::refusal::Code;
 use crate::faces::Faces;
@@ -14,7 +14,7 @@ const CLIENT_OPERATIONS: &str = "How long MCP servers took to answer, without wa
 const SERVER_SESSIONS: &str = "How long sessions lasted whose client said that it ends them";
 const CLIENT_SESSIONS: &str = "How long sessions with MCP servers lasted that have ended";
 
-pub(super) fn write(faces: &Faces, page: &mut Page<'_>) -> fmt::Result {
+pub(super) fn write(faces: &Faces, page: &mut MetricsPage<'_>) -> fmt::Result {
     let gateway = &faces.gateway;
     let (served, asked) = (&faces.measures, gateway.upkeep.upstream_measures());
     operations(page, ("mcp_server_operation_duration_seconds", SERVER_OPERATIONS), &served.operations)?;
@@ -44,7 +44,11 @@ fn between(between: Between, error: Option<&'static str>) -> Labels {
     labels
 }
 
-fn operations(page: &mut Page<'_>, (name, help): (&str, &str), series: &Series<OperationKey>) -> fmt::Result {
+fn operations(
+    page: &mut MetricsPage<'_>,
+    (name, help): (&str, &str),
+    series: &Series<OperationKey>,
+) -> fmt::Result {
     let labels = |operation: &OperationKey| {
         let mut labels = between(operation.between, operation.error);
         labels.push(("mcp_method_name", operation.method));
@@ -59,7 +63,7 @@ fn operations(page: &mut Page<'_>, (name, help): (&str, &str), series: &Series<O
 }
 
 fn sessions(
-    page: &mut Page<'_>,
+    page: &mut MetricsPage<'_>,
     (name, help): (&str, &str),
     series: &Series<(Between, Option<&'static str>)>,
 ) -> fmt::Result {
@@ -67,7 +71,7 @@ fn sessions(
     page.histograms(name, help, all.iter().map(|((link, error), took)| (between(*link, *error), took.seen())))
 }
 
-fn attempts(page: &mut Page<'_>, log: &LogMeasures) -> fmt::Result {
+fn attempts(page: &mut MetricsPage<'_>, log: &LogMeasures) -> fmt::Result {
     let attempts = log.attempts.all();
     let attempts = attempts.iter().map(|(attempted, count)| {
         let mut labels =
@@ -86,7 +90,7 @@ fn attempts(page: &mut Page<'_>, log: &LogMeasures) -> fmt::Result {
 }
 
 /// What was turned away because it was too much. All reasons are there from the start.
-fn shed(page: &mut Page<'_>, faces: &Faces, vitals: &Vitals, log: &LogMeasures) -> fmt::Result {
+fn shed(page: &mut MetricsPage<'_>, faces: &Faces, vitals: &Vitals, log: &LogMeasures) -> fmt::Result {
     let refusals = log.refusals.all();
     let refused = |code: Code| {
         let of_code = refusals.iter().filter(|(known, _)| *known == code.as_str());
@@ -104,7 +108,7 @@ fn shed(page: &mut Page<'_>, faces: &Faces, vitals: &Vitals, log: &LogMeasures) 
     page.counter("mcpproxy_unauthenticated_requests", strangers, vitals.strangers as f64)
 }
 
-fn log(page: &mut Page<'_>, measures: &LogMeasures, now: &LogVitals) -> fmt::Result {
+fn log(page: &mut MetricsPage<'_>, measures: &LogMeasures, now: &LogVitals) -> fmt::Result {
     let parts = [("opening", now.opening), ("ending", now.ending)];
     let parts = parts.map(|(lane, depth)| (vec![("lane", lane)], depth as f64));
     let depth = "Records that wait to be committed: before their call, and after it";
@@ -125,7 +129,7 @@ fn log(page: &mut Page<'_>, measures: &LogMeasures, now: &LogVitals) -> fmt::Res
     page.counter("mcpproxy_activity_records_stubbed", stubs, measures.stubs.get() as f64)
 }
 
-fn replica(page: &mut Page<'_>, vitals: &Vitals) -> fmt::Result {
+fn replica(page: &mut MetricsPage<'_>, vitals: &Vitals) -> fmt::Result {
     let is_ready = matches!(vitals.readiness, Readiness::Ready | Readiness::Degraded);
     page.gauge("mcpproxy_ready", "1 while this replica should get traffic", f64::from(u8::from(is_ready)))?;
     let age = "How long ago the database confirmed what this replica knows, in seconds";
@@ -140,7 +144,7 @@ fn replica(page: &mut Page<'_>, vitals: &Vitals) -> fmt::Result {
     page.gauge("mcpproxy_replicas", replicas, f64::from(vitals.replicas))
 }
 
-fn upstreams(page: &mut Page<'_>, vitals: &Vitals) -> fmt::Result {
+fn upstreams(page: &mut MetricsPage<'_>, vitals: &Vitals) -> fmt::Result {
     let (pool, counts) = (&vitals.upstreams, &vitals.servers);
     let by_state = |states: &[(&'static str, usize)]| -> Vec<(Labels, f64)> {
         states.iter().map(|(state, count)| (vec![("state", *state)], *count as f64)).collect()
@@ -166,7 +170,7 @@ fn upstreams(page: &mut Page<'_>, vitals: &Vitals) -> fmt::Result {
     memory(page, &pool.memory)
 }
 
-fn memory(page: &mut Page<'_>, memory: &MemoryVitals) -> fmt::Result {
+fn memory(page: &mut MetricsPage<'_>, memory: &MemoryVitals) -> fmt::Result {
     let held = [("request", memory.request_bytes), ("answer", memory.answer_bytes)];
     let held = held.map(|(purpose, bytes)| (vec![("purpose", purpose)], bytes as f64));
     page.gauges("mcpproxy_memory_held_bytes", "Memory that requests and answers hold, in bytes", held)?;
@@ -177,7 +181,7 @@ fn memory(page: &mut Page<'_>, memory: &MemoryVitals) -> fmt::Result {
     page.counters("mcpproxy_memory_refusals", "Requests and answers refused for want of memory", refused)
 }
 
-fn clients(page: &mut Page<'_>, faces: &Faces) -> fmt::Result {
+fn clients(page: &mut MetricsPage<'_>, faces: &Faces) -> fmt::Result {
     let connections = &faces.connections;
     page.gauge("mcpproxy_client_connections", "Client connections open", connections.open() as f64)?;
     let most = "Client connections that may be open";
@@ -192,13 +196,13 @@ fn clients(page: &mut Page<'_>, faces: &Faces) -> fmt::Result {
 }
 
 /// All reasons are there from the start, also where nobody is told of traces.
-fn spans(page: &mut Page<'_>, lost: LostSpans) -> fmt::Result {
+fn spans(page: &mut MetricsPage<'_>, lost: LostSpans) -> fmt::Result {
     let lost = [("full", lost.full), ("share", lost.over_share), ("unsent", lost.unsent)];
     let lost = lost.map(|(reason, count)| (vec![("reason", reason)], count));
     page.counters("mcpproxy_spans_lost", "Spans of traces that the collector was not told of", lost)
 }
 
-fn store(page: &mut Page<'_>, store: &StoreVitals) -> fmt::Result {
+fn store(page: &mut MetricsPage<'_>, store: &StoreVitals) -> fmt::Result {
     let up = f64::from(u8::from(store.is_reachable));
     page.gauge("mcpproxy_database_up", "1 while the database answers", up)?;
     let connections = store.pools.iter().flat_map(|pool| {

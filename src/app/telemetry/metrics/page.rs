@@ -11,9 +11,9 @@ use crate::domain::measure::Seen;
 pub(super) type Labels = Vec<(&'static str, &'static str)>;
 
 /// The page that is being written.
-pub(super) struct Page<'a>(pub(super) DescriptorEncoder<'a>);
+pub(super) struct MetricsPage<'a>(pub(super) DescriptorEncoder<'a>);
 
-impl Page<'_> {
+impl MetricsPage<'_> {
     /// A number that goes up and down.
     pub(super) fn gauge(&mut self, name: &str, help: &str, value: f64) -> fmt::Result {
         self.0.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)

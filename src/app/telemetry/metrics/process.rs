@@ -7,21 +7,21 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::page::Page;
+use super::page::MetricsPage;
 
 /// This process.
-pub(super) struct Process {
+pub(super) struct ProcessFigures {
     began: Option<f64>,
 }
 
-impl Process {
+impl ProcessFigures {
     /// From now on it counts as running.
-    pub(super) fn begin() -> Process {
+    pub(super) fn begin() -> ProcessFigures {
         let began = SystemTime::now().duration_since(UNIX_EPOCH).ok();
-        Process { began: began.map(|began| began.as_secs_f64()) }
+        ProcessFigures { began: began.map(|began| began.as_secs_f64()) }
     }
 
-    pub(super) fn write(&self, page: &mut Page<'_>) -> fmt::Result {
+    pub(super) fn write(&self, page: &mut MetricsPage<'_>) -> fmt::Result {
         let spent = clock_gettime(ClockId::ProcessCPUTime);
         let spent = spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9;
         page.counter("process_cpu_seconds", "User and system time spent, in seconds", spent)?;

@@ -4,22 +4,23 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::{Compiler, Keywords, TYPES};
-use crate::domain::schema::arena::{Id, Kind};
+use crate::domain::schema::arena::{Id, NodeKind};
 use crate::domain::schema::dialect::Draft;
 use crate::domain::schema::digest::digest;
 use crate::domain::schema::node::{
-    ArrayRule, Bound, Contains, Counted, Dependency, IfRule, Name, Needs, NodeId, ObjectRule, Rule, Values,
+    ArrayRule, Contains, CountedKeywords, Dependency, IfRule, Name, Needs, NodeId, NumberBound, ObjectRule,
+    Rule, Values,
 };
 use crate::domain::schema::number::Number;
 use crate::domain::schema::resources::too_large;
 
-const COUNTS: [(&str, Counted, bool); 6] = [
-    ("minLength", Counted::Characters, false),
-    ("maxLength", Counted::Characters, true),
-    ("minItems", Counted::Items, false),
-    ("maxItems", Counted::Items, true),
-    ("minProperties", Counted::Members, false),
-    ("maxProperties", Counted::Members, true),
+const COUNTS: [(&str, CountedKeywords, bool); 6] = [
+    ("minLength", CountedKeywords::Characters, false),
+    ("maxLength", CountedKeywords::Characters, true),
+    ("minItems", CountedKeywords::Items, false),
+    ("maxItems", CountedKeywords::Items, true),
+    ("minProperties", CountedKeywords::Members, false),
+    ("maxProperties", CountedKeywords::Members, true),
 ];
 
 type Rules = Vec<Rule>;
@@ -97,7 +98,7 @@ impl<'a> Compiler<'a> {
 
     fn types(&mut self, value: Id) -> Result<u8, String> {
         let names = match self.arena.kind(value) {
-            Kind::String => vec![self.arena.string(value)],
+            NodeKind::String => vec![self.arena.string(value)],
             _ => self.names("type", value)?,
         };
         names.iter().try_fold(0, |types, name| {
@@ -120,7 +121,7 @@ impl<'a> Compiler<'a> {
     }
 
     fn number(&self, keyword: &str, value: Id) -> Result<(Number<'a>, &'a str), String> {
-        if self.arena.kind(value) != Kind::Number {
+        if self.arena.kind(value) != NodeKind::Number {
             return Err(format!("{keyword} is not a number"));
         }
         let text = self.arena.text(value);
@@ -136,8 +137,8 @@ impl<'a> Compiler<'a> {
 
     fn number_rules(&mut self, keywords: &Keywords<'a>, rules: &mut Rules) -> Result<(), String> {
         for (keyword, exclusive, bound, strict) in [
-            ("minimum", "exclusiveMinimum", Bound::Minimum, Bound::ExclusiveMinimum),
-            ("maximum", "exclusiveMaximum", Bound::Maximum, Bound::ExclusiveMaximum),
+            ("minimum", "exclusiveMinimum", NumberBound::Minimum, NumberBound::ExclusiveMinimum),
+            ("maximum", "exclusiveMaximum", NumberBound::Maximum, NumberBound::ExclusiveMaximum),
         ] {
             let mut bound = bound;
             if let Some(value) = keywords.get(exclusive) {
@@ -161,15 +162,15 @@ impl<'a> Compiler<'a> {
         Ok(())
     }
 
-    fn bound(&mut self, keyword: &str, bound: Bound, value: Id) -> Result<Rule, String> {
+    fn bound(&mut self, keyword: &str, bound: NumberBound, value: Id) -> Result<Rule, String> {
         let (_, text) = self.number(keyword, value)?;
         self.weigh(text.len())?;
-        Ok(Rule::Bound(bound, text.into()))
+        Ok(Rule::NumberBound(bound, text.into()))
     }
 
     fn flag(&self, keyword: &str, value: Id) -> Result<bool, String> {
         match (self.arena.kind(value), self.arena.text(value)) {
-            (Kind::Bool, text) => Ok(text == "true"),
+            (NodeKind::Bool, text) => Ok(text == "true"),
             _ => Err(format!("{keyword} is not a boolean")),
         }
     }
@@ -229,7 +230,7 @@ impl<'a> Compiler<'a> {
         for keyword in known.iter().copied() {
             let Some(value) = keywords.get(keyword) else { continue };
             for (name, needs) in self.map(keyword, value)? {
-                let is_list = self.arena.kind(needs) == Kind::Array;
+                let is_list = self.arena.kind(needs) == NodeKind::Array;
                 if is_list == (keyword == "dependentSchemas") && keyword != "dependencies" {
                     return Err(format!("{keyword} is malformed"));
                 }
@@ -254,7 +255,7 @@ impl<'a> Compiler<'a> {
             (rule.prefix, rule.prefix_keyword) = (self.schemas("prefixItems", value)?, "prefixItems");
         }
         match keywords.get("items") {
-            Some(items) if self.arena.kind(items) == Kind::Array && self.draft < Draft::D2020 => {
+            Some(items) if self.arena.kind(items) == NodeKind::Array && self.draft < Draft::D2020 => {
                 (rule.prefix, rule.prefix_keyword) = (self.schemas("items", items)?, "items");
                 (rule.rest, rule.rest_keyword) = (self.one(keywords, "additionalItems")?, "additionalItems");
             }

@@ -4,11 +4,11 @@ use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use super::{Marks, Run};
-use crate::domain::schema::arena::{Children, Id};
+use crate::domain::schema::arena::{Id, NodeChildren};
 use crate::domain::schema::digest::digest;
 use crate::domain::schema::meter::Stop;
 use crate::domain::schema::node::{ArrayRule, Contains, NodeId};
-use crate::domain::schema::violation::Part;
+use crate::domain::schema::violation::PathPart;
 
 /// A hasher for digests, which are hashes already.
 #[derive(Default)]
@@ -44,14 +44,14 @@ impl Run<'_, '_> {
         for (at, item) in items.items().enumerate() {
             match (rule.prefix.get(at), others) {
                 (Some(node), _) => {
-                    let through = [Part::Word(rule.prefix_keyword), Part::Position(at)];
-                    self.inside(Part::Position(at), &through, *node, item)?;
+                    let through = [PathPart::Word(rule.prefix_keyword), PathPart::Position(at)];
+                    self.inside(PathPart::Position(at), &through, *node, item)?;
                     if let Some(marks) = marks.as_deref_mut() {
                         marks.set(at);
                     }
                 }
                 (None, Some(node)) => {
-                    self.inside(Part::Position(at), &[Part::Word(rule.rest_keyword)], node, item)?;
+                    self.inside(PathPart::Position(at), &[PathPart::Word(rule.rest_keyword)], node, item)?;
                 }
                 (None, None) => break,
             }
@@ -70,7 +70,7 @@ impl Run<'_, '_> {
     fn contains(
         &mut self,
         contains: &Contains,
-        items: Children,
+        items: NodeChildren,
         marks: Option<&mut Marks>,
     ) -> Result<(), Stop> {
         let mut marks = marks.filter(|_| contains.marks);
@@ -96,7 +96,7 @@ impl Run<'_, '_> {
         Err(self.broken(keyword, || "too few items match".into()))
     }
 
-    fn unique(&mut self, items: Children) -> Result<(), Stop> {
+    fn unique(&mut self, items: NodeChildren) -> Result<(), Stop> {
         let mut seen = Digests::default();
         for item in items.items() {
             let digest = digest(&self.schema.keys, &mut self.arena, &mut self.meter, item)?;
@@ -119,7 +119,7 @@ impl Run<'_, '_> {
         self.meter.spend(items.items_len() as u64 / 4)?;
         for (at, item) in items.items().enumerate() {
             if !marks.has(at) {
-                self.inside(Part::Position(at), &[Part::Word("unevaluatedItems")], node, item)?;
+                self.inside(PathPart::Position(at), &[PathPart::Word("unevaluatedItems")], node, item)?;
             }
         }
         marks.set_all();

@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 
 use super::{Marks, Run};
-use crate::domain::schema::arena::{Children, Id};
+use crate::domain::schema::arena::{Id, NodeChildren};
 use crate::domain::schema::meter::Stop;
 use crate::domain::schema::node::{Dependency, Needs, NodeId, ObjectRule};
-use crate::domain::schema::violation::{self, Part};
+use crate::domain::schema::violation::{self, PathPart};
 
 impl<'a, 's> Run<'a, 's> {
     pub(super) fn object(
@@ -58,14 +58,14 @@ impl<'a, 's> Run<'a, 's> {
             *required += usize::from(known.is_required);
             if let Some(node) = known.property {
                 is_known = true;
-                let through = [Part::Word("properties"), Part::Text(&known.name)];
-                self.inside(Part::Value(name_id), &through, node, member)?;
+                let through = [PathPart::Word("properties"), PathPart::Text(&known.name)];
+                self.inside(PathPart::Value(name_id), &through, node, member)?;
             }
         }
         for (pattern, node) in &rule.patterns {
             if self.finds(*pattern, &name)? {
                 is_known = true;
-                self.inside(Part::Value(name_id), &[Part::Word("patternProperties")], *node, member)?;
+                self.inside(PathPart::Value(name_id), &[PathPart::Word("patternProperties")], *node, member)?;
             }
         }
         if let Some(node) = rule.additional.filter(|_| !is_known) {
@@ -73,7 +73,7 @@ impl<'a, 's> Run<'a, 's> {
             self.unknown("additionalProperties", node, name_id, member)?;
         }
         if let Some(node) = rule.property_names {
-            self.inside(Part::Value(name_id), &[Part::Word("propertyNames")], node, name_id)?;
+            self.inside(PathPart::Value(name_id), &[PathPart::Word("propertyNames")], node, name_id)?;
         }
         Ok(is_known)
     }
@@ -81,14 +81,14 @@ impl<'a, 's> Run<'a, 's> {
     /// Applies the schema of `additionalProperties` or `unevaluatedProperties` to a member.
     fn unknown(&mut self, keyword: &'static str, node: NodeId, name: Id, member: Id) -> Result<(), Stop> {
         if self.schema.is_never(node) {
-            self.at.push(Part::Value(name));
+            self.at.push(PathPart::Value(name));
             return Err(self.broken(keyword, || "no member of that name is allowed".into()));
         }
-        self.inside(Part::Value(name), &[Part::Word(keyword)], node, member)
+        self.inside(PathPart::Value(name), &[PathPart::Word(keyword)], node, member)
     }
 
     /// Returns whether the object has a member of this name.
-    fn has(&mut self, members: Children, name: &str) -> Result<bool, Stop> {
+    fn has(&mut self, members: NodeChildren, name: &str) -> Result<bool, Stop> {
         for (id, _) in members.members() {
             if self.name(id)? == name {
                 return Ok(true);
@@ -97,7 +97,7 @@ impl<'a, 's> Run<'a, 's> {
         Ok(false)
     }
 
-    fn missing(&mut self, rule: &'s ObjectRule, members: Children) -> Stop {
+    fn missing(&mut self, rule: &'s ObjectRule, members: NodeChildren) -> Stop {
         let arena = &self.arena;
         let mut present: Vec<Cow<'_, str>> = members.members().map(|(name, _)| arena.string(name)).collect();
         present.sort_unstable();
@@ -112,12 +112,14 @@ impl<'a, 's> Run<'a, 's> {
         &mut self,
         dependency: &'s Dependency,
         value: Id,
-        members: Children,
+        members: NodeChildren,
         marks: Option<&mut Marks>,
     ) -> Result<(), Stop> {
         let (keyword, name) = (dependency.keyword, &*dependency.name);
         match &dependency.needs {
-            Needs::Schema(node) => self.below(&[Part::Word(keyword), Part::Text(name)], *node, value, marks),
+            Needs::Schema(node) => {
+                self.below(&[PathPart::Word(keyword), PathPart::Text(name)], *node, value, marks)
+            }
             Needs::Names(needed) => {
                 for other in needed {
                     if !self.has(members, other)? {

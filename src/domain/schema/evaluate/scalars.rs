@@ -2,11 +2,11 @@
 
 use super::Run;
 use crate::domain::json;
-use crate::domain::schema::arena::{Id, Kind};
+use crate::domain::schema::arena::{Id, NodeKind};
 use crate::domain::schema::compile::TYPES;
 use crate::domain::schema::digest::digest;
 use crate::domain::schema::meter::Stop;
-use crate::domain::schema::node::{Bound, Counted, Rule, Values};
+use crate::domain::schema::node::{CountedKeywords, NumberBound, Rule, Values};
 use crate::domain::schema::number::Number;
 
 /// Longest number of a schema that a violation repeats, in bytes.
@@ -14,13 +14,15 @@ const NUMBER_SHOWN_BYTES_MAX: usize = 40;
 const INTEGER: u8 = 1 << 6;
 
 impl Run<'_, '_> {
-    pub(super) fn scalar(&mut self, rule: &Rule, value: Id, kind: Kind) -> Result<(), Stop> {
+    pub(super) fn scalar(&mut self, rule: &Rule, value: Id, kind: NodeKind) -> Result<(), Stop> {
         match rule {
             Rule::Never => Err(self.broken("false", || "no value is allowed here".into())),
             Rule::Type(types) => self.is_of(*types, value, kind),
             Rule::Values(values) => self.is_among(values, value, kind),
-            Rule::Bound(bound, limit) if kind == Kind::Number => self.is_within(*bound, limit, value),
-            Rule::MultipleOf(divisor) if kind == Kind::Number => {
+            Rule::NumberBound(bound, limit) if kind == NodeKind::Number => {
+                self.is_within(*bound, limit, value)
+            }
+            Rule::MultipleOf(divisor) if kind == NodeKind::Number => {
                 self.meter.spend(self.arena.text(value).len() as u64 / 2)?;
                 let number = self.number(value)?;
                 if number.is_multiple_of(divisor.0) {
@@ -32,7 +34,7 @@ impl Run<'_, '_> {
             Rule::Count { counted, is_most, limit } => {
                 self.has_count(*counted, *is_most, *limit, value, kind)
             }
-            Rule::Pattern(pattern) if kind == Kind::String => {
+            Rule::Pattern(pattern) if kind == NodeKind::String => {
                 let body = self.arena.body(value);
                 self.meter.spend(body.len() as u64 / 8)?;
                 let text = self.arena.string(value);
@@ -45,9 +47,9 @@ impl Run<'_, '_> {
         }
     }
 
-    fn is_of(&mut self, types: u8, value: Id, kind: Kind) -> Result<(), Stop> {
+    fn is_of(&mut self, types: u8, value: Id, kind: NodeKind) -> Result<(), Stop> {
         if types & (1 << kind as u8) != 0
-            || (kind == Kind::Number && types & INTEGER != 0 && self.number(value)?.is_integer())
+            || (kind == NodeKind::Number && types & INTEGER != 0 && self.number(value)?.is_integer())
         {
             return Ok(());
         }
@@ -58,7 +60,7 @@ impl Run<'_, '_> {
         }))
     }
 
-    fn is_among(&mut self, values: &Values, value: Id, kind: Kind) -> Result<(), Stop> {
+    fn is_among(&mut self, values: &Values, value: Id, kind: NodeKind) -> Result<(), Stop> {
         let is_known = values.kinds & (1 << kind as u8) != 0 && {
             let digest = digest(&self.schema.keys, &mut self.arena, &mut self.meter, value)?;
             self.meter.spend(1 + u64::from((values.digests.len() + 1).ilog2()))?;
@@ -76,14 +78,14 @@ impl Run<'_, '_> {
         Number::read(text)
     }
 
-    fn is_within(&mut self, bound: Bound, limit: &str, value: Id) -> Result<(), Stop> {
+    fn is_within(&mut self, bound: NumberBound, limit: &str, value: Id) -> Result<(), Stop> {
         self.meter.spend(3 + limit.len() as u64 / 4)?;
         let order = self.number(value)?.cmp(&Number::read(limit)?);
         let (is_within, keyword, what) = match bound {
-            Bound::Minimum => (order.is_ge(), "minimum", "below the least of"),
-            Bound::ExclusiveMinimum => (order.is_gt(), "exclusiveMinimum", "not above"),
-            Bound::Maximum => (order.is_le(), "maximum", "above the most of"),
-            Bound::ExclusiveMaximum => (order.is_lt(), "exclusiveMaximum", "not below"),
+            NumberBound::Minimum => (order.is_ge(), "minimum", "below the least of"),
+            NumberBound::ExclusiveMinimum => (order.is_gt(), "exclusiveMinimum", "not above"),
+            NumberBound::Maximum => (order.is_le(), "maximum", "above the most of"),
+            NumberBound::ExclusiveMaximum => (order.is_lt(), "exclusiveMaximum", "not below"),
         };
         if is_within {
             return Ok(());
@@ -93,21 +95,21 @@ impl Run<'_, '_> {
 
     fn has_count(
         &mut self,
-        counted: Counted,
+        counted: CountedKeywords,
         is_most: bool,
         limit: u64,
         value: Id,
-        kind: Kind,
+        kind: NodeKind,
     ) -> Result<(), Stop> {
         let (count, keyword, what) = match (counted, kind) {
-            (Counted::Characters, Kind::String) => {
+            (CountedKeywords::Characters, NodeKind::String) => {
                 (self.characters(value, is_most, limit)?, ["minLength", "maxLength"], "characters")
             }
-            (Counted::Items, Kind::Array) => {
+            (CountedKeywords::Items, NodeKind::Array) => {
                 let items = self.arena.children(value, &mut self.meter)?.items_len();
                 (items as u64, ["minItems", "maxItems"], "items")
             }
-            (Counted::Members, Kind::Object) => {
+            (CountedKeywords::Members, NodeKind::Object) => {
                 let members = self.arena.children(value, &mut self.meter)?.members_len();
                 (members as u64, ["minProperties", "maxProperties"], "members")
             }

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::Value;
 
 use super::{WIDE, columns};
-use crate::faces::cli::client::{Client, Event, Events, Query};
+use crate::faces::cli::client::{ApiClient, ApiEvents, ApiQuery, Event};
 use crate::faces::cli::failure::Failure;
 use crate::faces::cli::output::{self, Column, Format, Output};
 
@@ -34,7 +34,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) async fn run(self, client: &Client) -> Result<(), Failure> {
+    pub(super) async fn run(self, client: &ApiClient) -> Result<(), Failure> {
         let query = self.filter.query();
         let mut names = columns(!self.no_icons && output::is_terminal()).to_vec();
         if self.wide {
@@ -64,7 +64,7 @@ impl Watch {
 }
 
 /// Follows on after the connection was lost, where it was: nothing is missed, nothing comes twice.
-async fn again(client: &Client, query: &Query, last: Option<&str>) -> Result<Events, Failure> {
+async fn again(client: &ApiClient, query: &ApiQuery, last: Option<&str>) -> Result<ApiEvents, Failure> {
     let mut pause = PAUSE_MIN;
     let mut is_said = false;
     loop {

@@ -20,51 +20,51 @@ use crate::domain::tenant::Role;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
-    pub(super) tenants: Vec<Tenant>,
+    pub(super) tenants: Vec<DeclaredTenant>,
 }
 
 /// A tenant as it is to be.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Tenant {
+pub(super) struct DeclaredTenant {
     pub(super) name: String,
     pub(super) suspended: Option<bool>,
     #[serde(default)]
     pub(super) quotas: Map<String, Value>,
     #[serde(default)]
     pub(super) settings: Map<String, Value>,
-    pub(super) servers: Option<Vec<Server>>,
-    pub(super) keys: Option<Vec<Key>>,
+    pub(super) servers: Option<Vec<DeclaredServer>>,
+    pub(super) keys: Option<Vec<DeclaredKey>>,
 }
 
 /// A server as it is to be.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Server {
+pub(super) struct DeclaredServer {
     pub(super) name: String,
     kind: Option<String>,
     pub(super) url: Option<String>,
     pub(super) command: Option<String>,
-    pub(super) headers: Option<BTreeMap<String, Secret>>,
+    pub(super) headers: Option<BTreeMap<String, DeclaredSecret>>,
     pub(super) enabled: Option<bool>,
     pub(super) auto_approve: Option<bool>,
     pub(super) limits: Option<Map<String, Value>>,
 }
 
 /// A header's value: as it is, or in a variable of the environment. It has no `Debug`, so that nothing prints it.
-pub(super) enum Secret {
+pub(super) enum DeclaredSecret {
     Literal(String),
     /// The name of a variable.
     Env(String),
 }
 
-impl<'de> Deserialize<'de> for Secret {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Secret, D::Error> {
+impl<'de> Deserialize<'de> for DeclaredSecret {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<DeclaredSecret, D::Error> {
         let value = Value::deserialize(from)?;
         let fields = value.as_object().filter(|fields| fields.len() == 1);
         match (&value, fields.and_then(|fields| fields.get("env"))) {
-            (Value::String(text), _) => Ok(Secret::Literal(text.clone())),
-            (_, Some(Value::String(name))) => Ok(Secret::Env(name.clone())),
+            (Value::String(text), _) => Ok(DeclaredSecret::Literal(text.clone())),
+            (_, Some(Value::String(name))) => Ok(DeclaredSecret::Env(name.clone())),
             _ => Err(D::Error::custom("must be a text, or {env: NAME}")),
         }
     }
@@ -73,7 +73,7 @@ impl<'de> Deserialize<'de> for Secret {
 /// A key as it is to be; its name says which one it is.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Key {
+pub(super) struct DeclaredKey {
     pub(super) name: String,
     pub(super) role: String,
     pub(super) owner: Option<String>,
@@ -89,7 +89,7 @@ fn said<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Optio
     T::deserialize(from).map(Some)
 }
 
-impl Server {
+impl DeclaredServer {
     /// What kind it is: said, or told by what it has.
     pub(super) fn kind(&self) -> &str {
         let guess = if self.command.is_some() { "stdio" } else { "http" };
@@ -106,10 +106,10 @@ impl Server {
 
     /// Its headers with their values.
     pub(super) fn header_values(&self) -> Option<Map<String, Value>> {
-        let value = |secret: &Secret| match secret {
-            Secret::Literal(text) => text.clone().into(),
+        let value = |secret: &DeclaredSecret| match secret {
+            DeclaredSecret::Literal(text) => text.clone().into(),
             // that of the environment was put in its place when the file was read
-            Secret::Env(_) => Value::Null,
+            DeclaredSecret::Env(_) => Value::Null,
         };
         let headers = self.headers.as_ref()?;
         Some(headers.iter().map(|(name, secret)| (name.clone(), value(secret))).collect())
@@ -201,7 +201,11 @@ fn check_settings(path: &str, settings: &Map<String, Value>, scope: Scope) -> Re
     checked.map(drop).map_err(|error| format!("{path}.settings.{}: {}", error.field, error.message))
 }
 
-fn check_server(path: &str, server: &mut Server, env: &dyn Fn(&str) -> Option<String>) -> Result<(), String> {
+fn check_server(
+    path: &str,
+    server: &mut DeclaredServer,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Result<(), String> {
     check_name(path, &server.name)?;
     match (server.kind(), &server.url, &server.command) {
         ("http", Some(_), None) | ("stdio", None, Some(_)) => {}
@@ -212,11 +216,11 @@ fn check_server(path: &str, server: &mut Server, env: &dyn Fn(&str) -> Option<St
     }
     for (name, secret) in server.headers.iter_mut().flatten() {
         let variable = match secret {
-            Secret::Literal(text) if text.contains("${") => {
+            DeclaredSecret::Literal(text) if text.contains("${") => {
                 return Err(format!("{path}.headers.{name}: a variable is written {{env: NAME}}"));
             }
-            Secret::Literal(_) => continue,
-            Secret::Env(variable) => &*variable,
+            DeclaredSecret::Literal(_) => continue,
+            DeclaredSecret::Env(variable) => &*variable,
         };
         // what is no name may be the credential itself, in the wrong place
         if !variable.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
@@ -225,12 +229,12 @@ fn check_server(path: &str, server: &mut Server, env: &dyn Fn(&str) -> Option<St
         let value = env(variable).ok_or_else(|| {
             format!("{path}.headers.{name}: the environment variable {variable} is not set, or empty")
         })?;
-        *secret = Secret::Literal(value);
+        *secret = DeclaredSecret::Literal(value);
     }
     Ok(())
 }
 
-fn check_key(path: &str, key: &Key) -> Result<(), String> {
+fn check_key(path: &str, key: &DeclaredKey) -> Result<(), String> {
     if key.name.trim().is_empty() {
         return Err(format!("{path}.name: must not be empty"));
     }

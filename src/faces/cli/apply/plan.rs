@@ -7,24 +7,24 @@ use http::Method;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::super::client::{Client, Query};
+use super::super::client::{ApiClient, ApiQuery};
 use super::super::failure::Failure;
 use super::super::output::text;
 use super::compare::{Changes, at, own_values};
-use super::file::{Key, Server, Tenant};
-use super::step::{Mark, Room, Step};
+use super::file::{DeclaredKey, DeclaredServer, DeclaredTenant};
+use super::step::{Mark, Step, StepRoom};
 use crate::domain::id::ServerId;
 use crate::domain::server_url::{ServerPlace, masked, query_digest, without_query};
 
 /// Whether headers are set again although their names are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Headers {
+pub(super) enum PlannedHeaders {
     WhenNamesDiffer,
     Again,
 }
 
 /// What is to be done in one tenant.
-pub(super) struct Plan {
+pub(super) struct ApplyPlan {
     pub(super) tenant: String,
     /// In this order; the first that fails is the last.
     pub(super) steps: Vec<Step>,
@@ -38,10 +38,10 @@ pub(super) struct Plan {
 
 /// What a plan is made with.
 pub(super) struct Planner<'a> {
-    pub(super) platform: &'a Client,
-    pub(super) client: &'a Client,
-    pub(super) tenant: &'a Tenant,
-    pub(super) headers: Headers,
+    pub(super) platform: &'a ApiClient,
+    pub(super) client: &'a ApiClient,
+    pub(super) tenant: &'a DeclaredTenant,
+    pub(super) headers: PlannedHeaders,
 }
 
 impl Planner<'_> {
@@ -49,11 +49,12 @@ impl Planner<'_> {
     ///
     /// # Errors
     /// What cannot be read, and what cannot be made what the file says.
-    pub(super) async fn plan(&self, exists: bool) -> Result<Plan, Failure> {
+    pub(super) async fn plan(&self, exists: bool) -> Result<ApplyPlan, Failure> {
         let wanted = self.tenant;
         let name = wanted.name.clone();
         let things = 1 + wanted.servers.iter().flatten().count() + wanted.keys.iter().flatten().count();
-        let mut plan = Plan { tenant: name, steps: Vec::new(), suspend: None, things, others: Vec::new() };
+        let mut plan =
+            ApplyPlan { tenant: name, steps: Vec::new(), suspend: None, things, others: Vec::new() };
         if exists {
             self.existing(&mut plan).await?;
         } else {
@@ -62,7 +63,7 @@ impl Planner<'_> {
         Ok(plan)
     }
 
-    fn new_tenant(&self, plan: &mut Plan) {
+    fn new_tenant(&self, plan: &mut ApplyPlan) {
         let wanted = self.tenant;
         let body = json!({ "name": wanted.name });
         let mut step = self.tenant_step(Mark::Make, Method::POST, &[]);
@@ -80,9 +81,9 @@ impl Planner<'_> {
         }
     }
 
-    async fn existing(&self, plan: &mut Plan) -> Result<(), Failure> {
+    async fn existing(&self, plan: &mut ApplyPlan) -> Result<(), Failure> {
         let wanted = self.tenant;
-        let page = self.platform.get(&["tenants", &wanted.name], &Query::default()).await?.json()?;
+        let page = self.platform.get(&["tenants", &wanted.name], &ApiQuery::default()).await?.json()?;
         let is_suspended = !at(&page, "suspended_at").is_null();
         match (is_suspended, wanted.suspended) {
             (true, Some(false)) => plan.steps.push(self.act("resume", "suspended: true → false")),
@@ -93,7 +94,7 @@ impl Planner<'_> {
         self.push_quotas(plan, own_values(&wanted.quotas, at(&page, "quotas"), "tenant", &still));
         let mut moving = HashSet::new();
         if !wanted.settings.is_empty() {
-            let shown = self.client.get(&["settings"], &Query::default()).await?.json()?;
+            let shown = self.client.get(&["settings"], &ApiQuery::default()).await?.json()?;
             let changes = own_values(&wanted.settings, &shown, "tenant", &still);
             moving.extend(changes.body.keys().cloned());
             self.push_settings(plan, changes, shown.get("version"));
@@ -109,7 +110,7 @@ impl Planner<'_> {
         self.keys(plan, &moving).await
     }
 
-    async fn servers(&self, plan: &mut Plan) -> Result<(), Failure> {
+    async fn servers(&self, plan: &mut ApplyPlan) -> Result<(), Failure> {
         let Some(wanted) = &self.tenant.servers else { return Ok(()) };
         let there = self.list("servers").await?;
         for server in wanted {
@@ -123,7 +124,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    fn new_server(&self, server: &Server) -> Step {
+    fn new_server(&self, server: &DeclaredServer) -> Step {
         let (field, place) = server.place();
         let mut body = Map::new();
         for (name, value) in [("name", &*server.name), ("kind", server.kind()), (field, place)] {
@@ -149,7 +150,7 @@ impl Planner<'_> {
         self.step(Mark::Make, &["servers"], &server.name, Changes { lines: vec![line], body })
     }
 
-    fn changed_server(&self, server: &Server, is: &Value) -> Result<Option<Step>, Failure> {
+    fn changed_server(&self, server: &DeclaredServer, is: &Value) -> Result<Option<Step>, Failure> {
         if text(is, "kind") != server.kind() {
             return Err(Failure::Refused(format!(
                 "servers/{} is of kind {}, which cannot change to {}: remove it first (mcpproxy upstream remove)",
@@ -176,14 +177,14 @@ impl Planner<'_> {
     }
 
     /// Values cannot be read back: names are compared. Another place takes headers away, so they are sent with it.
-    fn compare_headers(&self, changes: &mut Changes, server: &Server, is: &Value, moves: bool) {
+    fn compare_headers(&self, changes: &mut Changes, server: &DeclaredServer, is: &Value, moves: bool) {
         let Some(headers) = server.header_values() else { return };
         let mut there = names(at(is, "headers").as_array().into_iter().flatten().filter_map(Value::as_str));
         let wanted = names(headers.keys().map(String::as_str));
         there.sort_unstable();
         if there != wanted {
             changes.lines.push(format!("headers: {} → {}", listed(&there), listed(&wanted)));
-        } else if self.headers == Headers::Again && !wanted.is_empty() {
+        } else if self.headers == PlannedHeaders::Again && !wanted.is_empty() {
             changes.lines.push(format!("headers: {} set again", listed(&wanted)));
         } else if !moves {
             return;
@@ -191,7 +192,7 @@ impl Planner<'_> {
         changes.body.insert("headers".to_owned(), headers.into());
     }
 
-    async fn keys(&self, plan: &mut Plan, moving: &HashSet<String>) -> Result<(), Failure> {
+    async fn keys(&self, plan: &mut ApplyPlan, moving: &HashSet<String>) -> Result<(), Failure> {
         let Some(wanted) = &self.tenant.keys else { return Ok(()) };
         let mut there = self.list("keys").await?;
         there.retain(|key| at(key, "revoked_at").is_null());
@@ -215,7 +216,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    fn new_key(&self, key: &Key) -> Step {
+    fn new_key(&self, key: &DeclaredKey) -> Step {
         let mut body = Map::new();
         let mut line = format!("({}", key.role);
         for (name, value) in
@@ -238,8 +239,8 @@ impl Planner<'_> {
 
     async fn changed_key(
         &self,
-        plan: &mut Plan,
-        key: &Key,
+        plan: &mut ApplyPlan,
+        key: &DeclaredKey,
         is: &Value,
         moving: &HashSet<String>,
     ) -> Result<(), Failure> {
@@ -276,7 +277,7 @@ impl Planner<'_> {
         if key.settings.is_empty() {
             return Ok(());
         }
-        let shown = self.client.get(&["keys", &id, "settings"], &Query::default()).await?.json()?;
+        let shown = self.client.get(&["keys", &id, "settings"], &ApiQuery::default()).await?.json()?;
         let mut changes = own_values(&key.settings, &shown, "key", moving);
         if !changes.is_empty() {
             prefix(&mut changes.lines, "settings");
@@ -286,7 +287,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    fn push_quotas(&self, plan: &mut Plan, mut changes: Changes) {
+    fn push_quotas(&self, plan: &mut ApplyPlan, mut changes: Changes) {
         if changes.is_empty() {
             return;
         }
@@ -297,7 +298,7 @@ impl Planner<'_> {
         plan.steps.push(step);
     }
 
-    fn push_settings(&self, plan: &mut Plan, mut changes: Changes, version: Option<&Value>) {
+    fn push_settings(&self, plan: &mut ApplyPlan, mut changes: Changes, version: Option<&Value>) {
         if changes.is_empty() {
             return;
         }
@@ -321,7 +322,7 @@ impl Planner<'_> {
             Mark::Change => self.tenant.name.clone(),
         };
         let path = ["tenants"].iter().chain(path).map(|part| (*part).to_owned()).collect();
-        Step { mark, place, lines: Vec::new(), room: Room::Platform, method, path, body: None }
+        Step { mark, place, lines: Vec::new(), room: StepRoom::Platform, method, path, body: None }
     }
 
     fn step(&self, mark: Mark, path: &[&str], name: &str, changes: Changes) -> Step {
@@ -329,15 +330,15 @@ impl Planner<'_> {
         let method = if mark == Mark::Make { Method::POST } else { Method::PATCH };
         let path = path.iter().map(|part| (*part).to_owned()).collect();
         let Changes { lines, body } = changes;
-        Step { mark, place, lines, room: Room::Tenant, method, path, body: Some(body) }
+        Step { mark, place, lines, room: StepRoom::Tenant, method, path, body: Some(body) }
     }
 
     async fn list(&self, what: &str) -> Result<Vec<Value>, Failure> {
-        let items = self.client.list(&[what], &Query::default(), usize::MAX).await?;
+        let items = self.client.list(&[what], &ApiQuery::default(), usize::MAX).await?;
         Ok(items.iter().map(|item| serde_json::from_str(item.get()).unwrap_or_default()).collect())
     }
 
-    fn note_others(&self, plan: &mut Plan, what: &str, there: &[Value], named: &HashSet<&str>) {
+    fn note_others(&self, plan: &mut ApplyPlan, what: &str, there: &[Value], named: &HashSet<&str>) {
         let others = there.iter().map(|item| text(item, "name")).filter(|name| !named.contains(&**name));
         plan.others.extend(others.map(|name| format!("{}/{what}/{name}", self.tenant.name)));
     }
@@ -345,7 +346,7 @@ impl Planner<'_> {
 
 /// Compares where a server is, and returns whether that is another place. Queries are credentials: they are compared by
 /// digest, and never shown.
-fn compare_place(changes: &mut Changes, server: &Server, is: &Value) -> bool {
+fn compare_place(changes: &mut Changes, server: &DeclaredServer, is: &Value) -> bool {
     let (field, wanted) = server.place();
     if field != "url" {
         changes.compare(field, at(is, field), Some(wanted.into()));

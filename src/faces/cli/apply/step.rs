@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Map, Value};
 
-use super::super::client::{Answer, Client};
+use super::super::client::{ApiAnswer, ApiClient};
 use super::super::failure::Failure;
 
 /// Whether a step makes something or changes what is there.
@@ -15,7 +15,7 @@ pub(super) enum Mark {
 
 /// Where a step's request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Room {
+pub(super) enum StepRoom {
     /// The platform's own routes.
     Platform,
     /// Those of the tenant.
@@ -29,7 +29,7 @@ pub(super) struct Step {
     pub(super) place: String,
     /// What changes, a line each; never a credential.
     pub(super) lines: Vec<String>,
-    pub(super) room: Room,
+    pub(super) room: StepRoom,
     pub(super) method: Method,
     pub(super) path: Vec<String>,
     pub(super) body: Option<Map<String, Value>>,
@@ -48,8 +48,8 @@ impl Step {
     }
 
     /// Does it.
-    pub(super) async fn run(&self, platform: &Client, tenant: &Client) -> Result<Answer, Failure> {
-        let client = if self.room == Room::Platform { platform } else { tenant };
+    pub(super) async fn run(&self, platform: &ApiClient, tenant: &ApiClient) -> Result<ApiAnswer, Failure> {
+        let client = if self.room == StepRoom::Platform { platform } else { tenant };
         let path: Vec<&str> = self.path.iter().map(String::as_str).collect();
         match &self.body {
             Some(body) => {

@@ -15,14 +15,14 @@ use serde_json::Value;
 use super::{filter, shown};
 use crate::faces::rest::error::RestError;
 use crate::faces::rest::exchange::Exchange;
-use crate::faces::rest::params::{Names, Params};
-use crate::faces::rest::show::Answer;
+use crate::faces::rest::params::{ParamNames, Params};
+use crate::faces::rest::show::RestAnswer;
 use crate::faces::sse::{OpenStream, StreamKind};
 use crate::gateway::{GatewayError, MemoryPurpose, overloaded};
 use crate::store::{ActivityFilter, ActivityRow};
 
 /// The parameters: those of a list without its pages.
-pub(in crate::faces::rest) const PARAMS: Names = filters!["start_time", "end_time", "format"];
+pub(in crate::faces::rest) const PARAMS: ParamNames = filters!["start_time", "end_time", "format"];
 /// The values of `format`, the first by itself.
 const FORMATS: [&str; 2] = ["jsonl", "csv"];
 /// The columns of CSV, and where in a record each is.
@@ -73,7 +73,7 @@ enum Format {
     Csv,
 }
 
-pub(in crate::faces::rest) async fn get(exchange: Arc<Exchange>, params: Params) -> Answer {
+pub(in crate::faces::rest) async fn get(exchange: Arc<Exchange>, params: Params) -> RestAnswer {
     let format = match params.one_of("format", &FORMATS)?.as_deref() {
         Some("csv") => Format::Csv,
         _ => Format::Lines,

@@ -16,19 +16,19 @@ use super::{filter, shown};
 use crate::faces::body::hold_answer;
 use crate::faces::rest::error::RestError;
 use crate::faces::rest::exchange::Exchange;
-use crate::faces::rest::params::{Names, Params};
+use crate::faces::rest::params::{ParamNames, Params};
 use crate::faces::rest::place::TenantPlaces;
-use crate::faces::rest::show::Answer;
+use crate::faces::rest::show::RestAnswer;
 use crate::faces::sse::{CHECK, OpenStream, StreamKind, event_stream};
-use crate::gateway::{GatewayError, News, Reach};
+use crate::gateway::{GatewayError, News, TailReach};
 use crate::store::{ActivityFilter, ActivityRow, Commit};
 
 /// The parameters: those of a list without its pages and times.
-pub(in crate::faces::rest) const PARAMS: Names = filters![];
+pub(in crate::faces::rest) const PARAMS: ParamNames = filters![];
 /// The header with which a client says where it was.
 const LAST_EVENT_ID: &str = "last-event-id";
 
-pub(in crate::faces::rest) async fn get(exchange: Arc<Exchange>, params: Params) -> Answer {
+pub(in crate::faces::rest) async fn get(exchange: Arc<Exchange>, params: Params) -> RestAnswer {
     let filter = filter(&params, exchange.attempt.started_at)?;
     let places = exchange.places();
     let seen = last_event(exchange.headers(), &places)?;
@@ -36,7 +36,7 @@ pub(in crate::faces::rest) async fn get(exchange: Arc<Exchange>, params: Params)
     let (now, news) = exchange.gateway().log.follow_activity(exchange.caller()).await?;
     // a place that is still to come is one of another database: nothing is known of what was missed
     let at = seen.map_or(now, |seen| seen.min(now));
-    let reach = if seen.is_some() { Reach::Whole } else { Reach::Recent };
+    let reach = if seen.is_some() { TailReach::Whole } else { TailReach::Recent };
     let state = Following { open, places, filter, news, at, reach, next: Next::Place };
     Ok(event_stream(Body::from_stream(stream::unfold(state, Following::step))))
 }
@@ -64,7 +64,7 @@ struct Following {
     filter: ActivityFilter,
     news: News,
     at: Commit,
-    reach: Reach,
+    reach: TailReach,
     next: Next,
 }
 
@@ -96,7 +96,7 @@ impl Following {
                     }
                     self.at = tail.end;
                     if !tail.is_cut {
-                        self.reach = Reach::Recent;
+                        self.reach = TailReach::Recent;
                     }
                     self.next = if tail.is_cut { Next::Read } else { Next::Wait };
                     if !tail.rows.is_empty() {

@@ -7,13 +7,13 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
 
 use crate::faces::rest::exchange::Exchange;
-use crate::faces::rest::params::{Names, Params};
+use crate::faces::rest::params::{ParamNames, Params};
 use crate::faces::rest::show;
-use crate::faces::rest::show::Answer;
+use crate::faces::rest::show::RestAnswer;
 use crate::store::{ActivitySummary, CallSummary};
 
 /// The parameters.
-pub(in crate::faces::rest) const PARAMS: Names = &["period"];
+pub(in crate::faces::rest) const PARAMS: ParamNames = &["period"];
 /// The values of `period`, the first by itself.
 const PERIODS: [&str; 4] = ["24h", "1h", "7d", "30d"];
 
@@ -45,7 +45,7 @@ struct Calls<'a> {
     p95_ms: Option<f64>,
 }
 
-pub(in crate::faces::rest) async fn get(exchange: Arc<Exchange>, params: Params) -> Answer {
+pub(in crate::faces::rest) async fn get(exchange: Arc<Exchange>, params: Params) -> RestAnswer {
     let period = params.one_of("period", &PERIODS)?;
     let period = period.as_deref().unwrap_or(PERIODS[0]);
     let end = exchange.attempt.started_at;

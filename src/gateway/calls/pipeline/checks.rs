@@ -11,7 +11,7 @@ use self::tool::CheckedTool;
 use super::outcome::Refused;
 use super::request::CallRequest;
 use super::round;
-use super::sending::About;
+use super::sending::SpanSubject;
 use crate::domain::refusal::{Code, Refusal};
 use crate::domain::tool::PinState;
 use crate::gateway::catalog::ServerEntry;
@@ -61,9 +61,9 @@ impl Checked {
     }
 
     /// Returns the method, and what the span of the request is about.
-    pub(super) fn about(&self) -> (&'static str, About<'_>) {
+    pub(super) fn about(&self) -> (&'static str, SpanSubject<'_>) {
         match self {
-            Self::Tool(call) => ("tools/call", About::Tool(&call.tool.name)),
+            Self::Tool(call) => ("tools/call", SpanSubject::Tool(&call.tool.name)),
             Self::Offer(asked) => (asked.method(), asked.about()),
         }
     }

@@ -1,6 +1,6 @@
 //! The doors that calls come in by, and what differs behind them.
 
-use crate::domain::activity::Kind;
+use crate::domain::activity::RecordKind;
 use crate::domain::operation::Variant;
 use crate::domain::tool::PinState;
 use crate::gateway::catalog::Tool;
@@ -17,10 +17,10 @@ pub enum Door {
 
 impl Door {
     /// What kind of act a call by this door is.
-    pub(super) fn kind(self) -> Kind {
+    pub(super) fn kind(self) -> RecordKind {
         match self {
-            Door::Variant(_) => Kind::ToolCall,
-            Door::Direct => Kind::DirectCall,
+            Door::Variant(_) => RecordKind::ToolCall,
+            Door::Direct => RecordKind::DirectCall,
         }
     }
 

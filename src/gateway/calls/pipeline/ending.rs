@@ -12,7 +12,7 @@ use crate::domain::activity::{Record, Status};
 use crate::domain::refusal::{Class, Code, Refusal};
 use crate::domain::tool::ResultHead;
 use crate::gateway::calls::Calls;
-use crate::upstream::{self, Answer, Sent, UpstreamError};
+use crate::upstream::{Answer, FailureKind, Sent, UpstreamError};
 
 /// After which a program may find a place to run, in seconds.
 const NO_PLACE_RETRY_S: u64 = 5;
@@ -98,21 +98,20 @@ pub(super) fn withdrawn(sent: &Sent) -> Refusal {
 
 /// An upstream's failure as a code: before dispatch a retry is safe, after it the call may have run.
 pub(super) fn from_upstream(error: &UpstreamError) -> Refusal {
-    use upstream::Kind;
     if !error.dispatched {
         return match error.kind {
-            Kind::Overloaded => Refusal::new(
+            FailureKind::Overloaded => Refusal::new(
                 Code::Overloaded,
                 "Too many calls to this server are under way; nothing was run, try again in a few seconds",
             ),
-            Kind::Resting { retry_s } => Refusal::new(
+            FailureKind::Resting { retry_s } => Refusal::new(
                 Code::ServerUnavailable,
                 format!(
                     "The server failed several times in a row; nothing was run; it is tried again in about {retry_s} s"
                 ),
             )
             .retry_after(retry_s.into()),
-            Kind::NotRunning { retry_s } => {
+            FailureKind::NotRunning { retry_s } => {
                 let again = match retry_s {
                     Some(retry_s) => format!("; try again in about {retry_s} s"),
                     None => String::new(),
@@ -123,11 +122,11 @@ pub(super) fn from_upstream(error: &UpstreamError) -> Refusal {
                 );
                 retry_s.into_iter().fold(refusal, |refusal, retry_s| refusal.retry_after(retry_s.into()))
             }
-            Kind::NoRounds => Refusal::new(
+            FailureKind::NoRounds => Refusal::new(
                 Code::ServerUnavailable,
                 "The server does not take answers to its questions any more; nothing was run; call it again without them",
             ),
-            Kind::NoPlace => Refusal::new(
+            FailureKind::NoPlace => Refusal::new(
                 Code::ServerUnavailable,
                 format!("The server is not running: {}; nothing was run, try again in a few seconds", error.detail),
             )
@@ -139,17 +138,17 @@ pub(super) fn from_upstream(error: &UpstreamError) -> Refusal {
         };
     }
     match error.kind {
-        Kind::Timeout => {
+        FailureKind::Timeout => {
             Refusal::after_dispatch(Code::UpstreamTimeout, "no answer came within the time limit")
         }
-        Kind::TooLarge => {
+        FailureKind::TooLarge => {
             Refusal::after_dispatch(Code::UpstreamTooLarge, "the answer is larger than the limit")
         }
-        Kind::Crowded => Refusal::after_dispatch(
+        FailureKind::Crowded => Refusal::after_dispatch(
             Code::UpstreamTooLarge,
             "there was no memory for its answer while other large answers are under way",
         ),
-        Kind::Invalid => {
+        FailureKind::Invalid => {
             Refusal::after_dispatch(Code::UpstreamInvalid, "the answer could not be read as MCP")
         }
         _ => Refusal::after_dispatch(Code::UpstreamLost, "the connection ended before an answer came"),

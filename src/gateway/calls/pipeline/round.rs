@@ -30,7 +30,7 @@ pub(super) struct InvalidState;
 
 /// What is known of the rounds before.
 #[derive(Debug, Default)]
-pub(super) struct Opened {
+pub(super) struct OpenedRound {
     /// What the state that came back is bound to.
     digest: Option<[u8; 32]>,
     /// What the caller can be asked.
@@ -46,12 +46,12 @@ pub(super) struct Opened {
 pub(super) struct Asking<'a> {
     pub(super) attempt: &'a Attempt,
     pub(super) server: &'a ServerEntry,
-    pub(super) opened: &'a Opened,
+    pub(super) opened: &'a OpenedRound,
     /// The record of this round.
     pub(super) record: Ulid,
 }
 
-impl Opened {
+impl OpenedRound {
     /// Whether it is about this request, still.
     pub(super) fn is_of(&self, digest: impl FnOnce() -> [u8; 32]) -> bool {
         self.digest.is_none_or(|known| known == digest())
@@ -95,8 +95,8 @@ impl Calls {
         attempt: &Attempt,
         request: RoundRequest,
         digest: impl FnOnce() -> [u8; 32],
-    ) -> Result<Opened, InvalidState> {
-        let mut opened = Opened { capabilities: request.capabilities, ..Opened::default() };
+    ) -> Result<OpenedRound, InvalidState> {
+        let mut opened = OpenedRound { capabilities: request.capabilities, ..OpenedRound::default() };
         let Some(capabilities) = &opened.capabilities else { return Ok(opened) };
         let round = &mut opened.round;
         round.capabilities = Bytes::copy_from_slice(capabilities.as_str().as_bytes());
@@ -107,7 +107,7 @@ impl Calls {
         let state = self.options.rounds.open(whose(attempt), &digest, &text, clock::now());
         let state = state.ok_or(InvalidState)?;
         round.members.push(("requestState", state.own.into()));
-        Ok(Opened { digest: Some(digest), first: Some(state.first), ..opened })
+        Ok(OpenedRound { digest: Some(digest), first: Some(state.first), ..opened })
     }
 
     /// A server's question on its way to the caller, with a state that only this request can bring back.

@@ -19,7 +19,7 @@ use crate::gateway::trace::OpenSpan;
 use crate::upstream::{Sent, Target};
 
 /// What the upstream is asked for, by its own name.
-pub(super) enum About<'a> {
+pub(super) enum SpanSubject<'a> {
     /// A tool.
     Tool(&'a str),
     /// A prompt.
@@ -50,7 +50,7 @@ impl<'a> Sending<'a> {
         attempt: &Attempt,
         server: &ServerEntry,
         record: &Record,
-        (method, about): (&'static str, About<'_>),
+        (method, about): (&'static str, SpanSubject<'_>),
         meta: &mut Vec<(String, Bytes)>,
     ) -> Sending<'a> {
         let span = attempt.trace.as_ref().and_then(|trace| {
@@ -118,23 +118,23 @@ impl Drop for Sending<'_> {
     }
 }
 
-fn describe(span: &mut Span, method: &'static str, about: &About<'_>) {
+fn describe(span: &mut Span, method: &'static str, about: &SpanSubject<'_>) {
     span.name = method.into();
     span.set("mcp.method.name", method);
     match about {
-        About::Tool(name) => {
+        SpanSubject::Tool(name) => {
             let name = shown(name);
             span.target(method, &name);
             span.set("gen_ai.tool.name", name);
             span.set("gen_ai.operation.name", "execute_tool");
         }
-        About::Prompt(name) => {
+        SpanSubject::Prompt(name) => {
             let name = shown(name);
             span.target(method, &name);
             span.set("gen_ai.prompt.name", name);
         }
-        About::Resource(uri) => span.set("mcp.resource.uri", shown_uri(uri)),
-        About::Other => {}
+        SpanSubject::Resource(uri) => span.set("mcp.resource.uri", shown_uri(uri)),
+        SpanSubject::Other => {}
     }
 }
 

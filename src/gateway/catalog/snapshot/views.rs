@@ -16,7 +16,7 @@ use super::Catalog;
 use crate::domain::annotations::{Tier, Unannotated};
 use crate::domain::glob::Globs;
 use crate::domain::operation::OperationType;
-use crate::domain::search::{Index, Scope};
+use crate::domain::search::{Index, SearchScope};
 use crate::domain::settings::Effective;
 use crate::gateway::catalog::offers::Offer;
 use crate::gateway::catalog::tool::Tool;
@@ -79,7 +79,7 @@ pub struct View {
     pub(in crate::gateway) away: Vec<Away>,
     bodies: [OnceLock<Bytes>; BODIES],
     direct: OnceLock<Arc<DirectView>>,
-    search: OnceLock<Scope>,
+    search: OnceLock<SearchScope>,
 }
 
 /// A server that is not connected.
@@ -124,7 +124,7 @@ impl View {
     }
 
     /// Returns the scope of this view in `index`, which is the index of its catalogue.
-    pub(in crate::gateway) fn search_scope(&self, index: &Index) -> &Scope {
+    pub(in crate::gateway) fn search_scope(&self, index: &Index) -> &SearchScope {
         self.search.get_or_init(|| index.scope(|position| self.tier(position).is_some()))
     }
 

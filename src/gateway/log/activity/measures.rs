@@ -1,7 +1,7 @@
 //! What the log counts of what goes through it: every attempt passes here at its end.
 
 use crate::domain::activity::{Record, Status};
-use crate::domain::measure::{Count, Counts, Durations, Family, Key, OTHER, OWN_BOUNDS_S};
+use crate::domain::measure::{Count, Counts, Durations, Family, OTHER, OWN_BOUNDS_S, SeriesKey};
 use crate::domain::refusal::Code;
 
 /// What attempts are told apart by.
@@ -17,7 +17,7 @@ pub struct Attempted {
     pub tier: Option<&'static str>,
 }
 
-impl Key for Attempted {
+impl SeriesKey for Attempted {
     fn rest(self) -> Attempted {
         Attempted { kind: OTHER, source: OTHER, tier: None, ..self }
     }

@@ -23,7 +23,7 @@ const TENANT_WAITING_MAX: usize = 1024;
 
 /// The room and who has what of it.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct LogRoom {
     queue: usize,
     queue_bytes: usize,
     attempt_bytes: usize,
@@ -59,9 +59,9 @@ impl Place {
     }
 }
 
-impl Room {
-    pub(super) fn new(limits: &ActivityLimits) -> Room {
-        Room {
+impl LogRoom {
+    pub(super) fn new(limits: &ActivityLimits) -> LogRoom {
+        LogRoom {
             queue: limits.queue,
             queue_bytes: limits.queue_bytes,
             attempt_bytes: limits.attempt_bytes,
@@ -134,20 +134,20 @@ enum Full {
 /// Room for one attempt's record; given back when dropped.
 #[derive(Debug)]
 pub(super) struct Slot {
-    room: Arc<Room>,
+    room: Arc<LogRoom>,
     tenant: TenantId,
     bytes: usize,
 }
 
 impl Slot {
     /// Takes room for an attempt.
-    pub(super) fn take(room: &Arc<Room>, tenant: TenantId) -> Result<Slot, RecordUnavailable> {
+    pub(super) fn take(room: &Arc<LogRoom>, tenant: TenantId) -> Result<Slot, RecordUnavailable> {
         room.take(&mut room.taken(), tenant).map_err(|_| RecordUnavailable)?;
         Ok(Slot { room: Arc::clone(room), tenant, bytes: room.attempt_bytes })
     }
 
     /// The same, waiting for room a little.
-    pub(super) async fn wait(room: &Arc<Room>, tenant: TenantId) -> Result<Slot, RecordUnavailable> {
+    pub(super) async fn wait(room: &Arc<LogRoom>, tenant: TenantId) -> Result<Slot, RecordUnavailable> {
         let mut deadline = None;
         let mut waited = None;
         while let Some(waiter) = Waiter::unless_taken(room, tenant)? {
@@ -194,7 +194,7 @@ impl Drop for Slot {
 
 /// A place in one of the queues; left when dropped.
 struct Waiter<'a> {
-    room: &'a Room,
+    room: &'a LogRoom,
     tenant: TenantId,
     full: Full,
     turn: Arc<Notify>,
@@ -202,7 +202,7 @@ struct Waiter<'a> {
 
 impl<'a> Waiter<'a> {
     /// Takes room for an attempt (`None`), or a place in the queue for it.
-    fn unless_taken(room: &'a Room, tenant: TenantId) -> Result<Option<Waiter<'a>>, RecordUnavailable> {
+    fn unless_taken(room: &'a LogRoom, tenant: TenantId) -> Result<Option<Waiter<'a>>, RecordUnavailable> {
         let mut taken = room.taken();
         let full = match room.take(&mut taken, tenant) {
             Ok(()) => return Ok(None),
@@ -248,9 +248,9 @@ mod tests {
     const OTHER: TenantId = TenantId(Uuid::from_u128(2));
 
     /// Room for eight attempts of 10 bytes, two of each tenant.
-    fn room() -> Arc<Room> {
+    fn room() -> Arc<LogRoom> {
         let (queue, queue_bytes, attempt_bytes) = (8, 80, 10);
-        Arc::new(Room { queue, queue_bytes, attempt_bytes, taken: Mutex::default() })
+        Arc::new(LogRoom { queue, queue_bytes, attempt_bytes, taken: Mutex::default() })
     }
 
     fn tenant(number: u128) -> TenantId {

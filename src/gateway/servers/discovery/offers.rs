@@ -7,8 +7,12 @@ use crate::domain::id::TenantId;
 use crate::domain::offer::OfferKind;
 use crate::domain::redact;
 use crate::gateway::servers::Servers;
-use crate::store::{AppliedOffers, Discovered, FoundOffers, Kind, NewOffers, Right, Server, StoreError};
-use crate::upstream::{Announced, Connection, Doubt, Kind as UpstreamKind, ListKind, Listed, Slowness};
+use crate::store::{
+    AppliedOffers, Discovered, FoundOffers, NewOffers, RevisionKind, Right, Server, StoreError,
+};
+use crate::upstream::{
+    Announced, Connection, Doubt, FailureKind as UpstreamKind, ListKind, Listed, Slowness,
+};
 
 /// What can be stored of a list, or why it could not be read.
 type FoundOf = Option<Result<Vec<Discovered>, String>>;
@@ -135,7 +139,7 @@ impl Servers {
             self.log_server(tenant, server.id(), &remark);
         }
         if let Some(rev) = applied.rev {
-            self.tenants.applied(tenant, Kind::Catalogue, rev).await;
+            self.tenants.applied(tenant, RevisionKind::Catalogue, rev).await;
         }
         let unread = found.unread(&applied.overtaken);
         let AppliedOffers { changes, rev, overtaken, stored, .. } = applied;

@@ -26,7 +26,7 @@ const TELL: Duration = Duration::from_secs(300);
 
 /// What became of what was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum BatchEnd {
     /// There are vectors.
     Well,
     /// The service refuses a text.
@@ -48,7 +48,7 @@ pub(super) struct Batch {
 
 /// Tenants that have, or may have, definitions to send.
 #[derive(Debug)]
-pub(super) struct Turns {
+pub(super) struct EmbedTurns {
     batch_max: usize,
     tenants: BTreeMap<TenantId, Standing>,
     /// Who had the last turn.
@@ -79,10 +79,10 @@ struct Aside {
     times: Backoff,
 }
 
-impl Turns {
+impl EmbedTurns {
     /// Nobody yet.
-    pub(super) fn new(batch_max: usize) -> Turns {
-        Turns { batch_max: batch_max.max(1), tenants: BTreeMap::new(), last: None }
+    pub(super) fn new(batch_max: usize) -> EmbedTurns {
+        EmbedTurns { batch_max: batch_max.max(1), tenants: BTreeMap::new(), last: None }
     }
 
     /// A tenant's definitions may have changed.
@@ -135,18 +135,18 @@ impl Turns {
     }
 
     /// How it ended with what was sent.
-    pub(super) fn ended(&mut self, tenant: TenantId, pins: &[String], ended: Ended, now: Instant) {
+    pub(super) fn ended(&mut self, tenant: TenantId, pins: &[String], ended: BatchEnd, now: Instant) {
         let all_aside: usize = self.tenants.values().map(|standing| standing.aside.len()).sum();
         let batch_max = self.batch_max;
         let Some(standing) = self.tenants.get_mut(&tenant) else { return };
-        if ended == Ended::Well {
+        if ended == BatchEnd::Well {
             standing.limit = (standing.limit + 1).min(batch_max);
             standing.pauses.reset();
             standing.aside.retain(|pin, _| !pins.contains(pin));
             return;
         }
         standing.limit = (pins.len() / 2).max(1);
-        if ended == Ended::Failed {
+        if ended == BatchEnd::Failed {
             let pause = standing.pauses.pause();
             standing.pause_until(now + pause);
         }
@@ -191,7 +191,7 @@ impl Standing {
         (self.paused, self.due) = (until, until);
     }
 
-    fn set_aside(&mut self, pin: &str, ended: Ended, all_aside: usize, now: Instant) {
+    fn set_aside(&mut self, pin: &str, ended: BatchEnd, all_aside: usize, now: Instant) {
         self.untold += 1;
         let is_full = self.aside.len() >= ASIDE_MAX || all_aside >= ALL_ASIDE_MAX;
         if is_full && !self.aside.contains_key(pin) {
@@ -201,7 +201,7 @@ impl Standing {
         }
         let fresh = || Aside { until: now, times: Backoff::new(FAILED_FOR_MIN, REFUSED_FOR) };
         let aside = self.aside.entry(pin.to_owned()).or_insert_with(fresh);
-        aside.until = now + if ended == Ended::Refused { REFUSED_FOR } else { aside.times.pause() };
+        aside.until = now + if ended == BatchEnd::Refused { REFUSED_FOR } else { aside.times.pause() };
     }
 }
 

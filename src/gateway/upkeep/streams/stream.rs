@@ -13,9 +13,9 @@ use tokio_util::sync::CancellationToken;
 use super::watched::Watched;
 use crate::gateway::servers::{ListingError, What};
 use crate::gateway::upkeep::Upkeep;
-use crate::gateway::upkeep::damping::Damping;
+use crate::gateway::upkeep::damping::ListingDamping;
 use crate::store::{Applied, DueServer, Right, Server, StoreError};
-use crate::upstream::{Announced, Era, ListKind, Offers, Target, WatchEnd, Watcher};
+use crate::upstream::{Announced, DeclaredOffers, Era, ListKind, Target, WatchEnd, Watcher};
 
 /// The pause after the first failure; doubled by every further one.
 const BACK_OFF_MIN: Duration = Duration::from_secs(1);
@@ -190,7 +190,7 @@ impl Upkeep {
     }
 
     async fn list_when_told(&self, due: &DueServer, watched: &Watched, told: &Notify) -> Infallible {
-        let mut damping = Damping::default();
+        let mut damping = ListingDamping::default();
         let (mut let_in, mut whole) = (None, true);
         loop {
             tokio::select! {
@@ -215,7 +215,7 @@ impl Upkeep {
 
     /// Lists what a server announces changes of, but for its tools.
     async fn list_offers_when_told(&self, due: &DueServer, what: Announced, told: &Notify) -> Infallible {
-        let mut damping = Damping::default();
+        let mut damping = ListingDamping::default();
         loop {
             told.notified().await;
             let listed = self.list_offers_as_announced(due, what).await;
@@ -271,7 +271,7 @@ impl Upkeep {
 }
 
 /// Whether all that a server has is announced; not where it did not say what it has.
-fn hears_all(heard: &[Announced], offers: Option<Offers>) -> bool {
+fn hears_all(heard: &[Announced], offers: Option<DeclaredOffers>) -> bool {
     let is_heard = |what| heard.contains(&what);
     offers.is_some_and(|offers| {
         is_heard(Announced::Tools)
@@ -291,12 +291,12 @@ async fn sleep_until_some(at: Option<Instant>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::upstream::{Kind, Offer, UpstreamError};
+    use crate::upstream::{DeclaredOffer, FailureKind, UpstreamError};
 
     #[test]
     fn all_is_heard_of_who_says_what_it_has() {
-        let tools = Offers { tools: Offer::Announced, ..Offers::default() };
-        let both = Offers { resources: Offer::Listed, ..tools };
+        let tools = DeclaredOffers { tools: DeclaredOffer::Announced, ..DeclaredOffers::default() };
+        let both = DeclaredOffers { resources: DeclaredOffer::Listed, ..tools };
         let heard = [Announced::Tools, Announced::Resources];
         assert!(hears_all(&heard[..1], Some(tools)) && hears_all(&heard, Some(both)));
         assert!(!hears_all(&heard[..1], Some(both)) && !hears_all(&heard[1..], Some(both)));
@@ -306,8 +306,12 @@ mod tests {
     #[test]
     fn pauses_double_until_a_stream_has_lived() {
         let lost = || {
-            let error =
-                UpstreamError { kind: Kind::Lost, dispatched: true, detail: "".into(), is_shared: false };
+            let error = UpstreamError {
+                kind: FailureKind::Lost,
+                dispatched: true,
+                detail: "".into(),
+                is_shared: false,
+            };
             Ended::Stream(WatchEnd::Lost(error))
         };
         let mut back_off = BackOff::default();

@@ -13,7 +13,7 @@ use crate::gateway::calls::pipeline::door::Door;
 use crate::gateway::calls::pipeline::outcome::Refused;
 use crate::gateway::calls::pipeline::record;
 use crate::gateway::calls::pipeline::request::{OfferRequest, Wanted};
-use crate::gateway::calls::pipeline::sending::About;
+use crate::gateway::calls::pipeline::sending::SpanSubject;
 use crate::gateway::catalog::{Offer, Offers, ViewKey};
 use crate::gateway::tenants::Caller;
 use crate::upstream::{Subject, URI_BYTES_MAX};
@@ -54,11 +54,11 @@ impl CheckedOffer {
     }
 
     /// Returns what the span of the request is about.
-    pub(super) fn about(&self) -> About<'_> {
+    pub(super) fn about(&self) -> SpanSubject<'_> {
         match &self.request.wanted {
-            Wanted::Prompt(_) | Wanted::PromptCompletion(_) => About::Prompt(&self.offer.name),
-            Wanted::Resource(uri) => About::Resource(uri),
-            Wanted::TemplateCompletion(_) => About::Other,
+            Wanted::Prompt(_) | Wanted::PromptCompletion(_) => SpanSubject::Prompt(&self.offer.name),
+            Wanted::Resource(uri) => SpanSubject::Resource(uri),
+            Wanted::TemplateCompletion(_) => SpanSubject::Other,
         }
     }
 

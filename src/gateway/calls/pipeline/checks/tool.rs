@@ -9,7 +9,7 @@ use bytes::Bytes;
 use chrono::DateTime;
 
 use super::{Pinned, approved, open};
-use crate::domain::activity::{Kind, Record, Source};
+use crate::domain::activity::{Record, RecordKind, Source};
 use crate::domain::annotations::Tier;
 use crate::domain::id::split_canonical;
 use crate::domain::intent::{self, Intent, RawIntent};
@@ -115,7 +115,8 @@ pub(in crate::gateway::calls::pipeline) fn again(
         return Ok(Arc::clone(same));
     }
     // warnings were noted the first time
-    let mut unused = Record::start(caller.tenant_id(), Kind::System, Source::System, DateTime::default());
+    let mut unused =
+        Record::start(caller.tenant_id(), RecordKind::System, Source::System, DateTime::default());
     let name = &checked.tool.canonical;
     let (tool, _) = match checked.door {
         Door::Variant(variant) => resolve(caller, variant, name, &mut unused)?,

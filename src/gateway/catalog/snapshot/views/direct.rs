@@ -33,7 +33,7 @@ pub struct DirectView {
 #[derive(Debug)]
 pub struct DirectPage<'a> {
     /// Those that are listed.
-    pub tools: Vec<Listed<'a>>,
+    pub tools: Vec<ListedTool<'a>>,
     /// Bytes of their definitions.
     pub bytes: usize,
     /// The canonical name after which the next page begins, and where in the view that is.
@@ -42,7 +42,7 @@ pub struct DirectPage<'a> {
 
 /// A tool as a page has it.
 #[derive(Debug)]
-pub struct Listed<'a> {
+pub struct ListedTool<'a> {
     /// The tool.
     pub tool: &'a Tool,
     /// Its name in the spelling that was asked for.
@@ -104,7 +104,7 @@ impl DirectView {
                 break;
             }
             page.bytes += part.bytes();
-            page.tools.push(Listed { tool, name, part });
+            page.tools.push(ListedTool { tool, name, part });
             after_last = at + 1;
         }
         page

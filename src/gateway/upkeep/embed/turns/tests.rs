@@ -14,10 +14,10 @@ fn pins(numbers: std::ops::Range<usize>) -> Vec<String> {
 
 /// Plays the turns of tenants that have so many definitions each, `is_bad` ones among them; gives what was sent.
 fn play(
-    turns: &mut Turns,
+    turns: &mut EmbedTurns,
     now: &mut Instant,
     left: &mut BTreeMap<TenantId, Vec<String>>,
-    is_bad: impl Fn(TenantId, &str) -> Option<Ended>,
+    is_bad: impl Fn(TenantId, &str) -> Option<BatchEnd>,
     count: usize,
 ) -> Vec<(TenantId, Vec<String>)> {
     let mut sent = Vec::new();
@@ -35,8 +35,8 @@ fn play(
             turns.nothing(tenant, *now);
             continue;
         }
-        let ended = found.iter().find_map(|pin| is_bad(tenant, pin)).unwrap_or(Ended::Well);
-        if ended == Ended::Well {
+        let ended = found.iter().find_map(|pin| is_bad(tenant, pin)).unwrap_or(BatchEnd::Well);
+        if ended == BatchEnd::Well {
             of.retain(|pin| !found.contains(pin));
         }
         turns.ended(tenant, &found, ended, *now);
@@ -47,7 +47,7 @@ fn play(
 
 #[test]
 fn tenants_take_turns_also_new_ones() {
-    let (mut now, mut turns) = (Instant::now(), Turns::new(MAX));
+    let (mut now, mut turns) = (Instant::now(), EmbedTurns::new(MAX));
     let mut left = BTreeMap::from([(tenant(1), pins(0..1000)), (tenant(2), pins(0..1000))]);
     turns.add(tenant(1), now);
     turns.add(tenant(2), now);
@@ -63,9 +63,9 @@ fn tenants_take_turns_also_new_ones() {
 
 #[test]
 fn what_the_service_fails_at_is_found_and_set_aside() {
-    for bad in [Ended::Failed, Ended::Refused] {
+    for bad in [BatchEnd::Failed, BatchEnd::Refused] {
         let start = Instant::now();
-        let (mut now, mut turns) = (start, Turns::new(MAX));
+        let (mut now, mut turns) = (start, EmbedTurns::new(MAX));
         let mut left = BTreeMap::from([(tenant(1), pins(0..20)), (tenant(2), pins(0..20))]);
         turns.add(tenant(1), now);
         turns.add(tenant(2), now);
@@ -87,10 +87,10 @@ fn what_the_service_fails_at_is_found_and_set_aside() {
 #[test]
 fn a_service_that_fails_is_left_alone() {
     let start = Instant::now();
-    let (mut now, mut turns) = (start, Turns::new(MAX));
+    let (mut now, mut turns) = (start, EmbedTurns::new(MAX));
     let mut left = BTreeMap::from([(tenant(1), pins(0..1000))]);
     turns.add(tenant(1), now);
-    let sent = play(&mut turns, &mut now, &mut left, |_, _| Some(Ended::Failed), 40);
+    let sent = play(&mut turns, &mut now, &mut left, |_, _| Some(BatchEnd::Failed), 40);
     assert!(now.duration_since(start) > PAUSE_MAX * 10, "{:?}", now.duration_since(start));
     // a change does not make it sooner
     turns.add(tenant(1), now);
@@ -104,12 +104,12 @@ fn a_service_that_fails_is_left_alone() {
 
 #[test]
 fn what_is_remembered_is_bounded_and_nobody_is_forgotten() {
-    let (mut now, mut turns) = (Instant::now(), Turns::new(MAX));
+    let (mut now, mut turns) = (Instant::now(), EmbedTurns::new(MAX));
     let all = ASIDE_MAX + 200;
     let mut left = BTreeMap::from([(tenant(1), pins(0..all + 1))]);
     turns.add(tenant(1), now);
     let last = pins(all..all + 1).remove(0);
-    let is_bad = |_, pin: &str| (pin != last).then_some(Ended::Refused);
+    let is_bad = |_, pin: &str| (pin != last).then_some(BatchEnd::Refused);
     let start = now;
     while left[&tenant(1)].contains(&last) {
         play(&mut turns, &mut now, &mut left, is_bad, 100);
@@ -121,15 +121,15 @@ fn what_is_remembered_is_bounded_and_nobody_is_forgotten() {
 
 #[test]
 fn a_tenants_trouble_is_one_line() {
-    let (mut now, mut turns) = (Instant::now(), Turns::new(MAX));
+    let (mut now, mut turns) = (Instant::now(), EmbedTurns::new(MAX));
     turns.add(tenant(1), now);
     for pin in pins(0..200) {
-        turns.ended(tenant(1), &[pin], Ended::Refused, now);
+        turns.ended(tenant(1), &[pin], BatchEnd::Refused, now);
         assert_eq!(turns.news(tenant(1), now), None, "there is more to send");
     }
     turns.nothing(tenant(1), now);
     assert_eq!(turns.news(tenant(1), now), Some(200));
-    turns.ended(tenant(1), &pins(200..201), Ended::Failed, now);
+    turns.ended(tenant(1), &pins(200..201), BatchEnd::Failed, now);
     assert_eq!(turns.news(tenant(1), now), None, "not again so soon");
     now += TELL;
     turns.nothing(tenant(1), now);
