@@ -264,11 +264,14 @@ fn every_folder_of_the_plan_is_there_and_nothing_else_on_top() {
         assert!(root.join(path).exists(), "{path} is missing");
     }
     let known = [
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
         "Cargo.lock",
         "Cargo.toml",
         "LICENSE",
         "Makefile",
         "README.md",
+        "SECURITY.md",
         "clippy.toml",
         "deny.toml",
         "deploy",
