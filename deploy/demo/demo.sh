@@ -4,7 +4,7 @@
 # keys, prints commands to try, and stays until Ctrl-C. Started by `make demo`.
 #
 # DEMO_PORT        the gateway's port (8080); the one after it is the HTTP server's
-# DEMO_ADMIN_PORT  the port of its metrics, once there are any (9090)
+# DEMO_ADMIN_PORT  the port of its metrics (9090)
 # DEMO_DIR         where everything is kept (.demo in the repository)
 # DEMO_BINARY      a gateway that is built already
 # DEMO_CHECK=1     run the printed commands, check their outcome, and end
