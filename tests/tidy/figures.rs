@@ -152,7 +152,8 @@ fn what_docs_name_is_there() {
     let mut seen = 0;
     for path in documents() {
         for (number, line) in read(&path).lines().enumerate() {
-            let is_about_code = [MAP, "docs/replica.md", "docs/how-to-add.md", "CONTRIBUTING.md"].contains(&&*path)
+            let is_about_code = [MAP, "docs/replica.md", "docs/how-to-add.md", "CONTRIBUTING.md"]
+                .contains(&&*path)
                 || path.starts_with("docs/walks/");
             let is_code = |token: &&str| is_source(token) || (is_about_code && token.ends_with(".rs"));
             for token in quoted(line).filter(is_code) {
