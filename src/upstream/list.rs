@@ -66,7 +66,7 @@ impl Connection {
     /// not asked for, and empty; tools are always asked for.
     ///
     /// # Errors
-    /// Any [`Kind`](super::Kind). A list that is not complete is an error, never a shorter list.
+    /// Any [`FailureKind`](super::FailureKind). A list that is not complete is an error, never a shorter list.
     pub async fn list(&self, kind: ListKind) -> Result<Listing, UpstreamError> {
         self.list_within(kind, self.limits.listing_timeout, None).await
     }

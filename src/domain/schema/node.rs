@@ -77,7 +77,7 @@ pub(super) struct Values {
     pub(super) keyword: &'static str,
     /// Digests, in order.
     pub(super) digests: Box<[u128]>,
-    /// Kinds of the values, as bits by [`super::arena::Kind`].
+    /// Kinds of the values, as bits by [`super::arena::NodeKind`].
     pub(super) kinds: u8,
 }
 

@@ -1,5 +1,5 @@
 //! The second way in: rmcp's client, for what is rare and intricate (streams on which a server announces
-//! changes). rmcp speaks the protocol; it reaches the network only through [`transport::Transport`], so the
+//! changes). rmcp speaks the protocol; it reaches the network only through [`transport::RmcpTransport`], so the
 //! guard, TLS, credentials and bounds are those of every other request, and it sees no credential.
 
 mod client;

@@ -2,7 +2,7 @@
 //! output.
 //!
 //! A [`Keeper`] starts the program of one server when it is needed (`life`), within what this replica may run
-//! (`children`), and ends it when nobody calls it. A [`wire::Wire`] carries many requests at a time over one
+//! (`children`), and ends it when nobody calls it. A [`wire::PipeWire`] carries many requests at a time over one
 //! program. What it writes to standard error goes to the server's log (`journal`).
 
 mod children;

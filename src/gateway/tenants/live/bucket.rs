@@ -27,7 +27,7 @@ impl RateShare {
     }
 }
 
-/// A token bucket in one word: the moment at which it is full again, on the clock of [`Limits`].
+/// A token bucket in one word: the moment at which it is full again, on the clock of the rate limits.
 #[derive(Debug, Default)]
 pub(in crate::gateway) struct Bucket(AtomicU64);
 
