@@ -212,13 +212,15 @@ async fn a_key_sees_what_its_globs_allow_and_a_closed_server_nothing() {
     for (act, back, code) in
         [("disable", "enable", "server_disabled"), ("quarantine", "unquarantine", "server_quarantined")]
     {
-        let before = upstream.asked().len();
+        // lists are not counted: its stream is opened again after the release, and what was missed is listed then
+        let requests = || ["prompts/get", "resources/read"].map(|method| upstream.asked_of(method));
+        let before = requests();
         tenant.platform.post(&format!("/api/v1/servers/up/{act}"), &json!({})).await.expect(200);
         assert_eq!(listed(&client).await, nothing, "{act}");
         for refused in [prompt(&client, "up:one").await, read(&client, "x://one").await] {
             assert_eq!(refused["error"]["data"]["code"], code, "{refused}");
         }
-        assert_eq!(upstream.asked().len(), before, "{act}");
+        assert_eq!(requests(), before, "{act}");
         tenant.platform.post(&format!("/api/v1/servers/up/{back}"), &json!({})).await.expect(200);
         assert_eq!(listed(&client).await, all, "{back}");
     }
