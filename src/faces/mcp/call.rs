@@ -10,7 +10,7 @@ use futures_util::stream;
 use http::StatusCode;
 use tokio::sync::mpsc;
 
-use super::envelope::{MEMBERS_MAX, TOO_MANY_MEMBERS};
+use super::envelope::{MEMBERS_MAX, TOO_MANY_MEMBERS, is_id};
 use super::jsonrpc::{BROKEN, RpcError, message, notification};
 use super::management::Managing;
 use super::operation::{Operation, OperationSubject};
@@ -35,6 +35,8 @@ use crate::gateway::{
 
 /// Progress notifications on their way to a client; more are dropped, as the protocol allows.
 const PROGRESS_QUEUE: usize = 64;
+/// Member of `_meta` that names the progress of a request.
+const PROGRESS_TOKEN: &str = "progressToken";
 
 /// A `tools/call` with everything around it.
 pub(super) struct McpCall<'a> {
@@ -251,9 +253,13 @@ impl McpCall<'_> {
         if members.len() > MEMBERS_MAX {
             return Err(TOO_MANY_MEMBERS);
         }
+        let token = members.iter().find(|m| m.name == PROGRESS_TOKEN).map(|m| m.value);
+        if token.is_some_and(|raw| raw != "null" && !is_id(raw)) {
+            return Err("Invalid params: progressToken must be a string or an integer of at most 512 bytes");
+        }
         let forwarded = members
             .iter()
-            .filter(|m| m.name != "progressToken" && !m.name.starts_with("io.modelcontextprotocol/"))
+            .filter(|m| m.name != PROGRESS_TOKEN && !m.name.starts_with("io.modelcontextprotocol/"))
             .map(|m| (m.name.to_string(), self.body.slice_ref(m.value.as_bytes())));
         Ok(forwarded.collect())
     }
@@ -278,7 +284,7 @@ impl McpCall<'_> {
     }
 
     pub(super) fn progress_token(&self) -> Option<String> {
-        let [token] = json::find_members(self.meta?, ["progressToken"]).ok()?;
+        let [token] = json::find_members(self.meta?, [PROGRESS_TOKEN]).ok()?;
         token.filter(|raw| self.streams && *raw != "null").map(str::to_owned)
     }
 }
@@ -441,6 +447,6 @@ async fn step(mut state: Progressing) -> Option<(Result<Bytes, Infallible>, Prog
 fn progress_event(params: &Bytes, token: &str) -> Bytes {
     let text = String::from_utf8_lossy(params);
     let params =
-        json::with_member_first(&json::without_members(&text, &["progressToken"]), "progressToken", token);
+        json::with_member_first(&json::without_members(&text, &[PROGRESS_TOKEN]), PROGRESS_TOKEN, token);
     sse::event(&notification("notifications/progress", &params))
 }

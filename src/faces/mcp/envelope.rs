@@ -12,6 +12,10 @@ pub(super) const MEMBERS_MAX: usize = 1000;
 pub(super) const TOO_MANY_MEMBERS: &str =
     "Invalid params: params, its _meta and the arguments of call_tool_* may have at most 1000 members each";
 
+/// Longest id of a request, and longest progress token, in bytes. Both are repeated in answers, some of them for as long as a
+/// stream is open, and nothing counts them there.
+pub(super) const ID_BYTES_MAX: usize = 512;
+
 /// What a POST carried.
 pub(super) enum Message<'a> {
     /// Wants an answer under its raw id.
@@ -53,7 +57,7 @@ pub(super) fn read(body: &Bytes) -> Result<Message<'_>, (RpcError, Option<String
     match id {
         None => Ok(Message::Notification { method, params }),
         Some(id) if is_id(id) => Ok(Message::Request { id, method, params }),
-        Some(_) => fail("Invalid request: id must be a string or an integer"),
+        Some(_) => fail("Invalid request: id must be a string or an integer of at most 512 bytes"),
     }
 }
 
@@ -80,10 +84,12 @@ fn ambiguous(text: &str, fault: &JsonFault) -> (RpcError, Option<String>) {
     }
 }
 
-/// A string or an integer; never null (MCP, base protocol).
-fn is_id(raw: &str) -> bool {
+/// Returns whether this can be the id of a request, or a progress token: a string or an integer, never null (MCP, base
+/// protocol), of at most [`ID_BYTES_MAX`].
+pub(super) fn is_id(raw: &str) -> bool {
     let digits = raw.strip_prefix('-').unwrap_or(raw);
-    raw.starts_with('"') || (!digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
+    let is_integer = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    raw.len() <= ID_BYTES_MAX && (raw.starts_with('"') || is_integer)
 }
 
 #[cfg(test)]
@@ -115,6 +121,29 @@ mod tests {
             (-32602, Some("1".into()))
         );
         assert_eq!(error(r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"x","params":{}}"#), (-32600, None));
+    }
+
+    #[test]
+    fn an_id_that_is_too_long_is_not_repeated() {
+        let ask = |id: &str| {
+            let body = Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"x"}}"#));
+            match read(&body) {
+                Ok(Message::Request { id, .. }) => Ok(id.len()),
+                Ok(_) => panic!("a request"),
+                Err((error, id)) => Err((error.text(None), id)),
+            }
+        };
+        let text = |bytes: usize| format!("\"{}\"", "x".repeat(bytes - 2));
+        for longest in [text(ID_BYTES_MAX), "7".repeat(ID_BYTES_MAX)] {
+            assert_eq!(ask(&longest), Ok(ID_BYTES_MAX));
+        }
+        for longer in [text(ID_BYTES_MAX + 1), "7".repeat(ID_BYTES_MAX + 1)] {
+            let (error, id) = ask(&longer).unwrap_err();
+            assert!(error.contains("of at most 512 bytes") && id.is_none(), "{error}");
+        }
+        let twice =
+            format!(r#"{{"jsonrpc":"2.0","id":{},"method":"x","params":{{"a":1,"a":2}}}}"#, text(600));
+        assert!(matches!(read(&Bytes::from(twice)), Err((_, None))));
     }
 
     #[test]
