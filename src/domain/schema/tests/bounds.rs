@@ -109,6 +109,12 @@ fn families() -> Vec<(&'static str, Value, String)> {
             json!({"properties": names, "additionalProperties": {"type": "integer"}}),
             object("1", 120_000),
         ),
+        ("alternatives that lack a member", any(5000, json!({"required": ["zz"]})), object("1", 20_000)),
+        (
+            "alternatives that lack one of many members",
+            any(500, json!({"required": ["zz", "k1", "k2", "k3", "k4", "k5", "k6", "k7"]})),
+            object("1", 100_000),
+        ),
         (
             "dependencies",
             json!({"dependentRequired": (0..5000).map(|n| (format!("x{n}"), json!(["y"]))).collect::<Map<_, _>>()}),
