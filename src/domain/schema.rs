@@ -37,6 +37,15 @@ pub const STEPS_MAX: u64 = 1_000_000;
 /// Longest reason why a schema is not used, in Unicode scalar values.
 const REASON_BYTES_MAX: usize = 400;
 
+/// Returns the integer that a JSON number is as written (`42.0`, `1e2`), computed exactly; `None` for any other number, and
+/// for integers beyond ±(2⁵³ − 1), which some readers round.
+pub fn safe_integer(text: &str) -> Option<i64> {
+    const MAX: u64 = (1 << 53) - 1;
+    let (digits, sign) = text.strip_prefix('-').map_or((text, 1), |digits| (digits, -1));
+    let count = number::Number::read(digits).ok()?.count()?;
+    (count <= MAX).then(|| i64::try_from(count).ok().map(|count| sign * count))?
+}
+
 /// A compiled input schema.
 #[derive(Debug)]
 pub struct Schema {

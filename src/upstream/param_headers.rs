@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
 use crate::domain::json;
+use crate::domain::schema::safe_integer;
 
 const KEYWORD: &str = "x-mcp-header";
 const PREFIX: &str = "Mcp-Param-";
@@ -20,8 +21,6 @@ const HEADERS_MAX: usize = 64;
 const SCHEMA_MAPS: &[&str] = &["$defs", "definitions", "dependentSchemas", "patternProperties"];
 /// Keywords whose value is data, not a schema.
 const DATA: &[&str] = &["const", "default", "enum", "examples", "required"];
-/// Integers beyond this lose precision in some readers; the rules leave them unmirrored.
-const SAFE_INTEGER_MAX: f64 = 9_007_199_254_740_991.0;
 
 /// A header to send with calls of one tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -177,12 +176,7 @@ fn number(text: &str) -> Cow<'_, str> {
     if !text.contains(['.', 'e', 'E']) {
         return Cow::Borrowed(text);
     }
-    match text.parse::<f64>() {
-        Ok(value) if value.fract() == 0.0 && value.abs() <= SAFE_INTEGER_MAX => {
-            Cow::Owned((value as i64).to_string())
-        }
-        _ => Cow::Borrowed(text),
-    }
+    safe_integer(text).map_or(Cow::Borrowed(text), |integer| Cow::Owned(integer.to_string()))
 }
 
 /// A header value: as it is if it is plain, else in the protocol's Base64 form.
@@ -256,6 +250,16 @@ mod tests {
             (r#"{"a":42,"o":{"b":-7}}"#, &[("A", "42"), ("B", "-7")]),
             (r#"{"a":42.0,"o":{"b":1e2}}"#, &[("A", "42"), ("B", "100")]),
             (r#"{"a":1.5}"#, &[("A", "1.5")]),
+            // never rounded: a double would make these 0, 1 and 9007199254740992
+            (
+                r#"{"a":1e-400,"o":{"b":1.0000000000000000001}}"#,
+                &[("A", "1e-400"), ("B", "1.0000000000000000001")],
+            ),
+            (
+                r#"{"a":9007199254740991.0,"o":{"b":9007199254740993.0}}"#,
+                &[("A", "9007199254740991"), ("B", "9007199254740993.0")],
+            ),
+            (r#"{"a":-1.20e1,"o":{"b":-0.0}}"#, &[("A", "-12"), ("B", "0")]),
             (r#"{"a":"","o":{}}"#, &[("A", "")]),
             (r#"{"\u0061":"x"}"#, &[("A", "x")]),
             (r#"{"\ud800":1,"a":"x","o":{"\udc00":[1e400],"b":1e400}}"#, &[("A", "x"), ("B", "1e400")]),
