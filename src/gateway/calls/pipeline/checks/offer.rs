@@ -155,7 +155,12 @@ fn unknown(wanted: &Wanted) -> Refusal {
 }
 
 fn refused(wanted: &Wanted, refusal: Refusal) -> Refused {
-    Refused { tool: Some(wanted.name().to_owned()), ..Refused::before_checks(Door::Direct, refusal) }
+    // no server has a longer one, and nothing counts the memory of what a refusal repeats
+    let name = match wanted.name() {
+        name if name.len() <= URI_BYTES_MAX => name.to_owned(),
+        name => name.chars().take(NAME_SHOWN_CHARS_MAX).collect(),
+    };
+    Refused { tool: Some(name), ..Refused::before_checks(Door::Direct, refusal) }
 }
 
 fn arguments(request: &OfferRequest) -> Option<&Bytes> {
