@@ -53,6 +53,8 @@ pub(in crate::gateway) enum SchemaCheck {
     Unchecked(String),
     /// The arguments do not fit.
     Unfit(Unfit),
+    /// The tenant's turn for long work did not come in time: nothing was checked.
+    Late,
 }
 
 impl Schemas {
@@ -134,7 +136,9 @@ fn text(arguments: &Bytes) -> &str {
 }
 
 impl Catalogs {
-    /// Checks a call's arguments against its tool's input schema; whether that took a turn comes with it.
+    /// Checks a call's arguments against its tool's input schema; whether that took a turn comes with it. A call waits for the
+    /// turn as long as it would wait for one at the server (`limits.queue_wait_s`): other keys of the tenant may have many
+    /// before it.
     pub(in crate::gateway) async fn check_schema(
         &self,
         tenant: TenantId,
@@ -145,8 +149,9 @@ impl Catalogs {
             return (checked, false);
         }
         let check = || self.schemas.check_whole(tenant, tool, arguments);
-        let checked = self.upstreams.in_turn(tenant.0, check).await;
-        (checked, true)
+        let wait = tool.server.target.limits.queue_wait;
+        let checked = tokio::time::timeout(wait, self.upstreams.in_turn(tenant.0, check)).await;
+        (checked.unwrap_or(SchemaCheck::Late), true)
     }
 }
 

@@ -1,5 +1,9 @@
+use std::time::Duration;
+
 use super::*;
+use crate::gateway::catalog::lists::Lists;
 use crate::gateway::catalog::snapshot::tests::tool_with_schema;
+use crate::upstream::{Egress, Pool};
 
 const BYTES: usize = 1024 * 1024;
 
@@ -56,4 +60,33 @@ fn what_is_kept_never_exceeds_its_bound() {
         assert!(bytes <= BYTES / 4, "{bytes}");
     }
     assert!(schemas.kept().len() > 1);
+}
+
+fn catalogs() -> Arc<Catalogs> {
+    let upstreams = Arc::new(Pool::new(Arc::new(Egress::new(vec![], vec![])), None));
+    Arc::new(Catalogs { upstreams, lists: Lists::new(BYTES), schemas: Schemas::new(BYTES) })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_that_does_not_come_in_time_is_given_up() {
+    let catalogs = catalogs();
+    let tool = tool_with_schema(r#"{"required":["a"]}"#);
+    let arguments = Bytes::from_static(b"{}");
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let (running, runs) = tokio::sync::oneshot::channel();
+    let upstreams = Arc::clone(&catalogs.upstreams);
+    let long = tokio::spawn(async move {
+        let work = move || {
+            running.send(()).unwrap();
+            wait.recv().unwrap_err();
+        };
+        upstreams.in_turn(tenant(1).0, work).await;
+    });
+    runs.await.unwrap();
+    let check = || catalogs.check_schema(tenant(1), &tool, &arguments);
+    let late = tokio::time::timeout(Duration::from_secs(30), check()).await;
+    assert_eq!(late.unwrap(), (SchemaCheck::Late, true));
+    drop(go);
+    long.await.unwrap();
+    assert!(matches!(check().await.0, SchemaCheck::Unfit(_)));
 }

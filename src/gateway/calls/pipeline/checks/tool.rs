@@ -289,6 +289,11 @@ pub(in crate::gateway::calls::pipeline) fn schema(
                 Some(record.warning.take().map_or(note.clone(), |warning| format!("{warning}; {note}")));
             Ok(())
         }
+        SchemaCheck::Late => {
+            let message = "Too many calls of this tenant wait for the check of their arguments; nothing was run, try again \
+                 in a few seconds";
+            Err(Refusal::new(Code::Overloaded, message))
+        }
         SchemaCheck::Unfit(unfit) => {
             let message = format!("Invalid arguments for tool '{}': {unfit}", tool.canonical);
             Err(Refusal::new(Code::InvalidArguments, message))
