@@ -11,7 +11,7 @@ use crate::domain::id::ServerId;
 /// any of these.
 #[derive(Clone, Copy, Debug)]
 pub struct Bound<'a> {
-    /// Endpoint at which the request came in.
+    /// Interface at which the request came in, as the activity log names it (`mcp`, `direct`, …).
     pub endpoint: &'a str,
     /// Method of the request.
     pub method: &'a str,
