@@ -22,7 +22,7 @@ pub struct TooLarge;
 pub struct Capabilities(String);
 
 impl Capabilities {
-    /// Reads `clientCapabilities`, which must have passed [`json::check`]. A value that is no object declares nothing.
+    /// Reads `clientCapabilities`, from a message that passed [`json::check`]. A value that is no object declares nothing.
     ///
     /// # Errors
     /// [`TooLarge`] when the capabilities take more than [`CAPABILITIES_BYTES_MAX`].
