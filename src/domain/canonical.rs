@@ -148,7 +148,7 @@ mod tests {
         assert!(canonical("[1,]").is_err());
     }
 
-    /// Any JSON value as serde_json sees it.
+    /// Returns any JSON value that serde_json can represent.
     fn value() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
             Just(Value::Null),
@@ -165,7 +165,7 @@ mod tests {
         })
     }
 
-    /// Writes `value` with white space, member order and escapes as `noise` says.
+    /// Writes `value` with white space, member order and escapes chosen by `noise`.
     fn write_noisily(value: &Value, noise: &mut impl Iterator<Item = u8>, out: &mut String) {
         let mut flip = || noise.next().unwrap_or_default();
         out.push_str(["", " ", "\n", "\t\r "][usize::from(flip() % 4)]);

@@ -107,7 +107,7 @@ mod tests {
         DateTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + seconds)
     }
 
-    /// What becomes of returns at these seconds: 0 for one that is let in, else the second until which it waits.
+    /// Returns the decisions on returns at these seconds: 0 for one that is let in, else the second until which it waits.
     fn returns(seconds: &[u64]) -> Vec<u64> {
         let mut damping = Damping::default();
         let one = |second: &u64| match damping.comes_back(at(*second)) {
@@ -122,7 +122,7 @@ mod tests {
         for (seconds, expected) in [
             (vec![0, 1], vec![0, 0]),
             (vec![0, 1, 2, 3, 6], vec![0, 0, 7, 7, 7]),
-            // what waited is let in once it is over; the next waits twice as long
+            // a held return is let in after its hold; the next hold is twice as long
             (vec![0, 1, 2, 7, 8, 17, 18, 19], vec![0, 0, 7, 0, 18, 18, 0, 39]),
             (
                 vec![0, 1, 2, 7, 8, 18, 19, 39, 40, 80, 81, 141, 142],
@@ -130,9 +130,9 @@ mod tests {
             ),
             // three, but not within a minute
             (vec![0, 50, 61, 62], vec![0, 0, 0, 67]),
-            // a quiet minute, and all is forgotten
+            // a minute without returns, and the history is forgotten
             (vec![0, 1, 2, 7, 8, 18, 78, 79, 80], vec![0, 0, 7, 0, 18, 0, 0, 0, 85]),
-            // nobody came when it was over, nor for long after
+            // no attempt at the end of the hold, nor for long after
             (vec![0, 1, 2, 500, 501, 502], vec![0, 0, 7, 0, 0, 507]),
         ] {
             assert_eq!(returns(&seconds), expected, "{seconds:?}");

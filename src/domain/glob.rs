@@ -170,7 +170,7 @@ mod tests {
         }
     }
 
-    /// What a glob is, in as few words as possible.
+    /// Matches a glob in the simplest way, as a reference.
     fn is_match(pattern: &[char], text: &[char]) -> bool {
         match (pattern, text) {
             ([], []) => true,

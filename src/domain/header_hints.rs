@@ -101,7 +101,7 @@ mod tests {
         }
     }
 
-    /// Members of a schema, with spaces, escapes and numbers that a reader would change.
+    /// Returns members of a schema, with spaces, escapes and numbers that a JSON parser would change.
     fn plain() -> impl Strategy<Value = String> {
         prop_oneof![
             Just(r#""\u0061" : 1e400"#.to_owned()),
@@ -127,7 +127,7 @@ mod tests {
             let hint = format!("{space}\"{keyword}\"{space}:{space}\"A\"");
             let with = [before.clone(), vec![hint], after.clone()].concat();
             let with = text(&with);
-            // the space after a comma belongs to the member that goes
+            // the space after a comma belongs to the member that is removed
             let without = text(&[before, after].concat());
             let found = published_schema(&with);
             let strip = |text: &str| text.replace([' ', '\n', '\t'], "");

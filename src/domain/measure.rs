@@ -204,7 +204,7 @@ mod tests {
         let all = series.all();
         assert_eq!(all.len(), SERIES_MAX + 1);
         assert_eq!(all.iter().map(|(_, durations)| durations.seen().count).sum::<u64>(), 3000);
-        // what finds no place any more copies nothing
+        // a key beyond the bound does not copy the map
         let before = series.by_key.load_full();
         series.observe(5000, Duration::ZERO);
         assert!(Arc::ptr_eq(&before, &series.by_key.load_full()));

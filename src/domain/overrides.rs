@@ -183,7 +183,7 @@ mod tests {
             (hints(None, no), Hints::default()),
             (hints(no, no), hints(no, None)),
             (hints(yes, yes), hints(None, yes)),
-            // one hint that loosens does not take those with it that tighten
+            // a hint that makes the tool look more harmless lapses; the others stay
             (all(no, yes, None, no), hints(no, yes)),
             (all(None, None, yes, yes), all(None, None, None, yes)),
             (all(None, None, no, no), all(None, None, no, None)),

@@ -51,7 +51,7 @@ pub enum Unfit {
     Rule(String),
     /// The check takes more than this number of steps.
     Steps(u64),
-    /// The rules look at more than [`VALUES_MAX`] values.
+    /// The rules read more than [`VALUES_MAX`] values.
     Values,
     /// More than 400 schemas would be applied inside each other.
     Depth,

@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn the_worst_is_bounded() {
         let uri = "a".repeat(2000);
-        // each as long as a template may be, with as many expressions
+        // templates of the largest length, with the most expressions
         let literals = format!("{{+a}}{}", "a".repeat(55));
         let hostile = [
             format!("{}b", literals.repeat(EXPRESSIONS_MAX)),

@@ -89,7 +89,7 @@ mod tests {
         }
     }
 
-    /// People look messages up there: each stands in the page as agents get it.
+    /// Checks that the page on messages has each message in the words that agents get.
     #[test]
     fn every_text_is_documented() {
         let page = include_str!("../../docs/intent.md");

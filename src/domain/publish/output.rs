@@ -88,7 +88,7 @@ impl Check {
             "uniqueItems" => matches!(raw, "true" | "false"),
             "$ref" => text(raw).is_some_and(|target| target == "#" || self.is_target(&target)),
             "dependencies" | "discriminator" | "id" | "nullable" => false,
-            // not a keyword, but what looks like an identity in it is one to some readers
+            // not a keyword, but some clients read anything in it that looks like an `$id` as one
             other => !other.starts_with('$') && (is_scalar(raw) || !raw.contains(['$', '\\'])),
         }
     }

@@ -195,7 +195,7 @@ mod tests {
         };
         assert!(sized(QUESTION_BYTES_MAX).is_ok());
         assert_eq!(sized(QUESTION_BYTES_MAX + 1), Err(Misfit::TooLarge));
-        // it is not looked at before
+        // a too large text is refused before it is parsed
         assert_eq!(Asked::read(&"x".repeat(QUESTION_BYTES_MAX + 1), &declared("{}")), Err(Misfit::TooLarge));
     }
 

@@ -111,7 +111,7 @@ mod tests {
             Bound { arguments: r#"{"a":1,"b":[1]}"#, ..BOUND },
             Bound { arguments: "{}", ..BOUND },
             Bound { arguments: "", ..BOUND },
-            // the same letters, shared out differently
+            // the same letters, split differently between the fields
             Bound { endpoint: "mcpt", method: "ools/call", ..BOUND },
             Bound { pin: "v1:00call_tool_read", variant: "", ..BOUND },
         ];

@@ -92,7 +92,7 @@ struct Compiler<'a> {
     draft: Draft,
     resources: Resources,
     nodes: Vec<Node>,
-    /// Nodes whose rules are not made yet.
+    /// Nodes whose rules are not compiled yet.
     open: Vec<(NodeId, Id)>,
     /// Nodes by the offset of their schema in the text.
     known: HashMap<u32, NodeId>,

@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn what_is_usual_in_a_catalogue_counts_as_nothing() {
-        // a model that sees any two texts at 0.7 or more
+        // a model with a similarity of at least 0.7 for any two texts
         let of = |away: f32| Embedding::of(&[1.0, away]).unwrap();
         let documents: Vec<Embedding> = (0..20).map(|n| of(if n == 7 { 0.1 } else { 0.9 })).collect();
         let nearness = Nearness::of(&of(0.0), documents.iter().map(Some)).unwrap();
