@@ -17,7 +17,7 @@ pub enum RecordKind {
     CacheRead,
     /// A call of an upstream's tool under its own name, on `/mcp/direct`.
     DirectCall,
-    /// A change by an administrator.
+    /// A change, or a recorded read, over the management interface.
     Admin,
     /// Requests without a valid key, counted.
     AuthFailure,
@@ -149,7 +149,7 @@ pub struct Record {
     pub source: Source,
     /// Server name, as called.
     pub server: Option<String>,
-    /// Tool name without its server; for [`RecordKind::Admin`] the name of the change.
+    /// Tool name without its server; for [`RecordKind::Admin`] the name of the action.
     pub tool: Option<String>,
     /// `call_tool_read` and so on.
     pub tool_variant: Option<&'static str>,
@@ -163,7 +163,7 @@ pub struct Record {
     pub reason: Option<String>,
     /// Whether the operation type was declared.
     pub intent_declared: bool,
-    /// A warning of check 9 or 10.
+    /// Warning of check 9 or 10, or a note on requests that were counted in one record.
     pub warning: Option<String>,
     /// Outcome of the attempt.
     pub status: Status,

@@ -161,7 +161,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever tries, and when: nothing waits for longer than the bound, and no minute sees more than five let in.
+        /// Checks attempts at any times: no return waits longer than the bound, and at most five per minute are let in.
         #[test]
         fn few_are_let_in_and_all_in_the_end(pauses in prop::collection::vec(0_u64..70, 1..200)) {
             let (mut damping, mut now, mut let_in) = (Damping::default(), 0, Vec::new());

@@ -51,7 +51,7 @@ fn values<'a>(secrets: impl Iterator<Item = &'a str>) -> Vec<String> {
 
 /// Removes the beginning of a secret from the end of `text`.
 fn drop_beginning(text: &mut String, values: &[String]) {
-    // half a character, where it was cut
+    // half a character at the cut
     text.truncate(text.trim_end_matches(char::REPLACEMENT_CHARACTER).len());
     let begun = |value: &String| {
         let ends = value.char_indices().map(|(at, _)| at).rev();
@@ -92,7 +92,7 @@ fn skip_sequence(chars: &mut Chars<'_>) {
                 }
             }
         }
-        // the rest has one more character, after those of a range that announces it
+        // intermediate bytes of a short escape sequence, then its last character
         Some(' '..='/') => drop(chars.next()),
         _ => {}
     }

@@ -17,7 +17,7 @@ pub struct Quotas {
     pub servers: i64,
     /// Tools of all the tenant's servers together.
     pub tools: i64,
-    /// Size of all tools' definitions together, in bytes.
+    /// Size of the definitions of all tools, prompts and resources together, in bytes.
     pub definition_bytes: i64,
     /// API keys that are not revoked.
     pub keys: i64,
@@ -116,7 +116,7 @@ impl OwnQuotas {
     }
 }
 
-/// Remainder of the quotas of tools for one server's listing.
+/// Remainder of the quotas for the tools of one server's listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// Tools that may still be added; below zero when the quota was lowered.
@@ -126,7 +126,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// Returns the remainder beside this many tools, with definitions of `bytes` in all.
+    /// Returns the remainder beside this many tools of the other servers, with `bytes` of definitions.
     pub fn beside(quotas: &Quotas, tools: i64, bytes: i64) -> Room {
         Room {
             tools: quotas.tools.saturating_sub(tools),
@@ -140,7 +140,7 @@ impl Room {
         self.bytes = self.bytes.saturating_sub(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
-    /// Counts a new definition of `bytes` if the quotas allow it.
+    /// Counts a new or changed definition of `bytes` if the quotas allow it.
     ///
     /// # Errors
     /// The name of the quota that is used up; then nothing is counted.

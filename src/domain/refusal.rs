@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn all_codes_are_all() {
         assert!(Code::ALL.into_iter().enumerate().all(|(place, code)| place == code as usize));
-        // the last code of the enum: add one that is new to the list, and here
+        // the last code of the enum: a later one must be added to the list, and here
         assert_eq!(Code::ALL.last(), Some(&Code::InvalidQuery));
     }
 }

@@ -107,7 +107,7 @@ impl Span {
             Value::Text(value) => ATTRIBUTE_BYTES + text(value),
             Value::Number(_) => ATTRIBUTE_BYTES,
         };
-        // its members are kept one by one
+        // the exporter keeps name and value of each member as strings
         let state = self
             .state
             .as_ref()

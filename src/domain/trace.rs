@@ -82,7 +82,7 @@ impl Incoming {
             let (state, baggage, link) = (states(state), bags(baggage), parse(carried));
             return Incoming { parent: Some(parent), state, baggage, link };
         }
-        // the message's baggage needs no trace; the headers' is valid with their trace only
+        // baggage of the message needs no trace; that of the headers is used only with their trace
         let parent = parse(carried);
         let state = parent.and_then(|_| states(carried_state));
         let baggage = bags(baggage).or_else(|| parent.and_then(|_| bags(carried_baggage)));

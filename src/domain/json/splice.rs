@@ -65,7 +65,7 @@ fn parts_without<'a>(text: &'a str, names: &[&str]) -> Vec<&'a str> {
 
 fn ranges_without(text: &str, names: &[&str]) -> Result<Vec<Range<usize>>, JsonFault> {
     let mut object = TopLevel::open(text)?;
-    // grows with what goes, not with what stays
+    // one range per gap: grows with the members that go, not with those that stay
     let mut ranges: Vec<Range<usize>> = Vec::new();
     let (mut before, mut empty) = (None, true);
     while let Some(Member { name, span, .. }) = object.next()? {

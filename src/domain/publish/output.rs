@@ -24,7 +24,7 @@ pub(super) fn is_safe(schema: &str) -> bool {
     let mut check = Check { targets: HashSet::new(), subschemas: 0, alternatives: 0 };
     for (place, defs) in [("$defs", new), ("definitions", old)] {
         json::for_each_member(defs.unwrap_or("{}"), |member| {
-            // a reference to a reference may go in circles
+            // a reference to a reference may be circular
             if !matches!(json::find_members(member.value, ["$ref"]), Ok([Some(_)])) {
                 check.targets.insert(format!("#/{place}/{}", member.name));
             }

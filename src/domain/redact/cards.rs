@@ -18,8 +18,8 @@ const HEX_ID_MIN: usize = 24;
 const UUID_LENGTH: usize = 36;
 const UUID_DASHES: [usize; 4] = [8, 13, 18, 23];
 
-/// Masks a card number whose first digit is at `at`: 13 to 19 digits that pass the Luhn check, together or in
-/// groups divided by one kind of single space or dash, and no part of a longer run of digits or of an identifier.
+/// Masks a card number whose first digit is at `at`: 13 to 19 digits that pass the Luhn check. Groups may be divided
+/// by single spaces or dashes, of one kind. Parts of a longer run of digits or of an identifier are not masked.
 ///
 /// Called for the leading digits that card networks use; millisecond times and most generated numbers start with
 /// others. Decimal fractions are not cards.

@@ -180,7 +180,7 @@ fn slack(scan: &mut Scan<'_>, at: usize) {
     }
 }
 
-/// Whether a word starts at `start`: no letter or digit before it, except as the end of an escape (`\n`,
+/// Returns whether a word starts at `start`: no letter or digit before it, except as the end of an escape (`\n`,
 /// `\u003d`, `%3D`).
 fn starts_word(scan: &Scan<'_>, start: usize) -> bool {
     !scan.before(start, 1).is_ascii_alphanumeric()

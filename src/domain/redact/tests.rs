@@ -142,7 +142,7 @@ fn key_blocks_and_urls() {
         becomes(&[(&format!("a {block} b"), "a [redacted] b")]);
         becomes(&[(&format!("a -----BEGIN {kind}-----{line_end}{body}{line_end}"), "a [redacted]")]);
     }
-    // A value that ends before the secret in it does.
+    // the value of the name ends before the secret in it
     becomes(&[(
         &format!("password=-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY----- b"),
         "password=[redacted] b",
@@ -247,7 +247,7 @@ fn previews_are_cut_between_characters() {
     assert_eq!(preview("x", 0), Preview { text: String::new(), truncated: true });
     assert_eq!(preview("", 0), Preview { text: String::new(), truncated: false });
     assert_eq!(preview("x", usize::MAX).text, "x");
-    // a mask longer than its secret does not exceed the bound
+    // a mask longer than its secret is cut to the bound
     assert_eq!(preview("pwd=a&pwd=b", 11), Preview { text: "pwd=[redact".into(), truncated: true });
 }
 

@@ -46,27 +46,27 @@ pub(super) struct NodeChildren {
 }
 
 impl NodeChildren {
-    /// Number of items.
+    /// Returns the number of items.
     pub(super) fn items_len(self) -> usize {
         self.count as usize
     }
 
-    /// Number of members.
+    /// Returns the number of members.
     pub(super) fn members_len(self) -> usize {
         self.count as usize / 2
     }
 
-    /// Item at a position.
+    /// Returns the item at a position.
     pub(super) fn item(self, at: usize) -> Option<Id> {
         u32::try_from(at).ok().filter(|at| *at < self.count).map(|at| Id(self.first + at))
     }
 
-    /// Items in their order.
+    /// Returns the items in their order.
     pub(super) fn items(self) -> impl Iterator<Item = Id> {
         (self.first..self.first + self.count).map(Id)
     }
 
-    /// Names and values in their order.
+    /// Returns the names and values in their order.
     pub(super) fn members(self) -> impl Iterator<Item = (Id, Id)> {
         (self.first..self.first + self.count).step_by(2).map(|at| (Id(at), Id(at + 1)))
     }

@@ -92,7 +92,7 @@ impl Pattern {
     pub(super) fn is_found_in(&self, text: &str) -> bool {
         let input = Input::new(text).earliest(true);
         match &self.engine {
-            // a table has no bytes that it gives up at: word boundaries are those of ASCII
+            // the table has no quit bytes, as word boundaries are those of ASCII
             Engine::Table(table) => table.try_search_fwd(&input).is_ok_and(|found| found.is_some()),
             Engine::States(machine) => machine.is_match(&mut machine.create_cache(), input),
         }

@@ -93,7 +93,7 @@ impl Nearness {
             return None;
         }
         let usual = if count < CENTRED_FROM { 0.0 } else { known().sum::<f32>() / count as f32 };
-        // at least a little, for documents that are all the same as the question
+        // above zero also where all documents are the same as the question
         let room = (1.0 - usual).max(f32::EPSILON);
         for near in nearness.iter_mut().flatten() {
             *near = ((*near - usual) / room).clamp(0.0, 1.0);

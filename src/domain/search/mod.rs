@@ -160,8 +160,8 @@ impl Index {
         Hits { hits, total }
     }
 
-    /// Returns one score per document. Words count as a share of the worth of all words in the question, so that one
-    /// word of many in common does not beat a meaning in common.
+    /// Returns one score per document. Words count as a share of the worth of all words in the question. So one word of
+    /// many in common does not beat a meaning in common.
     fn scores(&self, scope: &SearchScope, query: &Query, words_share: f32) -> Vec<f32> {
         let mut scores = vec![0.0_f32; self.documents];
         for term in &query.terms {
