@@ -163,7 +163,7 @@ pub struct Record {
     pub reason: Option<String>,
     /// Whether the operation type was declared.
     pub intent_declared: bool,
-    /// Warning of check 9 or 10, or a note on requests that were counted in one record.
+    /// Warnings of the attempt, joined by `; `, such as those of checks 9 and 10; `None` without any.
     pub warning: Option<String>,
     /// Outcome of the attempt.
     pub status: Status,
