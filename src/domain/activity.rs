@@ -1,4 +1,4 @@
-//! The activity record: one per attempt, whatever its end (behaviour, section 9).
+//! Activity records: one for each attempt, however it ends (behaviour, section 9).
 
 use chrono::{DateTime, Utc};
 use ulid::Ulid;
@@ -6,28 +6,28 @@ use ulid::Ulid;
 use super::id::{KeyId, TenantId};
 use super::operation::OperationType;
 
-/// What kind of act a record is about.
+/// Kind of the attempt that a record is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordKind {
     /// A `call_tool_*`, over MCP or REST.
     ToolCall,
     /// A `retrieve_tools`.
     Search,
-    /// A page of what was cut off a result.
+    /// A `read_cache`: a page of what was cut off a result.
     CacheRead,
     /// A call of an upstream's tool under its own name, on `/mcp/direct`.
     DirectCall,
-    /// A change by an administrator.
+    /// A change, or a recorded read, over the management interface.
     Admin,
     /// Requests without a valid key, counted.
     AuthFailure,
-    /// The true end of a call whose record had been closed as `unknown`.
+    /// Real outcome of a call whose record had already been closed as `unknown`.
     LateOutcome,
-    /// An act of the platform itself.
+    /// Action of the gateway itself.
     System,
 }
 
-/// All wire names of `type`, also those that later parts will write: filters accept them.
+/// All wire names of `type`. Filters accept also those that no [`RecordKind`] writes yet.
 pub const KINDS: [&str; 10] = [
     "tool_call",
     "search",
@@ -56,7 +56,7 @@ pub const STATUSES: [&str; 9] = [
 ];
 
 impl RecordKind {
-    /// The wire name.
+    /// Returns the wire name, the value of `type`.
     pub fn as_str(self) -> &'static str {
         match self {
             RecordKind::ToolCall => "tool_call",
@@ -71,7 +71,7 @@ impl RecordKind {
     }
 }
 
-/// Through which face the attempt came.
+/// Interface through which an attempt came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// `/mcp`
@@ -80,14 +80,14 @@ pub enum Source {
     Direct,
     /// `/api/v1`
     Rest,
-    /// The command line, which comes in by `/api/v1`.
+    /// The command line, which uses `/api/v1`.
     Cli,
     /// The gateway itself.
     System,
 }
 
 impl Source {
-    /// The wire name.
+    /// Returns the wire name, the value of `source`.
     pub fn as_str(self) -> &'static str {
         match self {
             Source::Mcp => "mcp",
@@ -99,29 +99,29 @@ impl Source {
     }
 }
 
-/// How an attempt ended.
+/// Outcome of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// The upstream answered.
     Success,
     /// The upstream answered with `isError` or a JSON-RPC error.
     UpstreamError,
-    /// Ours, or the transport's.
+    /// Failure of the gateway or of the transport.
     Error,
     /// Refused by checks 1 to 11.
     Blocked,
     /// Refused by check 12.
     Rejected,
-    /// The caller gave up.
+    /// Cancelled by the caller.
     Cancelled,
-    /// Its replica died before the end.
+    /// Lost: the replica that ran the attempt died before it ended.
     Unknown,
     /// Not ended yet.
     Pending,
 }
 
 impl Status {
-    /// The wire name.
+    /// Returns the wire name, the value of `status`.
     pub fn as_str(self) -> &'static str {
         match self {
             Status::Success => "success",
@@ -136,26 +136,26 @@ impl Status {
     }
 }
 
-/// One record. Field names are the wire names; texts are already redacted and cut when they get here.
+/// Activity record of one attempt. Field names are the wire names. Texts are already redacted and cut.
 #[derive(Clone, Debug)]
 pub struct Record {
     /// ULID; its time is `started_at`.
     pub id: Ulid,
-    /// Whose it is.
+    /// Tenant that the record belongs to.
     pub tenant: TenantId,
-    /// The record's kind.
+    /// Kind of the attempt.
     pub kind: RecordKind,
-    /// The face.
+    /// Interface through which the attempt came in.
     pub source: Source,
     /// Server name, as called.
     pub server: Option<String>,
-    /// Tool name without its server; for admin acts the act's name.
+    /// Tool name without its server; for [`RecordKind::Admin`] the name of the action.
     pub tool: Option<String>,
     /// `call_tool_read` and so on.
     pub tool_variant: Option<&'static str>,
     /// The tool's tier at call time.
     pub tier: Option<&'static str>,
-    /// Declared, or the variant's.
+    /// Operation type that the caller declared, else the one of the tool variant.
     pub operation_type: Option<OperationType>,
     /// Declared sensitivity.
     pub data_sensitivity: Option<String>,
@@ -163,15 +163,15 @@ pub struct Record {
     pub reason: Option<String>,
     /// Whether the operation type was declared.
     pub intent_declared: bool,
-    /// A warning of check 9 or 10.
+    /// Warnings of the attempt, joined by `; `, such as those of checks 9 and 10; `None` without any.
     pub warning: Option<String>,
-    /// How it ended.
+    /// Outcome of the attempt.
     pub status: Status,
-    /// Code of a refusal, failure, or the upstream's JSON-RPC error code.
+    /// Code of a refusal or failure, or the upstream's JSON-RPC error code.
     pub error_code: Option<String>,
-    /// Its text.
+    /// Text of the refusal or failure.
     pub error_message: Option<String>,
-    /// The key.
+    /// API key of the caller.
     pub key: Option<KeyId>,
     /// The key's owner at that time.
     pub owner: Option<String>,
@@ -189,9 +189,9 @@ pub struct Record {
     pub parent_id: Option<Ulid>,
     /// Whole duration, milliseconds.
     pub duration_ms: Option<f64>,
-    /// Of it spent in the upstream, milliseconds.
+    /// Part of the duration that was spent in the upstream, milliseconds.
     pub upstream_ms: Option<f64>,
-    /// Of it spent waiting for a person or a queue, milliseconds.
+    /// Part of the duration that was spent waiting for a person or in a queue, milliseconds.
     pub wait_ms: Option<f64>,
     /// Size of the arguments, bytes.
     pub request_bytes: Option<i64>,
@@ -206,7 +206,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// An open record of an attempt that starts at `now`, with everything else empty.
+    /// Returns a pending record of an attempt that starts at `now`, with all other fields empty.
     pub fn start(tenant: TenantId, kind: RecordKind, source: Source, now: DateTime<Utc>) -> Record {
         Record {
             id: new_id(now),
@@ -244,7 +244,7 @@ impl Record {
         }
     }
 
-    /// What the record takes in memory, in bytes: itself and its texts.
+    /// Returns the size of the record in memory, with its texts, in bytes.
     pub fn bytes(&self) -> usize {
         let texts = [
             &self.server,
@@ -266,19 +266,19 @@ impl Record {
         size_of::<Record>() + texts.into_iter().flatten().map(String::capacity).sum::<usize>()
     }
 
-    /// When the attempt started: the time of its id, so that an id finds its partition.
+    /// Returns the start of the attempt: the time in its id. So the id alone tells the record's partition.
     pub fn started_at(&self) -> DateTime<Utc> {
         time_of(self.id)
     }
 }
 
-/// A fresh id whose time is `now`, to the millisecond.
+/// Creates a record id whose time is `now`, to the millisecond.
 pub fn new_id(now: DateTime<Utc>) -> Ulid {
     let ms = u64::try_from(now.timestamp_millis()).unwrap_or(0);
     Ulid::from_parts(ms, uuid::Uuid::new_v4().as_u128())
 }
 
-/// The time of an id.
+/// Returns the time in a record id, to the millisecond.
 pub fn time_of(id: Ulid) -> DateTime<Utc> {
     let ms = i64::try_from(id.timestamp_ms()).unwrap_or(0);
     DateTime::from_timestamp_millis(ms).unwrap_or_default()

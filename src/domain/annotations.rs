@@ -1,4 +1,4 @@
-//! What a server says about its tools, and the tier that follows from it.
+//! Annotations of tools, and the tier that follows from them.
 //!
 //! Annotations are hints of an untrusted server; the table is behaviour, section 5 ("Tiers").
 
@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::operation::{OperationType, Variant};
 
-/// The two hints that decide; `None` when absent or not a boolean.
+/// The two hints that decide a tool's tier; `None` when absent or not a boolean.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Annotations {
     /// `readOnlyHint`
@@ -35,7 +35,7 @@ impl Annotations {
         }
     }
 
-    /// The tier of a tool with these annotations, for a key that trusts unannotated tools or not.
+    /// Returns the tier of a tool with these annotations, for a key with this setting `unannotated_tools`.
     pub fn tier(self, unannotated: Unannotated) -> Tier {
         use Unannotated::{Distrust, Trust};
         match (self.read_only, self.destructive, unannotated) {
@@ -49,7 +49,7 @@ impl Annotations {
     }
 }
 
-/// The setting `unannotated_tools`.
+/// Value of the setting `unannotated_tools`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unannotated {
@@ -59,7 +59,7 @@ pub enum Unannotated {
     Distrust,
 }
 
-/// How much a tool can do, as far as its server says.
+/// Class of a tool by what it can do, according to its server's annotations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Tier {
     /// Reads only.
@@ -73,7 +73,7 @@ pub enum Tier {
 }
 
 impl Tier {
-    /// The name on the wire and in the activity log.
+    /// Returns the name on the wire and in the activity log.
     pub fn as_str(self) -> &'static str {
         match self {
             Tier::Read => "read",
@@ -83,7 +83,7 @@ impl Tier {
         }
     }
 
-    /// The variant to recommend for a tool of this tier (`call_with`).
+    /// Returns the variant to recommend for a tool of this tier (`call_with`).
     pub fn call_with(self) -> Variant {
         match self {
             Tier::Read => Variant::Read,
@@ -92,7 +92,7 @@ impl Tier {
         }
     }
 
-    /// What counts against the ceiling `max_operation`: an unknown tool counts as write.
+    /// Returns the operation type that is compared with `max_operation`: an unknown tool counts as write.
     pub fn operation(self) -> OperationType {
         self.call_with().operation()
     }

@@ -1,14 +1,14 @@
-//! One spelling for every JSON value, so that equal definitions have equal bytes.
+//! Canonical spelling of JSON values: equal definitions have equal bytes.
 
 use std::ops::Range;
 
 use super::json::{self, JsonFault, lexer::Lexer, lexer::RawString, text};
 
-/// The canonical text of `text`: no white space, members sorted by un-escaped name (by UTF-8 bytes), strings
-/// with the fewest escapes, numbers exactly as written.
+/// Returns the canonical text of `text`: no white space, members sorted by un-escaped name (by UTF-8 bytes),
+/// strings with the fewest escapes, numbers exactly as written.
 ///
 /// # Errors
-/// As [`json::check`].
+/// The faults of [`json::check`].
 pub fn canonical(text: &str) -> Result<String, JsonFault> {
     json::check(text)?;
     let mut writer = Writer { lexer: Lexer::new(text), out: String::with_capacity(text.len()) };
@@ -16,7 +16,7 @@ pub fn canonical(text: &str) -> Result<String, JsonFault> {
     Ok(writer.out)
 }
 
-/// Copies a checked text; recursion ends because the check bounds the depth.
+/// Writer of the canonical form of a checked text. Recursion ends because the check bounds the depth.
 struct Writer<'a> {
     lexer: Lexer<'a>,
     out: String,
@@ -148,7 +148,7 @@ mod tests {
         assert!(canonical("[1,]").is_err());
     }
 
-    /// Any JSON value as serde_json sees it.
+    /// Returns any JSON value that serde_json can represent.
     fn value() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
             Just(Value::Null),
@@ -165,7 +165,7 @@ mod tests {
         })
     }
 
-    /// Writes `value` with white space, member order and escapes as `noise` says.
+    /// Writes `value` with white space, member order and escapes chosen by `noise`.
     fn write_noisily(value: &Value, noise: &mut impl Iterator<Item = u8>, out: &mut String) {
         let mut flip = || noise.next().unwrap_or_default();
         out.push_str(["", " ", "\n", "\t\r "][usize::from(flip() % 4)]);

@@ -1,5 +1,5 @@
-//! Cutting the long texts of a tool's result (behaviour, section 5, large results): what is shown, what is to be kept,
-//! and how the reader is told to go on. Every other byte of the result stays as it is.
+//! Cutting of long texts in a tool's result (behaviour, section 5, large results). The cut text ends with a note on how
+//! to read the rest. Every other byte of the result stays as it is.
 
 use std::borrow::Cow;
 
@@ -8,51 +8,51 @@ use serde_json::{Value, json};
 use super::json::{self, escape_body_into};
 use super::page::{RECORDS_DEFAULT, RecordsAhead};
 
-/// How long what is cut off can be read, in seconds.
+/// Time for which a cut text can be read with `read_cache`, in seconds.
 pub const KEPT_S: u32 = 2 * 3600;
-/// Texts cut in one result; further ones stay whole.
+/// Most texts that are cut in one result; further ones stay whole.
 pub const PARTS_MAX: usize = 100;
 
-/// A result with texts that are too long.
+/// Tool result with texts that are too long.
 #[derive(Debug)]
 pub struct Cut<'a> {
     raw: &'a str,
     parts: Vec<Part<'a>>,
 }
 
-/// A text that is cut, or what is left out with it.
+/// Text block that is cut, or the `structuredContent` that is left out with it.
 #[derive(Debug)]
 struct Part<'a> {
     place: Place,
-    /// The whole text as a literal's body.
+    /// The whole text as the body of a JSON string literal.
     body: Cow<'a, str>,
     characters: usize,
-    /// What stays of it, in characters and in bytes of the body.
+    /// Length of the beginning that stays, in characters and in bytes of the body.
     shown: (usize, usize),
     records: Option<RecordsAhead>,
 }
 
-/// Where a part stands.
+/// Position of a part in the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// The text of this block; its body begins at this byte of the result.
+    /// Text of the content block `index`. The literal's body begins at byte `at` of the result.
     Block { index: usize, at: usize },
     /// The member `structuredContent`.
     Structured,
 }
 
-/// The result as it is handed on.
+/// Tool result after the cut.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Rendered {
-    /// The result object.
+    /// The result object, JSON.
     pub result: String,
-    /// What is said about the cut in its `_meta`: an object.
+    /// Object for the result's `_meta` that describes the cut, JSON.
     pub meta: String,
 }
 
 impl<'a> Cut<'a> {
-    /// Finds the text blocks of more than `limit` characters. `None` when there is none: then nothing is cut. One that
-    /// is no longer than `limit` in bytes is not looked at.
+    /// Finds the text blocks of more than `limit` characters. `None` when there is none, or when `limit` is 0: then
+    /// nothing is cut.
     pub fn find(raw: &'a str, limit: usize) -> Option<Cut<'a>> {
         if limit == 0 || raw.len() <= limit {
             return None;
@@ -72,20 +72,20 @@ impl<'a> Cut<'a> {
         Some(Cut { raw, parts })
     }
 
-    /// Finds out which texts can be read record by record, when a page has at most `limit` characters. Reads every
-    /// text that looks like JSON.
+    /// Finds out which of the cut texts can be read record by record, in pages of at most `limit` characters. Parses
+    /// every text that looks like JSON.
     pub fn look_for_records(&mut self, limit: usize) {
         for part in &mut self.parts {
             part.records = RecordsAhead::find(&part.body, part.shown.0, limit);
         }
     }
 
-    /// The whole texts to be kept, as bodies of literals, in the order of the keys for [`Cut::render`].
+    /// Returns the whole texts to be kept, as bodies of literals, in the order of the keys for [`Cut::render`].
     pub fn bodies(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().map(|part| &*part.body)
     }
 
-    /// The result with every part cut, each with a note that names its key.
+    /// Returns the result with every part cut. Each cut text ends with a note that names its key.
     pub fn render(&self, keys: &[String], limit: usize) -> Rendered {
         let keyed: Vec<(&Part<'_>, &String)> = self.parts.iter().zip(keys).collect();
         let left_out = keyed.iter().find(|(part, _)| part.place == Place::Structured);
@@ -109,7 +109,7 @@ impl<'a> Cut<'a> {
         Rendered { result: out, meta: meta(&keyed) }
     }
 
-    /// Bytes of the result's blocks that are cut off.
+    /// Returns the number of bytes that are cut off the text blocks.
     fn cut_bytes(&self) -> usize {
         let blocks = self.parts.iter().filter(|part| part.place != Place::Structured);
         blocks.map(|part| part.body.len() - part.shown.1).sum()
@@ -140,7 +140,7 @@ impl<'a> Part<'a> {
         Part { place: Place::Structured, body: Cow::Owned(body), characters, shown: (0, 0), records: None }
     }
 
-    /// What is said at the end of a text that is cut.
+    /// Returns the note at the end of a cut text: how much is shown, and how to read the rest.
     fn note(&self, key: &str, left_out: Option<(usize, &String)>, limit: usize) -> String {
         let (shown, all, hours) = (self.shown.0, self.characters, KEPT_S / 3600);
         let next = match self.records {
@@ -178,7 +178,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// The first part, and any others in its `also`.
+/// Returns the object for `_meta`: the first part, with any others in its `also`.
 fn meta(keyed: &[(&Part<'_>, &String)]) -> String {
     let mut all = keyed.iter().map(|(part, key)| part.meta(key));
     let mut first = all.next().unwrap_or_default();
@@ -189,7 +189,7 @@ fn meta(keyed: &[(&Part<'_>, &String)]) -> String {
     first.to_string()
 }
 
-/// The body of a text block's text.
+/// Returns the text of a text block as the body of a literal; `None` for other blocks.
 fn text_of(block: &str) -> Option<&str> {
     let [kind, text] = json::find_members(block, ["type", "text"]).ok()?;
     let is_text =

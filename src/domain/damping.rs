@@ -1,5 +1,5 @@
-//! Damping (behaviour, section 6): what comes and goes is let back in at once twice within a minute, and then later and
-//! later. What goes never waits. Time is passed in.
+//! Damping of servers and tools that come and go (behaviour, section 6). Two returns within a minute are let in at once;
+//! further ones wait, with a backoff. Departures never wait. The time is a parameter.
 
 use std::time::Duration;
 
@@ -7,39 +7,40 @@ use chrono::{DateTime, SecondsFormat, Utc};
 
 use super::redact;
 
-/// From the third return within this on, returns are held back; so long without one, and all is forgotten.
+/// Window of the damping: the third return within it is held back. The history is forgotten after such a time without a
+/// return.
 const LATELY: Duration = Duration::from_secs(60);
-/// How long the first return that waits is held back; every further one twice as long.
+/// Hold of the first return that waits; it doubles with each further one.
 const HOLD_MIN: Duration = Duration::from_secs(5);
-/// How long a return is held back at most.
+/// Longest hold of a return.
 pub const HOLD_MAX: Duration = Duration::from_secs(60);
-/// Longest text about what is held back, in bytes.
+/// Longest note about tools that are held back, in bytes.
 const NOTE_BYTES_MAX: usize = 500;
 
-/// How often a server, or tools of it, came back lately.
+/// Recent returns of a server, or of tools of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Damping {
-    /// When something was let back in last.
+    /// Time of the last return that was let in; `None` before the first.
     pub returned_at: Option<DateTime<Utc>>,
-    /// The time before.
+    /// Time of the return that was let in before [`Self::returned_at`].
     pub returned_before: Option<DateTime<Utc>>,
-    /// How often in a row something was held back.
+    /// Number of holds in a row, the exponent of the backoff.
     pub holds: u32,
-    /// Until when what comes back waits.
+    /// End of the current hold; `None` when there is none.
     pub held_until: Option<DateTime<Utc>>,
 }
 
-/// What becomes of something that comes back.
+/// Decision on a return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Return {
-    /// It is let in.
+    /// Let in now.
     Now,
-    /// It waits, whoever asks until then.
+    /// Held back until this time, for every attempt before it.
     HeldUntil(DateTime<Utc>),
 }
 
 impl Damping {
-    /// Something comes back at `now`. What was held back is let in by the first who asks when that is over.
+    /// Decides on a return at `now`. After the end of a hold, the next call lets the return in.
     pub fn comes_back(&mut self, now: DateTime<Utc>) -> Return {
         if let Some(until) = self.held_until {
             let left = until.signed_duration_since(now);
@@ -76,12 +77,12 @@ impl Damping {
     }
 }
 
-/// What is said of a server that is held back.
+/// Returns the note about a server that is held back.
 pub fn server_note(until: DateTime<Utc>) -> String {
     format!("it answers, but comes and goes: held back until {} (refresh lets it in)", shown(until))
 }
 
-/// What is said of tools that are held back.
+/// Returns the note about tools that are held back, at most 500 bytes.
 pub fn tools_note(until: DateTime<Utc>, tools: &[&str]) -> String {
     let which = if tools.len() == 1 {
         "1 tool comes and goes".to_owned()
@@ -106,7 +107,7 @@ mod tests {
         DateTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + seconds)
     }
 
-    /// What becomes of returns at these seconds: 0 for one that is let in, else the second until which it waits.
+    /// Returns the decisions on returns at these seconds: 0 for one that is let in, else the second until which it waits.
     fn returns(seconds: &[u64]) -> Vec<u64> {
         let mut damping = Damping::default();
         let one = |second: &u64| match damping.comes_back(at(*second)) {
@@ -121,7 +122,7 @@ mod tests {
         for (seconds, expected) in [
             (vec![0, 1], vec![0, 0]),
             (vec![0, 1, 2, 3, 6], vec![0, 0, 7, 7, 7]),
-            // what waited is let in once it is over; the next waits twice as long
+            // a held return is let in after its hold; the next hold is twice as long
             (vec![0, 1, 2, 7, 8, 17, 18, 19], vec![0, 0, 7, 0, 18, 18, 0, 39]),
             (
                 vec![0, 1, 2, 7, 8, 18, 19, 39, 40, 80, 81, 141, 142],
@@ -129,9 +130,9 @@ mod tests {
             ),
             // three, but not within a minute
             (vec![0, 50, 61, 62], vec![0, 0, 0, 67]),
-            // a quiet minute, and all is forgotten
+            // a minute without returns, and the history is forgotten
             (vec![0, 1, 2, 7, 8, 18, 78, 79, 80], vec![0, 0, 7, 0, 18, 0, 0, 0, 85]),
-            // nobody came when it was over, nor for long after
+            // no attempt at the end of the hold, nor for long after
             (vec![0, 1, 2, 500, 501, 502], vec![0, 0, 7, 0, 0, 507]),
         ] {
             assert_eq!(returns(&seconds), expected, "{seconds:?}");
@@ -160,7 +161,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever tries, and when: nothing waits for longer than the bound, and no minute sees more than five let in.
+        /// Checks attempts at any times: no return waits longer than the bound, and at most five per minute are let in.
         #[test]
         fn few_are_let_in_and_all_in_the_end(pauses in prop::collection::vec(0_u64..70, 1..200)) {
             let (mut damping, mut now, mut let_in) = (Damping::default(), 0, Vec::new());

@@ -1,45 +1,46 @@
-//! What differs between two JSON texts, as people have to look at it before they approve a definition.
+//! Differences of two JSON texts, for people who review a changed definition before they approve it.
 
 use super::canonical::canonical;
 use super::json;
 
-/// Levels that are looked into; what is deeper is compared as a whole.
+/// Deepest level at which members are compared one by one; deeper values are compared as a whole.
 const DEPTH_MAX: usize = 32;
-/// Most differences that are named.
+/// Most differences in one list.
 const CHANGES_MAX: usize = 1000;
-/// Most bytes of places that are named.
+/// Most bytes of all paths in one list.
 const PATHS_BYTES_MAX: usize = 256 * 1024;
 
-/// One difference.
+/// Single difference between two JSON texts.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TextChange<'a> {
-    /// Where it is, as a JSON pointer.
+    /// JSON pointer (RFC 6901) to the value.
     pub path: String,
-    /// What was there: the raw value.
+    /// Raw value in the text before; `None` where the value is new.
     pub before: Option<&'a str>,
-    /// What is there.
+    /// Raw value in the text after; `None` where the value is gone.
     pub after: Option<&'a str>,
 }
 
-/// The differences of two texts.
+/// Differences of two texts.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Diff<'a> {
-    /// In the order of the text before, what is new after that.
+    /// Differences in the order of the text before; new members of an object come after its others.
     pub changes: Vec<TextChange<'a>>,
-    /// There are more than are named.
+    /// True if there are more differences than `changes` has.
     pub is_cut: bool,
     paths_bytes: usize,
 }
 
 impl<'a> Diff<'a> {
-    /// What differs. The order of members, white space and the spelling of strings do not count; numbers do as written.
+    /// Compares two texts. The order of members, white space and the spelling of strings do not count. Numbers are
+    /// compared as written.
     pub fn between(before: &'a str, after: &'a str) -> Diff<'a> {
         let mut diff = Diff::default();
         diff.values(&mut Vec::new(), Some(before), Some(after));
         diff
     }
 
-    /// `place` is how one gets there; it is put into words only where something differs.
+    /// Compares two values at the path `place`, which is written as a pointer only where they differ.
     fn values(&mut self, place: &mut Vec<String>, before: Option<&'a str>, after: Option<&'a str>) {
         if before == after || self.is_cut {
             return;
@@ -77,7 +78,7 @@ impl<'a> Diff<'a> {
         }
     }
 
-    /// Whether both are objects, and so were compared by their members.
+    /// Compares two objects member by member; false if either is not an object.
     fn objects(&mut self, place: &mut Vec<String>, before: &'a str, after: &'a str) -> bool {
         let (Ok(before), Ok(after)) = (json::top_level_members(before), json::top_level_members(after))
         else {
@@ -96,7 +97,7 @@ impl<'a> Diff<'a> {
         true
     }
 
-    /// Whether both are arrays, and so were compared place by place.
+    /// Compares two arrays index by index; false if either is not an array.
     fn arrays(&mut self, place: &mut Vec<String>, before: &'a str, after: &'a str) -> bool {
         let (Some(mut before), Some(mut after)) = (json::elements(before), json::elements(after)) else {
             return false;

@@ -1,18 +1,18 @@
-//! Definitions whose hints got worse since somebody trusted them (behaviour, section 6).
+//! Drift of tool definitions: hints that got worse since the definition was trusted (behaviour, section 6).
 
 use super::annotations::{Annotations, Tier, Unannotated};
 
-/// What became of a tool, by what its server says; the later one is the graver.
+/// Change of a tool's hints for the worse. The order is by severity, the most severe last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Drift {
-    /// It only read, and does not say so any more.
+    /// The tool was read-only, and its server does not say so any more.
     FromReadOnly,
-    /// It was not destructive, and is now.
+    /// The tool was not destructive, and now counts as destructive.
     ToDestructive,
 }
 
 impl Drift {
-    /// The wire name.
+    /// Returns the wire name.
     pub fn as_str(self) -> &'static str {
         match self {
             Drift::FromReadOnly => "from_read_only",
@@ -20,12 +20,12 @@ impl Drift {
         }
     }
 
-    /// `None` for any other text.
+    /// Parses a wire name; `None` for any other text.
     pub fn parse(text: &str) -> Option<Drift> {
         [Drift::FromReadOnly, Drift::ToDestructive].into_iter().find(|drift| drift.as_str() == text)
     }
 
-    /// What happened, in words.
+    /// Returns a sentence about the change, without its subject's name.
     pub fn sentence(self) -> &'static str {
         match self {
             Drift::FromReadOnly => "it was read-only and does not say so any more",
@@ -33,8 +33,8 @@ impl Drift {
         }
     }
 
-    /// What became of a tool that had the hints `before`. Absent hints count as they do for keys that trust them, and
-    /// after that as they do for keys that do not.
+    /// Compares the hints of a tool before and after; `None` when they did not get worse. Absent hints count first as
+    /// they do for keys that trust unannotated tools, then as they do for the others.
     pub fn between(before: Annotations, after: Annotations) -> Option<Drift> {
         let became_destructive = |unannotated| {
             before.tier(unannotated) != Tier::Destructive && after.tier(unannotated) == Tier::Destructive

@@ -1,50 +1,51 @@
-//! How an operation of MCP ended: the one source of what spans and histograms say of it.
+//! Outcomes of MCP operations, the common source of the attributes of spans and the labels of histograms.
 
 use super::measure::{TOOL_ERROR, code_name};
 use super::span::Span;
 
-/// How it ended.
+/// Outcome of an MCP operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// As it should, or with a question to whoever asked.
+    /// Success, or a question back to the requester.
     Well,
-    /// With a result that says that it failed, or without an answer: in this way.
+    /// Failure without a JSON-RPC error: a result that says so, or no answer. Contains the `error.type`.
     Failed(&'static str),
-    /// With a JSON-RPC error.
+    /// A JSON-RPC error.
     Error {
-        /// The code that whoever asked got.
+        /// Code that the requester received.
         code: i64,
-        /// Whether, and in which way, whoever answered has failed.
+        /// Failure of the responder, if it has failed.
         fault: EndFault,
     },
 }
 
-/// What a JSON-RPC error says of the side that is asked (OpenTelemetry conventions for MCP).
+/// Failure of the responder behind a JSON-RPC error (OpenTelemetry conventions for MCP).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndFault {
-    /// Nothing: whoever asked is to blame.
+    /// None: the requester caused the error.
     Asker,
-    /// That it failed as the code says.
+    /// Failure with the JSON-RPC code as its `error.type`.
     Code,
-    /// That it failed in this way.
+    /// Failure with this `error.type`.
     Named(&'static str),
 }
 
 impl End {
-    /// Nobody waits for it any more.
+    /// Outcome of an operation that was given up by its requester.
     pub const GIVEN_UP: End = End::Failed("cancelled");
 
-    /// With a result, of which a tool may say that it is an error.
+    /// Returns the outcome of an operation that ended with a result; `is_error` is the tool's `isError`.
     pub fn result(is_error: bool) -> End {
         if is_error { End::Failed(TOOL_ERROR) } else { End::Well }
     }
 
-    /// With an error of a server that we asked. To who asks, each is one.
+    /// Returns the outcome of a request of ours that a server answered with a JSON-RPC error. For a client, every such
+    /// error is a failure.
     pub fn asked(code: i64) -> End {
         End::Error { code, fault: EndFault::Code }
     }
 
-    /// Tells a span of it, with the number as it is.
+    /// Records the outcome on a span, with the JSON-RPC code as it is.
     pub fn tell(self, span: &mut Span) {
         match self {
             End::Well => {}
@@ -60,7 +61,7 @@ impl End {
         }
     }
 
-    /// The type of the error and the JSON-RPC code, each out of a closed list.
+    /// Returns the labels for histograms, `error.type` and the JSON-RPC code, each from a closed list.
     pub fn labels(self) -> (Option<&'static str>, Option<&'static str>) {
         match self {
             End::Well => (None, None),

@@ -1,4 +1,4 @@
-//! Fingerprints: whether two lists are the same, in a few bytes.
+//! Fingerprints: short hashes that tell whether two lists are the same.
 
 use std::fmt;
 
@@ -6,15 +6,15 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 
-/// Bytes of a fingerprint.
+/// Length of a fingerprint, in bytes.
 const BYTES: usize = 12;
 
-/// What stands for a list: equal ones are equal lists.
+/// Hash of a list or text. Equal fingerprints mean equal contents.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; BYTES]);
 
 impl Fingerprint {
-    /// Of one text.
+    /// Returns the fingerprint of one text.
     pub fn of(text: &str) -> Fingerprint {
         let mut making = Fingerprinting::default();
         making.field(text);
@@ -34,18 +34,18 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// Makes a fingerprint of fields, one after the other.
+/// Builder of a fingerprint, field by field.
 #[derive(Default)]
 pub struct Fingerprinting(Sha256);
 
 impl Fingerprinting {
-    /// Adds a field. Its length goes first, so that no two rows of fields read alike.
+    /// Adds a field. Its length goes first, so that different sequences of fields never hash the same bytes.
     pub fn field(&mut self, text: &str) {
         self.0.update((text.len() as u64).to_le_bytes());
         self.0.update(text);
     }
 
-    /// Adds what another fingerprint stands for.
+    /// Adds the content that another fingerprint stands for.
     pub fn print(&mut self, print: Fingerprint) {
         self.0.update(print.0);
     }
@@ -56,7 +56,7 @@ impl Fingerprinting {
         self.field(text.unwrap_or_default());
     }
 
-    /// The fingerprint of what was added.
+    /// Returns the fingerprint of all that was added.
     pub fn finish(self) -> Fingerprint {
         let digest = self.0.finalize();
         let mut bytes = [0; BYTES];

@@ -1,6 +1,6 @@
-//! A fuzzer for tests, on the stable toolchain: mutates seeds for as long as `FUZZ_SECONDS` says (1 unless set).
+//! Fuzzer for tests, on the stable toolchain: mutates seeds for `FUZZ_SECONDS` seconds (default 1).
 //!
-//! Targets return a number for the way an input went; an input with a new number becomes a seed. That stands in for
+//! Targets return a number for the path that an input took; an input with a new number becomes a seed. This replaces
 //! coverage, which stable Rust does not report to a running test.
 
 use std::collections::HashSet;
@@ -11,16 +11,16 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// Longest input, in bytes.
 const INPUT_BYTES_MAX: usize = 4096;
-/// Most seeds, those found included.
+/// Most seeds, with those that were found.
 const SEEDS_MAX: usize = 2048;
-/// Processor time of one input in a build without optimisation; the worst measured is a tenth of it.
+/// Longest processor time of one input in a build without optimisation; the worst measured is a tenth of it.
 const INPUT_CPU_MAX: Duration = Duration::from_millis(500);
 
-/// A generator of numbers by chance, the same for the same start (xorshift64*).
+/// Generator of pseudorandom numbers, the same for the same start (xorshift64*).
 pub(crate) struct Chance(u64);
 
 impl Chance {
-    /// A number below `bound`; 0 for a bound of 0.
+    /// Returns a number below `bound`; 0 for a bound of 0.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -34,7 +34,7 @@ impl Chance {
     }
 }
 
-/// A number for a value: equal for equal values.
+/// Returns a number for a value, equal for equal values.
 pub(crate) fn shape(value: impl std::hash::Hash) -> u64 {
     use std::hash::{DefaultHasher, Hasher};
     let mut hasher = DefaultHasher::new();
@@ -42,7 +42,7 @@ pub(crate) fn shape(value: impl std::hash::Hash) -> u64 {
     hasher.finish()
 }
 
-/// Runs `check` on inputs made of `seeds` and `words` until the time is over. The check panics on what must not be.
+/// Runs `check` on inputs made of `seeds` and `words` until the time is over. The check panics on a fault.
 ///
 /// # Panics
 /// With the input, escaped, when the check panics or takes too long.
@@ -80,7 +80,7 @@ fn run(input: &[u8], check: impl Fn(&[u8]) -> u64) -> u64 {
     shape
 }
 
-/// Processor time of this thread: what others do on the machine does not count.
+/// Returns the processor time of this thread, which does not depend on other processes.
 fn cpu() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(u64::try_from(now.tv_sec).unwrap(), u32::try_from(now.tv_nsec).unwrap())
@@ -97,7 +97,7 @@ fn mutate(input: &mut Vec<u8>, pool: &[Vec<u8>], words: &[&str], chance: &mut Ch
         3 => drop(input.drain(at..end)),
         4 if !words.is_empty() => drop(input.splice(at..at, chance.one_of(words).bytes())),
         5 => {
-            // a part of it again, up to 64 times: what grows faster than its input shows
+            // repeats a part of the input, up to 64 times: shows work that grows faster than the input
             let part = input[at..end].to_vec();
             let again = part.repeat(1 + chance.below(64));
             drop(input.splice(at..at, again));

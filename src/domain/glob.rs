@@ -1,4 +1,4 @@
-//! Globs on `server:tool`, the setting `allowed_tools`.
+//! Globs on `server:tool`, as in the setting `allowed_tools`.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use super::fingerprint::{Fingerprint, Fingerprinting};
 pub const PATTERN_BYTES_MAX: usize = 300;
 /// Most patterns in one list.
 pub const PATTERNS_MAX: usize = 200;
-/// Most characters that the search for one part with `?` between two `*` compares. Only names and patterns made for it
-/// need more, and then do not match.
+/// Most characters that the search for one part with `?` between two `*` compares. Only crafted names and patterns need
+/// more; those do not match.
 const COMPARED_MAX: usize = 1024;
 
-/// Whether `pattern` (`*` any run, `?` one character, everything else itself) matches the whole text. Nothing is copied,
-/// and no pattern is slow: each of its parts is searched for in time that grows with the text alone.
+/// Returns whether `pattern` matches the whole text: `*` is any run, `?` one character, all else itself. No pattern is
+/// slow: the search for each of its parts takes time linear in the text.
 pub fn matches(pattern: &str, text: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else { return after(pattern, text) == Some("") };
     let Some(mut text) = after(first, text) else { return false };
     let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));
-    // the end first: it takes one look, and most patterns have a `*` at one end only
+    // the end first: it takes one comparison, and most patterns have a `*` at one end only
     let Some(before) = before(last, text) else { return false };
     text = before;
     middle.split('*').all(|part| {
@@ -29,7 +29,7 @@ pub fn matches(pattern: &str, text: &str) -> bool {
     })
 }
 
-/// What follows on a part without `*` at the beginning of the text.
+/// Strips `part`, which has no `*`, from the beginning of the text; `None` if the text does not begin with it.
 fn after<'a>(part: &str, text: &'a str) -> Option<&'a str> {
     if !part.contains('?') {
         return text.strip_prefix(part);
@@ -40,7 +40,7 @@ fn after<'a>(part: &str, text: &'a str) -> Option<&'a str> {
         .then_some(left.as_str())
 }
 
-/// What is before a part without `*` at the end of the text.
+/// Strips `part`, which has no `*`, from the end of the text; `None` if the text does not end with it.
 fn before<'a>(part: &str, text: &'a str) -> Option<&'a str> {
     if !part.contains('?') {
         return text.strip_suffix(part);
@@ -51,7 +51,7 @@ fn before<'a>(part: &str, text: &'a str) -> Option<&'a str> {
     is_there.then_some(left.as_str())
 }
 
-/// What is behind the first place of a part without `*` in the text.
+/// Returns the text after the first match of `part`, which has no `*`; `None` if there is no match.
 fn behind<'a>(part: &str, text: &'a str) -> Option<&'a str> {
     if !part.contains('?') {
         let at = text.find(part)?;
@@ -75,12 +75,12 @@ fn behind<'a>(part: &str, text: &'a str) -> Option<&'a str> {
     }
 }
 
-/// Whether a list leaves anything out.
+/// Returns whether a list of patterns excludes anything, that is, lacks `*`.
 pub fn narrows(list: &[String]) -> bool {
     !list.iter().any(|pattern| pattern == "*")
 }
 
-/// Lists of patterns that all hold. A clone is cheap, and so is a comparison.
+/// Lists of patterns that apply together: a name must match every list. Clones and comparisons are cheap.
 #[derive(Clone, Debug)]
 pub struct Globs(Arc<Lists>);
 
@@ -91,13 +91,13 @@ struct Lists {
 }
 
 impl Globs {
-    /// Of these lists; what allows everything says nothing.
+    /// Creates the globs from these lists, the outermost first. Lists with `*` are dropped, as they allow everything.
     pub fn of<'a>(lists: impl IntoIterator<Item = &'a Vec<String>>) -> Globs {
         let all = Globs(Arc::new(Lists { lists: Vec::new(), print: Fingerprinting::default().finish() }));
         lists.into_iter().fold(all, |globs, list| globs.and(list))
     }
 
-    /// These, and within them those of one more list. What there was is shared, not copied.
+    /// Returns these globs narrowed by one more list. The existing lists are shared, not copied.
     pub fn and(&self, list: &[String]) -> Globs {
         if !narrows(list) {
             return self.clone();
@@ -109,18 +109,18 @@ impl Globs {
         Globs(Arc::new(Lists { lists, print: print.finish() }))
     }
 
-    /// The innermost list that does not allow everything.
+    /// Returns the innermost list that does not allow everything; `None` when all do.
     pub fn innermost(&self) -> Option<&[String]> {
         self.0.lists.last().map(|list| &**list)
     }
 
-    /// Whether the lists of these are the other's own, and no copies.
+    /// Returns whether all lists are shared with `other`, not copied.
     #[cfg(test)]
     pub fn share(&self, other: &Globs) -> bool {
         self.0.lists.iter().all(|list| other.0.lists.iter().any(|others| Arc::ptr_eq(list, others)))
     }
 
-    /// Whether the canonical name is within every list.
+    /// Returns whether the canonical name (`server:tool`) matches every list.
     pub fn allows(&self, canonical: &str) -> bool {
         self.0.lists.iter().all(|list| list.iter().any(|pattern| matches(pattern, canonical)))
     }
@@ -170,7 +170,7 @@ mod tests {
         }
     }
 
-    /// What a glob is, in as few words as possible.
+    /// Matches a glob in the simplest way, as a reference.
     fn is_match(pattern: &[char], text: &[char]) -> bool {
         match (pattern, text) {
             ([], []) => true,

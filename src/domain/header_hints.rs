@@ -1,4 +1,5 @@
-//! `x-mcp-header` in schemas: how a parameter travels between gateway and upstream is theirs (behaviour, section 4).
+//! Removal of `x-mcp-header` from schemas that clients see. The transport of a parameter is a matter between gateway and
+//! upstream (behaviour, section 4).
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -11,7 +12,7 @@ const MAPS: [&str; 5] = ["properties", "$defs", "definitions", "dependentSchemas
 /// Keywords whose value is data, not a schema.
 const DATA: [&str; 5] = ["const", "default", "enum", "examples", "required"];
 
-/// The schema without the hints in it, at whatever depth; every other byte stays.
+/// Returns the schema without the `x-mcp-header` hints at any depth; every other byte stays.
 pub fn published_schema(schema: &str) -> Cow<'_, str> {
     let mut found = Vec::new();
     hints(schema, 0, &mut found);
@@ -28,16 +29,17 @@ pub fn published_schema(schema: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Where the hints stand in a schema that begins at `base` of a larger text; with their commas, not in order.
+/// Appends the ranges of the hints, with their commas, to `found`, and sorts it. `base` is the offset of the schema in a
+/// larger text, in bytes.
 pub(super) fn hints(schema: &str, base: usize, found: &mut Vec<Range<usize>>) {
-    // nearly no schema has any; an escape could hide the keyword
+    // nearly no schema has hints; an escape could hide the keyword
     if schema.contains(KEYWORD) || schema.contains("\\u") {
         of_schema(schema, base, found);
         found.sort_unstable_by_key(|range| range.start);
     }
 }
 
-/// An object, or several in an array; anything else has no keywords.
+/// Finds the hints of a schema, or of each schema in an array; any other value has none.
 fn of_schema(schema: &str, base: usize, found: &mut Vec<Range<usize>>) {
     match schema.as_bytes().first() {
         Some(b'{') => {
@@ -99,7 +101,7 @@ mod tests {
         }
     }
 
-    /// Members of a schema, with spaces, escapes and numbers that a reader would change.
+    /// Returns members of a schema, with spaces, escapes and numbers that a JSON parser would change.
     fn plain() -> impl Strategy<Value = String> {
         prop_oneof![
             Just(r#""\u0061" : 1e400"#.to_owned()),
@@ -125,7 +127,7 @@ mod tests {
             let hint = format!("{space}\"{keyword}\"{space}:{space}\"A\"");
             let with = [before.clone(), vec![hint], after.clone()].concat();
             let with = text(&with);
-            // the space after a comma belongs to the member that goes
+            // the space after a comma belongs to the member that is removed
             let without = text(&[before, after].concat());
             let found = published_schema(&with);
             let strip = |text: &str| text.replace([' ', '\n', '\t'], "");

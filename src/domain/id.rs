@@ -1,4 +1,4 @@
-//! Identifiers: typed so that a tenant can never be passed where a server is meant.
+//! Identifiers, each of its own type: a tenant's cannot be passed where a server's is meant.
 
 use std::fmt;
 
@@ -27,24 +27,24 @@ macro_rules! id {
 }
 
 id!(
-    /// A tenant: everything else belongs to exactly one.
+    /// Id of a tenant. Keys, servers and records belong to exactly one tenant.
     TenantId
 );
 id!(
-    /// An API key; the secret itself is never kept, only its hash.
+    /// Id of an API key, which is not its secret.
     KeyId
 );
 id!(
-    /// An upstream server, apart from its name: removed and added again it is a new one.
+    /// Id of an upstream server. A server that is removed and added again under its name gets a new id.
     ServerId
 );
 id!(
-    /// One run of one gateway process, drawn at its start.
+    /// Id of a replica: one run of one gateway process, drawn at its start.
     ReplicaId
 );
 
 impl TenantId {
-    /// The reserved tenant `platform`: acts of the platform itself are recorded under it.
+    /// Id of the reserved tenant `platform`, under which actions of the platform itself are recorded.
     pub const PLATFORM: TenantId = TenantId(Uuid::nil());
 }
 
@@ -60,12 +60,12 @@ pub const TOOL_NAME_BYTES_MAX: usize = 256;
 pub struct ServerName(String);
 
 impl ServerName {
-    /// `None` when the text does not follow the rule.
+    /// Parses a name; `None` when the text does not follow the rule.
     pub fn parse(text: &str) -> Option<ServerName> {
         is_name(text).then(|| ServerName(text.to_owned()))
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -77,7 +77,7 @@ impl fmt::Display for ServerName {
     }
 }
 
-/// Whether a text is a valid server or tenant name.
+/// Returns whether a text is a valid server or tenant name.
 pub fn is_name(text: &str) -> bool {
     let bytes = text.as_bytes();
     let inner = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-';

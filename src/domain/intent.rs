@@ -1,4 +1,4 @@
-//! Intent declarations: checks 2 to 6 of behaviour, section 5, with the exact texts of R1 and R2.
+//! Intent declarations of tool calls: checks 2 to 6 of behaviour, section 5, with the exact texts of R1 and R2.
 
 use std::borrow::Cow;
 
@@ -11,17 +11,17 @@ use super::refusal::{Code, Refusal};
 /// Most characters of `intent.reason` (R1 FR-010).
 pub const REASON_CHARS_MAX: usize = 1000;
 
-/// The setting `intent_declaration`.
+/// Value of the setting `intent_declaration`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IntentMode {
-    /// R2: the variant decides, a declaration is optional.
+    /// R2: the tool variant decides, and a declaration is optional.
     Inferred,
-    /// R1: two keys, the declaration must be there and agree.
+    /// R1: the declaration is required, and must agree with the tool variant.
     Required,
 }
 
-/// A declaration as the caller sent it: raw JSON values, nothing checked yet.
+/// Declaration as the caller sent it: raw JSON values, unchecked.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RawIntent<'a> {
     /// The nested object `intent`.
@@ -34,18 +34,21 @@ pub struct RawIntent<'a> {
     pub reason: Option<&'a str>,
 }
 
-/// A declaration that passed checks 2 to 6.
+/// Declaration that passed checks 2 to 6.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Intent {
-    /// What the caller declared; `None` when it declared nothing.
+    /// Declared operation type; `None` when the caller declared none.
     pub operation_type: Option<OperationType>,
-    /// `public`, `internal`, `private` or `unknown`.
+    /// Declared sensitivity: `public`, `internal`, `private` or `unknown`.
     pub data_sensitivity: Option<String>,
-    /// Why, in the caller's words.
+    /// Reason of the call, in the caller's words.
     pub reason: Option<String>,
 }
 
-/// Checks 2 to 6. On a refusal also gives what could be read, for the record.
+/// Runs checks 2 to 6 on a declaration.
+///
+/// # Errors
+/// The refusal of the first check that fails, with the parts of the declaration that were read, for the record.
 pub fn check(
     raw: &RawIntent<'_>,
     variant: Variant,
@@ -126,12 +129,12 @@ fn check_reason(value: Option<&str>) -> Result<(), Refusal> {
     }
 }
 
-/// What is kept or shown of a text that failed a check.
+/// Cuts a caller's text to [`REASON_CHARS_MAX`] characters, for records and messages.
 fn clip(text: &str) -> String {
     text.chars().take(REASON_CHARS_MAX).collect()
 }
 
-/// The three values as texts, nested and flat merged (check 2).
+/// The three declared values as texts, merged from the nested and the flat form (check 2).
 struct Texts {
     operation_type: Option<String>,
     data_sensitivity: Option<String>,
@@ -174,7 +177,7 @@ fn merge(name: &str, nested: Option<&str>, flat: Option<&str>) -> Result<Option<
     }
 }
 
-/// A raw JSON value as text; `null` and `""` count as not declared.
+/// Parses a raw JSON string; `null` and `""` count as not declared.
 fn text(name: &str, raw: Option<&str>) -> Result<Option<String>, Refusal> {
     let Some(raw) = raw.filter(|raw| *raw != "null") else {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! One reading of JSON: what this module accepts has exactly one meaning for every reader.
+//! Strict reading of JSON: texts that this module accepts have exactly one meaning for every reader.
 //!
 //! Texts are checked and cut, never decoded: numbers keep their digits, members their order, strings their
 //! spelling, and what was checked is byte for byte what is passed on.
@@ -29,7 +29,7 @@ pub use text::{JsonOut, escape_into};
 /// Deepest nesting of arrays and objects that is accepted, in levels; a lone scalar has none.
 pub const DEPTH_MAX: usize = 64;
 
-/// Objects up to this many members are searched for duplicates one by one, larger ones are sorted.
+/// Largest object that is searched for duplicates member by member; larger ones are sorted first.
 const LINEAR_MEMBERS_MAX: usize = 16;
 
 /// Longest part of a member name that a fault repeats, in characters.
@@ -106,7 +106,7 @@ impl Member<'_> {
 /// names that any reader could take for one are refused. Numbers of any size pass.
 ///
 /// # Errors
-/// The first fault met.
+/// The first fault in the text.
 pub fn check(text: &str) -> Result<(), JsonFault> {
     let mut checker = Checker::new(text);
     checker.lexer.skip_space();
@@ -118,7 +118,7 @@ pub fn check(text: &str) -> Result<(), JsonFault> {
 /// [`check`].
 ///
 /// # Errors
-/// Those of [`check`], or [`JsonFault::NotAnObject`] when `text` is another kind of value.
+/// The faults of [`check`], or [`JsonFault::NotAnObject`] when `text` is another kind of value.
 pub fn members(text: &str) -> Result<Vec<Member<'_>>, JsonFault> {
     members_by(Checker::new(text))
 }
@@ -127,7 +127,7 @@ pub fn members(text: &str) -> Result<Vec<Member<'_>>, JsonFault> {
 /// surrogate has no single reading.
 ///
 /// # Errors
-/// Those of [`members`], or [`JsonFault::LoneSurrogate`].
+/// The faults of [`members`], or [`JsonFault::LoneSurrogate`].
 pub fn members_of_text(text: &str) -> Result<Vec<Member<'_>>, JsonFault> {
     members_by(Checker { is_text: true, ..Checker::new(text) })
 }
@@ -145,7 +145,7 @@ fn members_by(mut checker: Checker<'_>) -> Result<Vec<Member<'_>>, JsonFault> {
     Ok(found)
 }
 
-/// One pass over a text, with the member names of all objects open at the moment on one stack.
+/// Checker of a text in one pass, with the member names of all objects that are open on one stack.
 struct Checker<'a> {
     lexer: Lexer<'a>,
     names: Vec<Cow<'a, str>>,
@@ -237,7 +237,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Notes a member name of the object whose names start at `base`.
+    /// Adds a member name to the object whose names start at `base`. Small objects are searched for duplicates here.
     fn name(&mut self, base: usize, name: RawString<'a>) -> Result<(), JsonFault> {
         let name = name.unescape();
         let known = self.names.get(base..).unwrap_or_default();
@@ -248,7 +248,7 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    /// Forgets the names of the object that ends, after the search that a large one was spared so far.
+    /// Removes the names of the object that ends, after the search for duplicates in a large one.
     fn close(&mut self, base: usize) -> Result<(), JsonFault> {
         let own = self.names.get_mut(base..).unwrap_or_default();
         if own.len() > LINEAR_MEMBERS_MAX {

@@ -1,25 +1,25 @@
-//! Lines that strangers write, made fit to be stored and shown: one line of plain text without secrets.
+//! Log lines of untrusted programs, made safe to store and show: one line of plain text without secrets.
 
 use super::redact;
 
-/// The longest piece of a line that is looked at, in bytes, for each byte that is kept.
+/// Longest part of a line that is read, as a multiple of the bytes that are kept.
 const LOOK_FACTOR: usize = 4;
 
-/// Shortest line of a secret of several lines that is looked for, in bytes.
+/// Shortest line of a multi-line secret that is searched for, in bytes.
 const SECRET_LINE_BYTES_MIN: usize = 6;
 
-/// What there is of a line.
+/// Raw line, or the beginning of one.
 #[derive(Clone, Copy, Debug)]
 pub enum Raw<'a> {
-    /// All of it.
+    /// The whole line.
     Whole(&'a [u8]),
-    /// Its beginning: it goes on, perhaps in the middle of a secret.
+    /// The beginning of a line, cut perhaps in the middle of a secret.
     Beginning(&'a [u8]),
 }
 
-/// A line as it may be kept: UTF-8 without terminal sequences and control characters, secrets masked, at most
-/// `bytes_max`. Nothing if nothing is left. `secrets` are masked wherever they stand, those of several lines
-/// line by line.
+/// Returns a line that is safe to keep: UTF-8 without terminal sequences and control characters, secrets masked,
+/// at most `bytes_max` long. `None` if nothing is left. `secrets` are masked wherever they stand, multi-line
+/// ones line by line.
 pub fn fit<'a>(raw: Raw<'_>, bytes_max: usize, secrets: impl Iterator<Item = &'a str>) -> Option<String> {
     let (Raw::Whole(bytes) | Raw::Beginning(bytes)) = raw;
     let looked_at = bytes.get(..bytes_max.saturating_mul(LOOK_FACTOR));
@@ -38,7 +38,7 @@ pub fn fit<'a>(raw: Raw<'_>, bytes_max: usize, secrets: impl Iterator<Item = &'a
     (!text.trim().is_empty()).then_some(text)
 }
 
-/// What is looked for: the longest first, so that none leaves a rest of another.
+/// Returns the lines of the secrets to search for. The longest are first, so that none leaves a rest of another.
 fn values<'a>(secrets: impl Iterator<Item = &'a str>) -> Vec<String> {
     let lines = secrets.flat_map(|secret| {
         let least = if secret.contains(['\n', '\r']) { SECRET_LINE_BYTES_MIN } else { 1 };
@@ -49,9 +49,9 @@ fn values<'a>(secrets: impl Iterator<Item = &'a str>) -> Vec<String> {
     values
 }
 
-/// Takes away the beginning of a value that `text` ends with.
+/// Removes the beginning of a secret from the end of `text`.
 fn drop_beginning(text: &mut String, values: &[String]) {
-    // half a character, where it was cut
+    // half a character at the cut
     text.truncate(text.trim_end_matches(char::REPLACEMENT_CHARACTER).len());
     let begun = |value: &String| {
         let ends = value.char_indices().map(|(at, _)| at).rev();
@@ -61,7 +61,7 @@ fn drop_beginning(text: &mut String, values: &[String]) {
     text.truncate(text.len() - longest);
 }
 
-/// Without what terminals would act on, and without what changes the direction of text.
+/// Returns the text without terminal sequences, control characters and marks that change the direction of text.
 fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
@@ -92,7 +92,7 @@ fn skip_sequence(chars: &mut Chars<'_>) {
                 }
             }
         }
-        // the rest has one more character, after those of a range that announces it
+        // intermediate bytes of a short escape sequence, then its last character
         Some(' '..='/') => drop(chars.next()),
         _ => {}
     }

@@ -1,5 +1,5 @@
-//! Counting and timing what happens, for whoever asks later. Plain numbers that many threads add to at once, without a
-//! lock and without taking memory; what they are called outside is nobody's business here.
+//! Counters and histograms, which many threads add to at once without a lock. The names of the metrics are given
+//! elsewhere.
 
 mod operation;
 
@@ -18,61 +18,61 @@ pub use self::operation::{
 /// Bounds of operations between MCP clients and servers, in seconds (OpenTelemetry's conventions for MCP).
 pub const OPERATION_BOUNDS_S: &[f64] =
     &[0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
-/// Bounds of what the gateway itself does, in seconds: it should be over long before those begin.
+/// Bounds of the gateway's own work, in seconds; finer, as it should take far less time than an operation.
 pub const OWN_BOUNDS_S: &[f64] =
     &[0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
-/// Most series of one kind. Their keys are made of closed lists: this is for the case that one is not.
+/// Most series of one family. Keys are made of closed lists; this bound holds if one is not.
 const SERIES_MAX: usize = 1000;
 
-/// How often something happened.
+/// Counter of events.
 #[derive(Debug, Default)]
 pub struct Count(AtomicU64);
 
 impl Count {
-    /// Once more.
+    /// Adds one.
     pub fn one(&self) {
         self.add(1);
     }
 
-    /// So many more.
+    /// Adds `more`.
     pub fn add(&self, more: u64) {
         self.0.fetch_add(more, Ordering::Relaxed);
     }
 
-    /// So far.
+    /// Returns the current count.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// How long something took, as counts between bounds.
+/// Histogram of durations.
 #[derive(Debug)]
 pub struct Durations {
     bounds_s: &'static [f64],
-    /// One for each bound, and one for what is above all.
+    /// Counts per bucket: one for each bound, and one for durations above all bounds.
     counts: Box<[AtomicU64]>,
     sum_ns: AtomicU64,
 }
 
-/// What was seen so far.
+/// Snapshot of a histogram.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seen {
-    /// All durations together, in seconds.
+    /// Sum of all durations, in seconds.
     pub sum_s: f64,
-    /// How many.
+    /// Number of durations.
     pub count: u64,
-    /// How many up to each bound and above the one before; the last has no bound.
+    /// Upper bound in seconds and count of each bucket, not cumulative; the last bound is `f64::MAX`.
     pub buckets: Vec<(f64, u64)>,
 }
 
 impl Durations {
-    /// None yet.
+    /// Creates an empty histogram with these upper bounds, ascending, in seconds.
     pub fn new(bounds_s: &'static [f64]) -> Durations {
         let counts = (0..=bounds_s.len()).map(|_| AtomicU64::new(0)).collect();
         Durations { bounds_s, counts, sum_ns: AtomicU64::new(0) }
     }
 
-    /// One more.
+    /// Adds one duration.
     pub fn observe(&self, took: Duration) {
         let took_s = took.as_secs_f64();
         let place = self.bounds_s.partition_point(|bound| *bound < took_s);
@@ -83,7 +83,7 @@ impl Durations {
         self.sum_ns.fetch_add(took_ns, Ordering::Relaxed);
     }
 
-    /// What was seen so far. What comes in meanwhile is in it, or is not, or in part.
+    /// Takes a snapshot. Durations that are added meanwhile may be in it, also in part.
     pub fn seen(&self) -> Seen {
         let counts = self.counts.iter().map(|count| count.load(Ordering::Relaxed));
         let bounds = self.bounds_s.iter().copied().chain([f64::MAX]);
@@ -96,32 +96,32 @@ impl Durations {
     }
 }
 
-/// What series are told apart by: a few values, each out of a closed list.
+/// Key that tells the series of a family apart: a few values, each from a closed list.
 pub trait SeriesKey: Copy + Eq + Hash {
-    /// The one that stands for it when there are too many.
+    /// Returns the key that is used instead of this one when the family has too many series.
     fn rest(self) -> Self;
 }
 
-/// Measures of one kind, by key. A key that was seen before costs a look into a map, and one that finds no place two; the
-/// first of a key copies it.
+/// Family of counters or histograms, by key. A known key costs one map lookup, a key beyond the bound two. A new key
+/// copies the map.
 #[derive(Debug)]
 pub struct Family<K, V> {
     fresh: fn() -> V,
     by_key: ArcSwap<HashMap<K, Arc<V>>>,
 }
 
-/// Durations by key.
+/// Histograms by key.
 pub type Series<K> = Family<K, Durations>;
-/// Counts by key.
+/// Counters by key.
 pub type Counts<K> = Family<K, Count>;
 
 impl<K: SeriesKey, V> Family<K, V> {
-    /// None yet; each begins as a fresh one.
+    /// Creates an empty family; `fresh` makes the measure of a new key.
     pub fn new(fresh: fn() -> V) -> Family<K, V> {
         Family { fresh, by_key: ArcSwap::default() }
     }
 
-    /// Notes something of a key.
+    /// Calls `note` with the measure of a key, which is created on first use.
     pub fn note(&self, key: K, note: impl FnOnce(&V)) {
         match self.by_key.load().get(&key) {
             Some(known) => note(known),
@@ -144,30 +144,30 @@ impl<K: SeriesKey, V> Family<K, V> {
         self.by_key.load().get(&key).map_or(fresh, Arc::clone)
     }
 
-    /// All that were seen so far.
+    /// Returns all keys so far, with their measures.
     pub fn all(&self) -> Vec<(K, Arc<V>)> {
         self.by_key.load().iter().map(|(key, value)| (*key, Arc::clone(value))).collect()
     }
 }
 
 impl<K: SeriesKey> Series<K> {
-    /// None yet, with the bounds of operations.
+    /// Creates an empty family with the bounds of MCP operations.
     pub fn of_operations() -> Series<K> {
         Family::new(|| Durations::new(OPERATION_BOUNDS_S))
     }
 
-    /// None yet, with the bounds of what the gateway itself does.
+    /// Creates an empty family with the bounds of the gateway's own work.
     pub fn of_own() -> Series<K> {
         Family::new(|| Durations::new(OWN_BOUNDS_S))
     }
 
-    /// One more of a key.
+    /// Adds one duration to the histogram of a key.
     pub fn observe(&self, key: K, took: Duration) {
         self.note(key, |durations| durations.observe(took));
     }
 }
 
-/// A text out of a closed list.
+/// Text from a closed list.
 impl SeriesKey for &'static str {
     fn rest(self) -> Self {
         OTHER
@@ -204,7 +204,7 @@ mod tests {
         let all = series.all();
         assert_eq!(all.len(), SERIES_MAX + 1);
         assert_eq!(all.iter().map(|(_, durations)| durations.seen().count).sum::<u64>(), 3000);
-        // what finds no place any more copies nothing
+        // a key beyond the bound does not copy the map
         let before = series.by_key.load_full();
         series.observe(5000, Duration::ZERO);
         assert!(Arc::ptr_eq(&before, &series.by_key.load_full()));

@@ -1,4 +1,4 @@
-//! Floor 0: pure values and decisions. No IO, no async, no clock.
+//! Domain, floor 0 of the architecture: pure values and decisions without IO, async or clock.
 
 pub mod activity;
 pub mod annotations;

@@ -7,9 +7,9 @@ pub const SAFE_NAME_CHARS_MAX: usize = 48;
 /// Hex digits of the suffix that keeps a cut or colliding name apart.
 const SUFFIX_HEX: usize = 8;
 
-/// The safe spelling of a tool: `server__tool` over `[A-Za-z0-9_]`, at most 48 characters. `attempt` 0 is
-/// the plain form where it fits; from 1 on (after a collision), and for long names always, a hash of the
-/// canonical name and the attempt keeps it apart.
+/// Returns the safe spelling of a tool: `server__tool` over `[A-Za-z0-9_]`, at most 48 characters. `attempt` 0
+/// is the plain form where it fits. From 1 on (after a collision), and for long names always, a hash of the
+/// canonical name and the attempt is appended.
 pub fn safe_name(server: &str, tool: &str, attempt: u32) -> String {
     let plain: String = format!("{server}__{tool}")
         .chars()

@@ -1,13 +1,13 @@
-//! What servers offer besides tools: prompts, resources and resource templates.
+//! Offers of servers besides tools: prompts, resources and resource templates.
 
-/// Kind of an offer.
+/// Kind of an offer of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OfferKind {
     /// A prompt.
     Prompt,
     /// A resource.
     Resource,
-    /// A template of resources.
+    /// A resource template.
     Template,
 }
 
@@ -15,7 +15,7 @@ impl OfferKind {
     /// All kinds.
     pub const ALL: [OfferKind; 3] = [OfferKind::Prompt, OfferKind::Resource, OfferKind::Template];
 
-    /// The stored name, which is also the wire's.
+    /// Returns the name in the database and on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             OfferKind::Prompt => "prompt",
@@ -24,7 +24,7 @@ impl OfferKind {
         }
     }
 
-    /// `None` for any other text.
+    /// Parses a stored name; `None` for any other text.
     pub fn parse(text: &str) -> Option<OfferKind> {
         OfferKind::ALL.into_iter().find(|kind| kind.as_str() == text)
     }

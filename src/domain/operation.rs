@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What an operation does, from least to most.
+/// Effect of an operation, from the least to the most severe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OperationType {
@@ -15,7 +15,7 @@ pub enum OperationType {
 }
 
 impl OperationType {
-    /// The value on the wire.
+    /// Returns the name on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             OperationType::Read => "read",
@@ -24,7 +24,7 @@ impl OperationType {
         }
     }
 
-    /// `None` for any other text.
+    /// Parses a name on the wire; `None` for any other text.
     pub fn parse(text: &str) -> Option<OperationType> {
         match text {
             "read" => Some(OperationType::Read),
@@ -34,7 +34,7 @@ impl OperationType {
         }
     }
 
-    /// The tool variant of this operation type.
+    /// Returns the tool variant of this operation type.
     pub fn variant(self) -> Variant {
         match self {
             OperationType::Read => Variant::Read,
@@ -44,7 +44,7 @@ impl OperationType {
     }
 }
 
-/// The three tool variants, from least to most.
+/// Tool variants through which callers call an upstream's tools, from the least to the most severe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Variant {
     /// `call_tool_read`
@@ -56,10 +56,10 @@ pub enum Variant {
 }
 
 impl Variant {
-    /// All of them, in order.
+    /// All variants, in order.
     pub const ALL: [Variant; 3] = [Variant::Read, Variant::Write, Variant::Destructive];
 
-    /// The tool's name.
+    /// Returns the name of the variant's tool.
     pub fn as_str(self) -> &'static str {
         match self {
             Variant::Read => "call_tool_read",
@@ -68,12 +68,12 @@ impl Variant {
         }
     }
 
-    /// `None` for any other name.
+    /// Parses the name of a variant's tool; `None` for any other name.
     pub fn parse(name: &str) -> Option<Variant> {
         Variant::ALL.into_iter().find(|variant| variant.as_str() == name)
     }
 
-    /// The operation type that this variant stands for.
+    /// Returns the operation type that this variant stands for.
     pub fn operation(self) -> OperationType {
         match self {
             Variant::Read => OperationType::Read,

@@ -1,11 +1,11 @@
-//! Scheme, host and port of a URL.
+//! Origins of URLs: scheme, host and port.
 
 use std::fmt;
 
 use http::Uri;
 
-/// Where a URL leads, whatever its path. Spelling that could matter to a resolver (a dot at the end, another
-/// form of an address) makes another origin: in doubt it is not the same.
+/// Scheme, host and port of a URL. Spelling that could matter to a resolver (a dot at the end, another form of an
+/// address) makes another origin: in doubt, two origins differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     scheme: String,
@@ -14,7 +14,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// The origin of an absolute URL; `None` when it is none.
+    /// Returns the origin of an absolute URL; `None` when `url` is not one.
     pub fn of(url: &str) -> Option<Origin> {
         let uri: Uri = url.parse().ok()?;
         let scheme = uri.scheme_str()?.to_ascii_lowercase();

@@ -1,4 +1,4 @@
-//! What a person says of a tool instead of its server: annotations laid over those of its definition.
+//! Overrides of tool annotations: values that an administrator sets in place of the server's.
 
 use std::ops::Range;
 
@@ -9,52 +9,52 @@ use super::json::{self, escape_into};
 /// Longest title, in characters.
 pub const TITLE_CHARS_MAX: usize = 200;
 
-/// The annotations that are said anew; what is `None` stays as the server says.
+/// Annotations that are overridden; `None` leaves the server's value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Hints {
-    /// It only reads.
+    /// The tool only reads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_only_hint: Option<bool>,
-    /// It may destroy.
+    /// The tool may destroy something.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub destructive_hint: Option<bool>,
-    /// The same call again changes nothing more.
+    /// A repeated call with the same arguments changes nothing more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idempotent_hint: Option<bool>,
-    /// It reaches out into the world.
+    /// The tool interacts with systems outside its server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open_world_hint: Option<bool>,
-    /// How people see it called.
+    /// Title of the tool, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
 }
 
-/// Annotations of a tool that a person has said anew, for the definition that was looked at.
+/// Override of a tool's annotations, made for the definition that was seen then.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Override {
-    /// What is said.
+    /// Overridden annotations.
     pub hints: Hints,
-    /// The pin of the definition that it was said of.
+    /// Pin of the definition that the override was made for.
     pub pin: String,
 }
 
 impl Hints {
-    /// The names on the wire.
+    /// Names on the wire.
     pub const NAMES: [&'static str; 5] =
         ["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint", "title"];
 
-    /// Whether nothing is said.
+    /// Returns whether nothing is overridden.
     pub fn is_empty(&self) -> bool {
         *self == Hints::default()
     }
 
-    /// As kept and shown: equal hints are equal texts.
+    /// Returns the hints as JSON, as kept and shown: equal hints are equal texts.
     pub fn text(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Those that make no tool look more harmless, whatever it says of itself: neither does any of them lower a tier.
+    /// Returns the hints that can never make a tool look more harmless, nor lower its tier. They hold for any definition.
     fn lasting(&self) -> Hints {
         Hints {
             read_only_hint: self.read_only_hint.filter(|reads| !reads),
@@ -65,7 +65,7 @@ impl Hints {
         }
     }
 
-    /// The members of `annotations` that they are.
+    /// Returns the overridden members of `annotations`: name and raw value.
     fn members(&self) -> impl Iterator<Item = (&'static str, String)> {
         let flags = [self.read_only_hint, self.destructive_hint, self.idempotent_hint, self.open_world_hint];
         let flags = flags.map(|flag| flag.map(|flag| flag.to_string()));
@@ -80,7 +80,7 @@ impl Hints {
             .filter_map(|(name, value)| Some((name, value?)))
     }
 
-    /// The definition with these annotations in it; every other byte stays.
+    /// Returns the definition with these annotations in it; every other byte stays.
     fn over(&self, definition: &str) -> String {
         let said = json::find_members(definition, ["annotations"]).ok();
         let said = said.and_then(|[said]| said).filter(|raw| raw.starts_with('{')).unwrap_or("{}");
@@ -91,8 +91,8 @@ impl Hints {
 }
 
 impl Override {
-    /// The definition, whose pin is `pin`, as this says it is; `None` where nothing of it holds. What makes a tool look
-    /// more harmless was said of one definition only; all else holds on.
+    /// Applies the override to a definition with the pin `pin`; `None` where no hint holds. Hints that make a tool look
+    /// more harmless hold for the definition with the override's pin only, all others for every definition.
     pub fn over(&self, definition: &str, pin: &str) -> Option<String> {
         if self.pin == pin {
             return Some(self.hints.over(definition));
@@ -101,13 +101,13 @@ impl Override {
         (!lasting.is_empty()).then(|| lasting.over(definition))
     }
 
-    /// Whether all of it holds for a definition.
+    /// Returns whether all hints hold for a definition with this pin.
     pub fn holds_wholly(&self, pin: &str) -> bool {
         self.pin == pin || self.hints.lasting() == self.hints
     }
 }
 
-/// The object `text` with this member: in the place of the one of that name, or as the last.
+/// Returns the object `text` with this member: in place of the member of that name, or as the last.
 fn with_member(text: &str, name: &str, value: &str) -> String {
     let members = json::top_level_members(text).unwrap_or_default();
     if let Some(member) = members.iter().find(|member| member.name == name) {
@@ -183,7 +183,7 @@ mod tests {
             (hints(None, no), Hints::default()),
             (hints(no, no), hints(no, None)),
             (hints(yes, yes), hints(None, yes)),
-            // one hint that loosens does not take those with it that tighten
+            // a hint that makes the tool look more harmless lapses; the others stay
             (all(no, yes, None, no), hints(no, yes)),
             (all(None, None, yes, yes), all(None, None, None, yes)),
             (all(None, None, no, no), all(None, None, no, None)),

@@ -1,5 +1,5 @@
-//! Pages of a text that was cut off and kept: record by record where it is JSON that is mostly one array, else by
-//! characters. Nothing is decoded on the way out: records and characters are as the upstream spelled them.
+//! Pages of a text that was cut and kept. JSON that is mostly one array is read record by record, any other text by
+//! characters. Records and characters stay as the upstream spelled them.
 
 mod records;
 
@@ -9,75 +9,76 @@ use self::records::Records;
 pub use self::records::RecordsAhead;
 use super::json::{self, escape_body_into};
 
-/// Records of a page when nothing is said.
+/// Records of a page when the request has no limit.
 pub const RECORDS_DEFAULT: usize = 50;
-/// Records of a page at most.
+/// Most records of a page.
 pub const RECORDS_MAX: usize = 1000;
-/// Records within records that can be asked for, in levels.
+/// Deepest level of records within records that can be requested.
 pub const LEVELS_MAX: usize = 8;
-/// What is shown of a record that is too large for a page, in characters.
+/// Longest beginning that is shown of a record too large for a page, in characters.
 const START_CHARACTERS_MAX: usize = 500;
 
-/// Which part of a text is wanted.
+/// Request for a page of a text.
 #[derive(Clone, Debug)]
 pub struct PageRequest {
-    /// The record, and the record within it, and so on, that is read instead of the whole; empty for the whole.
+    /// Path of indices to the record that is read instead of the whole: a record, a record within it, and so on. Empty for
+    /// the whole text.
     pub within: Vec<usize>,
-    /// Records or characters before it.
+    /// Records or characters before the page.
     pub offset: usize,
-    /// Records or characters at most, as far as they fit.
+    /// Most records or characters of the page; `None` for the default.
     pub limit: Option<usize>,
-    /// What fits, in characters.
+    /// Largest page, in characters.
     pub characters_max: usize,
 }
 
-/// A part of a text.
+/// Page of a text.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Page {
     /// Records, or characters.
     pub content: Content,
-    /// How many of them there are in all.
+    /// Records or characters of the text in all.
     pub total: usize,
-    /// How many came before.
+    /// Records or characters before the page.
     pub offset: usize,
-    /// How many could have been here.
+    /// Most records or characters that the page could have had.
     pub limit: usize,
-    /// Where the next page begins.
+    /// Offset of the next page; `None` on the last.
     pub next_offset: Option<usize>,
-    /// Characters of the text in all.
+    /// Characters of the text in all, also when it is read by records.
     pub total_characters: usize,
 }
 
-/// What is on a page.
+/// Content of a page.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Content {
     /// Characters, as the body of a JSON string.
     Text(String),
     /// Records of an array.
     Records {
-        /// Raw, with commas between them.
+        /// The records, raw, with commas between them.
         joined: String,
-        /// Where the array is in the JSON (RFC 6901).
+        /// JSON pointer (RFC 6901) to the array.
         path: String,
-        /// The JSON around the array, which is empty in it. Raw; `None` when there is nothing.
+        /// The JSON around the array, raw, with the array empty; `None` when the array is the whole.
         around: Option<String>,
-        /// A record that fits on no page. It stands between this page and the next.
+        /// Record that fits on no page, between this page's records and the next page's.
         large: Option<LargeRecord>,
     },
 }
 
-/// A record that is read as a text of its own.
+/// Record too large for a page, which is read as a text of its own.
 #[derive(Debug, PartialEq, Eq)]
 pub struct LargeRecord {
-    /// Which one.
+    /// Index in the array, from 0.
     pub index: usize,
-    /// How large it is.
+    /// Size of the record, in characters.
     pub characters: usize,
-    /// How it begins, as the body of a JSON string.
+    /// Beginning of the record, as the body of a JSON string.
     pub start: String,
 }
 
-/// Reads a page of the text that a literal's body spells. `None` when there is no such record.
+/// Reads a page of the text that a literal's body spells; `None` when the record to read does not exist.
 pub fn read(body: &str, request: &PageRequest) -> Option<Page> {
     let whole = records::json_of(body);
     let mut json = whole.as_deref();
@@ -132,7 +133,7 @@ fn records_page(json: &str, records: &Records<'_>, request: &PageRequest) -> Pag
             joined.push_str(record);
             taken += 1;
         } else {
-            // a page that begins with it would not have room for it either
+            // the record would not fit on a page that begins with it either
             if characters > request.characters_max || (taken == 0 && around.is_some()) {
                 large = Some(LargeRecord { index: total - 1, characters, start: start_of(record) });
                 taken += 1;

@@ -28,7 +28,8 @@ impl Person {
     }
 }
 
-/// Case and outer spaces make no other owner. Upper case first: it maps more spellings of a letter to one.
+/// Folds an owner's name: case and outer spaces make no difference. Upper case first, as it maps more spellings of a
+/// letter to one.
 fn folded(owner: &str) -> String {
     owner.trim().to_uppercase().to_lowercase()
 }

@@ -1,4 +1,4 @@
-//! Definition pins: what a tool looked like when somebody trusted it, in one comparable word.
+//! Pins of tool definitions: hashes that tell whether a definition is still the one that was trusted.
 
 use std::fmt;
 
@@ -8,28 +8,28 @@ use sha2::{Digest, Sha256};
 use super::canonical::canonical;
 use super::json::JsonFault;
 
-/// The version of the canonical form and hash; part of every pin, so that a change of either is visible.
+/// Version of the canonical form and hash. Every pin begins with it, so that a change of either is visible.
 const PREFIX: &str = "v1:";
 
 /// Digits of a SHA-256 in hexadecimal.
 const HEX_CHARS: usize = 64;
 
-/// `v1:` and the SHA-256, in lower-case hexadecimal, of a definition's canonical text.
+/// Pin of a definition: `v1:` and the SHA-256 of its canonical text, in lower-case hexadecimal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct Pin(String);
 
-/// The text is not a pin of a version known here.
+/// Error for a text that is not a pin of a known version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must be 'v1:' followed by 64 lower-case hexadecimal digits")]
 pub struct InvalidPin;
 
 impl Pin {
-    /// The pin of a whole definition, a JSON text. Member order, white space and the spelling of strings do
-    /// not change it; everything else does.
+    /// Returns the pin of a whole definition, a JSON text. Member order, white space and the spelling of strings do
+    /// not change the pin; everything else does.
     ///
     /// # Errors
-    /// As [`canonical`].
+    /// The faults of [`canonical`]: the text is not acceptable JSON.
     pub fn of(definition: &str) -> Result<Self, JsonFault> {
         let digest = Sha256::digest(canonical(definition)?.as_bytes());
         let mut text = String::with_capacity(PREFIX.len() + HEX_CHARS);
@@ -52,7 +52,7 @@ impl Pin {
         if hex.len() == HEX_CHARS && digits { Ok(Self(text.to_owned())) } else { Err(InvalidPin) }
     }
 
-    /// The pin as text.
+    /// Returns the pin as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

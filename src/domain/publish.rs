@@ -1,4 +1,5 @@
-//! Definitions as `/mcp/direct` lists them: under another name, without what a reader must not see; every other byte stays.
+//! Tool definitions as `/mcp/direct` lists them: under another name, without the parts that a client cannot read; every
+//! other byte stays.
 
 mod edits;
 mod faults;
@@ -12,7 +13,7 @@ use edits::{Edit, With};
 pub use faults::NotListed;
 pub use offers::OfferPart;
 
-/// Who reads a list.
+/// Kind of clients that read a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reader {
     /// Clients of the handshake revisions.
@@ -21,7 +22,7 @@ pub enum Reader {
     Modern,
 }
 
-/// What is changed of a definition's text for one kind of readers.
+/// Edits of a definition's text for one kind of clients.
 #[derive(Debug)]
 pub struct Part {
     edits: Box<[Edit]>,
@@ -40,7 +41,7 @@ impl Part {
         Ok(Part { edits: edits.into(), bytes: (definition.len() + put).saturating_sub(gone) })
     }
 
-    /// Writes the definition that this is part of under this name.
+    /// Writes the edited definition under this name. `definition` must be the text that the edits were made for.
     pub fn write(&self, definition: &str, name: &str, out: &mut String) {
         let mut at = 0;
         for edit in &self.edits {
@@ -54,13 +55,13 @@ impl Part {
         out.push_str(definition.get(at..).unwrap_or_default());
     }
 
-    /// Its size, in bytes, but for the name.
+    /// Returns the size of the edited definition without the name, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 }
 
-/// A definition for both kinds of readers.
+/// Edits of a definition for both kinds of clients.
 #[derive(Debug)]
 pub struct Published {
     handshake: Result<Part, NotListed>,
@@ -68,7 +69,7 @@ pub struct Published {
 }
 
 impl Published {
-    /// What is listed of a definition, an object that has a name and passed [`json::check`].
+    /// Prepares a definition for listing: an object that has a name and passed [`json::check`].
     pub fn of(definition: &str) -> Published {
         if !json::is_widely_readable(definition) {
             let why = NotListed(
@@ -80,7 +81,7 @@ impl Published {
         Published { handshake: part(Reader::Handshake), modern: part(Reader::Modern) }
     }
 
-    /// For these readers; `None` where they would refuse the whole list for it.
+    /// Returns the edits for these clients; `None` where they would refuse the whole list because of this tool.
     pub fn part(&self, reader: Reader) -> Option<&Part> {
         match reader {
             Reader::Handshake => self.handshake.as_ref().ok(),
@@ -88,12 +89,12 @@ impl Published {
         }
     }
 
-    /// Whether it is in any list.
+    /// Returns whether the tool is in any list.
     pub fn is_listed(&self) -> bool {
         self.handshake.is_ok() || self.modern.is_ok()
     }
 
-    /// Why not every list has it.
+    /// Returns the reason why a list lacks the tool; `None` when every list has it.
     pub fn not_listed(&self) -> Option<NotListed> {
         self.modern.as_ref().err().or(self.handshake.as_ref().err()).copied()
     }

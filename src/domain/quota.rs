@@ -1,56 +1,56 @@
-//! How much of the deployment one tenant may take up: what the deployment says of all, and the platform of one.
+//! Quotas of tenants: the deployment's defaults, and the values that the platform operator sets for one tenant.
 
 use serde_json::{Map, Value};
 
 use super::redact;
 
-/// The largest number that a quota can be.
+/// Largest value of a quota.
 pub const QUOTA_MAX: i64 = 1 << 50;
 
-/// The names, in the order in which they are shown.
+/// Names of the quotas, in the order in which they are shown.
 pub const QUOTA_NAMES: [&str; 5] = ["servers", "tools", "definition_bytes", "keys", "streams"];
 
-/// The bounds that hold for a tenant.
+/// Quotas that apply to a tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quotas {
     /// Upstream servers.
     pub servers: i64,
-    /// Tools of all its servers together.
+    /// Tools of all the tenant's servers together.
     pub tools: i64,
-    /// Bytes of their definitions.
+    /// Size of the definitions of all tools, prompts and resources together, in bytes.
     pub definition_bytes: i64,
     /// API keys that are not revoked.
     pub keys: i64,
-    /// Streams that its keys hold open, on each replica.
+    /// Streams that the tenant's keys hold open, on each replica.
     pub streams: i64,
 }
 
-/// What the platform says of one tenant; `None` is what the deployment says of all.
+/// Quotas that the platform operator set for one tenant; `None` is the deployment's default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OwnQuotas {
-    /// See [`Quotas`]; the same for all fields.
+    /// Upstream servers; for the meaning of each field see [`Quotas`].
     pub servers: Option<i64>,
-    /// Tools.
+    /// Tools of all servers together.
     pub tools: Option<i64>,
-    /// Bytes.
+    /// Size of all definitions, in bytes.
     pub definition_bytes: Option<i64>,
-    /// Keys.
+    /// API keys that are not revoked.
     pub keys: Option<i64>,
-    /// Streams.
+    /// Open streams on each replica.
     pub streams: Option<i64>,
 }
 
-/// A quota that cannot be taken, and the sentence for the caller.
+/// Error for a quota that was not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaError {
-    /// Which one.
+    /// Path of the quota in the request, `quotas.` and its name.
     pub field: String,
-    /// What is wrong with it.
+    /// Sentence for the caller.
     pub message: String,
 }
 
-/// What stands in the database. A bound that this version does not understand is 0: nothing more is let in than is there.
-/// A name that only a newer release knows is passed over.
+/// Reads the quotas in the database. A value that this version does not understand counts as 0: nothing more is admitted.
+/// A name that only a newer release knows is ignored.
 impl From<String> for OwnQuotas {
     fn from(stored: String) -> OwnQuotas {
         let stored: Value = serde_json::from_str(&stored).unwrap_or_default();
@@ -71,10 +71,10 @@ impl From<String> for OwnQuotas {
 }
 
 impl OwnQuotas {
-    /// Applies a patch: a name that is absent stays, `null` is the deployment's again.
+    /// Applies a patch: an absent name keeps its quota, `null` resets it to the deployment's default.
     ///
     /// # Errors
-    /// [`QuotaError`] for a name that is none, or a value that is no bound.
+    /// [`QuotaError`] for an unknown name, or a value that is no whole number from 0 to [`QUOTA_MAX`].
     pub fn patched(mut self, patch: &Map<String, Value>) -> Result<OwnQuotas, QuotaError> {
         for (name, value) in patch {
             let fault = |message| QuotaError { field: format!("quotas.{name}"), message };
@@ -93,7 +93,7 @@ impl OwnQuotas {
         Ok(self)
     }
 
-    /// What holds.
+    /// Returns the quotas that apply to the tenant.
     pub fn resolve(&self, deployment: &Quotas) -> Quotas {
         Quotas {
             servers: self.servers.unwrap_or(deployment.servers),
@@ -116,17 +116,17 @@ impl OwnQuotas {
     }
 }
 
-/// What is left of the quotas of tools for one server's listing.
+/// Remainder of the quotas for the tools of one server's listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// Tools.
+    /// Tools that may still be added; below zero when the quota was lowered.
     pub tools: i64,
-    /// Bytes of their definitions.
+    /// Bytes of definitions that may still be added; below zero when the quota was lowered.
     pub bytes: i64,
 }
 
 impl Room {
-    /// What is left once this many tools of so many bytes are there; below zero when a quota was lowered.
+    /// Returns the remainder beside this many tools of the other servers, with `bytes` of definitions.
     pub fn beside(quotas: &Quotas, tools: i64, bytes: i64) -> Room {
         Room {
             tools: quotas.tools.saturating_sub(tools),
@@ -134,13 +134,16 @@ impl Room {
         }
     }
 
-    /// Takes a definition's place whatever is left: it has been there before.
+    /// Counts a definition of `bytes` that was listed before, even beyond the quota.
     pub fn keep(&mut self, bytes: usize) {
         self.tools -= 1;
         self.bytes = self.bytes.saturating_sub(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
-    /// Takes a definition's place if there is one; otherwise gives the name of the quota that is used up.
+    /// Counts a new or changed definition of `bytes` if the quotas allow it.
+    ///
+    /// # Errors
+    /// The name of the quota that is used up; then nothing is counted.
     pub fn take(&mut self, bytes: usize) -> Result<(), &'static str> {
         if self.tools < 1 {
             return Err("tools");
@@ -153,10 +156,10 @@ impl Room {
     }
 }
 
-/// Longest text about what was left out, in bytes.
+/// Longest note about tools that were left out, in bytes.
 const NOTE_BYTES_MAX: usize = 500;
 
-/// What is said of tools that were left out, each with the quota that is used up; nothing if there are none.
+/// Returns the note about tools that were left out, each with the quota that is used up; `None` if there are none.
 pub fn left_out(tools: &[(&str, &'static str)], quotas: &Quotas) -> Option<String> {
     let (_, first) = tools.first()?;
     let bound = if *first == "tools" { quotas.tools } else { quotas.definition_bytes };

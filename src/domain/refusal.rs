@@ -1,4 +1,4 @@
-//! Why a call did not run: the closed list of codes, and what a refusal says.
+//! Refusals of calls: the closed list of codes, and the content of a refusal.
 
 use super::operation::{OperationType, Variant};
 
@@ -9,33 +9,33 @@ pub enum Code {
     InvalidName,
     /// Checks 1 and 10: arguments are no JSON object, given twice, or against the schema.
     InvalidArguments,
-    /// Check 2.
+    /// Check 2: the declaration of intent is malformed.
     InvalidIntent,
-    /// Check 3.
+    /// Check 3: the declaration of intent is required and missing.
     MissingIntent,
-    /// Check 4.
+    /// Check 4: the declared operation type is not the variant's.
     IntentMismatch,
-    /// Check 5.
+    /// Check 5: the declared sensitivity is unknown.
     InvalidSensitivity,
-    /// Check 6.
+    /// Check 6: the declared reason is too long.
     ReasonTooLong,
     /// Check 7: the variant is above the key's ceiling.
     OperationNotPermitted,
     /// Check 7: no such tool for this key, whatever the reason.
     NotFound,
-    /// Check 8.
+    /// Check 8: the server is disabled.
     ServerDisabled,
-    /// Check 8.
+    /// Check 8: the server is quarantined.
     ServerQuarantined,
-    /// Check 8: a new tool nobody approved yet.
+    /// Check 8: the tool is new and not approved yet.
     ToolPending,
     /// Check 8: the definition is not the approved one.
     ToolChanged,
-    /// Check 8.
+    /// Check 8: the tool is blocked.
     ToolBlocked,
-    /// Check 9.
+    /// Check 9: the variant contradicts the server's annotations.
     ServerMismatch,
-    /// Check 12: the key, or its tenant, made as many attempts as its minute allows.
+    /// Check 12: the key, or its tenant, used up its attempts per minute.
     RateLimited,
     /// Check 12: the deployment or this tenant has too much in flight.
     Overloaded,
@@ -43,7 +43,7 @@ pub enum Code {
     ServerUnavailable,
     /// Check 12: the activity record could not be committed.
     RecordUnavailable,
-    /// What was cut off a result cannot be read now.
+    /// The rest of a cut result cannot be read now.
     CacheUnavailable,
     /// After dispatch: no answer within the deadline.
     UpstreamTimeout,
@@ -53,16 +53,16 @@ pub enum Code {
     UpstreamInvalid,
     /// After dispatch: the answer is larger than the bound.
     UpstreamTooLarge,
-    /// After dispatch: the upstream wants input that cannot be asked for here.
+    /// After dispatch: the upstream requests input that cannot be obtained here.
     UpstreamNeedsInput,
-    /// The caller took the call back.
+    /// The caller cancelled the call.
     Cancelled,
     /// A parameter of `retrieve_tools` or `read_cache` is unusable.
     InvalidQuery,
 }
 
 impl Code {
-    /// All of them, in order.
+    /// All codes, in order.
     pub const ALL: [Code; 27] = [
         Code::InvalidName,
         Code::InvalidArguments,
@@ -93,7 +93,7 @@ impl Code {
         Code::InvalidQuery,
     ];
 
-    /// The code as callers see it.
+    /// Returns the code as callers see it.
     pub fn as_str(self) -> &'static str {
         match self {
             Code::InvalidName => "invalid_name",
@@ -126,7 +126,7 @@ impl Code {
         }
     }
 
-    /// Which status the record of the attempt gets, and which class of answer REST gives.
+    /// Returns the class, which decides the status of the activity record and of the REST answer.
     pub fn class(self) -> Class {
         match self {
             Code::RateLimited => Class::Rate,
@@ -159,42 +159,42 @@ impl Code {
     }
 }
 
-/// What kind of "no" a code is.
+/// Class of a code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// A check of the call itself refused it.
+    /// A check of the call refused it.
     Check,
     /// The key may not do this.
     Permission,
-    /// It does not exist for this key.
+    /// The tool does not exist for this key.
     NotFound,
-    /// The caller asks too often; nothing was dispatched.
+    /// The caller exceeds its rate; nothing was dispatched.
     Rate,
-    /// A bound, the upstream or the record stood in the way; nothing was dispatched.
+    /// A bound was reached, or the upstream or a store is unavailable; nothing was dispatched.
     Limit,
-    /// It was dispatched and has no usable answer: the call may have run.
+    /// The call was dispatched and has no usable answer: it may have run.
     AfterDispatch,
-    /// The caller does not want an answer any more.
+    /// The caller cancelled the call.
     Cancelled,
 }
 
-/// A refusal, or a failure after dispatch, with everything `structuredContent` carries.
+/// Refusal, or failure after dispatch, with all that `structuredContent` carries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The code.
+    /// Code of the refusal.
     pub code: Code,
-    /// The sentence for the caller; for a model to correct itself by.
+    /// Sentence for the caller, from which a model can correct itself.
     pub message: String,
-    /// The operation type that was needed, when the check was about one.
+    /// Operation type that was needed; `None` when the check was not about one.
     pub expected: Option<OperationType>,
-    /// The variant that would do, when there is one.
+    /// Variant that would be accepted, when there is one.
     pub recommended: Option<Variant>,
-    /// After how many seconds a retry helps, when that is known.
+    /// Seconds after which a retry helps; `None` when unknown.
     pub retry_after_s: Option<u64>,
 }
 
 impl Refusal {
-    /// A refusal with a text and nothing to recommend.
+    /// Creates a refusal with a text and nothing to recommend.
     pub fn new(code: Code, message: impl Into<String>) -> Refusal {
         Refusal { code, message: message.into(), expected: None, recommended: None, retry_after_s: None }
     }
@@ -210,12 +210,12 @@ impl Refusal {
         Refusal { expected: Some(expected), ..self }
     }
 
-    /// Adds when a retry helps.
+    /// Adds the number of seconds after which a retry helps.
     pub fn retry_after(self, seconds: u64) -> Refusal {
         Refusal { retry_after_s: Some(seconds), ..self }
     }
 
-    /// Adds the variant that would do.
+    /// Adds the variant that would be accepted.
     pub fn recommending(self, variant: Variant) -> Refusal {
         Refusal { recommended: Some(variant), ..self }
     }
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn all_codes_are_all() {
         assert!(Code::ALL.into_iter().enumerate().all(|(place, code)| place == code as usize));
-        // the last of the enum: one that comes after it belongs into the list, and here
+        // the last code of the enum: a later one must be added to the list, and here
         assert_eq!(Code::ALL.last(), Some(&Code::InvalidQuery));
     }
 }

@@ -1,8 +1,8 @@
 //! Check 10: arguments against a tool's input schema.
 //!
 //! Schemas come from hostile servers, arguments from hostile callers. Nothing is fetched, a schema's size and work are
-//! bounded when it is compiled, and a validation counts its steps and the values it looks at. A schema that is too dear
-//! by itself is not used, and arguments that take too much are refused: neither can hold up anybody else.
+//! bounded when it is compiled, and a validation counts its steps and the values it reads. A schema that is too costly
+//! by itself is not used, and arguments that cost too much are refused: neither can delay other calls.
 
 mod arena;
 mod compile;
@@ -30,7 +30,7 @@ use evaluate::Run;
 use meter::Stop;
 use node::Compiled;
 
-/// Most values of the arguments, names of members included, that a schema's rules may look at.
+/// Most values of the arguments, names of members included, that a schema's rules may read.
 pub const VALUES_MAX: usize = 200_000;
 /// Most steps of one validation; a step is about ten nanoseconds of work.
 pub const STEPS_MAX: u64 = 1_000_000;
@@ -60,7 +60,7 @@ pub enum Unfit {
     Rule(String),
     /// The check takes more than this number of steps.
     Steps(u64),
-    /// The rules look at more than [`VALUES_MAX`] values.
+    /// The rules read more than [`VALUES_MAX`] values.
     Values,
     /// More than 400 schemas would be applied inside each other.
     Depth,

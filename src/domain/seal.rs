@@ -1,7 +1,7 @@
-//! Unopenable envelopes: AES-256-GCM around a secret, bound to where it belongs.
+//! Envelopes for secrets: AES-256-GCM, bound to the place that a secret belongs to.
 //!
-//! Pure: keys and nonces come from outside. An envelope is one byte of form, the nonce, the sealed text and
-//! its tag; it opens only with its key and in the place it was sealed for.
+//! Keys and nonces are parameters. An envelope is one byte of form, the nonce, the sealed text and its tag. It can be
+//! opened only with its key and for the place that it was sealed for.
 
 use std::fmt;
 
@@ -16,52 +16,52 @@ use super::origin::Origin;
 use super::server_url::ServerPlace;
 use uuid::Uuid;
 
-/// Bytes of a key.
+/// Length of a key, in bytes.
 pub const KEY_BYTES: usize = 32;
-/// Bytes of a nonce; each is used once per key. Random ones do for the few secrets of a tenant.
+/// Length of a nonce, in bytes. Each is used once per key; random ones suffice for the few secrets of a tenant.
 pub const NONCE_BYTES: usize = 12;
-/// The only form of envelopes so far.
+/// First byte of an envelope: the only form so far.
 const FORM: u8 = 1;
-/// Bytes of a digest that name a key.
+/// Bytes of a key's digest that make its id.
 const ID_BYTES: usize = 8;
 
-/// It does not open: another key, another place, or not a byte as it was sealed.
+/// Error for an envelope that does not open: another key, another place, or altered bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("it does not open with this key in this place")]
 pub struct Unopenable;
 
-/// A key, never shown, and wiped when it is dropped.
+/// Encryption key, never shown, and wiped when it is dropped.
 pub struct Key(Zeroizing<[u8; KEY_BYTES]>);
 
 impl Key {
-    /// Takes a key's bytes.
+    /// Creates a key from its bytes.
     pub fn new(bytes: [u8; KEY_BYTES]) -> Key {
         Key(Zeroizing::new(bytes))
     }
 
-    /// Reads a key that was an envelope's content.
+    /// Reads a key that was an envelope's content; `None` if its length is wrong.
     pub fn read(bytes: &[u8]) -> Option<Key> {
         Some(Key(Zeroizing::new(bytes.try_into().ok()?)))
     }
 
-    /// The bytes, to be wrapped.
+    /// Returns the bytes, to seal them with another key.
     pub fn expose(&self) -> &[u8; KEY_BYTES] {
         &self.0
     }
 
-    /// A short name that says nothing about the key, but tells it from others.
+    /// Returns a short id that reveals nothing about the key, but distinguishes it from others.
     pub fn id(&self) -> String {
         let digest = Sha256::new_with_prefix("mcpproxy key id v1\0").chain_update(*self.0).finalize();
         digest.iter().take(ID_BYTES).map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// A key for one purpose of a secret that has others: what is made for one says nothing about another.
+    /// Derives a key for one purpose of a secret with several: the keys of different purposes are independent.
     pub fn of_secret(secret: &[u8], purpose: &[u8]) -> Key {
         mixed(secret, &[purpose])
     }
 
-    /// A key of its own for one thing, named by `token`. Where the token is secret, it takes both to open what is
-    /// sealed; where each seals one thing, no key seals twice.
+    /// Derives a key for one item, named by `token`. If the token is secret, opening the item takes both key and token.
+    /// If each token seals one item only, no derived key seals twice.
     pub fn derive(&self, token: &[u8]) -> Key {
         mixed(self.0.as_slice(), &[b"mcpproxy token v1\0", token])
     }
@@ -71,7 +71,7 @@ impl Key {
     }
 }
 
-/// A key made of a secret and what is public about it.
+/// Derives a key from a secret and public parts (HMAC-SHA-256).
 fn mixed(secret: &[u8], parts: &[&[u8]]) -> Key {
     let mut context = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, secret));
     parts.iter().for_each(|part| context.update(part));
@@ -88,63 +88,64 @@ impl fmt::Debug for Key {
     }
 }
 
-/// The place an envelope belongs to; it opens nowhere else.
+/// Place that an envelope belongs to; it cannot be opened for another one.
 #[derive(Clone, Copy, Debug)]
 pub enum Place<'a> {
-    /// The deployment's canary.
+    /// Canary of the deployment, which shows whether the master keys fit the database.
     Canary,
-    /// A tenant's data key.
+    /// Data key of a tenant.
     DataKey {
-        /// Whose.
+        /// Tenant of the data key.
         tenant: TenantId,
-        /// Which one.
+        /// Id of the data key.
         key: Uuid,
     },
-    /// What a server is called with.
+    /// Secret that a server is called with, bound to its origin.
     ServerSecret {
-        /// Whose.
+        /// Tenant of the server.
         tenant: TenantId,
-        /// Which server.
+        /// Id of the server.
         server: ServerId,
-        /// Where it is.
+        /// Origin that the secret was given for.
         origin: &'a Origin,
     },
     /// Headers of a server, bound to its whole place. Read by this release; the next one writes it.
     ServerSecretAt {
         /// Tenant of the server.
         tenant: TenantId,
-        /// The server.
+        /// Id of the server.
         server: ServerId,
         /// Place that the headers were given for.
         place: &'a ServerPlace,
     },
-    /// A text that was cut off a result.
+    /// Text that was cut off a result.
     CachedText {
-        /// Whose.
+        /// Tenant of the call.
         tenant: TenantId,
-        /// The API key whose call it was; nil for the bootstrap key.
+        /// API key of the call; nil for the bootstrap key.
         principal: Uuid,
-        /// Hash of the key that it is read with.
+        /// Hash of the cache key that the text is read with.
         hash: &'a [u8; 32],
     },
-    /// Where a stream of the activity log is.
+    /// Position of a stream of the activity log.
     OfStream {
-        /// Whose log.
+        /// Tenant of the log.
         tenant: TenantId,
     },
-    /// What a request carries from one round to the next.
+    /// State that a request carries from one round to the next.
     RequestState {
-        /// Whose.
+        /// Tenant of the request.
         tenant: TenantId,
-        /// The API key whose request it is; nil for the bootstrap key.
+        /// API key of the request; nil for the bootstrap key.
         principal: Uuid,
-        /// Digest of all else that it is bound to.
+        /// Digest of all else that the state is bound to.
         digest: &'a [u8; 32],
     },
 }
 
 impl Place<'_> {
-    /// One text for one place: the parts of fixed length stand before the one of any.
+    /// Returns the bytes that identify the place. Parts of fixed length come first, so that no two places have the same
+    /// bytes.
     fn associated_data(self) -> Vec<u8> {
         let mut out = vec![FORM];
         match self {
@@ -187,7 +188,7 @@ impl Place<'_> {
     }
 }
 
-/// Seals `text` for a place. The nonce must not have been used with this key before.
+/// Seals `text` for a place, and returns the envelope. The nonce must not have been used with this key before.
 ///
 /// # Errors
 /// [`Unopenable`] when the text is longer than the cipher takes (64 GiB).
@@ -200,7 +201,7 @@ pub fn seal(
     let mut sealed = Vec::with_capacity(1 + NONCE_BYTES + text.len() + AES_256_GCM.tag_len());
     sealed.push(FORM);
     sealed.extend(nonce);
-    // a buffer with room for the tag: growing would leave a copy of the text behind
+    // a buffer large enough for the tag: growing would leave a copy of the text behind
     let mut body = Vec::with_capacity(text.len() + AES_256_GCM.tag_len());
     body.extend(text);
     let aad = Aad::from(place.associated_data());
@@ -213,10 +214,10 @@ pub fn seal(
     Ok(sealed)
 }
 
-/// Opens an envelope in its place.
+/// Opens an envelope for its place, and returns the text.
 ///
 /// # Errors
-/// [`Unopenable`] when it is not exactly what [`seal`] made with this key for this place.
+/// [`Unopenable`] when the bytes are not exactly what [`seal`] made with this key for this place.
 pub fn open(key: &Key, place: Place<'_>, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, Unopenable> {
     let (&form, rest) = sealed.split_first().ok_or(Unopenable)?;
     let (nonce, body) = rest.split_first_chunk::<NONCE_BYTES>().ok_or(Unopenable)?;
@@ -231,7 +232,7 @@ pub fn open(key: &Key, place: Place<'_>, sealed: &[u8]) -> Result<Zeroizing<Vec<
     Ok(body)
 }
 
-/// The deployment's master keys: the first seals, all open.
+/// Master keys of the deployment: the first seals, all open.
 #[derive(Debug)]
 pub struct Keyring {
     first: (String, Key),
@@ -239,23 +240,23 @@ pub struct Keyring {
 }
 
 impl Keyring {
-    /// Takes the keys in their order; `None` without any.
+    /// Creates a keyring from the keys in their order; `None` without any.
     pub fn new(keys: impl IntoIterator<Item = Key>) -> Option<Keyring> {
         let mut keys = keys.into_iter().map(|key| (key.id(), key));
         Some(Keyring { first: keys.next()?, others: keys.collect() })
     }
 
-    /// The one that seals, with its id.
+    /// Returns the key that seals, with its id.
     pub fn first(&self) -> (&str, &Key) {
         (&self.first.0, &self.first.1)
     }
 
-    /// The one with this id.
+    /// Returns the key with this id.
     pub fn find(&self, id: &str) -> Option<&Key> {
         self.all().find(|(known, _)| known == id).map(|(_, key)| key)
     }
 
-    /// All ids, the first one's first.
+    /// Returns all ids, that of the sealing key first.
     pub fn ids(&self) -> Vec<&str> {
         self.all().map(|(id, _)| id.as_str()).collect()
     }

@@ -1,4 +1,4 @@
-//! URLs of upstream servers: the place that trust is bound to, and the query, which is a credential.
+//! URLs of upstream servers: the place that trust is bound to, and the query, which may be a credential.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,7 +17,7 @@ const DIGEST_PURPOSE: &[u8] = b"mcpproxy url query v1\0";
 
 /// Place of a server: scheme, host, port and path. Approvals and credentials hold for one place only.
 ///
-/// The path is compared byte for byte, as it is sent: another spelling of it may lead elsewhere.
+/// The path is compared byte for byte, as it is sent: another spelling of a path may lead elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerPlace {
     origin: Origin,
@@ -77,15 +77,15 @@ pub fn masked(url: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Returns whether a URL has the mask in the place of its query or user: it was copied from an answer.
+/// Returns whether a URL contains the mask, that is, was copied from an answer of the gateway.
 pub fn is_masked(url: &str) -> bool {
     url.contains(MASK)
 }
 
 /// Returns the digest of a URL's query, `v1:` and 64 hexadecimal digits; `None` without a query.
 ///
-/// The digest is keyed with the server's id, so that equal queries of two servers cannot be told. It is not slow:
-/// who may see it can try short queries.
+/// The digest is keyed with the server's id, so that equal queries of two servers have different digests. The hash is
+/// fast: short queries can be guessed from their digest.
 pub fn query_digest(server: ServerId, url: &str) -> Option<String> {
     let mut context = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, server.0.as_bytes()));
     context.update(DIGEST_PURPOSE);

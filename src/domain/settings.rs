@@ -1,4 +1,4 @@
-//! Settings per key, tenant and deployment, and how they combine (behaviour, section 3).
+//! Settings of keys, tenants and the deployment, and their combination (behaviour, section 3).
 
 mod stored;
 
@@ -11,7 +11,7 @@ use super::intent::IntentMode;
 use super::operation::OperationType;
 use super::validation::Strictness;
 
-/// The setting `tool_names`: spelling on `/mcp/direct`.
+/// Value of the setting `tool_names`: the spelling of tool names on `/mcp/direct`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ToolNames {
@@ -21,62 +21,65 @@ pub enum ToolNames {
     Safe,
 }
 
-/// What one scope (a key or a tenant) says; `None` inherits.
+/// Settings of one scope, a key or a tenant; `None` inherits from the next outer scope.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Settings {
-    /// R1 FR-041.
+    /// Whether a call is refused when its variant contradicts the server's annotations (R1 FR-041).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strict_server_validation: Option<bool>,
-    /// R1's two-key model or R2's inference.
+    /// Whether callers must declare their intent (R1's two-key model) or may (R2's inference).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub intent_declaration: Option<IntentMode>,
-    /// Whether an absent hint is held against a tool.
+    /// Treatment of tools whose servers do not send hints.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unannotated_tools: Option<Unannotated>,
-    /// Ceiling on what may be run.
+    /// Highest operation type that may be run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_operation: Option<OperationType>,
-    /// Globs on `server:tool`.
+    /// Globs on `server:tool` that a tool must match, at most [`glob::PATTERNS_MAX`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allowed_tools: Option<Vec<String>>,
-    /// R3's toggle.
+    /// Whether `/mcp/direct` is available (R3).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub direct_endpoint: Option<bool>,
-    /// Spelling on `/mcp/direct`.
+    /// Spelling of tool names on `/mcp/direct`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_names: Option<ToolNames>,
-    /// Attempts per minute.
+    /// Attempts per minute, at least 1: of the key, or of all the tenant's keys together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_limit: Option<u32>,
-    /// Characters, 0 = off; a tenant's only.
+    /// Longest text in a tool's result, in characters, of tenants only; 0 turns the cut off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub response_limit: Option<u32>,
-    /// Days after which records are deleted, a tenant's only; the deployment's bound holds as well.
+    /// Days after which activity records are deleted, 1 to 3650, of tenants only. The deployment's bound applies as well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub activity_retention_days: Option<u32>,
 }
 
-/// Whose settings are being changed: some exist only for tenants.
+/// Scope of a change of settings: some settings exist only for tenants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// An API key's.
+    /// Settings of an API key.
     Key,
-    /// A tenant's.
+    /// Settings of a tenant.
     Tenant,
 }
 
-/// A setting that cannot be taken, and the sentence for the caller.
+/// Error for a setting that was not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingError {
-    /// The setting's name.
+    /// Name of the setting.
     pub field: String,
-    /// What is wrong with it.
+    /// Sentence for the caller.
     pub message: String,
 }
 
 impl Settings {
-    /// Applies a patch: a name that is absent stays, `null` inherits again, anything unknown is an error.
+    /// Applies a patch: an absent name keeps its value, `null` inherits again.
+    ///
+    /// # Errors
+    /// [`SettingError`] for a name that this scope does not have, or a value out of its range.
     pub fn patched(&self, patch: &Map<String, Value>, scope: Scope) -> Result<Settings, SettingError> {
         let mut object = match serde_json::to_value(self) {
             Ok(Value::Object(object)) => object,
@@ -106,7 +109,7 @@ const NAMES: [&str; 8] = [
     "tool_names",
     "rate_limit",
 ];
-/// Longest unknown name that is repeated, in characters.
+/// Longest part of an unknown name that an error repeats, in characters.
 const NAME_SHOWN_CHARS_MAX: usize = 64;
 /// Settings that only tenants have.
 const NAMES_OF_TENANTS: [&str; 2] = ["response_limit", "activity_retention_days"];
@@ -162,34 +165,34 @@ fn is_glob_list(value: &Value) -> bool {
     })
 }
 
-/// The deployment's defaults: every setting has a value.
+/// Settings of the deployment, the defaults for keys and tenants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Defaults {
-    /// See [`Settings`]; the same for all fields.
+    /// Default of the check of variants against annotations; for the meaning of each field see [`Settings`].
     pub strict_server_validation: bool,
-    /// Default mode.
+    /// Default of the declaration of intent.
     pub intent_declaration: IntentMode,
-    /// Default trust.
+    /// Default treatment of tools whose servers do not send hints.
     pub unannotated_tools: Unannotated,
-    /// Default ceiling.
+    /// Highest operation type that any key may run.
     pub max_operation: OperationType,
-    /// Default scope.
+    /// Globs that every tool must match for any key.
     pub allowed_tools: Vec<String>,
-    /// Default of R3's toggle.
+    /// Default of whether `/mcp/direct` is available.
     pub direct_endpoint: bool,
-    /// Default spelling.
+    /// Default spelling of tool names on `/mcp/direct`.
     pub tool_names: ToolNames,
-    /// `None` = no limit.
+    /// Most attempts per minute of any key; `None` is no limit.
     pub rate_limit: Option<u32>,
-    /// 0 = off.
+    /// Default of the longest text in a tool's result, in characters; 0 turns the cut off.
     pub response_limit: u32,
-    /// Days after which records are dropped (`activity.retention_days`).
+    /// Days after which activity records are deleted (`activity.retention_days`).
     pub activity_retention_days: u32,
 }
 
 #[cfg(test)]
 impl Defaults {
-    /// Those that a deployment has which says nothing.
+    /// Returns example defaults, for tests.
     pub fn example() -> Defaults {
         Defaults {
             strict_server_validation: true,
@@ -206,36 +209,36 @@ impl Defaults {
     }
 }
 
-/// What holds for one key: key, tenant and deployment combined.
+/// Settings that apply to one key, combined from key, tenant and deployment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Effective {
-    /// Whether a mismatch with annotations is refused.
+    /// True if a call is refused when its variant contradicts the server's annotations.
     pub strict: bool,
-    /// Whether a declaration must be there.
+    /// Whether callers must or may declare their intent.
     pub intent_declaration: IntentMode,
-    /// Whether an absent hint is held against a tool.
+    /// Treatment of tools whose servers do not send hints.
     pub unannotated_tools: Unannotated,
-    /// The tightest ceiling.
+    /// Highest operation type that may be run, the lowest of all scopes.
     pub max_operation: OperationType,
-    /// Every list must let a tool through.
+    /// Lists of globs, each of which a tool must match.
     pub allowed_tools: Globs,
-    /// Whose list is the innermost that narrows, if any does.
+    /// Innermost scope whose list does not allow everything (`key`, `tenant`, `deployment`); `None` if all do.
     pub allowed_tools_from: Option<&'static str>,
-    /// R3's toggle.
+    /// True if `/mcp/direct` is available.
     pub direct_endpoint: bool,
-    /// Spelling on `/mcp/direct`.
+    /// Spelling of tool names on `/mcp/direct`.
     pub tool_names: ToolNames,
-    /// Characters, 0 = off.
+    /// Longest text in a tool's result, in characters; 0 turns the cut off.
     pub response_limit: u32,
 }
 
-/// How many attempts a minute may see, where anything bounds them. Apart from [`Effective`]: what a key sees does
-/// not depend on it.
+/// Rate limits that apply to one key, in attempts per minute; `None` is no limit. They are not part of [`Effective`],
+/// as the tools that a key sees do not depend on them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rates {
-    /// Of the one key.
+    /// Limit of the one key.
     pub key: Option<u32>,
-    /// Of all keys of the tenant together.
+    /// Limit of all keys of the tenant together.
     pub tenant: Option<u32>,
 }
 
@@ -248,19 +251,20 @@ impl Rates {
 }
 
 impl Globs {
-    /// What narrows every key of a tenant.
+    /// Returns the lists of the deployment and a tenant, which all keys of the tenant share.
     pub fn shared(defaults: &Defaults, tenant: &Settings) -> Globs {
         Globs::of([Some(&defaults.allowed_tools), tenant.allowed_tools.as_ref()].into_iter().flatten())
     }
 }
 
 impl Effective {
-    /// Combines the three scopes: limits by the tightest, the others by the innermost that speaks.
+    /// Combines the three scopes: the tightest value of a limit, and the innermost value of any other setting.
     pub fn resolve(key: &Settings, tenant: &Settings, defaults: &Defaults) -> Effective {
         Effective::resolve_within(&Globs::shared(defaults, tenant), key, tenant, defaults)
     }
 
-    /// The same with the lists that all keys of the tenant share, so that they are there once.
+    /// Combines the scopes as [`Effective::resolve`] does, with the result of [`Globs::shared`], so that all keys of a
+    /// tenant share its lists in memory.
     pub fn resolve_within(
         shared: &Globs,
         key: &Settings,
@@ -293,18 +297,18 @@ impl Effective {
         }
     }
 
-    /// Strictness as check 9 takes it.
+    /// Returns the strictness for check 9.
     pub fn strictness(&self) -> Strictness {
         if self.strict { Strictness::Strict } else { Strictness::Lenient }
     }
 
-    /// Whether the canonical name is within `allowed_tools`.
+    /// Returns whether the canonical name (`server:tool`) matches `allowed_tools`.
     pub fn allows(&self, canonical: &str) -> bool {
         self.allowed_tools.allows(canonical)
     }
 }
 
-/// The innermost scope whose list does not allow everything.
+/// Returns the innermost scope whose list does not allow everything.
 fn narrowing(key: &Settings, tenant: &Settings, defaults: &Defaults) -> Option<&'static str> {
     [
         (key.allowed_tools.as_ref(), "key"),
@@ -316,7 +320,8 @@ fn narrowing(key: &Settings, tenant: &Settings, defaults: &Defaults) -> Option<&
     .map(|(_, scope)| scope)
 }
 
-/// R3's toggle. Nothing is declared on `/mcp/direct`: a key that must declare has it only by its own word.
+/// Returns whether `/mcp/direct` is available, and the scope that says so. Callers cannot declare their intent there, so
+/// a key that must declare needs the setting of its own.
 fn direct_endpoint(
     mode: IntentMode,
     key: &Settings,
@@ -347,8 +352,8 @@ fn tightest<T: Copy + Ord>(
         .unwrap_or((None, "deployment"))
 }
 
-/// Every setting as `{value, origin}`. For a tenant's own page pass `key: None`.
-/// `allowed_tools` shows the innermost list; the outer ones still bind.
+/// Returns every setting as `{value, origin}`, of a key, or of the tenant if `key` is `None`. `allowed_tools` is the
+/// innermost list; the outer ones apply as well.
 pub fn read_back(key: Option<&Settings>, tenant: &Settings, defaults: &Defaults) -> Map<String, Value> {
     let inherit = Settings::default();
     let own = key.unwrap_or(&inherit);
@@ -377,7 +382,7 @@ pub fn read_back(key: Option<&Settings>, tenant: &Settings, defaults: &Defaults)
     let (ceiling, origin) = tightest(own.max_operation, tenant.max_operation, Some(defaults.max_operation));
     put("max_operation", json!(ceiling), origin);
     let (rate, origin) = match (key, tenant.rate_limit) {
-        // a tenant's own is a total, the deployment's is for each key: neither is the other's tightest
+        // a tenant's limit is a total, the deployment's is for each key: they cannot be compared
         (None, Some(total)) => (Some(total), "tenant"),
         _ => tightest(own.rate_limit, tenant.rate_limit, defaults.rate_limit),
     };

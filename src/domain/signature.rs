@@ -1,5 +1,5 @@
-//! A tool in one line: what it is called with, and the first sentence of what it says it does. Both are made of
-//! texts of strangers: bounded, and on one line whatever they hold.
+//! One-line signatures and summaries of tools. Both are made of untrusted texts, so they are bounded, and on one line
+//! whatever the texts contain.
 
 use crate::domain::json;
 
@@ -9,10 +9,11 @@ const SIGNATURE_BYTES_MAX: usize = 320;
 const SUMMARY_BYTES_MAX: usize = 200;
 /// Longest name of a parameter, in bytes.
 const NAME_BYTES_MAX: usize = 64;
-/// What stands for what was left out.
+/// Mark in place of text that was left out.
 const MORE: &str = "…";
 
-/// `delete_repo(owner: string, repo: string, force?: boolean)`: needed parameters first, `?` marks the others.
+/// Returns the signature of a tool, such as `delete_repo(owner: string, repo: string, force?: boolean)`. Required
+/// parameters come first; `?` marks the others.
 pub fn signature(name: &str, schema: Option<&str>) -> String {
     let mut out = one_line(name, NAME_BYTES_MAX);
     out.push('(');
@@ -32,7 +33,7 @@ pub fn signature(name: &str, schema: Option<&str>) -> String {
     out
 }
 
-/// The first sentence of a description.
+/// Returns the first sentence of a description, without its full stop.
 pub fn summary(description: &str) -> String {
     let description = description.trim_start();
     let line = description.lines().next().unwrap_or_default();
@@ -40,7 +41,7 @@ pub fn summary(description: &str) -> String {
     one_line(end.and_then(|at| line.get(..at)).unwrap_or(line), SUMMARY_BYTES_MAX)
 }
 
-/// Whether the mark at `at` is followed by a space, and not by the rest of "e.g. this".
+/// Returns whether the mark at `at` ends a sentence: white space or the end follows, and no abbreviation precedes.
 fn ends_sentence(line: &str, at: usize) -> bool {
     let rest = line.get(at + 1..).unwrap_or_default();
     let before = line.get(..at).unwrap_or_default();
@@ -49,7 +50,7 @@ fn ends_sentence(line: &str, at: usize) -> bool {
         && !matches!(word, "e.g" | "i.e" | "etc" | "vs" | "cf")
 }
 
-/// The parameters of a schema as `name: type`, and whether they are needed.
+/// Returns the parameters of a schema as `name: type`, and whether each is required.
 fn parameters(schema: &str) -> Vec<(String, bool)> {
     let Ok(members) = json::members(schema) else { return Vec::new() };
     let value = |name: &str| members.iter().find(|m| m.name == name).map(|m| m.value);
@@ -65,7 +66,7 @@ fn parameters(schema: &str) -> Vec<(String, bool)> {
     properties.iter().map(parameter).collect()
 }
 
-/// What a schema asks for, in a word.
+/// Returns the type of a schema in one word, such as `string[]`.
 fn kind(schema: &str) -> String {
     let Ok(members) = json::members(schema) else { return "any".to_owned() };
     let value = |name: &str| members.iter().find(|m| m.name == name).map(|m| m.value);
@@ -86,7 +87,7 @@ fn kind(schema: &str) -> String {
     one_line(&format!("{}[]", items.as_deref().unwrap_or("any")), NAME_BYTES_MAX)
 }
 
-/// Without line breaks and other control characters, and not longer than `bytes_max`.
+/// Returns the text without line breaks and other control characters, cut to `bytes_max`.
 fn one_line(text: &str, bytes_max: usize) -> String {
     let cut = text.get(..text.floor_char_boundary(bytes_max)).unwrap_or_default();
     let mut out: String = cut.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();

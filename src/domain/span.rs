@@ -1,4 +1,4 @@
-//! Spans as values: what is told of a piece of work once it has ended (OpenTelemetry conventions for MCP).
+//! Spans as values, which are exported after their end (OpenTelemetry conventions for MCP).
 
 use std::borrow::Cow;
 use std::time::SystemTime;
@@ -7,24 +7,25 @@ use super::measure::OTHER;
 use super::redact;
 use super::trace::{SpanId, TraceParent};
 
-/// The attribute that names the tenant.
+/// Name of the attribute for the tenant.
 pub const TENANT: &str = "mcpproxy.tenant";
-/// What a span without texts takes in memory until it is sent, and each of its attributes, in bytes; a little too much.
+/// Memory of a span without texts and attributes until it is exported, in bytes; rounded up.
 const SPAN_BYTES: usize = 512;
+/// Memory of an attribute without its text, in bytes; rounded up.
 const ATTRIBUTE_BYTES: usize = 96;
-/// Longest text that others chose, in bytes.
+/// Longest untrusted text in a span, in bytes.
 const SHOWN_BYTES_MAX: usize = 256;
 
-/// Which side of a request it is.
+/// Side of a request that a span is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpanKind {
-    /// It was asked of us.
+    /// Request that the gateway received.
     Server,
-    /// We asked it.
+    /// Request that the gateway sent.
     Client,
 }
 
-/// The value of an attribute.
+/// Value of an attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     /// A text.
@@ -51,47 +52,47 @@ impl From<i64> for Value {
     }
 }
 
-/// A piece of work with a beginning and an end.
+/// Span: an operation with a start and an end, as OpenTelemetry defines it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Which one it is.
+    /// Trace and id of the span.
     pub context: TraceParent,
-    /// `tracestate` of its trace.
+    /// `tracestate` of the trace.
     pub state: Option<String>,
-    /// What it is part of.
+    /// Parent span; `None` for the root of a trace.
     pub parent: Option<SpanId>,
-    /// Whether that is somebody else's.
+    /// True if the parent is a span of another process.
     pub is_parent_remote: bool,
-    /// Whether it is recorded only because whoever asked wants that.
+    /// True if the span is recorded only because the caller's `traceparent` has the flag `sampled`.
     pub is_forced: bool,
-    /// What else it is connected with.
+    /// Span of another trace that this one is linked to.
     pub link: Option<TraceParent>,
-    /// Which side.
+    /// Side of the request.
     pub kind: SpanKind,
-    /// Its name.
+    /// Name of the span.
     pub name: Cow<'static, str>,
-    /// When it began.
+    /// Start time.
     pub start: SystemTime,
-    /// When it ended.
+    /// End time.
     pub end: SystemTime,
-    /// What is known of it.
+    /// Attributes, by name.
     pub attributes: Vec<(&'static str, Value)>,
-    /// Whether it failed.
+    /// True if the operation failed.
     pub is_error: bool,
 }
 
 impl Span {
-    /// Adds to what is known.
+    /// Adds an attribute.
     pub fn set(&mut self, name: &'static str, value: impl Into<Value>) {
         self.attributes.push((name, value.into()));
     }
 
-    /// Names it by its method and what that is about.
+    /// Sets the name to the method and its target.
     pub fn target(&mut self, method: &str, target: &str) {
         self.name = Cow::Owned(format!("{method} {target}"));
     }
 
-    /// The tenant that it is about.
+    /// Returns the name of the tenant from the attributes; `None` when there is none.
     pub fn tenant(&self) -> Option<&str> {
         self.attributes.iter().find_map(|(name, value)| match value {
             Value::Text(text) if *name == TENANT => Some(text.as_ref()),
@@ -99,14 +100,14 @@ impl Span {
         })
     }
 
-    /// About what it takes in memory.
+    /// Returns the approximate size in memory, in bytes.
     pub fn bytes(&self) -> usize {
         let text = |text: &Cow<'static, str>| if let Cow::Owned(text) = text { text.len() } else { 0 };
         let value = |(_, value): &(&'static str, Value)| match value {
             Value::Text(value) => ATTRIBUTE_BYTES + text(value),
             Value::Number(_) => ATTRIBUTE_BYTES,
         };
-        // its members are kept one by one
+        // the exporter keeps name and value of each member as strings
         let state = self
             .state
             .as_ref()
@@ -114,7 +115,7 @@ impl Span {
         SPAN_BYTES + text(&self.name) + state + self.attributes.iter().map(value).sum::<usize>()
     }
 
-    /// Notes that it failed, and how: the last that is said of that.
+    /// Marks the span as failed, with this `error.type`; the last call wins.
     pub fn fail(&mut self, error_type: impl Into<Value>) {
         self.is_error = true;
         self.attributes.retain(|(name, _)| *name != "error.type");
@@ -122,13 +123,13 @@ impl Span {
     }
 }
 
-/// A text that others chose, as it may be told: short, and without what looks like a secret.
+/// Returns an untrusted text that is safe to export: at most 256 bytes, with secrets masked.
 pub fn shown(text: &str) -> String {
     redact::preview(text, SHOWN_BYTES_MAX).text
 }
 
-/// A URI as it may be told: without whatever may be a credential in it. Of one without an authority nobody knows where
-/// that would stand, so only its scheme is told.
+/// Returns a URI that is safe to export, without user, query and fragment, which may be credentials. A URI without an
+/// authority is reduced to its scheme, as a credential could be anywhere in it.
 pub fn shown_uri(uri: &str) -> String {
     let plain = uri.split(['?', '#']).next().unwrap_or_default();
     let Some((scheme, rest)) = plain.split_once("://") else {

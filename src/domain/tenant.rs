@@ -1,8 +1,8 @@
-//! Roles and what they may do: the one authorisation table (behaviour, section 3).
+//! Roles and their rights: the only authorisation table (behaviour, section 3).
 
 use serde::{Deserialize, Serialize};
 
-/// What an API key is for.
+/// Role of an API key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -12,15 +12,15 @@ pub enum Role {
     Auditor,
     /// Runs the tenant's servers day to day.
     Operator,
-    /// Everything within the tenant.
+    /// Has all rights within the tenant.
     Admin,
     /// Answers permission requests.
     Approver,
-    /// The deployment's bootstrap key: tenants, and any tenant named in `X-Tenant` as its admin.
+    /// Manages tenants, and acts as admin of the tenant in `X-Tenant`: the deployment's bootstrap key.
     Platform,
 }
 
-/// What somebody wants to do.
+/// Action that needs a right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Use `/mcp`, search or call over REST.
@@ -35,25 +35,25 @@ pub enum Action {
     ChangeServers,
     /// Approve definitions, release from quarantine.
     Approve,
-    /// Keys and settings.
+    /// Manage keys and settings.
     ManageKeys,
-    /// Tenants.
+    /// Manage tenants.
     ManageTenants,
 }
 
 impl Action {
-    /// Whether the platform may do it in a suspended tenant: look, and see to its keys. Nothing is called or listed.
+    /// Returns whether the platform may do this in a suspended tenant: read, and manage keys, but call and change nothing.
     pub fn is_open_while_suspended(self) -> bool {
         !matches!(self, Action::UseTools | Action::ChangeServers | Action::Approve)
     }
 }
 
 impl Role {
-    /// Every role, those that a key can be given first.
+    /// All roles, [`Role::Platform`] last, which cannot be given to a key.
     pub const ALL: [Role; 6] =
         [Role::Agent, Role::Auditor, Role::Operator, Role::Admin, Role::Approver, Role::Platform];
 
-    /// The role's name on the wire.
+    /// Returns the name on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Role::Agent => "agent",
@@ -65,12 +65,12 @@ impl Role {
         }
     }
 
-    /// Reads a role that a key can be given; `platform` is not one of them.
+    /// Parses a role that can be given to a key, so not `platform`; `None` for any other text.
     pub fn parse(text: &str) -> Option<Role> {
         Role::ALL.into_iter().find(|role| *role != Role::Platform && role.as_str() == text)
     }
 
-    /// The authorisation table. A platform key acts as admin of the tenant it names.
+    /// Returns whether the role has the right to an action. The platform key acts as admin of the tenant that it names.
     pub fn may(self, action: Action) -> bool {
         use Action::{
             Approve, ChangeServers, ManageKeys, ManageTenants, ReadActivity, ReadOwnActivity, SeeServers,

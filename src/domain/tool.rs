@@ -1,4 +1,4 @@
-//! A tool's definition: kept whole as its server sent it, with what the gateway needs read out once.
+//! Tool definitions: kept whole as the server sent them, with the parts that the gateway needs extracted once.
 
 use super::annotations::Annotations;
 use super::json::{self, JsonFault};
@@ -10,14 +10,14 @@ pub enum PinState {
     Approved,
     /// New on a server that is not on automatic approval: hidden until approved.
     Pending,
-    /// Not the approved definition any more: hidden until approved.
+    /// Different from the approved definition: hidden until approved.
     Changed,
-    /// Refused by a person.
+    /// Blocked by an administrator.
     Blocked,
 }
 
 impl PinState {
-    /// The wire name.
+    /// Returns the wire name.
     pub fn as_str(self) -> &'static str {
         match self {
             PinState::Approved => "approved",
@@ -27,7 +27,7 @@ impl PinState {
         }
     }
 
-    /// `None` for any other text.
+    /// Parses a wire name; `None` for any other text.
     pub fn parse(text: &str) -> Option<PinState> {
         [PinState::Approved, PinState::Pending, PinState::Changed, PinState::Blocked]
             .into_iter()
@@ -45,7 +45,7 @@ impl PinState {
     }
 }
 
-/// What is read out of a definition; the texts borrow from it.
+/// Parts of a definition; raw texts are borrowed from it.
 #[derive(Debug)]
 pub struct Definition<'a> {
     /// `title`, or `annotations.title`.
@@ -58,21 +58,24 @@ pub struct Definition<'a> {
     pub input_schema: Option<&'a str>,
     /// The raw `annotations` when it is an object.
     pub annotations_raw: Option<&'a str>,
-    /// The hints that decide.
+    /// Hints that decide the tier.
     pub annotations: Annotations,
     /// Parameter names with their descriptions, for search.
     pub parameters: Vec<(String, String)>,
 }
 
-/// Most parameters of one tool that search looks at.
+/// Most parameters of one tool that are searchable.
 const PARAMETERS_MAX: usize = 200;
-/// Levels of parameters within parameters that search looks at, besides the first.
+/// Levels of nested parameters that are searchable, besides the first.
 const PARAMETERS_DEPTH_MAX: u32 = 2;
-/// Most values of one parameter that search looks at.
+/// Most allowed values of one parameter that are searchable.
 const CHOICES_MAX: usize = 50;
 
 impl<'a> Definition<'a> {
-    /// Reads a definition. Only broken JSON is an error: odd values count as absent.
+    /// Reads a definition. Members of the wrong type count as absent.
+    ///
+    /// # Errors
+    /// The faults of [`json::members`]: the definition is not a JSON object with unique names.
     pub fn read(raw: &'a str) -> Result<Definition<'a>, JsonFault> {
         let members = json::members(raw)?;
         let value = |name: &str| members.iter().find(|m| m.name == name).map(|m| m.value);
@@ -100,7 +103,7 @@ fn member_text(object: &str, name: &str) -> Option<String> {
     json::members(object).ok()?.iter().find(|m| m.name == name).and_then(|m| string(m.value))
 }
 
-/// Each with what is said of it, and the values it may have.
+/// Returns the parameters of a schema, each with its description and allowed values.
 fn parameters(schema: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     add_parameters(schema, 0, &mut found);
@@ -132,7 +135,7 @@ fn add_parameters(schema: &str, depth: u32, found: &mut Vec<(String, String)>) {
     }
 }
 
-/// The texts among the values that a schema allows.
+/// Returns the texts among the values that a schema's `enum` allows.
 fn choices(schema: &str) -> Vec<String> {
     let Ok(members) = json::members(schema) else { return Vec::new() };
     let allowed = members.iter().find(|m| m.name == "enum").map(|m| m.value).unwrap_or_default();
@@ -144,19 +147,19 @@ fn choices(schema: &str) -> Vec<String> {
     texts.collect()
 }
 
-/// The members of a tool call's result that the gateway itself looks at.
+/// Members of a tool call's result that the gateway itself reads.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ResultHead {
-    /// `isError: true`
+    /// True if the result has `isError: true`.
     pub is_error: bool,
     /// `resultType`, when it is a string.
     pub result_type: Option<String>,
-    /// Whether there is a `resultType` of any kind.
+    /// True if there is a `resultType` of any type.
     pub has_result_type: bool,
 }
 
 impl ResultHead {
-    /// Reads the head of a raw result; `None` when it is not a JSON object, or one of two readings.
+    /// Reads the head of a raw result; `None` when it is not a JSON object, or has one of the members twice.
     pub fn read(raw: &str) -> Option<ResultHead> {
         let [is_error, result_type] = json::find_members(raw, ["isError", "resultType"]).ok()?;
         Some(ResultHead {

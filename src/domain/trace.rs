@@ -1,30 +1,30 @@
-//! W3C Trace Context and Baggage: which trace a request belongs to, and what travels along with it.
+//! W3C Trace Context and Baggage: the trace that a request belongs to, and the state and baggage that come with it.
 
 /// Longest `tracestate` that is passed on, in bytes.
 const STATE_BYTES_MAX: usize = 512;
-/// Most members of it (W3C Trace Context, 3.3.1.1).
+/// Most members of a `tracestate` (W3C Trace Context, 3.3.1.1).
 const STATE_MEMBERS_MAX: usize = 32;
 /// Longest `baggage` that is passed on, in bytes (W3C Baggage, limits).
 const BAGGAGE_BYTES_MAX: usize = 8192;
 
-/// The id of a trace.
+/// Id of a trace.
 pub type TraceId = [u8; 16];
-/// The id of a span.
+/// Id of a span.
 pub type SpanId = [u8; 8];
 
-/// A span, as others are told of it: the value of `traceparent`.
+/// Reference to a span, the value of `traceparent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceParent {
-    /// Its trace.
+    /// Id of the trace.
     pub trace: TraceId,
-    /// The span itself.
+    /// Id of the span.
     pub span: SpanId,
-    /// Whether it is recorded.
+    /// True if the span is recorded (the flag `sampled`).
     pub is_sampled: bool,
 }
 
 impl TraceParent {
-    /// Reads a `traceparent`; `None` for what does not follow the form. Of later versions what this one has is read.
+    /// Parses a `traceparent`; `None` when it is malformed. Later versions are accepted, and their additional parts ignored.
     pub fn parse(text: &str) -> Option<TraceParent> {
         let mut parts = text.split('-');
         let [version] = hex::<1>(parts.next()?)?;
@@ -34,7 +34,7 @@ impl TraceParent {
         (is_formed && is_set).then_some(TraceParent { trace, span, is_sampled: flags & 1 == 1 })
     }
 
-    /// The value of `traceparent`.
+    /// Returns the value of `traceparent`.
     pub fn render(&self) -> String {
         let mut out = String::with_capacity(55);
         out.push_str("00-");
@@ -45,33 +45,33 @@ impl TraceParent {
         out
     }
 
-    /// The trace's id, as it is written.
+    /// Returns the id of the trace in hexadecimal.
     pub fn trace_id(&self) -> String {
         text(&self.trace)
     }
 
-    /// The span's id, as it is written.
+    /// Returns the id of the span in hexadecimal.
     pub fn span_id(&self) -> String {
         text(&self.span)
     }
 }
 
-/// What a request says of the trace that it belongs to. What is malformed, or too long, is not there.
+/// Trace context of an incoming request. Malformed or too long values are `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Incoming {
-    /// The span that it is part of.
+    /// Parent span of the request.
     pub parent: Option<TraceParent>,
-    /// `tracestate`, as it came.
+    /// `tracestate`, as received.
     pub state: Option<String>,
-    /// `baggage`, as it came.
+    /// `baggage`, as received.
     pub baggage: Option<String>,
-    /// Another span that it is connected with: the one of the HTTP request, when the message names its own.
+    /// Span of the HTTP request, to link to, when the message has its own parent span.
     pub link: Option<TraceParent>,
 }
 
 impl Incoming {
-    /// From the texts of a message and of the headers that came with it: `traceparent`, `tracestate`, `baggage` of each.
-    /// The message goes first.
+    /// Reads `traceparent`, `tracestate` and `baggage` from a message and from its HTTP headers. The message takes
+    /// precedence.
     pub fn read(message: [Option<&str>; 3], headers: [Option<&str>; 3]) -> Incoming {
         let [told, state, baggage] = message;
         let [carried, carried_state, carried_baggage] = headers;
@@ -82,7 +82,7 @@ impl Incoming {
             let (state, baggage, link) = (states(state), bags(baggage), parse(carried));
             return Incoming { parent: Some(parent), state, baggage, link };
         }
-        // baggage needs no trace; what came with HTTP goes with the trace of it
+        // baggage of the message needs no trace; that of the headers is used only with their trace
         let parent = parse(carried);
         let state = parent.and_then(|_| states(carried_state));
         let baggage = bags(baggage).or_else(|| parent.and_then(|_| bags(carried_baggage)));
@@ -99,7 +99,7 @@ fn is_baggage(text: &str) -> bool {
     text.len() <= BAGGAGE_BYTES_MAX && is_plain(text)
 }
 
-/// Both are values of headers, and lists of names and values.
+/// Returns whether the text is a list of names and values, in characters that a header allows.
 fn is_plain(text: &str) -> bool {
     text.contains('=') && text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ')
 }

@@ -1,25 +1,25 @@
-//! Templates of URIs (RFC 6570, levels 1 to 3): whether a URI may be of one.
+//! Matching of URIs to templates (RFC 6570, levels 1 to 3).
 //!
-//! Only good for finding the server that is to be asked, so in doubt a URI matches: the server looks closer.
+//! The match only selects the server to ask. So in doubt a URI matches, as the server checks it again.
 
-/// Most expressions of a template that is looked at.
+/// Most expressions of a template; others are refused.
 const EXPRESSIONS_MAX: usize = 32;
 
-/// A template.
+/// Parsed URI template.
 #[derive(Debug, PartialEq, Eq)]
 pub struct UriTemplate(Vec<Piece>);
 
 #[derive(Debug, PartialEq, Eq)]
 enum Piece {
     Literal(Box<str>),
-    /// `{name}`: something without a slash.
+    /// `{name}`: at least one character, without slashes.
     Segment,
-    /// `{+name}` and all others with an operator: anything, or nothing.
+    /// `{+name}` and all others with an operator: any text, also empty.
     Any,
 }
 
 impl UriTemplate {
-    /// `None` for what is no template, or one with too many expressions.
+    /// Parses a template; `None` when it is malformed or has more than 32 expressions.
     pub fn parse(text: &str) -> Option<UriTemplate> {
         let mut pieces = Vec::new();
         let mut rest = text;
@@ -36,18 +36,18 @@ impl UriTemplate {
             rest = after;
         }
         push_literal(&mut pieces, rest)?;
-        // what follows anything is anything as well
+        // two such pieces in a row match the same as one
         pieces.dedup_by(|next, before| matches!((next, before), (Piece::Any, Piece::Any)));
         (expressions <= EXPRESSIONS_MAX).then_some(UriTemplate(pieces))
     }
 
-    /// How often it goes through a URI, at most.
+    /// Returns the number of pieces, each of which takes one pass over a URI.
     pub fn pieces(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether the URI may be of this template. Takes time by the length of the URI for each piece, so callers bound
-    /// both.
+    /// Returns whether the URI may match the template. The time is proportional to the number of pieces times the length
+    /// of the URI, so callers bound both.
     pub fn matches(&self, uri: &str) -> bool {
         let text = uri.as_bytes();
         if let Some(Piece::Literal(beginning)) = self.0.first()
@@ -55,7 +55,7 @@ impl UriTemplate {
         {
             return false;
         }
-        // where the pieces so far may end
+        // offsets at which the pieces so far may end
         let mut ends = vec![false; text.len() + 1];
         ends.first_mut().into_iter().for_each(|start| *start = true);
         for piece in &self.0 {
@@ -72,8 +72,8 @@ impl UriTemplate {
     }
 }
 
-/// Whether a URI is read alike by who compares it as a text and by who resolves it as a path first: it has no segment
-/// `.` or `..`, however written, and nothing that parsers of URLs drop.
+/// Returns whether a URI means the same as a text and as a resolved path: it has no segment `.` or `..` in any spelling,
+/// and no characters that parsers of URLs drop.
 pub fn is_straight(uri: &str) -> bool {
     if uri.contains(char::is_control) || uri.trim() != uri {
         return false;
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn the_worst_is_bounded() {
         let uri = "a".repeat(2000);
-        // each as long as a template may be, with as many expressions
+        // templates of the largest length, with the most expressions
         let literals = format!("{{+a}}{}", "a".repeat(55));
         let hostile = [
             format!("{}b", literals.repeat(EXPRESSIONS_MAX)),

@@ -1,10 +1,10 @@
-//! Check 9: does the server's own annotation allow the variant (behaviour, section 5; R1 FR-015 to FR-020).
+//! Check 9 of a call: the variant against the server's annotations (behaviour, section 5; R1 FR-015 to FR-020).
 
 use super::annotations::{Annotations, Tier, Unannotated};
 use super::operation::{OperationType, Variant};
 use super::refusal::{Code, Refusal};
 
-/// The setting `strict_server_validation` (R1 FR-041, FR-042).
+/// Value of the setting `strict_server_validation` (R1 FR-041, FR-042).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strictness {
     /// A mismatch is refused.
@@ -13,18 +13,18 @@ pub enum Strictness {
     Lenient,
 }
 
-/// What check 9 says.
+/// Result of check 9.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing to say.
+    /// The call runs.
     Allow,
-    /// Runs, with a sentence in the record and in the result's `_meta`.
+    /// The call runs, with this sentence in the record and in the result's `_meta`.
     Warn(String),
-    /// Does not run.
+    /// The call does not run.
     Reject(Refusal),
 }
 
-/// Applies the table of variant against tier. `tool` is the canonical name, for the text.
+/// Compares the variant with the tool's tier. `tool` is the canonical name, for the text.
 pub fn validate(
     tool: &str,
     variant: Variant,
@@ -89,7 +89,7 @@ mod tests {
         }
     }
 
-    /// People look messages up there: each stands in the page as agents get it.
+    /// Checks that the page on messages has each message in the words that agents get.
     #[test]
     fn every_text_is_documented() {
         let page = include_str!("../../docs/intent.md");

@@ -25,7 +25,7 @@ fn what_is_not_too_long_is_left_alone() {
         format!(r#"{{"content":[{{"type":"resource","resource":{{"type":"text","text":"{long}"}}}}]}}"#),
         format!(r#"{{"content":[],"structuredContent":{{"a":"{long}"}},"x":"{long}"}}"#),
         format!(r#"{{"content":"{long}"}}"#),
-        // ten characters, however they are spelled
+        // ten characters in any spelling
         r#"{"content":[{"type":"text","text":"\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\ud83d\ude00\n"}]}"#.into(),
     ] {
         assert!(Cut::find(&raw, 10).is_none(), "{raw}");
@@ -85,7 +85,7 @@ fn so_many_blocks_are_cut_and_no_more() {
 }
 
 proptest! {
-    /// What is shown and what is read on are the whole, character by character.
+    /// Checks that the shown part and the part read later are together the whole text, character by character.
     #[test]
     fn nothing_is_lost(
         text in "(?s)[a-c\"\\\\/\\n\u{1}é😀]{0,80}",

@@ -1,4 +1,4 @@
-//! The tokens of RFC 8259, read in place.
+//! Lexer for the tokens of RFC 8259, without copying.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -6,17 +6,17 @@ use std::ops::Range;
 use super::JsonFault;
 use super::text::{decode_escape, plain_end};
 
-/// A string literal without its quotes.
+/// String literal without its quotes.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::domain) struct RawString<'a> {
     /// The text between the quotes, escapes as written.
     pub(in crate::domain) raw: &'a str,
-    /// Whether there is any escape in it.
+    /// True if the literal has an escape.
     pub(in crate::domain) escaped: bool,
 }
 
 impl<'a> RawString<'a> {
-    /// What the literal says; a lone surrogate escape reads as U+FFFD.
+    /// Returns the text that the literal spells; a lone surrogate escape reads as U+FFFD.
     pub(in crate::domain) fn unescape(self) -> Cow<'a, str> {
         if !self.escaped {
             return Cow::Borrowed(self.raw);
@@ -34,7 +34,7 @@ impl<'a> RawString<'a> {
     }
 }
 
-/// A position in a JSON text.
+/// Reading position in a JSON text.
 #[derive(Debug)]
 pub(in crate::domain) struct Lexer<'a> {
     text: &'a str,
@@ -59,7 +59,7 @@ impl<'a> Lexer<'a> {
         JsonFault::Syntax { offset: self.pos }
     }
 
-    /// The text of a range between two token borders, which are always borders of characters.
+    /// Returns the text of a range between two token borders, which are always borders of characters.
     pub(in crate::domain) fn slice(&self, range: Range<usize>) -> &'a str {
         self.text.get(range).unwrap_or_default()
     }

@@ -1,19 +1,19 @@
-//! Characters of a string literal, counted and cut where it stands: an escape is one character, and so is the pair of
-//! escapes that spells one beyond U+FFFF. Bodies are what stands between the quotes of a literal that was checked.
+//! Counting and cutting of the characters of a string literal, in its escaped form. An escape is one character, and so
+//! is the pair of escapes beyond U+FFFF. A body is the text between the quotes of a checked literal.
 
 use super::text::{decode_escape, literal_end};
 
-/// How many characters a literal's body has.
+/// Returns the number of characters of a literal's body.
 pub fn literal_characters(body: &str) -> usize {
     walk(body, usize::MAX).0
 }
 
-/// The first `count` characters of a literal's body, as it spells them, and what comes after.
+/// Splits a literal's body after its first `count` characters, both parts as spelled.
 pub fn literal_split(body: &str, count: usize) -> (&str, &str) {
     body.split_at_checked(walk(body, count).1).unwrap_or((body, ""))
 }
 
-/// What a literal's body says; `None` when it has a lone surrogate, which no text can hold.
+/// Returns the text that a literal's body spells; `None` when it has a lone surrogate, which no text can hold.
 pub fn literal_text(body: &str) -> Option<String> {
     let mut out = String::with_capacity(body.len());
     let mut rest = body;
@@ -27,7 +27,7 @@ pub fn literal_text(body: &str) -> Option<String> {
     Some(out)
 }
 
-/// Goes on for at most `max` characters: how many there were, and where that is in bytes.
+/// Steps over at most `max` characters. Returns their number and the offset behind them, in bytes.
 fn walk(body: &str, max: usize) -> (usize, usize) {
     let (mut seen, mut at) = (0, 0);
     while seen < max {
@@ -46,7 +46,7 @@ fn walk(body: &str, max: usize) -> (usize, usize) {
     (seen, at.min(body.len()))
 }
 
-/// The first `max` characters of a text without escapes: how many there are, and their bytes.
+/// Returns the number of characters among the first `max` of a text without escapes, and their bytes.
 fn run_prefix(run: &str, max: usize) -> (usize, usize) {
     if run.len() > max
         && let Some((bytes, _)) = run.char_indices().nth(max)

@@ -1,14 +1,14 @@
-//! What is JSON (RFC 8259), and yet not read by every reader of JSON.
+//! Values that are JSON (RFC 8259), but that some readers of JSON refuse.
 
 use std::iter;
 
 use super::skip::value_end;
 use super::text::decode_escape;
 
-/// Longest number that every reader takes, in bytes; some refuse an integer above 4300 digits.
+/// Longest number that counts as readable, in bytes; some readers refuse an integer above 4300 digits.
 const NUMBER_BYTES_MAX: usize = 300;
 
-/// The literals, numbers and words of a text that passed [`super::check`], in their order; names are literals, too.
+/// Returns the literals, member names, numbers and words of a text that passed [`super::check`], in their order.
 fn scalars(text: &str) -> impl Iterator<Item = &str> {
     let bytes = text.as_bytes();
     let mut at = 0;
@@ -22,8 +22,8 @@ fn scalars(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Whether there is a lone surrogate in a literal, which is no text, or a number of [`NUMBER_BYTES_MAX`]: readers fail on
-/// the message as a whole.
+/// Returns whether no literal has a lone surrogate, and no number is longer than [`NUMBER_BYTES_MAX`]. Some readers fail
+/// on the message as a whole for one of those.
 pub fn is_widely_readable(text: &str) -> bool {
     scalars(text).all(|scalar| match scalar.as_bytes().first() {
         Some(b'"') => !has_lone_surrogate(scalar),
@@ -31,7 +31,7 @@ pub fn is_widely_readable(text: &str) -> bool {
     })
 }
 
-/// Whether there is a number that is infinite to readers with floating point, as `1e400` is.
+/// Returns whether there is a number that is infinite to readers with floating point, as `1e400` is.
 pub fn has_infinite_number(text: &str) -> bool {
     scalars(text).any(|scalar| scalar.parse::<f64>().is_ok_and(f64::is_infinite))
 }

@@ -1,4 +1,4 @@
-//! Stepping over values of a text that something else has checked, at the speed of memory.
+//! Fast stepping over the values of a text that was already checked.
 
 use super::text::literal_end;
 
@@ -7,7 +7,7 @@ pub(super) fn value_end(bytes: &[u8], from: usize) -> Option<usize> {
     value_end_counted(bytes, from, &mut 0)
 }
 
-/// Returns the same as [`value_end`], and adds the work to `work`, in bytes inspected one by one. The bytes
+/// Returns the end of a value as [`value_end`] does, and adds the work to `work`, in bytes inspected one by one. The bytes
 /// of a string count a sixteenth. Each string, bracket and brace adds eight.
 pub(in crate::domain) fn value_end_counted(bytes: &[u8], from: usize, work: &mut usize) -> Option<usize> {
     match bytes.get(from)? {

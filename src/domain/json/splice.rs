@@ -1,7 +1,7 @@
-//! Reading and changing the top level of an object without touching any other byte.
+//! Reading and editing of the top level of an object; every other byte stays as it is.
 //!
-//! These trust that the text is JSON (it passed [`super::check`], or came out of a JSON parser whole): they
-//! look at the top level only and step over the values.
+//! The text must be JSON: it passed [`super::check`], or came out of a JSON parser whole. Only the top level is
+//! read; values are stepped over.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -11,10 +11,10 @@ use super::skip::value_end;
 use super::text::escape_into;
 use super::{JsonFault, Member};
 
-/// The values of the top-level members called `names`, in the order of `names`, each without surrounding
-/// white space.
+/// Returns the values of the top-level members called `names`, in the order of `names`, each without
+/// surrounding white space.
 ///
-/// For large texts: what is not asked for is stepped over, neither checked nor searched for duplicates.
+/// For large texts: other members are stepped over, neither checked nor searched for duplicates.
 ///
 /// # Errors
 /// [`JsonFault::NotAnObject`]; [`JsonFault::DuplicateMember`] when one of `names` is there twice;
@@ -35,8 +35,8 @@ pub fn find_members<'a, const N: usize>(
     Ok(found)
 }
 
-/// The object `text` without its top-level members called `names`; every other byte stays, and so does all
-/// of a text that is not an object.
+/// Returns the object `text` without its top-level members called `names`; every other byte stays. A text that
+/// is not an object is returned unchanged.
 pub fn without_members<'a>(text: &'a str, names: &[&str]) -> Cow<'a, str> {
     match parts_without(text, names).as_slice() {
         [whole] => Cow::Borrowed(*whole),
@@ -44,7 +44,7 @@ pub fn without_members<'a>(text: &'a str, names: &[&str]) -> Cow<'a, str> {
     }
 }
 
-/// Where the members called `names` stand in the object `text`, with the commas that go with them, in their order.
+/// Returns the ranges of the members called `names` in the object `text`, with the commas to remove, in their order.
 pub fn ranges_of_members(text: &str, names: &[&str]) -> Vec<Range<usize>> {
     let stay = ranges_without(text, names).unwrap_or_default();
     stay.windows(2)
@@ -55,7 +55,7 @@ pub fn ranges_of_members(text: &str, names: &[&str]) -> Vec<Range<usize>> {
         .collect()
 }
 
-/// The parts of `text` that stay without the members called `names`, one after the other; one when nothing goes.
+/// Returns the parts of `text` that stay without the members called `names`, in order; one part when nothing goes.
 fn parts_without<'a>(text: &'a str, names: &[&str]) -> Vec<&'a str> {
     match ranges_without(text, names) {
         Ok(ranges) => ranges.into_iter().map(|range| text.get(range).unwrap_or_default()).collect(),
@@ -65,7 +65,7 @@ fn parts_without<'a>(text: &'a str, names: &[&str]) -> Vec<&'a str> {
 
 fn ranges_without(text: &str, names: &[&str]) -> Result<Vec<Range<usize>>, JsonFault> {
     let mut object = TopLevel::open(text)?;
-    // grows with what goes, not with what stays
+    // one range per gap: grows with the members that go, not with those that stay
     let mut ranges: Vec<Range<usize>> = Vec::new();
     let (mut before, mut empty) = (None, true);
     while let Some(Member { name, span, .. }) = object.next()? {
@@ -91,18 +91,18 @@ fn extend(ranges: &mut Vec<Range<usize>>, next: Range<usize>) {
     }
 }
 
-/// An object's text, cut where members can be put in first.
+/// Text of an object, split after its opening brace, where members can be inserted.
 #[derive(Debug, PartialEq, Eq)]
 pub struct OpenedObject<'a> {
-    /// Up to and with the brace.
+    /// Text up to and with the opening brace.
     pub start: &'a str,
-    /// What follows it: one part, unless members are left out.
+    /// Text after the brace: one part, unless members are left out.
     pub rest: Vec<&'a str>,
-    /// Whether there is a member in the rest.
+    /// True if the rest has no member.
     pub is_empty: bool,
 }
 
-/// The object `text` without its top-level members called `names`, nothing copied; `None` when it is no object.
+/// Opens the object `text` without its top-level members called `names`, without copying; `None` when it is no object.
 pub fn opened<'a>(text: &'a str, names: &[&str]) -> Option<OpenedObject<'a>> {
     let mut rest = if names.is_empty() { vec![text] } else { parts_without(text, names) };
     let first = rest.first_mut()?;
@@ -117,8 +117,8 @@ pub fn opened<'a>(text: &'a str, names: &[&str]) -> Option<OpenedObject<'a>> {
     Some(OpenedObject { start, is_empty: next == Some(b'}'), rest })
 }
 
-/// The object `text` with `"name":raw_value` as its first member; `raw_value` must be JSON, and the object
-/// must not have a member of that name yet. A text that is not an object comes back as it is.
+/// Returns the object `text` with `"name":raw_value` as its first member. `raw_value` must be JSON, and the object
+/// must not have a member of that name yet. A text that is not an object is returned unchanged.
 pub fn with_member_first(text: &str, name: &str, raw_value: &str) -> String {
     let mut lexer = Lexer::new(text);
     lexer.skip_space();
@@ -139,7 +139,7 @@ pub fn with_member_first(text: &str, name: &str, raw_value: &str) -> String {
     out
 }
 
-/// The members of the object `text`, in their order, without looking into their values: for parts of a text
+/// Returns the members of the object `text`, in their order, without reading their values. For parts of a text
 /// that passed [`super::check`] whole, so that nothing is checked twice.
 ///
 /// # Errors
@@ -153,7 +153,7 @@ pub fn top_level_members(text: &str) -> Result<Vec<Member<'_>>, JsonFault> {
     Ok(found)
 }
 
-/// Shows each member of the object `text`, in their order, up to the first fault.
+/// Calls `seen` with each member of the object `text`, in their order, up to the first fault.
 pub fn for_each_member<'a>(text: &'a str, mut seen: impl FnMut(Member<'a>)) {
     let Ok(mut object) = TopLevel::open(text) else { return };
     while let Ok(Some(member)) = object.next() {
@@ -161,14 +161,14 @@ pub fn for_each_member<'a>(text: &'a str, mut seen: impl FnMut(Member<'a>)) {
     }
 }
 
-/// The elements of the array `text`, in their order, without surrounding white space; `None` when it is no array.
+/// Returns the elements of the array `text`, in their order, without white space around; `None` when it is no array.
 pub fn elements(text: &str) -> Option<Elements<'_>> {
     let mut lexer = Lexer::new(text);
     lexer.skip_space();
     lexer.take(b'[').then_some(Elements { lexer, bytes: text.as_bytes() })
 }
 
-/// Walks the elements of one array without looking into them.
+/// Iterator over the elements of one array, which are not read inside.
 #[derive(Debug)]
 pub struct Elements<'a> {
     lexer: Lexer<'a>,
@@ -176,14 +176,14 @@ pub struct Elements<'a> {
 }
 
 impl Elements<'_> {
-    /// Where the next element stands in the text.
+    /// Returns the range of the next element in the text, in bytes; `None` at the end.
     pub fn next_range(&mut self) -> Option<Range<usize>> {
         self.lexer.skip_space();
         if self.lexer.take(b',') {
             self.lexer.skip_space();
         }
         let start = self.lexer.pos();
-        // the bracket at the end is no value's beginning
+        // no value begins with the closing bracket
         let end = value_end(self.bytes, start)?;
         self.lexer.move_to(end);
         Some(start..end)
@@ -199,7 +199,7 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
-/// Walks the members of one object without looking into their values.
+/// Iterator over the members of one object, whose values are not read inside.
 struct TopLevel<'a> {
     lexer: Lexer<'a>,
     bytes: &'a [u8],

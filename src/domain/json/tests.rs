@@ -189,7 +189,7 @@ fn escapes_into_both_kinds_of_buffer() {
     assert_eq!(bytes, b"\"\"");
 }
 
-/// Texts that are nearly JSON: pieces of it in any order, and real values with one character changed.
+/// Returns texts that are nearly JSON: tokens in any order, and real values with one character changed.
 fn nearly_json() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
         "{",

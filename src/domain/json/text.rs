@@ -1,10 +1,10 @@
-//! The inside of string literals: finding their end, writing and reading escapes.
+//! Content of string literals: finding the end, writing and reading escapes.
 
 const ONES: u64 = u64::from_le_bytes([1; 8]);
 const HIGHS: u64 = ONES << 7;
 
-/// First byte at or after `from` that ends a plain run inside a literal: a quote, a backslash, a control
-/// character, or the end of `bytes`.
+/// Returns the first offset at or after `from` that ends a plain run inside a literal: a quote, a backslash, a
+/// control character, or the end of `bytes`.
 pub(in crate::domain) fn plain_end(bytes: &[u8], from: usize) -> usize {
     find_by(bytes, from, ends_plain, |word| {
         zero_bytes(word ^ (ONES * b'"' as u64))
@@ -13,7 +13,7 @@ pub(in crate::domain) fn plain_end(bytes: &[u8], from: usize) -> usize {
     })
 }
 
-/// As [`plain_end`] for text already known to be JSON: only a quote or a backslash ends the run.
+/// Works as [`plain_end`] for text already known to be JSON: only a quote or a backslash ends the run.
 pub(super) fn literal_end(bytes: &[u8], from: usize) -> usize {
     let mut at = from;
     // Whole blocks first: this test becomes a few vector instructions.
@@ -36,8 +36,8 @@ fn ends_plain(byte: u8) -> bool {
     byte < 0x20 || matches!(byte, b'"' | b'\\')
 }
 
-/// The high bit of each zero byte of `word`. Bits above the lowest one set may be wrong (borrow), so only
-/// the lowest counts.
+/// Returns the high bit of each zero byte of `word`. Bits above the lowest one set may be wrong (borrow), so
+/// only the lowest counts.
 const fn zero_bytes(word: u64) -> u64 {
     word.wrapping_sub(ONES) & !word & HIGHS
 }
@@ -57,7 +57,7 @@ fn find_by(bytes: &[u8], from: usize, one: impl Fn(u8) -> bool, eight: impl Fn(u
     at + tail.iter().position(|&byte| one(byte)).unwrap_or(tail.len())
 }
 
-/// Somewhere JSON text is written to.
+/// Destination of JSON text.
 pub trait JsonOut {
     /// Appends `text`.
     fn put(&mut self, text: &str);
@@ -82,7 +82,7 @@ pub fn escape_into(out: &mut impl JsonOut, text: &str) {
     out.put("\"");
 }
 
-/// As [`escape_into`] without the quotes.
+/// Writes `text` as [`escape_into`] does, without the quotes.
 pub(in crate::domain) fn escape_body_into(out: &mut impl JsonOut, text: &str) {
     let bytes = text.as_bytes();
     let mut from = 0;

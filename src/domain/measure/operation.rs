@@ -1,16 +1,16 @@
-//! What operations of MCP are told apart by, in the words of OpenTelemetry's conventions for it. Clients and servers
-//! choose methods, names and codes: what is not on a list of ours is `_OTHER`, so that nobody can make series.
+//! Labels of MCP operations, in the terms of OpenTelemetry's conventions for MCP. Clients and servers choose methods,
+//! names and codes. Values that are on no list of ours become `_OTHER`, so that nobody outside can create series.
 
 use std::time::Duration;
 
 use super::{Series, SeriesKey};
 
-/// What is on no list.
+/// Label of values that are on no list.
 pub const OTHER: &str = "_OTHER";
-/// The type of an error that stands in a tool's result.
+/// Value of `error.type` for a tool result with `isError`.
 pub const TOOL_ERROR: &str = "tool_error";
 
-/// Methods of all revisions that we speak.
+/// Methods of all MCP revisions that the gateway supports.
 const METHODS: [&str; 22] = [
     "tools/call",
     "tools/list",
@@ -35,20 +35,20 @@ const METHODS: [&str; 22] = [
     "notifications/progress",
     "notifications/roots/list_changed",
 ];
-/// Revisions that we speak.
+/// MCP revisions that the gateway supports.
 const VERSIONS: [&str; 4] = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"];
 
-/// A method's name, if it is one.
+/// Returns the label of a method: its name if it is known, else [`OTHER`].
 pub fn known_method(name: &str) -> &'static str {
     METHODS.into_iter().find(|known| *known == name).unwrap_or(OTHER)
 }
 
-/// A revision's name, if we speak it.
+/// Returns the label of an MCP revision; `None` if the gateway does not support it.
 pub fn known_version(name: &str) -> Option<&'static str> {
     VERSIONS.into_iter().find(|known| *known == name)
 }
 
-/// A JSON-RPC error code as text, if it is one that JSON-RPC, MCP or this gateway defines.
+/// Returns the label of a JSON-RPC error code: its digits if JSON-RPC, MCP or this gateway defines it, else [`OTHER`].
 pub fn code_name(code: i64) -> &'static str {
     match code {
         -32700 => "-32700",
@@ -69,17 +69,17 @@ pub fn code_name(code: i64) -> &'static str {
     }
 }
 
-/// What carries messages.
+/// Transport of MCP messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transport {
     /// HTTP.
     Tcp,
-    /// The pipes of a program.
+    /// Standard input and output of a local program.
     Pipe,
 }
 
 impl Transport {
-    /// The name in the conventions.
+    /// Returns the name in OpenTelemetry's conventions.
     pub fn as_str(self) -> &'static str {
         match self {
             Transport::Tcp => "tcp",
@@ -88,36 +88,36 @@ impl Transport {
     }
 }
 
-/// One kind of operation, and how it ended.
+/// Labels of an MCP operation that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OperationKey {
-    /// A method of the list, or `_OTHER`.
+    /// MCP method, or `_OTHER`.
     pub method: &'static str,
-    /// One of the gateway's own tools.
+    /// Tool of the gateway's own that was called; `None` for all else.
     pub tool: Option<&'static str>,
-    /// What kind of error it ended in.
+    /// The `error.type`; `None` when the operation did not fail.
     pub error: Option<&'static str>,
-    /// The JSON-RPC code of its answer, where that is an error.
+    /// JSON-RPC error code of the answer; `None` when the answer is no error.
     pub code: Option<&'static str>,
-    /// Between whom it was.
+    /// Transport and revision of the connection.
     pub between: Between,
 }
 
-/// Between whom something was: what a session shares with its operations.
+/// Labels of a connection, which a session shares with its operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Between {
-    /// What carried it.
+    /// Transport of the connection.
     pub transport: Transport,
-    /// The revision that was spoken, where that is known.
+    /// MCP revision in use; `None` when unknown.
     pub version: Option<&'static str>,
 }
 
-/// Requests between clients and servers of one side of the gateway, and sessions.
+/// Histograms of requests and sessions on one side of the gateway: towards clients or towards servers.
 #[derive(Debug)]
 pub struct Measures {
-    /// What was asked.
+    /// Durations of requests.
     pub operations: Series<OperationKey>,
-    /// Sessions that have ended, and the kind of error that they ended in.
+    /// Durations of ended sessions, by connection and `error.type`.
     pub sessions: Series<(Between, Option<&'static str>)>,
 }
 
@@ -128,7 +128,7 @@ impl Default for Measures {
 }
 
 impl Measures {
-    /// A request of this method, perhaps about a tool of the gateway's own, has ended: with this kind of error and code.
+    /// Records the end of a request: method and own tool, connection, duration, `error.type` and JSON-RPC code.
     pub fn ended(
         &self,
         (method, tool): (&'static str, Option<&'static str>),
@@ -143,12 +143,12 @@ impl Measures {
 impl SeriesKey for OperationKey {
     fn rest(self) -> OperationKey {
         let between = Between { version: None, ..self.between };
-        // how it ended is what is looked at first, and there are not many ways
+        // the outcome matters most, and there are few of them
         OperationKey { method: OTHER, tool: None, error: self.error, code: None, between }
     }
 }
 
-/// A session and how it ended.
+/// Labels of a session, with the `error.type` of its end.
 impl SeriesKey for (Between, Option<&'static str>) {
     fn rest(self) -> Self {
         (Between { version: None, ..self.0 }, self.1)

@@ -11,7 +11,7 @@ const SEEDS: &[&str] = &[
     "list issues\nlist_issues",
 ];
 
-/// Names are safe, and tools of one catalogue get different ones, the same on every replica.
+/// Checks that names are safe, and that tools of one catalogue get different names, the same on every replica.
 #[test]
 fn names() {
     fuzz(

@@ -1,27 +1,28 @@
-//! Which array in a JSON text is its records.
+//! Records of a JSON text: the array that is most of it.
 
 use serde::de::IgnoredAny;
 
 use crate::domain::json;
 
-/// Objects within objects in which arrays are looked for, in levels.
+/// Deepest level of objects in which arrays are searched for.
 const DEPTH_MAX: usize = 4;
-/// Longest name on the way to an array, in bytes.
+/// Longest member name in the path of the array, in bytes.
 const NAME_BYTES_MAX: usize = 200;
-/// What may stand around the array, in bytes: it is on the first page.
+/// Largest JSON around the array, in bytes; it is part of every page.
 const AROUND_BYTES_MAX: usize = 4096;
 
-/// The records that whoever has seen the beginning of a text may go on with.
+/// Records that a reader who has seen the beginning of a text can go on with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordsAhead {
-    /// How many there are.
+    /// Number of records.
     pub total: usize,
-    /// The first that was not seen whole.
+    /// Index of the first record that was not seen whole, from 0.
     pub next: usize,
 }
 
 impl RecordsAhead {
-    /// Looks into the text that a literal's body spells, of which `shown` characters were seen.
+    /// Finds the records of the text that a literal's body spells, of which `shown` characters were seen. `None` when it
+    /// is not read by records.
     pub fn find(body: &str, shown: usize, characters_max: usize) -> Option<RecordsAhead> {
         let text = json_of(body)?;
         let records = Records::find(&text, characters_max)?;
@@ -36,13 +37,13 @@ impl RecordsAhead {
     }
 }
 
-/// The text that a literal's body spells, when it is JSON.
+/// Returns the text that a literal's body spells; `None` when it is not JSON.
 pub(super) fn json_of(body: &str) -> Option<String> {
     let mut start = body.trim_start();
     while let Some(after) = ["\\n", "\\r", "\\t"].into_iter().find_map(|space| start.strip_prefix(space)) {
         start = after.trim_start();
     }
-    // most texts are not, and need not be read
+    // most texts are not JSON, and need not be decoded
     if !start.starts_with(['{', '[']) {
         return None;
     }
@@ -51,18 +52,18 @@ pub(super) fn json_of(body: &str) -> Option<String> {
     Some(text)
 }
 
-/// The array of a JSON text that is most of it.
+/// Array that is most of a JSON text.
 #[derive(Debug)]
 pub(super) struct Records<'a> {
     whole: &'a str,
     array: &'a str,
-    /// RFC 6901; empty when the array is the whole.
+    /// JSON pointer (RFC 6901) to the array; empty when the array is the whole.
     pub(super) path: String,
 }
 
 impl<'a> Records<'a> {
-    /// Finds it: the text itself, or the largest that is a member of it or of objects in it. `None` when it has less
-    /// than two elements, or so much stands around it that it would take up a page.
+    /// Finds the array: the text itself, or the largest array that is a member of it or of objects in it. `None` when
+    /// it has less than two elements, or the JSON around it is too large.
     pub(super) fn find(whole: &'a str, characters_max: usize) -> Option<Records<'a>> {
         let mut largest = None;
         look(whole.trim(), String::new(), DEPTH_MAX, &mut largest);
@@ -73,12 +74,12 @@ impl<'a> Records<'a> {
         (is_most && has_two).then_some(Records { whole, array, path })
     }
 
-    /// The records, raw.
+    /// Returns the records, raw.
     pub(super) fn iter(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         json::elements(self.array).into_iter().flatten()
     }
 
-    /// The text with an empty array.
+    /// Returns the text with the array emptied.
     pub(super) fn around(&self) -> String {
         let at = (self.array.as_ptr() as usize).saturating_sub(self.whole.as_ptr() as usize);
         let (before, rest) = self.whole.split_at_checked(at).unwrap_or_default();

@@ -109,7 +109,7 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Everything that paging gives, put together again.
+/// Reads all pages of a text and joins them.
 fn whole(body: &str, within: &[usize], max: usize) -> Value {
     let (mut next, mut text, mut found, mut shell) = (Some(0), String::new(), Vec::new(), None);
     while let Some(offset) = next {

@@ -1,4 +1,4 @@
-//! Places of a definition where other text goes.
+//! Edits that turn a definition into the one that `/mcp/direct` lists.
 
 use std::ops::Range;
 
@@ -6,21 +6,21 @@ use super::{Reader, faults};
 use crate::domain::header_hints;
 use crate::domain::json;
 
-/// What goes to a place.
+/// Replacement of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum With {
-    /// The tool's name.
+    /// Name of the tool.
     Name,
-    /// Nothing.
+    /// Empty text: the range is removed.
     Nothing,
-    /// The schema of anything, for `true`.
+    /// Schema that accepts anything, in place of `true`.
     Anything,
-    /// The schema of nothing at all, for `false`.
+    /// Schema that accepts nothing, in place of `false`.
     Never,
 }
 
 impl With {
-    /// Its text, but for the name.
+    /// Returns the replacement text; empty for the name, which the caller writes.
     pub(super) fn text(self) -> &'static str {
         match self {
             With::Name | With::Nothing => "",
@@ -30,7 +30,7 @@ impl With {
     }
 }
 
-/// A place, in bytes of the definition, and what goes there.
+/// Range of the definition, in bytes, and its replacement.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Edit {
     pub(super) start: usize,
@@ -38,7 +38,7 @@ pub(super) struct Edit {
     pub(super) with: With,
 }
 
-/// What these readers get another text for, in its order.
+/// Returns the edits of a definition for these clients, in the order of the text.
 pub(super) fn of(definition: &str, reader: Reader) -> Vec<Edit> {
     let mut edits = Vec::new();
     let left_out = faults::members_left_out(definition, reader);
@@ -74,7 +74,7 @@ fn remove(ranges: Vec<Range<usize>>, base: usize, edits: &mut Vec<Edit>) {
     edits.extend(ranges.into_iter().map(edit));
 }
 
-/// Handshake clients want an object for each property, where JSON schemas may also be `true` or `false`.
+/// Adds edits for properties whose schema is `true` or `false`: handshake clients accept objects only.
 fn object_properties(schema: &str, base: usize, reader: Reader, edits: &mut Vec<Edit>) {
     if reader != Reader::Handshake {
         return;

@@ -1,21 +1,22 @@
-//! Definitions that are not what the protocol says.
+//! Faults of tool definitions: parts that differ from the protocol.
 //!
 //! Official clients check a list as a whole: one tool with `"readOnlyHint": null`, and the client has no tools at all.
-//! What is optional and cannot be read counts as absent, as it does everywhere else; a tool without a usable input schema
-//! cannot be listed (MCP 2025-11-25 and 2026-07-28, `Tool`).
+//! Optional parts that cannot be read count as absent. A tool without a usable input schema cannot be listed (MCP
+//! 2025-11-25 and 2026-07-28, `Tool`).
 
 use super::members::{all_elements, is_object, is_string, text};
 use super::{Reader, output};
 use crate::domain::json;
 
-/// Why a definition is in no list of `/mcp/direct`, or not in those of some clients: the end of a sentence.
+/// Reason why a definition is missing from the lists of `/mcp/direct`, or from those of some clients. The text is the end
+/// of a sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotListed(pub &'static str);
 
-/// Members of `annotations` that are true or false.
+/// Members of `annotations` with boolean values.
 const HINTS: [&str; 4] = ["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"];
 
-/// Whether these readers can be shown a tool at all.
+/// Checks whether a tool can be listed to these clients at all.
 pub(super) fn check(definition: &str, reader: Reader) -> Result<(), NotListed> {
     let Ok([schema]) = json::find_members(definition, ["inputSchema"]) else {
         return Err(NotListed("its definition is not an object"));
@@ -37,7 +38,7 @@ pub(super) fn check(definition: &str, reader: Reader) -> Result<(), NotListed> {
     Ok(())
 }
 
-/// Names of a definition's members that these readers do not get.
+/// Returns the names of a definition's members that are left out for these clients.
 pub(super) fn members_left_out(definition: &str, reader: Reader) -> Vec<&'static str> {
     let mut names = Vec::new();
     json::for_each_member(definition, |member| {
@@ -48,7 +49,7 @@ pub(super) fn members_left_out(definition: &str, reader: Reader) -> Vec<&'static
             "annotations" => ("annotations", is_object(raw)),
             "_meta" => ("_meta", is_object(raw)),
             "icons" => ("icons", are_icons(raw)),
-            // gone from the newer revision
+            // no longer in the newer revision
             "execution" => ("execution", reader == Reader::Handshake && is_execution(raw)),
             "outputSchema" => ("outputSchema", is_output_schema(raw, reader)),
             _ => return,
@@ -60,7 +61,7 @@ pub(super) fn members_left_out(definition: &str, reader: Reader) -> Vec<&'static
     names
 }
 
-/// Members of `annotations` that are neither true nor false, or no title.
+/// Returns the names of the members of `annotations` with values of a wrong type.
 pub(super) fn hints_left_out(annotations: &str) -> Vec<&'static str> {
     let mut left_out = Vec::new();
     json::for_each_member(annotations, |member| {
@@ -75,7 +76,8 @@ pub(super) fn hints_left_out(annotations: &str) -> Vec<&'static str> {
     left_out
 }
 
-/// Before the newer revision, output schemas are objects only, and some clients compile them all to read a list.
+/// Returns whether these clients can read an output schema. Before the newer revision, it must be an object, and some
+/// clients compile all of them to read a list.
 fn is_output_schema(raw: &str, reader: Reader) -> bool {
     let is_readable = is_object(raw) && has_readable_dialect(raw) && !json::has_infinite_number(raw);
     let is_safe = || has_type_object(raw) && has_readable_parameters(raw) && output::is_safe(raw);
@@ -91,7 +93,7 @@ fn has_readable_dialect(schema: &str) -> bool {
     json::find_members(schema, ["$schema"]).is_ok_and(|[dialect]| dialect.is_none_or(is_string))
 }
 
-/// As far as handshake clients look into a schema: `properties` of schemas, `required` of strings.
+/// Checks the parts of a schema that handshake clients read: `properties` of schemas, `required` of strings.
 fn has_readable_parameters(schema: &str) -> bool {
     let Ok([properties, required]) = json::find_members(schema, ["properties", "required"]) else {
         return false;

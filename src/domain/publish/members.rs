@@ -1,4 +1,4 @@
-//! What a member of a definition is, told from its raw JSON.
+//! Type checks of a definition's members, on their raw JSON.
 
 use crate::domain::json;
 

@@ -1,4 +1,4 @@
-//! Prompts, resources and templates as `/mcp/direct` lists them. Clients check these lists as a whole too.
+//! Prompts, resources and templates as `/mcp/direct` lists them. As with tools, clients refuse a whole list for one fault.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use crate::domain::json::{self, escape_into};
 /// Schemes whose URIs have a host, always (WHATWG URL).
 const SPECIAL: [&str; 5] = ["http", "https", "ws", "wss", "ftp"];
 
-/// A definition's text, with the place where the name goes if it is listed under another one.
+/// Definition of an offer as listed, with the range of its name where another name is listed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct OfferPart {
     text: Box<str>,
@@ -20,7 +20,7 @@ pub struct OfferPart {
 }
 
 impl OfferPart {
-    /// A prompt, whose name is replaced.
+    /// Prepares a prompt for listing under another name.
     ///
     /// # Errors
     /// [`NotListed`], where clients would refuse the whole list for it.
@@ -37,7 +37,7 @@ impl OfferPart {
         Ok(part)
     }
 
-    /// A resource.
+    /// Prepares a resource for listing.
     ///
     /// # Errors
     /// [`NotListed`], where clients would refuse the whole list for it.
@@ -50,7 +50,7 @@ impl OfferPart {
         }
     }
 
-    /// A template of resources.
+    /// Prepares a resource template for listing.
     ///
     /// # Errors
     /// [`NotListed`], where clients would refuse the whole list for it.
@@ -71,9 +71,9 @@ impl OfferPart {
         })
     }
 
-    /// The definition without what is optional and not of its form.
+    /// Prepares a definition without those optional members that are not of the protocol's form.
     fn of(definition: &str, is_good: impl Fn(&str, &str) -> bool) -> Result<OfferPart, NotListed> {
-        // halves of characters and numbers beyond all bounds, which some clients stumble over
+        // lone surrogates and numbers out of range, which some clients refuse
         if !matches!(serde_json::from_str(definition), Ok(Value::Object(_))) {
             return Err(NotListed("not every client can read its definition"));
         }
@@ -92,7 +92,7 @@ impl OfferPart {
         Ok(OfferPart { text: json::without_members(definition, &left_out).into(), name: None })
     }
 
-    /// Writes the definition, under this name where its own is replaced.
+    /// Writes the definition. `name` replaces the name of a prompt; others keep theirs.
     pub fn write(&self, name: &str, out: &mut String) {
         let Some(own) = &self.name else { return out.push_str(&self.text) };
         out.push_str(self.text.get(..own.start).unwrap_or_default());
@@ -100,7 +100,7 @@ impl OfferPart {
         out.push_str(self.text.get(own.end..).unwrap_or_default());
     }
 
-    /// Its size, in bytes, but for the name.
+    /// Returns the size of the definition with its own name, in bytes.
     pub fn bytes(&self) -> usize {
         self.text.len()
     }
@@ -132,7 +132,7 @@ fn are_annotations(raw: &str) -> bool {
         && modified.is_none_or(is_time)
 }
 
-/// Whether it is a time to the strictest of the clients: no leap second, and nothing in small letters.
+/// Returns whether the strictest client accepts the time: no leap second, no lower-case letters.
 fn is_time(time: &str) -> bool {
     let has_letters =
         time.as_bytes().get(10) == Some(&b'T') && !time.contains(|c: char| c.is_ascii_lowercase());
@@ -140,7 +140,7 @@ fn is_time(time: &str) -> bool {
     has_letters && time.get(17..19) != Some("60") && DateTime::parse_from_rfc3339(time).is_ok()
 }
 
-/// Whether it is a URI to the strictest of the clients, who parse it as a URL.
+/// Returns whether the strictest clients, which parse URIs as URLs, accept the URI.
 fn is_uri(uri: &str) -> bool {
     let Some((scheme, rest)) = uri.split_once(':') else { return false };
     let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -172,7 +172,7 @@ fn is_uri(uri: &str) -> bool {
     is_port && !host.is_empty() && is_host(host, is_special)
 }
 
-/// `C:`, as some write files.
+/// Returns whether the authority is a drive (`C:`), as in some file URIs.
 fn is_drive(authority: &str) -> bool {
     matches!(authority.as_bytes(), [letter, b':'] if letter.is_ascii_alphabetic())
 }

@@ -1,7 +1,8 @@
-//! Output schemas that no client refuses a list for.
+//! Check for output schemas that every client can compile.
 //!
 //! One official client compiles the output schemas of a list with Ajv, and has no tools at all when one does not compile.
-//! What is not surely taken is left out there: `outputSchema` is optional. Keywords as in draft 7 and 2020-12.
+//! For such clients, a schema that may not compile is left out: `outputSchema` is optional. Keywords as in draft 7 and
+//! 2020-12.
 
 use std::collections::HashSet;
 
@@ -15,7 +16,7 @@ const SUBSCHEMAS_MAX: usize = 2000;
 const ALTERNATIVES_MAX: usize = 500;
 const TYPES: [&str; 7] = ["array", "boolean", "integer", "null", "number", "object", "string"];
 
-/// Whether a schema, an object, surely compiles. Takes time in proportion to its size, and its depth.
+/// Returns whether a schema, an object, surely compiles. Takes time in proportion to its size times its depth.
 pub(super) fn is_safe(schema: &str) -> bool {
     let Ok([new, old, own]) = json::find_members(schema, ["$defs", "definitions", "$ref"]) else {
         return false;
@@ -23,7 +24,7 @@ pub(super) fn is_safe(schema: &str) -> bool {
     let mut check = Check { targets: HashSet::new(), subschemas: 0, alternatives: 0 };
     for (place, defs) in [("$defs", new), ("definitions", old)] {
         json::for_each_member(defs.unwrap_or("{}"), |member| {
-            // a reference to a reference may go in circles
+            // a reference to a reference may be circular
             if !matches!(json::find_members(member.value, ["$ref"]), Ok([Some(_)])) {
                 check.targets.insert(format!("#/{place}/{}", member.name));
             }
@@ -33,7 +34,7 @@ pub(super) fn is_safe(schema: &str) -> bool {
 }
 
 struct Check {
-    /// What can be referred to, besides the whole.
+    /// Targets that `$ref` may name, besides `#`.
     targets: HashSet<String>,
     subschemas: usize,
     alternatives: usize,
@@ -87,12 +88,12 @@ impl Check {
             "uniqueItems" => matches!(raw, "true" | "false"),
             "$ref" => text(raw).is_some_and(|target| target == "#" || self.is_target(&target)),
             "dependencies" | "discriminator" | "id" | "nullable" => false,
-            // not a keyword, but what looks like an identity in it is one to some readers
+            // not a keyword, but some clients read anything in it that looks like an `$id` as one
             other => !other.starts_with('$') && (is_scalar(raw) || !raw.contains(['$', '\\'])),
         }
     }
 
-    /// A name that a pointer and a URI spell as it is.
+    /// Returns whether `$ref` may name the target. Its name must need no escape in a pointer or a URI.
     fn is_target(&self, target: &str) -> bool {
         let name = target.rsplit('/').next().unwrap_or_default();
         let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte));
@@ -121,7 +122,7 @@ fn is_scalar(raw: &str) -> bool {
     !raw.starts_with(['{', '['])
 }
 
-/// Whether there is nothing in an array.
+/// Returns whether the value is an empty array.
 fn is_empty(raw: &str) -> bool {
     json::elements(raw).is_some_and(|mut elements| elements.next().is_none())
 }

@@ -1,21 +1,21 @@
-//! Regular expressions that are surely ones of ECMAScript with the flag `u`: a part of those, without look-around, names
-//! and references.
+//! Check for regular expressions that are surely valid in ECMAScript with the flag `u`. Only a subset is accepted, without
+//! look-around, names and references.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// Longest pattern that is looked at, in bytes.
+/// Longest pattern that is accepted, in bytes.
 const BYTES_MAX: usize = 2000;
 /// Deepest nesting of groups, in levels.
 const DEPTH_MAX: usize = 16;
-/// Most digits of a count.
+/// Most digits of a number in a quantifier.
 const COUNT_DIGITS_MAX: usize = 4;
 
 const CLASSES: &str = "dDwWsS";
 const SYNTAX: &str = "^$\\.*+?()[]{}|/";
 const CONTROLS: [(char, char); 5] = [('n', '\n'), ('r', '\r'), ('t', '\t'), ('f', '\u{c}'), ('v', '\u{b}')];
 
-/// Whether the pattern is one of them.
+/// Returns whether the pattern is in the accepted subset.
 pub(super) fn is_plain(pattern: &str) -> bool {
     pattern.len() <= BYTES_MAX && whole(&mut pattern.chars().peekable()).is_some()
 }
@@ -62,13 +62,13 @@ fn whole(rest: &mut Rest<'_>) -> Option<()> {
     (depth == 0).then_some(())
 }
 
-/// What an escape of one character stands for.
+/// Returns the character that an escape of one character stands for.
 fn single(escaped: char, syntax: &str) -> Option<char> {
     let control = CONTROLS.into_iter().find(|(name, _)| *name == escaped).map(|(_, control)| control);
     control.or_else(|| syntax.contains(escaped).then_some(escaped))
 }
 
-/// `n}`, `n,}` or `n,m}`.
+/// Reads the rest of a quantifier: `n}`, `n,}` or `n,m}`.
 fn is_count(rest: &mut Rest<'_>) -> bool {
     let Some(from) = number(rest) else { return false };
     let to = match rest.next() {
@@ -88,7 +88,7 @@ fn number(rest: &mut Rest<'_>) -> Option<u32> {
     (digits.len() <= COUNT_DIGITS_MAX).then(|| digits.parse().ok()).flatten()
 }
 
-/// What is between `[` and `]`, which is not nothing.
+/// Reads a character class after its `[`, up to its `]`; `None` if it is empty or not valid.
 fn class(rest: &mut Rest<'_>) -> Option<()> {
     let _negated = rest.next_if_eq(&'^');
     let mut is_empty = true;
@@ -114,7 +114,7 @@ fn class(rest: &mut Rest<'_>) -> Option<()> {
     }
 }
 
-/// One member of a class: a character, or a class of its own.
+/// Reads a member of a character class: `Some(None)` is a class such as `\d`.
 fn member(c: char, rest: &mut Rest<'_>) -> Option<Option<char>> {
     if c != '\\' {
         return Some(Some(c));

@@ -113,7 +113,7 @@ fn header_hints_stay_between_gateway_and_server() {
     assert_eq!(written(definition, Reader::Handshake), expected);
 }
 
-/// A member of a definition whose value nobody has an opinion on.
+/// Returns a member of a definition that no rule reads.
 fn extra() -> impl Strategy<Value = (String, String)> {
     let value = prop_oneof![
         Just("1e400".to_owned()),

@@ -1,4 +1,4 @@
-//! Payment card numbers.
+//! Detection of payment card numbers.
 
 use super::scan::Scan;
 
@@ -11,18 +11,18 @@ const FIRST_GROUP_MIN: usize = 4;
 const MIDDLE_GROUP_MIN: usize = 3;
 
 /// Shortest run of hexadecimal digits, with a letter among them, that is an identifier: of traces, requests, objects,
-/// or a digest. One such in 400 holds digits that pass for a card.
+/// or a digest. One such run in 400 has digits that pass for a card.
 const HEX_ID_MIN: usize = 24;
 
-/// The length of a UUID, and where its dashes are.
+/// Length of a UUID, in characters.
 const UUID_LENGTH: usize = 36;
 const UUID_DASHES: [usize; 4] = [8, 13, 18, 23];
 
-/// Masks a card number whose first digit is at `at`: 13 to 19 digits that pass the Luhn check, together or in
-/// groups divided by one kind of single space or dash, and no part of a longer run of digits or of an identifier.
+/// Masks a card number whose first digit is at `at`: 13 to 19 digits that pass the Luhn check. Groups may be divided
+/// by single spaces or dashes, of one kind. Parts of a longer run of digits or of an identifier are not masked.
 ///
-/// The pass calls this for the leading digits that card networks use; millisecond times and most generated
-/// numbers start with others. Decimal fractions are not cards.
+/// Called for the leading digits that card networks use; millisecond times and most generated numbers start with
+/// others. Decimal fractions are not cards.
 pub(super) fn card(scan: &mut Scan<'_>, at: usize) {
     let before = scan.before(at, 1);
     let fraction = before == b'.' && scan.before(at, 2).is_ascii_digit();
@@ -59,7 +59,8 @@ pub(super) fn card(scan: &mut Scan<'_>, at: usize) {
     }
 }
 
-/// Whether what is from `at` to `end` is part of an identifier: together in a hexadecimal one, or in groups of a UUID.
+/// Returns whether the digits from `at` to `end` are part of an identifier: a hexadecimal one, or a UUID if they are in
+/// groups.
 fn in_id(scan: &Scan<'_>, at: usize, end: usize) -> bool {
     let found = scan.bytes.get(at..end).unwrap_or_default();
     if found.contains(&b'-') {
@@ -68,7 +69,7 @@ fn in_id(scan: &Scan<'_>, at: usize, end: usize) -> bool {
     !found.contains(&b' ') && in_hex_id(scan, at, end)
 }
 
-/// Looks no further than a UUID may reach.
+/// Returns whether the digits from `at` to `end` are part of a UUID. Reads no further than a UUID may reach.
 fn in_uuid(scan: &Scan<'_>, at: usize, end: usize) -> bool {
     let belongs = |byte: &u8| byte.is_ascii_hexdigit() || *byte == b'-';
     let before = (1..=UUID_LENGTH).take_while(|back| belongs(&scan.before(at, *back))).count();
@@ -79,15 +80,15 @@ fn in_uuid(scan: &Scan<'_>, at: usize, end: usize) -> bool {
         && whole.iter().enumerate().all(|(place, byte)| (*byte == b'-') == is_dash(place))
 }
 
-/// Whether the digits from `at` to `end` are part of an identifier in hexadecimal. Looks no further than it must: runs
-/// may be long.
+/// Returns whether the digits from `at` to `end` are part of an identifier in hexadecimal. Reads no further than
+/// necessary, as runs may be long.
 fn in_hex_id(scan: &Scan<'_>, at: usize, end: usize) -> bool {
     let before = (1..=HEX_ID_MIN).take_while(|back| scan.before(at, *back).is_ascii_hexdigit()).count();
     let after = (0..HEX_ID_MIN).take_while(|ahead| scan.at(end + ahead).is_ascii_hexdigit()).count();
     before + after > 0 && before + (end - at) + after >= HEX_ID_MIN
 }
 
-/// The check-digit rule of card numbers, over the digits of `text`.
+/// Returns whether the digits of `text` pass the Luhn check of card numbers.
 fn luhn(text: &[u8]) -> bool {
     let digits = text.iter().rev().filter(|byte| byte.is_ascii_digit()).map(|byte| u32::from(byte - b'0'));
     let sum: u32 = digits

@@ -25,7 +25,7 @@ const WORDS: &[&str] = &[
     "ghp_",
     "\u{1f980}",
 ];
-/// Tokens of known shape, between spaces: whatever stands around them, they are secrets.
+/// Tokens of known shape, between spaces: secrets in any context.
 const PLANTED: &[&str] = &[
     "ghp_0123456789abcdefghijABCDEFGHIJ012345",
     "mcpk_0123456789abcdefghijABCDEFGHIJ0123456789abc",
@@ -33,13 +33,14 @@ const PLANTED: &[&str] = &[
     "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jK9sLm0aBcDeFgHiJkLmNoPqRsTuVwX",
 ];
 
-/// A planted token never shows, in a redacted text or in a preview that is cut anywhere. Redacting again shows nothing else.
+/// Checks that a planted token never shows, in a redacted text or in a preview cut anywhere. A second redaction shows no
+/// new text.
 #[test]
 fn secrets() {
     fuzz(SEEDS, WORDS, |input| {
         let text = String::from_utf8_lossy(input);
         let once = redact(&text);
-        // where one value stands in another, a second pass may take what is glued to the mask, but shows nothing new
+        // for a value inside another, a second pass may mask text next to the mask, but shows nothing new
         let twice = redact(&once);
         twice
             .split(MASK)

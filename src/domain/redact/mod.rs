@@ -1,9 +1,9 @@
-//! Masks secrets in text before it is stored or shown.
+//! Masking of secrets in text before it is stored or shown.
 //!
-//! Masked are: members, form fields, settings and headers whose name says secret (`names`); tokens of known
+//! Masked are: members, form fields, settings and headers with the name of a secret (`names`); tokens of known
 //! shape, JWTs, PEM private keys and the user part of URLs (`shapes`); payment card numbers (`cards`).
-//! Text is taken as it comes: JSON, JSON inside JSON strings, headers, queries, logs. In doubt more is masked,
-//! not less. One pass looks for a few trigger bytes; only around those is anything compared.
+//! Text can be of any kind: JSON, JSON inside JSON strings, headers, queries, logs. In doubt more is masked,
+//! not less. One pass searches for a few trigger bytes; only around those is anything compared.
 
 mod cards;
 mod names;
@@ -15,27 +15,27 @@ mod values;
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// What stands in a text where a secret stood.
+/// Text that replaces a secret.
 pub const MASK: &str = "[redacted]";
 
-/// How far beyond the cut a preview looks, in bytes: a secret that starts before the cut must show what it is
-/// within this. What needs more (a long string, a key block) is masked to the end of the window.
+/// Bytes that a preview reads beyond its cut, to recognize a secret that starts before the cut. A secret that is
+/// longer (a long string, a key block) is masked to the end of this window.
 const LOOKAHEAD_BYTES: usize = 1024;
 
-/// The beginning of a text, fit to be stored.
+/// Redacted beginning of a text, safe to store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Preview {
     /// The redacted beginning.
     pub text: String,
-    /// Whether anything of the original text is left out at its end.
+    /// True if anything of the original text is left out at its end.
     pub truncated: bool,
 }
 
-/// The first `max_bytes` of `text` with secrets masked and U+0000 replaced by U+FFFD, cut between characters.
+/// Returns the first `max_bytes` of `text`, cut between characters. Secrets are masked, and U+0000 becomes U+FFFD.
 ///
-/// A secret that the cut runs through is masked like one that stands before it. The result never shows text
-/// from beyond `max_bytes`, so where long secrets were masked it is shorter than that. The cost does not
-/// depend on how much text follows.
+/// A secret across the cut is masked like one before it. The result never shows text from beyond `max_bytes`,
+/// so it is shorter where long secrets were masked. The cost does not depend on the length of the text after
+/// the cut.
 pub fn preview(text: &str, max_bytes: usize) -> Preview {
     let window_end = text.floor_char_boundary(max_bytes.saturating_add(LOOKAHEAD_BYTES));
     let window = text.get(..window_end).unwrap_or_default();
@@ -49,8 +49,8 @@ pub fn preview(text: &str, max_bytes: usize) -> Preview {
     Preview { text: out, truncated: !fits || shown.len() < text.len() }
 }
 
-/// `text` with secrets masked and U+0000 replaced by U+FFFD. For short texts such as error messages: all of
-/// it is scanned.
+/// Returns `text` with secrets masked and U+0000 replaced by U+FFFD. For short texts such as error messages, as
+/// the whole text is scanned.
 pub fn redact(text: &str) -> Cow<'_, str> {
     let masks = search::masks(text, false);
     if masks.is_empty() && !text.contains('\0') {

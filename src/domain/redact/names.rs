@@ -1,35 +1,35 @@
-//! Which names say that their value is a secret.
+//! Names of members, headers and settings whose values are secrets.
 
-/// Longest part of a name that is judged, in bytes from its end.
+/// Longest part of a name that is classified, in bytes from its end.
 pub(super) const NAME_BYTES_MAX: usize = 64;
 
-/// What a name says about its value.
+/// Class of a name by what it says about its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NameKind {
-    /// Nothing.
+    /// Name of an ordinary value.
     Harmless,
-    /// It is a secret.
+    /// Name of a secret.
     Secret,
-    /// It is a secret, and unquoted it is all of the line: credentials headers, pass phrases.
+    /// Name of a secret that, unquoted, is the rest of the line: headers with credentials, pass phrases.
     Line,
-    /// It is a secret where the text is clearly data; the word is an ordinary one elsewhere.
+    /// Name of a secret only where the text is clearly data; elsewhere an ordinary word.
     Weak,
-    /// It is itself a name, and the member after it the value: `{"name": "PASSWORD", "value": …}`.
+    /// Member whose value is itself a name, with its value in the next member: `{"name": "PASSWORD", "value": …}`.
     Pair,
 }
 
-/// Where in a name a stem counts.
+/// Part of a name in which a stem counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// Anywhere, unless the name goes on with one of [`ABOUT`].
     Inside,
-    /// At the end.
+    /// At the end of the name.
     End,
-    /// It is all of the name.
+    /// The whole name only.
     Whole,
 }
 
-/// Stems in lower case without separators, so `api_key`, `apiKey` and `X-API-Key` are one.
+/// Stems of names, in lower case without separators, so that `api_key`, `apiKey` and `X-API-Key` are one.
 const STEMS: &[(&str, Place, NameKind)] = &[
     ("password", Place::Inside, NameKind::Secret),
     ("passwd", Place::Inside, NameKind::Secret),
@@ -111,7 +111,7 @@ const ABOUT: &[&str] = &[
     "aries",
 ];
 
-/// What stands before `token` where it is a position or a word of a language, not a secret.
+/// Words before `token` that make the name one of a position or of a language model's token, not of a secret.
 const ORDINARY_TOKENS: &[&str] = &[
     "page",
     "next",
@@ -135,8 +135,8 @@ const ORDINARY_TOKENS: &[&str] = &[
     "unexpected",
 ];
 
-/// Reads the name that `text` ends with, of which at most the last [`NAME_BYTES_MAX`] bytes count: its start
-/// and what it says. An empty name is harmless.
+/// Reads the name at the end of `text`, of which at most the last [`NAME_BYTES_MAX`] bytes count. Returns its start
+/// and its kind. An empty name is harmless.
 pub(super) fn last_name(text: &[u8]) -> (usize, NameKind) {
     let mut set = 0;
     let mut length = 0;
@@ -152,7 +152,7 @@ pub(super) fn last_name(text: &[u8]) -> (usize, NameKind) {
     (rest.len(), judge(name, set))
 }
 
-/// Judges a name as written; `letters` is the set of its letters.
+/// Classifies a name as written; `letters` is the set of its letters.
 fn judge(name: &[u8], letters: u32) -> NameKind {
     // Every name in a text comes here and nearly all end here: no early exit, so that the comparisons are
     // made several at a time.
@@ -176,7 +176,7 @@ const fn is_separator(byte: u8) -> bool {
     matches!(byte, b'_' | b'-' | b'.')
 }
 
-/// Judges a name in lower case without separators; `letters` is the set of its letters.
+/// Classifies a name in lower case without separators; `letters` is the set of its letters.
 fn judge_plain(name: &[u8], letters: u32) -> NameKind {
     for (stem, kind) in STEM_LETTERS.iter().zip(STEMS) {
         if letters & stem != *stem {
@@ -207,7 +207,7 @@ fn is_ordinary_token(name: &[u8]) -> bool {
     ORDINARY_TOKENS.iter().any(|word| before.ends_with(word.as_bytes()))
 }
 
-/// The letters of each stem: most names lack one and need no comparison.
+/// Set of letters of each stem: most names lack a letter and need no comparison.
 const STEM_LETTERS: [u32; STEMS.len()] = {
     let mut sets = [0; STEMS.len()];
     let mut left: &mut [u32] = &mut sets;
@@ -223,7 +223,7 @@ const STEM_LETTERS: [u32; STEMS.len()] = {
     sets
 };
 
-/// What each byte adds to the set of a name's letters; 0 for bytes that are not part of names.
+/// Bits that each byte adds to the set of a name's letters; 0 for bytes that are not part of names.
 const BYTE_SETS: [u32; 256] = {
     const NAME_BYTE: u32 = 1 << 31;
     let mut sets = [0; 256];

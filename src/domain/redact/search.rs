@@ -1,12 +1,12 @@
-//! The one pass over a text: what each trigger byte may be part of.
+//! Search for secrets in one pass over a text, from trigger bytes.
 
 use std::ops::Range;
 
 use super::scan::Scan;
 use super::{cards, shapes, values};
 
-/// Bytes at which something may have to be compared. Chosen to be rare in ordinary text: each kind of secret
-/// has one of them in its marker, its prefix or next to its name.
+/// Trigger bytes, at which the text is compared with secrets. They are rare in ordinary text; each kind of
+/// secret has one in its marker, its prefix or next to its name.
 const TRIGGERS: [bool; 256] = {
     let mut table = [false; 256];
     let mut rest: &[u8] = b":=>_-.JKSzBb234568";
@@ -21,7 +21,7 @@ const TRIGGERS: [bool; 256] = {
     table
 };
 
-/// Returns what to mask in `text`, sorted and disjoint; `cut` says that the real text goes on behind it.
+/// Returns the ranges of `text` to mask, sorted and disjoint; `cut` is true if the real text goes on after it.
 pub(super) fn masks(text: &str, cut: bool) -> Vec<Range<usize>> {
     let mut scan = Scan::new(text, cut);
     for (at, byte) in text.bytes().enumerate() {

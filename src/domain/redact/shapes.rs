@@ -1,8 +1,8 @@
-//! Secrets that are known by how they look.
+//! Detection of secrets by their shape: tokens with known prefixes, JWTs, PEM keys, users of URLs.
 
 use super::{scan::Scan, values};
 
-/// Which bytes a token goes on with behind its prefix.
+/// Kind of the bytes after a token's prefix.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Body {
     Alnum,
@@ -15,7 +15,7 @@ pub(super) enum Body {
 }
 
 impl Body {
-    /// End of the run of such bytes from `at` on. A run is read once however many tokens start in it.
+    /// Returns the end of the run of such bytes from `at` on. A run is read once, however many tokens start in it.
     fn run(self, scan: &mut Scan<'_>, at: usize) -> usize {
         if let Some(known) = scan.runs.get(self as usize).filter(|run| run.contains(&at)) {
             return known.end;
@@ -40,7 +40,7 @@ impl Body {
     }
 }
 
-/// Whether a prefix counts in the middle of a word.
+/// Positions at which a prefix counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Start {
     Anywhere,
@@ -50,7 +50,7 @@ enum Start {
 
 struct Shape {
     prefix: &'static [u8],
-    /// Where in `prefix` the trigger byte stands.
+    /// Index of the trigger byte in `prefix`.
     anchor: usize,
     body: Body,
     /// Shortest body, in bytes.
@@ -108,7 +108,7 @@ static A_S: &[Shape] = &[anchored("ASIA", 1, Body::Upper, 16)];
 static S_K: &[Shape] = &[anchored("SK", 1, Body::Hex, 32)];
 static I_Z: &[Shape] = &[anchored("AIza", 2, Body::Dashed, 30)];
 
-/// The shapes whose trigger byte is `byte` with `previous` before it.
+/// Returns the shapes whose trigger byte is `byte` with `previous` before it.
 fn shapes(previous: u8, byte: u8) -> &'static [Shape] {
     match [previous, byte] {
         [b'k', b'_'] => PK_,
@@ -139,7 +139,7 @@ fn shapes(previous: u8, byte: u8) -> &'static [Shape] {
     }
 }
 
-/// How much of a body without digits and capitals shows that it is words, in bytes.
+/// Bytes of a body that are read to see whether it is plain words, without digits and capitals.
 const WORD_BYTES_MAX: usize = 64;
 
 /// Masks a token of known shape, or a PEM private key, whose trigger byte is at `at`.
@@ -180,7 +180,7 @@ fn slack(scan: &mut Scan<'_>, at: usize) {
     }
 }
 
-/// Whether a word starts at `start`: no letter or digit before it, except as the end of an escape (`\n`,
+/// Returns whether a word starts at `start`: no letter or digit before it, except as the end of an escape (`\n`,
 /// `\u003d`, `%3D`).
 fn starts_word(scan: &Scan<'_>, start: usize) -> bool {
     !scan.before(start, 1).is_ascii_alphanumeric()
@@ -193,7 +193,7 @@ fn starts_word(scan: &Scan<'_>, start: usize) -> bool {
 pub(super) fn jwt(scan: &mut Scan<'_>, at: usize) {
     const PART_MIN: usize = 8;
     const PARTS_MAX: usize = 5;
-    // What follows another `eyJ` in the same part follows this one too.
+    // another `eyJ` in the same part of a JWT has the same bytes after it
     if scan.before(at, 1) != b'y' || scan.before(at, 2) != b'e' || at < scan.jwt_until {
         return;
     }
@@ -230,7 +230,7 @@ fn pem(scan: &mut Scan<'_>, at: usize) {
         return;
     }
     let body = start + 11 + label + 5;
-    // Words about keys, such as a quoted first line, have nothing behind it.
+    // a text about keys, such as a quoted first line, has no key after it
     let next = scan.at(body);
     if !(next.is_ascii_whitespace()
         || next.is_ascii_alphanumeric()
@@ -248,7 +248,7 @@ fn pem(scan: &mut Scan<'_>, at: usize) {
 }
 
 /// Masks the user part of a URL whose scheme ends at `at` (`scheme://user:password@host`, also with escaped
-/// slashes). Tells whether `at` ends a scheme at all.
+/// slashes). Returns whether `at` ends a scheme at all.
 pub(super) fn url_user(scan: &mut Scan<'_>, at: usize) -> bool {
     const UNENCODED_BYTES_MAX: usize = 512;
     let rest = scan.from(at + 1);
@@ -258,7 +258,7 @@ pub(super) fn url_user(scan: &mut Scan<'_>, at: usize) -> bool {
     let ends_text = |byte: u8| byte <= b' ' || matches!(byte, b'"' | b'<' | b'>' | b'\\' | b'`');
     let mut end = scan.run(start, |byte| !ends_text(byte) && !matches!(byte, b'/' | b'?' | b'#'));
     let authority = scan.bytes.get(start..end).unwrap_or_default();
-    // No port: a password, which may hold an unencoded slash. Then the last `@` in sight ends it.
+    // no port, so a password, which may have an unencoded slash and ends at the last `@` in reach
     let mut halves = authority.splitn(2, |byte| *byte == b':');
     let (host, port) = (halves.next().unwrap_or_default(), halves.next().unwrap_or_default());
     if !port.iter().all(u8::is_ascii_digit) && !host.starts_with(b"[") {
@@ -273,7 +273,7 @@ pub(super) fn url_user(scan: &mut Scan<'_>, at: usize) -> bool {
     true
 }
 
-/// Masks what follows `Bearer` or `Basic`, whose first letter is at `at`, if it looks like a credential.
+/// Masks the word after `Bearer` or `Basic`, whose first letter is at `at`, if it looks like a credential.
 pub(super) fn scheme(scan: &mut Scan<'_>, at: usize) {
     const SURE_MIN: usize = 16;
     const LIKELY_MIN: usize = 8;

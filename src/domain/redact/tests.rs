@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// Checks each text against what it becomes.
+/// Checks the redacted form of each text.
 fn becomes(cases: &[(&str, &str)]) {
     for (text, wanted) in cases {
         assert_eq!(redact(text), *wanted, "{text}");
@@ -10,7 +10,7 @@ fn becomes(cases: &[(&str, &str)]) {
     }
 }
 
-/// Checks that each text stays, and is not copied.
+/// Checks that each text stays unchanged, and is not copied.
 fn stay(texts: &[&str]) {
     for text in texts {
         assert!(matches!(redact(text), Cow::Borrowed(_)), "{text} became {}", redact(text));
@@ -142,7 +142,7 @@ fn key_blocks_and_urls() {
         becomes(&[(&format!("a {block} b"), "a [redacted] b")]);
         becomes(&[(&format!("a -----BEGIN {kind}-----{line_end}{body}{line_end}"), "a [redacted]")]);
     }
-    // A value that ends before the secret in it does.
+    // the value of the name ends before the secret in it
     becomes(&[(
         &format!("password=-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY----- b"),
         "password=[redacted] b",
@@ -203,11 +203,11 @@ fn cards() {
         "{\"id\":\"8735265377534ceeb7391bf4b2b1b584\"}",
         "abcdef12-4111-1111-1111-1111deadbeef",
     ]);
-    // too short for one, or not hexadecimal
+    // too short for an identifier, or not hexadecimal
     becomes(&[
         ("face4111111111111111", "face[redacted]"),
         ("order4111111111111111order4111111111111111", "order[redacted]order[redacted]"),
-        // no identifier has groups like these
+        // identifiers do not have such groups
         ("4111 1111 1111 1111decade", "[redacted]decade"),
         ("facade4111 1111 1111 1111", "facade[redacted]"),
         ("4111-1111-1111-1111faded", "[redacted]faded"),
@@ -247,7 +247,7 @@ fn previews_are_cut_between_characters() {
     assert_eq!(preview("x", 0), Preview { text: String::new(), truncated: true });
     assert_eq!(preview("", 0), Preview { text: String::new(), truncated: false });
     assert_eq!(preview("x", usize::MAX).text, "x");
-    // A mask that is longer than what it hides still keeps to the bound.
+    // a mask longer than its secret is cut to the bound
     assert_eq!(preview("pwd=a&pwd=b", 11), Preview { text: "pwd=[redact".into(), truncated: true });
 }
 
@@ -272,7 +272,7 @@ fn secrets_without_an_end_in_sight_are_masked_to_the_end() {
 
 #[test]
 fn hostile_repetition_costs_little() {
-    // Each would take minutes if every start were read to the end of the text.
+    // each text would take minutes if it were read to the end from every start
     for part in [
         "\"pwd\":[",
         "pwd=",
@@ -313,7 +313,7 @@ fn hostile_repetition_costs_little() {
     }
 }
 
-/// A secret as it stands in plain text, and those of its parts that nobody may see.
+/// Returns a text with a secret, and its parts that must not show.
 fn secret() -> impl Strategy<Value = (String, Vec<String>)> {
     let in_template = |template: &'static str, core: &'static str| {
         core.prop_map(move |core| (template.replace("{}", &core), vec![core])).boxed()
@@ -376,7 +376,7 @@ fn secret() -> impl Strategy<Value = (String, Vec<String>)> {
     prop::strategy::Union::new(kinds)
 }
 
-/// The check-digit rule, written the other way round than the one tested.
+/// Checks a number with the Luhn rule, in a different way than the tested code.
 fn is_luhn(number: &str) -> bool {
     let digits: Vec<u32> = number.chars().filter_map(|c| c.to_digit(10)).collect();
     let parity = digits.len() % 2;
@@ -388,7 +388,7 @@ fn is_luhn(number: &str) -> bool {
     sum.is_multiple_of(10)
 }
 
-/// Text around a secret. It ends so that the secret is not glued to a digit run.
+/// Returns text around a secret. Its end separates the secret from any run of digits.
 fn surrounding() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         "[a-zA-Z0-9 .,;:{}\\[\\]\"'\\\\=&<>/@_\n\té日\u{0}-]{0,40}",

@@ -1,4 +1,4 @@
-//! Values whose name says that they are secret: members, fields, settings, headers, XML elements.
+//! Masking of values whose name is that of a secret: members, fields, settings, headers, XML elements.
 
 use super::names::{NAME_BYTES_MAX, NameKind, last_name};
 use super::scan::Scan;
@@ -17,24 +17,24 @@ const SCHEMES: &[&[u8]] = &[
     b"aws4-hmac-sha256",
 ];
 
-/// Words that are no secret whatever they are called.
+/// Values that are no secret whatever their name.
 const CONSTANTS: &[&[u8]] = &[b"true", b"false", b"null", b"none", b"undefined"];
 
-/// How a name is written.
+/// Quoting of a name.
 #[derive(Debug, Clone, Copy)]
 struct Quoting {
-    /// The quote around it and the strings beside it.
+    /// Quote around the name and the strings next to it.
     quote: u8,
     /// Backslashes before each quote: 0 in JSON, 1 in JSON inside a JSON string, then 3, 7, …
     backslashes: usize,
-    /// Whether all of the name is between the quotes, as in JSON.
+    /// True if all of the name is between the quotes, as in JSON.
     whole: bool,
 }
 
-/// A name without quotes.
+/// Quoting of a name without quotes.
 const BARE: Quoting = Quoting { quote: b'"', backslashes: 0, whole: false };
 
-/// Masks the value behind the separator at `at` (`:`, `=` or `>`) if the name before it says secret.
+/// Masks the value after the separator at `at` (`:`, `=` or `>`) if the name before it is that of a secret.
 pub(super) fn named(scan: &mut Scan<'_>, at: usize) {
     if at < scan.closed_until {
         return;
@@ -75,8 +75,8 @@ fn unquote_back(scan: &Scan<'_>, mut end: usize) -> (usize, Quoting) {
     (end, Quoting { quote, backslashes, whole: !bracket })
 }
 
-/// Reads and judges the name that ends at `end`. Behind a backslash its first letters may belong to an escape
-/// (`\npass`, `\u0026sig`), so it is judged without them too.
+/// Reads and classifies the name that ends at `end`. After a backslash its first letters may belong to an escape
+/// (`\npass`, `\u0026sig`), so it is classified without them too.
 fn judge_name(scan: &Scan<'_>, end: usize) -> (usize, NameKind) {
     let (start, kind) = last_name(scan.bytes.get(..end).unwrap_or_default());
     if kind != NameKind::Harmless || scan.before(start, 1) != b'\\' {
@@ -95,7 +95,7 @@ fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
 }
 
-/// Masks the value behind the separator at `at`. `opener` is the byte before the name.
+/// Masks the value after the separator at `at`. `opener` is the byte before the name.
 fn value(scan: &mut Scan<'_>, at: usize, kind: NameKind, quoting: Quoting, opener: u8) {
     let mut start = at + 1;
     if scan.at(at) != b'>' {
@@ -132,7 +132,7 @@ fn value(scan: &mut Scan<'_>, at: usize, kind: NameKind, quoting: Quoting, opene
     }
 }
 
-/// Masks the value of a `{"name": …, "value": …}` pair whose name is behind the separator at `at`.
+/// Masks the value of a `{"name": …, "value": …}` pair whose name is after the separator at `at`.
 fn pair(scan: &mut Scan<'_>, at: usize, quoting: Quoting) {
     let start = scan.run(skip_space(scan, at + 1, quoting), |byte| matches!(byte, b'\\' | b'"' | b'\''));
     let end = start
@@ -142,7 +142,7 @@ fn pair(scan: &mut Scan<'_>, at: usize, quoting: Quoting) {
         return;
     }
     let mut next = end;
-    // Quotes, commas, white space and its escapes.
+    // quotes, commas, white space and its escapes
     while next < end + NAME_BYTES_MAX && !scan.from(next).starts_with(b"value") {
         let byte = scan.at(next);
         if !(byte.is_ascii_whitespace() || matches!(byte, b'"' | b'\'' | b',' | b'\\' | b'n' | b'r' | b't')) {
@@ -157,7 +157,7 @@ fn pair(scan: &mut Scan<'_>, at: usize, quoting: Quoting) {
 }
 
 /// Masks the value of a command-line flag whose leading dashes end at `at` (`--password x`, `["--token","x"]`).
-/// With `=` between them the pass finds it by that.
+/// A value after `=` is found by its separator instead.
 pub(super) fn flag(scan: &mut Scan<'_>, at: usize) {
     if !scan.at(at + 1).is_ascii_alphabetic() {
         return;
@@ -173,7 +173,7 @@ pub(super) fn flag(scan: &mut Scan<'_>, at: usize) {
     }
 }
 
-/// Skips the space before a value: on the line for a bare name, any (also escaped) for a quoted one.
+/// Skips the white space before a value: on the same line for a bare name, any (also escaped) for a quoted one.
 fn skip_space(scan: &Scan<'_>, mut at: usize, quoting: Quoting) -> usize {
     loop {
         at = scan
@@ -218,7 +218,8 @@ fn is_any(words: &[&[u8]], word: &[u8]) -> bool {
     words.iter().any(|known| known.eq_ignore_ascii_case(word))
 }
 
-/// The end of a string that `quote` behind `backslashes` opened: where its own level or one around it ends.
+/// Returns the end of a string that was opened by `quote` after `backslashes`: where its own level or one around it
+/// ends.
 fn quoted_end(scan: &Scan<'_>, start: usize, quote: u8, backslashes: usize) -> usize {
     let mut at = start;
     loop {
@@ -229,7 +230,7 @@ fn quoted_end(scan: &Scan<'_>, start: usize, quote: u8, backslashes: usize) -> u
             return at;
         }
         if scan.at(at) == quote {
-            // Inside the string each level doubles the backslashes of what it holds.
+            // inside the string, each level of nesting doubles the backslashes
             if (at - run) % (2 * backslashes + 2) != 2 * backslashes + 1 {
                 return run.max(at.saturating_sub(backslashes));
             }
@@ -238,7 +239,7 @@ fn quoted_end(scan: &Scan<'_>, start: usize, quote: u8, backslashes: usize) -> u
     }
 }
 
-/// The end of the array or object that starts at `start` and whose strings are quoted as its name is.
+/// Returns the end of the array or object that starts at `start`, with strings quoted as its name is.
 fn container_end(scan: &Scan<'_>, start: usize, quoting: Quoting) -> usize {
     let mut open = 0_usize;
     let mut at = start;
@@ -268,7 +269,7 @@ fn container_end(scan: &Scan<'_>, start: usize, quoting: Quoting) -> usize {
     }
 }
 
-/// The end of an unquoted value: white space, real or escaped, a quote, or what ends a field.
+/// Returns the end of an unquoted value: white space, real or escaped, a quote, or the end of a field.
 fn bare_end(scan: &Scan<'_>, start: usize, quoting: Quoting) -> usize {
     let mut at = start;
     loop {
@@ -296,8 +297,8 @@ fn bare_end(scan: &Scan<'_>, start: usize, quoting: Quoting) -> usize {
     }
 }
 
-/// The end of a header's line: a line end, real or escaped, or the quote that encloses the header, which is
-/// not one that follows `=`. `closer` is one more byte that ends it, or 0.
+/// Returns the end of a header's line: a line end, real or escaped, or the quote that encloses the header. A quote
+/// after `=` does not count. `closer` is one more byte that ends the line, or 0.
 fn line_end(scan: &Scan<'_>, start: usize, closer: u8) -> usize {
     let mut at = start;
     loop {

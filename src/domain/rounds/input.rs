@@ -1,31 +1,31 @@
-//! What a client says it can be asked, and what a server asks.
+//! Declared capabilities of clients to answer input requests, and the check of a server's requests against them.
 
 use std::ops::Range;
 
 use super::{CAPABILITIES_BYTES_MAX, INPUT_REQUESTS_MAX, STATE_BYTES_MAX};
 use crate::domain::json::{self, Member};
 
-/// The capabilities that are about being asked, each with the method that asks.
+/// Capabilities to answer input requests, each with the method of such a request.
 const KINDS: [(&str, &str); 3] =
     [("elicitation", "elicitation/create"), ("sampling", "sampling/createMessage"), ("roots", "roots/list")];
-/// The mode of an elicitation that names none.
+/// Default mode of an elicitation.
 const MODE_DEFAULT: &str = "form";
-/// How keys of input requests begin that are the gateway's own.
+/// Prefix of keys of input requests, reserved for the gateway.
 const OWN_PREFIX: &str = "mcpproxy.";
 
-/// More than is passed on.
+/// Error for capabilities larger than [`CAPABILITIES_BYTES_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge;
 
-/// What a client can be asked in the middle of a request: an object, raw, of what it declared about that alone.
+/// Declared capabilities of a client to answer input requests, as a raw JSON object without its other capabilities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capabilities(String);
 
 impl Capabilities {
-    /// Reads `clientCapabilities`, of which nobody else has another reading; what is no object declares nothing.
+    /// Reads `clientCapabilities`, from a message that passed [`json::check`]. A value that is no object declares nothing.
     ///
     /// # Errors
-    /// [`TooLarge`]
+    /// [`TooLarge`] when the capabilities take more than [`CAPABILITIES_BYTES_MAX`].
     pub fn read(raw: &str) -> Result<Capabilities, TooLarge> {
         let members = json::top_level_members(raw).unwrap_or_default();
         let mut out = String::from("{");
@@ -44,18 +44,18 @@ impl Capabilities {
         if out.len() > CAPABILITIES_BYTES_MAX { Err(TooLarge) } else { Ok(Capabilities(out)) }
     }
 
-    /// As it is passed on.
+    /// Returns the JSON object as it is passed on to servers.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether a client that declared this may be asked so.
+    /// Returns whether a client with these capabilities can answer this request.
     fn allows(&self, method: &str, params: &str) -> bool {
         let Some((kind, _)) = KINDS.iter().find(|(_, asks)| *asks == method) else { return false };
         let Some(declared) = member(&self.0, kind) else { return false };
         match *kind {
             "elicitation" => allows_mode(declared, params),
-            // whoever offers tools to a model must have been told that the client lets it use them
+            // a request that offers tools to a model needs a client that has declared support for that
             "sampling" => {
                 let uses_tools = ["tools", "toolChoice"].iter().any(|name| member(params, name).is_some());
                 !uses_tools || member(declared, "tools").is_some()
@@ -65,7 +65,7 @@ impl Capabilities {
     }
 }
 
-/// An `elicitation` that declares no mode means forms.
+/// Returns whether the declared `elicitation` has the mode of the request. One without modes means forms.
 fn allows_mode(declared: &str, params: &str) -> bool {
     let mode: Option<String> = match member(params, "mode") {
         None => Some(MODE_DEFAULT.to_owned()),
@@ -76,40 +76,40 @@ fn allows_mode(declared: &str, params: &str) -> bool {
     member(declared, &mode).is_some() || (says_nothing && mode == MODE_DEFAULT)
 }
 
-/// A member that is there: absent and `null` are the same.
+/// Returns the value of a member; `None` for an absent member and for `null`.
 fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
     let [value] = json::find_members(object, [name]).ok()?;
     value.filter(|raw| *raw != "null")
 }
 
-/// Longest answer that asks for input, in bytes.
+/// Largest answer that requests input, in bytes.
 const QUESTION_BYTES_MAX: usize = 1024 * 1024;
 
-/// A server's answer that asks for input.
+/// Answer of a server that requests input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// Where the server's own state stands in the answer: a JSON string, quotes and all.
+    /// Range of the server's `requestState` in the answer, a JSON string with its quotes; `None` when there is none.
     pub state: Option<Range<usize>>,
 }
 
-/// Why an answer that asks for input cannot be passed on.
+/// Reason why an answer that requests input cannot be passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misfit {
-    /// It asks for what the client did not declare.
+    /// The answer requests input that the client did not declare.
     NotDeclared,
-    /// It is not as the protocol has it, or can be read in two ways.
+    /// The answer violates the protocol, or is ambiguous.
     Malformed,
-    /// More requests, or a longer state, than are passed on.
+    /// The answer, its state or the number of its requests is over a bound.
     TooLarge,
 }
 
 impl Asked {
-    /// Reads a result with `resultType: "input_required"`, against what its client declared.
+    /// Reads a result with `resultType: "input_required"`, and checks it against the client's capabilities.
     ///
     /// # Errors
-    /// [`Misfit`]
+    /// [`Misfit`] when the result cannot be passed on to the client.
     pub fn read(result: &str, capabilities: &Capabilities) -> Result<Asked, Misfit> {
-        // before anything is made of it: whoever asks a person has not that much to say
+        // before anything is parsed: a question for a person is never that long
         if result.len() > QUESTION_BYTES_MAX {
             return Err(Misfit::TooLarge);
         }
@@ -141,7 +141,7 @@ impl Asked {
 }
 
 fn check_requests(requests: &str, capabilities: &Capabilities) -> Result<(), Misfit> {
-    // one reading of all that is in it: what is checked here is what the client sees
+    // the strict check of all that is in it: the client sees the same that is checked here
     let requests = json::members(requests).map_err(|_| Misfit::Malformed)?;
     if requests.len() > INPUT_REQUESTS_MAX {
         return Err(Misfit::TooLarge);
@@ -195,7 +195,7 @@ mod tests {
         };
         assert!(sized(QUESTION_BYTES_MAX).is_ok());
         assert_eq!(sized(QUESTION_BYTES_MAX + 1), Err(Misfit::TooLarge));
-        // it is not looked at before
+        // a too large text is refused before it is parsed
         assert_eq!(Asked::read(&"x".repeat(QUESTION_BYTES_MAX + 1), &declared("{}")), Err(Misfit::TooLarge));
     }
 

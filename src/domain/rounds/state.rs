@@ -1,4 +1,4 @@
-//! The state that goes with a request, from round to round.
+//! State of a request of several rounds, which the client carries from round to round.
 
 use chrono::{DateTime, Utc};
 use sha2::{Digest, Sha256};
@@ -7,38 +7,39 @@ use ulid::Ulid;
 use crate::domain::canonical::canonical;
 use crate::domain::id::ServerId;
 
-/// What a state belongs to besides its tenant and its key: a request that differs in any of it has another state.
+/// Request that a state belongs to, besides its tenant and its key. The state is not valid for a request that differs in
+/// any of these.
 #[derive(Clone, Copy, Debug)]
 pub struct Bound<'a> {
-    /// Where the request came in.
+    /// Interface at which the request came in, as the activity log names it (`mcp`, `direct`, …).
     pub endpoint: &'a str,
-    /// Its method.
+    /// Method of the request.
     pub method: &'a str,
-    /// The server that it goes to.
+    /// Server that the request goes to.
     pub server: ServerId,
-    /// Where that server is.
+    /// Origin of that server.
     pub origin: &'a str,
-    /// What it is about: a tool, a prompt, a URI.
+    /// Subject of the request: a tool, a prompt, a URI.
     pub subject: &'a str,
-    /// The definition that it was checked against; empty where there is none.
+    /// Pin of the definition that the request was checked against; empty where there is none.
     pub pin: &'a str,
-    /// The variant; empty where there is none.
+    /// Tool variant; empty where there is none.
     pub variant: &'a str,
-    /// The arguments, in whatever spelling; empty where there are none.
+    /// Arguments, JSON in any spelling; empty where there are none.
     pub arguments: &'a str,
 }
 
 impl Bound<'_> {
-    /// What stands for all of it.
+    /// Returns the SHA-256 of all fields.
     pub fn digest(&self) -> [u8; 32] {
         let mut hash = Sha256::new_with_prefix("mcpproxy round v1\0");
-        // white space and the order of members do not make other arguments
+        // white space and the order of members make no difference
         let arguments = canonical(self.arguments).unwrap_or_else(|_| self.arguments.to_owned());
         let fields =
             [self.endpoint, self.method, self.origin, self.subject, self.pin, self.variant, &*arguments];
         hash.update(self.server.0.as_bytes());
         for field in fields {
-            // the length first, so that no two rows of fields read alike
+            // the length first, so that different fields never hash the same bytes
             hash.update((field.len() as u64).to_le_bytes());
             hash.update(field);
         }
@@ -46,19 +47,19 @@ impl Bound<'_> {
     }
 }
 
-/// What a client carries from one round to the next, once it is opened.
+/// State that a client carries from one round to the next, after decryption.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
-    /// Until when it is good.
+    /// Time until which the state is valid.
     pub expires_at: DateTime<Utc>,
-    /// The record of the first round.
+    /// Id of the activity record of the first round.
     pub first: Ulid,
     /// The server's own state, a JSON string as the server wrote it.
     pub own: String,
 }
 
 impl State {
-    /// As bytes.
+    /// Encodes the state as bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = self.expires_at.timestamp_millis().to_be_bytes().to_vec();
         out.extend(self.first.to_bytes());
@@ -66,7 +67,7 @@ impl State {
         out
     }
 
-    /// From bytes that [`State::encode`] made.
+    /// Decodes bytes that [`State::encode`] made; `None` if they are malformed.
     pub fn decode(bytes: &[u8]) -> Option<State> {
         let (expires, rest) = bytes.split_first_chunk()?;
         let (first, own) = rest.split_first_chunk()?;
@@ -110,7 +111,7 @@ mod tests {
             Bound { arguments: r#"{"a":1,"b":[1]}"#, ..BOUND },
             Bound { arguments: "{}", ..BOUND },
             Bound { arguments: "", ..BOUND },
-            // the same letters, shared out differently
+            // the same letters, split differently between the fields
             Bound { endpoint: "mcpt", method: "ools/call", ..BOUND },
             Bound { pin: "v1:00call_tool_read", variant: "", ..BOUND },
         ];

@@ -1,7 +1,7 @@
-//! Values of a JSON text, indexed when something looks at them.
+//! Values of a JSON text, indexed when a rule reads them.
 //!
-//! Nothing is decoded or copied: a value is a place in the text. The children of an array or object take memory, and
-//! steps, when a rule asks for them first.
+//! Values are ranges of the text, neither decoded nor copied. The children of an array or object take memory and steps
+//! when a rule first reads them.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use crate::domain::json::value_end_counted;
 
 /// Mark of a value whose children are not indexed.
 const UNKNOWN: u32 = u32::MAX;
-/// Bytes looked at one by one that one step stands for.
+/// Bytes read one by one that count as one step.
 const BYTES_PER_STEP: usize = 8;
 
 /// A value of an arena, or the name of a member.
@@ -38,7 +38,7 @@ struct Place {
     count: u32,
 }
 
-/// Children of one array or object. Those of an object are name and value by turns.
+/// Children of an array or object. For an object, names and values alternate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NodeChildren {
     first: u32,
@@ -46,27 +46,27 @@ pub(super) struct NodeChildren {
 }
 
 impl NodeChildren {
-    /// Number of items.
+    /// Returns the number of items.
     pub(super) fn items_len(self) -> usize {
         self.count as usize
     }
 
-    /// Number of members.
+    /// Returns the number of members.
     pub(super) fn members_len(self) -> usize {
         self.count as usize / 2
     }
 
-    /// Item at a position.
+    /// Returns the item at a position.
     pub(super) fn item(self, at: usize) -> Option<Id> {
         u32::try_from(at).ok().filter(|at| *at < self.count).map(|at| Id(self.first + at))
     }
 
-    /// Items in their order.
+    /// Returns the items in their order.
     pub(super) fn items(self) -> impl Iterator<Item = Id> {
         (self.first..self.first + self.count).map(Id)
     }
 
-    /// Names and values in their order.
+    /// Returns the names and values in their order.
     pub(super) fn members(self) -> impl Iterator<Item = (Id, Id)> {
         (self.first..self.first + self.count).step_by(2).map(|at| (Id(at), Id(at + 1)))
     }
@@ -184,7 +184,7 @@ impl<'a> Arena<'a> {
     }
 }
 
-/// First byte of the next value or name: past white space, a comma or a colon; `None` at the bracket that ends it.
+/// Returns the offset of the next value or name, past white space, commas and colons; `None` at the closing bracket.
 fn next_value(bytes: &[u8], from: usize) -> Option<usize> {
     let rest = bytes.get(from..)?;
     let skipped = rest.iter().position(|byte| !matches!(byte, b' ' | b'\n' | b'\t' | b'\r' | b',' | b':'))?;

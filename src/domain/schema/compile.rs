@@ -1,4 +1,4 @@
-//! From a schema's text to its rules. Everything is bounded: nodes, bytes, patterns, work.
+//! Compiler from a schema's text to its rules, with bounds on nodes, bytes, patterns and work.
 
 mod keywords;
 
@@ -27,21 +27,21 @@ const PATTERNS_TEXT_BYTES_MAX: usize = 64 * 1024;
 /// Most bytes of all patterns of a schema, compiled.
 const PATTERNS_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// Patterns of a schema that may turn out to have no table: finding that out takes long.
+/// Most patterns of a schema for which the search for a table may fail: a failed search takes long.
 const TABLES_MISSED_MAX: usize = 8;
 
 /// Names of the types, by bit of [`Rule::Type`].
 pub(super) const TYPES: [&str; 7] = ["null", "boolean", "number", "string", "array", "object", "integer"];
 
-/// Compiles a schema; its size in bytes comes with it.
+/// Compiles a schema. Also returns its size in memory, in bytes.
 ///
 /// # Errors
-/// Why it is not used, for the activity record.
+/// The reason why the schema is not used, for the activity record.
 pub(super) fn compile(text: &str) -> Result<(Compiled, usize), String> {
     if text.len() > TEXT_BYTES_MAX {
         return Err(format!("it is longer than {TEXT_BYTES_MAX} bytes"));
     }
-    // the arena takes its text to be JSON; a row of an old database may hold anything
+    // the arena needs JSON; a row of an old database may contain anything
     serde_json::from_str::<serde::de::IgnoredAny>(text)
         .map_err(|error| format!("it is not JSON: {error}"))?;
     let mut meter = StepMeter::new(STEPS_MAX);
@@ -92,9 +92,9 @@ struct Compiler<'a> {
     draft: Draft,
     resources: Resources,
     nodes: Vec<Node>,
-    /// Nodes whose rules are not made yet.
+    /// Nodes whose rules are not compiled yet.
     open: Vec<(NodeId, Id)>,
-    /// Nodes by the place of their schema in the text.
+    /// Nodes by the offset of their schema in the text.
     known: HashMap<u32, NodeId>,
     patterns: Vec<Pattern>,
     pattern_texts: HashMap<String, u32>,
@@ -115,7 +115,7 @@ impl Keywords<'_> {
 }
 
 impl<'a> Compiler<'a> {
-    /// The node of a schema; its rules are made later.
+    /// Returns the node of a schema; its rules are compiled later.
     fn node(&mut self, schema: Id) -> Result<NodeId, String> {
         if !matches!(self.arena.kind(schema), NodeKind::Object | NodeKind::Bool) {
             return Err("a schema in it is neither an object nor a boolean".to_owned());
@@ -165,14 +165,14 @@ impl<'a> Compiler<'a> {
         Ok(())
     }
 
-    /// The target of a reference that stands at `from`.
+    /// Returns the target of a reference in the schema `from`.
     fn reference(&mut self, from: Id, reference: &str) -> Result<NodeId, String> {
         let offset = self.arena.offset(from);
         let target = self.resources.find(&mut self.arena, &mut self.meter, offset, reference)?;
         self.node(target)
     }
 
-    /// A pattern by its text; equal ones are kept once.
+    /// Compiles a pattern and returns its number; equal patterns are kept once.
     fn pattern(&mut self, text: &str) -> Result<u32, String> {
         if let Some(known) = self.pattern_texts.get(text) {
             return Ok(*known);
@@ -200,7 +200,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Items of a keyword's array.
+    /// Returns the items of a keyword's array.
     fn list(&mut self, keyword: &str, value: Id) -> Result<Vec<Id>, String> {
         if self.arena.kind(value) != NodeKind::Array {
             return Err(format!("{keyword} is not an array"));
@@ -208,7 +208,7 @@ impl<'a> Compiler<'a> {
         Ok(self.arena.children(value, &mut self.meter).map_err(too_large)?.items().collect())
     }
 
-    /// Members of a keyword's object.
+    /// Returns the members of a keyword's object.
     fn map(&mut self, keyword: &str, value: Id) -> Result<Vec<(Cow<'a, str>, Id)>, String> {
         if self.arena.kind(value) != NodeKind::Object {
             return Err(format!("{keyword} is not an object"));
@@ -217,12 +217,12 @@ impl<'a> Compiler<'a> {
         Ok(members.members().map(|(name, value)| (self.arena.string(name), value)).collect())
     }
 
-    /// Names in a keyword's array.
+    /// Returns the names in a keyword's array.
     fn names(&mut self, keyword: &str, value: Id) -> Result<Vec<Cow<'a, str>>, String> {
         self.list(keyword, value)?.into_iter().map(|name| self.text(keyword, name)).collect()
     }
 
-    /// Schemas in a keyword's array.
+    /// Returns the nodes of the schemas in a keyword's array.
     fn schemas(&mut self, keyword: &str, value: Id) -> Result<Box<[NodeId]>, String> {
         let list = self.list(keyword, value)?;
         self.weigh(list.len() * size_of::<NodeId>())?;

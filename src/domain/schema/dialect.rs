@@ -1,6 +1,6 @@
-//! Drafts of JSON Schema, and which of their keywords hold schemas.
+//! Drafts of JSON Schema, and the keywords of each that hold schemas.
 
-/// A draft, older ones first.
+/// Draft of JSON Schema, older ones first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Draft {
     D4,
@@ -13,7 +13,7 @@ pub(super) enum Draft {
 /// Form in which a keyword holds schemas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holds {
-    /// One schema, or a list of schemas.
+    /// Single schema, or a list of schemas.
     Schemas,
     /// A map of names to schemas, or to lists of names.
     Map,

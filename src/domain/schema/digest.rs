@@ -1,8 +1,7 @@
-//! Digests of values: equal for equal values, however they are spelt. They stand for the values in `enum`, `const` and
-//! `uniqueItems`, so that one value costs the same beside few others and beside many.
+//! Digests of values: equal for equal values, in any spelling. `enum`, `const` and `uniqueItems` compare digests, so that
+//! the cost of a value does not depend on the number of others.
 //!
-//! A digest has 128 bits, keyed at random per schema: nobody can make two values meet on purpose, and by chance they do
-//! not.
+//! A digest has 128 bits, with random keys per schema: collisions cannot be made on purpose, and are too rare by chance.
 
 use std::hash::{BuildHasher, DefaultHasher, Hasher, RandomState};
 
@@ -10,13 +9,13 @@ use super::arena::{Arena, Id, NodeKind};
 use super::meter::{StepMeter, Stop};
 use super::number::Number;
 
-/// Keys, and the number of them.
+/// Keys of the digests of one schema.
 pub(super) type Keys = [RandomState; 2];
 
-/// Digest of a value.
+/// Returns the digest of a value.
 ///
 /// # Errors
-/// Bounds of arena and meter.
+/// The bound of the arena or the meter that was reached.
 pub(super) fn digest(
     keys: &Keys,
     arena: &mut Arena<'_>,
@@ -60,7 +59,7 @@ pub(super) fn digest(
     Ok(state.finish())
 }
 
-/// Two hashers behind one buffer: most values are a few bytes in several parts.
+/// Two hashers with one buffer in front: most values are a few bytes in several parts.
 struct State {
     hashers: [DefaultHasher; 2],
     buffer: [u8; 64],

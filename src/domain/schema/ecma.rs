@@ -1,4 +1,4 @@
-//! Patterns of ECMA-262 in the syntax of Rust's engine.
+//! Translation of patterns from ECMA-262 to the syntax of Rust's engine.
 //!
 //! Look-around and back-references have no linear-time form and are refused. Capture groups become plain groups.
 
@@ -12,12 +12,12 @@ const SPACE: &str =
 const DIGIT: &str = "0-9";
 const WORD: &str = "0-9A-Za-z_";
 
-/// A translated pattern.
+/// Translated pattern.
 #[derive(Debug)]
 pub(super) struct Translated {
     /// Pattern in Rust's syntax.
     pub(super) text: String,
-    /// Number of Unicode property classes in it, which are large.
+    /// Number of Unicode property classes in the pattern, which are large.
     pub(super) classes: usize,
 }
 
@@ -98,7 +98,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Reads the end of a quantifier: it may be lazy, and is not itself quantified.
+    /// Reads the end of a quantifier, which may be lazy, but not itself be quantified.
     fn after_quantifier(&mut self) -> Result<(), &'static str> {
         if self.take_if("?") {
             self.put("?");
@@ -115,7 +115,7 @@ impl Reader<'_> {
         self.counted().is_some()
     }
 
-    /// A counted quantifier whose brace was read: `{n}`, `{n,}`, `{n,m}`.
+    /// Reads a counted quantifier after its brace: `{n}`, `{n,}`, `{n,m}`; `None` if it is not one.
     fn counted(&mut self) -> Option<String> {
         let (inside, rest) = self.rest.split_once('}')?;
         let (least, most) = inside.split_once(',').unwrap_or((inside, inside));
@@ -293,7 +293,7 @@ fn put_atom(out: &mut String, atom: &Atom) {
     }
 }
 
-/// Appends a character that means itself, inside a class or not.
+/// Appends a character that matches itself, inside a class or outside.
 fn put_char(out: &mut String, char: char) {
     if char.is_ascii_alphanumeric() || !char.is_ascii() {
         out.push(char);

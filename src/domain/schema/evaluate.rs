@@ -1,4 +1,4 @@
-//! Validation of a value against a compiled schema. The first broken rule ends it; every access takes steps.
+//! Validation of a value against a compiled schema. The first broken rule ends the validation; every access takes steps.
 
 mod array;
 mod marks;
@@ -14,14 +14,14 @@ use super::violation::{self, PathPart};
 /// Deepest chain of schemas that are applied inside each other.
 pub(super) const DEPTH_MAX: usize = 400;
 
-/// One validation.
+/// State of one validation.
 pub(super) struct Run<'a, 's> {
     schema: &'s Compiled,
     arena: Arena<'a>,
     meter: StepMeter,
-    /// Names and positions that lead to the value.
+    /// Path of the current value: names and positions.
     at: Vec<PathPart<'s>>,
-    /// Keywords and their parts that lead to the rule.
+    /// Path of the current rule: keywords and their parts.
     through: Vec<PathPart<'s>>,
     /// Number of alternatives being tried (see `passes`). A broken rule is reported only where it is 0.
     quiet: usize,
@@ -118,7 +118,7 @@ impl<'a, 's> Run<'a, 's> {
         Ok(())
     }
 
-    /// Applies a node to the same value, with the way to it noted.
+    /// Applies a node to the same value, and extends the path of the rule by `through`.
     fn below(
         &mut self,
         through: &[PathPart<'s>],
@@ -133,7 +133,7 @@ impl<'a, 's> Run<'a, 's> {
         Ok(())
     }
 
-    /// Applies a node to a child, with both ways noted.
+    /// Applies a node to a child, and extends the path of the value by `at` and that of the rule by `through`.
     fn inside(
         &mut self,
         at: PathPart<'s>,
@@ -184,7 +184,7 @@ impl<'a, 's> Run<'a, 's> {
         let mut found = false;
         for node in list {
             found |= self.passes(*node, value, marks.as_deref_mut())?;
-            // the others matter only for what they look at
+            // the others matter only for the members or items that they evaluate
             if found && marks.is_none() {
                 break;
             }
@@ -217,7 +217,7 @@ impl<'a, 's> Run<'a, 's> {
         branch.map_or(Ok(()), |node| self.below(&[PathPart::Word(keyword)], node, value, marks))
     }
 
-    /// Returns [`Stop::Invalid`], and notes the broken rule unless an alternative is being tried.
+    /// Returns [`Stop::Invalid`], and records the broken rule unless an alternative is being tried.
     fn broken(&mut self, keyword: &'static str, text: impl FnOnce() -> String) -> Stop {
         if self.quiet == 0 {
             self.through.push(PathPart::Word(keyword));

@@ -1,7 +1,7 @@
 use super::*;
 use crate::domain::fuzz::{fuzz, shape};
 
-/// A schema and arguments, divided by U+0000.
+/// Schemas and arguments, separated by U+0000.
 const SEEDS: &[&str] = &[
     "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\",\"maximum\":10}},\"required\":[\"a\"]}\0{\"a\":11}",
     "{\"properties\":{\"a\":{\"pattern\":\"^(a+)+$\",\"maxLength\":3}}}\0{\"a\":\"aaaaaaaab\"}",
@@ -19,7 +19,7 @@ const WORDS: &[&str] = &[
     "{}",
 ];
 
-/// Whatever the schema and the arguments, the answer comes in bounded time and its text is short.
+/// Checks that any schema and arguments get an answer in bounded time, with a short text.
 #[test]
 fn schemas() {
     fuzz(SEEDS, WORDS, |input| {

@@ -1,4 +1,4 @@
-//! Steps of one validation.
+//! Meter of the steps of one validation.
 
 /// Reason why a validation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -7,7 +7,7 @@ pub(super) enum Stop {
     Invalid,
     /// The validation takes more steps than allowed.
     Steps,
-    /// The rules look at more values than allowed.
+    /// The rules read more values than allowed.
     Nodes,
     /// Rules are nested deeper than allowed.
     Depth,
@@ -26,7 +26,7 @@ impl StepMeter {
         StepMeter { left: steps }
     }
 
-    /// Takes steps.
+    /// Takes steps off the meter.
     ///
     /// # Errors
     /// [`Stop::Steps`] when fewer are left.

@@ -1,4 +1,4 @@
-//! A compiled schema: nodes of rules, which name each other by number.
+//! Compiled schemas: nodes of rules, which refer to each other by number.
 
 use std::hash::RandomState;
 
@@ -8,12 +8,12 @@ use super::pattern::Pattern;
 /// Number of a node.
 pub(super) type NodeId = u32;
 
-/// A whole schema. The first node is its root.
+/// Compiled schema. The first node is its root.
 #[derive(Debug)]
 pub(super) struct Compiled {
     pub(super) nodes: Box<[Node]>,
     pub(super) patterns: Box<[Pattern]>,
-    /// Keys of the digests in it.
+    /// Keys of the digests in the rules.
     pub(super) keys: [RandomState; 2],
 }
 
@@ -60,7 +60,7 @@ pub(super) enum Rule {
     Pattern(u32),
     Object(Box<ObjectRule>),
     Array(Box<ArrayRule>),
-    /// `$ref` and its like, by keyword.
+    /// `$ref`, `$recursiveRef` or `$dynamicRef`, with its keyword.
     Ref(&'static str, NodeId),
     AllOf(Box<[NodeId]>),
     AnyOf(Box<[NodeId]>),
@@ -71,17 +71,17 @@ pub(super) enum Rule {
     UnevaluatedProperties(NodeId),
 }
 
-/// `enum` or `const`.
+/// Rule of `enum` or `const`.
 #[derive(Debug)]
 pub(super) struct Values {
     pub(super) keyword: &'static str,
-    /// Digests, in order.
+    /// Digests of the values, sorted.
     pub(super) digests: Box<[u128]>,
     /// Kinds of the values, as bits by [`super::arena::NodeKind`].
     pub(super) kinds: u8,
 }
 
-/// `if`, `then`, `else`.
+/// Rule of `if`, `then` and `else`.
 #[derive(Debug)]
 pub(super) struct IfRule {
     pub(super) condition: NodeId,
@@ -103,7 +103,7 @@ pub(super) struct ObjectRule {
     pub(super) dependencies: Box<[Dependency]>,
 }
 
-/// A name that an [`ObjectRule`] knows.
+/// Name of a member that an [`ObjectRule`] knows.
 #[derive(Debug)]
 pub(super) struct Name {
     pub(super) name: Box<str>,
@@ -139,7 +139,7 @@ pub(super) struct ArrayRule {
     pub(super) is_unique: bool,
 }
 
-/// `contains` with its counts.
+/// Rule of `contains` with its counts.
 #[derive(Debug)]
 pub(super) struct Contains {
     pub(super) node: NodeId,

@@ -1,10 +1,10 @@
-//! Numbers as written: digits and an exponent, of any size, never expanded and never rounded.
+//! JSON numbers as written: digits and an exponent, of any size, never expanded and never rounded.
 
 use std::cmp::Ordering;
 
 use super::meter::Stop;
 
-/// Most digits of an exponent, leading zeros apart.
+/// Most digits of an exponent, without leading zeros.
 const EXPONENT_DIGITS_MAX: usize = 17;
 
 /// A JSON number. Its value is `0.d1d2d3… × 10^point`, where the digits neither begin nor end with a zero.
@@ -101,7 +101,7 @@ impl<'a> Number<'a> {
         if self.len == 0 {
             return true;
         }
-        // this number has no zero at its end: what it lacks in powers of ten it cannot make up
+        // the digits have no zero at their end: a missing power of ten makes a multiple impossible
         let Ok(mut tens) = u64::try_from(self.point - self.len as i64 - divisor.exponent) else {
             return false;
         };

@@ -1,4 +1,4 @@
-//! Compiled patterns: memory and work of each are known before it runs.
+//! Compiled patterns, with memory and work known before a search.
 
 use regex_automata::dfa::dense::DFA;
 use regex_automata::dfa::{Automaton, StartKind, dense};
@@ -15,14 +15,14 @@ const TEXT_BYTES_MAX: usize = 8 * 1024;
 const CLASSES_MAX: usize = 32;
 /// Deepest nesting of groups.
 const NEST_MAX: u32 = 50;
-/// Largest automaton as it is written, in bytes: counted repetitions and classes are written out in it.
+/// Largest automaton (NFA) of one pattern, in bytes: counted repetitions and classes are expanded in it.
 const NFA_BYTES_MAX: usize = 256 * 1024;
-/// Largest table of one pattern, in bytes. Above it the pattern runs on the automaton itself.
+/// Largest table (DFA) of one pattern, in bytes. Above it the pattern runs on the automaton itself.
 const DFA_BYTES_MAX: usize = 128 * 1024;
-/// Most memory while a table is made, in bytes.
+/// Most memory while a table is computed, in bytes.
 const DETERMINIZE_BYTES_MAX: usize = 256 * 1024;
 
-/// A pattern that may be searched for.
+/// Compiled pattern.
 #[derive(Debug)]
 pub(super) struct Pattern {
     engine: Engine,
@@ -92,7 +92,7 @@ impl Pattern {
     pub(super) fn is_found_in(&self, text: &str) -> bool {
         let input = Input::new(text).earliest(true);
         match &self.engine {
-            // a table has no bytes that it gives up at: word boundaries are those of ASCII
+            // the table has no quit bytes, as word boundaries are those of ASCII
             Engine::Table(table) => table.try_search_fwd(&input).is_ok_and(|found| found.is_some()),
             Engine::States(machine) => machine.is_match(&mut machine.create_cache(), input),
         }

@@ -1,4 +1,4 @@
-//! Names inside a schema: which parts have a name of their own, and where a reference leads.
+//! Names inside a schema (`$id`, `$anchor`), and the resolution of references to them.
 
 use std::collections::HashMap;
 
@@ -7,10 +7,10 @@ use super::dialect::{Draft, Holds};
 use super::meter::StepMeter;
 use super::uri;
 
-/// Most parts of one schema with a name of their own.
+/// Most parts of one schema with an `$id` of their own.
 const RESOURCES_MAX: usize = 64;
 
-/// A schema, or a part of one, that has a URI.
+/// Schema, or part of one, that has a URI.
 #[derive(Debug)]
 struct Resource {
     root: Id,
@@ -19,7 +19,7 @@ struct Resource {
     uri: String,
 }
 
-/// The names of one schema.
+/// Names of one schema.
 #[derive(Debug)]
 pub(super) struct Resources {
     list: Vec<Resource>,
@@ -65,7 +65,7 @@ impl Resources {
         Ok(resources)
     }
 
-    /// Notes the names of one schema object. Returns the index of the resource that contains the object.
+    /// Adds the names of one schema object. Returns the index of the resource that contains the object.
     fn named(
         &mut self,
         arena: &Arena<'_>,
@@ -117,7 +117,7 @@ impl Resources {
 
     fn anchor(&mut self, base: usize, name: &str, schema: Id) -> Scanned<()> {
         match self.anchors.insert((base, name.to_owned()), schema) {
-            // one schema may have a name by both keywords
+            // one schema may have the same name by both keywords
             Some(before) if before != schema => Err("two parts of it have one anchor".to_owned()),
             _ => Ok(()),
         }
@@ -129,7 +129,7 @@ impl Resources {
         self.list.len() > 1
     }
 
-    /// Resolves a reference that stands at offset `from`.
+    /// Resolves a reference at the offset `from` to its target.
     pub(super) fn find(
         &self,
         arena: &mut Arena<'_>,
@@ -138,7 +138,7 @@ impl Resources {
         reference: &str,
     ) -> Scanned<Id> {
         let (uri, fragment) = reference.split_once('#').unwrap_or((reference, ""));
-        // the part that begins last is the innermost
+        // the innermost part begins last
         let around = |resource: &&(usize, &Resource)| resource.1.start <= from && from < resource.1.end;
         let around = self.list.iter().enumerate().filter(|resource| around(&resource));
         let (mut at, base) =
@@ -161,7 +161,7 @@ impl Resources {
     }
 }
 
-/// Follows one token of a JSON pointer; `None` where it leads nowhere.
+/// Follows one token of a JSON pointer; `None` if it has no target.
 fn step(arena: &mut Arena<'_>, meter: &mut StepMeter, at: Id, token: &str) -> Scanned<Option<Id>> {
     let kind = arena.kind(at);
     if !matches!(kind, NodeKind::Array | NodeKind::Object) {

@@ -1,13 +1,13 @@
-//! References between schemas (RFC 3986, section 5), as far as names are compared: nothing is fetched.
+//! Resolution of URI references between schemas (RFC 3986, section 5), to compare names. Nothing is fetched.
 
-/// Parts of a reference without its fragment.
+/// Parts of a URI reference without its fragment.
 struct Parts<'a> {
-    /// With its colon.
+    /// Scheme with its colon.
     scheme: &'a str,
-    /// With its slashes.
+    /// Authority with its leading slashes.
     authority: Option<&'a str>,
     path: &'a str,
-    /// With its question mark.
+    /// Query with its question mark.
     query: &'a str,
 }
 
@@ -77,7 +77,7 @@ fn without_dots(path: &str) -> String {
     kept.join("/")
 }
 
-/// A fragment without its percent signs; `None` when it is not UTF-8.
+/// Decodes the percent signs of a fragment; `None` when the result is not UTF-8.
 pub(super) fn decoded(fragment: &str) -> Option<String> {
     let bytes = fragment.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());

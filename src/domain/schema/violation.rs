@@ -1,19 +1,19 @@
-//! Sentences about broken rules: path and rule, never a value of the arguments.
+//! Sentences about broken rules, with path and rule, and never a value of the arguments.
 
 use super::arena::{Arena, Id};
 
-/// Longest part of a name that is repeated, in characters.
+/// Longest part of a name in a sentence, in characters.
 const NAME_SHOWN_CHARS_MAX: usize = 64;
-/// Most bytes of each path.
+/// Longest path in a sentence, in bytes; the middle of longer ones is left out.
 const PATH_BYTES_MAX: usize = 150;
 
-/// One part of a path.
+/// Part of a path.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum PathPart<'s> {
     Word(&'static str),
     Text(&'s str),
     Position(usize),
-    /// A member of the arguments, by its name.
+    /// Name of a member of the arguments.
     Value(Id),
 }
 
@@ -40,7 +40,7 @@ pub(super) fn shown(name: &str) -> String {
 fn pointer(arena: &Arena<'_>, parts: &[PathPart<'_>]) -> String {
     let mut pointer = String::new();
     for (at, part) in parts.iter().enumerate() {
-        // the end says more than what leads to it
+        // the end of a path says more than its middle
         if pointer.len() > PATH_BYTES_MAX && at + 2 < parts.len() {
             continue;
         }

@@ -1,5 +1,4 @@
-//! BM25F over weighted fields: which terms each document has, and what they are worth among the documents that the
-//! caller may see.
+//! BM25F over weighted fields: the terms of each document, and their worth among the documents that the caller may see.
 //!
 //! A term's counts are weighted per field, divided by that field's length norm, added up, and only then
 //! saturated, so that repeating a word in a long description never beats having it in the name.
@@ -28,7 +27,7 @@ struct Field {
     bytes_max: usize,
 }
 
-/// The fields, in the order of [`texts`].
+/// Fields of a document, in the order of [`texts`].
 const FIELDS: [Field; 6] = [
     Field { weight: 3.0, length_share: 0.4, bytes_max: NAME_BYTES_MAX }, // tool name
     Field { weight: 2.0, length_share: 0.4, bytes_max: 512 },            // title
@@ -65,17 +64,17 @@ struct Posting {
 #[derive(Debug, Default)]
 pub(super) struct Texts {
     terms: HashMap<Box<str>, u32>,
-    /// The documents of each term, ascending.
+    /// Documents of each term, ascending.
     lists: Vec<Box<[Posting]>>,
     /// Terms per field of each document.
     lengths: Vec<[u32; FIELDS.len()]>,
 }
 
-/// The documents that one kind of caller may see, with what scores are computed from. Scores depend on these documents
-/// alone: a caller learns nothing about words of the others.
+/// Documents that one kind of caller may see, with their statistics. Scores depend on these documents alone: a caller
+/// learns nothing about words of the others.
 #[derive(Debug)]
 pub struct SearchScope {
-    /// One bit per document.
+    /// Bit set of the visible documents.
     visible: Box<[u64]>,
     documents: usize,
     averages: [f32; FIELDS.len()],
@@ -143,21 +142,21 @@ struct Occurrence {
     count: u32,
 }
 
-/// Collects documents; the scores need averages, so they come last.
+/// Builder of the index. Scores need averages over all documents, so they are computed later.
 pub(super) struct IndexBuilder {
     reading: Terms,
-    /// Words met so far: stemming costs more than a look-up and words repeat.
+    /// Term of each word so far: words repeat, and a lookup is cheaper than stemming.
     words: HashMap<Box<str>, Option<u32>>,
     terms: HashMap<Box<str>, u32>,
     occurrences: Vec<Occurrence>,
     /// Terms per field of each document.
     lengths: Vec<[u32; FIELDS.len()]>,
-    /// Terms of the document at hand, with their field.
+    /// Terms of the current document, with their field.
     found: Vec<(u32, u8)>,
 }
 
 impl IndexBuilder {
-    /// An empty one.
+    /// Creates an empty builder.
     pub(super) fn new() -> Self {
         Self {
             reading: Terms::english(),
@@ -169,7 +168,7 @@ impl IndexBuilder {
         }
     }
 
-    /// Adds the next document and returns its position; none when the index is full.
+    /// Adds the next document and returns its position; `None` when the index is full.
     pub(super) fn add(&mut self, document: &Document<'_>) -> Option<u32> {
         let position = u32::try_from(self.lengths.len()).ok().filter(|&at| at < DOCUMENTS_MAX)?;
         self.found.clear();
@@ -177,7 +176,7 @@ impl IndexBuilder {
         for (field, text) in texts(document) {
             let Some(budget) = budgets.get_mut(usize::from(field)) else { continue };
             let text = text.get(..text.floor_char_boundary(*budget)).unwrap_or_default();
-            // One more than its bytes, so that the number of texts is bounded too.
+            // one more than the bytes of the text, so that the number of texts is bounded too
             *budget = budget.saturating_sub(text.len() + 1);
             for_each_piece(text, |_, word| {
                 if let Some(term) = intern(&self.reading, &mut self.words, &mut self.terms, word) {
@@ -216,13 +215,13 @@ impl IndexBuilder {
     }
 }
 
-/// The worth of a term that `having` of `documents` have, in the form that stays positive even if all have it.
+/// Returns the worth (idf) of a term that `having` of `documents` have. It is positive even if all have it.
 fn rarity(documents: usize, having: usize) -> f32 {
     let (documents, having) = (documents as f32, having as f32);
     (1.0 + (documents - having + 0.5) / (having + 0.5)).ln()
 }
 
-/// The term id of a word, new if need be; none for a stop word.
+/// Returns the term id of a word, and creates it if necessary; `None` for a stop word.
 fn intern(
     reading: &Terms,
     words: &mut HashMap<Box<str>, Option<u32>>,

@@ -1,23 +1,23 @@
-//! What an embeddings service says: vectors of tools and of a question, and how near they are.
+//! Vectors from an embeddings service, of tools and of a question, and their similarity.
 
 use super::tokens::{Piece, for_each_piece};
 use super::{Document, NAME_BYTES_MAX};
 
-/// Numbers of a vector, at most: more than common models have.
+/// Most numbers of a vector; common models have fewer.
 pub const DIMS_MAX: usize = 4096;
-/// Bytes of a tool's text that are sent, about 1000 tokens.
+/// Longest text of a tool that is sent to the service, in bytes, about 1000 tokens.
 const TEXT_BYTES_MAX: usize = 4096;
-/// Of them at most for its description.
+/// Longest part of the description in a tool's text, in bytes.
 const DESCRIPTION_BYTES_MAX: usize = 3000;
-/// Moves on when a tool's text is made otherwise: its vector is another then.
+/// Version of the text of a tool. A change of [`text_of`] needs a new one, as the vectors change with it.
 pub const TEXT_VERSION: u32 = 1;
-/// Steps from zero to the largest number of a stored vector.
+/// Steps from 0 to the largest number of a stored vector.
 const STEPS: f32 = 127.0;
 
-/// Documents below which nothing is said about how near everything is to everything.
+/// Fewest documents for which the average similarity is subtracted.
 const CENTRED_FROM: usize = 16;
 
-/// A direction, in a byte per number.
+/// Direction of a vector, with one byte per number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Embedding {
     steps: Box<[i8]>,
@@ -25,7 +25,7 @@ pub struct Embedding {
 }
 
 impl Embedding {
-    /// Of a vector of any length but zero; `None` for one without a direction, or with too many numbers.
+    /// Creates an embedding from a vector; `None` for a zero vector, numbers that are not finite, or too many of them.
     pub fn of(vector: &[f32]) -> Option<Embedding> {
         if vector.len() > DIMS_MAX || !vector.iter().all(|n| n.is_finite()) {
             return None;
@@ -34,11 +34,11 @@ impl Embedding {
         if most <= 0.0 {
             return None;
         }
-        // divided first: the largest number may be as small as a float can be
+        // divided first, as the largest number may be as small as a float can be
         Some(Embedding::from_steps(vector.iter().map(|n| (n / most * STEPS).round() as i8).collect()))
     }
 
-    /// As [`Embedding::to_bytes`] gave it; `None` for what it never gives.
+    /// Reads the bytes of [`Embedding::to_bytes`]; `None` for bytes that it never returns.
     pub fn from_bytes(bytes: &[u8]) -> Option<Embedding> {
         let is_vector = bytes.len() <= DIMS_MAX && bytes.iter().any(|byte| *byte != 0);
         is_vector.then(|| Embedding::from_steps(bytes.iter().map(|byte| byte.cast_signed()).collect()))
@@ -49,39 +49,39 @@ impl Embedding {
         Embedding { steps, length }
     }
 
-    /// For storing.
+    /// Returns the bytes to store.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.steps.iter().map(|step| step.cast_unsigned()).collect()
     }
 
-    /// How many numbers it has.
+    /// Returns the number of dimensions.
     pub fn dims(&self) -> usize {
         self.steps.len()
     }
 
-    /// Cosine of the angle between two; `None` when they are of different models.
+    /// Returns the cosine of the angle between two embeddings; `None` when their dimensions, and so their models, differ.
     fn nearness(&self, other: &Embedding) -> Option<f32> {
         let is_comparable = self.steps.len() == other.steps.len();
         is_comparable.then(|| dot(&self.steps, &other.steps) as f32 / (self.length * other.length))
     }
 }
 
-/// No overflow: 4096 products of at most 128 × 128.
+/// Returns the dot product. It cannot overflow: 4096 products of at most 128 × 128.
 fn dot(a: &[i8], b: &[i8]) -> i32 {
     a.iter().zip(b).map(|(a, b)| i32::from(i16::from(*a) * i16::from(*b))).sum()
 }
 
-/// How near a question is to each document of an index, in their order, as an embeddings service sees it: 1 is the
-/// same, 0 is no nearer than the documents on average. `None` where it has said nothing yet.
+/// Similarity of a question to each document of an index, in their order, from an embeddings service: 1 is the same, 0
+/// is no nearer than the documents on average. `None` for a document that has no vector yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Nearness(pub(super) Vec<Option<f32>>);
 
 impl Nearness {
-    /// Returns how near a question is to documents; `None` if it can be compared with none of them. `documents` has
-    /// `None` also for what the caller may not see: the average, and so every value, follows from the others alone.
+    /// Compares a question with documents; `None` if it can be compared with none of them. `documents` must have `None`
+    /// also for those that the caller may not see: the average, and so every value, follows from the others alone.
     ///
-    /// Models differ in how near they see any two texts, some call nothing less than 0.7: what is usual among these
-    /// documents counts as nothing.
+    /// Models differ in the similarity of unrelated texts; for some it is never below 0.7. So the average over these
+    /// documents counts as 0.
     pub fn of<'a>(
         question: &Embedding,
         documents: impl Iterator<Item = Option<&'a Embedding>>,
@@ -93,7 +93,7 @@ impl Nearness {
             return None;
         }
         let usual = if count < CENTRED_FROM { 0.0 } else { known().sum::<f32>() / count as f32 };
-        // all the same, and all that is asked for
+        // above zero also where all documents are the same as the question
         let room = (1.0 - usual).max(f32::EPSILON);
         for near in nearness.iter_mut().flatten() {
             *near = ((*near - usual) / room).clamp(0.0, 1.0);
@@ -102,8 +102,8 @@ impl Nearness {
     }
 }
 
-/// What a tool's vector is made of: its name in words, its title, its description, its parameters' names. Not its
-/// server's name, since what is said must follow from the definition alone.
+/// Returns the text of a tool for its vector: its name in words, title, description and parameter names. The server's
+/// name is not in it, as the vector must follow from the definition alone.
 pub fn text_of(document: &Document<'_>) -> String {
     let mut text = words_of(cut(document.name, NAME_BYTES_MAX));
     for (part, bytes_max) in
@@ -126,7 +126,7 @@ pub fn text_of(document: &Document<'_>) -> String {
     text
 }
 
-/// `createIssue` as `create issue`.
+/// Returns a name in separate words: `createIssue` as `create issue`.
 fn words_of(name: &str) -> String {
     let mut words = String::new();
     for_each_piece(name, |piece, word| {
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn what_is_usual_in_a_catalogue_counts_as_nothing() {
-        // a model that sees any two texts at 0.7 or more
+        // a model with a similarity of at least 0.7 for any two texts
         let of = |away: f32| Embedding::of(&[1.0, away]).unwrap();
         let documents: Vec<Embedding> = (0..20).map(|n| of(if n == 7 { 0.1 } else { 0.9 })).collect();
         let nearness = Nearness::of(&of(0.0), documents.iter().map(Some)).unwrap();

@@ -1,26 +1,26 @@
-//! How near a question is to a tool by meaning, with no word in common.
+//! Similarity of a question to a tool by meaning, also with no word in common.
 //!
-//! Each tool has one vector: what it is called, what it says it does, and what it takes, each with equal length
-//! so that a long description does not drown a good name.
+//! Each tool has one vector, the sum of three parts: names, description and parameters. Each part is scaled, so that a
+//! long description does not outweigh a good name.
 
 use super::tokens::{Piece, Terms, for_each_piece};
 use super::words::{DIMS, Sum, Words};
 use super::{Document, NAME_BYTES_MAX};
 
-/// Words of each part of a tool that count: what matters is said first.
+/// Words of each part of a tool that count; the important ones come first.
 const PART_WORDS_MAX: usize = 64;
 /// Bytes of each part that are read.
 const PART_BYTES_MAX: usize = 1024;
-/// Look-ups for each part, and for a question.
+/// Most lookups in the table for each part of a tool, and for a question.
 const LOOKUPS_MAX: u32 = 1024;
 
-/// Worth of the parameters' names beside a tool's name and its description.
+/// Weight of the parameters' names; those of a tool's names and of its description are 1.
 const PARAMETERS_SHARE: f32 = 0.3;
 
 /// Steps per unit in a stored vector. Unit vectors have no number near a half.
 const STEPS: f32 = 254.0;
 
-/// The direction of a text; all zero for one without known words.
+/// Direction of a text's vector; all zero for a text without known words.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Direction([i8; DIMS]);
 
@@ -31,8 +31,8 @@ impl Default for Direction {
 }
 
 impl Direction {
-    /// Of a question's words. None when no word is known whole: what is put together from pieces alone may be no
-    /// word at all.
+    /// Returns the direction of a question's words. It is zero when no word is known whole: a word that consists of
+    /// pieces alone may be no word at all.
     pub(super) fn of_words<'w>(words: impl Iterator<Item = &'w str>) -> Direction {
         let mut lookups = LOOKUPS_MAX;
         let mut sum = [0; DIMS];
@@ -50,37 +50,37 @@ impl Direction {
         Direction(unit.map(|n| (n * STEPS).round().clamp(-127.0, 127.0) as i8))
     }
 
-    /// Cosine of the angle between two: 1 is the same, 0 is nothing in common.
+    /// Returns the cosine of the angle between two directions: 1 is the same, 0 is nothing in common.
     fn nearness(&self, other: &[i8; DIMS]) -> f32 {
         let dot: i32 = self.0.iter().zip(other).map(|(a, b)| i32::from(*a) * i32::from(*b)).sum();
         dot as f32 / (STEPS * STEPS)
     }
 
-    /// Whether any word was known.
+    /// Returns whether any word was known.
     pub(super) fn is_known(&self) -> bool {
         self.0 != [0; DIMS]
     }
 }
 
-/// The directions of documents, in their order.
+/// Directions of documents, in their order.
 #[derive(Debug, Default)]
 pub(super) struct Meanings(Vec<[i8; DIMS]>);
 
 impl Meanings {
-    /// How near each document is to `question`, in order.
+    /// Returns the similarity of each document to `question`, in order.
     pub(super) fn nearness(&self, question: &Direction) -> impl Iterator<Item = f32> {
         self.0.iter().map(|document| question.nearness(document))
     }
 }
 
-/// Collects documents.
+/// Builder of the directions of documents.
 pub(super) struct Builder {
     reading: Terms,
     directions: Vec<[i8; DIMS]>,
 }
 
 impl Builder {
-    /// An empty one.
+    /// Creates an empty builder.
     pub(super) fn new() -> Self {
         Self { reading: Terms::english(), directions: Vec::new() }
     }
@@ -99,13 +99,13 @@ impl Builder {
         self.directions.push(Direction::new(&unit(&all)).0);
     }
 
-    /// What was collected.
+    /// Returns the directions of all documents.
     pub(super) fn finish(mut self) -> Meanings {
         self.directions.shrink_to_fit();
         Meanings(self.directions)
     }
 
-    /// The unit vector of `texts`, of each of which `bytes_max` are read.
+    /// Returns the unit vector of `texts`, of each of which `bytes_max` are read.
     fn part<'t>(&self, texts: impl Iterator<Item = &'t str>, bytes_max: usize) -> [f32; DIMS] {
         let mut sum: Sum = [0; DIMS];
         let mut lookups = LOOKUPS_MAX;
@@ -124,7 +124,7 @@ impl Builder {
     }
 }
 
-/// With length 1, or zero as it is.
+/// Scales a vector to length 1; a zero vector stays as it is.
 fn unit(vector: &[f32; DIMS]) -> [f32; DIMS] {
     let length = vector.iter().map(|n| n * n).sum::<f32>().sqrt();
     if length > 0.0 { vector.map(|n| n / length) } else { *vector }

@@ -1,4 +1,4 @@
-//! Ranking of tools by a question in words: the search behind `retrieve_tools`.
+//! Ranking of tools by a question in natural language: the search behind `retrieve_tools`.
 //!
 //! An [`Index`] is built once per tenant catalogue and never changes. A search reads nothing but the index.
 //! A [`SearchScope`] names the documents that the caller may see: hits, totals and scores follow from these alone, so that a
@@ -28,61 +28,61 @@ const NAME_BYTES_MAX: usize = 256;
 /// Share of a score that comes from words in common; the rest comes from the meaning.
 const WORDS_SHARE: f32 = 0.5;
 
-/// How near a tool must be to a question by meaning to be found without a word in common.
+/// Least similarity by meaning for a hit without a word in common, 0 to 1.
 const NEARNESS_MIN: f32 = 0.3;
 
-/// Share of a score that an embeddings service has, where it has said something.
+/// Share of a score that comes from an embeddings service, for tools that have a vector from it.
 const EMBEDDING_SHARE: f32 = 0.5;
 
-/// How near a tool must be as such a service sees it to be found without anything else.
+/// Least similarity from an embeddings service for a hit without anything else in common, 0 to 1.
 const EMBEDDING_MIN: f32 = 0.3;
 
-/// What a tool gets that the whole question is the name of: more than anything else can add up to.
+/// Bonus for a tool whose name is the whole question, more than all other parts of a score together.
 const EXACT_BONUS: f32 = 3.0;
 
-/// A tool as the ranking sees it. All texts are untrusted; each field is read up to a fixed length.
+/// Tool as the ranking reads it. All texts are untrusted; each field is read up to a fixed length.
 #[derive(Clone, Debug)]
 pub struct Document<'a> {
-    /// The upstream server's name.
+    /// Name of the upstream server.
     pub server: &'a str,
-    /// The tool's name on that server.
+    /// Name of the tool on that server.
     pub name: &'a str,
-    /// The tool's display title.
+    /// Display title of the tool.
     pub title: Option<&'a str>,
-    /// The tool's description.
+    /// Description of the tool.
     pub description: &'a str,
-    /// The arguments it takes.
+    /// Arguments of the tool.
     pub parameters: Vec<Parameter<'a>>,
 }
 
-/// An argument of a tool.
+/// Argument of a tool.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter<'a> {
-    /// The argument's name.
+    /// Name of the argument.
     pub name: &'a str,
-    /// What the schema says about it; empty if nothing.
+    /// Description and allowed values from the schema; may be empty.
     pub description: &'a str,
 }
 
-/// A document that matched.
+/// Document that matched a question.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hit {
     /// Position in the order of building, from 0.
     pub document: u32,
-    /// How well it matched: positive and finite, comparable within one search only.
+    /// Score of the match: positive and finite, comparable within one search only.
     pub score: f32,
 }
 
-/// The outcome of a search.
+/// Result of a search.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Hits {
-    /// The best matches: by score, descending, then in the order of building.
+    /// Best matches: by score, descending, then in the order of building.
     pub hits: Vec<Hit>,
     /// Matches that were admitted, including those beyond the limit.
     pub total: usize,
 }
 
-/// An immutable ranking of documents.
+/// Immutable search index of documents.
 #[derive(Debug, Default)]
 pub struct Index {
     texts: Texts,
@@ -92,7 +92,7 @@ pub struct Index {
 }
 
 impl Index {
-    /// Indexes `documents`; their positions are what [`Hit::document`] refers to.
+    /// Indexes `documents`; [`Hit::document`] is a position among them.
     pub fn build<'a>(documents: impl IntoIterator<Item = Document<'a>>) -> Self {
         let mut texts = bm25::IndexBuilder::new();
         let mut meanings = meaning::Builder::new();
@@ -107,17 +107,17 @@ impl Index {
         Self { texts: texts.finish(), meanings: meanings.finish(), names, documents: count }
     }
 
-    /// How many documents there are.
+    /// Returns the number of documents.
     pub fn len(&self) -> usize {
         self.documents
     }
 
-    /// Whether there is no document.
+    /// Returns whether there is no document.
     pub fn is_empty(&self) -> bool {
         self.documents == 0
     }
 
-    /// Returns the scope of the documents that `is_visible` accepts. It holds for this index alone.
+    /// Returns the scope of the documents that `is_visible` accepts. The scope is valid for this index only.
     pub fn scope(&self, is_visible: impl Fn(u32) -> bool) -> SearchScope {
         self.texts.scope(is_visible)
     }
@@ -160,8 +160,8 @@ impl Index {
         Hits { hits, total }
     }
 
-    /// One per document. Words count as a share of what all of the question's words are worth, so that one word
-    /// of many in common does not beat a meaning in common.
+    /// Returns one score per document. Words count as a share of the worth of all words in the question. So one word of
+    /// many in common does not beat a meaning in common.
     fn scores(&self, scope: &SearchScope, query: &Query, words_share: f32) -> Vec<f32> {
         let mut scores = vec![0.0_f32; self.documents];
         for term in &query.terms {
@@ -183,14 +183,14 @@ impl Index {
     }
 }
 
-/// Shares of the parts that a score is made of.
+/// Weights of the parts of a score.
 #[derive(Clone, Copy, Debug)]
 pub struct Design<'a> {
-    /// Share of words in common, 0 to 1, beside the table's meaning.
+    /// Share of words in common, 0 to 1; the rest is the meaning from the table of word vectors.
     pub words_share: f32,
-    /// What an embeddings service says.
+    /// Similarities from an embeddings service; `None` without one.
     pub nearness: Option<&'a Nearness>,
-    /// Its share, 0 to 1, beside all else.
+    /// Share of the embeddings service, 0 to 1; the rest is all other parts.
     pub embedding_share: f32,
 }
 
@@ -200,7 +200,7 @@ impl Default for Design<'_> {
     }
 }
 
-/// Where the service has said nothing yet, what is there is taken for what it would say.
+/// Mixes the similarities of an embeddings service into the scores. A document without one keeps its score.
 fn mix(nearness: &Nearness, share: f32, scores: &mut [f32]) {
     for (score, near) in scores.iter_mut().zip(&nearness.0) {
         let Some(near) = *near else { continue };
@@ -210,7 +210,7 @@ fn mix(nearness: &Nearness, share: f32, scores: &mut [f32]) {
     }
 }
 
-/// Leaves the best `limit` hits in their final order without sorting the rest.
+/// Keeps the best `limit` hits in their final order, without sorting the rest.
 fn keep_best(hits: &mut Vec<Hit>, limit: usize) {
     if limit < hits.len() {
         hits.select_nth_unstable_by(limit, best_first);

@@ -1,4 +1,4 @@
-//! Tools that a question calls by name.
+//! Search for tools that a question names.
 
 use std::collections::HashMap;
 
@@ -6,13 +6,13 @@ use super::query::{QUERY_WORDS_MAX, Query};
 use super::tokens::{Piece, for_each_piece};
 use super::{Document, NAME_BYTES_MAX};
 
-/// Words of a tool's name, with its server's, up to which it is found within a longer question.
+/// Most words of a tool's name, with its server's, for it to be found within a longer question.
 const NAMED_WORDS_MAX: usize = 16;
 
-/// What naming a tool within a longer question adds, as a share of the worth of the words that name it.
+/// Bonus for a tool that is named within a longer question, as a share of the worth of the words that name it.
 const NAMED_SHARE: f32 = 0.5;
 
-/// Tools by the words of their name, alone and behind their server's.
+/// Tools by the words of their name, alone and after their server's.
 #[derive(Debug, Default)]
 pub(super) struct NameIndex {
     documents: HashMap<Box<str>, Vec<u32>>,
@@ -39,20 +39,20 @@ impl NameIndex {
         }
     }
 
-    /// Adds `bonus` to the scores of the documents that the whole question is the name of.
+    /// Adds `bonus` to the scores of the documents whose name is the whole question.
     pub(super) fn add_exact(&self, query: &Query, bonus: f32, scores: &mut [f32]) {
         let documents = self.documents.get(query.text.as_str());
         update(documents.map_or(&[], Vec::as_slice), scores, |score| *score += bonus);
     }
 
-    /// Adds to the scores of the documents that the question names among other words.
+    /// Adds a bonus to the scores of the documents that the question names among other words.
     pub(super) fn add_named(&self, query: &Query, scores: &mut [f32]) {
         let mut bonuses = vec![0.0_f32; scores.len()];
         for (first, from) in query.words.iter().enumerate() {
             let mut worth = 0.0;
             for (count, to) in (1..=self.words_max).zip(query.words.iter().skip(first)) {
                 worth += to.idf;
-                // A one-word name inside a question is just a word of it: `search` in "search issues".
+                // a one-word name inside a question is just a word of it: `search` in "search issues"
                 if count == 1 {
                     continue;
                 }
@@ -76,8 +76,8 @@ fn update(documents: &[u32], values: &mut [f32], change: impl Fn(&mut f32)) {
     }
 }
 
-/// Appends the words of `text` to the `known` words of `key`, separated by spaces, and counts them. What a question of
-/// the same words is cut to is all that is compared.
+/// Appends the words of `text` to the `known` words of `key`, separated by spaces, and counts them. The key has at most
+/// [`QUERY_WORDS_MAX`] words, the same as a question.
 fn push_words(key: &mut String, known: usize, text: &str) -> usize {
     let text = text.get(..text.floor_char_boundary(NAME_BYTES_MAX)).unwrap_or_default();
     let mut words = 0;

@@ -1,4 +1,4 @@
-//! A question, read against an index.
+//! Reading of a question against an index.
 
 use super::bm25::{SearchScope, Texts};
 use super::meaning::Direction;
@@ -10,15 +10,15 @@ pub(super) const QUERY_BYTES_MAX: usize = 2048;
 /// Words of a question that count.
 pub(super) const QUERY_WORDS_MAX: usize = 64;
 
-/// Worth of a compound's parts when the compound itself is known: a question about "GitHub" is only
-/// remotely one about "git".
+/// Weight of a compound's parts when the compound itself is known: a question about "GitHub" is hardly one
+/// about "git".
 const PART_WEIGHT: f32 = 0.5;
 
-/// Worth of a word that no document has, as a share of the rarest word's: a question most of which is unknown
-/// is hardly answered by the rest.
+/// Worth of a word that no document has, as a share of the rarest word's. The known words of a mostly unknown
+/// question say little.
 const UNKNOWN_SHARE: f32 = 0.5;
 
-/// A term that a document in the caller's scope has.
+/// Term of a question that a document in the caller's scope has.
 #[derive(Clone, Copy)]
 pub(super) struct QueryTerm {
     /// Id of the term in the index.
@@ -29,7 +29,7 @@ pub(super) struct QueryTerm {
     pub(super) weight: f32,
 }
 
-/// A question.
+/// Question, read against an index.
 #[derive(Default)]
 pub(super) struct Query {
     /// Known terms of the query, each once.
@@ -76,7 +76,7 @@ impl Query {
             }
             read.want(known, if piece == Piece::Part { part_weight } else { 1.0 });
             read.push_word(word, known.map_or(0.0, |(_, idf)| idf), term.is_none());
-            // "time zone" also asks for "timezone".
+            // "time zone" also searches for "timezone"
             if term.is_some() && !previous.is_empty() {
                 previous.push_str(word);
                 read.want(reading.term(&previous).and_then(|joined| texts.find(scope, &joined)), 1.0);

@@ -1,17 +1,17 @@
-//! Text to terms: identifiers are split, words are stemmed, and what says nothing is left out.
+//! Conversion of text to search terms: identifiers are split, words are stemmed, stop words are left out.
 //!
 //! Tool catalogues mix prose with identifiers in every spelling, so `createIssue`, `create_issue` and
-//! "Creating issues" must all meet in the same terms.
+//! "Creating issues" must all become the same terms.
 
 use std::borrow::Cow;
 
 use rust_stemmers::{Algorithm, Stemmer};
 
-/// Longest run of letters and digits that is still read as a word, in bytes. Longer ones are data (keys,
-/// encoded files), which nobody searches for.
+/// Longest run of letters and digits that is read as a word, in bytes. Longer ones are data (keys, encoded
+/// files), which nobody searches for.
 pub(super) const WORD_BYTES_MAX: usize = 128;
 
-/// Words that carry no meaning in a question about tools, and what an apostrophe leaves behind. Sorted.
+/// Words that carry no meaning in a question about tools, and the letters after an apostrophe. Sorted.
 const STOP_WORDS: [&str; 68] = [
     "a", "about", "am", "an", "and", "are", "as", "at", "be", "been", "but", "by", "can", "could", "d",
     "did", "do", "does", "for", "from", "had", "has", "have", "how", "i", "if", "in", "into", "is", "it",
@@ -20,14 +20,14 @@ const STOP_WORDS: [&str; 68] = [
     "ve", "was", "we", "were", "what", "which", "will", "with", "would", "you",
 ];
 
-/// What a piece of text is to its neighbours.
+/// Kind of a piece of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Piece {
-    /// A word that stands alone.
+    /// Word on its own.
     Word,
-    /// Two or more parts written as one, whole: `github` for "GitHub". Its parts follow.
+    /// Whole word of two or more parts: `github` for "GitHub". Its parts follow.
     Compound,
-    /// A part of the compound before it.
+    /// Part of the compound before it.
     Part,
 }
 
@@ -56,26 +56,26 @@ pub(super) fn for_each_piece(text: &str, mut visit: impl FnMut(Piece, &str)) {
     }
 }
 
-/// Turns words into index terms.
+/// Converter of words to index terms.
 pub(super) struct Terms(Stemmer);
 
 impl Terms {
-    /// The English reading.
+    /// Creates the converter for English.
     pub(super) fn english() -> Self {
         Self(Stemmer::create(Algorithm::English))
     }
 
-    /// Whether a lower-case word says nothing.
+    /// Returns whether a lower-case word is a stop word.
     pub(super) fn is_stop_word(&self, word: &str) -> bool {
         STOP_WORDS.binary_search(&word).is_ok()
     }
 
-    /// The term a lower-case `word` stands for; none for a stop word.
+    /// Returns the term of a lower-case `word`; `None` for a stop word.
     pub(super) fn term<'w>(&self, word: &'w str) -> Option<Cow<'w, str>> {
         if self.is_stop_word(word) {
             return None;
         }
-        // The stemmer knows English; other scripts and numbers are their own terms.
+        // the stemmer knows English; words in other scripts, and numbers, are their own terms
         if !word.bytes().all(|byte| byte.is_ascii_lowercase()) {
             return Some(Cow::Borrowed(word));
         }
@@ -87,7 +87,7 @@ impl Terms {
     }
 }
 
-/// The full form of an abbreviation that tool authors and callers use interchangeably with it.
+/// Returns the full form of a common abbreviation, which tool authors and callers use interchangeably.
 fn spelled_out(stem: &str) -> Option<&'static str> {
     Some(match stem {
         "config" => "configuration",
@@ -113,7 +113,7 @@ struct Splitter {
 }
 
 impl Splitter {
-    /// Scripts without spaces have no word boundaries to find: every pair of neighbours is a word.
+    /// Visits each pair of neighbouring characters as a word, for scripts without spaces between words.
     fn pairs(&mut self, segment: &str, visit: &mut impl FnMut(Piece, &str)) {
         self.chars.clear();
         self.chars.extend(segment.chars());
@@ -128,8 +128,8 @@ impl Splitter {
         }
     }
 
-    /// Splits where case or kind changes; what was split is also visited whole, because "GitHub" is
-    /// asked for as "github".
+    /// Splits where case or kind changes. A word that was split is also visited whole, as callers search for
+    /// "GitHub" as "github".
     fn identifier(&mut self, segment: &str, visit: &mut impl FnMut(Piece, &str)) {
         self.chars.clear();
         self.chars.extend(segment.chars());
@@ -175,7 +175,7 @@ fn class_at(chars: &[char], at: usize) -> Option<Class> {
     })
 }
 
-/// Whether a part begins at `at`, which is not the first character.
+/// Returns whether a part begins at `at`, which is not the first character.
 fn splits_before(chars: &[char], at: usize) -> bool {
     let Some(before) = at.checked_sub(1) else { return false };
     let (Some(previous), Some(current)) = (class_at(chars, before), class_at(chars, at)) else {
@@ -192,7 +192,7 @@ fn splits_before(chars: &[char], at: usize) -> bool {
     }
 }
 
-/// The `s` of "URLs" and "listPRsByAuthor": a lone lower-case `s` behind an acronym.
+/// Returns whether there is a plural `s` at `at`, a lone one after an acronym: "URLs", "listPRsByAuthor".
 fn is_plural_mark(chars: &[char], at: usize) -> bool {
     let acronym = at >= 2
         && class_at(chars, at - 1) == Some(Class::Upper)
@@ -200,12 +200,12 @@ fn is_plural_mark(chars: &[char], at: usize) -> bool {
     acronym && chars.get(at) == Some(&'s') && class_at(chars, at + 1) != Some(Class::Lower)
 }
 
-/// Letters, digits, and the combining marks that decomposed text puts behind a letter.
+/// Returns whether a character is part of a word: a letter, a digit, or a combining mark of decomposed text.
 fn is_word_char(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '\u{300}'..='\u{36f}')
 }
 
-/// Han, kana and hangul.
+/// Returns whether a character is of a script without spaces: Han, kana and hangul.
 fn is_unspaced(c: char) -> bool {
     matches!(c,
         '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}'

@@ -1,8 +1,8 @@
-//! What words mean: a fixed table of word vectors, made once from a sentence encoder and carried in the binary.
+//! Meaning of words: a fixed table of word vectors, made once with a sentence encoder and embedded in the binary.
 //!
-//! Words that mean nearly the same have nearly the same direction, so "remove a picture" meets `delete_image`.
-//! No model runs here: a text's vector is the sum of its words' vectors, and a word is one or more pieces of the
-//! table. How the table was made, and from what, is in `words/README.md`.
+//! Words of similar meaning have similar directions, so "remove a picture" finds `delete_image`. No model runs here: a
+//! text's vector is the sum of its words' vectors, and a word is one or more pieces of the table. The origin of the
+//! table is in `words/README.md`.
 
 use std::sync::LazyLock;
 
@@ -12,16 +12,16 @@ pub(super) const DIMS: usize = 128;
 /// Longest word that is looked up, in bytes.
 const WORD_BYTES_MAX: usize = 32;
 
-/// The table: three little-endian `u32` (pieces that begin a word, pieces that go on with one, numbers per
-/// vector), then the pieces of both kinds, each sorted and behind its length in one byte, then their vectors.
+/// Table of word vectors. Three little-endian `u32`: pieces that begin a word, pieces that continue one, numbers
+/// per vector. Then the pieces of both kinds, each sorted and after its length in one byte, then their vectors.
 static TABLE: &[u8] = include_bytes!("words/pieces.bin");
 
 static WORDS: LazyLock<Words> = LazyLock::new(|| Words::read(TABLE).unwrap_or_default());
 
-/// A text's vector before it is scaled.
+/// Vector of a text before it is scaled.
 pub(super) type Sum = [i32; DIMS];
 
-/// The table, ready for look-ups.
+/// Table of word vectors, ready for lookups.
 #[derive(Default)]
 pub(super) struct Words {
     heads: Pieces,
@@ -29,18 +29,18 @@ pub(super) struct Words {
     vectors: &'static [u8],
 }
 
-/// Sorted pieces.
+/// Sorted pieces of one kind.
 #[derive(Default)]
 struct Pieces {
-    /// Where each begins in [`TABLE`], at its length.
+    /// Offset of each piece in [`TABLE`], at the byte of its length.
     offsets: Vec<u32>,
     bytes_max: usize,
-    /// Position of the first one's vector.
+    /// Position of the first piece's vector.
     first: usize,
 }
 
 impl Words {
-    /// The only one.
+    /// Returns the table, which is read at the first call.
     pub(super) fn get() -> &'static Words {
         &WORDS
     }
@@ -59,9 +59,9 @@ impl Words {
         is_whole.then_some(Words { heads, tails, vectors })
     }
 
-    /// Adds the vector of a lower-case word to `sum` and says of how many pieces the word is: 0 is an unknown one.
-    /// Takes what it costs from `lookups`, and knows nothing more when they are used up: a hostile text must not
-    /// cost more than a long one.
+    /// Adds the vector of a lower-case word to `sum`. Returns the number of its pieces, 0 for an unknown word.
+    /// Each lookup of a possible piece is subtracted from `lookups`. When none are left, all words are unknown: that
+    /// bounds the cost of hostile texts.
     pub(super) fn add(&self, word: &str, lookups: &mut u32, sum: &mut Sum) -> usize {
         let mut rest = word.as_bytes();
         if rest.len() > WORD_BYTES_MAX || !word.is_ascii() {
@@ -99,7 +99,7 @@ impl Pieces {
         Some(pieces)
     }
 
-    /// The longest piece that `text` begins with: the position of its vector, and its length.
+    /// Returns the longest piece that `text` begins with: the position of its vector, and its length.
     fn longest(&self, text: &[u8], lookups: &mut u32) -> Option<(usize, usize)> {
         for bytes in (1..=text.len().min(self.bytes_max)).rev() {
             *lookups = lookups.checked_sub(1)?;

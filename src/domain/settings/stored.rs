@@ -1,4 +1,4 @@
-//! Settings as they are stored: a newer release may have written them while replicas are replaced one by one.
+//! Reading of stored settings, which a newer release may have written during a rolling update.
 
 use serde_json::Value;
 
@@ -8,8 +8,8 @@ use crate::domain::intent::IntentMode;
 use crate::domain::operation::OperationType;
 
 impl Settings {
-    /// What stands in the database, and the names of what this version does not understand of it: that is read as
-    /// strictly as can be, never as if nothing were said. A name that only a newer release knows is passed over.
+    /// Reads the settings in the database. Also returns the names of settings with values that this version does not
+    /// understand: they get their strictest value. A name that only a newer release knows is ignored.
     pub fn read(stored: &str) -> (Settings, Vec<&'static str>) {
         let stored: Value = serde_json::from_str(stored).unwrap_or_default();
         let (mut settings, mut unknown) = (Settings::default(), Vec::new());
@@ -35,7 +35,7 @@ impl Settings {
         read!(direct_endpoint, Some(false));
         read!(tool_names, Some(ToolNames::Colon));
         read!(rate_limit, Some(1));
-        // these permit nothing; and what is deleted too early does not come back
+        // these permit nothing, and records that are deleted too early are lost
         read!(response_limit, None);
         read!(activity_retention_days, None);
         (settings, unknown)

@@ -1,7 +1,7 @@
 use super::*;
 use crate::domain::fuzz::{fuzz, shape};
 
-/// A template and a URI, divided by U+0000.
+/// Templates and URIs, separated by U+0000.
 const SEEDS: &[&str] = &[
     "note://{id}/text\0note://7/text",
     "file:///{+path}\0file:///a/b/../c",

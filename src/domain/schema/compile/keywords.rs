@@ -1,4 +1,4 @@
-//! The keywords of JSON Schema, as rules. A keyword whose value is malformed makes the schema unusable.
+//! Compilation of the keywords of JSON Schema to rules. A keyword with a malformed value makes the schema unusable.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ const COUNTS: [(&str, CountedKeywords, bool); 6] = [
 type Rules = Vec<Rule>;
 
 impl<'a> Compiler<'a> {
-    /// All rules of one schema object, cheap ones first, those that look back last.
+    /// Compiles all rules of one schema object: cheap ones first, those that need the results of others last.
     pub(super) fn rules(
         &mut self,
         keywords: &Keywords<'a>,
@@ -283,7 +283,7 @@ impl<'a> Compiler<'a> {
         Ok(Some(Contains { node, min: min.unwrap_or(1), max, marks: self.draft >= Draft::D2020 }))
     }
 
-    /// Rules that apply other schemas to the same value.
+    /// Compiles the rules that apply other schemas to the same value.
     fn branches(&mut self, keywords: &Keywords<'a>, schema: Id, rules: &mut Rules) -> Result<(), String> {
         for keyword in ["$ref", "$recursiveRef", "$dynamicRef"] {
             let since = match keyword {

@@ -10,7 +10,7 @@ use crate::domain::schema::meter::Stop;
 use crate::domain::schema::node::{ArrayRule, Contains, NodeId};
 use crate::domain::schema::violation::PathPart;
 
-/// A hasher for digests, which are hashes already.
+/// Hasher for digests, which are hashes already.
 #[derive(Default)]
 struct Folded(u64);
 

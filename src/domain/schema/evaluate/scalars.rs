@@ -1,4 +1,4 @@
-//! Rules about kinds, values, numbers, texts and counts.
+//! Rules about types, values, numbers, texts and counts.
 
 use super::Run;
 use crate::domain::json;
@@ -9,7 +9,7 @@ use crate::domain::schema::meter::Stop;
 use crate::domain::schema::node::{CountedKeywords, NumberBound, Rule, Values};
 use crate::domain::schema::number::Number;
 
-/// Longest number of a schema that a violation repeats, in bytes.
+/// Longest part of a schema's number that a violation repeats, in bytes.
 const NUMBER_SHOWN_BYTES_MAX: usize = 40;
 const INTEGER: u8 = 1 << 6;
 

@@ -1,4 +1,4 @@
-//! The worst that schemas and arguments can do.
+//! Worst cases of schemas and arguments, and the bounds on their time.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use serde_json::{Map, Value, json};
 
 use super::{STEPS_MAX, Schema, Unfit, VALUES_MAX};
 
-/// Longest processor time of one validation: 20 ms is what a release build keeps to, on the machine that docs/performance.md names.
-/// A test build is not optimised and may share its cores: its bound is looser, and only finds what has no bound at all.
+/// Longest processor time of one validation: 20 ms in a release build, on the machine of docs/performance.md. A test
+/// build is not optimised and may share its cores: its looser bound only finds work without any bound.
 const LONGEST: Duration = Duration::from_millis(if cfg!(debug_assertions) { 3000 } else { 20 });
-/// Bytes of the largest arguments.
+/// Size of the largest arguments, in bytes.
 const BODY: usize = 4 * 1024 * 1024;
 
-/// Processor time of this thread: what others do on the machine does not count.
+/// Returns the processor time of this thread, which does not depend on other processes.
 fn now() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
@@ -33,7 +33,7 @@ fn numbers(count: usize) -> String {
     format!("[{}]", numbers.join(","))
 }
 
-/// Schemas and arguments, each pair bad in a way of its own.
+/// Returns schemas and arguments, each pair with a worst case of its own.
 fn families() -> Vec<(&'static str, Value, String)> {
     let any = |n: usize, schema: Value| json!({"anyOf": vec![schema; n]});
     let names: Map<String, Value> =
@@ -164,7 +164,7 @@ fn the_worst_admitted_validation_is_short() {
     let mut slow = Vec::new();
     for (what, schema, arguments) in families() {
         let schema = Schema::compile(&schema.to_string()).unwrap_or_else(|why| panic!("{what}: {why}"));
-        // the best of three: others use this machine as well
+        // the best of three, as other processes use this machine
         let took = (0..3).map(|_| {
             let began = now();
             let (checked, left) = schema.run(&arguments, STEPS_MAX);
@@ -237,7 +237,7 @@ fn what_is_over_a_bound_is_refused_by_its_name() {
     assert_eq!(items.check(&list("1", VALUES_MAX - 1)), Ok(()));
     assert_eq!(items.check(&list("1", VALUES_MAX)), Err(Unfit::Values));
     assert!(Unfit::Values.to_string().contains("200000 values"));
-    // nothing is looked into where no rule asks for it
+    // values that no rule is about are not read
     let whole = Schema::compile(r#"{"type":"object"}"#).unwrap();
     let (checked, left) = whole.run(&format!("{{\"a\":{}}}", list("{\"\":0}", BODY / 9)), STEPS_MAX);
     assert_eq!(checked, Ok(()));

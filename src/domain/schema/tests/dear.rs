@@ -1,4 +1,4 @@
-//! Schemas that are too dear by themselves.
+//! Schemas that are too costly by themselves, whatever the arguments.
 
 use serde_json::{Value, json};
 
