@@ -1,7 +1,6 @@
 //! HTTP/1.1 connection, driven by the call that uses it.
 //!
-//!
-//! There is no task behind a connection: the call that holds it polls it, so a call costs no wake-up of
+//! There is no task behind a connection: the call that holds it polls it. A call therefore costs no wake-up of
 //! another task, and dropping the call closes the connection.
 
 use std::future::{Future, poll_fn};

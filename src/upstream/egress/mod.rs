@@ -45,7 +45,7 @@ pub enum EgressError {
         /// The rule that refused it.
         rule: &'static str,
     },
-    /// The host resolves to more than [`ADDRESSES_MAX`] addresses.
+    /// The host resolves to more than 64 addresses.
     #[error("{0} is refused: it has too many addresses")]
     TooMany(String),
     /// The host does not resolve.
@@ -90,7 +90,7 @@ fn is_own<T>(bound: &io::Result<T>) -> bool {
 /// Future of the addresses of a name.
 pub type Resolving<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>>;
 
-/// Turns names into addresses.
+/// Resolver of host names to addresses.
 pub trait Resolve: Send + Sync {
     /// Returns all addresses of `host`, which is not an IP literal. The future fails if there are none.
     fn resolve<'a>(&'a self, host: &'a str) -> Resolving<'a>;

@@ -107,7 +107,7 @@ pub(super) enum Full {
 }
 
 impl Full {
-    /// Returns the reason as a sentence for callers, which tells nothing about other tenants.
+    /// Returns the reason as a sentence for callers, without anything about other tenants.
     pub(super) fn sentence(self) -> String {
         match self {
             Self::Before => "its program of before still has calls under way, or is slow to end".to_owned(),

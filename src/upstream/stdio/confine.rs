@@ -1,9 +1,8 @@
 //! Hides files of the gateway from the programs that it runs: they run as its own user, so file modes do not.
 //!
-//! Such a program is started by this binary, which gives up access to the folders for good (Landlock, Linux 5.13 and
-//! later) and then becomes the program. Landlock can only allow: allowed is everything beside the hidden folders and
-//! beside the folders above them. A file that is made later directly in a folder above them is therefore out of reach
-//! too.
+//! This binary starts such a program: it gives up access to the folders for good (Landlock, Linux 5.13 and later),
+//! then becomes the program. Landlock can only allow: allowed is everything beside the hidden folders and beside the
+//! folders above them. A file that is made later directly in a folder above them is therefore out of reach too.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;

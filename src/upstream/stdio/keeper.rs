@@ -1,4 +1,4 @@
-//! Lifecycle of one server's program: started when it is needed, ended when nobody calls it, left alone for a backoff
+//! Lifecycle of one server's program: started when it is needed, ended when no calls come, left alone for a backoff
 //! when it fails.
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Many requests at a time over the pipes of one program, told apart by their ids.
+//! Many requests at a time over the pipes of one program, matched to their answers by id.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -141,7 +141,7 @@ async fn what_is_heard_is_what_is_wanted_declared_and_acknowledged() {
     ];
     for era in [Era::Modern, Era::Handshake] {
         for (capabilities, honoured, wanted, hears) in table {
-            // nobody acknowledges anything in a session
+            // a session acknowledges nothing
             let hears = if era == Era::Handshake && honoured == &two { &ALL[..] } else { hears };
             let signal = Arc::new(Notify::new());
             let fake = announcing(era, capabilities, (honoured.clone(), 1), &signal).await;
