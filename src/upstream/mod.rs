@@ -4,7 +4,7 @@
 //! A [`Pool`] holds one [`Connection`] per (tenant, server). A connection detects which [`Era`] its server speaks,
 //! opens a session where one is needed, and sends calls over kept-alive HTTP/1.1 connections. Arguments, results and
 //! definitions are never decoded. [`Egress`] checks every address after name resolution. Every queue, body and wait
-//! has a bound. A request that an upstream may have seen is never sent twice.
+//! has a bound. A call is sent again only if it certainly was not processed.
 
 mod admission;
 mod ask;

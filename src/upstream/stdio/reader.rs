@@ -141,7 +141,7 @@ impl LineReader {
         self.fail(edges, UpstreamError::sent(fault, ""))
     }
 
-    /// Fails the call that a line seems to answer if the line cannot be parsed. Returns whether a caller waited.
+    /// Fails the call that a malformed line seems to answer. Returns whether a caller waited.
     fn is_broken_answer(&self, line: &[u8]) -> bool {
         let edges = Edges::of(line);
         // programs also write lines of their own logs, with ids of their own
