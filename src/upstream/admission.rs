@@ -1,5 +1,5 @@
-//! Who gets to an upstream, and when: callers through the breaker and the queue, the gateway's own questions
-//! past both.
+//! Admission of requests to an upstream. Callers pass the circuit breaker and the queue; the gateway's own requests
+//! bypass both.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,11 +16,11 @@ use super::health::Probe;
 use super::link::Link;
 use super::sent::Sent;
 
-/// Longest time of a probe, opening a connection and a session included. Callers wait for it.
+/// Longest time of a probe, opening a connection and a session included. Callers wait for the probe.
 const PROBE_WAIT_MAX: Duration = Duration::from_secs(5);
 
 impl Connection {
-    /// Runs a caller's piece of work under the breaker, the concurrency cap and a deadline.
+    /// Runs a caller's request under the circuit breaker, the concurrency cap and the deadline `limit`.
     pub(super) async fn within<T, F: Future<Output = Result<T, UpstreamError>>>(
         &self,
         limit: Duration,
@@ -44,8 +44,9 @@ impl Connection {
         }
     }
 
-    /// Runs a question of the gateway's own under a deadline. It waits for no caller: connections are kept
-    /// free for it, and it is how an upstream that was given up is found again. One at a time in each lane.
+    /// Runs a request of the gateway's own within `limit`, past the circuit breaker and the queue. Connections are
+    /// reserved for such requests, since they find out whether a failed upstream is back. Each `lane` runs one at a
+    /// time.
     pub(super) async fn aside<T, F: Future<Output = Result<T, UpstreamError>>>(
         &self,
         lane: &Mutex<()>,
@@ -60,8 +61,8 @@ impl Connection {
         timeout(limit, alone).await.unwrap_or_else(|_| Err(UpstreamError::timeout(sent.is_dispatched())))
     }
 
-    /// Waits for a turn; the caller bounds the time. A call that queued while the upstream was given up is
-    /// not sent.
+    /// Waits for a permit to send a call; the caller bounds the time. A call that was queued when the circuit breaker
+    /// opened has to pass the breaker again.
     async fn admit(&self, link: &Arc<Link>) -> Result<SemaphorePermit<'_>, UpstreamError> {
         loop {
             self.pass_breaker(link).await?;
@@ -75,8 +76,8 @@ impl Connection {
         }
     }
 
-    /// Returns when calls may be sent. Whoever comes first after a rest has a probe sent, and waits for its
-    /// end like everybody else who comes meanwhile.
+    /// Waits until the circuit breaker lets calls pass; fails at once during its backoff. The first caller after the
+    /// backoff starts a probe; that caller and all later ones wait for its end.
     async fn pass_breaker(&self, link: &Arc<Link>) -> Result<(), UpstreamError> {
         loop {
             match self.health.admit() {
@@ -93,7 +94,7 @@ impl Connection {
         }
     }
 
-    /// Sends a probe from a task of its own: a caller who gives up must not end it.
+    /// Sends a probe from a task of its own, so that a caller that gives up does not end the probe.
     fn send_probe(&self, link: &Arc<Link>) {
         let (probe, link) = (Probe(Arc::clone(&self.health)), Arc::clone(link));
         let limit = PROBE_WAIT_MAX.min(self.limits.call_timeout);

@@ -1,4 +1,4 @@
-//! A request of the gateway to an upstream, and what becomes of its answer.
+//! Requests from the gateway to an upstream, and the errors for replies without a result.
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
@@ -8,25 +8,25 @@ use super::error::UpstreamError;
 use super::jsonrpc::{Answer, Round};
 use super::post::Reply;
 
-/// A request of ours.
+/// Request to an upstream, not yet in the form of its era.
 pub(super) struct Ask<'a> {
     pub(super) method: &'static str,
-    /// What `Mcp-Name` mirrors.
+    /// Value of the `Mcp-Name` header; `None` if the method has none.
     pub(super) name: Option<&'a str>,
-    /// Members of `params`, raw.
+    /// Members of `params`, as `(name, raw JSON)`.
     pub(super) members: &'a [(&'a str, &'a [u8])],
     pub(super) meta: &'a [(String, Bytes)],
     pub(super) param_headers: &'a [(String, String)],
     pub(super) progress: Option<&'a mpsc::Sender<Bytes>>,
-    /// What a caller's request says of its rounds.
+    /// Multi-round-trip part of a caller's request; `None` for the gateway's own requests.
     pub(super) round: Option<&'a Round>,
-    /// The caller's API key, whose share of memory the answer takes.
+    /// API key whose share of memory the answer takes; `None` if there is none.
     pub(super) key: Option<Uuid>,
     pub(super) bytes_max: usize,
 }
 
 impl<'a> Ask<'a> {
-    /// A request with nothing special about it.
+    /// Creates a request of the gateway's own: no name, `_meta`, extra headers, progress or API key.
     pub(super) fn plain(method: &'static str, members: &'a [(&'a str, &'a [u8])], bytes_max: usize) -> Self {
         Self {
             method,
@@ -42,13 +42,14 @@ impl<'a> Ask<'a> {
     }
 }
 
-/// The answer, or that there is none.
+/// Returns the answer in a reply. A reply without one is an error that names the HTTP status.
 pub(super) fn settle(reply: Reply) -> Result<Answer, UpstreamError> {
     let status = reply.status.as_u16();
     reply.answer.ok_or_else(|| UpstreamError::invalid(format!("HTTP status {status}")))
 }
 
-/// A refusal by the upstream of one of our own questions; its text stays out.
+/// Returns the error for a JSON-RPC error that answered a request of the gateway's own. The upstream's text stays
+/// out.
 pub(super) fn refused(method: &str, code: i64) -> UpstreamError {
     UpstreamError::invalid(format!("{method} was refused with code {code}"))
 }

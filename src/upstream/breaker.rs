@@ -1,48 +1,48 @@
-//! When to leave an upstream alone. A plain state machine: time and chance are passed in.
+//! Circuit breaker of one upstream: a plain state machine, to which time and randomness are passed in.
 //!
-//! Failures in a row open it; while it is open nothing is sent. After a rest one probe may pass, never a
-//! caller's own request. A probe that works closes it on trial: only a request that brings an answer shows
-//! that requests work, and until then one more failure is enough for another, longer rest.
+//! Consecutive failures open the breaker; while it is open, no request is sent. After the backoff, one probe may
+//! pass, never a caller's own request. A probe that succeeds closes the breaker on trial: only an answered request
+//! shows that requests work. Until then, one more failure opens the breaker again, for a longer backoff.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Failures further apart than this many of the longest rests are not counted together.
+/// Multiple of the longest backoff after which earlier failures no longer count.
 const MEMORY_RESTS: u32 = 4;
 
-/// When it opens, and for how long.
+/// Threshold and backoff of a circuit breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BreakerRules {
-    /// Failures in a row that open it.
+    /// Consecutive failures that open the breaker.
     pub failures_max: u32,
-    /// The first rest.
+    /// First backoff. Jitter shortens each backoff by up to a half.
     pub rest_min: Duration,
-    /// The longest rest; each is twice the one before.
+    /// Longest backoff; each backoff is twice the one before, up to this.
     pub rest_max: Duration,
 }
 
-/// Its states, in the words that everybody uses.
+/// State of a circuit breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakerState {
     /// Calls pass.
     Closed,
-    /// Nothing passes for a while.
+    /// No calls pass until the backoff has ended and a probe has succeeded.
     Open,
-    /// It is being found out whether calls would work.
+    /// A probe is under way; calls wait for its end.
     HalfOpen,
 }
 
-/// What may be sent now.
+/// Decision of the circuit breaker about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
-    /// Anything.
+    /// Requests pass.
     Open,
-    /// Whoever got this answer sends a probe and says how it ended; nobody else gets it meanwhile.
+    /// The caller sends a probe and reports its end; no other caller gets this decision meanwhile.
     Probe,
-    /// Nothing until the probe has ended.
+    /// Requests wait until the probe has ended.
     Wait,
-    /// Nothing for this long.
+    /// No request passes for this long.
     Rest(Duration),
 }
 
@@ -53,16 +53,16 @@ enum State {
     Probing,
 }
 
-/// The state machine of one upstream.
+/// Circuit breaker of one upstream.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Breaker {
     rules: BreakerRules,
     state: State,
-    /// Rests since a request last brought an answer.
+    /// Backoffs since a request was last answered.
     rests: u32,
-    /// When it last failed or closed.
+    /// Time of the last failure, or of the last closing on trial; `None` if there was neither.
     moved: Option<Instant>,
-    /// When it was last closed on trial.
+    /// Time when the breaker was last closed on trial; `None` if it never was.
     tried: Option<Instant>,
 }
 
@@ -71,7 +71,7 @@ impl Breaker {
         Self { rules, state: State::Closed { failures: 0 }, rests: 0, moved: None, tried: None }
     }
 
-    /// What may be sent now. [`Admission::Probe`] is given to one asker only.
+    /// Returns whether a request may be sent at `now`. Only one caller at a time gets [`Admission::Probe`].
     pub(super) fn admit(&mut self, now: Instant) -> Admission {
         match self.state {
             State::Closed { .. } => Admission::Open,
@@ -84,7 +84,7 @@ impl Breaker {
         }
     }
 
-    /// Which of its states it is in.
+    /// Returns the state of the breaker.
     pub(super) fn state(&self) -> BreakerState {
         match self.state {
             State::Closed { .. } => BreakerState::Closed,
@@ -93,12 +93,12 @@ impl Breaker {
         }
     }
 
-    /// Whether everything may be sent.
+    /// Returns whether the breaker is closed, on trial or not.
     pub(super) fn is_closed(&self) -> bool {
         matches!(self.state, State::Closed { .. })
     }
 
-    /// Whether a probe is under way.
+    /// Returns whether a probe is under way.
     pub(super) fn is_probing(&self) -> bool {
         self.state == State::Probing
     }
@@ -108,13 +108,13 @@ impl Breaker {
         matches!(self.state, State::Resting { until } if now < until)
     }
 
-    /// A request brought an answer, be it an error of the tool's.
+    /// Records that a request was answered, possibly with an error of the tool: closes the breaker.
     pub(super) fn answered(&mut self) {
         self.state = State::Closed { failures: 0 };
         self.rests = 0;
     }
 
-    /// The upstream gave a sign of life that says nothing about requests: it may be tried with one.
+    /// Records a sign of life that says nothing about requests: closes an open breaker on trial.
     pub(super) fn alive(&mut self, now: Instant) {
         if self.is_closed() {
             return;
@@ -124,10 +124,10 @@ impl Breaker {
         self.tried = Some(now);
     }
 
-    /// A request that began then failed on the way or was not answered. True if that opened it. `chance`, from 0
-    /// to 1, spreads the rests of many upstreams.
+    /// Records that a request, begun at `began`, failed or was not answered. Returns true if that opened the breaker.
+    /// `chance`, from 0 to 1, is the jitter of the backoff.
     pub(super) fn failed(&mut self, began: Instant, now: Instant, chance: f64) -> bool {
-        // requests that were under way when it opened tell nothing new
+        // a request that was under way when the breaker opened says nothing new
         let State::Closed { failures } = self.state else { return false };
         if self.tried.is_some_and(|tried| began < tried) {
             return false;
@@ -149,7 +149,7 @@ impl Breaker {
         true
     }
 
-    /// The probe failed, or was given up.
+    /// Records that the probe failed or was given up: starts the next backoff.
     pub(super) fn probe_failed(&mut self, now: Instant, chance: f64) {
         // something else may have shown meanwhile that the upstream lives
         if self.state == State::Probing {
@@ -157,12 +157,12 @@ impl Breaker {
         }
     }
 
-    /// As new: somebody who knows better said so.
+    /// Closes the breaker and forgets all failures and backoffs.
     pub(super) fn reset(&mut self) {
         *self = Self::new(self.rules);
     }
 
-    /// Half of each rest is certain, half is chance.
+    /// Opens the breaker for the next backoff. Half of it is fixed, the other half is jitter.
     fn rest(&mut self, now: Instant, chance: f64) {
         let doubled = self.rules.rest_min.saturating_mul(1_u32.checked_shl(self.rests).unwrap_or(u32::MAX));
         let half = doubled.min(self.rules.rest_max) / 2;
@@ -181,11 +181,11 @@ mod tests {
     const RULES: BreakerRules =
         BreakerRules { failures_max: 3, rest_min: Duration::from_secs(1), rest_max: Duration::from_secs(30) };
 
-    /// What can happen to it.
+    /// Event in the life of a breaker.
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum Event {
         Fail,
-        /// Of a request that began so many milliseconds ago.
+        /// Failure of a request that began this many milliseconds ago.
         FailLate(u64),
         Answer,
         Alive,
@@ -195,7 +195,7 @@ mod tests {
         Reset,
     }
 
-    /// Plays events; gives what the askers were told, in milliseconds where they were sent away.
+    /// Plays events; returns the decision for each `Ask`, a backoff as its remaining milliseconds.
     fn play(events: &[Event]) -> Vec<String> {
         let mut now = Instant::now();
         let mut breaker = Breaker::new(RULES);
@@ -307,8 +307,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens: one probe at a time, no rest over the bound, none without enough failures, and
-        /// whoever keeps asking gets a turn.
+        /// Holds for any events: one probe at a time, no backoff over the bound, none without enough failures, and
+        /// repeated requests are admitted in the end.
         #[test]
         fn rules_hold(events in prop::collection::vec((event(), 0.0..1.0), 0..200)) {
             let mut now = Instant::now();

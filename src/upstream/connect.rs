@@ -1,4 +1,5 @@
-//! Opens connections: resolves, asks the guard, dials only checked addresses, then TLS.
+//! Opens connections to upstreams: resolves the name, checks every address with the egress guard, dials, then does
+//! TLS.
 
 use std::future::Future;
 use std::io;
@@ -24,24 +25,26 @@ use super::meter::{Meter, Metered};
 use super::shares::{MemoryHold, MemoryLimits, MemoryPurpose, MemoryVitals, Share, Shares};
 use crate::domain::measure::Measures;
 
-/// Longest part of a TLS error that is kept.
+/// Longest part of a TLS error that is kept, in characters.
 const TLS_REASON_CHARS_MAX: usize = 200;
 
-/// A silent connection is probed after this, and so often; without answers it is gone within 60 s.
+/// Silence after which TCP keep-alive probes a connection, then every [`KEEP_ALIVE_EVERY`]. A dead one closes within
+/// 60 s.
 const KEEP_ALIVE_AFTER: Duration = Duration::from_secs(30);
 const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(10);
 const KEEP_ALIVE_PROBES: u32 = 3;
 
-/// The bytes of one connection, over TCP or TLS.
+/// Byte stream of one connection, over TCP or TLS.
 pub(super) type Io = MaybeHttpsStream<TokioIo<Metered>>;
 
-/// An open connection, and the meter of what is read from it.
+/// Open connection, with the meter of the bytes read from it.
 pub(super) struct Dialed {
     pub(super) io: Io,
     pub(super) meter: Meter,
 }
 
-/// TLS settings that trust the operating system's roots. Reads files: call it once, at start.
+/// Loads TLS settings that trust the operating system's root certificates. Reads files: call it once, at start.
+///
 ///
 /// # Errors
 /// If the system has no usable root certificates.
@@ -131,7 +134,7 @@ impl Dialer {
         opened.map(|io| Dialed { io, meter }).map_err(|error| match error.downcast::<UpstreamError>() {
             Ok(ours) => *ours,
             Err(tls) => {
-                // It may repeat names from the certificate, as many as there are.
+                // The error may repeat any number of names from the certificate.
                 let reason: String = tls.to_string().chars().take(TLS_REASON_CHARS_MAX).collect();
                 UpstreamError::unsent(FailureKind::Unreachable, format!("TLS failed: {reason}"))
             }
@@ -182,8 +185,8 @@ impl Tcp {
         Ok(TokioIo::new(Metered::new(tcp, self.meter.clone())))
     }
 
-    /// Looks the host up, in a task of its own: a look-up that nobody waits for any more still occupies its
-    /// thread, and its turn.
+    /// Resolves the host in a task of its own: a look-up that nobody waits for any more still occupies its thread and
+    /// its permits.
     async fn addresses(&self, uri: &Uri) -> Result<Vec<SocketAddr>, UpstreamError> {
         let lost = || UpstreamError::unsent(FailureKind::Unreachable, "the name could not be looked up");
         let turn = self.dialer.share.lookup().await.ok_or_else(lost)?;
@@ -195,7 +198,7 @@ impl Tcp {
         found.await.map_err(|_| lost())?.map_err(|error| refusal(&error))
     }
 
-    /// Tries the addresses in turn; none may use up more than its share of the time that is left.
+    /// Connects to the first address that answers, in the given order. Each gets an equal share of the time left.
     async fn first_that_answers(&self, addresses: &[SocketAddr]) -> io::Result<TcpStream> {
         let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
         for (tried, address) in addresses.iter().enumerate() {

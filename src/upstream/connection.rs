@@ -1,4 +1,4 @@
-//! One upstream server as the rest of the program sees it: calls, lists, health.
+//! Connection to one upstream server, as the rest of the program sees it: calls, lists, health.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,20 +24,20 @@ use super::stdio::{Children, Keeper};
 use super::target::{Credential, Limits, Request, Target};
 use crate::domain::server_url::ServerPlace;
 
-/// Held by questions of the gateway's own: one of each kind at a time.
+/// Locks that serialize the gateway's own requests to one upstream.
 #[derive(Debug, Default)]
 pub(super) struct Asides {
-    /// For signs of life, what is declared, and the tools.
+    /// Lock for pings, declarations and lists of tools.
     pub(super) first: Mutex<()>,
-    /// For the other lists, however slow the upstream is at them.
+    /// Lock for the other lists, however slow the upstream is at them.
     pub(super) others: Mutex<()>,
 }
 
-/// One upstream server: its connections, its session and its bounds.
+/// Client of one upstream server: its connections, its session and its limits.
 pub struct Connection {
     version: i64,
     url: String,
-    /// The name of the program, where it is one.
+    /// Name of the program of a stdio server; `None` over HTTP.
     program: Option<String>,
     credential: Credential,
     pub(super) limits: Limits,
@@ -58,8 +58,8 @@ impl fmt::Debug for Connection {
 }
 
 impl Connection {
-    /// Opens nothing: the first request does. What the guard refuses, or the deployment does not offer, makes
-    /// every request fail. A program that `before` keeps running for the same server goes on.
+    /// Creates the connection; the first request opens it. A URL that egress refuses, or a program that the
+    /// deployment does not offer, makes every request fail. A program that `before` runs for the same server goes on.
     pub(super) fn new(
         dialer: &Dialer,
         children: &Arc<Children>,
@@ -79,7 +79,7 @@ impl Connection {
         Self::with_link(target, keeper.map(Link::Stdio).map(Arc::new))
     }
 
-    /// Returns a connection that leads nowhere: the server is at another place meanwhile.
+    /// Returns a connection whose requests all fail, for a server that has moved to another URL or program.
     pub(super) fn moved(target: &Target) -> Self {
         Self::with_link(
             target,
@@ -89,7 +89,7 @@ impl Connection {
 
     fn with_link(target: &Target, link: Result<Arc<Link>, UpstreamError>) -> Self {
         let limits = target.limits;
-        // for answers to the upstream's own requests, and for the gateway's own questions, of which two may be under way
+        // connections kept free for answers to the upstream's own requests and for two requests of the gateway's own
         let spare = match limits.connections {
             0 | 1 => 0,
             2 | 3 => 1,
@@ -111,7 +111,7 @@ impl Connection {
         }
     }
 
-    /// Whether this is the connection of a server as `target` describes it.
+    /// Returns whether this connection is of the server as `target` describes it.
     pub(super) fn is_for(&self, target: &Target) -> bool {
         self.version == target.version
             && self.url == target.url
@@ -119,17 +119,17 @@ impl Connection {
             && self.program.as_deref() == target.program_name()
     }
 
-    /// Whether it is the connection of this version of the server.
+    /// Returns whether this connection is of this version of the server.
     pub(super) fn has_version(&self, version: i64) -> bool {
         self.version == version
     }
 
-    /// Whether it is the connection of a later version of the server than `target`.
+    /// Returns whether this connection is of a later version of the server than `target`.
     pub(super) fn is_newer_than(&self, target: &Target) -> bool {
         self.version > target.version
     }
 
-    /// Returns whether it leads to the place, or the program, that `target` names.
+    /// Returns whether this connection leads to the same program as `target`, or to the same origin and path.
     pub(super) fn has_place_of(&self, target: &Target) -> bool {
         if self.program.is_some() || target.program.is_some() {
             return self.program.as_deref() == target.program_name();
@@ -138,18 +138,19 @@ impl Connection {
             || ServerPlace::of(&self.url).is_some_and(|own| Some(own) == ServerPlace::of(&target.url))
     }
 
-    /// The era of the upstream, once it is known.
+    /// Returns the era of the upstream; `None` until it is known.
     pub fn era(&self) -> Option<Era> {
         self.link.as_ref().ok().and_then(|link| link.era())
     }
 
-    /// Whether the upstream says that it announces changes of these; `None` until it was asked, which in the
-    /// modern era nobody does for this.
+    /// Returns whether the upstream declares that it announces changes of `what`. `None` while its declaration is
+    /// unknown; this function never asks for it.
     pub fn announces(&self, what: Announced) -> Option<bool> {
         Some(self.link.as_ref().ok()?.last_offers()?.announces(what))
     }
 
-    /// What the upstream declares. It is asked where nobody did, or not for a while; else this costs nothing.
+    /// Returns what the upstream declares. Sends a request only if the declaration is unknown or stale.
+    ///
     ///
     /// # Errors
     /// Any [`FailureKind`].
@@ -161,8 +162,10 @@ impl Connection {
         self.aside(lane, limit, |_| async move { self.link()?.offers().await }).await
     }
 
-    /// Passes a caller's request on. It is sent at most once, except where the upstream said that it did not process it.
-    /// Dropping the future gives the connection up; `request.sent` says whether the request may have been processed then.
+    /// Sends a caller's request and returns the answer. The request is sent at most once, unless the upstream stated
+    /// that it did not process it. Dropping the future abandons the request; `request.sent` then tells whether the
+    /// upstream may have processed it.
+    ///
     ///
     /// # Errors
     /// Any [`FailureKind`]; `dispatched` says whether the request may have been processed.
@@ -185,7 +188,7 @@ impl Connection {
         self.pass_on(&ask, request.timeout, &request.sent).await
     }
 
-    /// Sends a caller's request, in its turn.
+    /// Sends a caller's request once it is admitted.
     async fn pass_on(&self, ask: &Ask<'_>, limit: Duration, sent: &Sent) -> Result<Answer, UpstreamError> {
         let work = || async {
             let (link, began) = (self.link()?, Instant::now());
@@ -198,10 +201,10 @@ impl Connection {
         self.within(limit.min(self.limits.call_timeout), sent, work).await
     }
 
-    /// Asks the upstream for a sign of life: `ping`, or `server/discover` in the modern era.
+    /// Checks that the upstream answers: sends `ping`, or `server/discover` in the modern era.
     ///
     /// # Errors
-    /// Any [`FailureKind`].
+    /// Any [`FailureKind`]; a JSON-RPC error as an answer is [`FailureKind::Invalid`].
     pub async fn ping(&self) -> Result<(), UpstreamError> {
         let ended = self
             .aside(&self.asides.first, self.limits.listing_timeout, |sent| async move {
@@ -221,12 +224,12 @@ impl Connection {
         self.link()?.ask(&ask, sent).await
     }
 
-    /// What becomes of calls now.
+    /// Returns the state of the circuit breaker.
     pub(super) fn breaker(&self) -> BreakerState {
         self.health.state()
     }
 
-    /// Forgets failures: the next call is sent.
+    /// Closes the circuit breaker and ends the backoff of the program, if there is one: the next call is sent.
     pub(super) fn reset_breaker(&self) {
         self.health.reset();
         if let Some(keeper) = self.keeper() {
@@ -234,7 +237,8 @@ impl Connection {
         }
     }
 
-    /// Whoever keeps the upstream's program running, where it is one that this deployment offers.
+    /// Returns the [`Keeper`] of the upstream's program; `None` over HTTP, or if the deployment offers no such
+    /// program.
     pub(super) fn keeper(&self) -> Option<&Keeper> {
         match self.link.as_deref() {
             Ok(Link::Stdio(keeper)) => Some(keeper),
@@ -246,7 +250,7 @@ impl Connection {
         self.link.as_ref().map_err(Clone::clone)
     }
 
-    /// Waits for the end of a rest.
+    /// Waits for the end of the circuit breaker's backoff.
     #[cfg(test)]
     pub(super) async fn rested(&self) {
         while self.health.is_resting() {
@@ -254,7 +258,7 @@ impl Connection {
         }
     }
 
-    /// Makes what the upstream declared too old to be believed.
+    /// Ages the upstream's declaration until it is stale.
     #[cfg(test)]
     pub(super) fn let_offers_grow_old(&self) {
         let Link::Http(link) = &**self.link.as_ref().unwrap() else { panic!("not over HTTP") };

@@ -1,4 +1,4 @@
-//! Which era an upstream speaks: the modern one, without sessions, or the one that starts with a handshake.
+//! Detection of an upstream's era: modern, without sessions, or with a handshake.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -16,19 +16,18 @@ use super::post::{Http, Post};
 /// Largest answer to `server/discover` or `initialize`, in bytes.
 pub(super) const HELLO_BYTES_MAX: usize = 1024 * 1024;
 
-/// What modern requests carry besides the headers of their own method.
+/// Returns the headers of every modern request, without those of its own method.
 pub(super) fn modern_headers(base: &HeaderMap) -> HeaderMap {
     let mut headers = base.clone();
     headers.insert("mcp-protocol-version", HeaderValue::from_static(MODERN));
     headers
 }
 
-/// Asks an upstream whether it speaks the modern era, for at most `wait`; gives what it declares if so. Any other
-/// answer than a clear yes, silence included, means no: old servers answer what they do not know in every possible
-/// way.
+/// Asks an upstream whether it speaks the modern era, for at most `wait`. Returns its declaration if it does. Any
+/// other answer, or silence, gives `None`: old servers answer unknown methods in every possible way.
 ///
 /// # Errors
-/// Only if the upstream was not asked: unreachable or refused.
+/// [`FailureKind::Unreachable`] or [`FailureKind::EgressRefused`]: the upstream was not asked.
 pub(super) async fn discover(
     http: &Http,
     base: &HeaderMap,
@@ -58,7 +57,7 @@ pub(super) async fn discover(
     }
 }
 
-/// What a server of the modern era declares; nothing if the answer is not that of one.
+/// Returns the declaration in an answer to `server/discover`; `None` if it is not from a modern server.
 pub(super) fn modern_offers(answer: &Answer) -> Option<DeclaredOffers> {
     match answer {
         Answer::Result(result) if speaks_modern(result) => Some(DeclaredOffers::of(result)),

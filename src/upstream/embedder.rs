@@ -1,7 +1,7 @@
-//! A client of an embeddings service: any endpoint that speaks OpenAI's form (`POST {model, input}`).
+//! Client of an embeddings service: any endpoint with OpenAI's API (`POST {model, input}`).
 //!
-//! The operator names the endpoint, so its address needs no entry in `egress.allow` and opens nothing to tenants:
-//! the connections are of their own, under a guard of their own. What it answers is as hostile as any upstream.
+//! The operator names the endpoint, so its address needs no entry in `egress.allow`. Its connections and its egress
+//! guard are separate, so tenants gain no access by it. Its answers are as untrusted as those of any upstream.
 
 mod question;
 
@@ -27,31 +27,31 @@ use super::post::{Http, read_all};
 use super::wires::{Timeouts, Wires};
 use crate::domain::search::{DIMS_MAX, Embedding};
 
-/// Connections at the same time: for questions that are waited for, for late ones, and for definitions.
+/// Most open connections, for questions that callers wait for, for late ones, and for definitions.
 const CONNECTIONS_MAX: usize = 16;
-/// Questions whose answer is read although nobody waits for it any more.
+/// Most questions at a time whose answer is read although their wait has ended.
 const LATE_MAX: usize = 4;
-/// Seconds after which an unused one is closed.
+/// Time after which an unused connection is closed.
 const IDLE: Duration = Duration::from_secs(30);
-/// Bytes that one number of an answer may take, the comma included.
+/// Longest number in an answer, its comma included, in bytes.
 const NUMBER_BYTES_MAX: usize = 32;
-/// Bytes of an answer besides its numbers.
+/// Most bytes of an answer besides its numbers.
 const REST_BYTES_MAX: usize = 64 * 1024;
-/// Longer answers are read on a thread for it, in bytes.
+/// Largest answer that is parsed on the caller's thread, in bytes; larger ones are parsed on a blocking thread.
 const INLINE_BYTES_MAX: usize = 256 * 1024;
 
-/// Where the service is and what it is asked for.
+/// Endpoint, model and timeouts of an embeddings service.
 #[derive(Clone)]
 pub struct EmbedderOptions {
-    /// The endpoint.
+    /// URL of the endpoint.
     pub url: String,
-    /// Its name for the model.
+    /// Name of the model, as the service knows it.
     pub model: String,
-    /// Sent as `Authorization: Bearer`.
+    /// API key, sent as `Authorization: Bearer`; `None` sends no such header.
     pub api_key: Option<String>,
-    /// How long connecting may take.
+    /// Longest time to open a connection.
     pub connect_timeout: Duration,
-    /// How long one request may take in all.
+    /// Longest time of one request in all.
     pub timeout: Duration,
 }
 
@@ -64,34 +64,34 @@ impl fmt::Debug for EmbedderOptions {
     }
 }
 
-/// Why there are no vectors. The text names no key and repeats nothing that was sent or answered.
+/// Reason why there are no vectors. The text names no key and repeats nothing that was sent or answered.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum EmbedError {
-    /// There was no answer.
+    /// The endpoint did not answer.
     #[error("the embeddings endpoint gave no answer: {}", .0.whole())]
     NoAnswer(UpstreamError),
-    /// An answer without vectors.
+    /// The endpoint answered with this status instead of 200.
     #[error("the embeddings endpoint answered HTTP {}", .0.as_u16())]
     Status(StatusCode),
-    /// An answer that is not one vector for each text.
+    /// The answer is not one vector for each text; says what is wrong with it.
     #[error("the embeddings endpoint's answer {0}")]
     Answer(&'static str),
 }
 
-/// Where a failure comes from.
+/// Cause of a failure, as far as it can be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The service does not take these texts; others may well get vectors.
+    /// The service does not take these texts, but may well take others.
     Texts,
-    /// It failed, maybe at these texts only: services crash, hang or answer nonsense for some, and firewalls before
-    /// them refuse what looks like an attack.
+    /// The cause may be these texts or the service. Services crash, hang or answer nonsense for some texts, and
+    /// firewalls refuse texts that look like an attack.
     Unclear,
-    /// It would be the same with any text.
+    /// The service would fail with any text.
     Service,
 }
 
 impl EmbedError {
-    /// Where it comes from.
+    /// Returns the cause of the failure, as far as it can be known.
     pub fn fault(&self) -> Fault {
         match self {
             EmbedError::Status(status) => match status.as_u16() {
@@ -110,13 +110,13 @@ impl EmbedError {
     }
 }
 
-/// The client.
+/// Client of an embeddings service.
 pub struct Embedder {
     http: Http,
     headers: HeaderMap,
     model: String,
     timeout: Duration,
-    /// With questions of all tenants.
+    /// Circuit breaker for the questions of all tenants.
     patience: Patience,
     late: Semaphore,
 }
@@ -146,10 +146,10 @@ struct Item {
 }
 
 impl Embedder {
-    /// Prepares the client; connects when it is first asked.
+    /// Creates the client; the first request opens a connection.
     ///
     /// # Errors
-    /// A URL or key that cannot be sent to.
+    /// If the URL is refused, or if the URL or the API key cannot be sent.
     pub fn new(
         options: &EmbedderOptions,
         tls: Option<Arc<rustls::ClientConfig>>,
@@ -171,10 +171,10 @@ impl Embedder {
         })
     }
 
-    /// The vectors of texts, in their order.
+    /// Returns the vectors of `texts`, in the same order.
     ///
     /// # Errors
-    /// Anything else than one vector for each, all with as many numbers.
+    /// If there is no answer, or anything but one vector for each text, all of the same length.
     pub async fn embed(&self, texts: &[String]) -> Result<Vec<Embedding>, EmbedError> {
         let request = Request { model: &self.model, input: texts, encoding_format: "float" };
         let body = serde_json::to_vec(&request).map_err(|_| EmbedError::Answer("was not asked for"))?;
@@ -193,7 +193,7 @@ impl Embedder {
 
     async fn exchange(&self, body: Bytes, count: usize) -> Result<Bytes, EmbedError> {
         match self.post(body.clone(), count).await {
-            // an idle connection that it closed at that moment; to ask twice does no harm
+            // the endpoint may just have closed an idle connection; asking twice does no harm
             Err(EmbedError::NoAnswer(error)) if error.kind == FailureKind::Lost => {
                 self.post(body, count).await
             }

@@ -1,6 +1,6 @@
-//! Eras of the protocol.
+//! Eras of the MCP protocol.
 
-/// How an upstream is spoken to.
+/// Protocol era that an upstream speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Era {
     /// Revision 2026-07-28: every request stands alone.

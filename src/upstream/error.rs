@@ -1,34 +1,34 @@
-//! What can go wrong between this process and an upstream server.
+//! Failures between this process and an upstream server.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// Why a request to an upstream did not end with an answer.
+/// Reason why a request to an upstream ended without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FailureKind {
     /// No connection: name not found, refused, TLS failed, connect time over.
     Unreachable,
-    /// The address is one the deployment does not connect to.
+    /// The egress rules refuse the server's address.
     EgressRefused,
-    /// Its credentials cannot be opened.
+    /// The server's stored credentials cannot be opened.
     Locked,
-    /// The queue of this upstream is full, or a turn did not come in time.
+    /// The queue of the upstream is full, or the wait in it took too long.
     Overloaded,
-    /// It failed several times in a row and is left alone; it is tried again in about so many seconds.
+    /// The circuit breaker of the upstream is open after several failures in a row.
     Resting {
-        /// Until then, rounded up.
+        /// Seconds until the next try, rounded up.
         retry_s: u32,
     },
-    /// It is a program, and does not run now; the detail says why, and is for callers too.
+    /// The upstream's program does not run now. The detail says why, and is for callers too.
     NotRunning {
-        /// It may be started again in so many seconds.
+        /// Seconds until the program may be started again; `None` if no time is known.
         retry_s: Option<u32>,
     },
-    /// It is a program, and this replica has no place to run it now; the detail is for callers too.
+    /// This replica has no slot for the upstream's program now. The detail is for callers too.
     NoPlace,
-    /// The call carries answers to its questions, which cannot be said in the era that it speaks now.
+    /// The request carries answers to the upstream's questions, which its current era cannot express.
     NoRounds,
-    /// The call itself cannot be put on the wire.
+    /// The request cannot be put on the wire.
     Unsendable,
     /// The deadline passed.
     Timeout,
@@ -38,12 +38,12 @@ pub enum FailureKind {
     Invalid,
     /// The answer is larger than the configured bound.
     TooLarge,
-    /// There was no memory for the answer: other large ones of the tenant were not handed on in time.
+    /// No memory for the answer became free in time: other large answers hold the shares that it would take.
     Crowded,
 }
 
 impl FailureKind {
-    /// A sentence for a client: names no address and repeats nothing that the upstream sent.
+    /// Returns a sentence for a client. It names no address and repeats nothing that the upstream sent.
     pub fn sentence(self) -> &'static str {
         match self {
             Self::Unreachable => "the upstream server cannot be reached",
@@ -65,27 +65,28 @@ impl FailureKind {
         }
     }
 
-    /// Whether the detail stays with the operator: it may name hosts or describe the inner network.
+    /// Returns whether the detail stays with the operator: it may name hosts or describe the inner network.
     fn is_private(self) -> bool {
         matches!(self, Self::Unreachable | Self::EgressRefused | Self::Locked)
     }
 }
 
-/// A request that did not end with an answer. `Display` is fit for a client.
+/// Error of a request that ended without an answer. `Display` is fit for a client.
 #[derive(Clone, Debug, thiserror::Error)]
 pub struct UpstreamError {
-    /// What happened.
+    /// Kind of the failure.
     pub kind: FailureKind,
     /// Whether the upstream may have seen the request; false only if it certainly has not.
     pub dispatched: bool,
-    /// For the operator. Never holds a credential or bytes of a body; may name the upstream's host.
+    /// Detail for the operator; may be empty. Never holds a credential or bytes of a body; may name the upstream's
+    /// host.
     pub detail: Cow<'static, str>,
-    /// Another request met it, and this one only waited for the same.
+    /// Whether another request met this failure, and this one only waited for the same outcome.
     pub is_shared: bool,
 }
 
 impl UpstreamError {
-    /// Everything that is known, for the operator.
+    /// Returns the whole text for the operator, private detail included.
     pub fn whole(&self) -> String {
         match self.kind.is_private() && !self.detail.is_empty() {
             true => format!("{self}: {}", self.detail),
@@ -105,27 +106,27 @@ impl fmt::Display for UpstreamError {
 }
 
 impl UpstreamError {
-    /// An error of a request that was certainly not sent.
+    /// Creates the error of a request that was certainly not sent.
     pub(super) fn unsent(kind: FailureKind, detail: impl Into<Cow<'static, str>>) -> Self {
         Self { kind, dispatched: false, detail: detail.into(), is_shared: false }
     }
 
-    /// An error of a request that the upstream may have seen.
+    /// Creates the error of a request that the upstream may have seen.
     pub(super) fn sent(kind: FailureKind, detail: impl Into<Cow<'static, str>>) -> Self {
         Self { kind, dispatched: true, detail: detail.into(), is_shared: false }
     }
 
-    /// The deadline passed.
+    /// Creates the error of a request whose deadline passed.
     pub(super) fn timeout(dispatched: bool) -> Self {
         Self { dispatched, ..Self::unsent(FailureKind::Timeout, "") }
     }
 
-    /// An answer that breaks the protocol.
+    /// Creates the error of an answer that breaks the protocol.
     pub(super) fn invalid(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::sent(FailureKind::Invalid, detail)
     }
 
-    /// The same error, for a later request that this one kept from being sent.
+    /// Returns the error for a request that was not sent because of it.
     pub(super) fn before_dispatch(self) -> Self {
         Self { dispatched: false, ..self }
     }

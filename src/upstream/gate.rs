@@ -1,4 +1,4 @@
-//! Admission: how many calls run at once on one upstream, how many may wait, and for how long.
+//! Admission control of one upstream: bounds on running calls, on queued calls and on their wait.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use super::error::{FailureKind, UpstreamError};
 use super::wires::CountedWire;
 
-/// A concurrency cap with a bounded queue.
+/// Concurrency cap with a bounded queue.
 pub(super) struct Gate {
     permits: Semaphore,
     waiting: AtomicUsize,
@@ -27,15 +27,15 @@ impl Gate {
         }
     }
 
-    /// Enters if there is room at once.
+    /// Returns a permit if one is free at once.
     pub(super) fn try_enter(&self) -> Option<SemaphorePermit<'_>> {
         self.permits.try_acquire().ok()
     }
 
-    /// Enters, waiting in turn.
+    /// Waits in the queue for a permit.
     ///
     /// # Errors
-    /// [`FailureKind::Overloaded`] if the queue is full or the turn does not come in time.
+    /// [`FailureKind::Overloaded`] if the queue is full or no permit becomes free in time.
     pub(super) async fn enter(&self) -> Result<SemaphorePermit<'_>, UpstreamError> {
         let _place = self.place()?;
         match timeout(self.wait_max, self.permits.acquire()).await {
@@ -44,7 +44,8 @@ impl Gate {
         }
     }
 
-    /// A place in the queue, for whoever waits for something else than a permit.
+    /// Takes a slot in the queue, for a caller that waits for something other than a permit.
+    ///
     ///
     /// # Errors
     /// [`FailureKind::Overloaded`] if the queue is full.
@@ -68,7 +69,7 @@ impl Gate {
     }
 }
 
-/// What a call is told that never got its turn.
+/// Returns the error of a call that was not admitted in time.
 pub(super) fn overloaded() -> UpstreamError {
     UpstreamError::unsent(FailureKind::Overloaded, "")
 }

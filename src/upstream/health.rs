@@ -1,4 +1,4 @@
-//! What requests to one upstream learn about it, shared by all of them.
+//! Health of one upstream, as its requests find it; shared by all of them.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,7 +10,7 @@ use super::breaker::{Admission, Breaker, BreakerRules, BreakerState};
 use super::error::{FailureKind, UpstreamError};
 use super::post::Reply;
 
-/// The breaker of one upstream, and those who wait for its probe.
+/// Circuit breaker of one upstream, and the notification of callers that wait for its probe.
 pub(super) struct Health {
     breaker: Mutex<Breaker>,
     probed: Notify,
@@ -21,17 +21,17 @@ impl Health {
         Self { breaker: Mutex::new(Breaker::new(rules)), probed: Notify::new() }
     }
 
-    /// What may be sent now; [`Admission::Probe`] is given to one asker only.
+    /// Returns whether a request may be sent now. Only one caller at a time gets [`Admission::Probe`].
     pub(super) fn admit(&self) -> Admission {
         self.breaker().admit(Instant::now())
     }
 
-    /// What becomes of calls now.
+    /// Returns the state of the circuit breaker.
     pub(super) fn state(&self) -> BreakerState {
         self.breaker().state()
     }
 
-    /// Whether calls may be sent.
+    /// Returns whether calls may be sent.
     pub(super) fn is_closed(&self) -> bool {
         self.breaker().is_closed()
     }
@@ -40,14 +40,14 @@ impl Health {
     pub(super) async fn wait_for_probe(&self) {
         let probed = self.probed.notified();
         tokio::pin!(probed);
-        // from here on no end is missed; one that was before is seen in the state
+        // no end of a probe is missed from here on; an earlier one shows in the state
         probed.as_mut().enable();
         if self.breaker().is_probing() {
             probed.await;
         }
     }
 
-    /// A tool call's exchange that began then has ended like this.
+    /// Records the end of a call's exchange that began at `began`.
     pub(super) fn called(&self, began: Instant, ended: &Result<Reply, UpstreamError>) {
         match Verdict::of(ended) {
             Verdict::Answered => self.change(Breaker::answered),
@@ -56,7 +56,7 @@ impl Health {
         }
     }
 
-    /// A listing has ended like this. That its content is refused says nothing about calls.
+    /// Records the end of a listing or a ping. A refused or invalid answer says nothing about calls.
     pub(super) fn listed<T>(&self, ended: &Result<T, UpstreamError>) {
         match ended {
             Ok(_) => self.change(|breaker| breaker.alive(Instant::now())),
@@ -72,14 +72,14 @@ impl Health {
         }
     }
 
-    /// A request that began then was not answered in time, or failed.
+    /// Records that a request, begun at `began`, failed or was not answered in time.
     pub(super) fn failed(&self, began: Instant) {
         if self.breaker().failed(began, Instant::now(), chance()) {
             tracing::debug!("an upstream failed several times in a row and is left alone for a while");
         }
     }
 
-    /// As new.
+    /// Closes the circuit breaker and forgets all failures.
     pub(super) fn reset(&self) {
         self.change(Breaker::reset);
     }
@@ -104,11 +104,11 @@ impl Health {
     }
 }
 
-/// A probe under way. Dropped without a sign of life, it has failed.
+/// Probe under way. Dropping it records a failure, unless [`Probe::worked`] was called.
 pub(super) struct Probe(pub(super) Arc<Health>);
 
 impl Probe {
-    /// The upstream gave a sign of life.
+    /// Records that the upstream gave a sign of life.
     pub(super) fn worked(self) {
         self.0.change(|breaker| breaker.alive(Instant::now()));
     }
@@ -120,14 +120,14 @@ impl Drop for Probe {
     }
 }
 
-/// What the end of an exchange says about an upstream.
+/// Meaning of an exchange's end for the health of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// It works.
+    /// The upstream works.
     Answered,
-    /// It does not.
+    /// The upstream does not work.
     Failed,
-    /// It is there; this one request was not to its taste.
+    /// Neither: the end says nothing about the health of the upstream.
     Nothing,
 }
 
@@ -138,7 +138,7 @@ impl Verdict {
             Ok(Reply { status, .. }) if is_about_the_request(*status) => Self::Nothing,
             Ok(_) => Self::Failed,
             Err(error) => match error.kind {
-                // somebody else has told of it
+                // the request that met the failure has recorded it
                 _ if error.is_shared => Self::Nothing,
                 FailureKind::Unreachable | FailureKind::EgressRefused | FailureKind::Timeout | FailureKind::Lost | FailureKind::Invalid => {
                     Self::Failed
@@ -147,7 +147,7 @@ impl Verdict {
                 | FailureKind::Crowded
                 | FailureKind::Overloaded
                 | FailureKind::Resting { .. }
-                // it has pauses of its own, and somebody else has told of its end
+                // programs have their own backoff, and their end is recorded there
                 | FailureKind::NotRunning { .. }
                 | FailureKind::NoPlace
                 | FailureKind::NoRounds
@@ -158,13 +158,13 @@ impl Verdict {
     }
 }
 
-/// HTTP errors that the next request, being another one, may well not get: somebody who asks for nonsense
-/// again and again must not cut off those who do not.
+/// Returns whether an HTTP error is about the request alone: a caller that repeats bad requests must not cut off
+/// others.
 fn is_about_the_request(status: StatusCode) -> bool {
     matches!(status.as_u16(), 400 | 409 | 411 | 413..=417 | 422 | 431)
 }
 
-/// Evenly from 0 to 1. Without a source of chance rests are not spread, which is all that is lost.
+/// Returns a random number from 0 to 1. Without a source of randomness it is 1, so that backoffs have no jitter.
 fn chance() -> f64 {
     getrandom::u32().map_or(1.0, |random| f64::from(random) / f64::from(u32::MAX))
 }

@@ -1,4 +1,4 @@
-//! The way to an upstream over HTTP: sessions, eras, cancellations.
+//! Requests to an upstream over HTTP: sessions, eras, cancellations.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,18 +24,18 @@ use super::session::{UpstreamSession, UpstreamSessions};
 use super::target::{Target, base_headers};
 use super::wires::{Timeouts, Wires};
 
-/// Cancellations on their way to one upstream at once; more are not sent.
+/// Most cancellations under way to one upstream; further ones are not sent.
 const CANCELS_MAX: usize = 8;
-/// Longest wait for an upstream to take one.
+/// Longest wait for an upstream to take a cancellation.
 const CANCEL_WAIT_MAX: Duration = Duration::from_secs(5);
-/// The code of a modern server that does not speak the version asked for.
+/// JSON-RPC error code of a modern server that does not speak the requested version.
 const UNSUPPORTED_VERSION: i64 = -32022;
 
-/// What a usable URL leads to.
+/// Link to an upstream over HTTP: its connections and its session.
 pub(super) struct HttpLink {
     pub(super) http: Http,
     pub(super) sessions: UpstreamSessions,
-    /// Room for cancellations on their way.
+    /// Permits for cancellations under way.
     farewells: Arc<Semaphore>,
 }
 
@@ -68,19 +68,20 @@ impl HttpLink {
         Ok(self.send(ask, sent).await?.1)
     }
 
-    /// What the upstream declares; asked where nobody did, or not for a while. To who does not say, its last word holds.
+    /// Returns what the upstream declares. Asks if the declaration is unknown or stale; without a usable answer, the
+    /// last declaration holds.
     pub(super) async fn offers(&self) -> Result<DeclaredOffers, UpstreamError> {
         let session = self.sessions.get().await?;
         if let Some(offers) = session.offers() {
             return Ok(offers);
         }
-        // apart: it is large, and seldom asked
+        // boxed: the future is large and rarely needed
         let said = Box::pin(self.asked_anew(&session)).await?;
         said.or_else(|| session.declared.last()).ok_or_else(silent)
     }
 
-    /// What the upstream declares, and declared no earlier than `then`. One that does not say is an error: what it said
-    /// before may be another server's.
+    /// Returns what the upstream declares, as of `then` or later. Fails if the upstream does not say: an earlier
+    /// declaration may be another server's.
     pub(super) async fn offers_since(&self, then: Instant) -> Result<DeclaredOffers, UpstreamError> {
         let session = self.sessions.get().await?;
         if let Some(offers) = session.declared.since(then) {
@@ -89,7 +90,8 @@ impl HttpLink {
         if !session.has_id {
             return self.asked_anew(&session).await?.ok_or_else(silent);
         }
-        // it ends with the server that declared it: an answer in it will do, also that there is no such method
+        // a session with an id ends with its server, so any answer in it confirms the declaration, even "method not
+        // found"
         let (ask, asked) = (Ask::plain("ping", &[], HELLO_BYTES_MAX), Instant::now());
         let reply = self.exchange(&ask, &Sent::default()).await?;
         let is_alive = match &reply.answer {
@@ -105,13 +107,13 @@ impl HttpLink {
         self.sessions.get().await?.declared.since(then).ok_or_else(silent)
     }
 
-    /// What the upstream declares, whatever it declared before; nothing if it does not say.
+    /// Asks the upstream for its declaration, whatever it declared before; `None` if it does not say.
     async fn asked_anew(
         &self,
         session: &Arc<UpstreamSession>,
     ) -> Result<Option<DeclaredOffers>, UpstreamError> {
         if session.era == Era::Handshake {
-            // only another handshake tells
+            // only a new handshake returns a declaration
             return Ok(self.sessions.renew(session).await?.declared.last());
         }
         let (ask, asked) = (Ask::plain("server/discover", &[], HELLO_BYTES_MAX), Instant::now());
@@ -121,7 +123,7 @@ impl HttpLink {
             session.declared.set(offers, asked);
             return Ok(Some(offers));
         }
-        // asked, it may have turned out to be of the other era, which says so at once
+        // the answer may have revealed the handshake era, and the new session has a declaration then
         let now = self.sessions.get().await?;
         Ok(now.declared.last().filter(|_| !Arc::ptr_eq(&now, session)))
     }
@@ -153,8 +155,8 @@ impl HttpLink {
         Ok((session, reply))
     }
 
-    /// Whether the upstream refused a request because of the session or the era it came in, and another
-    /// sending has a chance.
+    /// Returns whether the upstream refused a request because of its session or era, and sending it again may
+    /// succeed.
     async fn may_send_again(
         &self,
         session: &Arc<UpstreamSession>,
@@ -164,13 +166,14 @@ impl HttpLink {
             self.sessions.end(session);
             return Ok(true);
         }
-        // Some servers say 400 to an unknown session, but also to much else: only the next call starts anew.
+        // Some servers answer 400 to an unknown session, but also to much else: only the next call opens a new
+        // session.
         if session.has_id && reply.status == StatusCode::BAD_REQUEST && reply.answer.is_none() {
             self.sessions.end(session);
             return Ok(false);
         }
         if session.era == Era::Modern && is_of_another_era(reply) {
-            // The request has been seen, whatever comes of looking again.
+            // The upstream has seen the request, whatever the new detection of the era brings.
             let looked = self.sessions.leave_modern(session).await;
             return looked.map_err(|error| UpstreamError { dispatched: true, ..error });
         }
@@ -178,9 +181,9 @@ impl HttpLink {
     }
 }
 
-/// A request on its way. Dropped before its answer (a deadline, a caller that does not want it any more), it
-/// tells a handshake upstream, which does not take a closed connection for a cancellation (MCP 2025-11-25,
-/// cancellation); a modern one sees the connection close, which is all it needs.
+/// Guard of a request under way. Dropped before the answer, it sends a cancellation to a handshake upstream, for
+/// which a closed connection is none (MCP 2025-11-25, cancellation). A modern upstream needs only the closed
+/// connection.
 struct GivenUp<'a> {
     link: &'a HttpLink,
     session: &'a Arc<UpstreamSession>,
@@ -211,7 +214,7 @@ impl Drop for GivenUp<'_> {
         let (http, headers, body) =
             (self.link.http.clone(), self.session.headers.clone(), jsonrpc::cancelled(self.id));
         runtime.spawn(async move {
-            // best effort: what the upstream does without it is its affair
+            // best effort
             drop(timeout(CANCEL_WAIT_MAX, http.tell(headers, body)).await);
             drop(room);
         });

@@ -9,11 +9,11 @@ use serde_json::value::RawValue;
 use super::error::{FailureKind, UpstreamError};
 use super::shares::MemoryHold;
 
-/// The revision without sessions.
+/// Protocol revision without sessions.
 pub(super) const MODERN: &str = "2026-07-28";
-/// The code of a method that a server does not have.
+/// JSON-RPC error code of a method that a server does not have.
 pub(super) const METHOD_NOT_FOUND: i64 = -32601;
-/// Who we say we are.
+/// Name of this client, as sent to upstreams.
 pub(super) const CLIENT_NAME: &str = "mcpproxy";
 pub(super) const CLIENT_VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Members of `_meta` that belong to this hop: never taken from a caller.
@@ -23,10 +23,10 @@ const HOP_META: &[&str] = &[
     "io.modelcontextprotocol/clientCapabilities",
     "progressToken",
 ];
-/// Bytes of a request besides name, arguments and the caller's `_meta`.
+/// Estimated bytes of a request besides name, arguments and the caller's `_meta`.
 const FRAME_BYTES: usize = 384;
 
-/// What an upstream answered to a request: the raw `result` or `error` object, as it was sent.
+/// Answer of an upstream to a request: the raw `result` or `error` object, as it was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The `result` object.
@@ -35,7 +35,7 @@ pub enum Answer {
     Error {
         /// The `error` object.
         raw: Bytes,
-        /// Its `code`.
+        /// The `code` in the `error` object.
         code: i64,
     },
 }
@@ -50,10 +50,10 @@ impl Answer {
     }
 }
 
-/// What a request says of its rounds, in the modern era alone (MCP 2026-07-28, multi-round-trip requests).
+/// Multi-round-trip part of a request, for the modern era alone (MCP 2026-07-28, multi-round-trip requests).
 #[derive(Clone, Debug, Default)]
 pub struct Round {
-    /// `clientCapabilities`: what the caller can be asked, an object, raw. Empty means `{}`.
+    /// Raw `clientCapabilities` object, which names the questions that the caller can answer. Empty means `{}`.
     pub capabilities: Bytes,
     /// Members of `params` that belong to rounds, as `(name, raw JSON)`.
     pub members: Vec<(&'static str, Bytes)>,
@@ -62,18 +62,19 @@ pub struct Round {
 /// The `_meta` of a request.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Meta<'a> {
-    /// Declare protocol, client and capabilities, as the modern era requires on every request.
+    /// Whether to declare protocol, client and capabilities, as the modern era requires on every request.
     pub(super) modern: bool,
-    /// Ask for progress under this token.
+    /// Token under which progress is asked for; `None` asks for none.
     pub(super) progress_token: Option<u64>,
-    /// What a caller's request says of its rounds; for the modern era only.
+    /// Multi-round-trip part of a caller's request; sent in the modern era only.
     pub(super) round: Option<&'a Round>,
-    /// Members as `(name, raw JSON)`.
+    /// Further members, as `(name, raw JSON)`.
     pub(super) extra: &'a [(String, Bytes)],
 }
 
 impl Meta<'_> {
-    /// What carries answers, or a state, goes in the modern era or not at all: without them it would be another call.
+    /// Checks that the answers and the state of earlier rounds can be sent. Only the modern era carries them, and
+    /// without them it would be another call.
     pub(super) fn check_rounds(&self) -> Result<(), UpstreamError> {
         match self.round {
             Some(round) if !self.modern && !round.members.is_empty() => {
@@ -84,7 +85,7 @@ impl Meta<'_> {
     }
 }
 
-/// A request body; `members` are written into `params` before `_meta`.
+/// Returns the body of a request; `members` are written into `params` before `_meta`.
 pub(super) fn request(id: u64, method: &str, members: &[(&str, &[u8])], meta: Meta<'_>) -> Bytes {
     let extra: usize = meta.extra.iter().map(|(name, value)| name.len() + value.len() + 8).sum();
     let own: usize = members.iter().map(|(name, value)| name.len() + value.len() + 4).sum();
@@ -106,28 +107,28 @@ pub(super) fn request(id: u64, method: &str, members: &[(&str, &[u8])], meta: Me
     out.into()
 }
 
-/// A notification body without parameters.
+/// Returns the body of a notification without parameters.
 pub(super) fn notification(method: &str) -> Bytes {
     format!(r#"{{"jsonrpc":"2.0","method":"{method}"}}"#).into()
 }
 
-/// Tells a handshake upstream that the answer to the request `id` is not wanted any more.
+/// Returns the notification that cancels the request `id` at a handshake upstream.
 pub(super) fn cancelled(id: u64) -> Bytes {
     format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#).into()
 }
 
-/// The answer to a `ping` of the upstream.
+/// Returns the answer to a `ping` of the upstream.
 pub(super) fn pong(id: &RawValue) -> Bytes {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#).into()
 }
 
-/// The answer to any other request of the upstream: nothing else was declared.
+/// Returns the error for any other request of the upstream: it was offered no capabilities.
 pub(super) fn unsupported(id: &RawValue) -> Bytes {
     let error = r#"{"code":-32601,"message":"Method not found"}"#;
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#).into()
 }
 
-/// `initialize`, declaring no capabilities.
+/// Returns an `initialize` request that declares no capabilities.
 pub(super) fn initialize(id: u64, version: &str) -> Bytes {
     let client = client_info();
     let members: [(&str, &[u8]); 3] =
@@ -135,7 +136,7 @@ pub(super) fn initialize(id: u64, version: &str) -> Bytes {
     request(id, "initialize", &members, Meta::default())
 }
 
-/// `text` as a JSON string.
+/// Returns `text` as a JSON string.
 pub(super) fn quoted(text: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len() + 2);
     write_quoted(&mut out, text);
@@ -207,7 +208,7 @@ fn decimal(number: u64) -> String {
     number.to_string()
 }
 
-/// One message of an upstream.
+/// JSON-RPC message of an upstream.
 #[derive(Deserialize)]
 pub(super) struct RpcMessage<'a> {
     #[serde(borrow)]
@@ -232,7 +233,7 @@ struct ErrorObject<'a> {
 }
 
 impl<'a> RpcMessage<'a> {
-    /// Reads the envelope; what it carries stays raw.
+    /// Parses the envelope of a message; its contents stay raw.
     pub(super) fn read(body: &'a [u8]) -> Result<Self, UpstreamError> {
         // A derived struct would take an array as a list of its fields; a batch is not a message.
         if body.trim_ascii_start().first() != Some(&b'{') {
@@ -246,7 +247,7 @@ impl<'a> RpcMessage<'a> {
         Ok(message)
     }
 
-    /// The answer to the request `id`, as slices of `body`, which this message was read from.
+    /// Returns the answer to the request `id`, as slices of `body`, from which this message was read.
     pub(super) fn answer(&self, body: &Bytes, id: u64) -> Result<Answer, UpstreamError> {
         if self.method.is_some() {
             return Err(UpstreamError::invalid("a request instead of an answer"));
@@ -266,17 +267,17 @@ impl<'a> RpcMessage<'a> {
     }
 }
 
-/// Reads a body that holds one answer to the request `id`.
+/// Parses a body that holds one answer to the request `id`.
 pub(super) fn read_answer(body: &Bytes, id: u64) -> Result<Answer, UpstreamError> {
     RpcMessage::read(body)?.answer(body, id)
 }
 
-/// Whether the `params` of a progress notification carry the token `id`.
+/// Returns whether the `params` of a progress notification carry the token `id`.
 pub(super) fn is_progress_of(params: &RawValue, id: u64) -> bool {
     progress_token(params) == Some(id)
 }
 
-/// The token of a progress notification's `params`, if it can be one of ours.
+/// Returns the token in a progress notification's `params`; `None` if it cannot be one of ours.
 pub(super) fn progress_token(params: &RawValue) -> Option<u64> {
     #[derive(Deserialize)]
     struct Progress<'a> {
@@ -289,7 +290,7 @@ pub(super) fn progress_token(params: &RawValue) -> Option<u64> {
     number(serde_json::from_str::<Progress<'_>>(params.get()).ok()?.token)
 }
 
-/// The part of `body` that a raw value read from it covers.
+/// Returns the part of `body` that a raw value read from it covers.
 pub(super) fn slice(body: &Bytes, raw: &RawValue) -> Bytes {
     body.slice_ref(raw.get().as_bytes())
 }
@@ -298,12 +299,12 @@ fn is_number(raw: &RawValue, wanted: u64) -> bool {
     number(raw) == Some(wanted)
 }
 
-/// An id or a token of ours.
+/// Returns an id or a token as a number; `None` if it cannot be one of ours.
 pub(super) fn number(raw: &RawValue) -> Option<u64> {
     raw.get().parse().ok()
 }
 
-/// The code of an error object; nothing if it is none.
+/// Returns the code of an error object; `None` if it is no error object.
 fn code_of(raw: &RawValue) -> Option<i64> {
     let error = raw.get().starts_with('{').then(|| serde_json::from_str::<ErrorObject<'_>>(raw.get()));
     error?.ok().map(|error| error.code)

@@ -1,4 +1,4 @@
-//! The way to an upstream: HTTP, or the pipes of a program of our own.
+//! Link to an upstream: HTTP, or the pipes of a program that this replica runs.
 
 use http::StatusCode;
 use tokio::time::Instant;
@@ -16,11 +16,11 @@ use super::sent::Sent;
 use super::stdio::Keeper;
 use crate::domain::measure::{Measures, Transport};
 
-/// What a usable address leads to.
+/// Link to an upstream with a usable address.
 pub(super) enum Link {
-    /// A URL.
+    /// HTTP to a URL.
     Http(Box<HttpLink>),
-    /// A program that this replica runs.
+    /// Pipes to a program that this replica runs.
     Stdio(Keeper),
 }
 
@@ -36,7 +36,7 @@ impl Link {
         }
     }
 
-    /// The same for a question of the gateway's own.
+    /// Sends a request of the gateway's own, and records its duration.
     pub(super) async fn ask(&self, ask: &Ask<'_>, sent: &Sent) -> Result<Answer, UpstreamError> {
         let asked = OwnRequest::begin(self.measures(), ask.method, self.transport(), sent);
         let answer = self.exchange(ask, sent).await.and_then(settle);
@@ -51,7 +51,7 @@ impl Link {
         }
     }
 
-    /// What carries messages.
+    /// Returns the transport that carries messages.
     pub(super) fn transport(&self) -> Transport {
         match self {
             Self::Http(_) => Transport::Tcp,
@@ -59,7 +59,7 @@ impl Link {
         }
     }
 
-    /// The question that costs an upstream least in its era.
+    /// Returns the request that costs an upstream least in its era.
     pub(super) async fn ping(&self) -> Result<Ask<'static>, UpstreamError> {
         let era = match self {
             Self::Http(link) => link.sessions.get().await?.era,
@@ -69,14 +69,14 @@ impl Link {
         Ok(Ask::plain(method, &[], HELLO_BYTES_MAX))
     }
 
-    /// Whether the upstream answers: anything but an error of its server will do.
+    /// Returns whether the upstream answers. An HTTP client error other than 429 also counts as an answer.
     pub(super) async fn is_alive(&self) -> Result<bool, UpstreamError> {
         let reply = self.exchange(&self.ping().await?, &Sent::default()).await?;
         Ok(reply.answer.is_some()
             || (reply.status.is_client_error() && reply.status != StatusCode::TOO_MANY_REQUESTS))
     }
 
-    /// The era, once it is known.
+    /// Returns the era of the upstream; `None` until it is known.
     pub(super) fn era(&self) -> Option<Era> {
         match self {
             Self::Http(link) => link.sessions.era(),
@@ -84,7 +84,7 @@ impl Link {
         }
     }
 
-    /// What the upstream declared last, where it was asked.
+    /// Returns what the upstream declared last, however long ago; `None` if that is unknown.
     pub(super) fn last_offers(&self) -> Option<DeclaredOffers> {
         match self {
             Self::Http(link) => link.sessions.current()?.declared.last(),
@@ -92,7 +92,7 @@ impl Link {
         }
     }
 
-    /// What the upstream declares, where nobody has to be asked for it.
+    /// Returns what the upstream declares, if that is known and not stale. Sends no request.
     pub(super) fn known_offers(&self) -> Option<DeclaredOffers> {
         match self {
             Self::Http(link) => link.sessions.current()?.offers(),
@@ -100,8 +100,8 @@ impl Link {
         }
     }
 
-    /// What the upstream declares, and did no earlier than `then`, where nobody has to be asked for it. It has just
-    /// answered something that was asked later than that.
+    /// Returns what the upstream declares, as of `then` or later, if that is known. Sends no request. The upstream
+    /// must just have answered a request that was sent later than `then`.
     pub(super) fn known_offers_since(&self, then: Instant) -> Option<DeclaredOffers> {
         match self {
             Self::Http(link) => link.sessions.current()?.offers_since(then),
@@ -109,16 +109,17 @@ impl Link {
         }
     }
 
-    /// What the upstream declares, and did no earlier than `then`. A program declares it for as long as it runs.
+    /// Returns what the upstream declares, as of `then` or later; asks if need be. A program's declaration holds for
+    /// as long as it runs.
     pub(super) async fn offers_since(&self, then: Instant) -> Result<DeclaredOffers, UpstreamError> {
         match self {
-            // apart: it is large, and seldom asked
+            // boxed: the future is large and rarely needed
             Self::Http(link) => Box::pin(link.offers_since(then)).await,
             Self::Stdio(keeper) => Ok(keeper.session().await?.offers),
         }
     }
 
-    /// What the upstream declares; asked where nobody did, or not for a while.
+    /// Returns what the upstream declares; asks if that is unknown or stale.
     pub(super) async fn offers(&self) -> Result<DeclaredOffers, UpstreamError> {
         match self {
             Self::Http(link) => link.offers().await,

@@ -20,20 +20,20 @@ use super::sent::Sent;
 
 /// Most pages of one list.
 pub const PAGES_MAX: usize = 1000;
-/// How old a word about what there is may be when a list of it is refused, where nobody doubts it: so that who declares what it has not is not
-/// asked about that at every listing.
+/// Age up to which a known declaration decides about a refused list, where no [`Doubt`] requires a newer one.
+/// Otherwise a server that declares lists it does not have would be asked for its declaration at every listing.
 const REFUSED_WORD_AGE_MAX: Duration = Duration::from_secs(60);
 
-/// Something that a server offers, as the server defines it.
+/// Tool, prompt, resource or template, as its server defines it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The name of a tool or a prompt; the URI of a resource; the URI template of a template.
+    /// Name of a tool or a prompt, URI of a resource, or URI template.
     pub name: String,
-    /// The definition, byte for byte. Shares memory with its whole page: copy what is kept for long.
+    /// Definition, byte for byte. Shares memory with its whole page: copy it to keep it for long.
     pub definition: Bytes,
 }
 
-/// All that a server offers of one kind.
+/// Complete list of one kind of entries of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
     /// The entries, in the server's order.
@@ -42,13 +42,13 @@ pub struct Listing {
     pub problems: Vec<String>,
 }
 
-/// Of which kinds it takes a word of late that a server has none: something of them is stored, or somebody asks. What was
-/// declared earlier may be another server's, which nobody has asked since.
+/// Kinds of which only a recent declaration may say that the server has none: entries of them are stored, or somebody
+/// asked. An older declaration may be of another server at the same address.
 #[derive(Clone, Debug)]
 pub struct Doubt {
-    /// Of these.
+    /// Kinds in doubt.
     pub kinds: Vec<ListKind>,
-    /// When what is still to be believed may have been asked for at the earliest.
+    /// Earliest time as of which a declaration counts.
     pub since: Instant,
 }
 
@@ -58,12 +58,13 @@ impl Doubt {
     }
 }
 
-/// A list that was read, or why it could not be.
+/// Kind of a list, and the list or the error that kept it from being read.
 pub type Listed = (ListKind, Result<Listing, UpstreamError>);
 
 impl Connection {
-    /// Lists what the upstream offers of one kind, all pages, past the queue of calls. What it does not declare is
-    /// not asked for, and empty; tools are always asked for.
+    /// Lists what the upstream offers of one kind, all pages, past the queue of calls. A kind that it does not
+    /// declare is empty without a request; tools are always asked for.
+    ///
     ///
     /// # Errors
     /// Any [`FailureKind`](super::FailureKind). A list that is not complete is an error, never a shorter list.
@@ -71,8 +72,8 @@ impl Connection {
         self.list_within(kind, self.limits.listing_timeout, None).await
     }
 
-    /// Lists what the upstream offers besides tools, of these kinds. Together they may take as long as one listing, of
-    /// which each has its part. One that could not be read says nothing about the others.
+    /// Lists these kinds, none of them tools. Together they may take as long as one listing, and each gets an equal
+    /// part of the time left. A failure of one says nothing about the others.
     pub async fn list_others(&self, kinds: &[ListKind], doubt: &Doubt) -> Vec<Listed> {
         let until = Instant::now() + self.limits.listing_timeout;
         let mut listed = Vec::with_capacity(kinds.len());
@@ -83,7 +84,7 @@ impl Connection {
         listed
     }
 
-    /// Whether the upstream, which has just listed its tools, is known to have nothing else.
+    /// Returns whether the upstream, which has just listed its tools, is known to have nothing else.
     pub fn has_tools_alone(&self, doubt: &Doubt) -> bool {
         let Ok(link) = &self.link else { return false };
         let known = |kind| match doubt.of(kind) {
@@ -93,13 +94,13 @@ impl Connection {
         ListKind::OTHERS.into_iter().all(|kind| known(kind).is_some_and(|offers| !offers.has(kind)))
     }
 
-    /// The turn to read the tools and to store them. Whoever has one stores what it read before another reads, so that
-    /// nobody puts back what was taken away meanwhile. Turns last as long as a listing and the database may take.
+    /// Waits for the lock under which the tools of this server are read and stored, so that an older listing never
+    /// overwrites a newer one. It is held for as long as a listing and the database take.
     pub async fn turn_of_tools(&self) -> MutexGuard<'_, ()> {
         self.turns.tools.lock().await
     }
 
-    /// The same for all else.
+    /// Waits for the lock under which all lists but tools are read and stored. It holds their backoff.
     pub async fn turn_of_others(&self) -> MutexGuard<'_, Slowness> {
         self.turns.others.lock().await
     }
@@ -153,8 +154,8 @@ impl Connection {
         Err(too_large("too many pages"))
     }
 
-    /// Whether the upstream says that it has lists of this kind. Where there is doubt, it takes a word of late that it
-    /// has none.
+    /// Returns whether the upstream declares lists of this kind. With `doubted`, only a declaration as of that time
+    /// or later may say that it has none.
     async fn declares(&self, kind: ListKind, doubted: Option<Instant>) -> Result<bool, UpstreamError> {
         let link = self.link()?;
         if link.offers().await?.has(kind) {
@@ -166,8 +167,9 @@ impl Connection {
         }
     }
 
-    /// Whether a server that does not know a list has none of the kind: templates, since what it declares are resources,
-    /// and all else if it says, as of `since` or later, that it has none of them; of tools, that it has only other things.
+    /// Returns whether a server that refused a list with this error code has no entries of the kind. False unless the
+    /// code is "method not found". Templates: always, since they have no declaration of their own. Prompts and
+    /// resources: if the server declares none, as of `since` or later. Tools: if it declares only other things.
     async fn has_none(&self, kind: ListKind, code: i64, since: Instant) -> Result<bool, UpstreamError> {
         if code != METHOD_NOT_FOUND {
             return Ok(false);
@@ -176,7 +178,7 @@ impl Connection {
         match kind {
             ListKind::Templates => Ok(true),
             ListKind::Tools if link.offers().await?.is_without_tools() => Ok(true),
-            // by its word of earlier it has them; who does not say it anew has refused the list, and nothing else
+            // by the known declaration it may have tools; without a newer one that denies it, the refusal is an error
             ListKind::Tools => {
                 Ok(link.offers_since(since).await.is_ok_and(|offers| offers.is_without_tools()))
             }

@@ -1,4 +1,4 @@
-//! The kinds of lists: how each is asked for and read, and its bounds.
+//! Kinds of lists: their methods, their form on the wire and their bounds.
 
 /// Most tools of one server.
 pub const TOOLS_MAX: usize = 10_000;
@@ -19,7 +19,7 @@ pub const NAME_BYTES_MAX: usize = 256;
 /// Longest URI, or template of URIs, in bytes: it is a key in the database.
 pub const URI_BYTES_MAX: usize = 2000;
 
-/// What a server has lists of.
+/// Kind of list that a server may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ListKind {
     /// Tools.
@@ -32,14 +32,14 @@ pub enum ListKind {
     Templates,
 }
 
-/// How a kind of list is asked for and read.
+/// Method, form on the wire and bounds of a kind of list.
 pub(super) struct ListForm {
     pub(super) method: &'static str,
-    /// The member of a page that holds its entries.
+    /// Member of a page that holds its entries.
     pub(super) member: &'static str,
-    /// The member of an entry that names it.
+    /// Member of an entry that names it.
     pub(super) key: &'static str,
-    /// What one entry is called, and many.
+    /// Name of one entry in messages; `nouns` is its plural.
     pub(super) noun: &'static str,
     pub(super) nouns: &'static str,
     pub(super) entries_max: usize,
@@ -92,7 +92,7 @@ static TEMPLATES: ListForm = ListForm {
 };
 
 impl ListKind {
-    /// All but tools.
+    /// All kinds but tools.
     pub const OTHERS: [ListKind; 3] = [ListKind::Prompts, ListKind::Resources, ListKind::Templates];
 
     pub(super) fn form(self) -> &'static ListForm {
@@ -104,7 +104,7 @@ impl ListKind {
         }
     }
 
-    /// Whether what names an entry may be shown in a problem. URIs may hold passwords.
+    /// Returns whether the names of entries may be shown in a problem. URIs may hold passwords.
     pub(super) fn has_plain_names(self) -> bool {
         matches!(self, Self::Tools | Self::Prompts)
     }

@@ -1,22 +1,22 @@
-//! Whose turn it is to list a server, and how patient that is with lists that take too long.
+//! Locks for listing a server, and the backoff for its slow lists.
 
 use std::time::Duration;
 
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-/// How long lists are left alone that took too long; doubled by every further time.
+/// First backoff after lists took too long; each further one is twice as long, up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_secs(60);
 const PAUSE_MAX: Duration = Duration::from_secs(600);
 
-/// The turns of one server.
+/// Locks for listing one server.
 #[derive(Debug, Default)]
 pub(in crate::upstream) struct Turns {
     pub(super) tools: Mutex<()>,
     pub(super) others: Mutex<Slowness>,
 }
 
-/// How a server fared with lists that are not its tools.
+/// Backoff for the lists of a server that are not its tools.
 #[derive(Debug, Default)]
 pub struct Slowness {
     times: u32,
@@ -24,19 +24,20 @@ pub struct Slowness {
 }
 
 impl Slowness {
-    /// Whether they are left alone, where nobody asks for them: what else is done for the server would wait.
+    /// Returns whether listings that nobody asked for should be skipped at `now`: other work for the server waits for
+    /// them.
     pub fn rests(&self, now: Instant) -> bool {
         self.until.is_some_and(|until| now < until)
     }
 
-    /// One of them took too long.
+    /// Records that a list took too long: starts the next backoff.
     pub fn was_slow(&mut self, now: Instant) {
         let pause = PAUSE_MIN.saturating_mul(1 << self.times.min(8)).min(PAUSE_MAX);
         self.times = self.times.saturating_add(1);
         self.until = Some(now + pause);
     }
 
-    /// None did.
+    /// Records that no list took too long: ends the backoff.
     pub fn was_quick(&mut self) {
         *self = Self::default();
     }

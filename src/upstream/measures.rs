@@ -1,4 +1,4 @@
-//! How long upstreams take, and how long sessions with them last.
+//! Measures of the requests to upstreams and of the sessions with them.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -9,7 +9,7 @@ use super::sent::Sent;
 use crate::domain::end::End;
 use crate::domain::measure::{Between, Measures, Transport};
 
-/// How a request of the gateway's own ended.
+/// Returns how a request of the gateway's own ended, as measures count it.
 pub(super) fn end(asked: &Result<Answer, UpstreamError>) -> End {
     match asked {
         Ok(Answer::Result(_)) => End::Well,
@@ -19,7 +19,7 @@ pub(super) fn end(asked: &Result<Answer, UpstreamError>) -> End {
 }
 
 impl FailureKind {
-    /// The type of the error, for those who count.
+    /// Returns the type of the error, as measures name it.
     pub(super) fn name(self) -> &'static str {
         match self {
             FailureKind::Unreachable => "unreachable",
@@ -38,7 +38,7 @@ impl FailureKind {
     }
 }
 
-/// A session that lasts until this is dropped.
+/// Open session; dropping it records how long the session lasted.
 pub(super) struct Life {
     measures: Arc<Measures>,
     began: Instant,
@@ -51,7 +51,8 @@ impl Life {
         Life { measures: Arc::clone(measures), began: Instant::now(), between, error: OnceLock::new() }
     }
 
-    /// The other side does not know it any more, or is gone.
+    /// Records the error that ended the session: the other side does not know it any more, or is gone. The first one
+    /// stays.
     pub(super) fn broke(&self, error: &'static str) {
         self.error.get_or_init(|| error);
     }
@@ -63,12 +64,12 @@ impl Drop for Life {
     }
 }
 
-/// A request of the gateway's own. Dropped before its end, it was not answered in time.
+/// Request of the gateway's own; dropping it records its duration. Without an end it counts as timed out.
 pub(super) struct OwnRequest<'a> {
     measures: &'a Measures,
     method: &'static str,
     transport: Transport,
-    /// Knows the revision that it went out in.
+    /// Progress of the request, with the protocol revision in which it was sent.
     sent: &'a Sent,
     began: Instant,
     end: Option<End>,

@@ -1,5 +1,5 @@
-//! Bounds what an upstream may send before the head of its answer is complete: heads have a bound of their own,
-//! but interim answers (`103 Early Hints`) may otherwise follow each other for ever, and cost time to read.
+//! Bounds the bytes that an upstream may send before the head of its answer is complete. Each head has a bound of its
+//! own, but interim answers (`103 Early Hints`) could otherwise follow each other for ever, and cost time to read.
 
 use std::io;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 /// Most bytes read until a head is complete. Some of the body may be among them.
 const BYTES_MAX: usize = 1024 * 1024;
 
-/// What may still be read from a connection; without a bound unless armed.
+/// Number of bytes that may still be read from a connection; unbounded unless armed.
 #[derive(Clone, Debug)]
 pub(super) struct Meter(Arc<AtomicUsize>);
 
@@ -25,17 +25,17 @@ impl Default for Meter {
 }
 
 impl Meter {
-    /// From now on the bound holds.
+    /// Starts to bound the bytes that are read.
     pub(super) fn arm(&self) {
         self.0.store(BYTES_MAX, Ordering::Relaxed);
     }
 
-    /// From now on it does not.
+    /// Lifts the bound.
     pub(super) fn disarm(&self) {
         self.0.store(usize::MAX, Ordering::Relaxed);
     }
 
-    /// Whether nothing is left.
+    /// Returns whether no more bytes may be read.
     pub(super) fn is_used_up(&self) -> bool {
         self.0.load(Ordering::Relaxed) == 0
     }
@@ -50,7 +50,7 @@ impl Meter {
     }
 }
 
-/// A connection that is read under a meter.
+/// Connection whose reads are counted by a meter.
 pub(super) struct Metered {
     tcp: TcpStream,
     meter: Meter,

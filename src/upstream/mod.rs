@@ -1,10 +1,10 @@
-//! The client side: MCP to upstream servers over streamable HTTP, and over the pipes of programs that it runs
-//! itself (`stdio`); both eras, raw bytes through.
+//! Client side: MCP to upstream servers, over streamable HTTP and over the pipes of programs that the gateway runs
+//! (`stdio`). Both protocol eras are spoken; payloads pass as raw bytes.
 //!
-//! A [`Pool`] holds one [`Connection`] per (tenant, server). A connection finds out which [`Era`] its server
-//! speaks, opens a session where one is needed, and sends calls over kept-alive HTTP/1.1 connections.
-//! Arguments, results and definitions are never decoded. Every address is checked by [`Egress`] after name
-//! resolution, every queue, body and wait has a bound, and nothing is sent twice once it may have been seen.
+//! A [`Pool`] holds one [`Connection`] per (tenant, server). A connection detects which [`Era`] its server speaks,
+//! opens a session where one is needed, and sends calls over kept-alive HTTP/1.1 connections. Arguments, results and
+//! definitions are never decoded. [`Egress`] checks every address after name resolution. Every queue, body and wait
+//! has a bound. A call is sent again only if it certainly was not processed.
 
 mod admission;
 mod ask;

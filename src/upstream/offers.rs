@@ -1,4 +1,4 @@
-//! What an upstream declares that it has, and of what it announces changes.
+//! Declared capabilities of upstreams: the lists that they have, and the changes that they announce.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,24 +9,24 @@ use tokio::time::Instant;
 
 use super::list_kind::ListKind;
 
-/// How long a declaration is believed that no session binds: the server may be another one meanwhile.
+/// Age at which a declaration is stale, unless it belongs to a session with an id: another server may answer by then.
 const DECLARED_AGE_MAX: Duration = Duration::from_secs(5 * 60);
 
-/// Something that a server may announce changes of.
+/// Kind of list whose changes a server may announce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Announced {
-    /// Its tools.
+    /// Tools.
     Tools,
-    /// Its prompts.
+    /// Prompts.
     Prompts,
-    /// Its resources, and their templates.
+    /// Resources and their templates.
     Resources,
 }
 
 impl Announced {
     const ALL: [Announced; 3] = [Announced::Tools, Announced::Prompts, Announced::Resources];
 
-    /// Method of the notification that announces a change.
+    /// Returns the method of the notification that announces a change.
     pub(super) fn method(self) -> &'static str {
         match self {
             Announced::Tools => "notifications/tools/list_changed",
@@ -35,34 +35,34 @@ impl Announced {
         }
     }
 
-    /// `None` for any other method.
+    /// Returns the kind whose change the method announces; `None` for any other method.
     pub(super) fn of_method(method: &str) -> Option<Announced> {
         Announced::ALL.into_iter().find(|what| what.method() == method)
     }
 }
 
-/// Whether a server has lists of a kind.
+/// Declaration of a server about one kind of list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeclaredOffer {
-    /// It declares none.
+    /// The server declares no such list.
     #[default]
     None,
-    /// It has them.
+    /// The server has such a list.
     Listed,
-    /// It has them, and announces changes.
+    /// The server has such a list, and announces its changes.
     Announced,
 }
 
-/// What a server declares in its handshake, or when it is asked in the modern era.
+/// Capabilities that a server declares in its handshake or in answer to `server/discover`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeclaredOffers {
-    /// Tools. They are listed whatever is declared.
+    /// Tools, which are listed even if the server declares none.
     pub tools: DeclaredOffer,
     /// Prompts.
     pub prompts: DeclaredOffer,
-    /// Resources, and their templates.
+    /// Resources and their templates.
     pub resources: DeclaredOffer,
-    /// Whether it completes arguments of prompts and templates.
+    /// Whether the server completes arguments of prompts and templates.
     pub completions: bool,
 }
 
@@ -91,7 +91,7 @@ struct Listed<'a> {
 }
 
 impl DeclaredOffers {
-    /// What a result of `initialize` or `server/discover` declares. What is not of their form declares nothing.
+    /// Reads the declaration in a result of `initialize` or `server/discover`. Malformed parts declare nothing.
     pub(super) fn of(result: &[u8]) -> Self {
         let hello = serde_json::from_slice::<Hello<'_>>(result).ok();
         let found = object(hello.and_then(|hello| hello.capabilities));
@@ -106,7 +106,7 @@ impl DeclaredOffers {
         }
     }
 
-    /// Whether changes of these are announced.
+    /// Returns whether the server announces changes of `what`.
     pub fn announces(&self, what: Announced) -> bool {
         let offer = match what {
             Announced::Tools => self.tools,
@@ -116,7 +116,7 @@ impl DeclaredOffers {
         offer == DeclaredOffer::Announced
     }
 
-    /// Whether there are lists of this kind.
+    /// Returns whether the server has lists of this kind.
     pub fn has(&self, kind: ListKind) -> bool {
         let offer = match kind {
             ListKind::Tools => self.tools,
@@ -126,7 +126,7 @@ impl DeclaredOffers {
         offer != DeclaredOffer::None
     }
 
-    /// Whether it says what it has, and that this is something else than tools.
+    /// Returns whether the server declares prompts or resources, and no tools.
     pub(super) fn is_without_tools(&self) -> bool {
         !self.has(ListKind::Tools) && (self.has(ListKind::Prompts) || self.has(ListKind::Resources))
     }
@@ -141,22 +141,24 @@ impl DeclaredOffer {
     }
 }
 
-/// A derived struct would take an array as a list of its fields.
+/// Returns the raw text of an object, and `None` for other values: a derived struct also takes an array as its
+/// fields.
 fn object(raw: Option<&RawValue>) -> Option<&str> {
     raw.map(RawValue::get).filter(|text| text.starts_with('{'))
 }
 
-/// What an upstream declared last, where it was asked.
+/// Last declaration of an upstream, with the time as of which it is known to be true. Empty if the upstream was not
+/// asked.
 #[derive(Default)]
 pub(super) struct Declared(Mutex<Option<(Instant, DeclaredOffers)>>);
 
 impl Declared {
-    /// What was answered to a question of then: it may have been true at no later time.
+    /// Creates the record of a declaration that was asked for at `asked`: it may have been true at no later time.
     pub(super) fn new(offers: DeclaredOffers, asked: Instant) -> Self {
         Self(Mutex::new(Some((asked, offers))))
     }
 
-    /// The same, in the place of what was declared before, unless that was asked for later.
+    /// Replaces the declaration, unless the current one was asked for later.
     pub(super) fn set(&self, offers: DeclaredOffers, asked: Instant) {
         let mut last = self.last_at();
         if last.is_none_or(|(at, _)| at <= asked) {
@@ -164,25 +166,25 @@ impl Declared {
         }
     }
 
-    /// What was declared before was still true then.
+    /// Records that the declaration was still true at `then`.
     pub(super) fn held(&self, then: Instant) {
         if let Some((at, _)) = self.last_at().as_mut() {
             *at = then.max(*at);
         }
     }
 
-    /// However long ago it was.
+    /// Returns the declaration, however long ago it was made.
     pub(super) fn last(&self) -> Option<DeclaredOffers> {
         self.last_at().map(|(_, offers)| offers)
     }
 
-    /// Unless it was so long ago that it may not be true any more.
+    /// Returns the declaration, unless it is stale at `now`.
     pub(super) fn fresh(&self, now: Instant) -> Option<DeclaredOffers> {
         let last = *self.last_at();
         last.filter(|(at, _)| now.saturating_duration_since(*at) < DECLARED_AGE_MAX).map(|(_, offers)| offers)
     }
 
-    /// If it was true then or later.
+    /// Returns the declaration, if it was true at `then` or later.
     pub(super) fn since(&self, then: Instant) -> Option<DeclaredOffers> {
         let last = *self.last_at();
         last.filter(|(at, _)| *at >= then).map(|(_, offers)| offers)
@@ -192,7 +194,7 @@ impl Declared {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes what was declared too old to be believed.
+    /// Ages the declaration until it is stale.
     #[cfg(test)]
     pub(super) fn grow_old(&self) {
         if let Some((at, _)) = self.last_at().as_mut() {
@@ -225,7 +227,7 @@ mod tests {
                 offers(none, announced, listed, false),
             ),
             (r#"{"resources":{"listChanged":true},"completions":{}}"#, offers(none, none, announced, true)),
-            // one that is not of the form takes nothing from the others
+            // a malformed member takes nothing from the others
             (r#"{"tools":true,"prompts":{},"resources":null}"#, offers(none, listed, none, false)),
             (r#"{"tools":[true],"prompts":[],"completions":[]}"#, nothing),
             (r#"{"tools":{"listChanged":"true"}}"#, offers(listed, none, none, false)),
@@ -268,7 +270,7 @@ mod tests {
         assert_eq!((declared.last(), declared.fresh(now)), (Some(offers), Some(offers)));
         let later = now + DECLARED_AGE_MAX;
         assert_eq!((declared.last(), declared.fresh(later)), (Some(offers), None));
-        // what was asked for earlier, and answered later, is older
+        // a declaration that was asked for earlier, and answered later, is older
         declared.set(DeclaredOffers::default(), now - Duration::from_millis(1));
         assert_eq!(declared.last(), Some(offers));
     }

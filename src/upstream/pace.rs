@@ -1,5 +1,5 @@
-//! Token buckets that bound how fast the gateway reads what others send: whoever sends more waits, and takes no
-//! processor from everybody else.
+//! Token buckets that bound how fast the gateway reads input. A peer that sends faster has to wait, and takes no
+//! processor time from others.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 /// Longest wait that is due at any time, in seconds.
 const DEBT_S_MAX: f64 = 2.0;
 
-/// A token bucket, in units of the caller's choice (bytes, lines).
+/// Token bucket, in units of the caller's choice (bytes, lines).
 #[derive(Debug)]
 pub(super) struct Pace {
     per_s: f64,
@@ -27,7 +27,7 @@ impl Pace {
     /// Takes `units` that were read; returns how long to wait before reading more.
     pub(super) fn take(&mut self, units: usize, now: Instant) -> Duration {
         self.fill(now);
-        // who said much at once is not slowed down for long
+        // one large read does not slow its sender down for long
         self.left = (self.left - units as f64).max(-self.per_s * DEBT_S_MAX);
         if self.left >= 0.0 { Duration::ZERO } else { Duration::from_secs_f64(-self.left / self.per_s) }
     }

@@ -22,25 +22,24 @@ const SCHEMA_MAPS: &[&str] = &["$defs", "definitions", "dependentSchemas", "patt
 /// Keywords whose value is data, not a schema.
 const DATA: &[&str] = &["const", "default", "enum", "examples", "required"];
 
-/// A header to send with calls of one tool.
+/// Header to send with calls of one tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParamHeader {
-    /// The whole header name, `Mcp-Param-…`.
+    /// Full name of the header, `Mcp-Param-…`.
     pub header: String,
-    /// The property names that lead to the mirrored value in the arguments.
+    /// Names of the properties that lead to the mirrored value in the arguments.
     pub path: Vec<String>,
 }
 
-/// The headers an input schema asks for; none if its annotations break the rules, for which see
-/// [`check_param_headers`].
+/// Returns the headers that an input schema asks for; none if it breaks the rules of [`check_param_headers`].
 pub fn param_header_rules(input_schema: &str) -> Vec<ParamHeader> {
     check_param_headers(input_schema).unwrap_or_default()
 }
 
-/// The headers an input schema asks for.
+/// Returns the headers that an input schema asks for.
 ///
 /// # Errors
-/// The broken rule. The protocol has clients leave out tools with such a schema.
+/// A phrase that names the broken rule. The protocol has clients leave out tools with such a schema.
 pub fn check_param_headers(input_schema: &str) -> Result<Vec<ParamHeader>, &'static str> {
     // Nearly no schema has any; an escape could hide the keyword.
     if !input_schema.contains(KEYWORD) && !input_schema.contains("\\u") {
@@ -132,7 +131,8 @@ fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// `number` is outside the text of the rules, but peers annotate it and expect it mirrored.
+/// Returns whether a schema's `type` has a single value that headers can hold. `number` is outside the text of the
+/// rules, but peers annotate it and expect it mirrored.
 fn is_primitive(kind: &Value) -> bool {
     match kind {
         Value::String(kind) => matches!(kind.as_str(), "string" | "integer" | "boolean" | "number"),
@@ -144,7 +144,7 @@ fn is_primitive(kind: &Value) -> bool {
     }
 }
 
-/// The headers for a call: what `arguments` (a JSON object) holds at each rule's path, encoded. Absent,
+/// Returns the headers for a call: the value in `arguments` (a JSON object) at each rule's path, encoded. Absent,
 /// `null` and composite values have none.
 pub fn param_headers(rules: &[ParamHeader], arguments: &str) -> Vec<(String, String)> {
     rules
@@ -159,7 +159,7 @@ pub fn param_headers(rules: &[ParamHeader], arguments: &str) -> Vec<(String, Str
 fn value_at<'a>(arguments: &'a str, path: &[String]) -> Option<Cow<'a, str>> {
     let mut at = arguments.trim();
     for name in path {
-        // what stands beside it must not decide whether it is found
+        // members beside the path must not decide whether the value is found
         let [value] = json::find_members(at, [name.as_str()]).ok()?;
         at = value?;
     }
@@ -171,7 +171,7 @@ fn value_at<'a>(arguments: &'a str, path: &[String]) -> Option<Cow<'a, str>> {
     }
 }
 
-/// A number in decimal; integers written with a fraction or an exponent lose them.
+/// Returns a number in decimal; a whole number written with a fraction or an exponent loses them.
 fn number(text: &str) -> Cow<'_, str> {
     if !text.contains(['.', 'e', 'E']) {
         return Cow::Borrowed(text);
@@ -179,7 +179,7 @@ fn number(text: &str) -> Cow<'_, str> {
     safe_integer(text).map_or(Cow::Borrowed(text), |integer| Cow::Owned(integer.to_string()))
 }
 
-/// A header value: as it is if it is plain, else in the protocol's Base64 form.
+/// Encodes a header value: unchanged if it is plain, else in the protocol's Base64 form.
 pub fn encode(value: &str) -> Cow<'_, str> {
     let is_plain = value.bytes().all(|byte| byte == b'\t' || (b' '..=b'~').contains(&byte));
     let is_padded = value.starts_with([' ', '\t']) || value.ends_with([' ', '\t']);

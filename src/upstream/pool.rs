@@ -1,4 +1,4 @@
-//! The connections of all tenants' upstreams on this replica.
+//! Pool of connections to the upstreams of all tenants on this replica.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -17,29 +17,29 @@ use super::stdio::{Children, Journal, Keeper, StdioRules};
 use super::target::Target;
 use crate::domain::measure::Measures;
 
-/// Most upstreams that are kept; beyond it, unused ones make room.
+/// Most upstreams that are kept; beyond it, unused ones are dropped.
 pub const CONNECTIONS_MAX: usize = 10_000;
 
 type Key = (Uuid, Uuid);
 
-/// How the connections of a replica are.
+/// State of the connections of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolVitals {
-    /// Servers to which calls pass.
+    /// Servers whose circuit breaker is closed: calls pass.
     pub closed: usize,
-    /// Servers that are left alone for a while.
+    /// Servers whose circuit breaker is open: no calls pass.
     pub open: usize,
-    /// Servers of which it is being found out whether calls would work.
+    /// Servers whose circuit breaker is half-open: a probe is under way.
     pub half_open: usize,
     /// Memory of requests and answers.
     pub memory: MemoryVitals,
-    /// Programs that run.
+    /// Programs that have a slot: they run, start or end.
     pub programs: usize,
     /// TCP connections opened so far.
     pub tcp_connects: u64,
 }
 
-/// One [`Connection`] per (tenant, server): tenants share nothing, whatever their URLs.
+/// Pool of one [`Connection`] per (tenant, server). Tenants share no connection, whatever their URLs.
 #[derive(Debug)]
 pub struct Pool {
     pub(super) dialer: Dialer,
@@ -65,11 +65,11 @@ impl Pool {
         Self { dialer: self.dialer.with_memory(limits), ..self }
     }
 
-    /// Returns the connection of a server. A newer version, another URL or credential than last time replaces
-    /// it; the old one ends with its last call.
+    /// Returns the connection of a server. A newer version, another URL or another credential than last time replaces
+    /// it; the old connection ends with its last call.
     ///
-    /// A caller with an older version gets the newer version's connection. If that leads to another place,
-    /// nothing is sent.
+    /// A caller with an older version gets the newer version's connection. If that leads elsewhere, it gets one that
+    /// sends nothing.
     pub fn connection(&self, target: &Target) -> Arc<Connection> {
         let key = (target.tenant, target.server);
         let known = |connections: &HashMap<Key, Arc<Connection>>| {
@@ -100,14 +100,14 @@ impl Pool {
         if connections.len() >= CONNECTIONS_MAX {
             connections.retain(|_, kept| Arc::strong_count(kept) > 1);
         }
-        // Full of connections in use: this one lives as long as its caller keeps it.
+        // The pool is full of connections in use: this one lives as long as its caller keeps it.
         if connections.len() < CONNECTIONS_MAX || connections.contains_key(&key) {
             connections.insert(key, Arc::clone(&connection));
         }
         connection
     }
 
-    /// Does work whose time grows with `bytes`: at once if they are few, else as [`Self::in_turn`].
+    /// Runs work whose time grows with `bytes`: at once if they are few, else as [`Self::in_turn`] does.
     pub async fn aside<T: Send>(&self, tenant: Uuid, bytes: usize, work: impl FnOnce() -> T + Send) -> T {
         match bytes <= INLINE_BYTES_MAX {
             true => work(),
@@ -115,30 +115,30 @@ impl Pool {
         }
     }
 
-    /// Does work that takes long: one piece of the tenant's at a time, and on at most half of the processors. The thread's
-    /// other tasks move to another thread meanwhile.
+    /// Runs long work: one piece per tenant at a time, and on at most half of the processors. Other tasks of the
+    /// thread move to another thread meanwhile.
     pub async fn in_turn<T: Send>(&self, tenant: Uuid, work: impl FnOnce() -> T + Send) -> T {
         self.dialer.share_of(tenant).in_turn(work).await
     }
 
-    /// Memory for a request or an answer of a caller, in the shares of the API key, its tenant and the replica. Nothing is
-    /// held yet.
+    /// Returns a hold for the memory of a caller's request or answer, in the shares of the API key, its tenant and
+    /// the replica. It holds nothing yet; without a `key`, it counts against the other two only.
     pub fn memory(&self, tenant: Uuid, key: Option<Uuid>, purpose: MemoryPurpose) -> MemoryHold {
         self.dialer.memory(tenant, key, purpose)
     }
 
-    /// Drops the connection of a server, whose calls in flight still end.
+    /// Drops the connection of a server; calls in flight still end.
     pub fn forget(&self, tenant: Uuid, server: Uuid) {
         let gone = self.write().remove(&(tenant, server));
         // Outside the lock: it may close sockets.
         drop(gone);
     }
 
-    /// Opens a stream on which a server announces changes of what is `wanted`, or of a part of it, over connections
-    /// of its own.
+    /// Opens a stream, over connections of its own, on which a server announces changes of all or some of `wanted`.
     ///
     /// # Errors
-    /// [`WatchEnd`]
+    /// [`WatchEnd::Unsupported`] if the server is a program or announces nothing of that; [`WatchEnd::Lost`] if the
+    /// stream could not be opened.
     pub async fn watch(&self, target: &Target, wanted: &[Announced]) -> Result<Watcher, WatchEnd> {
         if target.program.is_some() {
             return Err(WatchEnd::Unsupported("it is a program, which is listed while it runs"));
@@ -154,24 +154,25 @@ impl Pool {
         drop(gone);
     }
 
-    /// Tenants of which a connection is kept here.
+    /// Returns the tenants of which a connection is kept here.
     pub fn tenants(&self) -> HashSet<Uuid> {
         self.read().keys().map(|key| key.0).collect()
     }
 
-    /// Whether a connection of a tenant is kept here.
+    /// Returns whether a connection of a tenant is kept here.
     pub fn knows(&self, tenant: Uuid) -> bool {
         self.read().keys().any(|key| key.0 == tenant)
     }
 
-    /// Lets the next call to a server through, however often others have failed.
+    /// Closes the circuit breaker of a server, and ends the backoff of its program: the next call is sent.
     pub fn reset_breaker(&self, tenant: Uuid, server: Uuid) {
         if let Some(connection) = self.read().get(&(tenant, server)) {
             connection.reset_breaker();
         }
     }
 
-    /// Drops the connection of a server. A program is ended first, and the next request starts it anew.
+    /// Restarts a server: ends its program, which the next request starts again, or drops its connection if it has no
+    /// program.
     pub async fn restart(&self, tenant: Uuid, server: Uuid) {
         let connection = self.read().get(&(tenant, server)).cloned();
         match connection.as_ref().and_then(|connection| connection.keeper()) {
@@ -180,8 +181,8 @@ impl Pool {
         }
     }
 
-    /// Whether a server, as of `version`, is a program that was ended here because nobody called it. The next
-    /// call starts it again.
+    /// Returns whether a server, as of `version`, is a program that was ended here for lack of calls. The next call
+    /// starts it again.
     pub fn is_asleep(&self, tenant: Uuid, server: Uuid, version: i64) -> bool {
         let connections = self.read();
         connections
@@ -191,24 +192,24 @@ impl Pool {
             .is_some_and(Keeper::is_asleep)
     }
 
-    /// The programs that run here and were not listed since they came up, or not for `interval`: tenant and server
-    /// of each. From now on they count as listed.
+    /// Returns tenant and server of each running program that was not listed since its start, or not for `interval`.
+    /// They count as listed from now on.
     pub fn take_unlisted_programs(&self, interval: Duration) -> Vec<(Uuid, Uuid)> {
         self.children.take_unlisted(interval)
     }
 
-    /// Takes the announcements of programs that run here: tenant and server of each that announced a change of a list
-    /// since the last time.
+    /// Returns tenant and server of each running program that announced a change of a list since the last call of
+    /// this function.
     pub fn take_announced_programs(&self) -> Vec<(Uuid, Uuid)> {
         self.children.take_announced()
     }
 
-    /// Whether a tenant has programs here.
+    /// Returns whether a tenant has programs here.
     pub fn has_programs_of(&self, tenant: Uuid) -> bool {
         self.read().iter().any(|(key, kept)| key.0 == tenant && kept.keeper().is_some())
     }
 
-    /// Drops the programs of a tenant's servers but those of these versions of them; calls in flight still end.
+    /// Drops the programs of a tenant, except those of `servers` in the given version; calls in flight still end.
     pub fn keep_programs_of(&self, tenant: Uuid, servers: &HashMap<Uuid, i64>) {
         let mut connections = self.write();
         let is_gone = |key: &Key, kept: &mut Arc<Connection>| {
@@ -225,12 +226,12 @@ impl Pool {
         self.children.close().await;
     }
 
-    /// How long upstreams take.
+    /// Returns the measures of the requests to upstreams.
     pub fn measures(&self) -> &Measures {
         &self.dialer.measures
     }
 
-    /// How the connections are.
+    /// Returns the state of the connections.
     pub fn vitals(&self) -> PoolVitals {
         let mut vitals = PoolVitals {
             closed: 0,
@@ -250,7 +251,7 @@ impl Pool {
         vitals
     }
 
-    /// TCP connections opened since the start.
+    /// Returns the number of TCP connections opened since the start.
     pub fn tcp_connects(&self) -> u64 {
         self.dialer.connects()
     }

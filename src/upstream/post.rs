@@ -1,4 +1,4 @@
-//! One POST and its answer, in either of the two forms MCP allows: a JSON body or an event stream.
+//! HTTP POST of a message and its answer, in either of the two forms MCP allows: a JSON body or an event stream.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,49 +23,50 @@ use super::wires::{Lease, WireOrigin, Wires};
 
 /// Largest body of an answer that carries no result: an HTTP error, the receipt of a notification.
 pub(super) const MINOR_BODY_BYTES_MAX: usize = 64 * 1024;
-/// Longest wait for such a body, and for the end of a stream whose answer has come.
+/// Longest wait for a body without a result, and for the end of a stream whose answer has come.
 pub(super) const DRAIN_WAIT_MAX: Duration = Duration::from_secs(1);
-/// Memory set aside for a body before any of it has come, in bytes.
+/// Largest buffer that the announced size of a body alone may reserve, in bytes.
 const BODY_RESERVE_BYTES_MAX: usize = 256 * 1024;
-/// Address space set aside for a body that turns out to be larger, in bytes. Only what is written to becomes memory;
-/// growing step by step would copy what is there each time, megabytes while others wait for the thread.
+/// Address space reserved for a larger body, in bytes; only what is written to becomes memory. Growing step by step
+/// would copy the body each time, megabytes while others wait for the thread.
 const LARGE_BODY_BYTES: usize = 16 * 1024 * 1024;
-/// Most requests of an upstream answered during one of ours.
+/// Most requests of an upstream that are answered during one of ours.
 const UPSTREAM_REQUESTS_MAX: usize = 64;
-/// What a stream may carry besides its answer without being slowed down: so many bytes, and so many more per second.
-/// Reading a flood as fast as it comes would take the processors from everybody else.
+/// Bytes that a stream may carry besides its answer without being slowed down, plus [`CHATTER_BYTES_PER_S`]. Reading
+/// a flood as fast as it comes would take processor time from others.
 const CHATTER_FREE_BYTES: usize = 256 * 1024;
 const CHATTER_BYTES_PER_S: usize = 256 * 1024;
 /// Longest wait for an upstream to take the answer to its own request.
 const REPLY_WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// One request to send.
+/// HTTP POST of one request.
 pub(super) struct Post<'a> {
     pub(super) id: u64,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
     /// Largest result, in bytes.
     pub(super) bytes_max: usize,
-    /// The API key whose share of memory the answer takes; `None` for the gateway's own requests.
+    /// API key whose share of memory the answer takes; `None` if there is none.
     pub(super) key: Option<Uuid>,
-    /// Where raw `params` of progress notifications go; full means dropped.
+    /// Queue for the raw `params` of progress notifications, which are dropped while it is full. `None` wants no
+    /// progress.
     pub(super) progress: Option<&'a mpsc::Sender<Bytes>>,
-    /// The headers with which requests of the upstream are answered; without, they are ignored.
+    /// Headers of the answers to requests of the upstream; `None` leaves those requests unanswered.
     pub(super) reply_headers: Option<&'a HeaderMap>,
     /// Set while the upstream may have seen this request.
     pub(super) dispatched: &'a AtomicBool,
 }
 
-/// What came back.
+/// Reply to a POST.
 pub(super) struct Reply {
     pub(super) status: StatusCode,
-    /// `Mcp-Session-Id`, if the answer names one.
+    /// Value of `Mcp-Session-Id`, if the reply names one.
     pub(super) session_id: Option<HeaderValue>,
-    /// The answer, unless the status was an error whose body was no JSON-RPC error to this request.
+    /// Answer in the reply. `None` if the status was an error whose body was no JSON-RPC error to this request.
     pub(super) answer: Option<Answer>,
 }
 
-/// Sends requests to one URL.
+/// HTTP client of one URL.
 #[derive(Clone)]
 pub(super) struct Http {
     pub(super) wires: Arc<Wires>,
@@ -101,7 +102,7 @@ impl Http {
         Ok(Reply { status, session_id, answer: Some(answer) })
     }
 
-    /// Sends a notification or an answer, which the upstream only acknowledges.
+    /// Posts a notification or an answer, which the upstream only acknowledges.
     pub(super) async fn tell(&self, headers: HeaderMap, body: Bytes) -> Result<StatusCode, UpstreamError> {
         let (mut lease, response) = self.send(headers, body, &AtomicBool::new(false)).await?;
         let status = response.status();
@@ -124,7 +125,8 @@ impl Http {
         self.exchange(Method::POST, headers, body, dispatched).await
     }
 
-    /// Writes a request on a connection. It is written again only if no byte of it was.
+    /// Sends a request on a connection and reads the head of the answer. A request is sent again only if no byte of
+    /// it was written.
     pub(super) async fn exchange(
         &self,
         method: Method,
@@ -145,7 +147,7 @@ impl Http {
             };
             let Some(unsent) = failed.unsent else { return Err(failed.error) };
             dispatched.store(false, Ordering::Relaxed);
-            // A new connection that ends at once is the upstream's state, not our bad luck.
+            // A new connection that closes at once is a failure of the upstream, not a stale connection.
             if lease.origin == WireOrigin::New {
                 return Err(UpstreamError::unsent(
                     FailureKind::Unreachable,
@@ -202,7 +204,7 @@ impl Http {
         }
     }
 
-    /// Answers a request of the upstream, best effort: what it does without the answer is its affair.
+    /// Answers a request of the upstream, best effort.
     async fn reply(&self, post: &Post<'_>, body: Bytes) {
         let Some(headers) = post.reply_headers else { return };
         if !matches!(timeout(REPLY_WAIT_MAX, self.tell(headers.clone(), body)).await, Ok(Ok(_))) {
@@ -211,13 +213,13 @@ impl Http {
     }
 }
 
-/// How much too early a stream has carried this much besides its answer.
+/// Returns the pause that is due `after` this time on a stream that has carried `chatter` bytes besides its answer.
 fn too_early(chatter: usize, after: Duration) -> Duration {
     let paid = chatter.saturating_sub(CHATTER_FREE_BYTES) as f64 / CHATTER_BYTES_PER_S as f64;
     Duration::from_secs_f64(paid).saturating_sub(after)
 }
 
-/// Passes progress on, with memory of the caller's until the client has it.
+/// Forwards progress to the caller, in its share of memory until the client has it.
 async fn forward_progress(
     message: &RpcMessage<'_>,
     method: &str,
@@ -236,7 +238,7 @@ async fn forward_progress(
     }
 }
 
-/// The form of an answer, by its content type.
+/// Form of an answer, by its content type.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum AnswerForm {
     Json,
@@ -255,7 +257,8 @@ impl AnswerForm {
     }
 }
 
-/// Reads the body of an answer that is not 200. Only a JSON-RPC error to our own request leaves here.
+/// Reads the body of an answer whose status is not 200. Returns a JSON-RPC error to the request `id`, `None` for any
+/// other body. A redirect is an error.
 pub(super) async fn refusal(
     mut lease: Lease,
     mut body: Incoming,
@@ -276,7 +279,8 @@ pub(super) async fn refusal(
     Ok(answer.filter(|answer| matches!(answer, Answer::Error { .. })))
 }
 
-/// Reads a body to its end, into memory of `key` or of its tenant alone. One that comes in one piece is not copied.
+/// Reads a body to its end, in the memory share of `key`, or of its tenant alone. A body that comes in one piece is
+/// not copied.
 pub(super) async fn read_all(
     lease: &mut Lease,
     body: &mut Incoming,
@@ -323,8 +327,8 @@ fn crowded(MemoryShort: MemoryShort) -> UpstreamError {
     UpstreamError::sent(FailureKind::Crowded, "")
 }
 
-/// Gives a connection back whose stream has said all it should: reads to the end of the stream, in the
-/// background if that has not come yet.
+/// Returns a connection whose stream has carried the answer. Reads to the end of the stream first, in the background
+/// if that has not come yet.
 fn finish(mut lease: Lease, mut body: Incoming) {
     let mut left = MINOR_BODY_BYTES_MAX;
     loop {

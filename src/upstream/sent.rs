@@ -1,4 +1,4 @@
-//! What becomes of a request, for whoever sent it: known even of one whose future was dropped.
+//! Progress of a request, which its sender can read even after dropping the request's future.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -6,36 +6,36 @@ use std::time::{Duration, Instant};
 
 use crate::domain::measure::{Between, Transport};
 
-/// How far a request has come. It is filled in on the way.
+/// Progress of a request to an upstream, filled in on the way.
 #[derive(Debug, Default)]
 pub struct Sent {
-    /// Set while the upstream may have seen it.
+    /// Set while the upstream may have seen the request.
     pub(super) dispatched: AtomicBool,
-    /// Since when it is its turn, and what carries it.
+    /// Time when the request was admitted, and its transport; empty before.
     turn: OnceLock<(Instant, Transport)>,
-    /// When it was known that there is an answer, or that there is none.
+    /// Time when the outcome was known, an answer or none; empty before.
     settled: OnceLock<Instant>,
     sent_as: Mutex<Option<(u64, &'static str)>>,
 }
 
 impl Sent {
-    /// Whether the upstream may have seen it.
+    /// Returns whether the upstream may have seen the request.
     pub fn is_dispatched(&self) -> bool {
         self.dispatched.load(Ordering::Relaxed)
     }
 
-    /// The id and the revision that it was sent with last.
+    /// Returns the id and the protocol revision of the last sending; `None` if the request was not sent.
     pub fn sent_as(&self) -> Option<(u64, &'static str)> {
         *self.sent_as.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// When it was known that there is an answer, or that there is none.
+    /// Returns the time when the outcome was known, an answer or none; `None` before.
     pub fn settled(&self) -> Option<Instant> {
         self.settled.get().copied()
     }
 
-    /// How long it took from its turn on, and between whom; of one that was given up meanwhile, until now. What never had
-    /// its turn took nothing.
+    /// Returns the time from admission to the outcome, or until now without one, with transport and revision. `None`
+    /// if the request was never admitted.
     pub fn took(&self) -> Option<(Duration, Between)> {
         let (turn, transport) = *self.turn.get()?;
         let settled = self.settled().unwrap_or_else(Instant::now);
@@ -43,17 +43,17 @@ impl Sent {
         Some((settled.duration_since(turn), Between { transport, version }))
     }
 
-    /// It is its turn.
+    /// Records that the request is admitted.
     pub(super) fn begins(&self, transport: Transport) {
         self.turn.get_or_init(|| (Instant::now(), transport));
     }
 
-    /// It goes out with this id and in this revision, perhaps not for the first time.
+    /// Records the id and the revision of a sending, which need not be the first.
     pub(super) fn goes_out(&self, id: u64, version: &'static str) {
         *self.sent_as.lock().unwrap_or_else(PoisonError::into_inner) = Some((id, version));
     }
 
-    /// There is an answer, or it is known that there is none.
+    /// Records that the outcome is known.
     pub(super) fn settles(&self) {
         self.settled.get_or_init(Instant::now);
     }

@@ -1,4 +1,4 @@
-//! The session with an upstream: opened once, shared by all its calls, opened again when it has ended.
+//! Session with an upstream: opened once, shared by all its calls, opened again when it has ended.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -20,11 +20,11 @@ use super::sent::Sent;
 use crate::domain::end::End;
 use crate::domain::measure::{Between, Measures, Transport};
 
-/// The handshake revisions we speak, the one we offer first.
+/// Protocol revisions of the handshake era that we speak; the first is the one we offer.
 pub(super) const VERSIONS: [&str; 3] = ["2025-11-25", "2025-06-18", "2025-03-26"];
-/// Longest wait for the answer to the first, modern question.
+/// Longest wait for the answer to `server/discover`.
 const DISCOVER_WAIT_MAX: Duration = Duration::from_secs(5);
-/// Longest wait for a session, connecting and the first question included.
+/// Longest wait for a session, connecting and detecting the era included.
 const OPEN_WAIT_MAX: Duration = Duration::from_secs(20);
 /// Longest session id accepted, in bytes.
 const SESSION_ID_BYTES_MAX: usize = 4096;
@@ -33,43 +33,44 @@ const ERA_UNKNOWN: u8 = 0;
 const ERA_MODERN: u8 = 1;
 const ERA_HANDSHAKE: u8 = 2;
 
-/// What requests need to know about the other side.
+/// Session with an upstream, or its stateless equivalent in the modern era.
 pub(super) struct UpstreamSession {
     pub(super) era: Era,
-    /// The headers of every request.
+    /// Headers of every request.
     pub(super) headers: HeaderMap,
     /// Whether the upstream named a session that can end.
     pub(super) has_id: bool,
-    /// What it declares. A stored era says nothing of it: then it is asked when somebody wants to know.
+    /// Declaration of the upstream. Empty while only its era is known: it is asked for when it is needed.
     pub(super) declared: Declared,
-    /// The revision that is spoken.
+    /// Protocol revision that is spoken.
     pub(super) version: &'static str,
-    /// That of a session; the modern era has none.
+    /// Measure of how long the session lasts; `None` in the modern era and until the handshake is complete.
     pub(super) life: Option<Life>,
 }
 
 impl UpstreamSession {
-    /// What the upstream declares, as far as that is known and still holds: a session with an id ends when its
-    /// server is another one, and nothing else does.
+    /// Returns what the upstream declares, if that is known and not stale. In a session with an id it is never stale:
+    /// such a session ends with its server.
     pub(super) fn offers(&self) -> Option<DeclaredOffers> {
         if self.has_id { self.declared.last() } else { self.declared.fresh(Instant::now()) }
     }
 
-    /// The same of one that has just answered something that was asked later than `then`.
+    /// Returns what the upstream declares, as of `then` or later. The upstream must just have answered a request that
+    /// was sent later than `then`.
     pub(super) fn offers_since(&self, then: Instant) -> Option<DeclaredOffers> {
         if self.has_id { self.declared.last() } else { self.declared.since(then) }
     }
 }
 
-/// The one session of a connection, and how to get it.
+/// Current session of a connection, and the means to open it.
 pub(super) struct UpstreamSessions {
     http: Http,
     base: HeaderMap,
     discover_wait: Duration,
-    /// How long those who wait for a session wait together; then all fail, and the next caller tries anew.
+    /// Longest wait for a session, which callers share: afterwards all of them fail, and the next caller tries again.
     open_wait: Duration,
     current: RwLock<Option<Arc<UpstreamSession>>>,
-    /// Held while a session is opened; keeps how the last attempt failed, and when.
+    /// Lock held while a session is opened, with time and error of the last attempt if that failed.
     opening: Mutex<Option<(Instant, UpstreamError)>>,
     era: AtomicU8,
     next_id: AtomicU64,
@@ -77,7 +78,8 @@ pub(super) struct UpstreamSessions {
 }
 
 impl UpstreamSessions {
-    /// Without a session nothing takes longer than `wait`.
+    /// Creates the sessions of a connection, of which none is open yet. Opening one takes at most `wait`. A known
+    /// `era` is not detected first.
     pub(super) fn new(
         http: Http,
         base: HeaderMap,
@@ -102,7 +104,7 @@ impl UpstreamSessions {
         sessions
     }
 
-    /// The era, if it has been found or was given.
+    /// Returns the era, if it was detected or given.
     pub(super) fn era(&self) -> Option<Era> {
         match self.era.load(Ordering::Relaxed) {
             ERA_MODERN => Some(Era::Modern),
@@ -116,12 +118,12 @@ impl UpstreamSessions {
         self.era.store(code, Ordering::Relaxed);
     }
 
-    /// An id for a request; never used twice on this connection.
+    /// Returns an id for a request; no id is used twice on this connection.
     pub(super) fn id(&self) -> u64 {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The session, opened if there is none. Those who ask meanwhile wait and share the outcome.
+    /// Returns the session, opened if there is none. Callers that come meanwhile wait and share the outcome.
     pub(super) async fn get(&self) -> Result<Arc<UpstreamSession>, UpstreamError> {
         if let Some(session) = self.current() {
             return Ok(session);
@@ -131,7 +133,7 @@ impl UpstreamSessions {
         if let Some(session) = self.current() {
             return Ok(session);
         }
-        // Whoever waited during a failed attempt has seen it fail.
+        // A caller that waited during a failed attempt shares the failure.
         if let Some((when, error)) = last_failure.as_ref().filter(|(when, _)| *when >= asked) {
             tracing::trace!(?when, "sharing the failure of another call");
             return Err(UpstreamError { is_shared: true, ..error.clone() });
@@ -163,8 +165,8 @@ impl UpstreamSessions {
         }
     }
 
-    /// Opens another session in the place of one without an id, which serves until that stands. Those who ask meanwhile
-    /// get the same.
+    /// Opens a session that replaces `old`, which has no id and serves until then. Callers that come meanwhile get
+    /// the same new session.
     pub(super) async fn renew(
         &self,
         old: &Arc<UpstreamSession>,
@@ -179,8 +181,8 @@ impl UpstreamSessions {
         session.map(|session| self.set(session)).map_err(UpstreamError::before_dispatch)
     }
 
-    /// Looks again after a modern request was refused in a way that old servers refuse them. True if the
-    /// era was wrong and a session of the other one is open.
+    /// Detects the era again, after a modern request was refused in a way of old servers. Returns true if the era was
+    /// wrong and a session of the other era is open.
     pub(super) async fn leave_modern(&self, refused: &Arc<UpstreamSession>) -> Result<bool, UpstreamError> {
         let _opening = self.opening.lock().await;
         if self.current().is_some_and(|session| !Arc::ptr_eq(&session, refused)) {
@@ -210,7 +212,7 @@ impl UpstreamSessions {
             Some(Era::Modern) => self.modern(Declared::default()),
             Some(Era::Handshake) => match self.handshake().await {
                 Ok(session) => session,
-                // It answers, but not to this: perhaps it has moved on.
+                // The server answers, but not to the handshake: perhaps it has moved on to the modern era.
                 Err(error) if error.kind == FailureKind::Invalid => match self.discover().await? {
                     Some(declared) => self.modern(declared),
                     None => return Err(error),
@@ -276,7 +278,7 @@ impl UpstreamSessions {
         Ok(session)
     }
 
-    /// The session that an answer to `initialize`, sent then, opens.
+    /// Returns the session that an answer to `initialize`, sent at `began`, opens.
     fn accept(&self, reply: Reply, began: Instant) -> Result<UpstreamSession, UpstreamError> {
         let result = match reply.answer {
             Some(Answer::Result(result)) => result,
@@ -302,7 +304,7 @@ impl UpstreamSessions {
     }
 }
 
-/// How `initialize` ended, where that was refused.
+/// Returns how `initialize` ended, if it was refused.
 fn refused(reply: &Reply) -> Option<End> {
     match &reply.answer {
         Some(Answer::Error { code, .. }) => Some(End::asked(*code)),
@@ -310,7 +312,7 @@ fn refused(reply: &Reply) -> Option<End> {
     }
 }
 
-/// A session id that can be sent back. It is a credential of sorts: no log shows it.
+/// Returns a session id that can be sent back, marked as sensitive: it works as a credential, so no log shows it.
 pub(super) fn checked_id(mut id: HeaderValue) -> Result<HeaderValue, UpstreamError> {
     if id.len() > SESSION_ID_BYTES_MAX || !id.as_bytes().iter().all(u8::is_ascii_graphic) {
         return Err(UpstreamError::invalid("the session id is too long or not plain text"));
@@ -319,7 +321,7 @@ pub(super) fn checked_id(mut id: HeaderValue) -> Result<HeaderValue, UpstreamErr
     Ok(id)
 }
 
-/// The revision an `initialize` result settles on, if we speak it.
+/// Returns the revision that an `initialize` result settles on, if we speak it.
 pub(super) fn version_of(result: &[u8]) -> Result<&'static str, UpstreamError> {
     #[derive(Deserialize)]
     struct Initialized<'a> {

@@ -1,5 +1,5 @@
-//! Shares of one tenant in what all tenants use: threads for name look-ups, memory, processor time for answers, lines of logs
-//! that wait.
+//! Shares of one tenant in the resources that all tenants use: threads for name look-ups, memory, processor time for
+//! answers, queued log lines.
 
 mod hold;
 mod memory;
@@ -21,20 +21,20 @@ pub(super) use reading::INLINE_BYTES_MAX;
 use self::reading::ReadingShare;
 use memory::{MemoryLevel, ReplicaMemory};
 
-/// Name look-ups of all tenants at the same time. Each occupies a thread, which also builds catalogues.
+/// Most name look-ups of all tenants at the same time. Each occupies a thread of those that also build catalogues.
 const LOOKUPS_MAX: usize = 256;
-/// Name look-ups of one tenant at the same time.
+/// Most name look-ups of one tenant at the same time.
 const TENANT_LOOKUPS_MAX: usize = 32;
-/// Name look-ups of one upstream at the same time.
+/// Most name look-ups of one upstream at the same time.
 const UPSTREAM_LOOKUPS_MAX: usize = 2;
-/// Lines of one tenant's programs that wait to be written: a quarter of all that may.
+/// Most lines of one tenant's programs that wait to be written: a quarter of all that may wait.
 const TENANT_LOG_LINES_MAX: usize = 1024;
 
-/// The shares of all tenants that have a connection, or hold memory.
+/// Shares of all tenants that have a connection or hold memory.
 #[derive(Debug)]
 pub(super) struct Shares {
     lookups: Arc<Semaphore>,
-    /// Long pieces of work at the same time: at most half of the processors are taken from short ones.
+    /// Permits for long work of all tenants: at most half of the processors are taken from short work.
     places: Arc<Semaphore>,
     memory: Arc<ReplicaMemory>,
     tenants: Mutex<HashMap<Uuid, Weak<TenantShare>>>,
@@ -126,7 +126,8 @@ impl Shares {
 }
 
 impl Share {
-    /// A turn to look up a name, to be kept until the look-up has really ended. The caller bounds the wait.
+    /// Waits for the permits to resolve a name, to be held until the look-up has really ended. The caller bounds the
+    /// wait.
     pub(super) async fn lookup(&self) -> Option<[OwnedSemaphorePermit; 3]> {
         let own = Arc::clone(&self.own_lookups).acquire_owned().await.ok()?;
         let tenant = Arc::clone(&self.tenant.lookups).acquire_owned().await.ok()?;
@@ -134,27 +135,27 @@ impl Share {
         Some([own, tenant, all])
     }
 
-    /// Takes `bytes` that were read of an answer from the tenant's pace; returns how long to wait before reading more.
+    /// Counts `bytes` of an answer against the tenant's read rate; returns how long to wait before reading more.
     pub(super) fn read(&self, bytes: usize) -> Duration {
         self.tenant.reading.take(bytes)
     }
 
-    /// Does work whose time grows with `bytes`: at once if they are few, else in the tenant's turn.
+    /// Runs work whose time grows with `bytes`: at once if they are few, else as [`Self::in_turn`] does.
     pub(super) async fn aside<T: Send>(&self, bytes: usize, work: impl FnOnce() -> T + Send) -> T {
         self.tenant.reading.aside(bytes, work).await
     }
 
-    /// Does work that takes long, in the tenant's turn.
+    /// Runs long work at a low priority, one piece of the tenant at a time.
     pub(super) async fn in_turn<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         self.tenant.reading.in_turn(work).await
     }
 
-    /// Places for lines of logs that wait to be written.
+    /// Returns the permits for log lines of the tenant that wait to be written.
     pub(super) fn log_turns(&self) -> Arc<Semaphore> {
         Arc::clone(&self.tenant.log_turns)
     }
 
-    /// Memory for an answer that is about to be read for `key`; without one, for the tenant alone. Nothing is held yet.
+    /// Returns a hold for the memory of an answer to `key`, or of the tenant alone without one. It holds nothing yet.
     pub(super) fn answer(&self, key: Option<Uuid>) -> MemoryHold {
         MemoryHold::new(Arc::clone(&self.tenant), key, MemoryPurpose::Answer, self.memory_wait_max)
     }

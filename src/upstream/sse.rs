@@ -1,4 +1,4 @@
-//! An incremental parser of server-sent events. Keeps only what the protocol uses: the data of messages.
+//! Incremental parser of server-sent events. It keeps only what the protocol uses: the data of messages.
 
 use bytes::{Bytes, BytesMut};
 
@@ -9,16 +9,16 @@ const OVERHEAD_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Longest field name with its colon and space, on top of the data of a line.
 const FIELD_BYTES_MAX: usize = 64;
 
-/// Takes the bytes of a stream as they come, gives the data of its events.
+/// Parser that takes the bytes of a stream as they come and returns the data of its events.
 pub(super) struct Events {
     input: BytesMut,
-    /// How much of `input` is known to hold no line end.
+    /// Bytes at the start of `input` that are known to hold no line end.
     scanned: usize,
-    /// The last line ended with a CR at the end of the input: an LF may follow.
+    /// Whether the last line ended with a CR at the end of the input, so that an LF may follow.
     after_cr: bool,
     is_first_line: bool,
     data: Option<Data>,
-    /// The `event` field of the event being read names another type than `message`.
+    /// Whether the `event` field of the event being read names another type than `message`.
     is_other: bool,
     event_bytes_max: usize,
     left: usize,
@@ -39,7 +39,7 @@ impl Data {
 }
 
 impl Events {
-    /// A parser that accepts events of up to `event_bytes_max` bytes of data.
+    /// Creates a parser that accepts events of up to `event_bytes_max` bytes of data.
     pub(super) fn new(event_bytes_max: usize) -> Self {
         Self {
             input: BytesMut::new(),
@@ -53,18 +53,19 @@ impl Events {
         }
     }
 
-    /// Bytes that it keeps.
+    /// Returns the number of bytes that the parser keeps.
     pub(super) fn held(&self) -> usize {
         self.input.len() + self.data.as_ref().map_or(0, Data::len)
     }
 
-    /// Bytes of everything that is over: progress, comments, other people's messages.
+    /// Returns the number of bytes read and no longer kept: progress, comments, messages of other requests.
     pub(super) fn chatter(&self) -> usize {
         let all = self.event_bytes_max.saturating_add(OVERHEAD_BYTES_MAX);
         all.saturating_sub(self.left).saturating_sub(self.held())
     }
 
-    /// Adds what was read from the stream.
+    /// Adds bytes that were read from the stream.
+    ///
     ///
     /// # Errors
     /// [`FailureKind::TooLarge`] when the whole stream passes its bound.
@@ -74,7 +75,8 @@ impl Events {
         Ok(())
     }
 
-    /// The data of the next complete event that carries any.
+    /// Returns the data of the next complete event that carries any; `None` until more is read.
+    ///
     ///
     /// # Errors
     /// [`FailureKind::TooLarge`] for a line or an event over its bound.
@@ -97,7 +99,7 @@ impl Events {
         Ok(None)
     }
 
-    /// The next complete line, without its end (LF, CR or CR LF).
+    /// Returns the next complete line, without its end (LF, CR or CR LF).
     fn line(&mut self) -> Result<Option<Bytes>, UpstreamError> {
         if self.after_cr && !self.input.is_empty() {
             self.after_cr = false;
@@ -108,7 +110,7 @@ impl Events {
         let unread = self.input.get(self.scanned..).unwrap_or_default();
         let end = unread.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
         self.scanned += end.unwrap_or(unread.len());
-        // however the stream was cut, the same lines are too long
+        // the bound must not depend on how the stream was cut into pieces
         if self.scanned > self.event_bytes_max.saturating_add(FIELD_BYTES_MAX) {
             return Err(too_large());
         }
@@ -155,7 +157,7 @@ fn joined(mut lines: BytesMut, line: &[u8]) -> BytesMut {
     lines
 }
 
-/// The value of a line if it is of the field `name`.
+/// Returns the value of a line of the field `name`; `None` for any other line.
 fn value_of(line: &Bytes, name: &[u8]) -> Option<Bytes> {
     let rest = line.strip_prefix(name)?;
     let value = match rest {

@@ -1,4 +1,4 @@
-//! What the rest of the program says about an upstream and about a call.
+//! Descriptions of an upstream and of a request to it, as the rest of the program gives them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::jsonrpc::Round;
 use super::sent::Sent;
 
 pub(super) const USER_AGENT: &str = concat!("mcpproxy/", env!("CARGO_PKG_VERSION"));
-/// What an operator can do about credentials that do not open.
+/// Advice for the operator on credentials that cannot be opened.
 const LOCKED: &str =
     "set its headers again, or put the master key that sealed them back into secrets.master_key";
 /// Headers that a server's settings cannot set: they belong to the protocol or to the connection.
@@ -39,77 +39,78 @@ const RESERVED_HEADERS: [&str; 14] = [
     "upgrade",
 ];
 
-/// The bounds of one upstream on this replica.
+/// Limits of one upstream on this replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Most calls at once. Each needs a connection of its own, so `connections` bounds it too.
     pub concurrency: usize,
-    /// Most calls that wait for their turn.
+    /// Most calls that wait for admission.
     pub queue: usize,
-    /// Longest wait for a turn.
+    /// Longest wait for admission.
     pub queue_wait: Duration,
-    /// When calls are kept away from an upstream that fails.
+    /// Rules of the circuit breaker.
     pub breaker: BreakerRules,
     /// Most open connections, idle ones included. Of four or more, two are kept free for answers to the
     /// upstream's own requests and for the gateway's own questions; of two or three, one.
     pub connections: usize,
     /// Longest time to open a connection: name look-up, TCP and TLS.
     pub connect_timeout: Duration,
-    /// Longest time of a call, waiting included.
+    /// Longest time of a call, its wait for admission included.
     pub call_timeout: Duration,
-    /// Longest time of a whole listing.
+    /// Longest time of a whole listing, all pages.
     pub listing_timeout: Duration,
-    /// How long an unused connection stays open.
+    /// Time after which an unused connection is closed.
     pub idle_timeout: Duration,
     /// Largest answer to a call, in bytes.
     pub response_bytes_max: usize,
 }
 
-/// Which credential a server is called with: connections and sessions of one never carry calls with another.
+/// Credential that a server is called with. Connections and sessions of one credential never carry calls with
+/// another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Credential {
-    /// None.
+    /// No credential.
     None,
-    /// This one, whose headers are at hand.
+    /// Credential with this id, whose headers are at hand.
     Is(Uuid),
-    /// One that cannot be opened: nothing is sent at all.
+    /// Credential that cannot be opened: no request is sent.
     Locked,
 }
 
-/// An upstream server, as its row describes it.
+/// Upstream server, as its database row describes it.
 #[derive(Clone)]
 pub struct Target {
-    /// The tenant that owns the server.
+    /// Tenant that owns the server.
     pub tenant: Uuid,
-    /// The server.
+    /// Id of the server.
     pub server: Uuid,
-    /// The version of its row: another one means another connection.
+    /// Version of the server's row. Another version means another connection.
     pub version: i64,
-    /// Where it is; empty for a program.
+    /// URL of the server; empty for a program.
     pub url: String,
-    /// The program, where it is one.
+    /// Program of a stdio server; `None` over HTTP.
     pub program: Option<Program>,
-    /// Its credential.
+    /// Credential of the server.
     pub credential: Credential,
-    /// What it is called with: the headers of the credential.
+    /// Headers of the credential.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// The era found last time.
+    /// Era that was found last time; `None` if it is unknown.
     pub era: Option<Era>,
-    /// Its bounds.
+    /// Limits of the server.
     pub limits: Limits,
 }
 
-/// The program that a server is.
+/// Program of a stdio server.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// The name of its entry in the deployment.
+    /// Name of the program's entry in the deployment.
     pub name: String,
-    /// The entry, or why there is none for this tenant.
+    /// Entry of the program, or the reason why this tenant has none.
     pub command: Result<Arc<ProgramCommand>, NoCommand>,
 }
 
 impl Target {
-    /// The name of the program, where it is one.
+    /// Returns the name of the program; `None` over HTTP.
     pub(super) fn program_name(&self) -> Option<&str> {
         self.program.as_ref().map(|program| program.name.as_str())
     }
@@ -126,7 +127,7 @@ impl fmt::Debug for Target {
     }
 }
 
-/// What a caller's request asks of an upstream.
+/// Method of a caller's request, and the thing that it is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// `tools/call` of the tool of this name.
@@ -135,12 +136,12 @@ pub enum Subject {
     Prompt(String),
     /// `resources/read` of this URI.
     Resource(String),
-    /// `completion/complete`
+    /// `completion/complete`.
     Completion,
 }
 
 impl Subject {
-    /// The method, and the member of `params` that names the subject, whose value `Mcp-Name` mirrors.
+    /// Returns the method, and the member of `params` that names the subject, whose value `Mcp-Name` mirrors.
     pub(super) fn wire(&self) -> (&'static str, Option<(&'static str, &str)>) {
         match self {
             Self::Tool(name) => ("tools/call", Some(("name", name))),
@@ -151,10 +152,10 @@ impl Subject {
     }
 }
 
-/// A caller's request to send.
+/// Request of a caller to an upstream.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// What is asked.
+    /// Method of the request, and the thing that it is about.
     pub subject: Subject,
     /// Members of `params` besides the subject and `_meta`, as `(name, raw JSON)`, sent byte for byte.
     pub members: Vec<(&'static str, Bytes)>,
@@ -162,26 +163,26 @@ pub struct Request {
     pub meta: Vec<(String, Bytes)>,
     /// `Mcp-Param-*` headers, from [`super::param_headers()`]; sent in the modern era only.
     pub param_headers: Vec<(String, String)>,
-    /// Where the raw `params` of progress notifications go; without, no progress is asked for.
+    /// Queue for the raw `params` of progress notifications; `None` asks for no progress.
     pub progress: Option<mpsc::Sender<Bytes>>,
-    /// What it says of its rounds.
+    /// Multi-round-trip part of the request.
     pub round: Round,
-    /// The API key whose share of memory the answer takes; `None` without one.
+    /// API key whose share of memory the answer takes; `None` if there is none.
     pub key: Option<Uuid>,
-    /// Longest time for this request; the upstream's own bound holds too.
+    /// Longest time for this request; the upstream's own limit holds too.
     pub timeout: Duration,
-    /// What becomes of it.
+    /// Progress of the request, filled in on the way.
     pub sent: Arc<Sent>,
 }
 
-/// Whether a server's settings cannot set this header.
+/// Returns whether a server's settings cannot set this header.
 pub fn is_reserved_header(name: &HeaderName) -> bool {
     let text = name.as_str();
     RESERVED_HEADERS.contains(&text) || text.starts_with("mcp-") || text.starts_with("proxy-")
 }
 
-/// The headers of every request to a server: ours, and its own that are not reserved. Without its credential
-/// nothing is sent to it at all.
+/// Returns the headers of every request to a server: ours, and its own that are not reserved. Fails if the server's
+/// credential cannot be opened.
 pub(super) fn base_headers(uri: &Uri, target: &Target) -> Result<HeaderMap, UpstreamError> {
     if target.credential == Credential::Locked {
         return Err(UpstreamError::unsent(FailureKind::Locked, LOCKED));
@@ -190,7 +191,7 @@ pub(super) fn base_headers(uri: &Uri, target: &Target) -> Result<HeaderMap, Upst
     let host = uri.authority().map_or("", |authority| authority.as_str());
     let host = HeaderValue::from_str(host)
         .map_err(|_| UpstreamError::unsent(FailureKind::EgressRefused, "the host is refused"))?;
-    // Room for what sessions and calls add, so that copies do not grow.
+    // Capacity for the headers of sessions and calls, so that copies do not grow.
     let mut headers = HeaderMap::with_capacity(own.len() + 12);
     headers.insert(header::HOST, host);
     headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));

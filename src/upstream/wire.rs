@@ -1,6 +1,6 @@
-//! One HTTP/1.1 connection, driven by whoever uses it.
+//! HTTP/1.1 connection, driven by the call that uses it.
 //!
-//! There is no task behind a connection: the call that holds it polls it, so a call costs no wake-up of
+//! There is no task behind a connection: the call that holds it polls it. A call therefore costs no wake-up of
 //! another task, and dropping the call closes the connection.
 
 use std::future::{Future, poll_fn};
@@ -24,31 +24,31 @@ use super::shares::Share;
 
 /// Largest response head, and largest single read, in bytes.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
-/// Bytes of a body that are taken without letting other tasks have their turn: a flood would otherwise keep a thread
-/// from everybody else for as long as it comes faster than it is read.
+/// Bytes of a body that are taken before other tasks may run. A flood would otherwise keep a thread from everybody
+/// else for as long as it comes faster than it is read.
 const TURN_BYTES: usize = 64 * 1024;
 /// Most header fields in a response.
 const HEADERS_MAX: usize = 100;
 
-/// A request that failed on its connection.
+/// Request that failed on its connection.
 pub(super) struct Failed {
-    /// The request, if not a byte of it was written.
+    /// Request, if no byte of it was written.
     pub(super) unsent: Option<Request<Full<Bytes>>>,
     pub(super) error: UpstreamError,
 }
 
-/// The half of a connection that moves its bytes.
+/// Half of a connection that moves its bytes.
 type Driver = Pin<Box<http1::Connection<Io, Full<Bytes>>>>;
 
-/// An open connection.
+/// Open HTTP/1.1 connection.
 pub(super) struct Wire {
     sender: http1::SendRequest<Full<Bytes>>,
-    /// `None` once the connection has ended; dropping it then gives waiting requests back.
+    /// Driver of the connection; `None` once it has ended. Dropping it then gives waiting requests back.
     driver: Option<Driver>,
     meter: Meter,
-    /// Bytes of bodies taken since other tasks had their turn.
+    /// Bytes of bodies taken since other tasks could last run.
     taken: usize,
-    /// When it was last given back.
+    /// Time when the connection was last given back.
     pub(super) idle_since: Instant,
     _slot: OwnedSemaphorePermit,
 }
@@ -123,7 +123,7 @@ impl Wire {
             });
             match frame.await? {
                 Err(error) => return Some(Err(lost(&error))),
-                // Trailers say nothing that we use.
+                // Trailers hold nothing that we use.
                 Ok(frame) => {
                     if let Ok(data) = frame.into_data() {
                         self.taken = self.taken.saturating_add(data.len());
@@ -134,7 +134,7 @@ impl Wire {
         }
     }
 
-    /// The next piece of a body if it has already arrived.
+    /// Returns the next piece of a body if it has already arrived.
     pub(super) fn next_now(&mut self, body: &mut Incoming) -> Poll<Option<Bytes>> {
         let cx = &mut Context::from_waker(Waker::noop());
         drive(&mut self.driver, cx);
@@ -145,7 +145,7 @@ impl Wire {
         }
     }
 
-    /// Whether it is open and free for another request, as far as can be told without waiting.
+    /// Returns whether the connection is open and free for another request, as far as is known without waiting.
     pub(super) fn is_usable(&mut self) -> bool {
         let cx = &mut Context::from_waker(Waker::noop());
         drive(&mut self.driver, cx);

@@ -1,4 +1,4 @@
-//! The open connections to one upstream: a stack of idle ones under a cap.
+//! Open connections to one upstream: a stack of idle ones under a cap.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -22,7 +22,7 @@ pub(super) struct Wires {
     uri: Uri,
     connect_timeout: Duration,
     idle_timeout: Duration,
-    /// One permit per open connection, idle or not.
+    /// Permits of open connections, idle or not.
     open: Arc<Semaphore>,
     /// Callers that wait for a permit.
     waiting: AtomicUsize,
@@ -31,7 +31,7 @@ pub(super) struct Wires {
 
 #[derive(Default)]
 struct Idle {
-    /// The most recently used last: it is the likeliest to be still open.
+    /// Idle connections, the most recently used last: it is the likeliest to be still open.
     stack: Vec<Wire>,
     /// Whether the task that closes aged connections runs.
     is_swept: bool,
@@ -50,7 +50,7 @@ impl Wires {
         }
     }
 
-    /// An idle connection, or a new one. Waits while the cap is reached; the caller bounds the wait.
+    /// Returns an idle connection, or opens one. Waits while the cap is reached; the caller bounds the wait.
     pub(super) async fn take(self: &Arc<Self>) -> Result<Lease, UpstreamError> {
         while let Some(mut wire) = self.pop() {
             if wire.is_usable() {
@@ -87,7 +87,7 @@ impl Wires {
     }
 
     fn give_back(self: &Arc<Self>, mut wire: Wire) {
-        // Somebody waits to open a connection: this one's permit is what they need.
+        // A caller waits to open a connection, for which it needs this one's permit.
         if self.waiting.load(Ordering::Relaxed) > 0 || !wire.is_usable() {
             return;
         }
@@ -99,7 +99,7 @@ impl Wires {
         }
     }
 
-    /// Takes out what has been idle for too long. True if nothing is left to watch.
+    /// Closes connections that were idle for too long. Returns true if none is left to watch.
     fn expire(&self) -> bool {
         let mut idle = self.lock();
         let fresh = idle.stack.partition_point(|wire| wire.idle_since.elapsed() >= self.idle_timeout);
@@ -126,7 +126,7 @@ impl Wires {
     }
 }
 
-/// The two timeouts of a connection.
+/// Timeouts of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timeouts {
     pub(super) connect: Duration,
@@ -143,16 +143,16 @@ async fn sweep(wires: Weak<Wires>, every: Duration) {
     }
 }
 
-/// Where a lent connection came from.
+/// Origin of a lent connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WireOrigin {
-    /// Opened for this request.
+    /// New connection, opened for this request.
     New,
-    /// Was idle: the upstream may have closed it meanwhile.
+    /// Idle connection, which the upstream may have closed meanwhile.
     Idle,
 }
 
-/// A connection in use. Dropping it closes it: only [`Lease::give_back`] makes it idle again.
+/// Connection in use. Dropping it closes it: only [`Lease::give_back`] makes it idle again.
 pub(super) struct Lease {
     pub(super) wire: Wire,
     pub(super) origin: WireOrigin,
@@ -160,12 +160,12 @@ pub(super) struct Lease {
 }
 
 impl Lease {
-    /// Memory for an answer to this API key; without one, to the gateway itself.
+    /// Returns a hold for the memory of an answer to this API key, or of the gateway itself without one.
     pub(super) fn memory(&self, key: Option<Uuid>) -> MemoryHold {
         self.home.dialer.share.answer(key)
     }
 
-    /// Parses `bytes` of what the upstream sent: at once if they are few, else in the tenant's turn.
+    /// Parses `bytes` that the upstream sent: at once if they are few, else as long work of the tenant.
     pub(super) async fn parse<T: Send>(&self, bytes: usize, parse: impl FnOnce() -> T + Send) -> T {
         self.home.dialer.share.aside(bytes, parse).await
     }
@@ -181,7 +181,7 @@ impl Lease {
     }
 }
 
-/// Counts one while it lives.
+/// Guard that counts one while it lives.
 pub(super) struct CountedWire<'a>(&'a AtomicUsize);
 
 impl<'a> CountedWire<'a> {

@@ -1,4 +1,5 @@
-//! Where connections may go: the guard that every upstream address passes, after DNS, on every connect.
+//! Egress guard: decides which addresses may be connected to. Every upstream address passes it after DNS, on every
+//! connect.
 
 mod own;
 mod ranges;
@@ -27,13 +28,13 @@ const OWN_LOOKUP_INTERVAL: Duration = Duration::from_secs(10);
 /// Longest host that is repeated in an error text, in bytes (the longest legal DNS name).
 const HOST_BYTES_MAX: usize = 253;
 
-/// The rule that refuses what belongs to the deployment itself.
+/// Rule that refuses addresses of the deployment itself.
 const OWN: &str = "part of this deployment";
 
-/// Why a URL or an address is refused. The text names the host and the rule, never a credential.
+/// Reason why a URL or an address is refused. The text names the host and the rule, never a credential.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EgressError {
-    /// The URL cannot be stored: the reason.
+    /// The URL cannot be stored, for this reason.
     #[error("the URL is refused: {0}")]
     Url(&'static str),
     /// The host is, or resolves to, an address that a rule refuses.
@@ -44,7 +45,7 @@ pub enum EgressError {
         /// The rule that refused it.
         rule: &'static str,
     },
-    /// The host resolves to more addresses than can be checked in good faith.
+    /// The host resolves to more than 64 addresses.
     #[error("{0} is refused: it has too many addresses")]
     TooMany(String),
     /// The host does not resolve.
@@ -57,7 +58,8 @@ pub enum EgressError {
 pub enum Deny {
     /// Every port of an address.
     Address(IpAddr),
-    /// One port of an address; of an unspecified one (`0.0.0.0`, `[::]`), of every address that this machine has then.
+    /// Single port of an address. An unspecified address (`0.0.0.0`, `[::]`) means every address that this machine
+    /// has at the time of the check.
     Socket(SocketAddr),
 }
 
@@ -74,8 +76,8 @@ impl Deny {
     }
 }
 
-/// Whether this machine has the address that something was to be bound to: only a system that says so has not. Without a
-/// descriptor left, say, nothing is known, and the guard stays shut. Asked anew each time, since addresses come and go.
+/// Returns whether this machine has an address, given the result of binding to it. Only an error of the system that
+/// denies it counts as no: after any other error, such as no free descriptor, the address stays refused.
 fn is_own<T>(bound: &io::Result<T>) -> bool {
     // an address of a family that is switched off here cannot be had either
     let foreign = |error: &io::Error| {
@@ -85,12 +87,12 @@ fn is_own<T>(bound: &io::Result<T>) -> bool {
     !bound.as_ref().is_err_and(foreign)
 }
 
-/// The addresses of a name.
+/// Future of the addresses of a name.
 pub type Resolving<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>>;
 
-/// Turns names into addresses.
+/// Resolver of host names to addresses.
 pub trait Resolve: Send + Sync {
-    /// All addresses of `host`, which is not an IP literal. Fails if there are none.
+    /// Returns all addresses of `host`, which is not an IP literal. The future fails if there are none.
     fn resolve<'a>(&'a self, host: &'a str) -> Resolving<'a>;
 }
 
@@ -146,12 +148,12 @@ impl Egress {
         self
     }
 
-    /// Looks the deployment's own hosts up. A look-up that fails leaves the addresses that were found before.
+    /// Resolves the deployment's own hosts. A failed look-up keeps the addresses found before.
     pub async fn look_up_own(&self) {
         self.look_up_own_at(Instant::now()).await;
     }
 
-    /// Looks the deployment's own hosts up every 10 s until `stop`: a failover changes their addresses.
+    /// Resolves the deployment's own hosts every 10 s until `stop`: a failover changes their addresses.
     pub async fn keep_own_known(self: Arc<Self>, stop: CancellationToken) {
         while stop.run_until_cancelled(tokio::time::sleep(OWN_LOOKUP_INTERVAL)).await.is_some() {
             self.look_up_own().await;
@@ -169,7 +171,8 @@ impl Egress {
     /// Names are checked when connecting, since what they resolve to changes; IP literals are checked here.
     ///
     /// # Errors
-    /// [`EgressError::Url`] or [`EgressError::Address`].
+    /// [`EgressError::Url`] if the URL is malformed or unsupported; [`EgressError::Address`] if its IP literal is
+    /// refused.
     pub fn check_url(&self, url: &str) -> Result<Uri, EgressError> {
         let uri = parse_url(url)?;
         let host = host_of(&uri)?;
@@ -179,7 +182,8 @@ impl Egress {
         Ok(uri)
     }
 
-    /// The addresses that may be connected to for `uri`: all that its host has, or none.
+    /// Returns the addresses to connect to for `uri`: all that its host has.
+    ///
     ///
     /// # Errors
     /// Any [`EgressError`]; one refused address refuses the host.
@@ -216,7 +220,7 @@ impl Egress {
         }
     }
 
-    /// The rule that refuses an address, if one does.
+    /// Returns the rule that refuses an address; `None` if the address is allowed.
     fn refused_by(&self, address: SocketAddr) -> Option<&'static str> {
         let ip = address.ip().to_canonical();
         if let Some(rule) = self.refused_as_written(ip, address.port()) {
@@ -251,7 +255,7 @@ fn parse_url(url: &str) -> Result<Uri, EgressError> {
     if url.len() > URL_BYTES_MAX {
         return Err(EgressError::Url("it is too long"));
     }
-    // `Uri` drops fragments silently; one in an endpoint is a mistake to be told about.
+    // `Uri` drops fragments silently; a fragment in an endpoint is a mistake to report.
     if url.contains('#') {
         return Err(EgressError::Url("it has a fragment"));
     }
@@ -271,7 +275,7 @@ fn parse_url(url: &str) -> Result<Uri, EgressError> {
     Ok(uri)
 }
 
-/// The host without the brackets of an IPv6 literal.
+/// Returns the host without the brackets of an IPv6 literal.
 fn host_of(uri: &Uri) -> Result<&str, EgressError> {
     let host = uri.host().unwrap_or_default();
     if host.is_empty() {
@@ -299,7 +303,7 @@ mod tests {
 
     use super::*;
 
-    /// Gives the queued answers in turn, then repeats the last.
+    /// Resolver that returns the queued answers in order, then repeats the last.
     struct Fake(Mutex<Vec<Vec<&'static str>>>);
 
     impl Resolve for Fake {
@@ -365,7 +369,7 @@ mod tests {
             ("http://[::ffff:127.0.0.1]:8080/", false),
             ("http://0.0.0.0:8080/", false),
             ("http://127.0.0.1:8081/", true),
-            // an address of somebody else
+            // an address of another machine
             ("http://10.255.255.253:8080/", true),
         ] {
             assert_eq!(guard.check_url(url).is_ok(), fine, "{url}");

@@ -1,4 +1,4 @@
-//! Names of the deployment's own database: looked up again and again, and refused also while that fails.
+//! Names of the deployment's own database: resolved periodically, and refused even while that fails.
 
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -35,17 +35,17 @@ impl OwnHost {
         OwnHost { host: same_name(host), port, seen: Mutex::default() }
     }
 
-    /// Returns whether a URL names this door, whatever its address is.
+    /// Returns whether `host` and `port` name this host, whatever its address is.
     pub(super) fn is_named(&self, host: &str, port: u16) -> bool {
         self.port == port && self.host == same_name(host)
     }
 
-    /// Returns whether an address is known to be this door's.
+    /// Returns whether an address is known to be of this host.
     pub(super) fn has(&self, ip: IpAddr, port: u16) -> bool {
         self.port == port && self.seen().addresses.iter().any(|(known, _)| known.to_canonical() == ip)
     }
 
-    /// Looks the name up. A failure leaves the addresses that are known.
+    /// Resolves the name. A failure keeps the known addresses.
     pub(super) async fn look_up(&self, dns: &dyn Resolve, now: Instant) {
         let found = timeout(LOOKUP_MAX, dns.resolve(&self.host)).await;
         let found = found.ok().and_then(Result::ok).filter(|found| !found.is_empty());
@@ -90,7 +90,7 @@ mod tests {
     use super::super::{Egress, EgressError, Resolving};
     use super::*;
 
-    /// Resolves each name as the test says at the time; no entry is a failure.
+    /// Resolver that answers as the test sets it at the time; a name without an entry fails.
     #[derive(Default)]
     struct Names(Mutex<HashMap<&'static str, Vec<&'static str>>>);
 
@@ -146,7 +146,7 @@ mod tests {
         assert!(!is_open(&guard, "http://evil.example:5432/").await);
         assert!(!is_open(&guard, "http://[::ffff:10.0.0.5]:5432/").await);
         assert!(is_open(&guard, "http://evil.example:80/").await, "another port is another door");
-        // an address that was not named for an hour is anybody's
+        // an address that no look-up returned for an hour is no longer refused
         guard.look_up_own_at(start + KEPT + Duration::from_secs(11)).await;
         assert!(is_open(&guard, "http://10.0.0.5:5432/").await);
         assert!(!is_open(&guard, "http://10.0.0.6:5432/").await);

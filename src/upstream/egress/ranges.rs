@@ -38,9 +38,9 @@ const V6: &[(Ipv6Addr, u8, &str)] = &[
 const GLOBAL_UNICAST: (Ipv6Addr, u8) = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
 const NAT64: (Ipv6Addr, u8) = (Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96);
 
-/// The name of the special range an address is in, if it is not a public one.
+/// Returns the name of the special range that an address is in; `None` for a public address.
 ///
-/// Looks at the address as written; see [`embedded`] for IPv4 addresses carried inside IPv6 ones.
+/// Checks the address as written; see [`embedded`] for IPv4 addresses inside IPv6 ones.
 pub(super) fn special(ip: IpAddr) -> Option<&'static str> {
     match ip {
         IpAddr::V4(ip) => special_v4(ip),
@@ -64,7 +64,7 @@ fn special_v6(ip: Ipv6Addr) -> Option<&'static str> {
     Some("reserved")
 }
 
-/// The IPv4 address that an IPv6 one stands for: mapped, compatible, NAT64 or 6to4.
+/// Returns the IPv4 address that an IPv6 one stands for: mapped, compatible, NAT64 or 6to4.
 pub(super) fn embedded(ip: Ipv6Addr) -> Option<Ipv4Addr> {
     let bits = ip.to_bits();
     let low = Ipv4Addr::from_bits(bits as u32);

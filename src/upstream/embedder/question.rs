@@ -1,7 +1,5 @@
-//! Questions: somebody waits for their vectors, shortly, and not at all while they do not come.
-//!
-//! What may be the fault of a question costs only its own tenant the service's help; only what would be the same with
-//! any question costs everybody's.
+//! Embedding of search questions, with a bounded wait and circuit breakers. A failure that the question may have
+//! caused counts against its tenant alone; a failure of the service counts against all tenants.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,27 +12,28 @@ use crate::domain::search::Embedding;
 use crate::upstream::breaker::{Admission, Breaker, BreakerRules};
 use crate::upstream::error::UpstreamError;
 
-/// Questions in a row that were not answered in time after which nobody waits for a while.
+/// Rules of the circuit breakers: after this many unanswered questions in a row, no question is asked during a
+/// backoff.
 const RULES: BreakerRules =
     BreakerRules { failures_max: 3, rest_min: Duration::from_secs(1), rest_max: Duration::from_secs(30) };
-/// How often it is logged at most that a tenant's are given up.
+/// Shortest interval between two log entries about the same circuit breaker.
 const TELL: Duration = Duration::from_secs(300);
 
-/// A question, and what is waited for.
+/// Search question that a caller waits for.
 pub struct Question<'a, T> {
-    /// Whose.
+    /// Tenant that asks.
     pub tenant: TenantId,
-    /// How its tenant's were answered lately.
+    /// Circuit breaker for the questions of the tenant.
     pub patience: &'a Patience,
-    /// Its words.
+    /// Text of the question.
     pub text: String,
-    /// How long somebody waits.
+    /// Longest time to wait for the vector.
     pub wait: Duration,
-    /// Dropped when nobody waits any more: leave to ask, which is another's then.
+    /// Permit to ask. Dropped when the wait has ended, so that another question can start.
     pub turn: T,
 }
 
-/// Whether questions are worth waiting for: those of a tenant, or of all.
+/// Circuit breaker for questions, of one tenant or of all tenants.
 #[derive(Debug)]
 pub struct Patience(Mutex<State>);
 
@@ -55,8 +54,8 @@ impl Patience {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a question may be asked that needs the patience of both. Who is let through by one as a probe must not
-    /// be held back by the other: nobody would say how it ended.
+    /// Returns whether both circuit breakers admit a question. If one of them refuses, neither changes: the end of a
+    /// probe that only one admitted would never be reported.
     fn admit(own: &Patience, all: &Patience, now: Instant) -> bool {
         let (mut own, mut all) = (own.state(), all.state());
         let (mut own_then, mut all_then) = (own.breaker, all.breaker);
@@ -73,17 +72,17 @@ impl Patience {
         self.state().breaker.answered();
     }
 
-    /// Something else went wrong with it.
+    /// Records a failure with another cause, which counts as a sign of life for this circuit breaker.
     fn is_not_to_blame(&self, now: Instant) {
         self.state().breaker.alive(now);
     }
 
-    /// Whether that is to be logged.
+    /// Records that a question failed. Returns whether to log it.
     fn failed(&self, began: Instant, now: Instant) -> bool {
         let chance = getrandom::u32().map_or(1.0, |random| f64::from(random) / f64::from(u32::MAX));
         let mut state = self.state();
         let has_opened = state.breaker.failed(began, now, chance);
-        // a question that was let through to try it
+        // the question may have been the probe
         state.breaker.probe_failed(now, chance);
         let is_told = state.told.is_some_and(|told| now.saturating_duration_since(told) < TELL);
         if has_opened && !is_told {
@@ -94,8 +93,9 @@ impl Patience {
 }
 
 impl Embedder {
-    /// A question's vector; `None` at once while its tenant's, or all, are not answered. When nobody waits any more, that
-    /// counts as a failure; the answer is still read if it is one of few, for whoever asks the same again.
+    /// Returns the vector of a question; `None` at once while the circuit breaker of its tenant or of all tenants is
+    /// open. The end of the wait counts as a failure. A late answer is still returned, for up to 4 questions at a
+    /// time, so that a repeated question finds it.
     pub async fn embed_question<T: Send>(&self, question: Question<'_, T>) -> Option<Embedding> {
         let Question { tenant, patience, text, wait, turn } = question;
         let began = Instant::now();
@@ -123,7 +123,7 @@ impl Embedder {
     fn learn(&self, tenant: TenantId, own: &Patience, began: Instant, error: Option<&EmbedError>) {
         let (all, now) = (&self.patience, Instant::now());
         let Some(error) = error.filter(|error| error.fault() != Fault::Texts) else {
-            // it answers, be it that this question was not to its taste
+            // the service works, even if it rejected this question
             own.answered();
             return all.answered();
         };

@@ -1,4 +1,4 @@
-//! Reads the pages of a list. Everything in them is hostile.
+//! Parses the pages of a list. Everything in them is untrusted.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -20,10 +20,10 @@ use crate::upstream::param_headers::check_param_headers;
 const CURSOR_BYTES_MAX: usize = 16 * 1024;
 /// Most problems reported of one list.
 const PROBLEMS_MAX: usize = 100;
-/// Characters of a name shown in a problem.
+/// Most characters of a name that are shown in a problem.
 const SHOWN_CHARS_MAX: usize = 64;
 
-/// A list as far as it has been read.
+/// List that is being read, page by page.
 pub(super) struct Reading {
     pub(super) listing: Listing,
     /// Bytes of the pages so far.
@@ -35,7 +35,7 @@ pub(super) struct Reading {
     entries: usize,
 }
 
-/// What decides about an entry; the rest is the server's affair.
+/// Members of a definition that decide whether it is accepted; all others pass unread.
 #[derive(Deserialize)]
 struct Definition<'a> {
     #[serde(borrow)]
@@ -49,7 +49,7 @@ struct Definition<'a> {
 }
 
 impl<'a> Definition<'a> {
-    /// What names the entry, if it is a text.
+    /// Returns the name, URI or URI template of an entry; `None` if it is not a string.
     fn key(&self, kind: ListKind) -> Option<Cow<'a, str>> {
         let raw = match kind {
             ListKind::Tools | ListKind::Prompts => self.name,
@@ -73,7 +73,7 @@ impl Reading {
         }
     }
 
-    /// Takes one page; returns the cursor of the next, as JSON.
+    /// Adds one page; returns the cursor of the next as JSON, `None` after the last.
     pub(super) fn page(
         &mut self,
         result: &Bytes,
@@ -138,7 +138,7 @@ impl Reading {
         Ok(())
     }
 
-    /// The entry that is being read, in a problem.
+    /// Returns the current entry as problems show it: by its name, or by its number if the name may hold a password.
     fn shown(&self, name: &str) -> String {
         if !self.kind.has_plain_names() {
             return format!("{} {}", self.form.noun, self.entries);
@@ -158,7 +158,7 @@ pub(super) fn too_large(detail: impl Into<Cow<'static, str>>) -> UpstreamError {
     UpstreamError::sent(FailureKind::TooLarge, detail)
 }
 
-/// A text, owned only where it had to be unescaped.
+/// String, owned only where it had to be unescaped.
 #[derive(Deserialize)]
 #[serde(transparent)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
@@ -168,7 +168,7 @@ struct Page<'a> {
     next: Option<Cow<'a, str>>,
 }
 
-/// Reads a page of this form.
+/// Deserializer of a page of this form.
 struct PageOf(&'static ListForm);
 
 impl<'de> DeserializeSeed<'de> for PageOf {
@@ -207,7 +207,8 @@ impl<'de> Visitor<'de> for PageOf {
     }
 }
 
-/// Stops early, so that a page of nothing but commas cannot cost more memory than its own size.
+/// Deserializer of a page's entries. It keeps at most one entry more than `most`, so that a page of nothing but
+/// commas costs no more memory than its own size.
 struct Entries {
     most: usize,
 }
@@ -235,7 +236,7 @@ impl<'de> Visitor<'de> for Entries {
                 None => return Ok(found),
             }
         }
-        // One more than allowed: the caller says so. The rest only has to be JSON.
+        // One more than allowed: the caller reports that. The rest only has to be JSON.
         while entries.next_element::<IgnoredAny>()?.is_some() {}
         Ok(found)
     }
@@ -274,7 +275,7 @@ mod tests {
             let entry = Entry { name: "ab".to_owned(), definition: Bytes::from(definition) };
             assert_eq!((listing.entries, listing.problems), (vec![entry], vec![]), "{kind:?}");
         }
-        // a member is what it reads, however it is written
+        // a name with escapes counts as what it decodes to
         let listing = read(Tools, &[r#"{"to\u006fls":[{"name":"a"}],"next\u0043ursor":"x"}"#]).unwrap();
         assert_eq!(names(&listing), ["a"]);
     }

@@ -1,4 +1,4 @@
-//! rmcp's client on one upstream, over our connections, without capabilities.
+//! rmcp's client of one upstream, over our connections and without capabilities.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,17 +28,17 @@ use super::super::wires::{Timeouts, Wires};
 use super::heard::{Announcement, announced};
 use super::transport::RmcpTransport;
 
-/// Connections of one client: its stream, and a few for what is said beside it.
+/// Most connections of one client: one for its stream, the others for requests beside it.
 const CONNECTIONS_MAX: usize = 3;
-/// Longest wait for the answer to the modern question.
+/// Longest wait for the answer to `server/discover`.
 const DISCOVER_WAIT_MAX: Duration = Duration::from_secs(5);
-/// Messages that wait between rmcp's tasks.
+/// Most messages that wait between rmcp's tasks.
 const MESSAGES_MAX: usize = 16;
 
-/// rmcp's tasks for one upstream; they end when it is dropped.
+/// Running client of rmcp on one upstream; its tasks end when it is dropped.
 pub(in super::super) type Service = RunningService<RoleClient, RmcpListener>;
 
-/// Connects rmcp's client to a server, in the era that is known or found.
+/// Connects rmcp's client to a server, in the era that is known or detected.
 pub(in super::super) async fn connect(
     dialer: &Dialer,
     target: &Target,
@@ -50,7 +50,7 @@ pub(in super::super) async fn connect(
     let http = own_connections(dialer, uri, target)?;
     let era = match target.era {
         Some(era) => era,
-        // rmcp's own way of finding out gives up on servers that answer anything with an empty result
+        // rmcp's own detection gives up on servers that answer anything with an empty result
         None if discover::discover(&http, &base, 0, DISCOVER_WAIT_MAX).await?.is_some() => Era::Modern,
         None => Era::Handshake,
     };
@@ -89,7 +89,7 @@ fn config(url: &str) -> StreamableHttpClientTransportConfig {
     config
 }
 
-/// What stopped rmcp from connecting: our own error where there is one, never a text of the upstream.
+/// Returns the error that stopped rmcp from connecting: our own if there is one, never a text of the upstream.
 fn failed(error: &ClientInitializeError) -> UpstreamError {
     let own = match error {
         ClientInitializeError::TransportError { error, .. } => own_error(error),
@@ -98,7 +98,7 @@ fn failed(error: &ClientInitializeError) -> UpstreamError {
     own.unwrap_or_else(|| UpstreamError::invalid("the handshake failed"))
 }
 
-/// Our own error inside of one of rmcp's.
+/// Returns our own error inside an error of rmcp; `None` if there is none.
 pub(in super::super) fn own_error(error: &DynamicTransportError) -> Option<UpstreamError> {
     match error.error.downcast_ref::<StreamableHttpError<UpstreamError>>() {
         Some(StreamableHttpError::Client(own)) => Some(own.clone()),
@@ -106,10 +106,10 @@ pub(in super::super) fn own_error(error: &DynamicTransportError) -> Option<Upstr
     }
 }
 
-/// Who we are to an upstream: a client without capabilities that hears when something changes.
+/// Our side of rmcp's client: it declares no capabilities, and notes the changes that an upstream announces.
 #[derive(Clone, Debug)]
 pub(in super::super) struct RmcpListener {
-    /// Told of every change that is announced outside of a subscription.
+    /// Record of every change that is announced outside of a subscription.
     pub(in super::super) heard: Arc<Announcement>,
 }
 

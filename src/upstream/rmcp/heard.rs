@@ -1,4 +1,4 @@
-//! What was announced on the stream of a session, until somebody asks for it.
+//! Changes announced on the stream of a session, kept until they are taken.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -7,32 +7,31 @@ use tokio::sync::Notify;
 
 use super::super::offers::Announced;
 
-/// All that a server may announce, in the order in which it is handed out.
+/// Kinds of changes that a server may announce, in the order in which they are taken.
 const ALL: [Announced; 3] = [Announced::Tools, Announced::Prompts, Announced::Resources];
 
-/// Announcements that nobody has taken yet. Of each kind there is at most one: what was announced twice is listed
-/// once.
+/// Announced changes that were not taken yet, at most one of each kind: a change announced twice is listed once.
 #[derive(Debug, Default)]
 pub(in super::super) struct Announcement {
-    /// A bit for each kind.
+    /// Set of kinds, one bit for each.
     bits: AtomicU8,
     told: Notify,
 }
 
 impl Announcement {
-    /// A change was announced.
+    /// Records an announced change.
     pub(super) fn note(&self, what: Announced) {
         self.bits.fetch_or(bit(what), Ordering::SeqCst);
         self.told.notify_one();
     }
 
-    /// Waits for an announcement, and takes it.
+    /// Waits for an announced change, and takes it.
     pub(super) async fn next(&self) -> Announced {
         loop {
             if let Some(what) = self.take() {
                 return what;
             }
-            // one that comes in between has left its permit
+            // an announcement in between has left its permit
             self.told.notified().await;
         }
     }
@@ -50,7 +49,7 @@ fn bit(what: Announced) -> u8 {
     }
 }
 
-/// What a notification announces a change of, if it is an announcement.
+/// Returns the kind whose change a notification announces; `None` if it announces none.
 pub(super) fn announced(notification: &ServerNotification) -> Option<Announced> {
     match notification {
         ServerNotification::ToolListChangedNotification(_) => Some(Announced::Tools),

@@ -1,6 +1,6 @@
-//! The second way in: rmcp's client, for what is rare and intricate (streams on which a server announces
-//! changes). rmcp speaks the protocol; it reaches the network only through [`transport::RmcpTransport`], so the
-//! guard, TLS, credentials and bounds are those of every other request, and it sees no credential.
+//! Second client, by rmcp, for what is rare and intricate: streams on which a server announces changes. rmcp speaks
+//! the protocol, but reaches the network only through [`transport::RmcpTransport`]. Egress guard, TLS, credentials
+//! and bounds are therefore those of every other request, and rmcp sees no credential.
 
 mod client;
 mod heard;

@@ -1,4 +1,4 @@
-//! What rmcp's transport and its streams share: the connections, the session, the fate of its stream.
+//! State that rmcp's transport and its streams share: the connections, the session and the state of its stream.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
@@ -17,39 +17,39 @@ use super::super::session::checked_id;
 use super::super::wires::Lease;
 use super::tap::Tap;
 
-/// What rmcp is told when a request fails.
+/// Error that rmcp gets when a request fails.
 pub(super) type OpeningFailed = StreamableHttpError<UpstreamError>;
 
-/// The stream of a session of the handshake era.
+/// State of the stream of a handshake session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SessionStream {
-    /// Not asked for yet.
+    /// The stream was not requested yet.
     None,
-    /// Open; each time it is opened it gets another number.
+    /// The stream is open; each opening gets another number.
     Live(u64),
-    /// The server has none.
+    /// The server offers no such stream.
     Unsupported,
-    /// It was not opened, or has ended.
+    /// The stream could not be opened, or has ended.
     Ended,
 }
 
-/// What all copies of a transport and all its streams share.
+/// State that all copies of a transport and all its streams share.
 pub(super) struct SharedClient {
     http: Http,
-    /// The headers of every request, credentials included.
+    /// Headers of every request, credentials included.
     base: HeaderMap,
     /// Largest message, in bytes.
     pub(super) bytes_max: usize,
     pub(super) tap: Tap,
     session: Mutex<Session>,
-    /// Whether the session's stream may be opened: only the handshake tells whether it is worth it.
+    /// Whether the session's stream may be opened. False until the handshake shows that the stream is worth it.
     pub(super) allowed: watch::Sender<bool>,
     pub(super) stream: watch::Sender<SessionStream>,
-    /// Why a stream ended, if it did not do so in good order.
+    /// Error that ended a stream, until it is taken; `None` if all streams ended regularly.
     fault: Mutex<Option<UpstreamError>>,
 }
 
-/// The session as the server names it, and how often one was opened: the stand-in's number.
+/// Session as the server names it, and the number of sessions so far, which forms the stand-in that rmcp gets.
 #[derive(Default)]
 struct Session {
     id: Option<HeaderValue>,
@@ -71,22 +71,22 @@ impl SharedClient {
         }
     }
 
-    /// Why a stream ended, if something was wrong with it.
+    /// Takes the error that ended a stream; `None` if there was none.
     pub(super) fn take_fault(&self) -> Option<UpstreamError> {
         self.fault.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Whether the server named a session.
+    /// Returns whether the server named a session.
     pub(super) fn has_session(&self) -> bool {
         self.session().id.is_some()
     }
 
-    /// Keeps why a stream ended.
+    /// Records the error that ended a stream.
     pub(super) fn note(&self, error: UpstreamError) {
         *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
     }
 
-    /// The session's stream is open.
+    /// Records that the session's stream is open.
     pub(super) fn session_stream_opened(&self) {
         let number = {
             let mut session = self.session();
@@ -96,7 +96,7 @@ impl SharedClient {
         self.stream.send_replace(SessionStream::Live(number));
     }
 
-    /// The session's stream is not open (any more).
+    /// Records that the session's stream could not be opened, or has ended.
     pub(super) fn session_stream_ended(&self) {
         self.stream.send_replace(SessionStream::Ended);
     }
@@ -105,7 +105,7 @@ impl SharedClient {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Remembers the session that an answer to `initialize` opens; gives its stand-in.
+    /// Stores the session that an answer to `initialize` opens. Returns its stand-in; `None` without an id.
     pub(super) fn open_session(&self, id: Option<HeaderValue>) -> Result<Option<String>, UpstreamError> {
         let id = id.map(checked_id).transpose()?;
         let mut session = self.session();
@@ -114,7 +114,7 @@ impl SharedClient {
         Ok(session.id.is_some().then(|| stand_in(session.number)))
     }
 
-    /// The headers of a request in the session that rmcp names by its stand-in.
+    /// Returns the headers of a request in the session that rmcp names by its stand-in.
     pub(super) fn headers(
         &self,
         session: Option<&str>,

@@ -1,4 +1,4 @@
-//! An event stream of an upstream, as rmcp reads it: paced, bounded in size and in silence, never resumed.
+//! Event stream of an upstream, as rmcp reads it: paced, bounded in size and in silence, never resumed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,21 +18,21 @@ use super::shared::SharedClient;
 /// Most messages taken from one stream within [`PACE_WINDOW`]; the rest waits in the socket.
 const EVENTS_MAX: usize = 50;
 const PACE_WINDOW: Duration = Duration::from_secs(1);
-/// A stream without a byte for this long is given up: something between may have forgotten it.
+/// Silence after which a stream is given up: a device in between may have dropped the connection.
 const SILENCE_MAX: Duration = Duration::from_secs(15 * 60);
 
-/// Which stream it is.
+/// Role of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StreamRole {
-    /// The answer to a request.
+    /// Answer to a request.
     Answer,
-    /// The stream of a session, on which servers of the handshake era announce changes.
+    /// Stream of a session, on which servers of the handshake era announce changes.
     Session,
 }
 
-/// A stream being read.
+/// Stream that is being read.
 struct Reading {
-    /// `None` once the stream has ended in good order.
+    /// Connection of the stream; `None` once the stream has ended regularly.
     lease: Option<Lease>,
     body: Incoming,
     events: Events,
@@ -41,7 +41,7 @@ struct Reading {
     shared: Arc<SharedClient>,
 }
 
-/// Reads a response body as a stream of messages. It ends where anything is wrong; the reason goes to `shared`.
+/// Returns a response body as a stream of messages. It ends at the first error, which goes to `shared`.
 pub(super) fn messages(
     lease: Lease,
     body: Incoming,
@@ -52,7 +52,7 @@ pub(super) fn messages(
     let reading = Reading { lease: Some(lease), body, events, pace: Pace::default(), role, shared };
     stream::unfold(reading, |mut reading| async {
         match reading.next().await {
-            // Neither id nor retry time: what was missed is found by listing, not by resuming.
+            // Neither id nor retry time: missed changes are found by listing, not by resuming.
             Ok(data) => Some((Ok(Sse { data: Some(data?), ..Sse::default() }), reading)),
             Err(error) => {
                 reading.shared.note(error);
@@ -102,14 +102,14 @@ impl Drop for Reading {
     }
 }
 
-/// Holds back a stream that has more to say than anybody needs.
+/// Rate limit of a stream: [`EVENTS_MAX`] messages per [`PACE_WINDOW`].
 #[derive(Default)]
 struct Pace {
     window: Option<(Instant, usize)>,
 }
 
 impl Pace {
-    /// Counts a message; gives the moment until which it has to wait.
+    /// Counts a message; returns the time until which it has to wait, if it has to.
     fn admit(&mut self, now: Instant) -> Option<Instant> {
         let (began, count) = match self.window {
             Some((began, count)) if now < began + PACE_WINDOW => (began, count + 1),
@@ -137,7 +137,7 @@ mod tests {
             now = pace.admit(now).unwrap_or(now);
         }
         assert_eq!(now - began, PACE_WINDOW * 3);
-        // what comes slowly never waits
+        // slow messages never wait
         now += PACE_WINDOW;
         for _ in 0..EVENTS_MAX * 4 {
             now += PACE_WINDOW / 10;

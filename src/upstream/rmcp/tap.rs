@@ -1,5 +1,5 @@
-//! What an upstream says, before rmcp reads it: messages that nobody here waits for stop at the tap, and a
-//! result that rmcp's types cannot hold does not stall it.
+//! Filter between an upstream and rmcp. It drops messages that nobody waits for, and replaces a result that rmcp's
+//! types cannot hold, which would stall rmcp.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,8 +14,8 @@ use super::super::error::{FailureKind, UpstreamError};
 use super::super::jsonrpc::RpcMessage;
 use super::super::offers::Announced;
 
-/// Notifications that rmcp always gets to see, and announcements that somebody waits for; the rest would only cost
-/// tasks and log lines, and one that no subscription is for would end it.
+/// Notifications that rmcp always gets. Announcements pass only if they are wanted: others would cost tasks and log
+/// lines, and would end a subscription that they are not part of.
 const HEARD: [&str; 3] = [ACKNOWLEDGED, "notifications/cancelled", "notifications/progress"];
 const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
 /// Largest notification or request of an upstream, in bytes.
@@ -40,19 +40,19 @@ struct Honoured {
     resources: bool,
 }
 
-/// Stands between the wire and rmcp.
+/// Filter of the messages that rmcp reads.
 #[derive(Debug, Default)]
 pub(in super::super) struct Tap {
-    /// Requests of the upstream in the current window, and when that began.
+    /// Start of the current window, and the number of the upstream's requests in it.
     requests: Mutex<Option<(Instant, usize)>>,
-    /// Announcements that somebody waits for.
+    /// Announcements that pass.
     wanted: Mutex<Vec<Announced>>,
     #[cfg(test)]
     results: Mutex<std::collections::HashMap<String, Bytes>>,
 }
 
 impl Tap {
-    /// Lets announcements of these through from now on, and of nothing else; less once the server acknowledges less.
+    /// Lets only announcements of `wanted` pass from now on; fewer once the server acknowledges fewer.
     pub(super) fn listen_for(&self, wanted: &[Announced]) {
         *self.wanted() = wanted.to_vec();
     }
@@ -61,10 +61,10 @@ impl Tap {
         HEARD.contains(&method) || self.wanted().iter().any(|what| what.method() == method)
     }
 
-    /// What a server acknowledges holds for the very next message.
+    /// Restricts the announcements that pass to those that a server acknowledges, from the very next message on.
     fn narrow(&self, acknowledged: Option<&RawValue>) {
         let read = acknowledged.map(|params| serde_json::from_str::<Acknowledged>(params.get()));
-        // what is not of the form is rmcp's to refuse
+        // rmcp refuses malformed acknowledgements
         if let Some(Ok(Acknowledged { notifications })) = read {
             self.wanted().retain(|what| match what {
                 Announced::Tools => notifications.tools,
@@ -78,10 +78,11 @@ impl Tap {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The message as rmcp may read it, or nothing.
+    /// Returns the message as rmcp may read it; `None` if it is dropped.
     ///
     /// # Errors
-    /// For what is no JSON-RPC message, and for an upstream that asks too much.
+    /// [`FailureKind::Invalid`] for a malformed message and for too many requests of the upstream;
+    /// [`FailureKind::TooLarge`] for a notification or a request over the bound.
     pub(super) fn read(&self, message: &Bytes) -> Result<Option<String>, UpstreamError> {
         let text = std::str::from_utf8(message).map_err(|_| UpstreamError::invalid("not UTF-8"))?;
         let read = RpcMessage::read(message)?;
@@ -99,7 +100,8 @@ impl Tap {
         Ok(self.is_heard(method).then(|| text.to_owned()))
     }
 
-    /// An answer to one of our requests. One that rmcp cannot hold is replaced: it would wait for ever.
+    /// Returns an answer to one of our requests. If rmcp cannot hold it, an empty result replaces it: rmcp would wait
+    /// for ever.
     fn answer(&self, message: &Bytes, read: &RpcMessage<'_>, text: &str) -> String {
         self.keep(message, read);
         match read.id {
@@ -125,14 +127,14 @@ impl Tap {
     #[cfg(not(test))]
     fn keep(&self, _: &Bytes, _: &RpcMessage<'_>) {}
 
-    /// rmcp's types drop what they do not know: where a result goes on to a caller, it is this one.
+    /// Keeps the raw answer, since rmcp's types drop what they do not know.
     #[cfg(test)]
     fn keep(&self, message: &Bytes, read: &RpcMessage<'_>) {
         let Some(id) = read.id else { return };
         self.results.lock().unwrap().insert(id.get().to_owned(), message.clone());
     }
 
-    /// The raw message that answered the request with this id.
+    /// Takes the raw message that answered the request with this id.
     #[cfg(test)]
     pub(in super::super) fn take(&self, id: &str) -> Option<Bytes> {
         self.results.lock().unwrap().remove(id)
@@ -186,7 +188,7 @@ mod tests {
                 assert_eq!(passed.is_some(), wanted.contains(&what), "{what:?} of {wanted:?}");
             }
         }
-        // from the acknowledgement on, only what is acknowledged; what that does not say changes nothing
+        // only acknowledged kinds pass after the acknowledgement; a malformed one changes nothing
         let acknowledges = |notifications: &str| {
             let params = format!(r#"{{"notifications":{notifications}}}"#);
             read(&tap, &format!(r#"{{"jsonrpc":"2.0","method":"{ACKNOWLEDGED}","params":{params}}}"#))

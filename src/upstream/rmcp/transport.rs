@@ -1,8 +1,8 @@
-//! rmcp's way to the network: the guarded connections of one upstream, and no other.
+//! Transport of rmcp: the guarded connections of one upstream, and no others.
 //!
-//! rmcp names a URL, headers and a session; none of them is believed. Requests go to the upstream's own URL
-//! with the upstream's own headers; of rmcp's, only those of the protocol are taken. The session's id stays
-//! here: rmcp gets a stand-in, so nothing it logs can open a session.
+//! The URL, headers and session that rmcp names are not trusted. Requests go to the upstream's own URL with the
+//! upstream's own headers; of rmcp's, only those of the protocol are taken. The session's id stays here: rmcp gets a
+//! stand-in, so nothing it logs can open a session.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use super::stream::{StreamRole, messages};
 
 type Messages = BoxStream<'static, Result<Sse, SseError>>;
 
-/// One upstream's connections in the form that rmcp asks for.
+/// Connections of one upstream, behind the interface that rmcp requires.
 #[derive(Clone)]
 pub(in super::super) struct RmcpTransport(Arc<SharedClient>);
 
@@ -44,22 +44,22 @@ impl RmcpTransport {
         self.0.allowed.send_replace(true);
     }
 
-    /// How the session's stream is doing.
+    /// Returns the state of the session's stream, to be watched.
     pub(super) fn stream(&self) -> watch::Receiver<SessionStream> {
         self.0.stream.subscribe()
     }
 
-    /// Lets announcements of these through, and of nothing else.
+    /// Lets only announcements of `wanted` pass from now on.
     pub(super) fn listen_for(&self, wanted: &[Announced]) {
         self.0.tap.listen_for(wanted);
     }
 
-    /// Whether the server named a session.
+    /// Returns whether the server named a session.
     pub(super) fn has_session(&self) -> bool {
         self.0.has_session()
     }
 
-    /// Why a stream ended, if something was wrong with it.
+    /// Takes the error that ended a stream; `None` if there was none.
     pub(in super::super) fn take_fault(&self) -> Option<UpstreamError> {
         self.0.take_fault()
     }
@@ -133,7 +133,7 @@ impl RmcpTransport {
             shared.session_stream_opened();
             return Ok(messages(lease, response.into_body(), StreamRole::Session, Arc::clone(shared)));
         }
-        // A server without the stream says 405; others have no such route at all.
+        // A server without the stream answers 405; others have no such route at all.
         if matches!(status.as_u16(), 400 | 404..=406 | 501) || status == StatusCode::OK {
             return Err(StreamableHttpError::ServerDoesNotSupportSse);
         }
@@ -178,7 +178,7 @@ impl StreamableHttpClient for RmcpTransport {
     ) -> Result<Messages, OpeningFailed> {
         // The sender is our own, so this ends with the permission, or with rmcp's task.
         drop(self.0.allowed.subscribe().wait_for(|allowed| *allowed).await);
-        // Nothing is resumed: whoever lost a stream lists again.
+        // No stream is resumed: after a lost stream, the server is listed again.
         let Some(session) = session_id.filter(|_| last_event_id.is_none()) else {
             return Err(StreamableHttpError::ServerDoesNotSupportSse);
         };
@@ -220,7 +220,7 @@ fn request_id(message: &ClientJsonRpcMessage) -> Option<u64> {
     }
 }
 
-/// The receipt of what needs no answer.
+/// Reads the receipt of a message that needs no answer.
 async fn receipt(
     lease: Lease,
     response: Response<Incoming>,
@@ -234,7 +234,7 @@ async fn receipt(
     }
 }
 
-/// A request that was not answered with 200. Only a JSON-RPC error to it gets through.
+/// Reads the answer to a request whose status is not 200. Only a JSON-RPC error to the request is passed on.
 async fn refused(
     lease: Lease,
     body: Incoming,
@@ -253,7 +253,7 @@ async fn refused(
     Ok(StreamableHttpPostResponse::Json(ServerJsonRpcMessage::error(error, id), None))
 }
 
-/// Reads what nobody needs, so that the connection can be used again.
+/// Reads and drops a body, so that the connection can be used again.
 async fn drain(mut lease: Lease, mut body: Incoming) {
     let read = timeout(DRAIN_WAIT_MAX, read_all(&mut lease, &mut body, MINOR_BODY_BYTES_MAX, None)).await;
     if matches!(read, Ok(Ok(_))) {

@@ -19,21 +19,21 @@ use super::heard::{Announcement, announced};
 use super::shared::SessionStream;
 use super::transport::RmcpTransport;
 
-/// Longest time to connect, to find the era, to shake hands and to open the stream.
+/// Longest time to connect, to detect the era, to shake hands and to open the stream.
 const OPEN_WAIT_MAX: Duration = Duration::from_secs(20);
 
-/// Why nobody watches (any more).
+/// Reason why changes of a server are not watched, or not any more.
 #[derive(Clone, Debug)]
 pub enum WatchEnd {
-    /// The server announces nothing: the reason. Asking again soon is of no use.
+    /// The server announces nothing, for this reason. A retry soon is of no use.
     Unsupported(&'static str),
-    /// The stream could not be opened, or has ended. What changed since is not known.
+    /// The stream could not be opened, or has ended. Changes since then are unknown.
     Lost(UpstreamError),
 }
 
-/// An open stream on which a server announces changes. Dropping it closes it.
+/// Open stream on which a server announces changes. Dropping it closes it.
 pub struct Watcher {
-    /// Holds rmcp's tasks, which end with it.
+    /// Tasks of rmcp, which end when this is dropped.
     _service: Service,
     transport: RmcpTransport,
     stream: Stream,
@@ -41,11 +41,11 @@ pub struct Watcher {
     hears: Vec<Announced>,
 }
 
-/// Where the announcements come from.
+/// Source of the announcements.
 enum Stream {
-    /// `subscriptions/listen`
+    /// Subscription of the modern era, by `subscriptions/listen`.
     Subscription(Box<Subscription>),
-    /// The stream of a session, the one with this number.
+    /// Stream of a handshake session, and the number of its opening.
     Session(watch::Receiver<SessionStream>, u64),
 }
 
@@ -88,13 +88,14 @@ impl Watcher {
         Ok(Self { _service: service, transport, stream, heard, hears })
     }
 
-    /// What is heard of on this stream: what was wanted, as far as the server announces it.
+    /// Returns the kinds of changes heard on this stream: those that were wanted, as far as the server announces
+    /// them.
     pub fn hears(&self) -> &[Announced] {
         &self.hears
     }
 
-    /// Calls `on_change` for every announcement until the stream ends. It must be quick: merging many
-    /// announcements into little work is the caller's part.
+    /// Calls `on_change` for every announcement until the stream ends; returns the reason for the end. `on_change`
+    /// must be quick: callers merge many announcements into little work themselves.
     pub async fn follow(mut self, on_change: impl Fn(Announced)) -> WatchEnd {
         match &mut self.stream {
             Stream::Subscription(subscription) => {
@@ -105,7 +106,7 @@ impl Watcher {
                 let live = SessionStream::Live(*number);
                 loop {
                     tokio::select! {
-                        // one that came before the end counts
+                        // an announcement before the end counts
                         biased;
                         what = self.heard.next() => on_change(what),
                         _ = state.wait_for(|state| *state != live) => break,
@@ -117,7 +118,7 @@ impl Watcher {
     }
 }
 
-/// Whether a server declares that it announces changes of these.
+/// Returns whether a server declares that it announces changes of `what`.
 fn announces(declared: &ServerCapabilities, what: Announced) -> bool {
     let changed = match what {
         Announced::Tools => declared.tools.as_ref().and_then(|tools| tools.list_changed),
@@ -190,7 +191,7 @@ async fn follow_subscription(
                 return lost("the server ended the stream");
             }
             Ok(None) => return lost("the stream ended"),
-            // Its text may quote the upstream.
+            // The error's text may quote the upstream.
             Err(_) => return UpstreamError::invalid("the stream broke the protocol"),
         }
     }

@@ -11,11 +11,12 @@ use uuid::Uuid;
 use super::TenantShare;
 use super::memory::{HeldPart, MemoryLevel, MemoryPurpose};
 
-/// Bytes that any request and any answer may have without counting. Most have no more, and touch no share.
+/// Size up to which a request or an answer counts against no share, in bytes. Most are no larger.
 pub const FREE_BYTES_MAX: usize = 8 * 1024;
 /// Longest wait for memory, in all, of one request or answer.
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(10);
-/// Memory is taken in steps of an eighth of what is held, within these bounds, in bytes.
+/// Smallest step in which memory is taken, in bytes. A step is an eighth of what is needed, at most
+/// [`STEP_BYTES_MAX`].
 const STEP_BYTES_MIN: usize = 8 * 1024;
 const STEP_BYTES_MAX: usize = 1024 * 1024;
 
@@ -74,7 +75,7 @@ impl MemoryHold {
         }
         let target = rounded(bytes);
         let began = tokio::time::Instant::now();
-        // rare, and large: it is no part of every answer's future
+        // boxed: rare and large, it must not be part of every answer's future
         let taken = timeout(self.wait_left, Box::pin(self.take(target))).await;
         self.wait_left = self.wait_left.saturating_sub(began.elapsed());
         match taken {

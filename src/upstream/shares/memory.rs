@@ -6,15 +6,16 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::domain::measure::Count;
 
-/// Memory that all requests and answers of a replica may hold where nothing else is set, in bytes.
+/// Default for the memory that all requests and answers of a replica may hold, in bytes.
 const REPLICA_BYTES_MAX: usize = 614 * 1024 * 1024;
-/// Memory that requests and answers of one tenant may hold where nothing else is set, in bytes.
+/// Default for the memory that requests and answers of one tenant may hold, in bytes.
 const TENANT_BYTES_MAX: usize = 256 * 1024 * 1024;
-/// One tenant holds at most this part of the replica's budget: a quarter.
+/// Divisor of the replica's budget for one tenant, which may hold a quarter of it.
 const TENANT_PART: usize = 4;
-/// One API key holds at most this part of its tenant's share: a half.
+/// Divisor of a tenant's share for one API key, which may hold a half of it.
 const KEY_PART: usize = 2;
-/// Requests hold at most this part of a share, a half. The rest is left for answers, with which requests end.
+/// Divisor of a share for requests, which may hold a half of it. The rest is left for answers, with which requests
+/// end.
 const REQUEST_PART: usize = 2;
 
 /// Purpose of held memory: a request or an answer.
@@ -107,7 +108,7 @@ impl ReplicaMemory {
     }
 }
 
-/// One share: of the replica, a tenant or a key. A permit is a byte.
+/// Memory share of the replica, a tenant or an API key. A permit is a byte.
 #[derive(Debug)]
 pub(super) struct MemoryLevel {
     bytes_max: usize,

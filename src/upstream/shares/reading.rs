@@ -1,5 +1,5 @@
-//! Processor time that one tenant's requests and answers may take from all tenants: the pace at which answers are read, and
-//! turns for work that takes long.
+//! Processor time that requests and answers of one tenant may take from all tenants: the rate at which answers are
+//! read, and permits for long work.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -13,39 +13,39 @@ use tokio::time::Instant;
 
 use crate::upstream::pace::Pace;
 
-/// Bytes that one tenant's answers are read at once, and each second after that. Reading faster would take the
+/// Bytes of one tenant's answers that are read at once, plus [`READ_BYTES_PER_S`]. Reading faster would take the
 /// processors from other tenants: on two of them it shows in everybody's latency.
 const READ_BURST_BYTES: u32 = 16 * 1024 * 1024;
 const READ_BYTES_PER_S: u32 = 64 * 1024 * 1024;
-/// Largest text that is parsed without a turn, in bytes: at most about a millisecond of other requests' time.
+/// Largest text that is parsed without a permit, in bytes: at most about a millisecond of other requests' time.
 pub(in crate::upstream) const INLINE_BYTES_MAX: usize = 256 * 1024;
 
-/// Niceness of long work: a tenth of the share of a thread that serves, where both want the same processor.
+/// Niceness of long work: it gets a tenth of the time of a serving thread, where both want the same processor.
 const LOW_PRIORITY: i32 = 10;
 
-/// One tenant's share of processor time.
+/// Share of one tenant in processor time.
 #[derive(Debug)]
 pub(super) struct ReadingShare {
     pace: Mutex<Pace>,
     /// Permit for the tenant's one long piece of work at a time.
     turn: Semaphore,
-    /// Permits for long pieces of work of all tenants, handed out in the order in which the tenants' next pieces came up.
+    /// Permits for long work of all tenants, handed out in the order in which the tenants asked for them.
     places: Arc<Semaphore>,
 }
 
 impl ReadingShare {
-    /// Creates the share of one tenant; `places` are those of all tenants.
+    /// Creates the share of one tenant; `places` are the permits for long work of all tenants.
     pub(super) fn new(places: Arc<Semaphore>) -> Self {
         let pace = Mutex::new(Pace::new(READ_BURST_BYTES, READ_BYTES_PER_S));
         Self { pace, turn: Semaphore::new(1), places }
     }
 
-    /// Takes `bytes` that were read from the tenant's pace; returns how long to wait before reading more.
+    /// Counts `bytes` that were read against the tenant's rate; returns how long to wait before reading more.
     pub(super) fn take(&self, bytes: usize) -> Duration {
         self.pace.lock().unwrap_or_else(PoisonError::into_inner).take(bytes, Instant::now())
     }
 
-    /// Does work that takes long, in the tenant's turn and at a low priority. The thread's other tasks move to another
+    /// Runs long work at a low priority, one piece of the tenant at a time. Other tasks of the thread move to another
     /// thread meanwhile.
     pub(super) async fn in_turn<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         // neither semaphore is ever closed
@@ -58,7 +58,7 @@ impl ReadingShare {
         }
     }
 
-    /// Does work whose time grows with `bytes`: at once if they are few, else in the tenant's turn.
+    /// Runs work whose time grows with `bytes`: at once if they are few, else as [`Self::in_turn`] does.
     pub(super) async fn aside<T: Send>(&self, bytes: usize, work: impl FnOnce() -> T + Send) -> T {
         if bytes <= INLINE_BYTES_MAX {
             return work();
@@ -67,15 +67,15 @@ impl ReadingShare {
     }
 }
 
-/// Does work on a thread of its own, which yields to those that serve. A thread cannot take its priority back, so it ends
-/// with the work. Where none can be started, the work is done by this one.
+/// Runs work on a thread of its own, which yields to those that serve. A thread cannot raise its priority again, so
+/// it ends with the work. If no thread can be started, the current one does the work.
 fn at_low_priority<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let mut work = Some(work);
     let mut done = None;
     let started = thread::scope(|scope| {
         let (work, done) = (&mut work, &mut done);
         let lowered = move || {
-            // without the lower priority the work is the same
+            // the work runs even if the priority cannot be lowered
             let _lowered = nice(LOW_PRIORITY);
             *done = work.take().map(|work| work());
         };

@@ -7,7 +7,7 @@ const MIB: usize = 1024 * 1024;
 const ONE: Uuid = Uuid::from_u128(1);
 const OTHER: Uuid = Uuid::from_u128(2);
 
-/// Shares of which one tenant has so many MiB, and a key half of that.
+/// Creates shares in which a tenant has this many MiB, and a key half of that.
 fn shares(tenant_mib: usize) -> Shares {
     Shares::new(MemoryLimits { replica_bytes_max: 1024 * MIB, tenant_bytes_max: tenant_mib * MIB })
 }

@@ -11,7 +11,7 @@ const SEEDS: &[&str] = &[
 const WORDS: &[&str] =
     &["\r\n", "\n\n", "\r", "data:", "data: ", "event:", "event: x", ":", "\u{feff}", "\0"];
 
-/// The events of a stream in pieces of this length, and whether it broke a bound.
+/// Returns the events of a stream that is read in pieces of this length, and whether it broke a bound.
 fn events(stream: &[u8], piece: usize) -> (Vec<Bytes>, bool) {
     let mut events = Events::new(EVENT_BYTES_MAX);
     let mut found = Vec::new();
@@ -31,7 +31,7 @@ fn events(stream: &[u8], piece: usize) -> (Vec<Bytes>, bool) {
     (found, false)
 }
 
-/// The events by the letter of the HTML standard, whole and without bounds.
+/// Returns the events by the letter of the HTML standard, whole and without bounds.
 fn by_the_standard(stream: &[u8]) -> Vec<Vec<u8>> {
     let stream = stream.strip_prefix(b"\xef\xbb\xbf").unwrap_or(stream);
     let mut lines = Vec::new();

@@ -1,4 +1,4 @@
-//! How many programs this replica may run, and how all of them end.
+//! Limits on the programs that this replica runs, and the end of all of them.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -16,23 +16,23 @@ use super::journal::Journal;
 use super::warden::Warden;
 use crate::domain::measure::Measures;
 
-/// How long the end of all programs may take: longer than that of one.
+/// Longest wait for the end of all programs: longer than the grace periods of one program.
 const CLOSE_WAIT_MAX: Duration = Duration::from_secs(6);
 
-/// How programs are run on this replica.
+/// Rules for running programs on this replica.
 #[derive(Clone, Debug)]
 pub struct StdioRules {
-    /// A program that was not called for this long is ended.
+    /// Time without calls after which a program is ended.
     pub idle: Duration,
-    /// How long a program may take to start and to shake hands.
+    /// Longest time for a program to start and to shake hands.
     pub start_timeout: Duration,
-    /// Programs on this replica.
+    /// Most programs on this replica.
     pub running_max: usize,
-    /// Of them at most for one tenant.
+    /// Most programs of one tenant on this replica.
     pub running_per_tenant_max: usize,
-    /// What ends them should this process be killed: a program and its argument.
+    /// Program and argument of the helper that ends the programs if this process is killed; `None` runs no helper.
     pub warden: Option<(PathBuf, String)>,
-    /// Keeps files of the gateway from programs; `None` where there are none to keep.
+    /// Rules that hide files of the gateway from programs; `None` if there are none to hide.
     pub confinement: Option<Confinement>,
 }
 
@@ -49,7 +49,7 @@ impl Default for StdioRules {
     }
 }
 
-/// The programs that run on this replica.
+/// Programs that run on this replica.
 pub(in crate::upstream) struct Children {
     pub(super) rules: StdioRules,
     pub(super) warden: Warden,
@@ -57,19 +57,19 @@ pub(in crate::upstream) struct Children {
     pub(in crate::upstream) measures: Arc<Measures>,
     pub(super) tasks: TaskTracker,
     pub(super) stop: CancellationToken,
-    /// A place is free again.
+    /// Notified when a slot becomes free.
     pub(super) freed: Notify,
     running: Mutex<Places>,
 }
 
-/// The places that are taken.
+/// Slots that are taken, by number.
 #[derive(Default)]
 struct Places {
     next: u64,
     by_number: HashMap<u64, Taken>,
 }
 
-/// What the places need of a program that has one.
+/// Program that has a slot, as [`Children`] sees it.
 pub(super) trait RunningProgram: Send + Sync {
     /// Returns the tenant and the server of the program.
     fn owner(&self) -> (Uuid, Uuid);
@@ -88,26 +88,26 @@ pub(super) trait RunningProgram: Send + Sync {
     fn end_now(&self) -> u64;
 }
 
-/// A place, whose program may be nobody's any more and still ends.
+/// Slot that is taken. Its program may have lost its owner and still be ending.
 struct Taken {
     tenant: Uuid,
     server: Uuid,
     program: Weak<dyn RunningProgram>,
 }
 
-/// Why there is no place for a program.
+/// Reason why there is no slot for a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Full {
-    /// Its server's program of before has not ended yet.
+    /// The previous program of the same server has not ended yet.
     Before,
-    /// Its tenant runs this many already.
+    /// The tenant runs this many programs already.
     Tenant(usize),
-    /// The replica runs as many as it may.
+    /// The replica runs as many programs as it may.
     Replica,
 }
 
 impl Full {
-    /// A sentence for callers; nothing about other tenants.
+    /// Returns the reason as a sentence for callers, without anything about other tenants.
     pub(super) fn sentence(self) -> String {
         match self {
             Self::Before => "its program of before still has calls under way, or is slow to end".to_owned(),
@@ -141,15 +141,15 @@ impl Children {
         })
     }
 
-    /// How many run.
+    /// Returns the number of programs that have a slot.
     pub(in crate::upstream) fn count(&self) -> usize {
         self.places().by_number.len()
     }
 
-    /// A place for one more program.
+    /// Takes a slot for one more program.
     ///
     /// # Errors
-    /// [`Full`]
+    /// [`Full`] if the server's previous program still runs, or the tenant or the replica runs as many as it may.
     pub(super) fn admit(
         self: &Arc<Self>,
         (tenant, server): (Uuid, Uuid),
@@ -173,13 +173,13 @@ impl Children {
         Ok(ChildPlace { children: Arc::clone(self), number })
     }
 
-    /// Ends the program that nobody has used for longest, the tenant's own ones first. Gives whether a place will
-    /// be free: not if all of them are in use.
+    /// Ends the program that was unused for longest, the tenant's own ones first. Returns whether a slot will be
+    /// free: not if all programs are in use.
     pub(super) fn make_room(&self, tenant: Uuid, full: Full) -> bool {
         let (own, others): (Vec<_>, Vec<_>) =
             self.running().into_iter().partition(|program| program.owner().0 == tenant);
         let others = if full == Full::Replica { others } else { Vec::new() };
-        // one at a time: whoever waits for the same place ends no further ones
+        // one at a time: callers that wait for the same slot end no further programs
         if own.iter().chain(&others).any(|program| program.is_leaving()) {
             return true;
         }
@@ -191,25 +191,28 @@ impl Children {
         })
     }
 
-    /// Tenant and server of each program that was not listed for `interval`, which counts as listed from now on.
+    /// Returns tenant and server of each program that was not listed for `interval`. They count as listed from now
+    /// on.
     pub(in crate::upstream) fn take_unlisted(&self, interval: Duration) -> Vec<(Uuid, Uuid)> {
         let running = self.running().into_iter();
         let unlisted = running.filter(|program| program.take_unlisted(interval));
         unlisted.map(|program| program.owner()).collect()
     }
 
-    /// Tenant and server of each program that announced a change of a list since this was last asked.
+    /// Returns tenant and server of each program that announced a change of a list since the last call of this
+    /// function.
     pub(in crate::upstream) fn take_announced(&self) -> Vec<(Uuid, Uuid)> {
         let announced = self.running().into_iter().filter(|program| program.take_announced());
         announced.map(|program| program.owner()).collect()
     }
 
-    /// Those that have a place. Their state is looked at without the places: whoever asks for a place holds it.
+    /// Returns the programs that have a slot. Their states must be read after the slots are unlocked: a program that
+    /// asks for a slot locks its state first.
     fn running(&self) -> Vec<Arc<dyn RunningProgram>> {
         self.places().by_number.values().filter_map(|taken| taken.program.upgrade()).collect()
     }
 
-    /// Ends what still runs of the same server from before, with whatever it is at.
+    /// Ends earlier programs of the same server at once, with the requests that they are answering.
     pub(super) fn end_before(&self, program: &Arc<impl RunningProgram + 'static>) {
         let own: Arc<dyn RunningProgram> = Arc::clone(program) as _;
         for other in self.running() {
@@ -223,7 +226,7 @@ impl Children {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends all programs, and waits until they have ended. None is started any more.
+    /// Ends all programs, and waits until they have ended. No program can start afterwards.
     pub(in crate::upstream) async fn close(&self) {
         self.stop.cancel();
         self.tasks.close();
@@ -233,7 +236,7 @@ impl Children {
     }
 }
 
-/// The place of a program that runs.
+/// Slot of a program that runs. Dropping it frees the slot.
 pub(super) struct ChildPlace {
     children: Arc<Children>,
     number: u64,

@@ -1,9 +1,8 @@
-//! Keeps files of the gateway from the programs that it runs: they run as its own user, so that file modes do not.
+//! Hides files of the gateway from the programs that it runs: they run as its own user, so file modes do not.
 //!
-//! Such a program is started by this binary, which gives up access to the folders for good (Landlock, Linux 5.13 and
-//! later) and then becomes the program. Landlock knows only what is allowed: allowed is all that stands beside the hidden
-//! folders and beside the folders above them. What is made later right in a folder above them is therefore out of
-//! reach, too.
+//! This binary starts such a program: it gives up access to the folders for good (Landlock, Linux 5.13 and later),
+//! then becomes the program. Landlock can only allow: allowed is everything beside the hidden folders and beside the
+//! folders above them. A file that is made later directly in a folder above them is therefore out of reach too.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -60,7 +59,8 @@ pub fn can_confine() -> bool {
     false
 }
 
-/// Gives up access to these folders. Where the kernel has no Landlock nothing is done; the gateway says so at its start.
+/// Gives up access to these folders. Without Landlock in the kernel it does nothing; the gateway reports that at its
+/// start.
 #[cfg(target_os = "linux")]
 fn confine(hidden: &[PathBuf]) -> Result<(), String> {
     use landlock::{ABI, Access, AccessFs, PathBeneath, PathFd};
@@ -71,7 +71,7 @@ fn confine(hidden: &[PathBuf]) -> Result<(), String> {
     let ruleset = Ruleset::default().set_compatibility(CompatLevel::BestEffort);
     let mut ruleset = ruleset.handle_access(access).and_then(Ruleset::create).map_err(sentence)?;
     for path in beside(hidden)? {
-        // it may have gone, or be closed to this user anyway
+        // it may not exist any more, or be closed to this user anyway
         let Ok(opened) = PathFd::new(&path) else { continue };
         ruleset = ruleset.add_rule(PathBeneath::new(opened, access)).map_err(sentence)?;
     }
@@ -83,8 +83,8 @@ fn confine(_hidden: &[PathBuf]) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns what stands beside the hidden folders and beside all folders above them. Symbolic links are left out: what they
-/// lead to counts.
+/// Returns the paths beside the hidden folders and beside all folders above them. Symbolic links are left out, since
+/// their targets count.
 fn beside(hidden: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     let leads_there = |path: &Path| hidden.iter().any(|hidden| hidden.starts_with(path));
     let mut above: Vec<&Path> = hidden.iter().flat_map(|hidden| hidden.ancestors().skip(1)).collect();

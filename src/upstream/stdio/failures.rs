@@ -1,26 +1,26 @@
-//! How often a program failed, and how long it is left alone for it.
+//! Backoff of a program that fails.
 
 use std::time::Duration;
 
-/// The pause after a program failed; each is twice the one before.
+/// First backoff after a failure; each further one is twice as long, up to [`REST_MAX`].
 const REST_MIN: Duration = Duration::from_secs(1);
 const REST_MAX: Duration = Duration::from_secs(60);
-/// A program that ran this long was a good one: what failed before does not count.
+/// Run time after which earlier failures of a program no longer count.
 const GOOD_LIFE: Duration = Duration::from_secs(60);
 
-/// Failures of a program, without a good life between them.
+/// Number of failures of a program since it last ran for [`GOOD_LIFE`].
 #[derive(Default)]
 pub(super) struct Failures(u32);
 
 impl Failures {
-    /// The program has run for so long, however it ended.
+    /// Records how long the program ran, however it ended.
     pub(super) fn lived(&mut self, life: Duration) {
         if life >= GOOD_LIFE {
             self.forget();
         }
     }
 
-    /// It has failed; gives how long it is left alone.
+    /// Counts a failure; returns the backoff before the next start.
     pub(super) fn one_more(&mut self) -> Duration {
         self.0 = self.0.saturating_add(1);
         let doubled = 1_u32.checked_shl(self.0 - 1).unwrap_or(u32::MAX);

@@ -1,4 +1,4 @@
-//! What is to be known of a server: what its program writes to standard error, and what becomes of it.
+//! Log of a server: the standard error of its program, and events of the program.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,40 +15,40 @@ use crate::upstream::pace::Pace;
 
 /// Longest line that is kept, in bytes.
 pub const LINE_BYTES_MAX: usize = 2048;
-/// Lines of one server that are kept at once, and per second; further ones are counted.
+/// Most lines of one server that are kept at once, plus [`LINES_PER_S`]; further ones are counted.
 const LINES_BURST: u32 = 200;
 const LINES_PER_S: u32 = 50;
 
-/// Who says it.
+/// Source of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogSource {
-    /// The program, on standard error.
+    /// Standard error of the program.
     Stderr,
     /// The gateway.
     Gateway,
 }
 
-/// One line of a server's log, fit to be stored and shown.
+/// Line of a server's log, fit to be stored and shown.
 #[derive(Debug)]
 pub struct LogLine {
-    /// Whose server.
+    /// Tenant of the server.
     pub tenant: Uuid,
-    /// Which one.
+    /// Id of the server.
     pub server: Uuid,
-    /// When it came.
+    /// Time when the gateway logged the line.
     pub at: SystemTime,
-    /// Who says it.
+    /// Source of the line.
     pub source: LogSource,
-    /// At most [`LINE_BYTES_MAX`], without secrets.
+    /// Text without secrets, of at most [`LINE_BYTES_MAX`] bytes.
     pub text: String,
-    /// Its place among what its tenant's programs may have waiting.
+    /// Permit that counts the line among those of its tenant that wait to be written.
     pub turn: Option<OwnedSemaphorePermit>,
 }
 
-/// Where lines go: a bounded queue; what finds no room is counted at its server.
+/// Bounded queue of lines. A line that finds it full is dropped, and counted at its server.
 pub type Journal = mpsc::Sender<LogLine>;
 
-/// The log of one server.
+/// Log of one server.
 pub(super) struct ServerLog {
     tenant: Uuid,
     server: Uuid,
@@ -60,7 +60,7 @@ pub(super) struct ServerLog {
 }
 
 impl ServerLog {
-    /// `turns` are those of its tenant.
+    /// Creates the log of a server; `turns` are the permits for waiting lines of its tenant.
     pub(super) fn new(
         (tenant, server): (Uuid, Uuid),
         command: Arc<ProgramCommand>,
@@ -71,14 +71,14 @@ impl ServerLog {
         Self { tenant, server, command, journal, turns, pace, left_out: AtomicU64::new(0) }
     }
 
-    /// A line of the program's standard error.
+    /// Logs a line of the program's standard error.
     pub(super) fn stderr(&self, raw: Raw<'_>) {
         if self.has_turn() {
             self.write(LogSource::Stderr, raw);
         }
     }
 
-    /// Something that is no message on the program's standard output.
+    /// Logs something on the program's standard output that is no message; `what` describes it.
     pub(super) fn garbage(&self, what: &str, raw: &[u8]) {
         if self.has_turn() {
             let shown = log_line::fit(Raw::Whole(raw), LINE_BYTES_MAX / 4, self.command.secrets())
@@ -88,7 +88,7 @@ impl ServerLog {
         }
     }
 
-    /// What became of the program; never left out for want of a turn.
+    /// Logs an event of the program, past the rate limit.
     pub(super) fn event(&self, text: &str) {
         self.say_what_is_left_out();
         self.write(LogSource::Gateway, Raw::Whole(text.as_bytes()));

@@ -1,4 +1,4 @@
-//! Keeps the program of one server: there when it is needed, gone when nobody calls it, left alone for a while
+//! Lifecycle of one server's program: started when it is needed, ended when no calls come, left alone for a backoff
 //! when it fails.
 
 use std::sync::Arc;
@@ -21,16 +21,17 @@ use crate::upstream::sent::Sent;
 use crate::upstream::shares::Share;
 use crate::upstream::target::{Program, Target};
 
-/// Longest wait for a program to end that is started anew.
+/// Longest wait for a program to end during a restart.
 const RESTART_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// The program of one server on this replica. Dropped, it ends.
+/// Handle of one server's program on this replica. Dropping it ends the program.
 pub(in crate::upstream) struct Keeper {
     shared: Arc<Shared>,
 }
 
 impl Keeper {
-    /// Starts nothing: the first request does.
+    /// Creates the handle; the first request starts the program.
+    ///
     ///
     /// # Errors
     /// [`FailureKind::NotRunning`] if the deployment has no such program for this tenant.
@@ -75,7 +76,7 @@ impl Keeper {
         session.wire.ask(request).await
     }
 
-    /// The running program; whoever comes first starts it, the others wait for the same.
+    /// Returns the session with the running program. The first caller starts it, later ones wait for the same start.
     pub(in crate::upstream) async fn session(&self) -> Result<Arc<ProgramSession>, UpstreamError> {
         let patience = Instant::now() + self.shared.children.rules.start_timeout;
         loop {
@@ -107,32 +108,33 @@ impl Keeper {
         }
     }
 
-    /// The era, once it is known.
+    /// Returns the era of the program; `None` until it is known.
     pub(in crate::upstream) fn era(&self) -> Option<Era> {
         self.shared.era()
     }
 
-    /// Where it is noted how long the program takes.
+    /// Returns the measures of the requests to upstreams.
     pub(in crate::upstream) fn measures(&self) -> &Measures {
         &self.shared.children.measures
     }
 
-    /// What the program declared when it came up last.
+    /// Returns what the program declared at its last start; `None` if it never started.
     pub(in crate::upstream) fn offers(&self) -> Option<DeclaredOffers> {
         self.shared.offers()
     }
 
-    /// Whether the program was ended because nobody called it, or is being: a listing then would start it again.
+    /// Returns whether the program was ended for lack of calls, or is being ended for it. A listing would start it
+    /// again.
     pub(in crate::upstream) fn is_asleep(&self) -> bool {
         self.shared.is_asleep()
     }
 
-    /// Forgets failures: the next request starts the program.
+    /// Ends the backoff and forgets failures: the next request starts the program.
     pub(in crate::upstream) fn end_rest(&self) {
         self.shared.end_rest();
     }
 
-    /// Ends the program, with whatever it is at; the next request starts it anew.
+    /// Ends the program and the requests that it is answering; the next request starts it again.
     pub(in crate::upstream) async fn restart(&self) {
         let found = self.shared.end_now();
         self.shared.children.end_before(&self.shared);

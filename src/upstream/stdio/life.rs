@@ -1,4 +1,4 @@
-//! The life of one program: started, shaken hands with, watched, ended.
+//! Life of one program: start, handshake, use, end.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -23,7 +23,7 @@ use crate::upstream::offers::DeclaredOffers;
 use crate::upstream::sent::Sent;
 use crate::upstream::session::{VERSIONS, version_of};
 
-/// How long what a program wrote before its end may take to be read.
+/// Longest time to read what a program wrote before its end.
 const DRAIN_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Starts a program, in a task that stays with it until it has ended.
@@ -38,7 +38,7 @@ pub(super) fn begin(shared: &Arc<Shared>, Start { place, end }: Start) {
     });
 }
 
-/// Starts the program and stays with it until it has ended.
+/// Starts the program and stays with it until it has ended; returns how it ended.
 async fn run(shared: &Shared, end: &CancellationToken) -> Ended {
     let (mut process, pipes) =
         match Process::spawn(&shared.command, shared.children.rules.confinement.as_ref()) {
@@ -64,7 +64,7 @@ async fn run(shared: &Shared, end: &CancellationToken) -> Ended {
     }
     shared.is_ending(&ended);
     if process.has_ended() {
-        // what it still said counts; who it left behind could keep its output open
+        // its last output counts; processes that it left behind could keep the pipes open
         process.kill_group().await;
         tasks.drained().await;
     }
@@ -76,13 +76,13 @@ async fn run(shared: &Shared, end: &CancellationToken) -> Ended {
     match ended {
         Ended::Idle => shared.log.event("ended: nobody called it; the next call starts it again"),
         Ended::Asked => shared.log.event("ended by the gateway"),
-        // said with its pause
+        // logged together with the backoff
         Ended::Failed(_) => {}
     }
     ended
 }
 
-/// Shakes hands, then waits for the end of its use.
+/// Opens the session, then waits until the program is no longer used.
 async fn serve(shared: &Shared, wire: &Arc<PipeWire>) -> Ended {
     match timeout(shared.children.rules.start_timeout, open(shared, wire)).await {
         Ok(Ok(session)) => shared.is_up(session),
@@ -99,9 +99,9 @@ async fn serve(shared: &Shared, wire: &Arc<PipeWire>) -> Ended {
     Ended::Idle
 }
 
-/// The tasks of a program's pipes.
+/// Tasks of a program's pipes.
 struct Tasks {
-    /// To and from the program.
+    /// Tasks of standard input and standard output.
     messages: JoinSet<()>,
     writer: tokio::task::AbortHandle,
     errors: JoinSet<()>,
@@ -129,12 +129,12 @@ impl Tasks {
         drop(self.messages.join_next().await);
     }
 
-    /// Closes its standard input.
+    /// Closes the program's standard input.
     fn close_input(&self) {
         self.writer.abort();
     }
 
-    /// Waits until everything that was written is read, for a while.
+    /// Waits until everything that the program wrote is read, for at most [`DRAIN_WAIT_MAX`].
     async fn drained(&mut self) {
         self.close_input();
         let all = async {
@@ -145,7 +145,7 @@ impl Tasks {
     }
 }
 
-/// Finds the era and opens the session: the handshake first, which nearly all such programs speak.
+/// Detects the era and opens the session. The handshake is tried first, since nearly all such programs speak it.
 async fn open(shared: &Shared, wire: &Arc<PipeWire>) -> Result<ProgramSession, UpstreamError> {
     let measures = &shared.children.measures;
     let modern = |offers| ProgramSession {
@@ -185,7 +185,7 @@ async fn open(shared: &Shared, wire: &Arc<PipeWire>) -> Result<ProgramSession, U
     Ok(ProgramSession { era: Era::Handshake, offers, wire: Arc::clone(wire), version, life })
 }
 
-/// What the program declares, if it speaks the modern era.
+/// Returns what the program declares; `None` if it does not speak the modern era.
 async fn discover(wire: &PipeWire) -> Result<Option<DeclaredOffers>, UpstreamError> {
     let id = wire.id();
     let meta = Meta { modern: true, ..Meta::default() };

@@ -1,16 +1,16 @@
-//! Lines of what a program writes, as they come, each with a bound.
+//! Splits the output of a program into lines, as it comes, each with a bound.
 
 use bytes::{Buf, Bytes, BytesMut};
 
-/// What is kept of either end of a line that is too long: enough to see whose answer it was.
+/// Bytes kept of either end of a line that is too long: enough to see which request it answers.
 const EDGE_BYTES: usize = 1024;
 
-/// A complete line.
+/// Complete line of a program's output.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line {
-    /// Without its end.
+    /// Line within the bound, without its line end.
     Whole(Bytes),
-    /// One over the bound: its beginning, its end, its length.
+    /// Line over the bound: its beginning, its end, its length.
     Long(Edges),
 }
 
@@ -23,7 +23,7 @@ pub(super) struct Edges {
 }
 
 impl Edges {
-    /// Both ends of a line.
+    /// Returns both ends of a line.
     pub(super) fn of(line: &[u8]) -> Self {
         let mut edges = Self::default();
         edges.add(line);
@@ -41,19 +41,20 @@ impl Edges {
     }
 }
 
-/// Takes bytes, gives lines.
+/// Splitter that takes bytes and returns lines.
 #[derive(Default)]
 pub(super) struct Lines {
-    /// What was read and is not given out yet.
+    /// Bytes that were read and are not returned yet.
     pub(super) input: BytesMut,
-    /// How much of it is known to hold no line end.
+    /// Bytes at the start of `input` that are known to hold no line end.
     scanned: usize,
-    /// The line that is being read is too long.
+    /// Ends of the line that is being read, if that is not kept.
     long: Option<Edges>,
 }
 
 impl Lines {
-    /// The next complete line; one that is longer than `bytes_max` is not kept while it is read.
+    /// Returns the next complete line; `None` until more is read. A line over `bytes_max` is not kept while it is
+    /// read.
     pub(super) fn next(&mut self, bytes_max: usize) -> Option<Line> {
         let unread = self.input.get(self.scanned..).unwrap_or_default();
         let Some(at) = unread.iter().position(|byte| *byte == b'\n') else {
@@ -79,14 +80,14 @@ impl Lines {
         Some(Line::Whole(line.freeze()))
     }
 
-    /// Keeps no more of the line that is being read.
+    /// Stops keeping the line that is being read, except for its ends.
     pub(super) fn give_up(&mut self) {
         let read = std::mem::take(&mut self.input);
         self.long.get_or_insert_default().add(&read);
         self.scanned = 0;
     }
 
-    /// What is left at the end of the input: a line without its end.
+    /// Returns the rest at the end of the input: a line without its line end.
     pub(super) fn rest(&mut self) -> Option<Line> {
         if let Some(long) = self.long.take() {
             return Some(Line::Long(long));

@@ -1,9 +1,9 @@
 //! Programs of the deployment as upstream servers: JSON-RPC, one message a line, over their standard input and
 //! output.
 //!
-//! A [`Keeper`] starts the program of one server when it is needed (`life`), within what this replica may run
-//! (`children`), and ends it when nobody calls it. A [`wire::PipeWire`] carries many requests at a time over one
-//! program. What it writes to standard error goes to the server's log (`journal`).
+//! A [`Keeper`] starts the program of one server when it is needed (`life`), and ends it when no calls come. The
+//! number of programs on this replica is limited (`children`). A [`wire::PipeWire`] carries many requests at a time
+//! over one program. What a program writes to standard error goes to the server's log (`journal`).
 
 mod children;
 mod confine;

@@ -2,8 +2,8 @@
 
 use super::state::Shared;
 
-/// A request under way: it keeps the program. A call also begins the time anew in which nobody calls it; the
-/// gateway's own questions keep no program awake.
+/// Guard of a request under way, during which the program is not ended for lack of calls. The end of a call restarts
+/// that time; the gateway's own requests keep no program awake.
 pub(super) struct Open<'a> {
     shared: &'a Shared,
     is_call: bool,

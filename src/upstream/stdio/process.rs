@@ -1,4 +1,4 @@
-//! One running program, in a process group of its own that ends as a whole.
+//! Running program, in a process group of its own that ends as a whole.
 
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -10,21 +10,21 @@ use tokio::time::{sleep, timeout};
 use super::confine::Confinement;
 use crate::upstream::command::ProgramCommand;
 
-/// How long a program may take to end after its standard input has.
+/// Longest time for a program to end after its standard input was closed.
 const INPUT_GRACE: Duration = Duration::from_secs(1);
-/// How long it may take after SIGTERM.
+/// Longest time for a program to end after SIGTERM.
 const TERM_GRACE: Duration = Duration::from_secs(3);
-/// Between looks whether killed processes have ended, and how many of them.
+/// Interval between polls for the end of killed processes, of which there are at most [`COLLECT_PAUSES_MAX`].
 const COLLECT_PAUSE: Duration = Duration::from_millis(10);
 const COLLECT_PAUSES_MAX: u32 = 50;
 
-/// A running program. Dropped, its whole group is killed.
+/// Running program. Dropping it kills its whole process group.
 pub(super) struct Process {
     child: Child,
     group: Option<Pid>,
 }
 
-/// What it is talked to over.
+/// Standard streams of a program.
 pub(super) struct Pipes {
     pub(super) stdin: ChildStdin,
     pub(super) stdout: ChildStdout,
@@ -32,10 +32,10 @@ pub(super) struct Pipes {
 }
 
 impl Process {
-    /// Starts a program with its own environment and nothing of ours, confined where that is asked for.
+    /// Starts a program with its own environment and none of ours, confined if `confinement` is given.
     ///
     /// # Errors
-    /// Why not; names neither the program nor its arguments.
+    /// The reason, which names neither the program nor its arguments.
     pub(super) fn spawn(
         command: &ProgramCommand,
         confinement: Option<&Confinement>,
@@ -65,12 +65,12 @@ impl Process {
         Ok((process, Pipes { stdin, stdout, stderr }))
     }
 
-    /// The id of the program and of its group.
+    /// Returns the id of the program and of its process group.
     pub(super) fn id(&self) -> Option<i32> {
         self.group.map(|group| group.as_raw_nonzero().get())
     }
 
-    /// Waits until the program has ended; others of its group may live on.
+    /// Waits until the program has ended, and describes how; other processes of its group may live on.
     pub(super) async fn ended(&mut self) -> String {
         match self.child.wait().await {
             Ok(status) => described(status),
@@ -78,12 +78,12 @@ impl Process {
         }
     }
 
-    /// Whether the program has ended; others of its group may live on.
+    /// Returns whether the program has ended; other processes of its group may live on.
     pub(super) fn has_ended(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(Some(_)))
     }
 
-    /// Ends the group of a program whose standard input has been closed: waits, asks, insists.
+    /// Ends the process group of a program whose standard input was closed: waits, sends SIGTERM, then SIGKILL.
     pub(super) async fn end(mut self) {
         if timeout(INPUT_GRACE, self.child.wait()).await.is_err() {
             self.signal(Signal::TERM);
@@ -95,7 +95,7 @@ impl Process {
         self.kill_group().await;
     }
 
-    /// Kills whatever is left of the group. Its number is not another's while one of it lives.
+    /// Kills what is left of the process group. No other group can get its number while a process of it lives.
     pub(super) async fn kill_group(&mut self) {
         self.signal(Signal::KILL);
         let group = self.group.take();
@@ -106,7 +106,7 @@ impl Process {
 
     fn signal(&self, signal: Signal) {
         if let Some(group) = self.group {
-            // there may be nobody left, which is as well
+            // the group may be empty already, which is fine
             kill_process_group(group, signal).ok();
         }
     }
@@ -118,8 +118,8 @@ impl Drop for Process {
     }
 }
 
-/// Waits for those of a killed group whose parents have ended: they are this process' children where it is process 1,
-/// and nobody else takes note of their end. Elsewhere there are none.
+/// Waits for the orphans of a killed group. Where this process is process 1, they are its children, and no other
+/// process collects them. Elsewhere there are none.
 async fn collect(group: Pid) {
     let mut pauses = 0;
     loop {

@@ -1,4 +1,4 @@
-//! Reads what a program writes. Everything on it is hostile: lines without end, floods, nonsense.
+//! Reads what a program writes. All of it is untrusted: lines without end, floods, nonsense.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,24 +18,24 @@ use crate::upstream::offers::Announced;
 use crate::upstream::pace::Pace;
 use crate::upstream::shares::{MemoryHold, Share};
 
-/// Bytes read at once.
+/// Most bytes of one read.
 const READ_BYTES: usize = 64 * 1024;
-/// What is read of messages that nobody asked for without slowing the program down, in bytes; and per second.
+/// Bytes of unsolicited messages that are read at once, and per second. A program that writes more is slowed down.
 const CHATTER_BYTES: u32 = 256 * 1024;
-/// The same for standard error, of which most is left out.
+/// Bytes of standard error that are read at once, and per second; the log leaves most of them out.
 const STDERR_BYTES: u32 = 4 * 1024 * 1024;
 
-/// Longest wait for more of a line that holds memory of its tenant's.
+/// Longest wait for the rest of a line that holds memory of its tenant.
 pub(super) const STALL_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Longest id of a program's own request that is repeated in the reply, in bytes as it is written.
 const ID_BYTES_MAX: usize = 256;
 
-/// Reads standard output to its end.
+/// Reader of a program's standard output, to its end.
 pub(super) struct LineReader {
     pub(super) wire: Arc<PipeWire>,
     pub(super) log: Arc<ServerLog>,
     pub(super) share: Share,
-    /// [`STALL_WAIT_MAX`], but for tests.
+    /// Longest wait for the rest of a line: [`STALL_WAIT_MAX`], except in tests.
     pub(super) stall_max: Duration,
 }
 
@@ -61,7 +61,7 @@ impl LineReader {
                 (memory, given_up) = (self.share.answer(None), Some(FailureKind::Crowded));
             }
             let mut chatter = 0;
-            // what is given up still ends at its line end
+            // a line that is not kept still ends at its line end
             while let Some(line) = lines.next(given_up.map_or_else(|| self.wire.bytes_max(), |_| 0)) {
                 let fault = given_up.take().unwrap_or(FailureKind::TooLarge);
                 let memory = std::mem::replace(&mut memory, self.share.answer(None));
@@ -74,7 +74,7 @@ impl LineReader {
         }
     }
 
-    /// Takes a line; gives how much of it nobody asked for.
+    /// Handles a line; returns how many of its bytes nobody asked for.
     fn take(&self, line: Line, memory: MemoryHold, fault: FailureKind) -> usize {
         match line {
             Line::Whole(line) => self.message(&line, memory),
@@ -134,13 +134,14 @@ impl LineReader {
         }
     }
 
-    /// Somebody may wait for what was not kept: its id is near one of its ends. Gives whether somebody did.
+    /// Handles a line that was not kept: fails the call that it answers, whose id is near one of its ends. Returns
+    /// whether a caller waited.
     fn too_long(&self, edges: &Edges, fault: FailureKind) -> bool {
         self.log.garbage(&format!("a line of {} bytes, which is too long,", edges.len), b"");
         self.fail(edges, UpstreamError::sent(fault, ""))
     }
 
-    /// Somebody may wait for what cannot be read. Gives whether somebody did.
+    /// Fails the call that a malformed line seems to answer. Returns whether a caller waited.
     fn is_broken_answer(&self, line: &[u8]) -> bool {
         let edges = Edges::of(line);
         // programs also write lines of their own logs, with ids of their own
@@ -148,19 +149,19 @@ impl LineReader {
         is_meant && self.fail(&edges, UpstreamError::invalid("its answer cannot be read"))
     }
 
-    /// Ends the call that a line answers, by the id near one of its ends. Gives whether somebody waited.
+    /// Fails the call that a line answers, by the id near one of its ends. Returns whether a caller waited.
     fn fail(&self, edges: &Edges, error: UpstreamError) -> bool {
         let waiter = id_of(edges).and_then(|id| self.wire.take(id));
         waiter.is_some_and(|waiter| waiter.answer.send(Err(error)).is_ok())
     }
 }
 
-/// Whether a short text holds another.
+/// Returns whether a short text contains another.
 fn holds(text: &[u8], part: &[u8]) -> bool {
     text.windows(part.len()).any(|window| window == part)
 }
 
-/// The id of an answer, by its beginning or its end as the common libraries write them.
+/// Returns the id of an answer, from its beginning or its end as the common libraries write them.
 fn id_of(edges: &Edges) -> Option<u64> {
     let digits = |text: &str| -> Option<u64> {
         let text = text.trim_start();
@@ -207,7 +208,7 @@ fn shown(line: &Line) -> Raw<'_> {
     }
 }
 
-/// Reads some more; `false` at the end, nothing if it does not come in time.
+/// Reads more input. Returns `false` at the end of the input, `None` if nothing comes within `wait_max`.
 async fn more_within(
     wait_max: Option<Duration>,
     from: &mut (impl AsyncRead + Unpin),
@@ -219,7 +220,7 @@ async fn more_within(
     }
 }
 
-/// Reads some more; `false` at the end.
+/// Reads more input. Returns `false` at the end of the input.
 async fn more(from: &mut (impl AsyncRead + Unpin), into: &mut BytesMut) -> bool {
     if into.capacity() - into.len() < READ_BYTES / 4 {
         into.reserve(READ_BYTES);
@@ -243,7 +244,7 @@ mod tests {
 
     const MIB: usize = 1024 * 1024;
 
-    /// A program's end of the pipe, what is written to it, and its tenant's share of 1 MiB.
+    /// Program's end of the pipe, with the messages sent to the program and its tenant's share of 1 MiB.
     struct Rig {
         program: DuplexStream,
         wire: Arc<PipeWire>,
@@ -272,7 +273,7 @@ mod tests {
     }
 
     impl Rig {
-        /// Asks, and lets the program write this as soon as it has the request.
+        /// Sends a request, and writes these pieces as the program as soon as it has the request.
         async fn answered(&mut self, id: u64, pieces: &[&[u8]]) -> Result<Answer, UpstreamError> {
             let dispatched = AtomicBool::new(false);
             let body = Bytes::from_static(b"{}");
@@ -334,7 +335,7 @@ mod tests {
         ] {
             let line = format!("{{\"jsonrpc\":\"2.0\",\"method\":\"{method}\"}}\n");
             rig.program.write_all(line.repeat(3).as_bytes()).await.unwrap();
-            // what is answered was read after it
+            // the reply to the ping shows that the line before was read
             rig.program.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"ping\"}\n").await.unwrap();
             rig.outgoing.recv().await.unwrap();
             assert_eq!((rig.wire.take_announced(), rig.wire.take_announced()), (is_noted, false), "{method}");
@@ -369,7 +370,7 @@ mod tests {
             let asked = timeout(STALL_WAIT_MAX, rig.answered(1, &pieces));
             assert_eq!(asked.await.unwrap().unwrap_err().kind, FailureKind::Invalid);
         }
-        // what only looks like it is none
+        // a line that only looks like an answer is none
         let said: [&[u8]; 3] = [
             b"{\"id\":2,\"level\":\"info\"\n",
             b"jsonrpc \"id\":2\n",

@@ -1,4 +1,4 @@
-//! State of one program on this replica: whether it runs, who asks it, how often it failed.
+//! State of one program on this replica: its phase, its use, its failures.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -21,10 +21,10 @@ use crate::upstream::offers::DeclaredOffers;
 use crate::upstream::shares::Share;
 use crate::upstream::target::Target;
 
-/// How long a program that is being asked is left without another look, at least.
+/// Shortest interval between idle checks of a program that has requests under way.
 const LOOK_MIN: Duration = Duration::from_secs(1);
 
-/// What the keeper and the task of its program share.
+/// State that the handle of a program and the task of the program share.
 pub(super) struct Shared {
     pub(super) children: Arc<Children>,
     pub(super) tenant: Uuid,
@@ -32,12 +32,12 @@ pub(super) struct Shared {
     pub(super) command: Arc<ProgramCommand>,
     pub(super) share: Share,
     pub(super) log: Arc<ServerLog>,
-    /// It is never started again.
+    /// Cancelled when the program must never start again.
     pub(super) stop: CancellationToken,
-    /// Whether it is idle is another question than before.
+    /// Notified when the idle check has to run again.
     looked_at: Notify,
     state: Mutex<State>,
-    /// The phase is another.
+    /// Notified when the phase changes.
     pub(super) moved: Notify,
 }
 
@@ -46,74 +46,74 @@ struct State {
     failures: Failures,
     era: Option<Era>,
     offers: Option<DeclaredOffers>,
-    /// How often it was started.
+    /// Number of starts so far.
     start: u64,
-    /// Whether it has shaken hands since.
+    /// Whether the program has shaken hands since its last start.
     came_up: bool,
-    /// Ends the program of that start, and none that is started later.
+    /// Token that ends the program of the last start, and none that is started later.
     end: CancellationToken,
     usage: ProgramUsage,
 }
 
 enum Phase {
-    /// It does not run.
+    /// The program does not run.
     Off,
-    /// It was ended because nobody called it.
+    /// The program was ended for lack of calls.
     Asleep,
-    /// It is being started.
+    /// The program is being started.
     Starting,
-    /// It is being ended.
+    /// The program is being ended.
     Ending,
-    /// It is being ended because nobody called it.
+    /// The program is being ended for lack of calls.
     FallingAsleep,
-    /// It can be asked.
+    /// The program takes requests.
     Up(Arc<ProgramSession>),
-    /// It failed, and is left alone until then.
+    /// The program failed, and does not start again until then.
     Resting { until: Instant, why: String },
 }
 
-/// What whoever wants the program finds.
+/// State of a program for a caller that wants to use it.
 pub(super) enum Now {
     Up(Arc<ProgramSession>),
-    /// It is on its way.
+    /// The program starts or ends; the caller waits for the next phase.
     Coming,
-    /// It is to be started, by whoever is told so.
+    /// The program has to be started, by this caller.
     Due(Start),
-    /// There is no place for it.
+    /// There is no slot for the program.
     Full(Full),
 }
 
 /// Right to start a program.
 pub(super) struct Start {
-    /// Its place on this replica, while it runs.
+    /// Slot of the program on this replica, held while it runs.
     pub(super) place: ChildPlace,
-    /// Ends it.
+    /// Token that ends the program.
     pub(super) end: CancellationToken,
 }
 
-/// How a program ended.
+/// Cause of a program's end.
 pub(super) enum Ended {
-    /// Nobody called it.
+    /// Lack of calls.
     Idle,
-    /// Somebody wanted it.
+    /// Decision of the gateway, such as a restart or a shutdown.
     Asked,
-    /// By itself, or it never came up: a sentence for callers.
+    /// Failure: the program ended by itself or never came up. Holds a sentence for callers.
     Failed(String),
 }
 
-/// A program that has shaken hands.
+/// Session with a program that has shaken hands.
 pub(in crate::upstream) struct ProgramSession {
     pub(in crate::upstream) era: Era,
-    /// The revision that is spoken.
+    /// Protocol revision that is spoken.
     pub(super) version: &'static str,
     pub(in crate::upstream) offers: DeclaredOffers,
     pub(super) wire: Arc<PipeWire>,
-    /// That of a session; the modern era has none.
+    /// Measure of how long the session lasts; `None` in the modern era.
     pub(super) life: Option<Life>,
 }
 
 impl Shared {
-    /// Starts nothing.
+    /// Creates the state of a program that does not run.
     pub(super) fn new(
         children: &Arc<Children>,
         target: &Target,
@@ -150,7 +150,7 @@ impl Shared {
         }
     }
 
-    /// The running program, or what is to be waited for.
+    /// Returns the session with the running program, or what the caller has to do or to wait for.
     pub(super) fn session_now(self: &Arc<Self>) -> Result<Now, UpstreamError> {
         let mut state = self.state();
         match &state.phase {
@@ -184,17 +184,17 @@ impl Shared {
         Ok(Now::Due(Start { place, end }))
     }
 
-    /// The era that the program spoke last time.
+    /// Returns the era that the program spoke last; `None` if it is unknown.
     pub(super) fn era(&self) -> Option<Era> {
         self.state().era
     }
 
-    /// What the program declared when it came up last.
+    /// Returns what the program declared at its last start; `None` if it never started.
     pub(super) fn offers(&self) -> Option<DeclaredOffers> {
         self.state().offers
     }
 
-    /// From now on it can be asked.
+    /// Records that the program has shaken hands and takes requests.
     pub(super) fn is_up(&self, session: ProgramSession) {
         let mut state = self.state();
         state.era = Some(session.era);
@@ -232,7 +232,7 @@ impl Shared {
                     return;
                 }
                 let now = Instant::now();
-                // whoever asks last is heard below
+                // the end of the last request is noticed below
                 let until = state.usage.unused_since().map_or(now + idle.max(LOOK_MIN), |since| since + idle);
                 if until <= now {
                     state.phase = Phase::FallingAsleep;
@@ -288,7 +288,7 @@ impl Shared {
             Ended::Asked => state.phase = Phase::Off,
             Ended::Failed(why) => {
                 if !state.came_up {
-                    // it may have been another program then
+                    // it may have been another program when the era was detected
                     state.era = None;
                 }
                 let rest = state.failures.one_more();

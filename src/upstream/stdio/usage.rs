@@ -1,18 +1,18 @@
-//! What a program is asked, and when it was asked last.
+//! Use of a program: requests under way, and the times of the last ones.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How much in use a program is.
+/// Use of a program since its start.
 pub(super) struct ProgramUsage {
     /// Requests under way.
     asked: usize,
-    /// Of them listings.
+    /// Listings under way, which are among the requests.
     listings: usize,
-    /// When it was listed last since it came up.
+    /// Time of the last listing since the program started; `None` if there was none.
     listed: Option<Instant>,
-    /// When the last call ended, or it came up.
+    /// Time when the last call ended, or when the program started if that was later.
     used: Instant,
 }
 
@@ -21,7 +21,7 @@ impl ProgramUsage {
         Self { asked: 0, listings: 0, listed: None, used: Instant::now() }
     }
 
-    /// It can be asked from now on, however long it took to start.
+    /// Records that the program takes requests from now on, however long its start took.
     pub(super) fn came_up(&mut self) {
         self.listed = None;
         self.used = Instant::now();
@@ -45,12 +45,13 @@ impl ProgramUsage {
         }
     }
 
-    /// Since when nobody has called it; nothing while it is being asked.
+    /// Returns the time of the last use; `None` while a request is under way.
     pub(super) fn unused_since(&self) -> Option<Instant> {
         (self.asked == 0).then_some(self.used)
     }
 
-    /// Whether it was not listed since it came up, or not for `interval`. If so, it counts as listed from now on.
+    /// Returns whether the program was not listed since its start, or not for `interval`. If so, it counts as listed
+    /// from now on.
     pub(super) fn take_unlisted(&mut self, interval: Duration) -> bool {
         let is_due = self.listings == 0 && self.listed.is_none_or(|at| at.elapsed() >= interval);
         if is_due {

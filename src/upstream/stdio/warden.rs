@@ -1,4 +1,4 @@
-//! Ends the programs of a gateway that was killed: a process beside it that is told which groups there are, and
+//! Ends the programs of a gateway that was killed. A helper process knows the process groups of all programs, and
 //! kills them when the pipe from the gateway closes. The kernel closes it however the gateway ends.
 
 use std::collections::BTreeSet;
@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-/// Between asking and insisting.
+/// Time between SIGTERM and SIGKILL.
 const TERM_GRACE: Duration = Duration::from_secs(2);
 
-/// The gateway's side.
+/// Gateway's side of the helper process.
 pub(super) struct Warden {
-    /// What to run; without, nobody watches.
+    /// Program and argument of the helper; `None` runs no helper.
     program: Option<(PathBuf, String)>,
     state: Mutex<State>,
 }
@@ -28,12 +28,12 @@ struct State {
 }
 
 impl Warden {
-    /// `program` with this argument is [`run_warden`].
+    /// Creates the gateway's side; the helper starts later. `program` with its argument must lead to [`run_warden`].
     pub(super) fn new(program: Option<(PathBuf, String)>) -> Self {
         Self { program, state: Mutex::default() }
     }
 
-    /// From now on this group ends with the gateway.
+    /// Adds a process group that must end with the gateway.
     pub(super) fn watch(&self, group: i32) {
         let mut state = self.state();
         state.groups.insert(group);
@@ -41,7 +41,7 @@ impl Warden {
         if told || self.program.is_none() {
             return;
         }
-        // not there yet, or gone
+        // the helper has not started yet, or is gone
         if let Some(mut gone) = state.running.take() {
             drop(gone.kill());
             drop(gone.wait());
@@ -53,7 +53,7 @@ impl Warden {
         }
     }
 
-    /// The group has ended.
+    /// Removes a process group that has ended.
     pub(super) fn forget(&self, group: i32) {
         let mut state = self.state();
         state.groups.remove(&group);
@@ -86,7 +86,7 @@ impl State {
     }
 }
 
-/// The other side: follows standard input to its end, then ends what is left.
+/// Runs the helper: follows standard input to its end, then ends the process groups that are left.
 pub fn run_warden() {
     let mut groups = BTreeSet::new();
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {

@@ -1,4 +1,4 @@
-//! Many requests at a time over the pipes of one program, told apart by their ids.
+//! Many requests at a time over the pipes of one program, matched to their answers by id.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,38 +13,38 @@ use crate::upstream::discover::HELLO_BYTES_MAX;
 use crate::upstream::error::{FailureKind, UpstreamError};
 use crate::upstream::jsonrpc::Answer;
 
-/// Messages on their way to a program; whoever comes later waits until it has taken one.
+/// Most messages on their way to a program; later senders wait until it has taken one.
 const OUTGOING_MAX: usize = 8;
 
-/// How requests get to a program, and answers back to who asked.
+/// Carries requests to a program, and answers back to their callers.
 pub(super) struct PipeWire {
     outgoing: mpsc::Sender<Bytes>,
-    /// `None` once the program has ended.
+    /// Callers that wait, by request id; `None` once the program has ended.
     waiting: Mutex<Option<HashMap<u64, Waiter>>>,
     next_id: AtomicU64,
-    /// The program announced a change of a list since that was last taken.
+    /// Whether the program announced a change of a list since that was last taken.
     announced: AtomicBool,
 }
 
-/// Messages for a program.
+/// Receiver of the messages for a program.
 pub(super) type Outgoing = mpsc::Receiver<Bytes>;
 
-/// Whoever asked something.
+/// Caller that waits for an answer.
 pub(super) struct Waiter {
     pub(super) answer: oneshot::Sender<Result<Answer, UpstreamError>>,
     pub(super) progress: Option<mpsc::Sender<Bytes>>,
     pub(super) bytes_max: usize,
 }
 
-/// A request.
+/// Request to a program.
 pub(super) struct PipeRequest<'a> {
     pub(super) id: u64,
     pub(super) body: Bytes,
     pub(super) bytes_max: usize,
     pub(super) progress: Option<&'a mpsc::Sender<Bytes>>,
-    /// Set once the program may have seen it.
+    /// Set once the program may have seen the request.
     pub(super) dispatched: &'a AtomicBool,
-    /// What is told to the program when nobody waits for the answer any more.
+    /// Message to the program if the caller gives up before the answer; `None` sends none.
     pub(super) farewell: Option<Bytes>,
 }
 
@@ -57,7 +57,7 @@ impl PipeWire {
         (wire, taken)
     }
 
-    /// An id for a request; never used twice for one program.
+    /// Returns an id for a request; no id is used twice for one program.
     pub(super) fn id(&self) -> u64 {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
@@ -78,12 +78,12 @@ impl PipeWire {
         request.dispatched.store(true, Ordering::Relaxed);
         slot.send(line(&request.body));
         let answer = answered.await;
-        // whoever answered has taken the waiter away
+        // the caller's entry was removed with the answer
         asked.farewell = None;
         answer.unwrap_or_else(|_| Err(lost()))
     }
 
-    /// Sends what has no answer, if there is room for it.
+    /// Sends a message that has no answer, if there is room for it in the queue.
     pub(super) fn tell(&self, body: &[u8]) {
         if self.outgoing.try_send(line(body)).is_err() {
             tracing::debug!("a program takes no messages now: one without an answer is left out");
@@ -100,12 +100,12 @@ impl PipeWire {
         self.announced.swap(false, Ordering::Relaxed)
     }
 
-    /// Takes whoever waits for this answer.
+    /// Removes and returns the caller that waits for this answer.
     pub(super) fn take(&self, id: u64) -> Option<Waiter> {
         self.waiting().as_mut()?.remove(&id)
     }
 
-    /// Hands progress to whoever asked for it; one that does not keep up misses some.
+    /// Passes progress on to the caller that asked for it; a slow caller misses some.
     pub(super) fn progress(&self, token: u64, params: Bytes) {
         let waiting = self.waiting();
         let waiter = waiting.as_ref().and_then(|waiting| waiting.get(&token));
@@ -114,14 +114,14 @@ impl PipeWire {
         }
     }
 
-    /// The longest line that anybody waits for.
+    /// Returns the bound on a line: the largest answer that a caller waits for, at least [`HELLO_BYTES_MAX`].
     pub(super) fn bytes_max(&self) -> usize {
         let waiting = self.waiting();
         let longest = waiting.iter().flat_map(HashMap::values).map(|waiter| waiter.bytes_max).max();
         longest.unwrap_or_default().max(HELLO_BYTES_MAX)
     }
 
-    /// Nothing can be asked any more; whoever waits learns that the answer is lost.
+    /// Ends all requests: callers that wait learn that the answer is lost, and later ones are refused.
     pub(super) fn close(&self) {
         drop(self.waiting().take());
     }
@@ -131,7 +131,7 @@ impl PipeWire {
     }
 }
 
-/// A request on its way. Dropped before its answer, it is taken back.
+/// Guard of a request under way. Dropped before the answer, it withdraws the request.
 struct Asked<'a> {
     wire: &'a PipeWire,
     id: u64,
@@ -151,7 +151,7 @@ fn lost() -> UpstreamError {
     UpstreamError::sent(FailureKind::Lost, "its program ended without an answer")
 }
 
-/// A message as one line. JSON has line ends only between its values, where a space means the same.
+/// Returns a message as one line. JSON has line ends only between its values, where a space means the same.
 fn line(body: &[u8]) -> Bytes {
     let mut line = BytesMut::with_capacity(body.len() + 1);
     line.extend(body.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }));
@@ -159,7 +159,7 @@ fn line(body: &[u8]) -> Bytes {
     line.freeze()
 }
 
-/// Writes messages until the program takes no more, or nobody can send any.
+/// Writes messages until the program takes no more, or the queue is closed.
 pub(super) async fn write(mut input: ChildStdin, mut outgoing: Outgoing) {
     while let Some(line) = outgoing.recv().await {
         if input.write_all(&line).await.is_err() {

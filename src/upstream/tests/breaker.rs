@@ -1,4 +1,4 @@
-//! An upstream that fails is left alone, tried with a ping, and found again.
+//! Circuit breaker: a failing upstream is left alone, probed with a ping, and found again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ fn guarded(fake: &Fake, pool: &Pool, limits: Limits) -> Arc<Connection> {
     pool.connection(&Target { limits: Limits { breaker: RULES, ..limits }, ..fake.target() })
 }
 
-/// What `n` calls in turn end with.
+/// Returns the failures of `n` calls in a row.
 async fn kinds(connection: &Connection, n: usize) -> Vec<FailureKind> {
     let mut kinds = Vec::new();
     for _ in 0..n {
@@ -32,7 +32,7 @@ fn is_resting(kind: FailureKind) -> bool {
     matches!(kind, FailureKind::Resting { retry_s: 1 })
 }
 
-/// A modern server whose calls get this answer, until it is mended; the rest works.
+/// Starts a modern server whose calls get this answer until the flag is set; other requests work.
 async fn broken(answer: impl Fn() -> Say + Send + Sync + 'static) -> (Fake, Arc<AtomicBool>) {
     let mended = Arc::new(AtomicBool::new(false));
     let is_mended = Arc::clone(&mended);
@@ -101,7 +101,7 @@ async fn callers_wait_for_the_one_probe_and_share_its_end() {
         let connection = Arc::clone(&connection);
         tokio::spawn(async move { connection.ask(call("t")).await })
     };
-    // whoever asked for the probe gives up: the others still learn its end
+    // the caller that started the probe gives up: the others still learn its end
     let gone = spawn();
     fake.until(|_| pings.load(Ordering::SeqCst) == 1).await;
     gone.abort();
@@ -110,7 +110,7 @@ async fn callers_wait_for_the_one_probe_and_share_its_end() {
     while connection.probe().0.waiting() < 2 {
         tokio::task::yield_now().await;
     }
-    // those who wait are in the queue, which is bounded
+    // callers that wait for the probe are in the queue, which is bounded
     assert_eq!(connection.ask(call("t")).await.unwrap_err().kind, FailureKind::Overloaded);
     go.notify_one();
     for call in waiting {

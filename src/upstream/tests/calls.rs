@@ -1,4 +1,4 @@
-//! What is sent and what comes back.
+//! Requests as they are sent, and answers as they are read.
 
 use std::time::Duration;
 

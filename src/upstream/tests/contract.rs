@@ -1,4 +1,4 @@
-//! One suite over both ways in: what holds for our own client holds for rmcp's over our connections.
+//! Suite over both clients: what holds for our own client holds for rmcp's over our connections.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::way::{Way, code};
 
 const WAYS: [&str; 2] = ["raw", "rmcp"];
 const ERAS: [Era; 2] = [Era::Modern, Era::Handshake];
-/// What rmcp's types do not know: it must come through all the same.
+/// Result with parts that rmcp's types do not know. It must come through unchanged.
 const ODD: &str = r#"{ "resultType":"complete","content":[{"type":"vendor/odd","x":[1.0, 2e3]}],
     "z":{"big":123456789012345678901234567890},"a":"\u00e9","isError":true,"_meta":{"v/x":1} }"#;
 
@@ -24,7 +24,7 @@ async fn open(which: &str, pool: &Pool, target: &Target) -> Result<Way, Upstream
     if which == "raw" { Ok(Way::raw(pool, target)) } else { Way::rmcp(pool, target).await }
 }
 
-/// Runs a case: each era, each way, each on a new upstream.
+/// Runs a case in each era with each client, always on a new upstream.
 async fn each<F: Future<Output = ()>>(
     answer: impl Fn(&Seen) -> Say + Clone + Send + Sync + 'static,
     case: impl Fn(Way, Fake, String) -> F,
@@ -254,7 +254,7 @@ async fn too_much_is_cut_off() {
     .await;
 }
 
-/// A name that leads elsewhere after so many look-ups.
+/// Resolver whose names lead elsewhere after this many look-ups.
 struct Turning(AtomicUsize);
 
 impl Resolve for Turning {

@@ -15,7 +15,7 @@ fn initialized(seen: &Seen, version: &str) -> Say {
     result(seen, &format!(r#"{{"protocolVersion":"{version}","capabilities":{{}}}}"#))
 }
 
-/// An old server that answers `server/discover` in its own way.
+/// Starts an old server that answers `server/discover` in its own way.
 async fn old(discover: impl Fn(&Seen) -> Say + Send + Sync + 'static) -> Fake {
     Fake::start(move |seen| match seen.method() {
         "server/discover" => discover(seen),
@@ -107,7 +107,7 @@ async fn answers_are_not_sent_again_in_an_era_that_has_none() {
     assert_eq!((failed.kind, failed.dispatched), (FailureKind::NoRounds, false));
     assert!(!sent.is_dispatched());
     assert_eq!(old.methods().iter().filter(|m| *m == "tools/call").count(), 1);
-    // others go on in the era that was found
+    // other requests go on in the era that was found
     connection.ask(call("t")).await.unwrap();
     assert_eq!(connection.era(), Some(Era::Handshake));
 }

@@ -1,4 +1,4 @@
-//! An upstream on loopback that says exactly what a test tells it to.
+//! Upstream on loopback that answers exactly what a test says.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::super::*;
 
-/// One request as it arrived.
+/// Request as it arrived.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     /// `POST`, `GET` or `DELETE`.
@@ -22,7 +22,7 @@ pub(super) struct Seen {
     pub(super) headers: HashMap<String, String>,
     pub(super) raw: String,
     pub(super) body: Value,
-    /// Which TCP connection it came on, from 0.
+    /// Number of the TCP connection on which the request came, from 0.
     pub(super) connection: usize,
 }
 
@@ -36,21 +36,21 @@ impl Seen {
     }
 }
 
-/// What the fake does about a request.
+/// Reaction of the fake to a request.
 pub(super) enum Say {
-    /// A whole answer: status, headers, body.
+    /// Sends a whole answer: status, headers, body.
     Http(u16, Vec<(&'static str, String)>, String),
-    /// These bytes; the connection stays open.
+    /// Sends these bytes; the connection stays open.
     Raw(Vec<u8>),
-    /// These bytes, and the end of the connection.
+    /// Sends these bytes, then closes the connection.
     Last(Vec<u8>),
     /// Waits for a signal first.
     After(Arc<Notify>, Box<Say>),
-    /// Says one thing, waits for a signal, says the next.
+    /// Reacts in the first way, waits for a signal, then reacts in the second.
     Then(Box<Say>, Arc<Notify>, Box<Say>),
 }
 
-/// An answer of status 200 with a JSON body.
+/// Returns an answer of status 200 with a JSON body.
 pub(super) fn json(body: impl Into<String>) -> Say {
     status(200, body)
 }
@@ -59,7 +59,7 @@ pub(super) fn status(code: u16, body: impl Into<String>) -> Say {
     Say::Http(code, vec![("content-type", "application/json; charset=utf-8".to_owned())], body.into())
 }
 
-/// The answer to a request with this raw result.
+/// Returns the answer to a request with this raw result.
 pub(super) fn result(seen: &Seen, result: &str) -> Say {
     json(format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, seen.body["id"]))
 }
@@ -69,12 +69,12 @@ pub(super) fn error(code: u16, id: &Value, rpc_code: i64) -> Say {
     status(code, format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#))
 }
 
-/// One event of a stream.
+/// Returns an event of a stream.
 pub(super) fn event(data: &str) -> String {
     format!("event: message\ndata: {data}\n\n")
 }
 
-/// The head of an event stream and its first events, chunked.
+/// Returns the head of an event stream and its first events, chunked.
 pub(super) fn stream(events: &str) -> Vec<u8> {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
     format!("{head}{}", chunk(events)).into_bytes()
@@ -84,19 +84,19 @@ pub(super) fn chunk(data: &str) -> String {
     format!("{:x}\r\n{data}\r\n", data.len())
 }
 
-/// The capabilities of a server that announces changes of its tools.
+/// Capabilities of a server that announces changes of its tools.
 pub(super) const TOOLS_ANNOUNCED: &str = r#"{"tools":{"listChanged":true}}"#;
-/// The capabilities of a server that has and announces everything.
+/// Capabilities of a server that has and announces everything.
 pub(super) const EVERYTHING: &str = r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},
     "resources":{"listChanged":true,"subscribe":true},"completions":{}}"#;
 
-/// What a server of the handshake era with these capabilities says first.
+/// Returns the result of `initialize` of a handshake server with these capabilities.
 pub(super) fn hello(capabilities: &str) -> String {
     let server = r#"{"name":"fake","version":"1"}"#;
     format!(r#"{{"protocolVersion":"2025-06-18","capabilities":{capabilities},"serverInfo":{server}}}"#)
 }
 
-/// A running fake.
+/// Running fake.
 pub(super) struct Fake {
     pub(super) address: SocketAddr,
     seen: Arc<Mutex<Vec<Seen>>>,
@@ -133,17 +133,17 @@ impl Fake {
         fake
     }
 
-    /// A modern server; `answer` is asked everything but `server/discover`.
+    /// Starts a modern server; `answer` gets every request but `server/discover`.
     pub(super) async fn modern(answer: impl Fn(&Seen) -> Say + Send + Sync + 'static) -> Self {
         Self::declaring(Era::Modern, TOOLS_ANNOUNCED, answer).await
     }
 
-    /// A server of the handshake era with numbered sessions `s0`, `s1`, …
+    /// Starts a server of the handshake era with numbered sessions `s0`, `s1`, …
     pub(super) async fn handshake(answer: impl Fn(&Seen) -> Say + Send + Sync + 'static) -> Self {
         Self::declaring(Era::Handshake, TOOLS_ANNOUNCED, answer).await
     }
 
-    /// A server of this era with these capabilities.
+    /// Starts a server of this era with these capabilities.
     pub(super) async fn declaring(
         era: Era,
         capabilities: &'static str,
@@ -218,7 +218,7 @@ impl Fake {
     }
 }
 
-/// A pool that may connect to loopback.
+/// Creates a pool that may connect to loopback.
 pub(super) fn pool() -> Pool {
     Pool::new(Arc::new(Egress::new(vec!["127.0.0.0/8".parse().unwrap()], vec![])), None)
 }
@@ -246,7 +246,7 @@ pub(super) fn call(name: &str) -> Request {
     calling(name, bytes::Bytes::from_static(b"{}"))
 }
 
-/// A call with these arguments, an object.
+/// Returns a call with these arguments, an object.
 pub(super) fn calling(name: &str, arguments: bytes::Bytes) -> Request {
     Request { members: vec![("arguments", arguments)], ..request(Subject::Tool(name.to_owned())) }
 }
@@ -308,7 +308,7 @@ async fn read(tcp: &mut TcpStream, buffer: &mut Vec<u8>, connection: usize) -> O
     }
 }
 
-/// False if the connection ends here, by will or because the other side has gone.
+/// Performs a reaction. Returns false if the connection ends here, on purpose or because the other side has gone.
 async fn say(tcp: &mut TcpStream, what: Say) -> bool {
     match what {
         Say::Http(code, headers, body) => {

@@ -117,7 +117,7 @@ async fn a_dropped_call_gives_everything_back() {
     }
 }
 
-/// Answers in turn; repeats the last.
+/// Resolver that returns its answers in order, then repeats the last.
 struct Dns(Mutex<Vec<IpAddr>>);
 
 impl Resolve for Dns {
@@ -155,7 +155,7 @@ async fn every_connect_is_guarded_after_dns() {
     assert_eq!(pool.tcp_connects(), 1);
 }
 
-/// A resolver that never answers, and counts how often it was asked.
+/// Resolver that never answers, and counts how often it was asked.
 struct Tarpit(Arc<AtomicUsize>);
 
 impl Resolve for Tarpit {

@@ -1,4 +1,4 @@
-//! What a server offers besides its tools: asked for where it is declared, and no harm to the tools.
+//! Lists besides tools: asked for where they are declared, and no harm to the tools.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::fake::*;
 
 const ERAS: [Era; 2] = [Era::Modern, Era::Handshake];
 const OTHERS: [&str; 3] = ["prompts/list", "resources/list", "resources/templates/list"];
-/// A page of any list.
+/// Page that fits any list.
 const PAGE: &str = r#"{"tools":[{"name":"t"}],"prompts":[{"name":"p"}],"resources":[{"uri":"x://r"}],
     "resourceTemplates":[{"uriTemplate":"x://{t}"}]}"#;
 
@@ -132,7 +132,7 @@ async fn only_who_declares_something_else_may_have_no_tools() {
             }
         }
     }
-    // what is refused in the middle is no end
+    // an error in the middle of a list is not its end
     let fake =
         Fake::declaring(Era::Handshake, no_tools, |seen| match seen.body["params"]["cursor"].as_str() {
             None => result(seen, r#"{"tools":[{"name":"a"}],"nextCursor":"n"}"#),
@@ -284,7 +284,7 @@ async fn a_server_without_sessions_is_asked_anew() {
     assert_eq!(count(&fake, "initialize"), 2);
 }
 
-/// Where there is doubt, it takes a word of late that there is none.
+/// In doubt, only a recent declaration may say that a server has none of a kind.
 #[tokio::test]
 async fn what_was_not_declared_earlier_is_asked_for_where_there_is_doubt() {
     for (era, has_id) in [(Era::Modern, false), (Era::Handshake, false), (Era::Handshake, true)] {
@@ -307,12 +307,12 @@ async fn what_was_not_declared_earlier_is_asked_for_where_there_is_doubt() {
         assert_eq!(prompts(&doubted).await, usize::from(!has_id), "{era:?} {has_id}");
         let once = fake.methods().len();
         assert_eq!(prompts(&doubted).await, usize::from(!has_id), "{era:?} {has_id}");
-        // asked once, it is known, and so is what it declares
+        // the declaration is known by now: only the list itself is asked for
         assert_eq!(fake.methods().len() - once, usize::from(!has_id), "{era:?} {has_id}");
     }
 }
 
-/// A server of tools alone that has prompts when it is asked again what it declares; with the count of that.
+/// Starts a server that declares only tools at first and prompts later. Returns it with the count of declarations.
 async fn changing(era: Era, has_id: bool) -> (Fake, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
@@ -346,7 +346,7 @@ async fn whoever_is_asked_in_the_wrong_era_says_so_in_the_right_one() {
     assert_eq!(connection.era(), Some(Era::Handshake));
 }
 
-/// A program that declares prompts and completions, and has the same answer to everything else.
+/// Program that declares prompts and completions, and has the same answer to everything else.
 const PROGRAM: &str = r#"while read -r line; do
     id=${line#*'"id":'} id=${id%%,*}
     case $line in
@@ -376,7 +376,7 @@ async fn a_program_is_listed_as_it_declares_and_asked_like_a_server() {
     pool.close().await;
 }
 
-/// What it said before may be another server's: then nothing is known, and what serves calls goes on.
+/// An earlier declaration may be another server's: then nothing is known, and the session that serves calls goes on.
 #[tokio::test]
 async fn who_does_not_say_anew_what_it_has_is_not_believed_to_have_nothing() {
     for (era, answer) in

@@ -5,7 +5,7 @@ use super::super::*;
 use super::fake::*;
 use crate::domain::measure::Seen as Durations;
 
-/// What was counted of this method: error, code and revision of each kind, and how often.
+/// Returns the number of requests of this method for each error, code and revision.
 fn counted(pool: &Pool, method: &str) -> HashMap<(&'static str, &'static str, &'static str), u64> {
     let all = pool.measures().operations.all();
     let of_it = all.into_iter().filter(|(key, _)| key.method == method);

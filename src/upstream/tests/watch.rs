@@ -12,7 +12,7 @@ use super::fake::*;
 const BOUND: Duration = Duration::from_secs(5);
 const CHANGED: &str = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
 
-/// An acknowledgement of a subscription, or one of its notices.
+/// Returns an acknowledgement of a subscription, or a notification on it.
 fn notice(seen: &Seen, method: &str, more: &Value) -> String {
     let mut params = json!({"_meta": {"io.modelcontextprotocol/subscriptionId": seen.body["id"]}});
     params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -31,7 +31,7 @@ fn changed(seen: &Seen) -> String {
     notice(seen, "notifications/tools/list_changed", &json!({}))
 }
 
-/// Opens a stream with `first`, says `then` at the signal, and hangs up at the next.
+/// Opens a stream with `first`, sends `then` at the signal, and hangs up at the next.
 fn streams(first: &str, then: &str, signal: &Arc<Notify>) -> Say {
     let (first, then) = (stream(first), chunk(then).into_bytes());
     let last = Say::Then(Box::new(Say::Raw(then)), Arc::clone(signal), Box::new(Say::Last(vec![])));
@@ -84,8 +84,8 @@ const METHODS: [&str; 3] = [
     "notifications/resources/list_changed",
 ];
 
-/// A server that announces all it can, `times` over, on a stream that says to be for `honoured` only, and hangs up
-/// at the signal.
+/// Starts a server that announces all it can, `times` over, on a stream that acknowledges `honoured` only. It hangs
+/// up at the signal.
 async fn announcing(
     era: Era,
     capabilities: &'static str,
@@ -113,7 +113,7 @@ async fn announcing(
     .await
 }
 
-/// What is heard of on a stream, of each kind how often, and how it ends. The signal to hang up is given when the
+/// Returns the number of changes heard on a stream, for each kind, and how it ended. Signals to hang up once the
 /// `last` kind was heard.
 async fn heard(watcher: Watcher, last: Announced, signal: &Notify) -> ([usize; 3], WatchEnd) {
     let counts = Mutex::new([0; 3]);
@@ -141,7 +141,7 @@ async fn what_is_heard_is_what_is_wanted_declared_and_acknowledged() {
     ];
     for era in [Era::Modern, Era::Handshake] {
         for (capabilities, honoured, wanted, hears) in table {
-            // nobody acknowledges anything in a session
+            // a session acknowledges nothing
             let hears = if era == Era::Handshake && honoured == &two { &ALL[..] } else { hears };
             let signal = Arc::new(Notify::new());
             let fake = announcing(era, capabilities, (honoured.clone(), 1), &signal).await;
@@ -230,7 +230,7 @@ async fn who_announces_nothing_is_told_from_who_is_lost() {
     for (fake, era, expected) in table {
         assert_eq!(reason(&refusal(fake, era).await), expected);
     }
-    // no stream is asked for where none would be of use
+    // no stream is asked for where it would be of no use
     assert!(silent.seen().iter().all(|seen| seen.verb == "POST"), "{:?}", silent.seen());
 }
 

@@ -1,4 +1,4 @@
-//! The two ways in, as one: our own client on raw bytes, and rmcp's over the tap.
+//! Both clients behind one interface: our own on raw bytes, and rmcp's over the tap.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,19 +19,19 @@ use super::fake::*;
 
 const BOUND: Duration = Duration::from_secs(5);
 
-/// One way in to one upstream.
+/// Client of one upstream.
 pub(super) enum Way {
     Raw(Arc<Connection>),
     Rmcp { service: Service, transport: RmcpTransport },
 }
 
 impl Way {
-    /// Our own client.
+    /// Creates our own client.
     pub(super) fn raw(pool: &Pool, target: &Target) -> Way {
         Way::Raw(pool.connection(target))
     }
 
-    /// rmcp's client, which shakes hands at once.
+    /// Creates rmcp's client, which shakes hands at once.
     pub(super) async fn rmcp(pool: &Pool, target: &Target) -> Result<Way, UpstreamError> {
         let listener = RmcpListener { heard: Arc::new(Announcement::default()) };
         let limit = target.limits.response_bytes_max;
@@ -46,7 +46,7 @@ impl Way {
         }
     }
 
-    /// Calls a tool; gives the raw answer.
+    /// Calls a tool; returns the raw answer.
     pub(super) async fn call(&self, name: &str, arguments: &str) -> Result<Answer, UpstreamError> {
         match self {
             Way::Raw(connection) => {
@@ -61,7 +61,7 @@ impl Way {
         }
     }
 
-    /// Lists what there is of a kind; gives the raw definitions.
+    /// Lists what there is of a kind; returns the raw definitions.
     pub(super) async fn list(&self, kind: ListKind) -> Result<Vec<String>, UpstreamError> {
         if let Way::Raw(connection) = self {
             let listing = connection.list(kind).await?;
@@ -87,7 +87,7 @@ impl Way {
         }
     }
 
-    /// Asks for something that is no tool; gives the raw answer.
+    /// Sends a request that is no tool call; returns the raw answer.
     pub(super) async fn request(&self, subject: Subject) -> Result<Answer, UpstreamError> {
         if let Way::Raw(connection) = self {
             return connection.ask(request(subject)).await;
@@ -132,7 +132,7 @@ struct RawPage<'a> {
     next: Option<String>,
 }
 
-/// Our own error inside of one of rmcp's.
+/// Returns our own error inside an error of rmcp.
 fn own(error: &ServiceError) -> UpstreamError {
     let found = match error {
         ServiceError::TransportSend(error) => own_error(error),
@@ -141,7 +141,7 @@ fn own(error: &ServiceError) -> UpstreamError {
     found.unwrap_or_else(|| panic!("an error of rmcp's own: {error:?}"))
 }
 
-/// The code of a JSON-RPC error.
+/// Returns the code of a JSON-RPC error.
 pub(super) fn code(answer: &Answer) -> i64 {
     let Answer::Error { code, .. } = answer else { panic!("{answer:?}") };
     *code

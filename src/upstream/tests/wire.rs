@@ -1,4 +1,4 @@
-//! Connections: kept, closed under us, never given twice.
+//! Connections: kept, closed by the other side, never given twice.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
