@@ -1,4 +1,4 @@
-//! A cache bounded in bytes and entries, and fair to tenants: the least recently used entry is evicted, and each tenant has
+//! A cache bounded in bytes and entries, and fair to tenants. The least recently used entry is evicted, and each tenant has
 //! at most a quarter.
 
 use std::collections::{BTreeMap, HashMap};

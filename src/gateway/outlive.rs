@@ -9,8 +9,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-/// A future that outlives its waiter. While it is awaited it is polled in place, without a hand-over between threads;
-/// dropped unfinished (a lost connection), it goes on in a task of its own. Either way it counts as under way.
+/// A future that outlives its waiter. While it is awaited it is polled in place, without a hand-over between threads.
+/// Dropped unfinished (a lost connection), it goes on in a task of its own. Either way it counts as under way.
 pub struct Outlive<T: Send + 'static> {
     counted: TaskTrackerToken,
     /// Cancelled when the waiter is lost; `None` if the work need not know.

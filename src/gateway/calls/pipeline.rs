@@ -59,8 +59,8 @@ struct Ready {
 }
 
 impl Calls {
-    /// Runs a request. Its record is closed whether or not the caller waits for the outcome: if the returned future is
-    /// dropped, the request goes on in a task of its own, to its end or its cancellation.
+    /// Runs a request. Its record is closed whether or not the caller waits for the outcome: a dropped request goes on in a
+    /// task of its own, to its end or its cancellation.
     pub fn run(
         self: &Arc<Self>,
         attempt: Attempt,

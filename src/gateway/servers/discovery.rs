@@ -160,8 +160,8 @@ impl Servers {
                 let is_done = found.is_all && !is_overtaken && applied.overtaken.is_empty();
                 Ok(Once { is_overtaken, ended: Ok((applied, is_done)) })
             }
-            // a program's failure here says nothing about other replicas' programs; and during a drain this replica's
-            // programs and connections end, while those of others go on
+            // a program's failure here says nothing about other replicas' programs; and during a drain only this replica's
+            // programs and connections end
             Err(text) if matches!(right, Right::Program(_)) || self.life.is_draining() => {
                 Err(ListingError::Here(text))
             }
@@ -259,8 +259,8 @@ impl Servers {
     }
 }
 
-/// Returns the kinds for which an older statement of the server that it has none is not trusted: those with stored
-/// definitions, which would be removed; all kinds if a person asked.
+/// Returns the kinds for which the server must state now that it has none: those with stored definitions, which would be
+/// removed. If a person asked for the listing, all kinds.
 fn doubt(before: &Before, right: Right) -> Doubt {
     let since = Instant::now();
     let kinds = ListKind::OTHERS.into_iter();

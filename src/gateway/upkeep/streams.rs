@@ -1,6 +1,6 @@
 //! Announcement streams of servers. The replica that holds the lease for re-listing awaits those of all enabled and
-//! connected servers, up to a bound, with at most a quarter per tenant. The others await none. A server without a working
-//! stream gives its place to others until it is tried again.
+//! connected servers. A bound applies, of which one tenant has at most a quarter; other replicas await none. A server
+//! without a working stream gives its slot to others until it is tried again.
 
 mod stream;
 mod watched;
@@ -43,9 +43,9 @@ struct Held {
     /// Lease, and the time at which this replica last knew that it held it.
     lease: Option<(ReplicaLease, Instant)>,
     by_server: HashMap<ServerId, Entry>,
-    /// Servers without a place until their next attempt.
+    /// Servers without a slot until their next attempt.
     resting: HashMap<ServerId, Rest>,
-    /// True if a server found no free place at the last comparison.
+    /// True if a server found no free slot at the last comparison.
     is_short: bool,
 }
 
@@ -100,10 +100,10 @@ impl UpstreamStreams {
             .map(|entry| Arc::clone(&entry.watched))
     }
 
-    /// Ends a server's task: its place is free for others until `until`.
+    /// Ends a server's task: its slot is free for others until `until`.
     fn rest(&self, due: &DueServer, watched: &Arc<Watched>, back_off: BackOff, until: Instant) {
         let mut held = self.held();
-        // the place may belong to a successor already
+        // the slot may belong to a successor already
         if held.by_server.get(&due.server).is_none_or(|entry| !Arc::ptr_eq(&entry.watched, watched)) {
             return;
         }
@@ -167,7 +167,7 @@ impl Held {
         self.resting.retain(|id, rest| is_same(id, rest.version));
     }
 
-    /// Returns the servers that get a place, each with the backoff of its earlier attempts.
+    /// Returns the servers that get a slot, each with the backoff of its earlier attempts.
     fn admit(
         &mut self,
         wanted: impl Iterator<Item = DueServer>,

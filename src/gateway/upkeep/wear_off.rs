@@ -15,7 +15,7 @@ const TENANTS_MAX: i64 = 500;
 const LOOK: Duration = Duration::from_secs(5);
 
 impl Upkeep {
-    /// Expires the state `connected` until the gateway stops. No sign of life can be stored while the database is away, so
+    /// Expires the state `connected` until the gateway stops. No sign of life can be stored while the database is away. So
     /// after that, and after the start, each server first has time for one listing.
     pub(super) async fn wear_off(self: Arc<Self>) {
         let pause = LOOK.min(self.options.connected_for / 4);

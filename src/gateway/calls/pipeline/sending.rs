@@ -1,4 +1,4 @@
-//! A request on its way to an upstream, until its outcome is known: one value for the call itself, the histogram and the
+//! A request on its way to an upstream, until its outcome is known. One value serves the call itself, the histogram and the
 //! span (OpenTelemetry conventions for MCP, client side).
 
 use std::sync::Arc;

@@ -83,8 +83,8 @@ fn the_hint_is_in_whole_seconds_and_never_too_short() {
 }
 
 proptest! {
-    /// For any sequence, a minute sees at most one bucket and its refill, and the whole sequence at most the limit plus one
-    /// bucket; over all replicas together, plus one call for each.
+    /// For any sequence, a minute sees at most one bucket and its refill. The whole sequence sees at most the limit plus one
+    /// bucket. With several replicas, each may admit one call more.
     #[test]
     fn no_minute_sees_more(
         limit in 1_u32..300,

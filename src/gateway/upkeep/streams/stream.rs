@@ -26,7 +26,7 @@ const GOOD_LIFE: Duration = Duration::from_secs(30);
 const UNSUPPORTED_PAUSE: Duration = Duration::from_secs(600);
 /// Time for opening a stream after which the next server may open its own as well.
 const TURN_MAX: Duration = Duration::from_millis(500);
-/// Longest pause of a server that keeps its place; beyond it the place goes to others.
+/// Longest pause of a server that keeps its slot; beyond it the slot goes to others.
 const PAUSE_IN_PLACE_MAX: Duration = Duration::from_secs(5);
 /// Spread of the first attempts, in milliseconds; pauses are spread by up to a quarter.
 const JITTER_MS_MAX: u64 = 250;
@@ -84,7 +84,7 @@ impl BackOff {
 }
 
 impl Upkeep {
-    /// Awaits a server's announcements and lists it after each, until `stop`, or until a long pause gives its place to
+    /// Awaits a server's announcements and lists it after each, until `stop`, or until a long pause gives its slot to
     /// others.
     pub(super) async fn watch_server(
         self: Arc<Self>,
