@@ -130,9 +130,9 @@ impl Servers {
         as_of(server, clock::now(), self.options.connected_for)
     }
 
-    /// Changes a server. A new address or command clears credentials and pins, and quarantines the server unless an admin
-    /// asks outside MCP. An agent's change that would set the server's baseline quarantines it too, without clearing
-    /// anything.
+    /// Changes a server. A new address (other than its query) or command clears pins, and credentials unless they are kept
+    /// or given again. It also quarantines the server, unless an admin asks outside MCP. An agent's change that would set
+    /// the server's baseline quarantines it too, without clearing anything.
     ///
     /// # Errors
     /// [`GatewayError::Forbidden`] for the role or by separation of duties, [`GatewayError::NotFound`],

@@ -13,7 +13,7 @@ use crate::gateway::life::sleep_or_stop;
 use crate::gateway::tenants::LiveTenant;
 use crate::store::{Backoff, Change, Misled, Notice, RevisionKind, StoreError, jittered};
 
-/// Backoff between attempts to listen; changes meanwhile are found by the poll.
+/// First backoff between attempts to listen; doubles up to [`LISTEN_RETRY_MAX`]. Changes meanwhile are found by the poll.
 const LISTEN_RETRY_MIN: Duration = Duration::from_millis(250);
 const LISTEN_RETRY_MAX: Duration = Duration::from_secs(1);
 /// Deadline of one poll: a connection that was cut silently must not delay the next poll, which may use another.

@@ -121,7 +121,7 @@ impl Wanted {
     }
 }
 
-/// Members of a request about its rounds (MCP 2026-07-28, multi-round requests).
+/// Members of a request about its rounds (MCP 2026-07-28, multi-round-trip requests).
 #[derive(Clone, Debug, Default)]
 pub struct RoundRequest {
     /// Kinds of input that the caller can be asked for; `None` if it supports no input requests.
