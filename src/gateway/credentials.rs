@@ -1,9 +1,9 @@
 //! Credentials of upstream servers: sealed when an administrator gives them, opened when a snapshot is made.
 //!
-//! The master key wraps a data key per tenant, the data key seals each server's headers for that server at its place.
-//! Seals of this release hold the origin only, for the release before to read; the row names the place, which is
-//! compared. Seals that hold the place are read already. What does not open makes its own server unavailable and
-//! nothing else.
+//! The master key wraps a data key per tenant; the data key seals each server's headers, bound to that server and its
+//! address. This release seals with the origin only, so that the previous release can read it; the row names the full place,
+//! which is compared. Seals with the full place, made by the next release, can be read already. A credential that cannot be
+//! opened makes only its own server unavailable.
 
 mod headers;
 mod veil;
@@ -24,12 +24,12 @@ use crate::gateway::error::GatewayError;
 use crate::store::{DataKey, SecretRows, Server, ServerSecret, Store};
 use crate::upstream::Credential;
 
-/// What a server is called with.
+/// Credential and headers of a server, opened.
 #[derive(Debug)]
 pub(super) struct Opened {
-    /// Which credential it is: another one means another connection and session.
+    /// Identity of the credential: another one means another connection and session.
     pub(super) credential: Credential,
-    /// None unless it could be opened.
+    /// Custom headers; empty if there are none or they could not be opened.
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
 }
 
@@ -39,7 +39,7 @@ impl Opened {
     }
 }
 
-/// A tenant's data keys, unwrapped as far as the keyring can; wiped when dropped.
+/// Opener of a tenant's credentials. Holds the data keys that the keyring can unwrap, wiped when dropped.
 pub(super) struct Opener<'a> {
     tenant: TenantId,
     secrets: HashMap<Uuid, &'a ServerSecret>,
@@ -56,7 +56,7 @@ impl<'a> Opener<'a> {
         }
     }
 
-    /// What `server` is called with, as its row says.
+    /// Opens the headers of `server`. If they cannot be opened, the credential is `Locked`.
     pub(super) fn open(&self, server: &Server) -> Opened {
         if server.header_names.is_empty() {
             return Opened::without(Credential::None);
@@ -70,7 +70,7 @@ impl<'a> Opener<'a> {
         Some(Opened { credential: Credential::Is(secret.secret_id), headers })
     }
 
-    /// Opens what was sealed for `server` where it is.
+    /// Opens the sealed text of `server`; `None` if it was sealed for another server, address or key.
     pub(super) fn open_text(&self, server: &Server) -> Option<Zeroizing<Vec<u8>>> {
         let secret = self.secrets.get(&server.server_id)?;
         let url = server.url.as_deref()?;
@@ -93,7 +93,7 @@ pub(super) fn unwrap(keyring: &Keyring, tenant: TenantId, row: &DataKey) -> Opti
     Key::read(&seal::open(keyring.find(&row.master_id)?, place, &row.wrapped).ok()?)
 }
 
-/// The data key of this id, when a master key at hand opens it.
+/// Unwraps the data key of this id; `None` if no master key at hand opens it.
 pub(super) fn open_data_key(
     keyring: &Keyring,
     tenant: TenantId,
@@ -103,7 +103,7 @@ pub(super) fn open_data_key(
     rows.iter().filter(|row| row.key_id == key_id).find_map(|row| unwrap(keyring, tenant, row))
 }
 
-/// The data key, wrapped by the first master key.
+/// Wraps a data key by the first master key.
 pub(super) fn wrap(
     keyring: &Keyring,
     tenant: TenantId,
@@ -116,7 +116,7 @@ pub(super) fn wrap(
     Ok(DataKey { key_id, master_id: master_id.to_owned(), wrapped })
 }
 
-/// Random bytes.
+/// Returns random bytes.
 pub(super) fn random<const N: usize>() -> Result<[u8; N], GatewayError> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|error| {
@@ -131,8 +131,8 @@ pub(super) fn unsealable(error: seal::Unopenable) -> GatewayError {
     GatewayError::Unavailable
 }
 
-/// The tenant's newest data key that opens, or a new one: after a master key was lost, credentials can be
-/// given anew, and what was sealed before opens again should the key come back.
+/// Returns the tenant's newest data key that can be unwrapped, or adds one. So credentials can be given again after a master
+/// key was lost; older seals open again if that key returns.
 pub(super) async fn data_key(
     store: &Store,
     keyring: &Keyring,
@@ -171,7 +171,7 @@ mod tests {
         Keyring::new(keys.iter().map(|byte| Key::new([*byte; 32]))).unwrap()
     }
 
-    /// The rows of one server with a sealed header, under the first of `keys`.
+    /// Returns the rows of one server with a sealed header, under the first of `keys`.
     fn rows(keys: &Keyring, server: &Server) -> SecretRows {
         let (key_id, key) = (Uuid::from_u128(7), Key::new([9; 32]));
         let origin = Origin::of(server.url.as_deref().unwrap()).unwrap();
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(opened(&keys, TENANT, &plain, &good), Credential::None);
     }
 
-    /// The next release seals so, and this one runs beside it.
+    /// The next release seals like this, and runs beside this one during an upgrade.
     #[test]
     fn a_seal_for_a_place_opens_there_whatever_the_row_says() {
         let (keys, here) = (keyring(&[1]), server(1, "https://a.example/mcp"));

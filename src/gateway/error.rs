@@ -1,38 +1,38 @@
-//! What an administrative use case answers when it cannot.
+//! Failures of administrative use cases.
 
 use thiserror::Error;
 
 use crate::domain::refusal::Refusal;
 use crate::store::StoreError;
 
-/// A failure of a use case, as callers may know it. Texts are for callers; causes are logged where they
-/// happen and never leave.
+/// A failure of a use case, for its caller. Texts are for callers; causes are logged where they occur and never leave the
+/// gateway.
 #[derive(Debug, Error)]
 pub enum GatewayError {
-    /// It does not exist for this caller.
+    /// The item does not exist for this caller.
     #[error("{0} not found")]
     NotFound(&'static str),
-    /// The caller's role may not do this.
+    /// The caller's role does not permit this.
     #[error("{0}")]
     Forbidden(String),
-    /// Something in the request cannot be taken.
+    /// A part of the request is invalid.
     #[error("{message}")]
     Invalid {
-        /// The field, when it is about one.
+        /// Name of the invalid field; `None` if the failure concerns no single field.
         field: Option<String>,
-        /// What to do.
+        /// Text that says what to do.
         message: String,
     },
-    /// A name is taken or a version moved.
+    /// The name is taken, or the version has changed.
     #[error("{0}")]
     Conflict(String),
-    /// A bound of this deployment, or of this tenant, is reached.
+    /// A limit of this deployment or tenant is reached.
     #[error("{0}")]
     Limit(String),
-    /// Too much of this is under way; the text says what to do.
+    /// Too many such requests are under way; the text says what to do.
     #[error("{0}")]
     Busy(&'static str),
-    /// The database cannot be reached now.
+    /// The database cannot be reached at present.
     #[error("the gateway cannot reach its database now; try again shortly")]
     Unavailable,
     /// A refusal of the call pipeline.
@@ -41,12 +41,12 @@ pub enum GatewayError {
 }
 
 impl GatewayError {
-    /// A field that cannot be taken.
+    /// Returns a [`GatewayError::Invalid`] about this field.
     pub fn invalid(field: impl Into<String>, message: impl Into<String>) -> GatewayError {
         GatewayError::Invalid { field: Some(field.into()), message: message.into() }
     }
 
-    /// Maps a store's failure; `what` names the thing in "not found".
+    /// Maps a failure of the store; `what` is the noun in "not found".
     pub(super) fn from_store(error: StoreError, what: &'static str) -> GatewayError {
         match error {
             StoreError::NotFound => GatewayError::NotFound(what),

@@ -1,12 +1,12 @@
-//! A cache bounded in bytes and in number, shared fairly: what was not asked for the longest gives way, and one tenant
-//! has a quarter of it at most.
+//! A cache bounded in bytes and entries, and fair to tenants. The least recently used entry is evicted, and each tenant has
+//! at most a quarter.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
 use crate::domain::id::TenantId;
 
-/// Part of the memory, and of the number of entries, that one tenant's may have.
+/// Divisor of a tenant's share of the bytes and of the entries: a quarter.
 const TENANT_SHARE: usize = 4;
 
 /// A key that belongs to a tenant.
@@ -29,7 +29,7 @@ struct Own<K> {
     by_use: BTreeMap<u64, K>,
 }
 
-/// The cache.
+/// Cache with least-recently-used eviction and a share per tenant.
 #[derive(Debug)]
 pub(super) struct Kept<K, V> {
     bytes_max: usize,
@@ -42,7 +42,7 @@ pub(super) struct Kept<K, V> {
 }
 
 impl<K: Clone + Eq + Hash + Owned, V> Kept<K, V> {
-    /// An empty cache of at most `bytes_max` bytes and `entries_max` entries.
+    /// Creates an empty cache of at most `bytes_max` bytes and `entries_max` entries.
     pub(super) fn new(bytes_max: usize, entries_max: usize) -> Kept<K, V> {
         Kept {
             bytes_max,
@@ -55,24 +55,24 @@ impl<K: Clone + Eq + Hash + Owned, V> Kept<K, V> {
         }
     }
 
-    /// Most bytes that one tenant's entries take together.
+    /// Returns the most bytes that one tenant's entries may take together.
     pub(super) fn tenant_max(&self) -> usize {
         self.bytes_max / TENANT_SHARE
     }
 
-    /// Bytes that all entries take together.
+    /// Returns the bytes of all entries together.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// An entry, which was asked for now.
+    /// Returns an entry and marks it as just used.
     pub(super) fn get(&mut self, key: &K) -> Option<&mut V> {
         let entry = self.entries.get_mut(key)?;
         self.uses += 1;
@@ -86,13 +86,13 @@ impl<K: Clone + Eq + Hash + Owned, V> Kept<K, V> {
         Some(&mut entry.value)
     }
 
-    /// Adds an entry; gives those that gave way, among them the entry itself when it is too large.
+    /// Adds an entry. Returns the evicted ones; the entry itself is among them if it is too large.
     pub(super) fn put(&mut self, key: K, value: V, bytes: usize) -> Vec<V> {
         let tenant = key.tenant();
         if bytes > self.tenant_max() {
             return vec![value];
         }
-        // whoever asked at the same time made the same one
+        // a concurrent request may have added the same entry
         let mut gone: Vec<V> = self.remove(&key).into_iter().collect();
         while self.tenants.get(&tenant).is_some_and(|own| {
             own.bytes + bytes > self.tenant_max() || own.by_use.len() >= self.entries_max / TENANT_SHARE
@@ -118,7 +118,7 @@ impl<K: Clone + Eq + Hash + Owned, V> Kept<K, V> {
         std::iter::from_fn(|| self.remove_oldest(Some(tenant))).collect()
     }
 
-    /// Removes what was not asked for the longest, of one tenant or of all.
+    /// Removes the least recently used entry, of one tenant or of all.
     fn remove_oldest(&mut self, tenant: Option<TenantId>) -> Option<V> {
         let by_use = match tenant {
             None => Some(&self.by_use),

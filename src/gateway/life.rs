@@ -1,4 +1,4 @@
-//! The life of this replica: the work under way, and the signals by which it stops.
+//! Lifecycle of this replica: work under way, and the signals that stop it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -7,18 +7,18 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// Work under way and the signals by which it stops. All wings share one.
+/// Work under way and the signals that stop it. All use cases share one value.
 #[derive(Debug, Default)]
 pub struct Lifecycle {
     /// Calls and administrators' acts under way; a shutdown waits for them.
     pub(super) tasks: TaskTracker,
     /// Tasks that write servers' logs; they end after everything that adds a line.
     pub(super) log_tasks: TaskTracker,
-    /// Ends everything that runs by itself.
+    /// Signal that ends all background tasks.
     pub(super) stop: CancellationToken,
     leaving: AtomicBool,
     draining: AtomicBool,
-    /// Beats when every open stream has to check whether it may go on.
+    /// Signal for every open stream to check whether it may go on.
     pub(super) pulse: watch::Sender<()>,
 }
 
@@ -38,12 +38,13 @@ impl Lifecycle {
         self.tasks.len()
     }
 
-    /// Turns `/readyz` to unavailable. All else goes on, streams too: a client that comes back at once may still come here.
+    /// Sets `/readyz` to unavailable. All other work goes on, streams included: a client that reconnects at once may still
+    /// reach this replica.
     pub fn begin_leaving(&self) {
         self.leaving.store(true, Ordering::Relaxed);
     }
 
-    /// Ends open streams as well.
+    /// Sets `/readyz` to unavailable, and ends open streams.
     pub fn begin_drain(&self) {
         self.begin_leaving();
         self.draining.store(true, Ordering::Relaxed);

@@ -1,9 +1,8 @@
-//! Floor 2: the use cases. The only floor that knows both store and upstream; it returns values, never HTTP
-//! or JSON-RPC.
+//! Floor 2: the use cases. The only floor that knows both store and upstream; it returns values, never HTTP or JSON-RPC.
 //!
-//! Each folder is a wing with one owner. A wing uses those below it in this list and never one above:
-//! `upkeep`, `servers`, `calls`, `search`, `log`, `tenants`, `catalog`. The files beside the folders are shared by all
-//! wings and know none.
+//! Each folder is a wing with one owner. A wing uses those after it in this list and never one before it: `upkeep`,
+//! `servers`, `calls`, `search`, `log`, `tenants`, `catalog`. The files beside the folders are shared by all wings and know
+//! none of them.
 
 mod calls;
 mod catalog;
@@ -63,31 +62,31 @@ use std::sync::Arc;
 use crate::store::Store;
 use crate::upstream::{Egress, Pool, UpstreamError};
 
-/// Everything the faces use: the wings, put together.
+/// All use cases, as the faces (MCP and REST) use them.
 pub struct Gateway {
-    /// Bounds and defaults of this deployment.
+    /// Limits and defaults of this deployment.
     pub options: Arc<Options>,
-    /// Work under way and the signals by which it stops.
+    /// Work under way and the signals that stop it.
     pub life: Arc<Lifecycle>,
-    /// Tenants, their keys and who holds streams open.
+    /// Tenants, their API keys and their open streams.
     pub tenants: Arc<Tenants>,
     /// The activity log.
     pub log: Arc<Log>,
     /// Searches for tools.
     pub search: Arc<Search>,
-    /// Calls, and what comes of them.
+    /// Calls of tools, prompts and resources.
     pub calls: Arc<Calls>,
-    /// Upstream servers and what people decide about them.
+    /// Upstream servers, and decisions about them.
     pub servers: Arc<Servers>,
-    /// What runs by itself.
+    /// Background tasks.
     pub upkeep: Arc<Upkeep>,
 }
 
 impl Gateway {
-    /// Puts the wings together; nothing runs until [`Upkeep::start`].
+    /// Builds all use cases. No task runs until [`Upkeep::start`].
     ///
     /// # Errors
-    /// The address or key of an embeddings service with which no request can be sent.
+    /// The address or key of the embeddings service cannot be used for requests.
     pub fn new(
         store: Store,
         egress: Arc<Egress>,
@@ -111,7 +110,7 @@ impl Gateway {
     }
 }
 
-/// What every wing stands on: the floor below, and what is shared by all wings.
+/// Common dependencies of all use cases.
 #[derive(Clone)]
 struct Ground {
     store: Store,

@@ -1,4 +1,4 @@
-//! What the composition root gives the gateway.
+//! Options that the program gives the gateway at start.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,103 +13,104 @@ use crate::domain::settings::Defaults;
 use crate::store::CacheQuota;
 use crate::upstream::{Commands, EmbedderOptions, Limits, MemoryLimits, StdioRules};
 
-/// Bounds and defaults of this deployment, as the gateway needs them.
+/// Limits and defaults of this deployment.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// This run's id.
+    /// Id of this run of the replica.
     pub replica: ReplicaId,
     /// Deployment defaults of settings.
     pub defaults: Defaults,
     /// Master keys: the first seals credentials, all open them.
     pub keyring: Arc<Keyring>,
-    /// Seals what requests carry from one round to the next.
+    /// Sealing of the state that requests carry between rounds.
     pub rounds: Arc<Rounds>,
     /// SHA-256 of the bootstrap key.
     pub bootstrap_hash: [u8; 32],
-    /// How long keys and revisions may stay unconfirmed before requests are refused.
+    /// Longest time without confirmation of keys and revisions before requests are refused.
     pub stale_max: Duration,
     /// Programs that tenants may run as upstream servers.
     pub commands: Arc<Commands>,
-    /// How they are run.
+    /// Rules for running these programs.
     pub stdio: StdioRules,
-    /// Default bounds towards an upstream.
+    /// Default limits towards an upstream.
     pub upstream: Limits,
-    /// Bounds on the memory of requests and answers.
+    /// Limits on the memory of requests and answers.
     pub memory: MemoryLimits,
-    /// Memory of finished lists of `/mcp/direct`, in bytes.
+    /// Memory for finished lists of `/mcp/direct`, in bytes.
     pub lists_bytes_max: usize,
-    /// Memory of compiled input schemas, in bytes; one tenant's take a quarter of it at most.
+    /// Memory for compiled input schemas, in bytes; one tenant's take at most a quarter.
     pub schemas_bytes_max: usize,
-    /// How often silent servers are listed again.
+    /// Interval at which servers without announcements are listed again.
     pub relist_interval: Duration,
-    /// How often servers that announce changes are listed again.
+    /// Interval at which servers that announce changes are listed again.
     pub relist_announced_interval: Duration,
-    /// Servers that one replica waits on for announcements.
+    /// Most servers whose announcements one replica awaits.
     pub upstream_streams_max: usize,
-    /// The longest pause between listings of a server that fails.
+    /// Longest backoff between listings of a server that fails.
     pub relist_pause_max: Duration,
-    /// Servers listed at the same time because it is time.
+    /// Most scheduled listings at the same time.
     pub relist_places: usize,
-    /// How long after its last sign of life a server counts as connected.
+    /// Time after its last sign of life for which a server counts as connected.
     pub connected_for: Duration,
-    /// Bytes of arguments and of results kept in a record.
+    /// Most bytes of arguments and of results that a record keeps.
     pub preview_bytes: usize,
-    /// Bounds of the activity log.
+    /// Limits of the activity log.
     pub activity: ActivityLimits,
-    /// Tenants of the deployment.
+    /// Most tenants of the deployment.
     pub tenants_max: i64,
-    /// What each tenant may have of which nothing else is said.
+    /// Default quotas of each tenant.
     pub quotas: Quotas,
-    /// Tools of a server.
+    /// Most tools of a server.
     pub tools_max: usize,
-    /// Look-ups of unknown keys at the same time.
+    /// Most look-ups of unknown keys at the same time.
     pub key_lookups_max: usize,
-    /// Reports of one tenant at the same time.
+    /// Most reports of one tenant at the same time.
     pub reports_per_tenant: usize,
-    /// What may be kept of a tenant's results that were cut.
+    /// Quota of a tenant's cached texts, which were cut off results.
     pub cache_quota: CacheQuota,
-    /// Of those of all tenants, how many are kept or read at the same time.
+    /// Most cached texts of all tenants that are stored or read at the same time.
     pub cache_turns: usize,
-    /// How often partitions and retention are seen to.
+    /// Interval between runs of partition upkeep and retention.
     pub retention_interval: Duration,
-    /// Tenants reloaded at the same time.
+    /// Most tenants reloaded at the same time.
     pub reloads_max: usize,
-    /// An embeddings service that helps with searches.
+    /// Embeddings service for searches; `None` without one.
     pub embeddings: Option<EmbeddingsOptions>,
-    /// Traces, where somebody is told of them.
+    /// Trace exporter; `None` without tracing.
     pub tracer: Option<Arc<Tracer>>,
 }
 
-/// Bounds of the activity log.
+/// Limits of the activity log.
 #[derive(Clone, Debug)]
 pub struct ActivityLimits {
-    /// Attempts that may be unfinished or unwritten at once, over all tenants.
+    /// Most attempts unfinished or unwritten at once, over all tenants.
     pub queue: usize,
-    /// What their records may take in memory, in bytes.
+    /// Most memory of their records, in bytes.
     pub queue_bytes: usize,
-    /// Counted for an attempt whose record is not complete yet, in bytes.
+    /// Bytes charged for an attempt whose record is not complete yet.
     pub attempt_bytes: usize,
-    /// Records per batch.
+    /// Most records per batch.
     pub batch: usize,
-    /// How long ends are gathered before they are written.
+    /// Longest time that ends are gathered before they are written.
     pub flush: Duration,
-    /// How long a call waits for its record.
+    /// Longest wait for the commit of a record.
     pub commit_timeout: Duration,
 }
 
-/// An embeddings service, as the operator names it.
+/// Configuration of the embeddings service.
 #[derive(Clone, Debug)]
 pub struct EmbeddingsOptions {
-    /// Where it is.
+    /// Address, key and model of the service.
     pub embedder: EmbedderOptions,
-    /// How long a search waits for the vector of its question.
+    /// Longest wait of a search for the vector of its query.
     pub wait: Duration,
-    /// Definitions sent in one request.
+    /// Most definitions in one request.
     pub batch: usize,
 }
 
 impl EmbeddingsOptions {
-    /// Returns where vectors can be compared: the model, and how texts are made for it.
+    /// Returns the name of the vector space: the model, and the version of the texts made for it. Only vectors of one
+    /// space can be compared.
     pub(in crate::gateway) fn space(&self) -> String {
         format!("{}#{TEXT_VERSION}", self.embedder.model)
     }

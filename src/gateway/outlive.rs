@@ -1,4 +1,4 @@
-//! Work that finishes whether or not anybody waits for it.
+//! Work that finishes whether or not it is awaited.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -9,12 +9,11 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-/// A future that outlives its waiter: while somebody waits it is polled there, which costs no hand-over
-/// between threads; dropped unfinished (a connection that is gone), it goes on in a task of its own. Either way it counts
-/// as under way.
+/// A future that outlives its waiter. While it is awaited it is polled in place, without a hand-over between threads.
+/// Dropped unfinished (a lost connection), it goes on in a task of its own. Either way it counts as under way.
 pub struct Outlive<T: Send + 'static> {
     counted: TaskTrackerToken,
-    /// Told when the waiter is lost.
+    /// Cancelled when the waiter is lost; `None` if the work need not know.
     lost: Option<CancellationToken>,
     work: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
 }
@@ -24,17 +23,17 @@ impl<T: Send + 'static> Outlive<T> {
         Outlive { counted: tasks.token(), lost: None, work: Some(Box::pin(work)) }
     }
 
-    /// The same, and the work is told through `lost` when nobody waits any more.
+    /// Cancels `lost` when this future is dropped unfinished, so that the work can react.
     pub(super) fn telling(self, lost: CancellationToken) -> Outlive<T> {
         Outlive { counted: self.counted.clone(), lost: Some(lost), work: self.into_work() }
     }
 
-    /// Lets the work go on in a task of its own, at its own pace, while somebody waits for how it ends.
+    /// Moves the work to a task of its own, at its own pace. The returned future yields its outcome.
     pub fn apart(mut self) -> Apart<T> {
         let (ending, ended) = oneshot::channel();
         if let Some(work) = self.work.take() {
             self.counted.task_tracker().spawn(async move {
-                // nobody waiting any more is no reason to stop
+                // the work goes on even if nobody waits for its outcome
                 drop(ending.send(work.await));
             });
         }
@@ -46,8 +45,8 @@ impl<T: Send + 'static> Outlive<T> {
     }
 }
 
-/// The end of work that goes on in a task of its own: `None` if it has none, by a panic. Dropped, it goes on to
-/// its end, or is told that its waiter is lost.
+/// Outcome of work in a task of its own; `None` if the work panicked. If this is dropped, the work goes on, and its `lost`
+/// token is cancelled.
 pub struct Apart<T> {
     ended: oneshot::Receiver<T>,
     _lost: Option<DropGuard>,
@@ -65,7 +64,7 @@ impl<T: Send + 'static> Future for Outlive<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        // taken out while it runs: one that panics is not started again
+        // taken out while it runs, so that work that panicked is not polled again
         let Some(mut work) = self.work.take() else { return Poll::Pending };
         match work.as_mut().poll(context) {
             Poll::Ready(outcome) => Poll::Ready(outcome),

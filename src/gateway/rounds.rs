@@ -1,5 +1,5 @@
-//! The state of a request that takes several rounds: sealed on its way to the client, opened when it comes back, by any
-//! replica. Nothing is kept of it here or in the database.
+//! State of a request that takes several rounds: sealed for the client, and opened when it returns, by any replica. Neither
+//! this process nor the database stores it.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -12,24 +12,24 @@ use crate::domain::id::{KeyId, TenantId};
 use crate::domain::rounds::State;
 use crate::domain::seal::{self, Key, Place};
 
-/// What the secret's use here is called.
+/// Purpose label for deriving keys from the shared secrets.
 const PURPOSE: &[u8] = b"mcpproxy rounds of requests v1";
-/// How long a client may take for a round.
+/// Validity of a state: the longest time a client may take for a round.
 const STATE_TTL: TimeDelta = TimeDelta::minutes(10);
-/// More characters than a sealed state of ours has.
+/// Longest sealed state that is read, in characters; no state of the gateway's own is longer.
 const SEALED_CHARS_MAX: usize = 96 * 1024;
 
-/// Seals and opens states, alike on every replica.
+/// Sealer and opener of states, equal on every replica.
 #[derive(Debug)]
 pub struct Rounds {
     keys: Vec<Key>,
 }
 
-/// Whose request a state goes with.
+/// Tenant and principal of a request, which its state is bound to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Whose {
     tenant: TenantId,
-    /// The key; nil for the bootstrap key.
+    /// Id of the API key; nil for the bootstrap key.
     principal: Uuid,
 }
 
@@ -44,12 +44,12 @@ impl Whose {
 }
 
 impl Rounds {
-    /// With what all replicas share; the first secret seals, all open.
+    /// Creates the sealer from secrets that all replicas share; the first one seals, all open.
     pub fn new<'a>(secrets: impl IntoIterator<Item = &'a [u8]>) -> Rounds {
         Rounds { keys: secrets.into_iter().map(|secret| Key::of_secret(secret, PURPOSE)).collect() }
     }
 
-    /// What a client is given in place of a server's `own` state; `None` when the system's random source fails.
+    /// Seals a server's `own` state for the client. Returns `None` if the system's random source fails.
     pub(super) fn seal(
         &self,
         whose: Whose,
@@ -59,13 +59,13 @@ impl Rounds {
         now: DateTime<Utc>,
     ) -> Option<String> {
         let state = State { expires_at: now + STATE_TTL, first, own: own.to_owned() };
-        // each place has a key of its own: nonces by chance do for the few states of one
+        // each place has its own key and few states, so random nonces suffice
         let key = self.keys.first()?.derive(digest);
         let sealed = seal::seal(&key, random().ok()?, whose.place(digest), &state.encode()).ok()?;
         Some(URL_SAFE_NO_PAD.encode(sealed))
     }
 
-    /// The state that came back with a request; `None` unless it was sealed for just this one, and lately.
+    /// Opens a returned state; `None` unless it was sealed for this request and has not expired.
     pub(super) fn open(
         &self,
         whose: Whose,

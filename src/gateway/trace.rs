@@ -1,7 +1,7 @@
-//! Traces: which trace a request belongs to, what it hands on to upstreams, and the spans that are told of it.
+//! Traces: the trace of a request, its propagation to upstreams, and the exported spans.
 //!
-//! Whether a request is recorded is decided before anything is built for it: whoever sent it decides, and else chance.
-//! What is not recorded has no span, and hands on that it is not.
+//! The sampling decision comes first: the sender's if there is one, otherwise by ratio. A request that is not sampled has no
+//! span, and propagates that decision.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -15,45 +15,45 @@ use crate::domain::json;
 use crate::domain::span::{Span, SpanKind};
 use crate::domain::trace::{Incoming, SpanId, TraceId, TraceParent};
 
-/// Members of `_meta` that say which trace a request belongs to (SEP-414).
+/// Members of `_meta` that propagate a trace (SEP-414).
 const MEMBERS: [&str; 3] = ["traceparent", "tracestate", "baggage"];
 
 tokio::task_local! {
-    /// The span that this task works for.
+    /// Span that this task belongs to.
     static CURRENT: Option<TraceParent>;
 }
 
-/// Whoever collects finished spans. It never waits.
+/// Receiver of finished spans. Its methods never wait.
 pub trait SpanSink: Send + Sync {
     /// Takes a span.
     fn take(&self, span: Span);
 
-    /// How many it could not keep, or tell.
+    /// Returns the number of spans that were dropped or could not be exported.
     fn lost(&self) -> LostSpans;
 }
 
-/// Spans that nobody was told of, since the start.
+/// Spans that were not exported, since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LostSpans {
-    /// All places for those that wait were taken.
+    /// Spans dropped because the queue was full.
     pub full: u64,
-    /// The part of these places was taken that a tenant may have, or that is for what only callers want recorded.
+    /// Spans dropped because a share of the queue was full: a tenant's, or that for spans sampled only on callers' request.
     pub over_share: u64,
-    /// The collector did not take them.
+    /// Spans that the collector did not accept.
     pub unsent: u64,
 }
 
 impl LostSpans {
-    /// All of them.
+    /// Returns the total.
     pub fn all(&self) -> u64 {
         self.full + self.over_share + self.unsent
     }
 }
 
-/// Begins traces, where there is somebody to tell of them.
+/// Beginner of traces, with the receiver of their spans.
 pub struct Tracer {
     sink: Box<dyn SpanSink>,
-    /// Of the traces that begin here, those are recorded whose id is below this.
+    /// Sampling bound: traces that begin here are sampled if their id is below it.
     recorded_below: u64,
 }
 
@@ -64,20 +64,20 @@ impl fmt::Debug for Tracer {
 }
 
 impl Tracer {
-    /// One that records this share of the traces that begin here, from 0 to 1.
+    /// Creates a tracer that samples this share of the traces that begin here, from 0 to 1.
     pub fn new(sink: Box<dyn SpanSink>, sample_ratio: f64) -> Tracer {
-        // a float has no 2^63 - 1; casts saturate
+        // an `f64` cannot represent 2^63 - 1; casts saturate
         let recorded_below = (sample_ratio.clamp(0.0, 1.0) * (1_u64 << 63) as f64) as u64;
         Tracer { sink, recorded_below }
     }
 
-    /// What nobody was told of.
+    /// Returns the number of spans that were not exported.
     pub fn lost(&self) -> LostSpans {
         self.sink.lost()
     }
 
-    /// Finds out which trace a request belongs to that came in at `began`, and begins its span if it is recorded. `None`
-    /// without chance to make ids of.
+    /// Determines the trace of a request that came in at `began`, and begins its span if it is sampled. Returns `None` if
+    /// the system gives no random ids.
     pub fn begin(
         self: &Arc<Self>,
         incoming: Incoming,
@@ -85,7 +85,7 @@ impl Tracer {
     ) -> Option<(Arc<Trace>, Option<OpenSpan>)> {
         let Incoming { parent, state, baggage, link } = incoming;
         let (trace, own) = fresh_ids()?;
-        // of our own chance: callers choose the ids of their traces
+        // from a fresh random id: callers choose the ids of their traces
         let is_chosen = self.records(&trace);
         let is_sampled = parent.map_or(is_chosen, |parent| parent.is_sampled);
         let is_forced = is_sampled && !is_chosen;
@@ -106,7 +106,7 @@ impl Tracer {
         Some((Arc::new(Trace { tracer: Arc::clone(self), here, is_forced, state, baggage }), span))
     }
 
-    /// As samplers by share do, so that all who see a trace decide alike.
+    /// Decides as other ratio samplers do, so that all participants of a trace agree.
     fn records(&self, trace: &TraceId) -> bool {
         let [.., a, b, c, d, e, f, g, h] = *trace;
         u64::from_be_bytes([a, b, c, d, e, f, g, h]) >> 1 < self.recorded_below
@@ -139,11 +139,11 @@ impl Tracer {
     }
 }
 
-/// The trace that a request belongs to.
+/// Trace that a request belongs to.
 #[derive(Debug)]
 pub struct Trace {
     tracer: Arc<Tracer>,
-    /// What hangs on it hangs on this: the request's own span, or, where it is not recorded, whatever came with it.
+    /// Parent of further spans: the request's own span if it is sampled, otherwise the caller's.
     here: TraceParent,
     is_forced: bool,
     state: Option<String>,
@@ -151,12 +151,12 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// The request's own span; of one that is not recorded, the one that others are told of.
+    /// Returns the request's own span; if it is not sampled, the one that is propagated.
     pub fn here(&self) -> TraceParent {
         self.here
     }
 
-    /// Begins the span of a request to an upstream, if it is recorded.
+    /// Begins the span of a request to an upstream; `None` if the trace is not sampled.
     pub(super) fn client(&self) -> Option<OpenSpan> {
         let (_, span) = fresh_ids().filter(|_| self.here.is_sampled)?;
         let context = TraceParent { span, ..self.here };
@@ -166,7 +166,7 @@ impl Trace {
         Some(span)
     }
 
-    /// Says in `_meta` which span a request to an upstream belongs to, in the place of whatever the caller's said.
+    /// Writes the span of a request to an upstream into `_meta`, in place of the caller's.
     pub(super) fn carry(&self, span: Option<&OpenSpan>, meta: &mut Vec<(String, Bytes)>) {
         meta.retain(|(name, _)| !MEMBERS.contains(&name.as_str()));
         let parent = span.and_then(OpenSpan::context).unwrap_or(self.here).render();
@@ -180,33 +180,33 @@ impl Trace {
     }
 }
 
-/// A span that has not ended. Dropped, its request was given up.
+/// A span that has not ended. If dropped, it ends as given up.
 pub struct OpenSpan {
     tracer: Arc<Tracer>,
-    /// Taken out when it ends.
+    /// Data of the span; taken out when it ends.
     span: Option<Box<Span>>,
 }
 
 impl OpenSpan {
-    /// Changes what is known of it.
+    /// Changes the data of the span.
     pub fn note(&mut self, note: impl FnOnce(&mut Span)) {
         if let Some(span) = &mut self.span {
             note(span);
         }
     }
 
-    /// It was none: nobody is told.
+    /// Discards the span without exporting it.
     pub(super) fn forget(mut self) {
         self.span = None;
     }
 
-    /// Ends it.
+    /// Ends the span now.
     pub fn end(mut self) {
         self.note(|span| span.end = SystemTime::now());
         self.tell();
     }
 
-    /// Ends it so long after its beginning.
+    /// Ends the span at a duration after its beginning.
     pub fn end_after(mut self, took: Duration) {
         self.note(|span| span.end = span.start.checked_add(took).unwrap_or(span.start));
         self.tell();
@@ -233,17 +233,17 @@ impl Drop for OpenSpan {
     }
 }
 
-/// Does something in the name of a span: log lines written meanwhile say which.
+/// Runs a future within a span, whose ids appear in log lines written meanwhile.
 pub fn within<F: Future>(span: Option<TraceParent>, work: F) -> impl Future<Output = F::Output> {
     CURRENT.scope(span, work)
 }
 
-/// The span in whose name this is running.
+/// Returns the span that the current task runs in; `None` without one.
 pub fn current() -> Option<TraceParent> {
     CURRENT.try_with(|current| *current).ok().flatten()
 }
 
-/// Ids for a trace and a span in it.
+/// Returns random ids for a trace and a span; `None` if the system gives no random bytes.
 fn fresh_ids() -> Option<(TraceId, SpanId)> {
     let chance = CHANCE.with_borrow_mut(Chance::next)?;
     let (trace, span) = chance.split_first_chunk()?;
@@ -255,10 +255,10 @@ thread_local! {
     static CHANCE: RefCell<Chance> = const { Chance::new() };
 }
 
-/// Pairs of ids whose chance is fetched at once: asking the system for each costs more than all else about a span.
+/// Pairs of ids made of one read of random bytes: a system call for each would cost more than the rest of a span.
 const CHANCE_PAIRS: usize = 32;
 
-/// Chance at hand.
+/// Buffer of random bytes.
 struct Chance {
     pairs: [[u8; 24]; CHANCE_PAIRS],
     used: usize,
@@ -329,7 +329,7 @@ mod tests {
     fn what_is_recorded_only_because_a_caller_wants_it_says_so_on_both_sides() {
         let parent = |is_sampled| Some(TraceParent { trace: [0; 16], span: [1; 8], is_sampled });
         for (ratio, parent, is_forced) in [
-            // an id that would be recorded by itself is the caller's choice, too
+            // an id that would be sampled anyway is the caller's choice, too
             (0.0, parent(true), Some(true)),
             (1.0, parent(true), Some(false)),
             (1.0, None, Some(false)),

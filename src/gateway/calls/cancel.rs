@@ -1,6 +1,6 @@
-//! Taking calls back. A modern client does it by closing its connection; a handshake client by a notification
-//! that names the request, which may land on any replica: that one looks among its own calls first, then
-//! sends one notice to the others.
+//! Cancellation of calls by their clients. A modern client closes its connection; a handshake client sends a notification
+//! that names the request. That notification may reach any replica: it searches its own calls first, then sends one notice
+//! to the others.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,28 +15,28 @@ use crate::gateway::log::Attempt;
 use crate::gateway::tenants::Caller;
 use crate::store::CancelNotice;
 
-/// Longest request id that a call can be named by, in bytes: a notice has a bound of 8000.
+/// Longest request id by which a call can be cancelled, in bytes: a notice between replicas has at most 8000.
 const REQUEST_ID_BYTES_MAX: usize = 512;
 /// Notices to other replicas that one key may cause per [`NOTICE_WINDOW`]; the rest is dropped, as the
 /// protocol allows.
 const NOTICES_PER_KEY_MAX: u32 = 20;
 const NOTICE_WINDOW: Duration = Duration::from_secs(1);
-/// Notices on their way at once, over all keys.
+/// Notices being sent at once, over all keys.
 const NOTICES_MAX: usize = 64;
 
-/// What takes a call back.
+/// Event that cancels a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CancelBy<'a> {
-    /// Nothing: it runs to its end.
+    /// No event: the call runs to its end.
     Nothing,
     /// The loss of its connection (MCP 2026-07-28, transports).
     Disconnect,
-    /// A notification with this raw request id, of the same session (MCP 2025-11-25, cancellation). Nothing, for a
-    /// call without a session: programs that share a key choose the same small numbers as ids.
+    /// A notification with this raw request id, in the same session (MCP 2025-11-25, cancellation). A call without a session
+    /// cannot be cancelled so: programs that share a key choose the same small numbers as ids.
     Notification(&'a str),
 }
 
-/// What one call is called: no other principal and no other session can name it.
+/// Name of a call for cancellation. It includes the principal and the session, so no other one can name the call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct CallName {
     tenant: TenantId,
@@ -46,7 +46,7 @@ struct CallName {
 }
 
 impl CallName {
-    /// `None` for a call that no notification can name.
+    /// Returns the name; `None` for a call that no notification can name.
     fn new(caller: &Caller, session: Option<&str>, request: &str) -> Option<CallName> {
         let session = session.filter(|_| request.len() <= REQUEST_ID_BYTES_MAX)?;
         Some(CallName {
@@ -61,9 +61,9 @@ impl CallName {
 /// The calls of this replica that a notification may name.
 #[derive(Debug, Default)]
 pub(super) struct Cancellations {
-    /// More than one call under a name: a client that used an id again.
+    /// Calls by name. Several calls share a name if a client used an id again.
     calls: Mutex<HashMap<CallName, Vec<(u64, CancellationToken)>>>,
-    /// Tells calls of one name apart.
+    /// Next serial number, which distinguishes calls of one name.
     serial: AtomicU64,
     notices: Mutex<Notices>,
 }
@@ -75,7 +75,7 @@ struct Notices {
     under_way: usize,
 }
 
-/// A call's place among those that can be named; given back when dropped.
+/// Registration of a call under its name; removed when dropped.
 pub(super) struct Named {
     cancellations: Arc<Cancellations>,
     name: CallName,
@@ -109,8 +109,8 @@ impl Cancellations {
         }
     }
 
-    /// Cancels the call of this name. Of several nobody can tell which was meant: none is cancelled.
-    /// `false` when there is no call of this name here.
+    /// Cancels the call of this name. If several calls share the name, none is cancelled: the intended one is unknown.
+    /// Returns `false` if no call here has the name.
     fn cancel(&self, name: &CallName) -> bool {
         let calls = self.calls();
         let Some(tokens) = calls.get(name) else { return false };
@@ -120,7 +120,7 @@ impl Cancellations {
         true
     }
 
-    /// Whether another notice may go out now for this key.
+    /// Returns whether another notice may be sent now for this key, and counts it if so.
     fn may_notify(&self, key: (TenantId, Option<KeyId>), now: Instant) -> bool {
         let mut notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner);
         if notices.window.is_none_or(|began| now.duration_since(began) >= NOTICE_WINDOW) {
@@ -145,7 +145,7 @@ impl Cancellations {
 }
 
 impl Calls {
-    /// Makes a call one that a notification can name, if it can be.
+    /// Registers a call under its name. Returns `None` if no notification can name it.
     pub(super) fn name_call(
         &self,
         attempt: &Attempt,
@@ -157,8 +157,8 @@ impl Calls {
         Some(Named { cancellations: Arc::clone(&self.cancellations), name, serial })
     }
 
-    /// Takes a caller's own call back, here or on another replica. Says nothing: the call may have ended, or
-    /// never have been.
+    /// Cancels a call of this caller, here or on another replica. Returns nothing: the call may have ended, or never have
+    /// existed.
     pub fn cancel_call(self: &Arc<Self>, caller: &Caller, session: Option<&str>, request: &str) {
         let Some(name) = CallName::new(caller, session, request) else { return };
         if self.cancellations.cancel(&name) {
@@ -179,7 +179,7 @@ impl Calls {
         });
     }
 
-    /// Another replica was told of a cancellation that it had no call for.
+    /// Cancels a call here after a notice from another replica, which had no call of that name.
     pub(in crate::gateway) fn cancelled_elsewhere(&self, notice: CancelNotice) {
         let CancelNotice { tenant, key, session: Some(session), request } = notice else { return };
         self.cancellations.cancel(&CallName { tenant, key, session, request });

@@ -1,4 +1,4 @@
-//! Calls of tools, prompts and resources, and what comes of them.
+//! Calls of tools, prompts and resources, and the reading of cached results.
 
 mod cancel;
 mod pipeline;
@@ -22,7 +22,7 @@ use crate::domain::measure::Series;
 use crate::store::Store;
 use crate::upstream::Pool;
 
-/// Runs calls.
+/// Use cases of calls: tools, prompts, resources, completions and `read_cache`.
 pub struct Calls {
     store: Store,
     upstreams: Arc<Pool>,
@@ -32,7 +32,7 @@ pub struct Calls {
     log: Arc<Log>,
     cancellations: Arc<Cancellations>,
     cache_lane: CacheLane,
-    /// What the gateway itself added to calls, by the tier of the tool.
+    /// Time that the gateway itself added to calls, by the tier of the tool.
     pub overhead: Series<&'static str>,
 }
 

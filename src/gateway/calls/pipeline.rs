@@ -1,8 +1,6 @@
 //! The pipeline of requests to servers: check, record, send, close (behaviour, section 5). Calls of tools, prompts,
-//! resources and completions all take it.
-//!
-//! It outlives whoever waits for it: a request whose connection is lost goes on in a task of its own, so a
-//! record is closed whatever happens to the connection. What was checked is byte for byte what is sent.
+//! resources and completions all pass through it. A request whose connection is lost goes on in a task of its own, so its
+//! record is always closed. The arguments are sent byte for byte as they were checked.
 
 pub(super) mod checks;
 mod door;
@@ -47,13 +45,13 @@ const NO_COMPLETION: &[u8] = br#"{"completion":{"values":[]}}"#;
 /// A request under way.
 struct Run<'a> {
     attempt: &'a Attempt,
-    /// Whether it has a record.
+    /// True if the request has a record that stays.
     is_recorded: bool,
-    /// Whether it is over the rate of its key or tenant.
+    /// True if the request exceeds the rate of its key or tenant.
     is_over: bool,
 }
 
-/// A request that may be sent: it passed its checks, and its record is committed where that must come first.
+/// A request that may be sent: its checks passed, and its record is committed if that must come first.
 struct Ready {
     pending: Pending,
     checked: Checked,
@@ -61,8 +59,8 @@ struct Ready {
 }
 
 impl Calls {
-    /// Runs a request. Its record is closed whether or not anybody waits for the outcome: dropped, the request
-    /// goes on in a task of its own, to its end or to its cancellation.
+    /// Runs a request. Its record is closed whether or not the caller waits for the outcome: a dropped request goes on in a
+    /// task of its own, to its end or its cancellation.
     pub fn run(
         self: &Arc<Self>,
         attempt: Attempt,
@@ -84,7 +82,7 @@ impl Calls {
         if cancel_by == CancelBy::Disconnect { work.telling(cancel) } else { work }
     }
 
-    /// `_named`: while it runs, it can be taken back by its name.
+    /// Runs a request from its record to its outcome. `_named` keeps it registered for cancellation meanwhile.
     async fn run_whole(
         self: Arc<Self>,
         attempt: Attempt,
@@ -102,7 +100,7 @@ impl Calls {
         }
     }
 
-    /// All that comes before a request is sent: the checks, the state of the round before, and the commit of the record.
+    /// Does everything before a request is sent: the checks, the state of the earlier round, and the commit of the record.
     async fn prepare(
         &self,
         mut pending: Pending,
@@ -110,7 +108,7 @@ impl Calls {
         request: &mut CallRequest,
     ) -> Result<Ready, CallOutcome> {
         let caller = &attempt.caller;
-        // every attempt counts, also one that a check is about to refuse with an answer of its own
+        // every attempt counts against the rate, also one that a check is about to refuse
         let admitted = self.tenants.limits.admit(caller, Instant::now());
         let run = Run { attempt, is_recorded: request.what.is_recorded(), is_over: admitted.is_err() };
         let mut checked = match self.check(caller, &request.what, &mut pending.record, admitted).await {
@@ -127,11 +125,11 @@ impl Calls {
         if call.tier == Tier::Read {
             return Ok(Ready { pending, checked, opened });
         }
-        // should it fail, the log closes the record itself: the row may land later
+        // if it fails, the log closes the record itself: the row may be committed later
         let opening = pending.open().await;
         let pending =
             opening.map_err(|RecordUnavailable| CallOutcome::Refused(call.refused(record_unavailable())))?;
-        // the commit may have taken a while: what was allowed then may not be now
+        // the commit may have taken a while, and permissions may have changed meanwhile
         match self.check_again(caller, call) {
             Ok(current) => call.tool = current,
             Err(refusal) => {
@@ -145,7 +143,7 @@ impl Calls {
         Ok(Ready { pending, checked, opened })
     }
 
-    /// Runs the checks of a request; fills the record with what is learnt on the way, also when one refuses.
+    /// Runs the checks of a request. Fills the record as far as facts are known, also on a refusal.
     async fn check(
         &self,
         caller: &Caller,
@@ -161,11 +159,11 @@ impl Calls {
                 return checked.map(Checked::Offer);
             }
         };
-        // of the arguments, only text within text has still to be parsed
+        // only `args_json`, a text within the text, has still to be parsed
         let parsed_bytes = request.args_json.as_ref().map_or(0, Bytes::len);
         let run = || tool::run(caller, door, request, record, preview_bytes);
         let mut call = self.upstreams.aside(caller.tenant_id().0, parsed_bytes, run).await?;
-        // above its rate nothing is compiled for it, nor held against a schema
+        // a request over its rate costs neither compilation nor validation of a schema
         let fitting = match admitted {
             Ok(()) => self.check_arguments(caller, &mut call, record).await,
             Err(limited) => Err(limited),
@@ -176,7 +174,7 @@ impl Calls {
         }
     }
 
-    /// Check 10, and of 12 what is known beforehand.
+    /// Runs check 10, and check 12 as far as it can be known before dispatch.
     async fn check_arguments(
         &self,
         caller: &Caller,
@@ -189,14 +187,14 @@ impl Calls {
         tool::schema(outcome, &call.tool, record)?;
         if took_turn {
             self.tenants.forget_if_ended(tenant);
-            // the turn may have taken a while: what was allowed then may not be now
+            // the wait may have taken a while, and permissions may have changed meanwhile
             call.tool = self.check_again(caller, call)?;
         }
         reachable(&call.tool.server)
     }
 
-    /// Checks 7 to 9 again when the catalogue moved meanwhile, and the key's validity in any case.
-    /// Gives the tool to dispatch to.
+    /// Repeats checks 7 to 9 if the catalogue has changed, and always checks that the key is still valid. Returns the tool
+    /// to dispatch to.
     fn check_again(&self, caller: &Caller, call: &CheckedTool) -> Result<Arc<Tool>, Refusal> {
         if !self.tenants.is_valid(caller) {
             return Err(Refusal::new(
@@ -207,7 +205,7 @@ impl Calls {
         tool::again(caller, call)
     }
 
-    /// Sends a request, and closes its record with what became of it.
+    /// Sends a request, and closes its record with the outcome.
     async fn send(
         &self,
         Ready { mut pending, checked, mut opened }: Ready,
@@ -230,7 +228,7 @@ impl Calls {
         let mut cancelled = pin!(cancelled);
         let ended = tokio::select! {
             biased;
-            // one that was taken back while it waited for its record, or for its turn, is not sent at all
+            // a request that was cancelled while it waited for its record is not sent at all
             () = &mut cancelled => Err(withdrawn(&sending.sent)),
             ended = self.exchange(server, to_send) => ended.map_err(|error| from_upstream(&error)),
         };
@@ -255,8 +253,8 @@ impl Calls {
         outcome
     }
 
-    /// Asks a server. One that offers no completions is not asked for any. Dropping it tells the server that the answer is
-    /// not wanted any more.
+    /// Sends a request to a server and waits for the answer. Completions for a server that offers none get an empty result.
+    /// If the future is dropped, the server is notified that the answer is no longer wanted.
     async fn exchange(&self, server: &ServerEntry, request: Request) -> Result<Answer, UpstreamError> {
         let connection = self.upstreams.connection(&server.target);
         if request.subject == Subject::Completion && !connection.offers().await?.completions {
@@ -265,9 +263,9 @@ impl Calls {
         connection.ask(request).await
     }
 
-    /// Ends a request that a check refused. Unless it is about something that only reads, its record is committed
-    /// before the answer. Requests over the limit of their key are counted instead, but for the first of a minute that
-    /// another check refused.
+    /// Ends a request that a check refused. Unless the request only reads, its record is committed before the answer.
+    /// Requests over the limit of their key are counted instead, except the first few of a minute that another check
+    /// refused.
     async fn refuse(&self, mut pending: Pending, run: &Run<'_>, mut refused: Refused) -> CallOutcome {
         if self.is_shed(run, &refused.refusal) {
             pending.forget();
@@ -282,8 +280,8 @@ impl Calls {
         CallOutcome::Refused(refused)
     }
 
-    /// Returns whether a refused request is counted into its key's record of the minute, which this does, and has none of
-    /// its own.
+    /// Returns whether a refused request is counted in its key's record of the minute instead of having its own. Counts it
+    /// if so.
     fn is_shed(&self, run: &Run<'_>, refusal: &Refusal) -> bool {
         let Attempt { caller, started_at, .. } = run.attempt;
         if refusal.code == Code::RateLimited {
@@ -294,7 +292,7 @@ impl Calls {
         is_counted && !self.tenants.limits.keeps_record(caller, Shed::Call, *started_at)
     }
 
-    /// Ends a request that passed all checks, but brought back a state that is not its own.
+    /// Ends a request that passed all checks, but returned a state that was not issued for it.
     async fn refuse_state(&self, mut pending: Pending, run: &Run<'_>, checked: &Checked) -> CallOutcome {
         round::note_invalid(&mut pending.record);
         match self.close_refused(pending, run).await {

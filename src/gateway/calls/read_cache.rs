@@ -1,4 +1,4 @@
-//! `read_cache`: pages of what was cut off a result, for whoever made the call (behaviour, section 5, large results).
+//! `read_cache`: pages of the text cut off a long result, for the caller that got it (behaviour, section 5, large results).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,32 +21,32 @@ use crate::gateway::tenants::Shed;
 use crate::gateway::{RecordUnavailable, clock};
 use crate::store::CachedText;
 
-/// How long reading a page may take.
+/// Deadline of reading one page.
 const READ_MAX: Duration = Duration::from_secs(10);
-/// Characters of a page for whom results are not cut at all any more.
+/// Characters per page for callers whose results are not cut any more.
 const UNLIMITED_PAGE_CHARACTERS: usize = 20_000;
-/// Characters of the key that the record shows.
+/// Characters of a cache key that the record shows.
 const KEY_SHOWN_CHARS: usize = 6;
-/// Most digits of a record's number in a key.
+/// Most digits of a record index in a key.
 const INDEX_DIGITS_MAX: usize = 9;
 
-/// A page as asked for.
+/// Request for a page.
 #[derive(Clone, Debug)]
 pub struct ReadRequest {
-    /// The key that the note at the end of the text names; `KEY.n` is record `n` of it.
+    /// Cache key from the note at the end of a cut text; `KEY.n` is record `n` within it.
     pub key: String,
-    /// Records or characters before the page.
+    /// Number of records or characters before the page.
     pub offset: usize,
-    /// Records or characters at most.
+    /// Most records or characters on the page; `None` for as many as fit.
     pub limit: Option<usize>,
 }
 
-/// A page.
+/// A page of cached text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadResult {
     /// `{records|text, total, offset, limit, next_offset, meta}`
     pub json: String,
-    /// What stands in the place of the JSON for who reads texts.
+    /// Page for clients that read text; `None` for records, which are JSON only.
     pub text: Option<TextPage>,
 }
 
@@ -55,13 +55,13 @@ pub struct ReadResult {
 pub struct TextPage {
     /// The characters, as the body of a JSON string.
     pub body: String,
-    /// Where they are in the whole, and how to go on.
+    /// Position of the page in the whole text, and how to read on.
     pub note: String,
 }
 
 impl Calls {
-    /// Reads a page. One answer whether a key is malformed, unknown, expired, or was given to another caller. Its record
-    /// is closed whether or not anybody waits.
+    /// Reads a page. The refusal is the same for a key that is malformed, unknown, expired, or another caller's. The record
+    /// is closed whether or not the caller waits.
     pub fn read_cache(
         self: &Arc<Self>,
         attempt: Attempt,
@@ -141,7 +141,7 @@ impl Calls {
     }
 }
 
-/// The key's token and the records within it. A key that is not of this form is unknown.
+/// Splits a key into its token and the record indexes within it. Returns `None` if it is malformed.
 fn parse(key: &str) -> Option<(String, Vec<usize>)> {
     let mut parts = key.split('.');
     let token = parts.next().filter(|token| token.len() <= 100)?.to_owned();
@@ -153,7 +153,7 @@ fn parse(key: &str) -> Option<(String, Vec<usize>)> {
     within.filter(|within| within.len() <= LEVELS_MAX).map(|within| (token, within))
 }
 
-/// What is asked for, with no more of the key than tells it from others.
+/// Notes the requested page, with only the first characters of its key.
 fn note_request(record: &mut Record, request: &ReadRequest) {
     let shown: String = request.key.chars().take(KEY_SHOWN_CHARS).collect();
     let arguments =
@@ -209,7 +209,7 @@ fn render(page: Page, key: &str, meta: &Value) -> ReadResult {
     }
 }
 
-/// The member that stands for a record without room on a page.
+/// Returns the member that replaces a record too large for a page.
 fn large_record(large: &LargeRecord, key: &str) -> String {
     let LargeRecord { index, characters, start } = large;
     format!(

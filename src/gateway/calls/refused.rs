@@ -1,4 +1,4 @@
-//! Calls on `/mcp/direct` that are refused before they come to the pipeline.
+//! Records of calls on `/mcp/direct` that are refused before the pipeline.
 
 use super::Calls;
 use super::pipeline::checks::tool::direct;
@@ -6,8 +6,8 @@ use crate::domain::annotations::Tier;
 use crate::gateway::log::{Attempt, RefusedAttempt};
 
 impl Calls {
-    /// Records a call on `/mcp/direct` that was refused before it came to the pipeline; its name tells the tool. Unless that only reads, the record is
-    /// committed when this returns, or waits for the database as long as a call's does.
+    /// Records a call on `/mcp/direct` that was refused before the pipeline. Unless its tool only reads, waits until the
+    /// record is committed, at most as long as a call would.
     pub async fn record_refused_directly(&self, attempt: &Attempt, refused: &RefusedAttempt<'_>) {
         if !self.log.keeps_record(attempt, refused) {
             return;
@@ -24,7 +24,7 @@ impl Calls {
             Err(full) => Err(full),
         };
         if kept.is_err() {
-            // nothing was run, and what was refused stays refused
+            // nothing was run, and the request stays refused
             tracing::error!(kind = refused.kind.as_str(), "a refusal was not recorded in time");
         }
     }

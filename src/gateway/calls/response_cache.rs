@@ -1,5 +1,5 @@
-//! Results that are too long for `/mcp`: they are cut, and what was cut off is kept for whoever made the call
-//! (behaviour, section 5, large results). Nothing is lost: what cannot be kept is not cut.
+//! Cutting of results that are too long for `/mcp`. The text that is cut off is kept for the caller (behaviour, section 5,
+//! large results); a result that cannot be kept is not cut.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,21 +23,21 @@ use crate::gateway::tenants::Caller;
 use crate::store::NewCachedTexts;
 use crate::upstream::{MemoryPurpose, MemoryShort};
 
-/// How long a result waits to be kept. A caller waits as long, so it is short.
+/// Longest wait for storing a result. The caller waits as long, so it is short.
 const KEEP_MAX: Duration = Duration::from_secs(2);
-/// Bytes of the key that a text is read with.
+/// Random bytes in the key under which a text is read.
 const TOKEN_BYTES: usize = 16;
-/// Texts of one tenant that are being kept or read, of those of all tenants.
+/// Texts that one tenant may store or read at a time.
 const TENANT_TURNS: usize = 2;
 
-/// Turns at the cache: large rows are on the connections of reports, of which half stay for these.
+/// Concurrency limit of the cache. Large rows use the connections of reports, of which half stay free for these.
 #[derive(Debug)]
 pub(super) struct CacheLane {
     tenants: ReportLane,
     all: Arc<Semaphore>,
 }
 
-/// A turn; given back when dropped.
+/// A slot in the [`CacheLane`]; given back when dropped.
 #[derive(Debug)]
 pub(super) struct CacheTurn {
     _tenant: ReportTurn,
@@ -45,12 +45,12 @@ pub(super) struct CacheTurn {
 }
 
 impl CacheLane {
-    /// So many at the same time.
+    /// Creates a lane with this many slots, at least one.
     pub(super) fn new(turns: usize) -> CacheLane {
         CacheLane { tenants: ReportLane::new(TENANT_TURNS), all: Arc::new(Semaphore::new(turns.max(1))) }
     }
 
-    /// Waits for a turn; `None` when too many others do. Whoever calls bounds the wait.
+    /// Waits for a slot; `None` when too many others wait. The caller bounds the wait.
     pub(super) async fn enter(&self, tenant: TenantId) -> Option<CacheTurn> {
         let own = self.tenants.enter(tenant).await.ok()?;
         let all = Arc::clone(&self.all).acquire_owned().await.ok()?;
@@ -58,7 +58,7 @@ impl CacheLane {
     }
 }
 
-/// Why a result could not be kept: the end of a sentence.
+/// Reason why a result could not be kept, as the end of a sentence.
 struct NotKept(&'static str);
 
 const SLOW: NotKept = NotKept("what would have been cut off could not be kept in time");
@@ -70,7 +70,7 @@ struct Sealed {
 }
 
 impl Calls {
-    /// The outcome as it is handed on: over MCP with long texts cut. Over REST people and scripts get it whole.
+    /// Returns the outcome with long texts cut, for calls over MCP. REST callers get the whole result.
     pub(super) async fn shorten(
         &self,
         attempt: &Attempt,
@@ -82,7 +82,7 @@ impl Calls {
         if attempt.source != Source::Mcp || limit == 0 || raw.len() <= limit {
             return CallOutcome::Result { raw, head, warning, truncated };
         }
-        // rare and large: its state is no part of every call's
+        // rare and large: boxed, so that not every call's future contains it
         match Box::pin(self.cut(&attempt.caller, record, &raw, limit)).await {
             Ok(None) => CallOutcome::Result { raw, head, warning, truncated },
             Ok(Some(Rendered { result, meta })) => {
@@ -98,8 +98,8 @@ impl Calls {
         }
     }
 
-    /// Returns the shortened result, which holds memory of its own until it is written. Where there is none,
-    /// it keeps the memory of the whole result.
+    /// Returns the shortened result, which holds memory of its own until it is written. If the tenant has no memory left, it
+    /// keeps that of the whole result.
     async fn remainder(&self, caller: &Caller, result: String, whole: Bytes) -> Bytes {
         let mut memory = self.tenants.memory(caller, MemoryPurpose::Answer).waiting(Duration::ZERO);
         match memory.grow(result.len()).await {
@@ -168,7 +168,7 @@ impl Calls {
     }
 }
 
-/// Cuts, and seals what is cut off, each text with a key of its own.
+/// Cuts a result, and seals each text that was cut off with a key of its own. Returns `None` if nothing can be cut.
 fn seal(raw: &str, limit: usize, tenant: TenantId, principal: Uuid, key: &Key) -> Option<Sealed> {
     let mut cut = Cut::find(raw, limit)?;
     cut.look_for_records(limit);
@@ -185,7 +185,7 @@ fn seal(raw: &str, limit: usize, tenant: TenantId, principal: Uuid, key: &Key) -
     Some(Sealed { rendered: cut.render(&tokens, limit), texts })
 }
 
-/// Returns the hash that is stored of the token with which a text is read.
+/// Returns the stored hash of a token, under which its text is found.
 pub(super) fn hash_of(token: &str) -> [u8; 32] {
     Sha256::new_with_prefix("mcpproxy cache key v1\0").chain_update(token).finalize().into()
 }

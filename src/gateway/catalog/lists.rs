@@ -1,7 +1,5 @@
-//! Finished lists, kept for whoever asks for the same: the least used give way.
-//!
-//! What a client has not read yet stays in memory whether it is kept here or not. Large bodies on their way therefore take
-//! from their tenant's share of memory for answers, once for all who are sent the same.
+//! Cache of finished lists, evicted by least recent use. A large list stays in memory while clients read it, cached or not.
+//! It is therefore charged to its tenant's share of memory for answers, once for all clients that are sent the same bytes.
 
 mod pages;
 
@@ -25,43 +23,43 @@ use crate::upstream::{FREE_BYTES_MAX, MemoryHold, MemoryPurpose};
 
 /// Longest wait for another request that makes the same list.
 const WAIT_MAX: Duration = Duration::from_secs(10);
-/// When to ask again for a list that there was no memory for, in seconds.
+/// Suggested retry delay when there was no memory for a list, in seconds.
 const RETRY_AFTER_S: u64 = 5;
 
-/// Which list: equal keys are equal bytes.
+/// Identity of a list: equal keys have equal bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ListKey {
-    /// Whose it is.
+    /// Tenant of the list.
     pub tenant: TenantId,
-    /// What is seen.
+    /// Fingerprint of the view that the list shows.
     pub print: Fingerprint,
-    /// Who reads it.
+    /// Kind of client that reads the list.
     pub reader: Reader,
-    /// The spelling.
+    /// Spelling of the tool names.
     pub names: ToolNames,
-    /// What the caller may do with management tools; `None` for nothing.
+    /// Operations that the caller may do with management tools; `None` for none.
     pub manages: Option<OperationType>,
-    /// Where the page begins; `None` for the first, which also has the gateway's own tools.
+    /// Position of the page's first entry; `None` for the first page, which also has the gateway's own tools.
     pub from: Option<usize>,
 }
 
-/// How a list is made that is not kept.
+/// Plan for making a list that is not cached.
 pub struct ListPlan<F> {
-    /// About its size.
+    /// Approximate size of the list, in bytes.
     pub bytes: usize,
-    /// Where the page after it begins.
+    /// Position where the next page begins; `None` for the last page.
     pub next: Option<usize>,
-    /// Makes it.
+    /// Function that makes the list.
     pub make: F,
-    /// For who makes a large one.
+    /// Permit for making a large list, one at a time per catalogue.
     pub turn: Arc<Semaphore>,
 }
 
-/// The lists of all tenants.
+/// Finished lists of all tenants, and those being made.
 #[derive(Debug)]
 pub(super) struct Lists {
     kept: Mutex<Pages>,
-    /// Large ones that a request is making, or finding memory for: others who want the same wait for it.
+    /// Locks of large lists that a request is making, or finding memory for. Requests for the same list wait for it.
     under_way: Mutex<HashMap<ListKey, Weak<Turn>>>,
 }
 
@@ -72,7 +70,7 @@ impl Lists {
         Lists { kept: Mutex::new(Pages::new(bytes_max)), under_way: Mutex::default() }
     }
 
-    /// Forgets the lists of a tenant that is no more.
+    /// Drops the lists of a deleted tenant.
     pub(super) fn forget(&self, tenant: TenantId) {
         self.kept().forget(tenant);
     }
@@ -86,7 +84,7 @@ impl Lists {
         if let Some(turn) = under_way.get(&key).and_then(Weak::upgrade) {
             return turn;
         }
-        // as many as there are requests that wait, at most
+        // entries stay at most as many as the waiting requests
         under_way.retain(|_, turn| turn.strong_count() > 0);
         let turn = Arc::new(Turn::default());
         under_way.insert(key, Arc::downgrade(&turn));
@@ -94,7 +92,7 @@ impl Lists {
     }
 }
 
-/// A body with its tenant's share of memory: as long as anybody is sent it.
+/// A body with its tenant's share of memory, which is held until the last client has read it.
 struct Lent {
     body: Bytes,
     _held: Arc<MemoryHold>,
@@ -111,10 +109,10 @@ fn lend(body: Bytes, held: Arc<MemoryHold>) -> Bytes {
 }
 
 impl Catalogs {
-    /// The list of this key: one that is kept, or one that is made as planned and kept for the next.
+    /// Returns the list of this key from the cache, or makes it as planned and caches it.
     ///
     /// # Errors
-    /// A refusal when clients of the tenant leave too many large ones unread.
+    /// A refusal if there is no memory for it: the tenant's clients leave too many large lists unread.
     pub(in crate::gateway) async fn list_body<F: FnOnce() -> String + Send + 'static>(
         &self,
         key: ListKey,
@@ -138,7 +136,7 @@ impl Catalogs {
         }
     }
 
-    /// A large list, which takes memory: once, however many ask for the same.
+    /// Returns a large list. Memory is taken once, however many requests want the same list.
     async fn large_list<F: FnOnce() -> String + Send + 'static>(
         &self,
         key: ListKey,
@@ -147,7 +145,7 @@ impl Catalogs {
     ) -> Result<Bytes, Refusal> {
         let alone = self.lists.alone(key);
         let _alone = timeout(WAIT_MAX, alone.lock()).await.map_err(|_| crowded())?;
-        // whoever was here before has it, unless that was too long ago
+        // the request before usually made it, unless it was evicted since
         let found = self.lists.kept().get(&key);
         let (body, plan) = match (found, plan) {
             (Some(Found { body, held: Some(held) }), _) => return Ok(lend(body, held)),
@@ -155,7 +153,7 @@ impl Catalogs {
             (None, plan) => (None, plan),
         };
         let bytes = body.as_ref().map(Bytes::len).or(plan.as_ref().map(|plan| plan.bytes));
-        // gone between two looks, which takes a cache that is much too small
+        // the list was evicted between two lookups, which takes a cache that is much too small
         let held = self.hold(key.tenant, caller, bytes.ok_or_else(crowded)?).await?;
         if let Some(body) = body {
             self.lists.kept().hold(&key, &held);
@@ -172,7 +170,7 @@ impl Catalogs {
         Ok(lend(body, held))
     }
 
-    /// Takes memory from the shares of whoever asks first.
+    /// Takes memory from the shares of the first caller.
     async fn hold(
         &self,
         tenant: TenantId,

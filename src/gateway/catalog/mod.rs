@@ -1,6 +1,5 @@
-//! What the servers of a tenant offer: snapshots of it, what callers see of them, and what is made of definitions.
-//!
-//! The lowest wing: it knows no keys and no live tenants.
+//! Catalogues: snapshots of a tenant's servers and tools, the views that callers have of them, and the lists and schemas
+//! made of definitions. This module knows neither keys nor live tenants.
 
 mod lists;
 mod offers;
@@ -30,7 +29,7 @@ use super::Ground;
 use crate::domain::id::TenantId;
 use crate::upstream::Pool;
 
-/// What is made of definitions and kept for all tenants: finished lists and compiled schemas.
+/// Caches for all tenants that are made of definitions: finished lists and compiled schemas.
 pub(in crate::gateway) struct Catalogs {
     upstreams: Arc<Pool>,
     lists: Lists,
@@ -46,7 +45,7 @@ impl Catalogs {
         }
     }
 
-    /// Forgets what was made for a tenant that is no more.
+    /// Drops the lists and schemas of a deleted tenant.
     pub(super) fn forget(&self, tenant: TenantId) {
         self.lists.forget(tenant);
         self.schemas.forget(tenant);

@@ -1,11 +1,11 @@
-//! Prompts, resources and templates of a catalogue: what may be listed, and which server is asked for what.
+//! Prompts, resources and templates of a catalogue: which may be listed, and which server owns each.
 //!
-//! A URI belongs to the server that has offered it the longest, whether that is connected or not; where others offer it
-//! too, theirs is published nowhere. So a URI never leads to another server while the first one offers it. A server that
-//! nobody has released yet owns nothing, and neither does an offer of which no definition was ever approved.
+//! A URI belongs to the server that has offered it the longest, connected or not; the same URI of other servers is not
+//! published. So a URI never leads to another server while the first one offers it. A server that was never released owns
+//! nothing, and neither does an offer without an approved definition.
 //!
-//! What is not approved is in no list and is asked for by nobody. It still stands in the way of templates of its own
-//! server that fit its URI: they do not lead around a block or a pin.
+//! Offers that are not approved are neither listed nor requested. They still block templates of their own server that match
+//! their URI: a template is no way around a block or a pin.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::domain::tool::PinState;
 use crate::domain::uri_template::{UriTemplate, is_straight};
 use crate::store::StoredOffer;
 
-/// Most pieces of templates that are tried for a URI, all servers together: what the longest URI costs, tens of
-/// milliseconds at the worst.
+/// Most template pieces that are matched against one URI, over all servers. The longest URI then costs tens of milliseconds
+/// at worst.
 const PIECES_MAX: usize = 13_000;
-/// Those of one server.
+/// Most template pieces of one server that are matched against one URI.
 const SERVER_PIECES_MAX: usize = 1300;
 
 /// Result of parsing a definition, shared by every snapshot with the same bytes.
@@ -91,36 +91,36 @@ impl Offer {
 
 type ByName = HashMap<Box<str>, Arc<Offer>>;
 
-/// All of one kind.
+/// All offers of one kind.
 #[derive(Debug, Default)]
 struct Kind {
-    /// Prompts by canonical name, all else by URI, in whatever state.
+    /// Offers in any state: prompts by canonical name, all others by URI.
     by_name: ByName,
-    /// Those that may be listed, by the same.
+    /// Offers that may be listed, sorted by the same name.
     listed: Vec<Arc<Offer>>,
 }
 
-/// What the servers of a catalogue offer besides tools.
+/// Prompts, resources and templates of a catalogue's servers.
 #[derive(Debug, Default)]
 pub struct Offers {
     prompts: Kind,
     resources: Kind,
     templates: Kind,
     prompts_by_safe_name: ByName,
-    /// Templates that a URI may be of, those first that are offered the longest.
+    /// Templates that a URI may match, the longest offered first.
     routes: Vec<Arc<Offer>>,
     /// Resources that are not approved, by server and URI: templates of the same server do not lead to them.
     withheld: HashMap<ServerId, ByName>,
 }
 
-/// What templates may still cost.
+/// Budget of template pieces that is left, in total and by server.
 struct Work<'a> {
     left: usize,
     by_server: HashMap<&'a str, usize>,
 }
 
 impl<'a> Work<'a> {
-    /// Takes what this one costs, if there is so much.
+    /// Takes the cost of this template from the budget. Returns `false` if too little is left.
     fn take(&mut self, server: &'a str, template: &UriTemplate) -> bool {
         let own = self.by_server.entry(server).or_insert(SERVER_PIECES_MAX);
         let costs = template.pieces();
@@ -133,7 +133,7 @@ impl<'a> Work<'a> {
 }
 
 impl Offers {
-    /// Of rows that begin with what is offered the longest; shapes of unchanged definitions are taken over from `old`.
+    /// Builds the offers of rows that are sorted by age, oldest first. Shapes of unchanged definitions are taken from `old`.
     pub(in crate::gateway) fn build(
         rows: &[StoredOffer],
         servers: &HashMap<ServerId, &Arc<ServerEntry>>,
@@ -142,7 +142,7 @@ impl Offers {
         let mut offers = Offers::default();
         let mut work = Work { left: PIECES_MAX, by_server: HashMap::new() };
         let known = rows.iter().filter_map(|row| servers.get(&row.server).map(|server| (row, *server)));
-        // what nobody has released or approved takes nothing from what somebody has
+        // offers without a release and an approval take nothing from those that have both
         let is_released = |row: &StoredOffer, server: &ServerEntry| {
             server.baselined && row.is_approved_once && !row.is_gone
         };
@@ -201,7 +201,7 @@ impl Offers {
         offers
     }
 
-    /// How many may be listed.
+    /// Returns how many offers may be listed.
     pub(in crate::gateway) fn len(&self) -> usize {
         OfferKind::ALL.into_iter().map(|kind| self.listed(kind).len()).sum()
     }
@@ -222,18 +222,19 @@ impl Offers {
         }
     }
 
-    /// What may be listed of a kind, in the order of lists.
+    /// Returns the offers of a kind that may be listed, in list order.
     pub(super) fn listed(&self, kind: OfferKind) -> &[Arc<Offer>] {
         &self.of(kind).listed
     }
 
-    /// A prompt by either spelling of its name, in whatever state.
+    /// Returns a prompt in any state, by either spelling of its name.
     pub(in crate::gateway) fn prompt(&self, name: &str) -> Option<&Arc<Offer>> {
         self.prompts.by_name.get(name).or_else(|| self.prompts_by_safe_name.get(name))
     }
 
-    /// Who is asked for a URI: the owner of it, else of the first template that it may be of. What keys are allowed is
-    /// compared with the text of the URI, so nobody is asked for one that servers may read as another.
+    /// Returns the offer whose server is asked for a URI: its owner, otherwise the first template that matches. Keys'
+    /// patterns are compared with the text of the URI, so a URI that servers may normalise to another one matches no
+    /// template.
     pub(in crate::gateway) fn route(&self, uri: &str) -> Option<&Arc<Offer>> {
         let listed = self.resources.by_name.get(uri);
         if let Some(owner) = listed.filter(|offer| offer.is_owner) {
@@ -246,7 +247,7 @@ impl Offers {
         template.map(|template| withheld(template).unwrap_or(template)).or(listed)
     }
 
-    /// Who completes arguments of a template: its owner, if it is given by its text, else as for a URI.
+    /// Returns the offer whose server completes a template's arguments: the template with this text, otherwise as for a URI.
     pub(in crate::gateway) fn route_of_template(&self, text: &str) -> Option<&Arc<Offer>> {
         self.templates.by_name.get(text).or_else(|| self.route(text))
     }
@@ -259,7 +260,7 @@ impl Kind {
     }
 }
 
-/// By what a list is sorted, and where its next page begins: prompts by canonical name, all else by URI.
+/// Returns the sort key of lists and their cursors: a prompt's canonical name, otherwise the URI.
 pub(super) fn sort_key(kind: OfferKind, offer: &Offer) -> &str {
     if kind == OfferKind::Prompt { &offer.canonical } else { &offer.name }
 }

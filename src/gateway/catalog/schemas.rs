@@ -1,7 +1,7 @@
 //! Input schemas, compiled when a call needs one, and the check of arguments against them.
 //!
-//! Compiling, and every check that is not quick, happens in the tenant's turn for long work: each tenant has one such piece at
-//! a time, so one tenant's hostile schemas cost its own callers.
+//! Compiling, and every check that is not quick, takes the tenant's slot for long work. Each tenant has one, so one tenant's
+//! hostile schemas delay its own callers only.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,16 +13,16 @@ use crate::domain::id::TenantId;
 use crate::domain::schema::{Schema, Unfit};
 use crate::gateway::kept::{Kept, Owned};
 
-/// Longest arguments that are checked at once, where the schema is compiled already, in bytes.
+/// Longest arguments, in bytes, that are checked at once if the schema is compiled already.
 const QUICK_BYTES_MAX: usize = 64 * 1024;
-/// Most steps of such a check. One that takes more is begun again in the tenant's turn.
+/// Most steps of a quick check. A check that takes more is restarted in the tenant's slot for long work.
 const QUICK_STEPS_MAX: u64 = 20_000;
 /// Most schemas kept, however small.
 const SCHEMAS_MAX: usize = 16_384;
-/// Counted for a schema's key and entry, in bytes.
+/// Bytes charged for the key and entry of a schema.
 const ENTRY_BYTES: usize = 512;
 
-/// Names a schema: equal pins are equal definitions.
+/// Key of a schema: equal pins are equal definitions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct SchemaKey {
     tenant: TenantId,
@@ -35,7 +35,7 @@ impl Owned for SchemaKey {
     }
 }
 
-/// A compiled schema, or why it is not used.
+/// A compiled schema, or the reason why it is not used.
 type Made = Result<Schema, String>;
 
 /// Compiled schemas of all tenants.
@@ -63,12 +63,12 @@ impl Schemas {
         Schemas { kept: Mutex::new(Kept::new(bytes_max, SCHEMAS_MAX)) }
     }
 
-    /// Forgets the schemas of a tenant that is no more.
+    /// Drops the schemas of a deleted tenant.
     pub(super) fn forget(&self, tenant: TenantId) {
         self.kept().forget(tenant);
     }
 
-    /// Checks arguments if that is quick: with a schema that is compiled already, in few steps.
+    /// Checks arguments if that is quick: the schema is compiled already, and few steps suffice. `None` otherwise.
     fn check_quickly(&self, tenant: TenantId, tool: &Tool, arguments: &Bytes) -> Option<SchemaCheck> {
         if tool.shape.input_schema().is_none() {
             return Some(SchemaCheck::Fit);
@@ -82,7 +82,7 @@ impl Schemas {
         whole(&self.compiled(key(tenant, tool), tool), arguments)
     }
 
-    /// Returns the kept schema, or compiles it: a tenant's calls come here one by one.
+    /// Returns the cached schema, or compiles it. Calls of one tenant come here one at a time.
     fn compiled(&self, key: SchemaKey, tool: &Tool) -> Arc<Made> {
         if let Some(made) = self.kept().get(&key) {
             return Arc::clone(made);
@@ -109,7 +109,7 @@ fn key(tenant: TenantId, tool: &Tool) -> SchemaKey {
     SchemaKey { tenant, pin: Arc::clone(tool.shape.pin()) }
 }
 
-/// The outcome of a check that is quick; `None` when this one is not.
+/// Returns the outcome of a quick check; `None` if this one is not quick.
 fn quick(made: &Made, arguments: &Bytes) -> Option<SchemaCheck> {
     match made {
         Ok(schema) if arguments.len() <= QUICK_BYTES_MAX => {
@@ -130,14 +130,14 @@ fn whole(made: &Made, arguments: &Bytes) -> SchemaCheck {
     }
 }
 
-/// Arguments are UTF-8: they passed check 1.
+/// Returns the arguments as text: check 1 made sure that they are UTF-8.
 fn text(arguments: &Bytes) -> &str {
     std::str::from_utf8(arguments).unwrap_or_default()
 }
 
 impl Catalogs {
-    /// Checks a call's arguments against its tool's input schema; whether that took a turn comes with it. A call waits for the
-    /// turn as long as it would wait for one at the server (`limits.queue_wait_s`): other keys of the tenant may have many
+    /// Checks a call's arguments against its tool's input schema. Also returns whether the call waited for the tenant's
+    /// slot. It waits as long as for a slot at the server (`limits.queue_wait_s`): other keys of the tenant may have many calls
     /// before it.
     pub(in crate::gateway) async fn check_schema(
         &self,

@@ -1,5 +1,5 @@
-//! A tenant's catalogue: servers and tools at one revision, with everything a call or a search needs made
-//! once. Lists and searches read this snapshot, never the database.
+//! A tenant's catalogue: servers, tools and offers at one revision, with everything that calls and searches need. Lists and
+//! searches read this snapshot, never the database.
 
 pub(super) mod states;
 pub(super) mod views;
@@ -21,30 +21,30 @@ use crate::gateway::credentials::Opener;
 use crate::store::CatalogueRows;
 use crate::upstream::{Commands, Limits};
 
-/// The snapshot.
+/// Snapshot of a tenant's servers, tools and offers.
 #[derive(Debug)]
 pub struct Catalog {
-    /// Its revision; equal revisions are equal catalogues on every replica.
+    /// Revision of the catalogue; equal revisions are equal catalogues on every replica.
     pub rev: i64,
     servers: Vec<Arc<ServerEntry>>,
     tools: HashMap<Box<str>, Arc<Tool>>,
-    /// The same by safe name.
+    /// Tools by safe name.
     by_safe_name: HashMap<Box<str>, Arc<Tool>>,
-    /// Tools that may be listed, by canonical name: positions are the index's documents.
+    /// Tools that may be listed, sorted by canonical name. Their positions are the documents of the index.
     listed: Vec<Arc<Tool>>,
-    /// Over `listed`; made after the snapshot is in place, because no list and no call needs it.
+    /// Search index over `listed`; made after the snapshot is published, because no list and no call needs it.
     index: OnceCell<Index>,
     offers: Offers,
-    /// Servers of the snapshot before that are no more or have another credential, and programs that are switched
-    /// off: what was connected is dropped.
+    /// Servers of the previous snapshot whose connections must be dropped: removed, with another credential, or a program
+    /// that was switched off.
     pub(in crate::gateway) gone: Vec<ServerId>,
     pub(in crate::gateway) views: Views,
-    /// What state the servers are in, for whoever follows that; made when it is first asked for.
+    /// States of the servers, counted when first requested.
     pub(in crate::gateway) states: OnceLock<Arc<ServerStates>>,
 }
 
 impl Catalog {
-    /// Nothing, at revision 0.
+    /// Returns a catalogue without servers, at revision 0.
     pub(in crate::gateway) fn empty() -> Catalog {
         Catalog {
             rev: 0,
@@ -60,7 +60,7 @@ impl Catalog {
         }
     }
 
-    /// Makes the snapshot of what was loaded; shapes of unchanged definitions are taken over from `old`.
+    /// Builds the snapshot of the loaded rows. Shapes of unchanged definitions are taken from `old`.
     pub(in crate::gateway) fn build(
         tenant: TenantId,
         rows: &CatalogueRows,
@@ -110,49 +110,49 @@ impl Catalog {
         }
     }
 
-    /// A tool by canonical name, in whatever state.
+    /// Returns a tool in any state, by canonical name.
     pub fn tool(&self, canonical: &str) -> Option<&Arc<Tool>> {
         self.tools.get(canonical)
     }
 
-    /// A tool by either spelling of its name. There is a `:` in every canonical name and in no safe one.
+    /// Returns a tool by either spelling of its name. Every canonical name has a `:`, and no safe name has one.
     pub fn by_either_name(&self, name: &str) -> Option<&Arc<Tool>> {
         self.tools.get(name).or_else(|| self.by_safe_name.get(name))
     }
 
-    /// Tools that may be listed, by canonical name.
+    /// Returns the tools that may be listed, sorted by canonical name.
     pub fn listed(&self) -> &[Arc<Tool>] {
         &self.listed
     }
 
-    /// Approved tools of enabled, released servers, connected or not; in no order.
+    /// Returns the approved tools of enabled, released servers, connected or not, in no order.
     pub(in crate::gateway) fn released(&self) -> impl Iterator<Item = &Arc<Tool>> {
         self.tools.values().filter(|tool| {
             tool.server.enabled && !tool.server.quarantined && tool.state == PinState::Approved
         })
     }
 
-    /// Tools in every state; in no order.
+    /// Returns the tools in every state, in no order.
     pub(in crate::gateway) fn all_tools(&self) -> impl Iterator<Item = &Arc<Tool>> {
         self.tools.values()
     }
 
-    /// Servers by name.
+    /// Returns the servers, sorted by name.
     pub fn servers(&self) -> &[Arc<ServerEntry>] {
         &self.servers
     }
 
-    /// Prompts, resources and templates.
+    /// Returns the prompts, resources and templates.
     pub(in crate::gateway) fn offers(&self) -> &Offers {
         &self.offers
     }
 
-    /// The search index over [`Catalog::listed`]: whoever comes before it is made waits for it without a thread.
+    /// Returns the search index over [`Catalog::listed`]. Callers wait without a thread until it is made.
     pub(in crate::gateway) async fn index(self: &Arc<Self>) -> &Index {
         let make = async || {
             let catalogue = Arc::clone(self);
             let made = tokio::task::spawn_blocking(move || catalogue.make_index()).await;
-            // what broke there is to break this request alone
+            // a panic in the blocking thread may break this request only
             made.unwrap_or_else(|_| self.make_index())
         };
         self.index.get_or_init(make).await

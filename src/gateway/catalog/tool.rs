@@ -1,4 +1,4 @@
-//! Servers and tools as one revision of the catalogue has them, read from the database's rows.
+//! Servers and tools at one revision of the catalogue, made of database rows.
 
 mod entries;
 
@@ -22,45 +22,46 @@ use crate::upstream::{Commands, Era, Limits, ParamHeader, Program, Target, param
 /// A server at one revision.
 #[derive(Debug)]
 pub struct ServerEntry {
-    /// Its id.
+    /// Id of the server.
     pub id: ServerId,
-    /// Its name.
+    /// Name of the server, unique in its tenant.
     pub name: String,
-    /// Switched on.
+    /// True if the server is switched on.
     pub enabled: bool,
-    /// Nothing of it is shown to agents.
+    /// True if agents see none of its tools and offers.
     pub quarantined: bool,
-    /// It has been listed since somebody released it first.
+    /// True if the server was listed since its first release from quarantine.
     pub baselined: bool,
-    /// Listed or pinged successfully a short while ago, as the database says.
+    /// True if the server was listed or pinged successfully a short while ago, according to the database.
     pub connected: bool,
-    /// How to reach it.
+    /// Address, credential and limits for reaching the server.
     pub target: Target,
 }
 
 impl ServerEntry {
-    /// Whether anything of it may be listed at all.
+    /// Returns whether any tool of the server may be listed.
     pub(in crate::gateway) fn is_exposed(&self) -> bool {
         self.enabled && !self.quarantined && self.connected
     }
 }
 
-/// What is made of a definition once, and shared by every snapshot that has the same text.
+/// Result of parsing a definition, shared by every snapshot with the same text.
 #[derive(Debug)]
 pub struct Shape {
     pin: Arc<str>,
-    /// The definition, byte for byte, with what a person says of it. Its pin stands for its meaning alone: white space and order may change under it.
+    /// The definition, byte for byte, with an administrator's override applied. The pin covers its meaning only: white space
+    /// and member order may change under one pin.
     pub definition: Box<str>,
     print: Fingerprint,
-    /// The hints that decide.
+    /// Annotations, which determine the tier.
     pub annotations: Annotations,
-    /// The start of a `retrieve_tools` entry, up to and with `annotations`, without the closing brace.
+    /// Start of a `retrieve_tools` entry, up to and including `annotations`, without the closing brace.
     pub entry: Box<str>,
-    /// The same of a compact one.
+    /// Start of a compact `retrieve_tools` entry, likewise.
     pub compact: Box<str>,
-    /// Whether clients may hold results against an output schema.
+    /// True if clients may check results against an output schema.
     pub has_output_schema: bool,
-    /// Which arguments a modern upstream wants repeated in headers.
+    /// Arguments that a modern upstream wants repeated in headers.
     pub param_headers: Vec<ParamHeader>,
     pub(super) published: OnceLock<Published>,
     title: Option<String>,
@@ -69,23 +70,23 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Digest of the definition this was made of.
+    /// Returns the digest of the definition.
     pub(in crate::gateway) fn pin(&self) -> &Arc<str> {
         &self.pin
     }
 
-    /// Input schema of the definition, where it is an object.
+    /// Returns the input schema of the definition; `None` if it is not an object.
     pub(in crate::gateway) fn input_schema(&self) -> Option<&str> {
         let schema = json::find_members(&self.definition, ["inputSchema"]).ok().and_then(|[schema]| schema);
         schema.filter(|schema| schema.starts_with('{'))
     }
 
-    /// How `/mcp/direct` lists it, made when the first list there is.
+    /// Returns the form for lists of `/mcp/direct`, made when first requested.
     pub fn published(&self) -> &Published {
         self.published.get_or_init(|| Published::of(&self.definition))
     }
 
-    /// Of the definition, byte for byte.
+    /// Returns the fingerprint of the definition, byte for byte.
     pub(in crate::gateway) fn print(&self) -> Fingerprint {
         self.print
     }
@@ -96,23 +97,23 @@ impl Shape {
 pub struct Tool {
     /// `server:tool`
     pub canonical: Box<str>,
-    /// Its own name.
+    /// Server's own name of the tool.
     pub name: Box<str>,
-    /// The other spelling of the canonical name, `server__tool`; `None` for one that could not be given any.
+    /// Second spelling of the canonical name, `server__tool`; `None` if the tool could not get one.
     pub safe_name: Option<Box<str>>,
-    /// Its server.
+    /// Server of the tool.
     pub server: Arc<ServerEntry>,
-    /// Against its approved pin.
+    /// State of the definition against the approved pin.
     pub state: PinState,
-    /// What its definition says.
+    /// Parsed definition.
     pub shape: Arc<Shape>,
-    /// The hints of the definition that was approved, where it is another one.
+    /// Annotations of the approved definition, if the current one differs; otherwise `None`.
     approved: Option<Annotations>,
 }
 
 impl Tool {
     /// Returns the tool of a row; `None` if its definition cannot be read. The shape of an unchanged definition is taken
-    /// over from `old`.
+    /// from `old`.
     pub(super) fn of(
         row: &StoredTool,
         server: &Arc<ServerEntry>,
@@ -137,18 +138,18 @@ impl Tool {
         })
     }
 
-    /// Its tier for a key.
+    /// Returns the tier for keys with this setting.
     pub fn tier(&self, unannotated: Unannotated) -> Tier {
         self.shape.annotations.tier(unannotated)
     }
 
-    /// That of the definition that was approved, where it is another one.
+    /// Returns the tier of the approved definition; `None` if the current definition is the approved one.
     pub(in crate::gateway) fn tier_before(&self, unannotated: Unannotated) -> Option<Tier> {
         self.approved.map(|approved| approved.tier(unannotated))
     }
 }
 
-/// How to reach a server.
+/// Returns the address, credential and limits for reaching a server.
 pub(in crate::gateway) fn target(
     tenant: TenantId,
     row: &Server,
@@ -189,7 +190,7 @@ pub(super) fn server_entry(row: &Server, target: Target) -> ServerEntry {
     }
 }
 
-/// A server's own bounds: they may tighten the deployment's, never widen them.
+/// Returns a server's own limits, which may tighten the deployment's defaults but never widen them.
 fn own_limits(own: &Map<String, Value>, defaults: &Limits) -> Limits {
     let number = |name: &str| own.get(name).and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
     let seconds = |name: &str| own.get(name).and_then(Value::as_u64).map(Duration::from_secs);
@@ -205,20 +206,20 @@ fn own_limits(own: &Map<String, Value>, defaults: &Limits) -> Limits {
     }
 }
 
-/// A definition of a tool as it counts: with what a person says in it, if that holds for it.
+/// Returns a tool's definition with an administrator's override applied, if that is for this definition.
 fn as_said<'a>(row: &StoredTool, definition: &'a str, pin: &str) -> Cow<'a, str> {
     let said = row.overridden.as_ref().and_then(|overridden| overridden.said.over(definition, pin));
     said.map_or(Cow::Borrowed(definition), Cow::Owned)
 }
 
-/// The hints that were approved, where another definition stands in the place of that one.
+/// Returns the annotations of the approved definition; `None` if the current definition is the approved one.
 fn approved(row: &StoredTool) -> Option<Annotations> {
     let pin = row.approved_pin.as_deref().filter(|pin| *pin != row.pin)?;
     let definition = as_said(row, row.approved_definition.as_deref()?, pin);
     Some(Definition::read(&definition).ok()?.annotations)
 }
 
-/// Of a row's tool, with the definition as it counts.
+/// Parses a row's definition; `None` if it cannot be read. `text` is the definition with overrides applied.
 fn shape(server: &str, row: &StoredTool, text: &str) -> Option<Shape> {
     let definition = match Definition::read(text) {
         Ok(definition) => definition,
@@ -244,7 +245,7 @@ fn shape(server: &str, row: &StoredTool, text: &str) -> Option<Shape> {
     })
 }
 
-/// What a search looks through of a tool.
+/// Returns the searchable texts of a tool.
 pub(super) fn document(tool: &Tool) -> Document<'_> {
     Document {
         server: &tool.server.name,

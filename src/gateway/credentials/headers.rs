@@ -1,4 +1,4 @@
-//! The headers a server is called with, as an administrator gives them.
+//! Custom headers for requests to a server, as given by an administrator.
 
 use std::fmt;
 
@@ -12,12 +12,12 @@ use crate::upstream::is_reserved_header;
 
 /// Most headers of one server.
 const HEADERS_MAX: usize = 32;
-/// Most bytes of all their names and values.
+/// Most bytes of all names and values of one server's headers.
 pub(super) const BYTES_MAX: usize = 8 * 1024;
-/// Longest part of a name that an error repeats, in characters.
+/// Longest part of a header name that an error repeats, in characters.
 const NAME_SHOWN_CHARS_MAX: usize = 64;
 
-/// Names as they were given, with their values. Only the names are ever shown.
+/// Header names as given, with their values. Only the names are ever shown.
 #[derive(Clone, Default)]
 pub struct Headers(Vec<(String, Zeroizing<String>)>);
 
@@ -28,10 +28,11 @@ impl fmt::Debug for Headers {
 }
 
 impl Headers {
-    /// Reads an object of names and values.
+    /// Reads headers from an object of names and values.
     ///
     /// # Errors
-    /// [`GatewayError::Invalid`] with the field; no value is repeated in it.
+    /// [`GatewayError::Invalid`] with the field, for too many, malformed or reserved headers; values are never repeated in
+    /// it.
     pub fn read(given: Map<String, Value>) -> Result<Headers, GatewayError> {
         if given.len() > HEADERS_MAX {
             return Err(GatewayError::invalid("headers", format!("headers may be at most {HEADERS_MAX}")));
@@ -56,27 +57,27 @@ impl Headers {
         Ok(Headers(read))
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no headers.
     pub(in crate::gateway) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The names, which may be shown.
+    /// Returns the names, which may be shown.
     pub(in crate::gateway) fn names(&self) -> Vec<String> {
         self.0.iter().map(|(name, _)| name.clone()).collect()
     }
 
-    /// What is sealed: a JSON list of pairs.
+    /// Returns the text to seal: a JSON list of pairs. `None` if it cannot be written.
     pub(in crate::gateway) fn to_sealable(&self) -> Option<Zeroizing<Vec<u8>>> {
         let pairs: Vec<(&str, &str)> = self.0.iter().map(|(name, value)| (&**name, value.as_str())).collect();
-        // escapes at most double it: growing would leave copies behind
+        // escapes at most double the length; growing would leave copies in memory
         let mut text = Zeroizing::new(Vec::with_capacity(2 * BYTES_MAX + 8 * HEADERS_MAX));
         serde_json::to_writer(&mut *text, &pairs).ok()?;
         Some(text)
     }
 }
 
-/// What was sealed, as it is sent. Values are marked sensitive: no debug output shows them.
+/// Parses the sealed text into headers for sending. Values are marked sensitive, so that debug output hides them.
 pub(super) fn from_sealable(text: &[u8]) -> Option<Vec<(HeaderName, HeaderValue)>> {
     let pairs: Vec<(String, Zeroizing<String>)> = serde_json::from_slice(text).ok()?;
     let header = |(name, value): &(String, Zeroizing<String>)| {
@@ -88,7 +89,7 @@ pub(super) fn from_sealable(text: &[u8]) -> Option<Vec<(HeaderName, HeaderValue)
 }
 
 fn check_name(name: &str) -> Result<(), GatewayError> {
-    // what is no name may be a value in the wrong place: it is not repeated
+    // an invalid name may be a value in the wrong place, so it is not repeated
     let Ok(parsed) = HeaderName::from_bytes(name.as_bytes()) else {
         return Err(GatewayError::invalid("headers", "headers has a name that is no HTTP header name"));
     };

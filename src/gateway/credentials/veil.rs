@@ -1,4 +1,4 @@
-//! Keeps credentials out of previews of what an upstream answers: some repeat the headers they were sent.
+//! Masking of credentials in previews of upstream answers: some upstreams repeat the headers they were sent.
 
 use std::borrow::Cow;
 
@@ -7,10 +7,10 @@ use crate::domain::redact::MASK;
 use crate::domain::server_url::query;
 use crate::upstream::Target;
 
-/// Shortest value that is looked for, in bytes: shorter ones are words, and stand everywhere.
+/// Shortest value that is masked, in bytes: shorter ones are ordinary words.
 const VALUE_BYTES_MIN: usize = 8;
 
-/// What a server is called with, or started with, and may repeat.
+/// Returns the secrets that a server was called or started with, and may repeat.
 pub(in crate::gateway) fn secrets(target: &Target) -> Vec<&str> {
     let headers = target.headers.iter().filter_map(|(_, value)| value.to_str().ok());
     let program = target.program.as_ref().and_then(|program| program.command.as_ref().ok());
@@ -27,14 +27,14 @@ pub(in crate::gateway) fn secrets(target: &Target) -> Vec<&str> {
         .collect()
 }
 
-/// The beginning of `text`, at least as long as a preview of `preview_bytes` needs where nothing had to be masked,
-/// without `secrets`.
+/// Returns the beginning of `text` with `secrets` masked. If nothing is masked, it is long enough for a preview of
+/// `preview_bytes`.
 pub(in crate::gateway) fn veil<'a>(secrets: &[&str], text: &'a str, preview_bytes: usize) -> Cow<'a, str> {
     let values = spellings(secrets);
     if values.is_empty() {
         return Cow::Borrowed(text);
     }
-    // whatever begins within the preview ends within the window
+    // a secret that begins within the preview ends within the window
     let end = text.floor_char_boundary(preview_bytes.saturating_add(4 * BYTES_MAX));
     let mut window = text.get(..end).unwrap_or_default().to_owned();
     for value in &values {
@@ -43,15 +43,15 @@ pub(in crate::gateway) fn veil<'a>(secrets: &[&str], text: &'a str, preview_byte
         }
     }
     if end < text.len() {
-        // one that the window cuts off is not recognised: it goes with the end
+        // a secret that the window cuts off is not recognised, so the end of the window is dropped
         let longest = values.iter().map(String::len).max().unwrap_or_default();
         window.truncate(window.floor_char_boundary(window.len().saturating_sub(longest)));
     }
     Cow::Owned(window)
 }
 
-/// Every spelling in which a value may be repeated: whole or without its scheme (`Bearer `), plain or as JSON
-/// writes it, once or within a text of its own. The longest first, so that none leaves a rest.
+/// Returns every spelling in which a value may be repeated: with or without its scheme (`Bearer `), plain, JSON-escaped
+/// once, or escaped twice. Longest first, so that no part remains after masking.
 fn spellings(secrets: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
     for value in secrets.iter().copied() {

@@ -1,9 +1,9 @@
 //! The writer of the activity log.
 //!
-//! Two lanes, each a task that takes whatever is queued and commits it as one batch (group commit): open
-//! rows, which calls wait for before they are dispatched, and ends. Every attempt first reserves a slot, so
-//! that its end always has room: while the database is away, reads go on until the slots or their bytes are used
-//! up, then everything is refused. One tenant holds at most a quarter of them.
+//! Two tasks commit queued records in batches (group commit): one writes open rows, which calls wait for before dispatch,
+//! the other writes ends. Every attempt first reserves a slot, so its end always fits. While the database is unreachable,
+//! reads go on until the slots or their bytes are used up; then everything is refused. One tenant holds at most a quarter of
+//! the capacity.
 
 mod lanes;
 mod measures;
@@ -24,13 +24,13 @@ use crate::domain::refusal::{Code, Refusal};
 use crate::gateway::options::ActivityLimits;
 use crate::store::{Close, Store};
 
-/// The record could not be committed in time, or there is no room for it: the attempt must not run.
+/// Error: the record could not be committed in time, or the log has no capacity for it. The attempt must not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordUnavailable;
 
 struct Opening {
     record: Box<Record>,
-    /// Gives the slot back to the call once the row is committed.
+    /// Returns the slot to the call once the row is committed.
     done: oneshot::Sender<Result<Slot, RecordUnavailable>>,
     slot: Slot,
 }
@@ -40,7 +40,7 @@ struct Ending {
     rest: Rest,
 }
 
-/// What an ending leaves when it is written.
+/// Parts of an ending that remain until it is written.
 struct Rest {
     done: Option<oneshot::Sender<()>>,
     slot: Slot,
@@ -52,7 +52,7 @@ struct State {
     ending: VecDeque<Ending>,
     /// Records that this replica has opened and not yet closed in the database.
     live: HashSet<Ulid>,
-    /// Endings that somebody waits for.
+    /// Endings that a call waits for.
     urgent: usize,
     /// Endings of records that are open in the database.
     closing: usize,
@@ -69,7 +69,7 @@ struct Shared {
     measures: LogMeasures,
 }
 
-/// The log. Cheap to clone.
+/// The activity log. Cheap to clone.
 #[derive(Clone)]
 pub struct ActivityLog(Arc<Shared>);
 
@@ -97,14 +97,20 @@ impl ActivityLog {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins an attempt: reserves its room. From here on its record is closed, whatever happens.
+    /// Begins an attempt and reserves a slot for it. From here on its record is closed in every case.
+    ///
+    /// # Errors
+    /// The log or the tenant's share of it is full.
     pub fn begin(&self, record: Record) -> Result<Pending, RecordUnavailable> {
         let slot = self.counting(Slot::take(&self.0.room, record.tenant))?;
         Ok(self.pending(record, slot))
     }
 
-    /// The same for calls: while the log is full they wait a little. A database that hesitates for a moment
-    /// slows callers down; only one that stays away turns them away.
+    /// Begins an attempt like [`ActivityLog::begin`], but waits up to two seconds while the log is full. A short delay of
+    /// the database thus slows callers down; only a long one refuses them.
+    ///
+    /// # Errors
+    /// The log or the tenant's share of it stayed full, or too many calls of the tenant wait already.
     pub async fn begin_call(&self, record: Record) -> Result<Pending, RecordUnavailable> {
         let slot = self.counting(Slot::wait(&self.0.room, record.tenant).await)?;
         Ok(self.pending(record, slot))
@@ -136,19 +142,18 @@ impl ActivityLog {
         }
     }
 
-    /// Which of these open records this replica does not work on: left behind by a commit whose outcome
-    /// nobody knows.
+    /// Returns the open records that this replica does not work on. A commit with an unknown outcome leaves them behind.
     pub(in crate::gateway) fn orphans(&self, ids: Vec<uuid::Uuid>) -> Vec<uuid::Uuid> {
         let state = self.state();
         ids.into_iter().filter(|id| !state.live.contains(&Ulid::from(*id))).collect()
     }
 
-    /// What it counted.
+    /// Returns the metrics of the log.
     pub fn measures(&self) -> &LogMeasures {
         &self.0.measures
     }
 
-    /// What it is busy with.
+    /// Returns the current load of the log.
     pub fn vitals(&self) -> LogVitals {
         let (records, bytes) = self.0.room.taken_now();
         let (opening, ending) = {
@@ -159,43 +164,43 @@ impl ActivityLog {
         LogVitals { records, bytes, opening, ending, records_max: queue, bytes_max: queue_bytes }
     }
 
-    /// Attempts that hold a slot now.
+    /// Returns the number of attempts that hold a slot.
     pub fn reserved(&self) -> usize {
         self.0.room.records()
     }
 }
 
-/// What the log is busy with.
+/// Current load of the activity log.
 #[derive(Clone, Copy, Debug)]
 pub struct LogVitals {
     /// Attempts that are unfinished or unwritten.
     pub records: usize,
-    /// What they take, in bytes.
+    /// Size of these attempts' records, in bytes.
     pub bytes: usize,
-    /// Of them, those whose call waits for its record to be committed.
+    /// Attempts among them whose call waits for the commit of its record.
     pub opening: usize,
-    /// Of them, those that have ended and are not written yet.
+    /// Attempts among them that have ended and are not written yet.
     pub ending: usize,
-    /// How many there may be.
+    /// Most attempts at a time.
     pub records_max: usize,
-    /// What they may take, in bytes.
+    /// Largest total size of their records, in bytes.
     pub bytes_max: usize,
 }
 
-/// Whether a record has a row in the table of open records.
+/// State of a record in the table of open records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Opened {
-    /// It was committed there before dispatch.
+    /// The record was committed there before dispatch.
     Yes,
-    /// It never was.
+    /// The record was never written there.
     No,
 }
 
-/// An attempt under way. Its record is closed by [`Pending::close`]; dropped before (a panic, a task that was
-/// aborted), it closes as an error of ours.
+/// An attempt under way. [`Pending::close`] closes its record; if it is dropped before (panic, aborted task), the record is
+/// closed as an internal error.
 #[derive(Debug)]
 pub struct Pending {
-    /// The record as far as it is known.
+    /// Record of the attempt, as far as it is known.
     pub record: Box<Record>,
     log: ActivityLog,
     opened: Opened,
@@ -203,8 +208,11 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// Commits the open row of a call that is about to be dispatched. An error means: do not dispatch; the
-    /// record is closed as `rejected` by the log itself, whether or not the row lands later.
+    /// Commits the open row of a call before its dispatch.
+    ///
+    /// # Errors
+    /// The row was not committed in time: the call must not be dispatched. The log itself closes the record as `rejected`,
+    /// even if the row is committed later.
     pub async fn open(mut self) -> Result<Pending, RecordUnavailable> {
         let Some(slot) = self.slot.take() else { return Err(RecordUnavailable) };
         let log = self.log.clone();
@@ -218,7 +226,7 @@ impl Pending {
         let outcome = match tokio::time::timeout(log.0.limits.commit_timeout, &mut committed).await {
             Ok(outcome) => outcome.unwrap_or(Err(RecordUnavailable)),
             Err(_) => {
-                // from here on nobody can tell us any more: either it was said before, or it never is
+                // no answer can arrive after this: either it is in the channel already, or it never comes
                 committed.close();
                 committed.try_recv().unwrap_or(Err(RecordUnavailable))
             }
@@ -228,18 +236,20 @@ impl Pending {
         Ok(self)
     }
 
-    /// Ends an attempt that is counted instead of recorded. Only before it was opened.
+    /// Ends an attempt that is counted instead of recorded. Only valid before [`Pending::open`].
     pub fn forget(mut self) {
         self.slot = None;
     }
 
-    /// Hands over the record's end. It is written within the flush bound, or as soon as the database is back.
+    /// Queues the record's end. It is written within the flush interval, or as soon as the database is back.
     pub fn close(mut self) {
         self.end(None);
     }
 
-    /// Hands over the record's end and waits until it is committed, for refusals whose answer must not come
-    /// before their record.
+    /// Queues the record's end and waits until it is committed, for refusals that must not be answered before.
+    ///
+    /// # Errors
+    /// The end was not committed in time. It stays queued.
     pub async fn close_committed(mut self) -> Result<(), RecordUnavailable> {
         let limit = self.log.0.limits.commit_timeout;
         let (done, committed) = oneshot::channel();
@@ -272,7 +282,7 @@ impl Drop for Pending {
     }
 }
 
-/// Turns the record of a call that was never dispatched into its end.
+/// Marks the record of a call that was never dispatched as rejected.
 fn rejected(mut record: Box<Record>) -> Box<Record> {
     record.status = Status::Rejected;
     record.error_code = Some(Code::RecordUnavailable.as_str().to_owned());
@@ -281,7 +291,7 @@ fn rejected(mut record: Box<Record>) -> Box<Record> {
     record
 }
 
-/// What is said when the activity log has no room.
+/// Returns the refusal for an attempt without capacity in the activity log.
 pub(in crate::gateway) fn record_unavailable() -> Refusal {
     Refusal::new(
         Code::RecordUnavailable,

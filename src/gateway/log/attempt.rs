@@ -1,4 +1,4 @@
-//! An attempt to do something: who, through which face, and when it began.
+//! Attempts: caller, endpoint and time of an action.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,10 +12,10 @@ use crate::gateway::clock;
 use crate::gateway::tenants::Caller;
 use crate::gateway::trace::Trace;
 
-/// Longest text of a client about itself that is kept, in characters.
+/// Longest client-supplied text that a record keeps, in characters.
 const CLIENT_CHARS_MAX: usize = 100;
 
-/// The client program's own name and version, for the record; never for a decision.
+/// Name and version that the client program gives for itself; used in records, never for decisions.
 #[derive(Clone, Debug, Default)]
 pub struct Client {
     /// `clientInfo.name`
@@ -24,31 +24,31 @@ pub struct Client {
     pub version: Option<String>,
 }
 
-/// Who attempts something, through which face, and when it began.
+/// Caller, endpoint and start time of an action.
 #[derive(Clone, Debug)]
 pub struct Attempt {
     /// The authenticated caller.
     pub caller: Arc<Caller>,
-    /// The face.
+    /// Endpoint that the attempt came in by.
     pub source: Source,
     /// The client program.
     pub client: Client,
-    /// The handshake session, where there is one.
+    /// Handshake session; `None` without one.
     pub session_id: Option<String>,
-    /// The request's own id.
+    /// Id that the client gave the request.
     pub request_id: Option<String>,
-    /// W3C trace id.
+    /// W3C trace id; `None` without a trace.
     pub trace_id: Option<String>,
-    /// The trace itself, where traces are told of.
+    /// Trace of the request; `None` without tracing.
     pub trace: Option<Arc<Trace>>,
-    /// When it arrived.
+    /// Time of arrival.
     pub started_at: DateTime<Utc>,
-    /// The same on the monotonic clock.
+    /// Time of arrival on the monotonic clock.
     pub started: Instant,
 }
 
 impl Attempt {
-    /// An attempt that begins now.
+    /// Returns an attempt that begins now.
     pub fn now(caller: Arc<Caller>, source: Source) -> Attempt {
         Attempt {
             caller,
@@ -63,12 +63,12 @@ impl Attempt {
         }
     }
 
-    /// The same as a part of this trace.
+    /// Returns the attempt as a part of this trace.
     pub fn traced(self, trace: &Arc<Trace>) -> Attempt {
         Attempt { trace_id: Some(trace.here().trace_id()), trace: Some(Arc::clone(trace)), ..self }
     }
 
-    /// Returns the record of this attempt as it begins, with who and through what.
+    /// Returns the record of this attempt at its beginning, with caller and client.
     pub(in crate::gateway) fn record(&self, kind: RecordKind) -> Record {
         let caller = &self.caller;
         let short = |text: &String| {
@@ -87,7 +87,7 @@ impl Attempt {
         }
     }
 
-    /// The span in whose name it is done.
+    /// Returns the span that the attempt is part of; `None` without a trace.
     pub(in crate::gateway) fn span(&self) -> Option<TraceParent> {
         self.trace.as_ref().map(|trace| trace.here())
     }

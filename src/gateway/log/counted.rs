@@ -1,4 +1,4 @@
-//! Records of what is refused so often that it is only counted: one each minute.
+//! Records of refusals that are too frequent for records of their own: one count per key and minute.
 
 use super::Log;
 use crate::domain::activity::{Record, RecordKind, Source, Status};
@@ -8,7 +8,7 @@ use crate::gateway::clock;
 use crate::gateway::tenants::{Sheds, SuspendedRequests};
 
 impl Log {
-    /// Hands over the records of what was refused so often that it is only counted.
+    /// Writes the records of all counted refusals since the last call.
     pub(in crate::gateway) fn record_counted(&self) {
         for (key, count) in self.tenants.uses.take_failures() {
             self.record_auth_failures(&key, count);
@@ -18,7 +18,7 @@ impl Log {
         self.record_repeated_reads();
     }
 
-    /// Records that requests came without a valid key, counted per presented key.
+    /// Records the number of requests with one invalid key.
     fn record_auth_failures(&self, key: &str, count: u64) {
         let mut record =
             Record::start(TenantId::PLATFORM, RecordKind::AuthFailure, Source::System, clock::now());
@@ -29,7 +29,7 @@ impl Log {
         self.write(record);
     }
 
-    /// Writes what was refused since the last time, one record per key.
+    /// Writes the attempts refused by rate limits since the last call, one record per key.
     fn record_sheds(&self) {
         for (key, sheds) in self.tenants.limits.take_sheds() {
             let Sheds { calls, searches, reads, lists, .. } = sheds;
@@ -51,7 +51,7 @@ impl Log {
         }
     }
 
-    /// Writes what was refused since the last time, one record per key.
+    /// Writes the requests of suspended tenants since the last call, one record per key.
     fn record_suspended(&self) {
         for (key, SuspendedRequests { tenant, owner, first, count }) in self.tenants.suspensions.take() {
             let mut record = Record::start(tenant, RecordKind::AuthFailure, Source::System, first);

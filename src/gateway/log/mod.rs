@@ -1,4 +1,4 @@
-//! The activity log: what is written of each attempt, and how it is read.
+//! The activity log: writing and reading records of attempts.
 
 mod activity;
 mod attempt;
@@ -24,10 +24,10 @@ use self::tail::Tails;
 use super::{Ground, Lifecycle, Options, Tenants};
 use crate::store::Store;
 
-/// Streams of one tenant that read the activity log at the same time.
+/// Queries of one tenant's activity streams that run at the same time.
 const TAILS_PER_TENANT: usize = 1;
 
-/// Writes and reads the activity log.
+/// Use cases of the activity log: writing and reading records.
 pub struct Log {
     store: Store,
     options: Arc<Options>,
@@ -38,7 +38,7 @@ pub struct Log {
     report_lane: ReportLane,
     reads: ReadCounts,
     tails: Arc<Tails>,
-    /// Apart from other reports: whoever has many streams open must not keep others from the log.
+    /// Concurrency limit of activity streams, apart from other reports: many open streams must not block reports.
     tail_lane: ReportLane,
 }
 

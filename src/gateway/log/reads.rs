@@ -1,7 +1,7 @@
-//! Records of reads over REST: of sensitive routes however they end, of all others when they are refused.
+//! Records of reads over REST: all reads of sensitive routes, and refused reads of the others.
 //!
-//! Programs ask again and again. Of each key, route and outcome the first read of a minute is recorded as it was;
-//! further ones are counted, in one record per minute. A program that polls leaves two records a minute.
+//! Programs poll. For each key, route and outcome the first read of a minute is recorded in full; further ones are counted
+//! in one record per minute. A polling program therefore leaves two records a minute.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -19,21 +19,21 @@ use crate::domain::id::{KeyId, TenantId};
 use crate::domain::redact;
 use crate::gateway::error::GatewayError;
 
-/// Keys, routes and outcomes told apart within a minute. Reads beyond that are recorded one by one.
+/// Combinations of key, route and outcome counted within a minute. Reads beyond that are recorded one by one.
 const READS_MAX: usize = 100_000;
 
-/// A read, as its record describes it.
+/// Description of a read for its record.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadAttempt<'a> {
     /// Name of the route, such as `keys.list`.
     pub what: &'static str,
-    /// Name of the server it is about.
+    /// Name of the server that is read; `None` for other reads.
     pub server: Option<&'a str>,
     /// Path and query, as JSON.
     pub asked: &'a str,
 }
 
-/// A sensitive read under way. Room for its record is reserved.
+/// A sensitive read under way, with capacity in the log reserved for its record.
 #[derive(Debug)]
 pub struct ReadUnderWay {
     pending: Pending,
@@ -60,12 +60,12 @@ struct ReadRepeats {
     count: u64,
 }
 
-/// Reads of this minute.
+/// Counters of reads in this minute.
 #[derive(Debug, Default)]
 pub(super) struct ReadCounts(Mutex<HashMap<ReadKind, ReadRepeats>>);
 
 impl ReadCounts {
-    /// Counts a read if the same was recorded this minute already. Returns whether it did.
+    /// Counts a read if an equal one was recorded in this minute already. Returns whether it did.
     fn count(&self, same: ReadKind, record: &Record) -> bool {
         let mut reads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(repeats) = reads.get_mut(&same) {
@@ -92,10 +92,10 @@ impl ReadCounts {
 }
 
 impl Log {
-    /// Begins a sensitive read and reserves room for its record.
+    /// Begins a sensitive read and reserves capacity for its record.
     ///
     /// # Errors
-    /// `Unavailable` when the log has no room: the read must not be answered.
+    /// [`GatewayError::Unavailable`] if the log is full: the read must not be answered.
     pub async fn begin_read(
         &self,
         attempt: &Attempt,
@@ -106,7 +106,7 @@ impl Log {
         Ok(ReadUnderWay { pending, what: read.what, started: attempt.started })
     }
 
-    /// Records how a sensitive read ended, or counts it.
+    /// Records the outcome of a sensitive read, or counts it.
     pub fn end_read(&self, mut reading: ReadUnderWay, outcome: Result<(), &GatewayError>) {
         let record = &mut reading.pending.record;
         let code = ended(record, reading.started, outcome);
@@ -117,7 +117,7 @@ impl Log {
         }
     }
 
-    /// Records that a read was refused, or counts it.
+    /// Records a refused read, or counts it.
     pub fn record_refused_read(&self, attempt: &Attempt, read: &ReadAttempt<'_>, error: &GatewayError) {
         let mut record = read_record(attempt, read);
         let code = ended(&mut record, attempt.started, Err(error));
@@ -127,7 +127,7 @@ impl Log {
         }
     }
 
-    /// Writes one record for each key, route and outcome that was repeated since the last time.
+    /// Writes one record for each key, route and outcome that was repeated since the last call.
     pub(in crate::gateway) fn record_repeated_reads(&self) {
         let repeated = self.reads.take().into_iter().filter(|(_, repeats)| repeats.count > 0);
         for (ReadKind { tenant, key, what, code }, ReadRepeats { owner, source, status, first, count }) in
@@ -177,7 +177,7 @@ mod tests {
         for key in 0..READS_MAX as u128 {
             assert!(!reads.count(same(key), &record));
         }
-        // one that is not told apart any more is recorded, each time
+        // beyond the bound each read is recorded by itself
         assert!(!reads.count(same(u128::MAX), &record));
         assert!(!reads.count(same(u128::MAX), &record));
         assert!(reads.count(same(0), &record));

@@ -1,4 +1,4 @@
-//! Turns at reading the activity log: one tenant cannot take all of the connections that reports have.
+//! Concurrency limit of reports on the activity log, per tenant: no tenant can take all connections for reports.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,29 +9,29 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::domain::id::TenantId;
 use crate::gateway::error::GatewayError;
 
-/// How long a report waits for its tenant's turn.
+/// Longest wait of a report for its tenant's slot.
 const WAIT_MAX: Duration = Duration::from_secs(5);
-/// Reports of one tenant under way or waiting; more are refused at once.
+/// Most reports of one tenant under way or waiting; more are refused at once.
 const WAITING_MAX: usize = 100;
 
 #[derive(Debug)]
 struct Turns {
     free: Arc<Semaphore>,
-    /// Under way or waiting.
+    /// Reports under way or waiting.
     users: usize,
 }
 
-/// Who reads the log now. A tenant is in it only while it does.
+/// Slots of reports by tenant. Only tenants with reports under way or waiting have an entry.
 #[derive(Clone, Debug)]
 pub(in crate::gateway) struct ReportLane {
     per_tenant: usize,
     tenants: Arc<Mutex<HashMap<TenantId, Turns>>>,
 }
 
-/// A turn; given back when dropped.
+/// A report's slot; given back when dropped.
 #[derive(Debug)]
 pub(in crate::gateway) struct ReportTurn {
-    // dropped before the place below is given up
+    // dropped first: the semaphore must be free before the entry below is counted out
     _permit: OwnedSemaphorePermit,
     _place: Place,
 }
@@ -59,7 +59,7 @@ impl ReportLane {
         ReportLane { per_tenant: per_tenant.max(1), tenants: Arc::default() }
     }
 
-    /// Waits for a turn, for a while.
+    /// Waits for a slot, up to [`WAIT_MAX`].
     pub(in crate::gateway) async fn enter(&self, tenant: TenantId) -> Result<ReportTurn, GatewayError> {
         let busy = || {
             GatewayError::Busy(

@@ -1,4 +1,4 @@
-//! Reading the activity log, and recording what administrators do.
+//! Reports on the activity log, and records of administrators' acts.
 
 use std::time::Instant;
 
@@ -18,16 +18,16 @@ use crate::gateway::tenants::Caller;
 use crate::gateway::tenants::Shed;
 use crate::store::{ActivityFilter, ActivityRow, ActivitySummary, StoreError, SummaryScope};
 
-/// Most bytes of one record of an administrator's act.
+/// Most bytes of each text in the record of an administrator's act.
 pub(super) const ACT_BYTES_MAX: usize = 2000;
-/// Records of one page of an export.
+/// Most records on one page of an export.
 const EXPORT_ROWS: i64 = 1000;
-/// Bytes of texts in one page of an export or a stream: it is in memory until its reader has taken it.
+/// Most bytes of texts on one page of an export or a stream: the page stays in memory until its client has read it.
 const PAGE_BYTES_MAX: usize = 256 * 1024;
-/// Tools and servers that a summary names.
+/// Most tools and servers listed in a summary.
 const SUMMARY_TOP: usize = 20;
 
-/// How many of these rows make a page whose texts are no more than [`PAGE_BYTES_MAX`]; at least one.
+/// Returns how many of these rows fit on a page of [`PAGE_BYTES_MAX`] bytes of texts, at least one.
 pub(super) fn fitting<'a>(rows: impl Iterator<Item = &'a ActivityRow>) -> usize {
     let mut bytes = 0;
     let sizes = rows.map(ActivityRow::text_bytes);
@@ -39,11 +39,11 @@ pub(super) fn fitting<'a>(rows: impl Iterator<Item = &'a ActivityRow>) -> usize 
 }
 
 impl Caller {
-    /// What a filter may find for this caller; `None` for nothing.
+    /// Narrows a filter to the records this caller may see; `None` if there can be none.
     pub(super) fn visible(&self, mut filter: ActivityFilter) -> Result<Option<ActivityFilter>, GatewayError> {
         self.authorise(Action::ReadOwnActivity)?;
         if self.authorise(Action::ReadActivity).is_err() {
-            // another key's records do not exist for it: the two filters meet in nothing
+            // a filter for another key's records matches none that this caller may see
             if filter.key.is_some_and(|key| Some(key) != self.key) {
                 return Ok(None);
             }
@@ -54,7 +54,11 @@ impl Caller {
 }
 
 impl Log {
-    /// A page of the activity log; a key that may only see its own records sees those.
+    /// Returns a page of the activity log. A key that may see only its own records gets only those.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::Busy`] if too many reports of the tenant are under way, or
+    /// [`GatewayError::Unavailable`].
     pub async fn list_activity(
         &self,
         caller: &Caller,
@@ -67,7 +71,10 @@ impl Log {
         page.map_err(|error| GatewayError::from_store(error, "activity record"))
     }
 
-    /// The next records of an export, which ends with none; a key that is not valid any more gets no more.
+    /// Returns the next records of an export; an empty page is the end.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] if the key is not valid any more; otherwise as [`Log::list_activity`].
     pub async fn export_activity(
         &self,
         caller: &Caller,
@@ -81,7 +88,11 @@ impl Log {
         Ok(rows)
     }
 
-    /// What happened from `start` to `end`; a key that may only see its own records gets those counted.
+    /// Summarises the activity from `start` to `end`. A key that may see only its own records gets only those counted.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::Busy`] if too many reports of the tenant are under way, or
+    /// [`GatewayError::Unavailable`].
     pub async fn summarize_activity(
         &self,
         caller: &Caller,
@@ -99,7 +110,11 @@ impl Log {
         summary.map_err(|error| GatewayError::from_store(error, "activity record"))
     }
 
-    /// One record.
+    /// Returns one record.
+    ///
+    /// # Errors
+    /// [`GatewayError::NotFound`], also for a record that the caller may not see; [`GatewayError::Forbidden`] for the role,
+    /// [`GatewayError::Busy`], or [`GatewayError::Unavailable`].
     pub async fn get_activity(&self, caller: &Caller, id: Ulid) -> Result<ActivityRow, GatewayError> {
         caller.authorise(Action::ReadOwnActivity)?;
         let _turn = self.report_lane.enter(caller.tenant_id()).await?;
@@ -112,8 +127,11 @@ impl Log {
         Ok(row)
     }
 
-    /// Begins an administrator's act: its record is committed when this returns, or it must not be done. A
-    /// key that ended meanwhile does nothing.
+    /// Begins an administrator's act: its record is committed when this returns.
+    ///
+    /// # Errors
+    /// The act must not be done: [`GatewayError::Unavailable`] if its record could not be committed,
+    /// [`GatewayError::Forbidden`] if the key has become invalid.
     pub async fn begin_act(&self, attempt: &Attempt, act: &Act<'_>) -> Result<Acting, GatewayError> {
         let mut record = attempt.record(RecordKind::Admin);
         record.tool = Some(act.what.to_owned());
@@ -132,25 +150,25 @@ impl Log {
         Err(error)
     }
 
-    /// Work that is done to its end whether or not anybody waits, and that a shutdown waits for.
+    /// Wraps work that runs to its end whether or not it is awaited. A shutdown waits for it.
     pub fn outlive<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Outlive<T> {
         Outlive::new(&self.life.tasks, work)
     }
 
-    /// Records an attempt that was refused before it came to a use case: a tool that is none of ours, unusable
-    /// parameters, a role that may not.
+    /// Records or counts an attempt that was refused before any use case: an unknown tool, unusable parameters, or a role
+    /// without permission.
     pub fn record_refused(&self, attempt: &Attempt, refused: &RefusedAttempt<'_>) {
         if self.keeps_record(attempt, refused) {
             self.record_refused_counted(attempt, refused);
         }
     }
 
-    /// The same of one that was counted against its key's rate already.
+    /// Records such an attempt if it was counted against its key's rate already.
     pub fn record_refused_counted(&self, attempt: &Attempt, refused: &RefusedAttempt<'_>) {
         self.write(self.refused_record(attempt, refused));
     }
 
-    /// Counts a refused attempt. Returns whether it has a record of its own.
+    /// Counts a refused attempt against the rate. Returns whether it has a record of its own.
     pub(in crate::gateway) fn keeps_record(&self, attempt: &Attempt, refused: &RefusedAttempt<'_>) -> bool {
         let what = match refused.kind {
             RecordKind::Search => Shed::Search,
@@ -176,7 +194,7 @@ impl Log {
         record
     }
 
-    /// Writes a record that nobody waits for.
+    /// Writes a record without waiting for its commit. If the log is full, the record is lost and an error is logged.
     pub(in crate::gateway) fn write(&self, record: Record) {
         let kind = record.kind;
         match self.activity.begin(record) {
@@ -194,40 +212,40 @@ pub struct Acting {
 }
 
 impl Acting {
-    /// Records how it ended.
+    /// Records the outcome of the act.
     pub fn end(mut self, outcome: Result<(), &GatewayError>) {
         ended(&mut self.pending.record, self.started, outcome);
         self.pending.close();
     }
 }
 
-/// An attempt that never came to a use case.
+/// An attempt that was refused before any use case.
 #[derive(Clone, Copy, Debug)]
 pub struct RefusedAttempt<'a> {
-    /// A call or a search.
+    /// Kind of the attempt, such as a call or a search.
     pub kind: RecordKind,
-    /// The tool that was named.
+    /// Tool that was named; `None` if none was.
     pub tool: Option<&'a str>,
-    /// What was sent.
+    /// Body of the request; `None` without one.
     pub body: Option<&'a str>,
-    /// The code of the answer.
+    /// Error code of the answer.
     pub code: &'a str,
-    /// Its text.
+    /// Error message of the answer.
     pub message: &'a str,
 }
 
-/// What an administrator did.
+/// An administrator's act.
 #[derive(Clone, Copy, Debug)]
 pub struct Act<'a> {
-    /// The act's name, such as `servers.create`.
+    /// Name of the act, such as `servers.create`.
     pub what: &'a str,
-    /// The server it is about.
+    /// Server that the act concerns; `None` for other acts.
     pub server: Option<&'a str>,
-    /// What was asked for, as JSON.
+    /// Request body as JSON; `None` without one.
     pub body: Option<&'a str>,
 }
 
-/// Writes down how an act or a read ended. Returns the code of its failure.
+/// Notes the outcome of an act or a read. Returns the code of its failure; `None` on success.
 pub(super) fn ended(
     record: &mut Record,
     started: Instant,

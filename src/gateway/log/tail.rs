@@ -1,7 +1,7 @@
-//! Following the activity log while it is written: streams wait here until their tenant has something new.
+//! Streams of the activity log: each waits here until its tenant has new records.
 //!
-//! One query per replica and [`LOOK`] asks for all tenants that somebody watches, and none when nobody does. What is
-//! new each stream reads for itself, from the place where it is: a slow reader costs no memory and misses nothing.
+//! One query per replica and [`LOOK`] covers all followed tenants; without followers there is none. Each stream then reads
+//! the new records from its own cursor, so a slow reader costs no memory and misses none.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,38 +20,38 @@ use crate::gateway::life::sleep_or_stop;
 use crate::gateway::tenants::Caller;
 use crate::store::{ActivityFilter, Commit, Tail};
 
-/// How often somebody looks whether there is something new.
+/// Poll interval for new records.
 const LOOK: Duration = Duration::from_millis(250);
-/// Records read at once.
+/// Most records per query of a stream.
 const PAGE_ROWS: i64 = 500;
-/// How long ago a call may have begun whose end is told: longer than any call lasts.
+/// Longest time since the beginning of a call whose end is still streamed: longer than any call lasts.
 const BEGAN_MAX: TimeDelta = TimeDelta::days(7);
-/// How far ahead a replica's clock may be.
+/// Most that a replica's clock may be ahead.
 const SKEW_MAX: TimeDelta = TimeDelta::days(1);
 
-/// How old the records are that a stream may be told.
+/// Age limit of the records in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TailReach {
-    /// What may still end: they began within [`BEGAN_MAX`].
+    /// Records that began within [`BEGAN_MAX`], and may therefore still end.
     Recent,
-    /// All that are kept: for who comes back after a long time.
+    /// All kept records, for a client that resumes after a long time.
     Whole,
 }
 
-/// Who watches which tenant's log on this replica.
+/// Followers of activity logs on this replica, by tenant.
 #[derive(Debug, Default)]
 pub(super) struct Tails {
     tenants: Mutex<HashMap<TenantId, Watched>>,
-    /// Somebody came.
+    /// Notified when a follower subscribes.
     came: Notify,
 }
 
-/// A tenant's log that somebody watches.
+/// A tenant's activity log with followers.
 #[derive(Debug, Default)]
 struct Watched {
     tell: watch::Sender<u64>,
-    /// Up to where it was looked at. Zero at first, which makes one piece of news of what is no news: whoever came
-    /// just now reads once more than it must, and misses nothing.
+    /// Commit horizon up to which the database was polled. It begins at zero, so that the first poll notifies new followers
+    /// even without news: they read once too often, and miss no record.
     looked: u64,
 }
 
@@ -73,19 +73,19 @@ impl Tails {
     }
 }
 
-/// A watcher's turn to hear of news; given up when dropped.
+/// A follower's subscription to new records; ended when dropped.
 #[derive(Debug)]
 pub struct News {
     tails: Arc<Tails>,
     tenant: TenantId,
-    /// Up to where there is something to read.
+    /// Horizon up to which there are records to read.
     horizon: Option<watch::Receiver<u64>>,
 }
 
 impl News {
-    /// Waits until something was committed since it was last asked. Forgetting about the answer loses nothing.
+    /// Waits until records were committed since the last call. Cancel-safe: dropping the future loses no notification.
     pub async fn wait(&mut self) {
-        // the sender is gone only when the program ends, the receiver when this is dropped
+        // the sender lives as long as its map entry, which exists while there are receivers
         let is_news = match &mut self.horizon {
             Some(horizon) => horizon.changed().await.is_ok(),
             None => false,
@@ -99,7 +99,7 @@ impl News {
 impl Drop for News {
     fn drop(&mut self) {
         let mut tenants = self.tails.lock();
-        // given up under the lock: of two that go at once, the second sees that it is the last
+        // dropped under the lock: of two followers that leave at once, the second sees that it is the last
         self.horizon = None;
         if tenants.get(&self.tenant).is_some_and(|watched| watched.tell.receiver_count() == 0) {
             tenants.remove(&self.tenant);
@@ -108,7 +108,10 @@ impl Drop for News {
 }
 
 impl Log {
-    /// Begins to follow the log: where it is now, and word of what comes.
+    /// Begins to follow the log. Returns the current position, and a subscription to later records.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role, or [`GatewayError::Unavailable`].
     pub async fn follow_activity(&self, caller: &Caller) -> Result<(Commit, News), GatewayError> {
         caller.authorise(Action::ReadOwnActivity)?;
         let news = self.subscribe(caller.tenant_id());
@@ -123,7 +126,11 @@ impl Log {
         News { tails: Arc::clone(&self.tails), tenant, horizon: Some(horizon) }
     }
 
-    /// The next records after a place, in the order of their commits; a key that may only see its own sees those.
+    /// Returns the next records after a position, in commit order. A key that may see only its own records gets only those.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::Busy`] if too many streams of the tenant read at once, or
+    /// [`GatewayError::Unavailable`].
     pub async fn tail_activity(
         &self,
         caller: &Caller,
@@ -152,7 +159,7 @@ impl Log {
         Ok(tail)
     }
 
-    /// Looks for news for as long as somebody watches.
+    /// Polls for new records while there are followers, and notifies them.
     pub(in crate::gateway) async fn tell_of_activity(self: Arc<Self>) {
         loop {
             let watched: Vec<(TenantId, u64)> =

@@ -1,7 +1,7 @@
 use super::*;
 use crate::domain::fuzz::{fuzz, shape};
 
-/// Only states that were sealed open, with what was sealed; stored bytes that are no state are none.
+/// Only sealed states open, with the sealed content; arbitrary bytes do not.
 #[test]
 fn states() {
     let whose = Whose { tenant: TenantId(Uuid::from_u128(1)), principal: Uuid::from_u128(2) };

@@ -1,7 +1,7 @@
-//! Searches with the help of an embeddings service, where the operator names one: what it made of definitions is
-//! kept beside each tenant's catalogue, and what it makes of questions is waited for only shortly.
+//! Search with an embeddings service, if the operator configured one. Vectors of definitions are kept beside each tenant's
+//! catalogue; the vector of a query is awaited only shortly.
 //!
-//! Definitions are sent by one replica, off every call's path (`upkeep/embed.rs`).
+//! One replica sends the definitions, outside the path of calls (`upkeep/embed.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,12 +17,12 @@ use crate::gateway::options::EmbeddingsOptions;
 use crate::gateway::tenants::{Caller, LiveTenant};
 use crate::upstream::{Embedder, Question, UpstreamError};
 
-/// Questions that are being asked at the same time; further ones are ranked without.
+/// Queries being embedded at the same time; further ones are ranked without vectors.
 const ASKED_MAX: usize = 8;
-/// Bytes of a question that are sent.
+/// Bytes of a query that are sent.
 const QUESTION_BYTES_MAX: usize = 2048;
 
-/// The service, and what is to be asked of it.
+/// Client of the embeddings service, with its limits.
 #[derive(Debug)]
 pub(in crate::gateway) struct Embeddings {
     pub(in crate::gateway) embedder: Embedder,
@@ -32,10 +32,10 @@ pub(in crate::gateway) struct Embeddings {
 }
 
 impl Embeddings {
-    /// Prepares the client; nothing is sent yet.
+    /// Creates the client; no request is sent yet.
     ///
     /// # Errors
-    /// A URL or key that nothing can be sent with.
+    /// The URL or key cannot be used for requests.
     pub(in crate::gateway) fn new(
         options: &EmbeddingsOptions,
         tls: Option<Arc<rustls::ClientConfig>>,
@@ -50,7 +50,8 @@ impl Embeddings {
 }
 
 impl Search {
-    /// The vector of a question, if it is known or comes in time. Asks nobody for a tenant without vectors.
+    /// Returns the vector of a query; `None` if it is neither cached nor computed in time. Tenants without vectors cause no
+    /// request.
     pub(in crate::gateway) async fn vector_of(&self, caller: &Caller, query: &str) -> Option<Arc<Embedding>> {
         let (embeddings, live) = (self.embeddings.as_ref()?, caller.tenant.as_ref()?);
         let text = redact::preview(query.trim(), QUESTION_BYTES_MAX).text;
@@ -65,7 +66,7 @@ impl Search {
         let (say, said) = oneshot::channel();
         let (embeddings, live) = (Arc::clone(embeddings), Arc::clone(live));
         let wait = embeddings.wait;
-        // goes on when nobody waits any more: whoever asks the same again finds the answer
+        // goes on when nobody waits any more, so that a later equal query finds the vector
         tokio::spawn(async move {
             let questions = &live.vectors.questions;
             let (tenant, patience) = (live.id, &questions.patience);
@@ -80,8 +81,7 @@ impl Search {
     }
 }
 
-/// Returns how near a question is to what `scope` has of what `catalogue` lists; `None` when no vector of it can be
-/// compared.
+/// Returns the similarity of a query to the tools of `catalogue` in `scope`; `None` if none has a comparable vector.
 pub(in crate::gateway) fn nearness(
     live: &LiveTenant,
     catalogue: &Arc<Catalog>,

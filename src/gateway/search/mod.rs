@@ -1,4 +1,4 @@
-//! Searches for tools.
+//! Search for tools.
 
 mod embeddings;
 mod retrieve_tools;
@@ -12,12 +12,12 @@ use std::sync::Arc;
 use super::{Ground, Log, Options, Tenants};
 use crate::upstream::UpstreamError;
 
-/// Searches the catalogues of live tenants.
+/// Use case of searching the catalogues of live tenants.
 pub struct Search {
     options: Arc<Options>,
     tenants: Arc<Tenants>,
     log: Arc<Log>,
-    /// `None` without an embeddings service.
+    /// Embeddings service; `None` without one.
     pub(super) embeddings: Option<Arc<Embeddings>>,
 }
 

@@ -1,4 +1,4 @@
-//! `retrieve_tools`: search over the snapshot (behaviour, section 5). No query, no upstream.
+//! `retrieve_tools`: search over the snapshot (behaviour, section 5), without database or upstream.
 
 use std::time::{Duration, Instant};
 
@@ -17,29 +17,29 @@ use crate::gateway::tenants::{Shed, overloaded};
 use crate::gateway::{RecordUnavailable, clock};
 use crate::upstream::{FREE_BYTES_MAX, MemoryHold, MemoryPurpose, MemoryShort};
 
-/// Default of `limit`.
+/// Default of [`SearchRequest::limit`].
 pub const LIMIT_DEFAULT: usize = 15;
-/// Largest `limit`.
+/// Largest value of [`SearchRequest::limit`].
 pub const LIMIT_MAX: usize = 100;
 
-/// A search as asked for.
+/// Request for a search.
 #[derive(Clone, Debug)]
 pub struct SearchRequest {
-    /// What to look for.
+    /// Search text.
     pub query: String,
-    /// 1 to 100.
+    /// Most tools to return, 1 to 100.
     pub limit: usize,
-    /// Only this server's tools.
+    /// Server whose tools are searched; `None` for all servers.
     pub server: Option<String>,
-    /// Only tools that only read.
+    /// True to return only tools of tier read.
     pub read_only_only: bool,
-    /// No tools of tier destructive.
+    /// True to leave out tools of tier destructive.
     pub exclude_destructive: bool,
-    /// How much is said of each tool.
+    /// Level of detail of each tool.
     pub detail: Detail,
 }
 
-/// How much a search says of each tool.
+/// Level of detail of each tool in a search result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Detail {
     /// The whole definition.
@@ -50,10 +50,10 @@ pub enum Detail {
 }
 
 impl Detail {
-    /// Its names, as asked for.
+    /// Names of the levels in requests.
     pub const NAMES: [&str; 2] = ["full", "compact"];
 
-    /// The one of that name.
+    /// Returns the level of this name; `None` for an unknown name.
     pub fn named(name: &str) -> Option<Detail> {
         match name {
             "full" => Some(Detail::Full),
@@ -63,37 +63,40 @@ impl Detail {
     }
 }
 
-/// Value of `ranking` in an answer without, and with, the scores of an embeddings service.
+/// Value of `ranking` in an answer without the scores of an embeddings service.
 const RANKING: &str = "bm25";
 const RANKING_WITH_EMBEDDINGS: &str = "bm25+embeddings";
 
 /// Most bytes of all entries of an answer: later entries are left out. The best match is never left out.
 const ENTRIES_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Bytes that an answer adds to each entry: how to call the tool, and its score.
+/// Bytes that an answer adds to each entry for the tool's variant and score.
 const ENTRY_EXTRA_BYTES: usize = 64;
 /// Memory taken for an answer, as a multiple of its entries. Over MCP an answer has them twice, once with
 /// every quote escaped.
 const FORMS: usize = 3;
 /// Longest wait of an answer for memory.
 const MEMORY_WAIT_MAX: Duration = Duration::from_secs(5);
-/// Servers named as missing, at most.
+/// Most servers named as missing.
 const MISSING_NAMED_MAX: usize = 20;
 
-/// The answer, as one JSON object.
+/// Answer of a search, as one JSON object.
 #[derive(Debug, Default)]
 pub struct SearchResult {
     /// `{tools, total, ranking, query, usage_instructions}`
     pub json: String,
-    /// Servers, by name and up to a bound, whose tools were left out because they are not connected. The
-    /// usage instructions say so too.
+    /// Servers, up to a bound, whose tools were left out because they are not connected. The usage instructions name them
+    /// too.
     pub missing: Vec<String>,
-    /// Memory for the answer in any form; `None` where it is small.
+    /// Memory for the answer in any form; `None` if the answer is small.
     pub memory: Option<MemoryHold>,
 }
 
 impl Search {
-    /// Searches what the caller can see. Filters come before the limit; `total` counts all matches. Waits for
-    /// nothing, or shortly for the question's vector.
+    /// Searches the tools that the caller can see. Filters apply before the limit; `total` counts all matches. Waits at most
+    /// shortly, for the query's vector or for memory.
+    ///
+    /// # Errors
+    /// A refusal by the rate limit, by a full activity log, or for lack of memory for the answer.
     pub async fn retrieve_tools(
         &self,
         attempt: &Attempt,
@@ -110,7 +113,7 @@ impl Search {
         let searched = self.search(&attempt.caller, request, vector.as_deref()).await;
         let preview = redact::preview(&request.query, self.options.preview_bytes);
         record.status = Status::Success;
-        // what cannot be a name is no server's, and a text of any size does not belong in the log
+        // an invalid name belongs to no server, and may be a text of any length
         record.server = request.server.clone().filter(|name| is_name(name));
         record.tool = Some("retrieve_tools".to_owned());
         record.request_bytes = i64::try_from(request.query.len()).ok();
@@ -132,7 +135,7 @@ impl Search {
         searched.map(|(found, _)| found)
     }
 
-    /// Memory for an answer with entries of so many bytes; `None` where it is small.
+    /// Takes memory for an answer with entries of so many bytes; `None` if the answer is small.
     async fn memory_for(&self, caller: &Caller, entries: usize) -> Result<Option<MemoryHold>, Refusal> {
         if FORMS * entries <= FREE_BYTES_MAX {
             return Ok(None);
@@ -229,7 +232,7 @@ fn add_entry(out: &mut String, entry: &str, tier: Tier, score: f32) {
     out.push_str(&format!("{}.{:04}}}", scaled / 10_000, scaled % 10_000));
 }
 
-/// What is said of what a compact answer leaves out.
+/// Returns the hint about the parts that a compact answer leaves out; `None` for a full one.
 fn compact(detail: Detail) -> Option<String> {
     (detail == Detail::Compact).then(|| {
         "A ? marks optional parameters; for a tool's full description and schema, search for its name with detail full."
@@ -237,7 +240,7 @@ fn compact(detail: Detail) -> Option<String> {
     })
 }
 
-/// What is said of matches that would have made the answer too large.
+/// Returns the hint about matches left out because of the answer's size; `None` if there are none.
 fn cut(left_out: usize) -> Option<String> {
     (left_out > 0).then(|| {
         format!(
@@ -254,7 +257,7 @@ impl SearchRequest {
     }
 }
 
-/// What a search leaves out because it is not connected.
+/// Servers whose tools a search leaves out because they are not connected.
 #[derive(Default)]
 struct Missing {
     named: Vec<String>,
@@ -262,8 +265,7 @@ struct Missing {
 }
 
 impl Missing {
-    /// Of what this search could have found: a server that it did not ask about, or whose tools it does not
-    /// want, is not missing.
+    /// Returns the missing servers that this search could have found. Servers that the request filters out are not missing.
     fn of(view: &View, request: &SearchRequest) -> Missing {
         let wanted = |away: &&Away| {
             request.server.as_ref().is_none_or(|name| *name == away.server)
@@ -287,7 +289,7 @@ impl Missing {
     }
 }
 
-/// How to go on from a search (R1 FR-024).
+/// Returns the instructions for calling the tools found (R1 FR-024).
 fn usage(mode: IntentMode) -> &'static str {
     match mode {
         IntentMode::Inferred => {

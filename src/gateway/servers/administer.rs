@@ -1,4 +1,4 @@
-//! Upstream servers: what administrators do with them.
+//! Administration of upstream servers.
 
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -19,14 +19,14 @@ use crate::store::{
     StoredTool,
 };
 
-/// A server as shown.
+/// A server as shown to administrators.
 pub type ServerView = Server;
-/// A tool as shown.
+/// A tool as shown to administrators.
 pub type ToolView = StoredTool;
-/// An override as shown.
+/// An override as shown to administrators.
 pub type OverrideView = StoredOverride;
 
-/// Bounds a server may have of its own, with their largest values.
+/// Limits that a server may set for itself, with their largest values.
 pub(in crate::gateway) const OWN_LIMITS: [(&str, u64); 5] = [
     ("concurrency", 1000),
     ("queue", 10_000),
@@ -34,11 +34,17 @@ pub(in crate::gateway) const OWN_LIMITS: [(&str, u64); 5] = [
     ("call_timeout_s", 3600),
     ("response_bytes_max", 256 << 20),
 ];
-/// Longest unknown name of a bound that is repeated, in characters.
+/// Longest unknown limit name that an error repeats, in characters.
 const LIMIT_SHOWN_CHARS_MAX: usize = 64;
 
 impl Servers {
-    /// Adds a server and lists it at once. An operator's starts quarantined, an admin's released.
+    /// Adds a server and lists it at once. A server added by an operator starts quarantined; one added by an admin does not,
+    /// unless requested.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::Invalid`] for a field or without a tenant,
+    /// [`GatewayError::Conflict`] for a taken name, [`GatewayError::Limit`] for a used-up quota, or
+    /// [`GatewayError::Unavailable`].
     pub async fn create_server(
         &self,
         caller: &Caller,
@@ -90,7 +96,11 @@ impl Servers {
         self.get_server(caller, &server.name).await
     }
 
-    /// One server by name.
+    /// Returns one server by name.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::NotFound`], [`GatewayError::Invalid`] without a tenant, or
+    /// [`GatewayError::Unavailable`].
     pub async fn get_server(&self, caller: &Caller, name: &str) -> Result<ServerView, GatewayError> {
         caller.authorise(Action::SeeServers)?;
         let tenant = caller.tenant()?.id;
@@ -98,7 +108,11 @@ impl Servers {
         found.map(|server| self.as_of_now(server)).map_err(|e| GatewayError::from_store(e, "server"))
     }
 
-    /// A page of servers by name.
+    /// Returns a page of servers in name order, after the name `after`.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::Invalid`] without a tenant, or
+    /// [`GatewayError::Unavailable`].
     pub async fn list_servers(
         &self,
         caller: &Caller,
@@ -116,8 +130,14 @@ impl Servers {
         as_of(server, clock::now(), self.options.connected_for)
     }
 
-    /// Changes a server. Another place clears credentials and pins and, unless an admin asks, quarantines the server.
-    /// So does, without clearing anything, an agent's change that would have its baseline set.
+    /// Changes a server. A new address (other than its query) or command clears pins, and credentials unless they are kept
+    /// or given again. It also quarantines the server, unless an admin asks outside MCP. An agent's change that would set
+    /// the server's baseline quarantines it too, without clearing anything.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role or by separation of duties, [`GatewayError::NotFound`],
+    /// [`GatewayError::Invalid`] for a field or without a tenant, [`GatewayError::Conflict`] for a changed version, or
+    /// [`GatewayError::Unavailable`].
     pub async fn update_server(
         &self,
         caller: &Caller,
@@ -136,7 +156,7 @@ impl Servers {
             ..ServerPatch::default()
         };
         self.move_to(caller, &server, (change.url, change.command), &mut patch)?;
-        // a key in an IDE is an agent, whatever its role
+        // a key in an IDE is used by an agent, whatever its role
         let is_trusted = caller.role != Role::Operator && !change.over_mcp;
         patch.quarantined = (patch.place_changed && !is_trusted).then_some(true);
         if change.auto_approve == Some(true) {
@@ -145,10 +165,10 @@ impl Servers {
             if patch.place_changed && caller.role == Role::Operator {
                 return Err(own_approval(name));
             }
-            // whose it is was looked at in this version
+            // the adder was checked in this version
             patch.version = patch.version.or(Some(server.version));
         } else if patch.place_changed {
-            // trust in what a server offers does not move with it to another place
+            // trust in a server's definitions does not extend to another address
             patch.auto_approve = Some(false);
         }
         if let Some(limits) = change.limits {
@@ -162,7 +182,7 @@ impl Servers {
             let url = patch.url.as_deref().or(server.url.as_deref()).unwrap_or_default();
             let tenant = caller.tenant()?.id;
             patch.headers = Some(self.seal_headers(tenant, server.id(), url, &headers).await?);
-            // they are sealed for the place that was read
+            // the headers are sealed for the address that was read
             patch.version = patch.version.or(Some(server.version));
         } else if let Some(url) =
             patch.url.as_deref().filter(|_| change.keep_credentials && patch.place_changed)
@@ -172,25 +192,38 @@ impl Servers {
         self.change(caller, &server, &patch).await
     }
 
-    /// Hides a server from agents.
+    /// Quarantines a server, which hides it from agents.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::NotFound`], [`GatewayError::Invalid`] without a tenant, or
+    /// [`GatewayError::Unavailable`].
     pub async fn quarantine(&self, caller: &Caller, name: &str) -> Result<ServerView, GatewayError> {
         caller.authorise(Action::ChangeServers)?;
         let server = self.get_server(caller, name).await?;
         self.change(caller, &server, &ServerPatch { quarantined: Some(true), ..ServerPatch::default() }).await
     }
 
-    /// Releases a server; an operator may not release what the same person added.
+    /// Releases a server from quarantine. Operators cannot release a server that the same person added or moved.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role or by separation of duties, [`GatewayError::NotFound`],
+    /// [`GatewayError::Conflict`] if the server has changed, [`GatewayError::Invalid`] without a tenant, or
+    /// [`GatewayError::Unavailable`].
     pub async fn release(&self, caller: &Caller, name: &str) -> Result<ServerView, GatewayError> {
         caller.authorise(Action::Approve)?;
         let server = self.get_server(caller, name).await?;
         forbid_own(caller, &server)?;
-        // whose it is, and where, was looked at in this version: what was moved meanwhile is not released
+        // adder and address were checked in this version: a server that was moved meanwhile is not released
         let patch =
             ServerPatch { quarantined: Some(false), version: Some(server.version), ..ServerPatch::default() };
         self.change(caller, &server, &patch).await
     }
 
     /// Removes a server, with its log.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::NotFound`], [`GatewayError::Invalid`] without a tenant, or
+    /// [`GatewayError::Unavailable`].
     pub async fn remove_server(&self, caller: &Caller, name: &str) -> Result<(), GatewayError> {
         caller.authorise(Action::ChangeServers)?;
         let tenant = caller.tenant()?.id;
@@ -201,8 +234,12 @@ impl Servers {
         Ok(())
     }
 
-    /// Lists a server now, and says what went wrong in the server's `last_error`. With `reconnect` its
-    /// connections and session are dropped first.
+    /// Lists a server now; a failure is noted in the server's `last_error`. With `reconnect`, its connections and session
+    /// are dropped first.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::NotFound`], [`GatewayError::Conflict`] for a disabled
+    /// server, [`GatewayError::Invalid`] without a tenant, or [`GatewayError::Unavailable`]. A failed listing is no error.
     pub async fn refresh_server(
         &self,
         caller: &Caller,
@@ -214,7 +251,7 @@ impl Servers {
         let mut server = is_enabled(self.get_server(caller, name).await?)?;
         if reconnect == Reconnect::Yes {
             self.upstreams.restart(tenant.0, server.server_id).await;
-            // that takes its time
+            // the restart may take a while, so the row is read again
             let now = self.store.served_server(tenant, server.id()).await;
             server = is_enabled(now.map_err(|e| GatewayError::from_store(e, "server"))?)?;
         }
@@ -223,8 +260,12 @@ impl Servers {
         self.get_server(caller, name).await
     }
 
-    /// A page of a server's tools by name, within these `bounds`: how many, and less than how many bytes of definitions
-    /// before the last.
+    /// Returns a page of a server's tools in name order. `bounds` are the most tools, and the most bytes of definitions
+    /// before the last one.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::NotFound`], [`GatewayError::Invalid`] without a tenant, or
+    /// [`GatewayError::Unavailable`].
     pub async fn list_server_tools(
         &self,
         caller: &Caller,
@@ -238,7 +279,11 @@ impl Servers {
         tools.map_err(|e| GatewayError::from_store(e, "server"))
     }
 
-    /// A page of what a server offers of these kinds, by kind and name, within `bounds` as of a page of tools.
+    /// Returns a page of a server's offers of these kinds, by kind and name, within `bounds` as for tools.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::NotFound`], [`GatewayError::Invalid`] without a tenant, or
+    /// [`GatewayError::Unavailable`].
     pub async fn list_server_offers(
         &self,
         caller: &Caller,
@@ -271,20 +316,20 @@ impl Servers {
         self.get_server(caller, &updated.name).await
     }
 
-    /// Lists at once what is on; a failure stands in the server's `last_error`.
+    /// Lists an enabled server at once; a failure is noted in the server's `last_error`.
     async fn list_if_enabled(&self, tenant: TenantId, server: &Server) {
         if !server.enabled {
             return;
         }
-        // apart: what it takes to ask a server is large, and not every change does
+        // boxed: the future of a listing is large, and not every change needs one
         match Box::pin(self.list_server(tenant, server, Right::Asked)).await {
             Ok(_) => {}
             Err(super::discovery::ListingError::Store(StoreError::Conflict(_))) => {
-                // somebody changed it meanwhile, and lists it too
+                // another request changed the server meanwhile, and lists it too
             }
             Err(error) => {
                 if let super::discovery::ListingError::Here(why) = &error {
-                    // it stands nowhere else
+                    // this failure is noted nowhere else
                     self.log_server(
                         tenant,
                         server.id(),
@@ -297,7 +342,7 @@ impl Servers {
     }
 }
 
-/// Whether a refresh also drops connections and session.
+/// Whether a refresh also drops the server's connections and session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reconnect {
     /// `restart`

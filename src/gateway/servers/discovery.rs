@@ -1,4 +1,4 @@
-//! Listing a server: connect, find its era, read what it offers, store what is new.
+//! Listing of a server: connects, detects the protocol era, reads tools and offers, and stores the changes.
 
 mod offers;
 
@@ -24,45 +24,45 @@ use crate::upstream::{
 /// Longest text about a failed listing that is kept, in bytes.
 const ERROR_BYTES_MAX: usize = 500;
 
-/// Why a listing did not change anything.
+/// Reason why a listing was not stored, or only in part.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::gateway) enum ListingError {
-    /// The upstream; noted at the server.
+    /// The upstream failed; noted at the server.
     #[error("{0}")]
     Upstream(String),
-    /// This replica: it says nothing about the server, and nothing is noted there.
+    /// This replica failed; that says nothing about the server, so nothing is noted there.
     #[error("{0}")]
     Here(String),
-    /// The database, or the server changed meanwhile.
+    /// The database failed, or the server changed meanwhile.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// How much of a server is listed.
+/// Scope of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::gateway) enum What {
-    /// All that it offers.
+    /// Tools, prompts, resources and templates.
     All,
-    /// Its tools: of the rest the stored one stays.
+    /// Tools only: the other stored definitions stay.
     Tools,
 }
 
-/// What a server was found to offer.
+/// Result of reading a server's tools.
 struct Found {
     era: &'static str,
     tools: Listing,
-    /// It is known to have nothing else.
+    /// True if the server is known to have no other kinds.
     is_all: bool,
 }
 
-/// What a server offers, or why nobody knows.
+/// Answer of a server, or the reason why it gave none.
 type Answered = Result<Found, String>;
 
-/// What came of asking for the tools once.
+/// Result of one attempt to list the tools.
 struct Once {
-    /// Nothing was stored: another replica has stored them meanwhile, or that they could not be read.
+    /// True if nothing was stored, because another replica has stored a listing or a failure meanwhile.
     is_overtaken: bool,
-    /// What changed, and whether nothing else needs to be asked for.
+    /// Stored changes, and whether no other lists need to be read.
     ended: Result<(Applied, bool), ListingError>,
 }
 
@@ -74,8 +74,7 @@ impl Once {
 }
 
 impl Servers {
-    /// Lists one server and stores what it found; a failure is noted at the server. `right` is what held when it was
-    /// read: nothing is written once it is lost.
+    /// Lists a server and stores the result; a failure is noted at the server. Nothing is written once `right` is lost.
     pub(in crate::gateway) async fn list_server(
         &self,
         tenant: TenantId,
@@ -85,7 +84,7 @@ impl Servers {
         self.list_of_server(tenant, server, What::All, right).await
     }
 
-    /// The same, of so much of it.
+    /// Lists a server within a scope, as [`Servers::list_server`] does for all of it.
     pub(in crate::gateway) async fn list_of_server(
         &self,
         tenant: TenantId,
@@ -100,8 +99,8 @@ impl Servers {
         listed
     }
 
-    /// Drops the connection of a server that was switched off or removed, or whose tenant is served no more, while
-    /// somebody began to ask it: nobody else knows of that connection.
+    /// Drops the connection to a server that was switched off or removed, or whose tenant is suspended or deleted. Without
+    /// this, a listing that began before would leave its connection open.
     pub(super) async fn end_unless_on(&self, tenant: TenantId, server: ServerId) {
         match self.store.served_server(tenant, server).await {
             Ok(row) if row.enabled => {}
@@ -112,7 +111,7 @@ impl Servers {
         }
     }
 
-    /// The tools first, which are stored before anything else is asked for: a server may be slow at the rest.
+    /// Lists the tools and stores them before any other list is read: a server may be slow at the others.
     async fn list_in_steps(
         &self,
         tenant: TenantId,
@@ -128,9 +127,8 @@ impl Servers {
         Ok(applied)
     }
 
-    /// Lists the tools, and says whether nothing else needs to be asked for. Once more if another replica has stored
-    /// them meanwhile, since they may have been read before this began; what was stored the second time was not. So
-    /// too if they could not be read here: what is stored may be of before the server went away.
+    /// Lists the tools, and returns whether no other lists need to be read. If another replica has stored a listing
+    /// meanwhile, lists once more: that one may have been read before this one began. The same holds for a failure.
     async fn list_and_note(
         &self,
         tenant: TenantId,
@@ -158,12 +156,12 @@ impl Servers {
             Ok(found) => {
                 let applied = self.store_listing(tenant, server, (&found, before.tally), right).await?;
                 let is_overtaken = applied.is_overtaken;
-                // whoever was first may have listed the tools alone
+                // the other replica may have listed the tools alone
                 let is_done = found.is_all && !is_overtaken && applied.overtaken.is_empty();
                 Ok(Once { is_overtaken, ended: Ok((applied, is_done)) })
             }
-            // a program's failure here says nothing about those of other replicas; and its programs and connections
-            // end with this replica, where the others go on
+            // a program's failure here says nothing about other replicas' programs; and during a drain only this replica's
+            // programs and connections end
             Err(text) if matches!(right, Right::Program(_)) || self.life.is_draining() => {
                 Err(ListingError::Here(text))
             }
@@ -183,8 +181,8 @@ impl Servers {
         }
     }
 
-    /// Lists a server whose program runs here, and stores what it found. A failure says nothing about the programs
-    /// of other replicas: it is noted nowhere.
+    /// Lists a server whose program runs here, and stores the result. A failure is noted nowhere: it says nothing about
+    /// other replicas' programs.
     pub(in crate::gateway) async fn list_own_program(
         &self,
         tenant: TenantId,
@@ -193,7 +191,7 @@ impl Servers {
         self.list_in_steps(tenant, server, What::All, Right::Program(server.rev)).await
     }
 
-    /// What a server offers, or why it does not say.
+    /// Reads a server's lists. The inner error is the server's failure, the outer one this replica's.
     async fn ask_for(&self, connection: &Connection, doubt: &Doubt) -> Result<Answered, ListingError> {
         match fetch(connection, doubt).await {
             Ok(found) => Ok(Ok(found)),
@@ -237,7 +235,8 @@ impl Servers {
         Ok(applied)
     }
 
-    /// Whoever lists a server may not have its tenant's snapshot: its credentials are read for this.
+    /// Returns the target for listing a server. Its credentials are read here, because the listing replica may not have the
+    /// tenant's snapshot.
     pub(in crate::gateway) async fn listing_target(
         &self,
         tenant: TenantId,
@@ -260,8 +259,8 @@ impl Servers {
     }
 }
 
-/// What a word of earlier than now does not suffice for, now that this is stored of a server: that it has none of what
-/// would be emptied by that, or, where somebody asks, that it has none of anything.
+/// Returns the kinds for which the server must state now that it has none: those with stored definitions, which would be
+/// removed. If a person asked for the listing, all kinds.
 fn doubt(before: &Before, right: Right) -> Doubt {
     let since = Instant::now();
     let kinds = ListKind::OTHERS.into_iter();
@@ -271,7 +270,7 @@ fn doubt(before: &Before, right: Right) -> Doubt {
     }
 }
 
-/// Whether anything is stored of what is declared together with this kind.
+/// Returns whether definitions are stored of this kind, or of one declared by the same capability.
 fn is_stored(before: &Before, kind: ListKind) -> bool {
     let is_declared_with = |other: &ListKind| match kind {
         ListKind::Resources | ListKind::Templates => {
@@ -285,10 +284,10 @@ fn is_stored(before: &Before, kind: ListKind) -> bool {
         .any(|kind| before.stored.contains(&stored(*kind)))
 }
 
-/// What is stored of a list.
+/// Returns the kind of stored offer for a list.
 fn stored(kind: ListKind) -> OfferKind {
     match kind {
-        // tools are none of these
+        // never called for tools
         ListKind::Prompts | ListKind::Tools => OfferKind::Prompt,
         ListKind::Resources => OfferKind::Resource,
         ListKind::Templates => OfferKind::Template,
@@ -310,12 +309,12 @@ fn warn_of_problems(tenant: TenantId, server: &Server, listing: &Listing) {
     }
 }
 
-/// What can be stored of a listing: definitions that are one reading of JSON, up to the bound.
+/// Returns the storable definitions of a listing, up to `entries_max`: those that are unambiguous JSON without U+0000.
 fn discovered(listing: &Listing, entries_max: usize) -> Vec<Discovered> {
     let store = |entry: &Entry| {
         let definition = std::str::from_utf8(&entry.definition).ok()?;
         match Pin::of(definition) {
-            // Postgres texts cannot hold U+0000; JSON cannot either, but for its escape, which is text
+            // Postgres texts cannot hold U+0000; the JSON escape for it is ordinary text
             Ok(pin) if !definition.contains('\0') && !entry.name.contains('\0') => Some(Discovered {
                 name: entry.name.clone(),
                 definition: definition.to_owned(),

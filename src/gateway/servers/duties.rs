@@ -1,4 +1,4 @@
-//! Separation of duties: an operator does not decide about what the same person added (behaviour, section 3).
+//! Separation of duties: an operator cannot decide about servers that the same person added (behaviour, section 3).
 
 use crate::domain::id::KeyId;
 use crate::domain::tenant::Role;
@@ -6,12 +6,12 @@ use crate::gateway::GatewayError;
 use crate::gateway::tenants::Caller;
 use crate::store::Server;
 
-/// Refuses an operator who is the person that added the server, or moved it last.
+/// Refuses an operator who is the person that added the server, or last moved it.
 ///
-/// That person counts as it was then and, while its key lives, as it is now: a key's owner may be named later.
+/// Compares with that person as recorded then and, while its key lives, as known now: a key's owner may be named later.
 ///
 /// # Errors
-/// [`GatewayError::Forbidden`], also where nobody knows any more who added the server: an admin decides then.
+/// [`GatewayError::Forbidden`], also if the person is unknown: then an admin has to decide.
 pub(in crate::gateway) fn forbid_own(caller: &Caller, server: &Server) -> Result<(), GatewayError> {
     if caller.role != Role::Operator {
         return Ok(());
@@ -30,7 +30,7 @@ pub(in crate::gateway) fn forbid_own(caller: &Caller, server: &Server) -> Result
     }
 }
 
-/// The refusal of an operator's decision about its own server.
+/// Returns the refusal of an operator's decision about its own server.
 pub(super) fn own_approval(server: &str) -> GatewayError {
     GatewayError::Forbidden(format!(
         "Server '{server}' is of the person who holds this key: somebody else has to approve it."

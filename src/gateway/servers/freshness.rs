@@ -1,4 +1,4 @@
-//! Whether a server still counts as connected.
+//! Expiry of the state `connected`.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use chrono::{DateTime, Utc};
 
 use crate::store::Server;
 
-/// Returns a server as it is at `now`: a connection that gave no sign of life for `connected_for` has worn off, whether
-/// or not that has been written down.
+/// Returns a server as of `now`: it is disconnected after `connected_for` without a sign of life, even if the row does not
+/// say so yet.
 pub(super) fn as_of(mut server: Server, now: DateTime<Utc>, connected_for: Duration) -> Server {
     let is_old = |at| now.signed_duration_since(at).to_std().unwrap_or_default() > connected_for;
     if server.connection == "connected" && server.last_ok_at.is_none_or(is_old) {

@@ -1,5 +1,5 @@
-//! The logs of servers: lines come from this replica's programs and listings, go to the database once a second,
-//! and are read from there, on whichever replica.
+//! Logs of servers. Lines come from this replica's programs and listings, are written to the database once a second, and can
+//! be read on any replica.
 
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -16,28 +16,32 @@ use crate::gateway::tenants::Caller;
 use crate::store::{NewLogLine, StoredLogLine};
 use crate::upstream::{LINE_BYTES_MAX, LogLine, LogSource};
 
-/// Most lines of a page.
+/// Most lines on a page.
 pub const LOG_LIMIT_MAX: usize = 500;
-/// Lines that wait to be written; further ones are left out.
+/// Most lines that wait to be written; further ones are dropped.
 pub(super) const WAITING_MAX: usize = 4096;
-/// Between two writes, unless a whole batch waits already.
+/// Pause between two writes, unless a whole batch waits already.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Lines written at once.
+/// Most lines per write.
 const BATCH: usize = 1000;
-/// How long writing may take when the gateway stops.
+/// Deadline of the last write at shutdown.
 const LAST_WRITE_MAX: Duration = Duration::from_secs(2);
 
-/// A part of a server's log.
+/// A page of a server's log.
 #[derive(Debug)]
 pub struct LogPage {
-    /// The oldest first.
+    /// Lines, oldest first.
     pub lines: Vec<StoredLogLine>,
-    /// What was written since has places after this.
+    /// Cursor of the page: later lines come after this position.
     pub end: i64,
 }
 
 impl Servers {
-    /// The newest lines of a server's log, or with `after` the first ones since then.
+    /// Returns the newest lines of a server's log; with `after`, the first lines after that position.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::NotFound`], [`GatewayError::Invalid`] without a tenant, or
+    /// [`GatewayError::Unavailable`].
     pub async fn server_log(
         &self,
         caller: &Caller,
@@ -55,7 +59,7 @@ impl Servers {
         Ok(LogPage { lines, end })
     }
 
-    /// Notes what became of a server; left out if too much waits to be written.
+    /// Adds a line to a server's log; drops it if too many lines wait to be written.
     pub(in crate::gateway) fn log_server(&self, tenant: TenantId, server: ServerId, text: &str) {
         let Some(text) = log_line::fit(Raw::Whole(text.as_bytes()), LINE_BYTES_MAX, std::iter::empty())
         else {
@@ -67,12 +71,12 @@ impl Servers {
         drop(self.journal.try_send(line));
     }
 
-    /// Takes the receiver of lines, for the one who writes them; `None` after the first time.
+    /// Takes the receiver of log lines, for the task that writes them; `None` after the first call.
     pub(in crate::gateway) fn take_journal(&self) -> Option<mpsc::Receiver<LogLine>> {
         self.journal_lines.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Writes what comes, at most once a second, until nobody can send any more or the gateway has stopped.
+    /// Writes log lines, at most once a second, until all senders are gone or the gateway stops.
     pub(in crate::gateway) async fn write_server_logs(self: Arc<Self>, mut lines: mpsc::Receiver<LogLine>) {
         loop {
             let mut batch = Vec::new();
@@ -83,7 +87,7 @@ impl Servers {
             self.write_log_batch(&batch).await;
             drop(batch);
             if lines.len() >= BATCH {
-                // what waits is more than goes at once
+                // another whole batch waits already
                 continue;
             }
             tokio::select! {
@@ -107,7 +111,7 @@ impl Servers {
         let lines: Vec<NewLogLine> = batch.iter().map(new_line).collect();
         let mut written = self.store.write_logs(&lines).await;
         if written.is_err() {
-            // a server may have gone under its lines, or another writer was slow
+            // a server may have been removed under its lines, or another writer was slow
             written = self.store.write_logs(&lines).await;
         }
         if let Err(error) = written {

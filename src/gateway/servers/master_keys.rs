@@ -1,4 +1,4 @@
-//! The start with master keys: the right ones, or none at all; and their rotation.
+//! Check of the master keys at start, and their rotation.
 
 use thiserror::Error;
 use uuid::Uuid;
@@ -9,37 +9,37 @@ use crate::domain::seal::{self, Keyring, Place};
 use crate::gateway::credentials::{random, unwrap, wrap};
 use crate::store::{Canary, DataKey, StoreError};
 
-/// What every canary says.
+/// Plain text of every canary.
 const CANARY: &[u8] = b"mcpproxy";
-/// Data keys that are wrapped anew at once.
+/// Data keys rewrapped per page.
 const REWRAP_PAGE: i64 = 500;
 
-/// Why the gateway must not start with these master keys.
+/// Reason why the gateway must not start with these master keys.
 #[derive(Debug, Error)]
 pub enum MasterKeysError {
-    /// Another deployment's keys, or the old one is missing from the list.
+    /// The keys are another deployment's, or the old key is missing from the list.
     #[error(
         "secrets.master_key is not the key that this database's credentials are sealed with: give the key used \
          before (to replace it, the new one first and the old one behind it), then start again; the database knows \
          keys with the ids {known}, given were {given}"
     )]
     Wrong {
-        /// Ids of the keys that the canaries name.
+        /// Ids of the master keys that the canaries in the database name.
         known: String,
-        /// Ids of the keys of the configuration.
+        /// Ids of the master keys in the configuration.
         given: String,
     },
-    /// There is no randomness, or the cipher failed.
+    /// The system gave no random bytes, or the cipher failed.
     #[error("secrets.master_key could not be used: the system gave no randomness")]
     Unusable,
-    /// The database.
+    /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl Servers {
-    /// Makes sure that the master keys are this deployment's, before anything is served: one of them must open
-    /// a canary; on the very first start the canary is made. Then wraps for the first key what older ones wrap.
+    /// Checks before the start that the master keys are this deployment's: one of them must open a canary, which the first
+    /// start creates. Then rewraps data keys of older master keys with the first one.
     ///
     /// # Errors
     /// [`MasterKeysError`]; the gateway must not start.
@@ -58,8 +58,8 @@ impl Servers {
         Ok(())
     }
 
-    /// Wraps for the first master key what only older ones wrap, and forgets wrappings by keys that came before it
-    /// and are not configured any more. Repeated, it changes nothing; replicas may do it at the same time.
+    /// Wraps for the first master key all data keys that only older ones wrap, and removes wrappings by former keys that are
+    /// no longer configured. Idempotent; replicas may run it at the same time.
     pub(in crate::gateway) async fn rewrap_data_keys(&self) -> Result<(), StoreError> {
         let keyring = &self.options.keyring;
         let known = keyring.ids();
@@ -80,7 +80,7 @@ impl Servers {
     }
 }
 
-/// The canary to be added, if the keys are the right ones.
+/// Returns the canary to add; `None` if the first key has one. Fails if no key opens a known canary.
 fn next_canary(keyring: &Keyring, found: &[Canary]) -> Result<Option<Canary>, MasterKeysError> {
     let opens = |canary: &Canary| {
         let key = keyring.find(&canary.master_id)?;

@@ -1,4 +1,4 @@
-//! Upstream servers: what administrators do with them, what they offer, and what people decide about that.
+//! Upstream servers: administration, listing, and decisions about their tools and offers.
 
 mod administer;
 mod discovery;
@@ -30,15 +30,15 @@ use super::{Ground, Lifecycle, Log, Options, Tenants};
 use crate::store::Store;
 use crate::upstream::{Egress, Journal, LogLine, Pool};
 
-/// Lines of servers' logs: the ends of their channel.
+/// Sender and receiver of log lines of servers.
 pub(super) type JournalEnds = (Journal, mpsc::Receiver<LogLine>);
 
-/// Returns a new channel for lines of servers' logs.
+/// Creates a channel for log lines of servers.
 pub(super) fn journal() -> JournalEnds {
     mpsc::channel(logs::WAITING_MAX)
 }
 
-/// Looks after servers.
+/// Use cases of upstream servers.
 pub struct Servers {
     store: Store,
     upstreams: Arc<Pool>,
@@ -47,7 +47,7 @@ pub struct Servers {
     egress: Arc<Egress>,
     tenants: Arc<Tenants>,
     log: Arc<Log>,
-    /// Lines of servers' logs go in here; the other end is taken by whoever writes them.
+    /// Sender of log lines; [`Servers::take_journal`] gives the receiver to the task that writes them.
     journal: Journal,
     journal_lines: Mutex<Option<mpsc::Receiver<LogLine>>>,
 }

@@ -1,4 +1,4 @@
-//! Decisions of people about prompts, resources and templates: approvals and blocks.
+//! Decisions about prompts, resources and templates: approvals and blocks.
 
 use super::Servers;
 use super::administer::ServerView;
@@ -10,14 +10,14 @@ use crate::gateway::error::GatewayError;
 use crate::gateway::tenants::Caller;
 use crate::store::{OfferRef, RevisionKind, StoreError};
 
-/// Offer of a server as a person names it.
+/// Name of a server's offer in a request.
 #[derive(Clone, Copy, Debug)]
 pub struct OfferName<'a> {
     /// Name of the server.
     pub server: &'a str,
     /// Kind of the offer.
     pub kind: OfferKind,
-    /// Name of a prompt, URI of a resource, text of a template.
+    /// Name of a prompt, URI of a resource, or text of a template.
     pub name: &'a str,
 }
 
@@ -32,7 +32,11 @@ impl<'a> OfferName<'a> {
 }
 
 impl Servers {
-    /// Returns one offer of a server, in whatever state.
+    /// Returns one offer of a server, in any state.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::NotFound`], [`GatewayError::Invalid`] without a tenant, or
+    /// [`GatewayError::Unavailable`].
     pub async fn get_offer(&self, caller: &Caller, offer: OfferName<'_>) -> Result<OfferView, GatewayError> {
         let server = self.get_server(caller, offer.server).await?;
         let found = self.store.get_offer(caller.tenant()?.id, offer.of(&server)).await;
@@ -42,7 +46,9 @@ impl Servers {
     /// Approves the definition with this pin, and lifts a block.
     ///
     /// # Errors
-    /// A conflict if the server offers another definition by now.
+    /// [`GatewayError::Conflict`] if the server offers another definition by now, [`GatewayError::Forbidden`] for the role
+    /// or by separation of duties, [`GatewayError::Invalid`] for a malformed pin or without a tenant,
+    /// [`GatewayError::NotFound`], or [`GatewayError::Unavailable`].
     pub async fn approve_offer(
         &self,
         caller: &Caller,
@@ -57,6 +63,10 @@ impl Servers {
     }
 
     /// Blocks an offer until a person lifts the block.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::NotFound`], [`GatewayError::Invalid`] without a tenant, or
+    /// [`GatewayError::Unavailable`].
     pub async fn block_offer(
         &self,
         caller: &Caller,
@@ -68,7 +78,11 @@ impl Servers {
         self.offer_decided(caller, offer, done).await
     }
 
-    /// Lifts a block. Nothing is approved by that.
+    /// Lifts a block, without approving anything.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role or by separation of duties, [`GatewayError::NotFound`],
+    /// [`GatewayError::Invalid`] without a tenant, or [`GatewayError::Unavailable`].
     pub async fn unblock_offer(
         &self,
         caller: &Caller,
@@ -79,7 +93,7 @@ impl Servers {
         self.offer_decided(caller, offer, done).await
     }
 
-    /// Takes a decision into this replica's snapshot, and returns the offer as it is now.
+    /// Applies a decision to this replica's snapshot, and returns the offer as it is now.
     async fn offer_decided(
         &self,
         caller: &Caller,

@@ -1,4 +1,4 @@
-//! What people decide about tools: approvals, blocks, overrides; and what became of tools that were trusted.
+//! Decisions about tools (approvals, blocks, overrides), and records of changes to trusted tools.
 
 use super::Servers;
 use super::administer::{ServerView, ToolView};
@@ -15,24 +15,28 @@ use crate::gateway::error::GatewayError;
 use crate::gateway::tenants::Caller;
 use crate::store::{NewOverride, RevisionKind, Server, StoreError};
 
-/// Tools of one listing that are recorded each for itself.
+/// Most tools of one listing whose changes are recorded individually.
 const DRIFTS_RECORDED_MAX: usize = 20;
-/// Longest name of a tool that is repeated, in bytes.
+/// Longest tool name in such a record, in bytes.
 const NAME_BYTES_MAX: usize = 200;
 
-/// An override that is to be.
+/// Request to override a tool's annotations.
 #[derive(Clone, Debug)]
 pub struct OverrideRequest {
-    /// The pin of the definition that was looked at.
+    /// Pin of the definition that was reviewed.
     pub pin: String,
-    /// What is said.
+    /// Annotations that replace the server's.
     pub hints: Hints,
-    /// Only while the override is still the one of this version; 0 is none.
+    /// Expected version of the present override, 0 for none; `None` skips the check.
     pub version: Option<i64>,
 }
 
 impl Servers {
-    /// One tool of a server, in whatever state.
+    /// Returns one tool of a server, in any state.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::NotFound`], [`GatewayError::Invalid`] without a tenant, or
+    /// [`GatewayError::Unavailable`].
     pub async fn get_tool(&self, caller: &Caller, name: &str, tool: &str) -> Result<ToolView, GatewayError> {
         let server = self.get_server(caller, name).await?;
         let found = self.store.get_tool(caller.tenant()?.id, server.id(), tool).await;
@@ -40,6 +44,11 @@ impl Servers {
     }
 
     /// Approves a tool's definition by the pin that was reviewed.
+    ///
+    /// # Errors
+    /// [`GatewayError::Conflict`] if the definition has changed, [`GatewayError::Forbidden`] for the role or by separation
+    /// of duties, [`GatewayError::Invalid`] for a malformed pin or without a tenant, [`GatewayError::NotFound`], or
+    /// [`GatewayError::Unavailable`].
     pub async fn approve_tool(
         &self,
         caller: &Caller,
@@ -54,7 +63,11 @@ impl Servers {
         self.decided(caller, name, tool, done).await
     }
 
-    /// Blocks a tool until a person lifts it.
+    /// Blocks a tool until a person lifts the block.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::NotFound`], [`GatewayError::Invalid`] without a tenant, or
+    /// [`GatewayError::Unavailable`].
     pub async fn block_tool(
         &self,
         caller: &Caller,
@@ -68,7 +81,11 @@ impl Servers {
         self.decided(caller, name, tool, done).await
     }
 
-    /// Lifts a block; the tool is in the state that it would be in without.
+    /// Lifts a block; the tool returns to the state that its pins give.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role or by separation of duties, [`GatewayError::NotFound`],
+    /// [`GatewayError::Invalid`] without a tenant, or [`GatewayError::Unavailable`].
     pub async fn unblock_tool(
         &self,
         caller: &Caller,
@@ -80,8 +97,13 @@ impl Servers {
         self.decided(caller, name, tool, done).await
     }
 
-    /// Says annotations of a tool anew. To make a tool look harmless is to approve it: whoever may not do that may not do
-    /// this.
+    /// Overrides annotations of a tool. Making a tool look harmless amounts to approving it, so this needs the right to
+    /// approve.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role or by separation of duties, [`GatewayError::Invalid`] for a field or without
+    /// a tenant, [`GatewayError::Conflict`] for a changed definition or version, [`GatewayError::NotFound`], or
+    /// [`GatewayError::Unavailable`].
     pub async fn override_tool(
         &self,
         caller: &Caller,
@@ -107,7 +129,11 @@ impl Servers {
         self.decided(caller, name, tool, done).await
     }
 
-    /// Takes away what was said of a tool: its server's word counts again.
+    /// Removes a tool's override: the server's own annotations count again.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role or by separation of duties, [`GatewayError::NotFound`],
+    /// [`GatewayError::Invalid`] without a tenant, or [`GatewayError::Unavailable`].
     pub async fn clear_override(
         &self,
         caller: &Caller,
@@ -119,7 +145,7 @@ impl Servers {
         self.decided(caller, name, tool, done).await
     }
 
-    /// A server about whose tools and other offers this caller may say that they are to be trusted.
+    /// Returns the server, if this caller may approve its tools and offers.
     pub(super) async fn trusted_by(&self, caller: &Caller, name: &str) -> Result<ServerView, GatewayError> {
         caller.authorise(Action::Approve)?;
         let server = self.get_server(caller, name).await?;
@@ -127,7 +153,7 @@ impl Servers {
         Ok(server)
     }
 
-    /// Takes a decision into this replica's snapshot, and shows what it made of the tool.
+    /// Applies a decision to this replica's snapshot, and returns the tool as it is now.
     async fn decided(
         &self,
         caller: &Caller,
@@ -140,7 +166,7 @@ impl Servers {
         self.get_tool(caller, name, tool).await
     }
 
-    /// Records what became of tools that were trusted, whether or not it was taken by itself.
+    /// Records changes of trusted tools, whether or not they were approved automatically.
     pub(super) fn tell_drifts(&self, tenant: TenantId, server: &Server, drifted: &[(String, Drift)]) {
         for (tool, drift) in drifted.iter().take(DRIFTS_RECORDED_MAX) {
             let tool = redact::preview(tool, NAME_BYTES_MAX).text;

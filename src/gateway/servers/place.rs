@@ -1,4 +1,4 @@
-//! Where a server is: at an address, or a program of the deployment.
+//! Location of a server: a URL, or a program of the deployment.
 
 use super::Servers;
 use super::requests::{ServerChange, ServerRequest};
@@ -8,14 +8,14 @@ use crate::gateway::GatewayError;
 use crate::gateway::tenants::Caller;
 use crate::store::{Server, ServerPatch};
 
-/// Where a server that is to be added is.
+/// Location of a new server.
 pub(super) struct NewPlace {
     pub(super) kind: &'static str,
     pub(super) url: Option<String>,
     pub(super) command: Option<String>,
 }
 
-/// Checks whether a server's credentials may be kept, if that is asked for.
+/// Checks whether a change may keep the server's credentials, if it asks for that.
 pub(super) fn check_keeping(caller: &Caller, change: &ServerChange) -> Result<(), GatewayError> {
     if !change.keep_credentials {
         return Ok(());
@@ -38,7 +38,7 @@ pub(super) fn check_keeping(caller: &Caller, change: &ServerChange) -> Result<()
 }
 
 impl Servers {
-    /// Checks where a new server is to be.
+    /// Checks the location of a new server.
     pub(super) fn new_place(
         &self,
         caller: &Caller,
@@ -72,8 +72,8 @@ impl Servers {
         }
     }
 
-    /// Notes where a server is to be from now on. Another place, or another program, is another server in all
-    /// but its name; another query is not.
+    /// Notes a server's new URL or command in the patch. Another place or program counts as another server, whose trust
+    /// starts afresh; another query of the URL does not.
     pub(super) fn move_to(
         &self,
         caller: &Caller,
@@ -100,7 +100,7 @@ impl Servers {
             patch.place_changed |= server.command.as_ref() != Some(&command);
             patch.command = Some(command);
         }
-        // what was compared must be what is changed
+        // the change must apply to the version that was compared
         patch.version = patch.version.or(Some(server.version));
         Ok(())
     }
@@ -113,7 +113,7 @@ impl Servers {
         self.egress.check_url(url).map(drop).map_err(|error| GatewayError::invalid("url", error.to_string()))
     }
 
-    /// One that does not exist and one that is another tenant's get the same answer.
+    /// Checks a command. An unknown one and one of another tenant get the same error.
     fn check_command(&self, caller: &Caller, command: &str) -> Result<(), GatewayError> {
         let found = self.options.commands.find(command, caller.tenant_name());
         found.map(drop).map_err(|_| self.no_command(caller))

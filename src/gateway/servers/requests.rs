@@ -1,57 +1,57 @@
-//! What administrators ask for: a new server, or a change of one.
+//! Requests of administrators about servers.
 
 use serde_json::{Map, Value};
 
 use crate::gateway::credentials::Headers;
 
-/// A server to be added.
+/// Request to add a server.
 #[derive(Clone, Debug, Default)]
 pub struct ServerRequest {
-    /// Its name.
+    /// Name of the server, unique in its tenant.
     pub name: String,
     /// `http` or `stdio`.
     pub kind: String,
-    /// Where it is, for `http`.
+    /// URL of the server, for `http`.
     pub url: Option<String>,
-    /// Which of the deployment's programs it is, for `stdio`.
+    /// Name of the deployment's command, for `stdio`.
     pub command: Option<String>,
-    /// Switched on; true when absent.
+    /// True to switch the server on; default true.
     pub enabled: Option<bool>,
-    /// Take changes of definitions at once; false when absent.
+    /// True to approve new and changed definitions at once; default false.
     pub auto_approve: Option<bool>,
-    /// Bounds of its own.
+    /// Limits of the server itself, which may tighten the deployment's; none if absent.
     pub limits: Option<Map<String, Value>>,
-    /// What it is called with.
+    /// Headers of requests to the server; none if absent.
     pub headers: Option<Headers>,
-    /// Starts quarantined, whoever adds it; what an operator adds does so anyway.
+    /// True to start in quarantine; servers added by operators always do.
     pub quarantined: Option<bool>,
 }
 
-/// A change to a server.
+/// Request to change a server; `None` leaves a field as it is.
 #[derive(Clone, Debug, Default)]
 pub struct ServerChange {
-    /// A new address.
+    /// New URL.
     pub url: Option<String>,
-    /// Another program.
+    /// New command.
     pub command: Option<String>,
-    /// Switch.
+    /// True to switch the server on, false to switch it off.
     pub enabled: Option<bool>,
-    /// Automatic approval.
+    /// True to approve new and changed definitions at once.
     pub auto_approve: Option<bool>,
-    /// Bounds of its own.
+    /// Limits of the server itself, which replace all former ones.
     pub limits: Option<Map<String, Value>>,
-    /// What it is called with from now on; empty takes all away.
+    /// Headers of requests to the server, which replace all former ones; an empty set removes them.
     pub headers: Option<Headers>,
-    /// Keep the credentials at another place; only an admin may.
+    /// True to keep the credentials at a new URL; only admins may.
     pub keep_credentials: bool,
-    /// Only when the server is still at this version.
+    /// Expected version of the server; `None` skips the check.
     pub version: Option<i64>,
-    /// An agent's: it must not be what sets the baseline of a server that was never listed while it was released.
+    /// True for an agent's change over MCP: it must not set the baseline of a server that was never listed while released.
     pub over_mcp: bool,
 }
 
 impl ServerChange {
-    /// Whether the server is listed because of it, or offers something else.
+    /// Returns whether the change causes a listing, or may change what the server offers.
     pub(super) fn reaches_it_anew(&self) -> bool {
         let is_called_otherwise = self.url.is_some() || self.command.is_some() || self.headers.is_some();
         self.enabled == Some(true) || is_called_otherwise

@@ -1,4 +1,4 @@
-//! Credentials that administrators give for servers, sealed for their place.
+//! Sealing of credentials that administrators give for servers.
 
 use super::Servers;
 use crate::domain::id::{ServerId, TenantId};
@@ -10,7 +10,7 @@ use crate::gateway::credentials::{Headers, Opener, data_key, random, unsealable}
 use crate::store::{HeadersPatch, SealedHeaders, Server};
 
 impl Servers {
-    /// Seals what a server at `url` is to be called with; without any headers, it is to be called without.
+    /// Seals the headers of a server at `url`. An empty set clears the stored ones.
     pub(super) async fn seal_headers(
         &self,
         tenant: TenantId,
@@ -25,10 +25,10 @@ impl Servers {
         self.seal_text(tenant, server, url, headers.names(), &text).await
     }
 
-    /// Seals the headers that `server` has for another place, `url`.
+    /// Seals the present headers of `server` for the new address `url`.
     ///
     /// # Errors
-    /// [`GatewayError::Conflict`] when they do not open where the server is.
+    /// [`GatewayError::Conflict`] if they cannot be opened.
     pub(super) async fn seal_again(
         &self,
         tenant: TenantId,

@@ -1,4 +1,4 @@
-//! Tenants, for the platform.
+//! Administration of tenants by the platform.
 
 use serde_json::{Map, Value};
 
@@ -10,19 +10,23 @@ use crate::gateway::error::GatewayError;
 use crate::gateway::tenants::live::access::Caller;
 use crate::store::{RevisionKind, Tenant, Usage};
 
-/// What a tenant may have, and what it has.
+/// Quotas and usage of a tenant.
 #[derive(Clone, Copy, Debug)]
 pub struct QuotaView {
-    /// What the platform says of it.
+    /// Quotas set for this tenant; the deployment's defaults apply to the others.
     pub own: OwnQuotas,
-    /// What holds.
+    /// Quotas in force.
     pub quotas: Quotas,
-    /// What it has.
+    /// Present usage.
     pub usage: Usage,
 }
 
 impl Tenants {
-    /// Makes a tenant.
+    /// Creates a tenant.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::Invalid`] for the name, [`GatewayError::Conflict`] for a
+    /// taken or reserved name, [`GatewayError::Limit`], or [`GatewayError::Unavailable`].
     pub async fn create_tenant(&self, caller: &Caller, name: &str) -> Result<Tenant, GatewayError> {
         caller.authorise(Action::ManageTenants)?;
         if !is_name(name) {
@@ -38,7 +42,10 @@ impl Tenants {
         made.map_err(|error| GatewayError::from_store(error, "tenant"))
     }
 
-    /// A page of tenants by name.
+    /// Returns a page of tenants in name order, after the name `after`.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role, or [`GatewayError::Unavailable`].
     pub async fn list_tenants(
         &self,
         caller: &Caller,
@@ -49,13 +56,19 @@ impl Tenants {
         self.store.list_tenants(after, limit).await.map_err(|error| GatewayError::from_store(error, "tenant"))
     }
 
-    /// One tenant by name.
+    /// Returns one tenant by name.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::NotFound`], or [`GatewayError::Unavailable`].
     pub async fn get_tenant(&self, caller: &Caller, name: &str) -> Result<Tenant, GatewayError> {
         caller.authorise(Action::ManageTenants)?;
         self.store.find_tenant(name).await.map_err(|error| GatewayError::from_store(error, "tenant"))
     }
 
-    /// What a tenant may have, and what it has.
+    /// Returns the quotas and usage of a tenant.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role, or [`GatewayError::Unavailable`].
     pub async fn tenant_quotas(&self, caller: &Caller, tenant: &Tenant) -> Result<QuotaView, GatewayError> {
         caller.authorise(Action::ManageTenants)?;
         let usage = self.store.usage(tenant.tenant_id()).await;
@@ -64,7 +77,11 @@ impl Tenants {
         Ok(QuotaView { own, quotas: own.resolve(&self.options.quotas), usage })
     }
 
-    /// Changes what a tenant may have; `null` is what the deployment says again. What it has already stays.
+    /// Changes a tenant's quotas; `null` restores the deployment's default. Existing items stay, even above a lower quota.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::NotFound`], [`GatewayError::Invalid`] for a field, or
+    /// [`GatewayError::Unavailable`].
     pub async fn patch_quotas(
         &self,
         caller: &Caller,
@@ -80,8 +97,11 @@ impl Tenants {
         self.get_tenant(caller, name).await
     }
 
-    /// Deletes a tenant: its keys stop working within a second on every replica, its streams and connections end. Calls
-    /// under way end by themselves.
+    /// Deletes a tenant. Its keys stop working within a second on every replica, and its streams and connections end. Calls
+    /// under way finish.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::NotFound`], or [`GatewayError::Unavailable`].
     pub async fn delete_tenant(&self, caller: &Caller, name: &str) -> Result<(), GatewayError> {
         let tenant = self.get_tenant(caller, name).await?;
         let deleted = self.store.delete_tenant(tenant.tenant_id()).await;
@@ -90,7 +110,7 @@ impl Tenants {
         Ok(())
     }
 
-    /// Brings this replica's snapshot to what was just committed here.
+    /// Updates this replica's snapshot with a change that was just committed here.
     pub(in crate::gateway) async fn refresh(&self, tenant: TenantId, kind: RevisionKind) {
         match self.store.revisions(&[tenant]).await {
             Ok(changes) => {

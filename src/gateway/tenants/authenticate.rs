@@ -1,4 +1,4 @@
-//! From a presented key to a caller.
+//! Authentication: finds the caller of a presented key.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,34 +16,37 @@ use crate::domain::tenant::Role;
 use crate::gateway::clock;
 use crate::store::{RevisionKind, StoreError};
 
-/// Why a key was not accepted.
+/// Reason why a key was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthError {
-    /// Missing, unknown, expired or revoked: one answer for all.
+    /// The key is missing, unknown, expired or revoked, without distinction.
     Unauthenticated,
-    /// Nobody can tell now: the database has been out of reach for too long, or look-ups are all busy.
+    /// The key cannot be checked at present: the database has been unreachable for too long, or all look-ups are busy.
     Unavailable,
-    /// The key is good, and its tenant is served nothing.
+    /// The key is valid, but its tenant is suspended.
     Suspended,
     /// The tenant that a platform key named does not exist.
     NoSuchTenant,
 }
 
-/// What every key of ours starts with.
+/// Prefix of every API key.
 pub(super) const KEY_PREFIX: &str = "mcpk_";
-/// Longest wait for the turn to load the tenant of a key.
+/// Longest wait for a permit to load the tenant of a key.
 const ENTRY_WAIT_MAX: Duration = Duration::from_secs(2);
-/// Longest key that is looked up at all, in bytes.
+/// Longest key that is looked up, in bytes.
 const KEY_BYTES_MAX: usize = 200;
 
-/// SHA-256 of a key: what is stored and compared.
+/// Returns the SHA-256 of a key, which is stored and compared.
 pub(crate) fn hash_key(secret: &str) -> [u8; 32] {
     Sha256::digest(secret.as_bytes()).into()
 }
 
 impl Tenants {
-    /// The caller behind a key. A key that a snapshot knows costs no query, an unknown one a single
-    /// bounded look-up. `tenant` is the header `X-Tenant`, which only the bootstrap key may use.
+    /// Returns the caller of a key. A key in a snapshot costs no query, an unknown one a single bounded look-up. `tenant` is
+    /// the header `X-Tenant`, which only the bootstrap key may use.
+    ///
+    /// # Errors
+    /// [`AuthError`], by the reason.
     pub async fn authenticate(&self, secret: &str, tenant: Option<&str>) -> Result<Arc<Caller>, AuthError> {
         if self.is_stale() {
             return Err(AuthError::Unavailable);
@@ -72,7 +75,7 @@ impl Tenants {
         Ok(caller)
     }
 
-    /// Whether a caller that was accepted earlier still would be; for streams that stay open.
+    /// Returns whether a caller that was accepted earlier still would be; for open streams.
     pub fn is_valid(&self, caller: &Caller) -> bool {
         if self.is_stale() || self.is_behind(caller) || caller.is_expired(clock::now()) {
             return false;
@@ -88,12 +91,12 @@ impl Tenants {
         access.as_ref().as_ref().is_some_and(known)
     }
 
-    /// Whether keys and revisions have been unconfirmed for too long: the bound on a revoked key.
+    /// Returns whether keys and revisions have been unconfirmed for too long. This bounds the life of a revoked key.
     pub(in crate::gateway) fn is_stale(&self) -> bool {
         self.live.confirmed_ago().is_none_or(|ago| ago > self.options.stale_max)
     }
 
-    /// Whether the keys of its tenant have been other ones in the database for too long, and could not be loaded.
+    /// Returns whether the keys of the caller's tenant have been out of date for too long, because they could not be loaded.
     fn is_behind(&self, caller: &Caller) -> bool {
         caller.tenant.as_ref().is_some_and(|live| live.lag.is_over(self.options.stale_max))
     }
@@ -114,7 +117,7 @@ impl Tenants {
         if let Some(caller) = self.live.caller(hash) {
             return Ok(caller);
         }
-        // live already, but its snapshot is older than the key: made on another replica a moment ago
+        // the tenant is live, but its snapshot may be older than a key made on another replica a moment ago
         let rev = live.access().as_ref().as_ref().map_or(0, |access| access.rev);
         self.reload(&live, RevisionKind::Access, rev + 1).await.map_err(unavailable)?;
         self.live.caller(hash).ok_or(AuthError::Unauthenticated)
@@ -136,7 +139,7 @@ impl Tenants {
                     Some(live) => live.id,
                     None => self.find_tenant_id(name).await?,
                 };
-                // live or not, it may still be loading
+                // the tenant may still be loading
                 let live = self.tenant(id, Some(name)).await.map_err(|_| AuthError::Unavailable)?;
                 if live.access().is_none() {
                     return Err(AuthError::NoSuchTenant);
@@ -149,7 +152,7 @@ impl Tenants {
         Ok(Arc::new(self.platform_in(live.as_ref(), settings.map(|access| &access.tenant_settings))))
     }
 
-    /// The platform's own key in a tenant with these settings.
+    /// Returns the caller of the bootstrap key in a tenant with these settings.
     pub(super) fn platform_in(&self, live: Option<&Arc<LiveTenant>>, settings: Option<&Settings>) -> Caller {
         let none = Settings::default();
         Caller {
@@ -160,7 +163,7 @@ impl Tenants {
             role: Role::Platform,
             settings: Effective::resolve(&none, settings.unwrap_or(&none), &self.options.defaults),
             expires_at: None,
-            // the platform's own key is none of the tenant's
+            // the bootstrap key is exempt from the tenant's rate limits
             rates: Rates::default(),
             bucket: Arc::default(),
         }

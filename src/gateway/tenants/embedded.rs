@@ -1,4 +1,4 @@
-//! Vectors of definitions, where the deployment has an embeddings service: their loading, and whose are to be made.
+//! Vectors of definitions, if the deployment has an embeddings service: loading, and noting which tenants need new ones.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -11,15 +11,15 @@ use super::live::vectors::TooMany;
 use crate::domain::id::TenantId;
 use crate::store::StoreError;
 
-/// Tenants with new definitions that are remembered by name; if there are more, all are looked at.
+/// Most tenants with changed catalogues that are noted individually; beyond that all tenants are checked.
 const CHANGED_MAX: usize = 10_000;
 
-/// Whose definitions may have changed.
+/// Tenants whose definitions may have changed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(in crate::gateway) struct Changed {
-    /// More than can be named.
+    /// True if more tenants changed than are noted individually.
     pub(in crate::gateway) is_everybody: bool,
-    /// By name.
+    /// Tenants noted individually.
     pub(in crate::gateway) tenants: BTreeSet<TenantId>,
 }
 
@@ -33,13 +33,13 @@ impl Changed {
     }
 }
 
-/// What is known of the service here: where its vectors can be compared, and whose definitions are to be sent to it.
+/// Vector space of the embeddings service, and the tenants with new definitions for it.
 #[derive(Debug)]
 pub(in crate::gateway) struct Embedded {
-    /// The model, and how texts are made for it.
+    /// Name of the vector space: the model, and the version of the texts made for it.
     pub(in crate::gateway) space: String,
     changed: Mutex<Changed>,
-    /// Wakes whoever sends definitions.
+    /// Wakes the task that sends definitions.
     pub(in crate::gateway) wake: Notify,
 }
 
@@ -54,14 +54,14 @@ impl Embedded {
         self.wake.notify_one();
     }
 
-    /// What was noted since the last time.
+    /// Returns the changes noted since the last call.
     pub(in crate::gateway) fn take_changed(&self) -> Changed {
         std::mem::take(&mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Tenants {
-    /// Brings a live tenant's vectors to at least `rev`.
+    /// Updates a live tenant's vectors to at least revision `rev`.
     pub(super) async fn reload_vectors(&self, live: &LiveTenant, rev: i64) -> Result<(), StoreError> {
         let Some(embedded) = &self.embedded else { return Ok(()) };
         let _one_at_a_time = live.vectors.reloading.lock().await;
@@ -71,7 +71,7 @@ impl Tenants {
         let after = live.vectors.rev();
         let rows = self.store.load_embeddings(live.id, &embedded.space, after).await?;
         if let Err(TooMany) = live.vectors.add(rows) {
-            // most of what is known here is of definitions that are gone
+            // most known vectors are of removed definitions: load all current ones instead
             let rows = self.store.load_embeddings(live.id, &embedded.space, 0).await?;
             live.vectors.replace(rows);
         }

@@ -1,4 +1,4 @@
-//! API keys and settings.
+//! API keys, and settings of keys and tenants.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -16,32 +16,32 @@ use crate::gateway::error::GatewayError;
 use crate::gateway::tenants::live::access::Caller;
 use crate::store::{ApiKey, KeyPatch, NewApiKey, RevisionKind};
 
-/// Characters of a key that stay visible: the prefix and a little of the random part.
+/// Characters of a key that stay visible: the prefix and a few of the random part.
 const VISIBLE_CHARS: usize = 12;
 /// Longest name or owner of a key, in characters.
 const LABEL_CHARS_MAX: usize = 200;
 
-/// A key to be made.
+/// Request to create a key.
 #[derive(Clone, Debug)]
 pub struct KeyRequest {
-    /// What it may do.
+    /// Role of the key.
     pub role: String,
-    /// A name for people; the role when absent.
+    /// Name of the key for people; the role if absent.
     pub name: Option<String>,
-    /// Who holds it; the key's name when absent.
+    /// Person who holds the key; the key's name if absent.
     pub owner: Option<String>,
-    /// Its own settings.
+    /// Settings of the key itself.
     pub settings: Map<String, Value>,
-    /// When it stops working by itself.
+    /// Expiry of the key; `None` for none.
     pub expires_at: Option<DateTime<Utc>>,
 }
 
-/// A key just made: the only time its secret is seen.
+/// A new key, with its secret: the only time that the secret is shown.
 #[derive(Debug)]
 pub struct KeyCreated {
-    /// The stored side.
+    /// Stored part of the key.
     pub key: ApiKey,
-    /// The secret.
+    /// Secret of the key.
     pub secret: String,
 }
 
@@ -72,7 +72,11 @@ fn new_secret() -> Result<String, GatewayError> {
 }
 
 impl Tenants {
-    /// Makes a key.
+    /// Creates a key.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::Invalid`] for a field or without a tenant,
+    /// [`GatewayError::Limit`] for a used-up quota, or [`GatewayError::Unavailable`].
     pub async fn create_key(&self, caller: &Caller, request: KeyRequest) -> Result<KeyCreated, GatewayError> {
         caller.authorise(Action::ManageKeys)?;
         let tenant = caller.tenant()?;
@@ -107,7 +111,11 @@ impl Tenants {
         Ok(KeyCreated { key, secret })
     }
 
-    /// A page of keys after an id.
+    /// Returns a page of keys in id order, after the id `after`.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::Invalid`] without a tenant, or
+    /// [`GatewayError::Unavailable`].
     pub async fn list_keys(
         &self,
         caller: &Caller,
@@ -119,14 +127,22 @@ impl Tenants {
         self.store.list_keys(tenant.id, after, limit).await.map_err(|e| GatewayError::from_store(e, "key"))
     }
 
-    /// One key.
+    /// Returns one key.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::NotFound`], [`GatewayError::Invalid`] without a tenant, or
+    /// [`GatewayError::Unavailable`].
     pub async fn get_key(&self, caller: &Caller, key: KeyId) -> Result<ApiKey, GatewayError> {
         caller.authorise(Action::ManageKeys)?;
         let tenant = caller.tenant()?;
         self.store.get_key(tenant.id, key).await.map_err(|e| GatewayError::from_store(e, "key"))
     }
 
-    /// Changes a key's name, owner or end.
+    /// Changes a key's name, owner or expiry.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::Invalid`] for a field or without a tenant,
+    /// [`GatewayError::NotFound`], [`GatewayError::Conflict`], or [`GatewayError::Unavailable`].
     pub async fn update_key(
         &self,
         caller: &Caller,
@@ -149,7 +165,11 @@ impl Tenants {
         Ok(updated)
     }
 
-    /// Ends a key: within a second on every replica.
+    /// Revokes a key. It stops working within a second on every replica.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::NotFound`], [`GatewayError::Invalid`] without a tenant, or
+    /// [`GatewayError::Unavailable`].
     pub async fn revoke_key(&self, caller: &Caller, key: KeyId) -> Result<(), GatewayError> {
         caller.authorise(Action::ManageKeys)?;
         let tenant = caller.tenant()?;
@@ -158,7 +178,11 @@ impl Tenants {
         Ok(())
     }
 
-    /// Settings of the tenant, or of one key, each as `{value, origin}`, with the version for a change.
+    /// Returns the settings of the tenant, or of one key, each as `{value, origin}`, with their version.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::NotFound`] for the key, [`GatewayError::Invalid`] without a
+    /// tenant, or [`GatewayError::Unavailable`].
     pub async fn read_settings(
         &self,
         caller: &Caller,
@@ -184,7 +208,13 @@ impl Tenants {
         Ok(out)
     }
 
-    /// Patches settings (`null` inherits again); `version`, when given, guards against a lost update.
+    /// Changes settings of the tenant, or of one key; `null` restores the inherited value. `version`, if given, guards
+    /// against lost updates.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::Invalid`] for a setting or without a tenant,
+    /// [`GatewayError::NotFound`] for the key, [`GatewayError::Conflict`] for a changed version, or
+    /// [`GatewayError::Unavailable`].
     pub async fn patch_settings(
         &self,
         caller: &Caller,

@@ -1,9 +1,9 @@
 //! Rate limits: attempts per minute of one key, and of all keys of a tenant together (behaviour, section 3).
 //!
-//! Each replica counts for itself and lets its share through: the limit divided by the replicas that live. A bucket
-//! holds a minute's share and fills evenly, so that an idle key may use its whole minute at once; no minute sees more
-//! than twice the limit (and two more per replica, where it does not divide evenly), and no longer time more than the
-//! limit and one bucket. What is refused takes nothing.
+//! Each replica counts for itself and admits its share: the limit divided by the number of live replicas. A bucket holds a
+//! minute's share and refills evenly, so an idle key may use its whole minute at once. No minute sees more than twice the
+//! limit, plus two per replica if it does not divide evenly. Any longer time sees at most its limit and one bucket. Refused
+//! attempts take no token.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,17 +20,17 @@ use crate::domain::refusal::{Code, Refusal};
 use crate::gateway::clock;
 use crate::gateway::tenants::live::access::Caller;
 
-/// Keys whose refused attempts are counted apart between two writes.
+/// Keys whose refused attempts are counted individually between two writes.
 const SHED_KEYS_MAX: usize = 100_000;
 
-/// Attempts over the rate limit that a check refused and that keep a record of their own, per key and minute. Further ones
-/// are counted.
+/// Most attempts per key and minute that keep a record of their own although over the rate limit, because a check
+/// refused them. Further ones are counted.
 const EVIDENCE_MAX: u32 = 10;
 
-/// What was refused.
+/// Kind of a refused attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::gateway) enum Shed {
-    /// A `call_tool_*`.
+    /// A call of any kind.
     Call,
     /// A search.
     Search,
@@ -40,13 +40,13 @@ pub(in crate::gateway) enum Shed {
     List,
 }
 
-/// Refused attempts of one key since the last record of them.
+/// Refused attempts of one key since its last record.
 #[derive(Debug)]
 pub(in crate::gateway) struct Sheds {
     pub(in crate::gateway) tenant: TenantId,
     pub(in crate::gateway) owner: String,
     pub(in crate::gateway) first: DateTime<Utc>,
-    /// Attempts that have a record of their own.
+    /// Number of attempts that kept a record of their own.
     evidence: u32,
     pub(in crate::gateway) calls: u64,
     pub(in crate::gateway) searches: u64,
@@ -65,14 +65,14 @@ impl Sheds {
     }
 }
 
-/// The limits of this replica.
+/// Rate limits on this replica.
 #[derive(Debug)]
 pub(in crate::gateway) struct RateLimits {
-    /// Where the clock of all buckets begins.
+    /// Start of the clock of all buckets.
     epoch: Instant,
     replicas: AtomicU32,
     sheds: Mutex<HashMap<KeyId, Sheds>>,
-    /// All of them, since the start.
+    /// Attempts refused over a limit, since the start.
     pub(in crate::gateway) shed: Count,
 }
 
@@ -81,17 +81,17 @@ impl RateLimits {
         RateLimits { epoch, replicas: AtomicU32::new(1), sheds: Mutex::default(), shed: Count::default() }
     }
 
-    /// Takes over how many replicas live.
+    /// Sets the number of live replicas, which share each limit.
     pub(in crate::gateway) fn share_among(&self, replicas: u32) {
         self.replicas.store(replicas, Ordering::Relaxed);
     }
 
-    /// How many replicas live, this one included.
+    /// Returns the number of live replicas, this one included.
     pub(in crate::gateway) fn replicas(&self) -> u32 {
         self.replicas.load(Ordering::Relaxed)
     }
 
-    /// Counts an attempt. One that is too much counts for nothing, and its refusal says when the next may come.
+    /// Counts an attempt. One over the limit takes no token, and its refusal says when to retry.
     pub(in crate::gateway) fn admit(&self, caller: &Caller, now: Instant) -> Result<(), Refusal> {
         let rates = caller.rates;
         if rates.key.is_none() && rates.tenant.is_none() {
@@ -114,8 +114,8 @@ impl RateLimits {
         Ok(())
     }
 
-    /// Counts an attempt that was refused already, for a reason of its own. Returns whether it keeps a record of its own:
-    /// over the limit, only the first [`EVIDENCE_MAX`] of a key and minute do.
+    /// Counts an attempt that another check refused. Returns whether it keeps a record of its own: over the limit, only the
+    /// first [`EVIDENCE_MAX`] of a key and minute do.
     pub(in crate::gateway) fn note(
         &self,
         caller: &Caller,
@@ -126,8 +126,8 @@ impl RateLimits {
         self.admit(caller, now).is_ok() || self.keeps_record(caller, what, at)
     }
 
-    /// Returns whether an attempt over the limit that was refused for a reason of its own keeps a record of its own. If
-    /// not, it is counted for the record of this key's minute.
+    /// Returns whether an attempt over the limit that another check refused keeps a record of its own. If not, counts it in
+    /// the record of the key's minute.
     pub(in crate::gateway) fn keeps_record(&self, caller: &Caller, what: Shed, at: DateTime<Utc>) -> bool {
         let is_kept = self.with_sheds(caller, at, |sheds| {
             let has_room = sheds.evidence < EVIDENCE_MAX;
@@ -141,13 +141,13 @@ impl RateLimits {
         is_kept
     }
 
-    /// Counts a refused attempt, for the record of this key's minute.
+    /// Counts a refused attempt in the record of the key's minute.
     pub(in crate::gateway) fn count_shed(&self, caller: &Caller, what: Shed, at: DateTime<Utc>) {
         self.shed.one();
         self.with_sheds(caller, at, |sheds| *sheds.of(what) += 1);
     }
 
-    /// Changes what is counted of a key in this minute; `None` for the platform's key, and while too many keys are
+    /// Changes the counters of a key in this minute. Returns `None` for the platform's key, and if too many keys are
     /// counted.
     fn with_sheds<T>(
         &self,
@@ -172,13 +172,13 @@ impl RateLimits {
         })))
     }
 
-    /// Takes what was refused since the last time, by key.
+    /// Takes the counters since the last call, by key.
     pub(in crate::gateway) fn take_sheds(&self) -> HashMap<KeyId, Sheds> {
         std::mem::take(&mut *self.sheds.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// The answer to an attempt that is too much.
+/// Returns the refusal of an attempt over a limit.
 fn too_many(whose: &str, limit: u32, wait_ns: u64) -> Refusal {
     let seconds = wait_ns.div_ceil(SECOND_NS).max(1);
     let message = format!(
@@ -188,14 +188,20 @@ fn too_many(whose: &str, limit: u32, wait_ns: u64) -> Refusal {
 }
 
 impl Tenants {
-    /// Counts a `tools/list`, which is no attempt of the log's but costs like one.
+    /// Counts a `tools/list` against the rate: it has no record, but costs as much as a call.
+    ///
+    /// # Errors
+    /// A refusal if the rate of the key or tenant is reached.
     pub fn admit_list(&self, caller: &Caller) -> Result<(), Refusal> {
         self.limits.admit(caller, Instant::now()).inspect_err(|_| {
             self.limits.count_shed(caller, Shed::List, clock::now());
         })
     }
 
-    /// Counts a call of a management tool.
+    /// Counts a call of a management tool against the rate.
+    ///
+    /// # Errors
+    /// A refusal if the rate of the key or tenant is reached.
     pub fn admit_management(&self, caller: &Caller) -> Result<(), Refusal> {
         self.limits.admit(caller, Instant::now()).inspect_err(|_| {
             self.limits.count_shed(caller, Shed::Call, clock::now());

@@ -1,4 +1,4 @@
-//! Streams that clients hold open: what they are told, and until when.
+//! Streams that clients hold open: their events and their end.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,22 +13,22 @@ use crate::domain::tenant::Action;
 use crate::gateway::catalog::{ServerStates, ViewKey};
 use crate::gateway::{GatewayError, clock};
 
-/// What a stream hears.
+/// Event for a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// What it sees may be something else now, or the stream may have to end.
+    /// The lists or settings may have changed, or the stream may have to end.
     Change,
-    /// What it fetched at this moment of these kinds, from whichever replica, was out of date.
+    /// The client fetched outdated lists of these kinds at this moment, from any replica.
     Misled(Instant, Kinds),
-    /// Whether it was is not known for what it fetched since this moment.
+    /// Notices were lost since this moment: lists fetched since then may have been outdated.
     Deaf(Instant),
 }
 
-/// A stream's place among those that are told.
+/// Subscription of one stream to its events.
 #[derive(Debug)]
 pub struct Listening {
     caller: Arc<Caller>,
-    /// None for a platform key that named no tenant, and where no lists are told of.
+    /// Fingerprints of the lists; `None` for a platform key without a tenant, and for other topics than lists.
     lists: Option<watch::Receiver<Prints>>,
     moved: Option<watch::Receiver<()>>,
     signals: Option<broadcast::Receiver<Signal>>,
@@ -36,42 +36,42 @@ pub struct Listening {
     is_behind: bool,
 }
 
-/// What is told.
+/// Subject of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topic {
-    /// Lists of `/mcp/direct`.
+    /// Changes of the lists of `/mcp/direct`.
     Direct,
-    /// The state of the servers.
+    /// Changes of the servers' states.
     Servers,
-    /// Nothing: the stream is only kept open.
+    /// No events: the stream is only kept open.
     Nothing,
 }
 
 impl Listening {
-    /// Whose stream it is, with the settings of now.
+    /// Returns the caller of the stream, with its current settings.
     pub fn caller(&self) -> &Arc<Caller> {
         &self.caller
     }
 
-    /// What it sees now. `None` where nothing is told.
+    /// Returns the fingerprints of the lists that the caller sees now; `None` for streams about other topics.
     pub fn prints(&self) -> Option<Prints> {
         self.lists.as_ref().map(|lists| *lists.borrow())
     }
 
-    /// When it was served lists that were out of date, and which, if that was a short while ago: before it began to
-    /// listen.
+    /// Returns when the caller was served outdated lists, and which kinds; `None` if that was not in the last seconds.
+    /// Covers lists fetched before the stream began.
     pub fn misled(&self) -> Option<(Instant, Kinds)> {
         self.caller.tenant.as_ref()?.fanout.served.misled(self.caller.key)
     }
 
-    /// How long its key lasts by itself; zero when it has ended.
+    /// Returns the time until the key expires, zero if it has; `None` for a key without expiry.
     pub fn expires_in(&self) -> Option<Duration> {
         let left = self.caller.expires_at? - clock::now();
         Some(left.to_std().unwrap_or_default())
     }
 
-    /// Waits for something to hear. Forgetting about the answer loses a [`Heard::Change`] at most, after which looking
-    /// at [`Listening::prints`] again is enough.
+    /// Waits for an event. Dropping the future can lose a [`Heard::Change`] only: comparing [`Listening::prints`] again
+    /// makes up for it.
     pub async fn heard(&mut self, tenants: &Tenants) -> Heard {
         if self.is_behind {
             self.catch_up(tenants).await;
@@ -94,7 +94,7 @@ impl Listening {
                 self.catch_up(tenants).await;
                 Heard::Change
             }
-            // signals were missed: either may have been among them
+            // signals were missed, which may have been of any kind
             None => {
                 self.is_behind = true;
                 Heard::Misled(Instant::now(), [true; 3])
@@ -102,12 +102,12 @@ impl Listening {
         }
     }
 
-    /// Whether settings of the key have to be looked at before [`Listening::prints`] says what it sees.
+    /// Returns whether the key's settings must be read again before [`Listening::prints`] is current.
     pub fn is_behind(&self) -> bool {
         self.is_behind
     }
 
-    /// Takes over the settings that the key has now.
+    /// Reads the current settings of the key.
     async fn catch_up(&mut self, tenants: &Tenants) {
         if let Some(current) = tenants.current(&self.caller) {
             if let (Some(_), Some(live)) = (&self.lists, &current.tenant)
@@ -131,7 +131,7 @@ async fn changed<T>(receiver: Option<&mut watch::Receiver<T>>) {
     }
 }
 
-/// `None` when signals were missed.
+/// Waits for the next signal; `None` if signals were missed.
 async fn next(receiver: Option<&mut broadcast::Receiver<Signal>>) -> Option<Signal> {
     match receiver {
         Some(receiver) => match receiver.recv().await {
@@ -144,9 +144,9 @@ async fn next(receiver: Option<&mut broadcast::Receiver<Signal>>) -> Option<Sign
 }
 
 impl Tenants {
-    /// Begins to listen for a caller. Its view is made beforehand, away from the threads that serve calls.
+    /// Begins a subscription for a caller. Its view is made first, off the threads that serve requests.
     pub async fn listen(&self, caller: &Arc<Caller>, topic: Topic) -> Listening {
-        // before what it is compared with, so that nothing falls in between
+        // subscribed before the first comparison, so that no change falls in between
         let pulse = self.life.pulse.subscribe();
         let signals = caller.tenant.as_ref().map(|live| live.fanout.signals.subscribe());
         let lists = match (&caller.tenant, topic) {
@@ -155,14 +155,14 @@ impl Tenants {
         };
         let moved = caller.tenant.as_ref().filter(|_| topic == Topic::Servers);
         let moved = moved.map(|live| live.fanout.moved.subscribe());
-        // the key may have been given other settings since the request came in
+        // the key's settings may have changed since the request came in
         let mut listening =
             Listening { caller: Arc::clone(caller), lists, moved, signals, pulse, is_behind: true };
         listening.catch_up(self).await;
         listening
     }
 
-    /// The caller that this caller's key makes now; `None` when the key has ended.
+    /// Returns the caller with its key's current settings; `None` when the key has ended.
     fn current(&self, caller: &Arc<Caller>) -> Option<Arc<Caller>> {
         let Some(live) = &caller.tenant else { return Some(Arc::clone(caller)) };
         let access = live.access();
@@ -175,10 +175,11 @@ impl Tenants {
 }
 
 impl Tenants {
-    /// Begins to follow the state of a tenant's servers.
+    /// Begins to follow the states of a tenant's servers.
     ///
     /// # Errors
-    /// `Forbidden` for a role that may not see servers; `Invalid` for a platform caller that named no tenant.
+    /// [`GatewayError::Forbidden`] for a role that may not see servers; [`GatewayError::Invalid`] for a platform caller
+    /// without a tenant.
     pub async fn follow_servers(&self, caller: &Arc<Caller>) -> Result<Listening, GatewayError> {
         caller.authorise(Action::SeeServers)?;
         caller.tenant()?;
@@ -187,7 +188,7 @@ impl Tenants {
 }
 
 impl Listening {
-    /// The state of the servers now; `None` when its key may not see it any more.
+    /// Returns the current states of the servers; `None` if the key may no longer see them.
     pub fn servers(&self) -> Option<Arc<ServerStates>> {
         self.caller.authorise(Action::SeeServers).ok()?;
         Some(self.caller.catalogue()?.states())

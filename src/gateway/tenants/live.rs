@@ -1,4 +1,4 @@
-//! A tenant that this replica serves: its keys, its catalogue and its open streams.
+//! Tenants that this replica serves: keys, catalogue and open streams of each.
 
 pub(super) mod access;
 pub(super) mod bucket;
@@ -25,32 +25,32 @@ use crate::store::RevisionKind;
 /// A tenant that this replica serves.
 #[derive(Debug)]
 pub struct LiveTenant {
-    /// Its id.
+    /// Id of the tenant.
     pub id: TenantId,
-    /// Its name.
+    /// Name of the tenant.
     pub name: String,
     pub(super) access: ArcSwap<Option<Access>>,
-    /// No key leads here any more, nor ever will: who is served again is another.
+    /// True once no key leads here any more. This is final: a tenant that is served again gets a new value.
     pub(super) is_ended: AtomicBool,
     pub(super) catalogue: ArcSwap<Catalog>,
-    /// What is left of the rate of all its keys together.
+    /// Token bucket of the rate limit on all keys together.
     pub(in crate::gateway) bucket: Bucket,
-    /// What an embeddings service made of its definitions and questions.
+    /// Vectors of an embeddings service for definitions and queries.
     pub(in crate::gateway) vectors: Vectors,
-    /// Of the keys; what a list is made of may be older.
+    /// Lag of the keys behind the database. The catalogue has none: a list may be made of older rows.
     pub(in crate::gateway) lag: Lag,
-    /// Its open streams.
+    /// Open streams.
     pub(in crate::gateway) fanout: Fanout,
-    /// When the last catalogue or access was made.
+    /// Time at which the last catalogue or access was built.
     pub(super) made: std::sync::Mutex<Option<Instant>>,
     pub(super) reloading_access: Mutex<()>,
     pub(super) reloading_catalogue: Mutex<()>,
-    /// Held by whoever makes indexes before somebody searches.
+    /// Held by the task that makes search indexes ahead of searches.
     indexing: Arc<Mutex<()>>,
 }
 
 impl LiveTenant {
-    /// One of which nothing was loaded yet.
+    /// Returns a tenant of which no rows are loaded yet.
     pub(in crate::gateway) fn new(id: TenantId, name: String) -> Arc<LiveTenant> {
         Arc::new(LiveTenant {
             id,
@@ -69,10 +69,10 @@ impl LiveTenant {
         })
     }
 
-    /// Makes the index of its catalogue before somebody searches, and no other's: those that came and went meanwhile have none.
-    /// One at a time here, and one in each of `places` of all tenants.
+    /// Makes the search index of the current catalogue ahead of searches; catalogues replaced meanwhile get none. At most
+    /// one runs per tenant, and as many in total as `places` has permits.
     pub(super) fn index_soon(self: &Arc<Self>, places: &Arc<Semaphore>) {
-        // whoever has the turn looks again at its end
+        // the running task checks for a newer catalogue at its end
         let Ok(turn) = Arc::clone(&self.indexing).try_lock_owned() else { return };
         let (live, places) = (Arc::clone(self), Arc::clone(places));
         tokio::spawn(async move {
@@ -89,22 +89,22 @@ impl LiveTenant {
         });
     }
 
-    /// The catalogue as of now.
+    /// Returns the current catalogue.
     pub fn catalogue(&self) -> Arc<Catalog> {
         self.catalogue.load_full()
     }
 
-    /// The same for a look.
+    /// Returns the current catalogue for a short access, cheaper than [`LiveTenant::catalogue`].
     pub(in crate::gateway) fn catalogue_now(&self) -> Guard<Arc<Catalog>> {
         self.catalogue.load()
     }
 
-    /// Keys and settings as of now.
+    /// Returns the current keys and settings. They are `None` before the first load and after the end.
     pub(in crate::gateway) fn access(&self) -> Arc<Option<Access>> {
         self.access.load_full()
     }
 
-    /// The same for a look.
+    /// Returns the current keys and settings for a short access, cheaper than [`LiveTenant::access`].
     pub(in crate::gateway) fn access_now(&self) -> Guard<Arc<Option<Access>>> {
         self.access.load()
     }
@@ -141,7 +141,7 @@ mod tests {
             })
             .collect();
         drop(busy);
-        // the turn is free once all is done
+        // the lock is free once all is done
         drop(ours.indexing.lock().await);
         let indexed: Vec<i64> = catalogues.iter().filter(|c| c.has_index()).map(|c| c.rev).collect();
         assert_eq!(indexed, [20]);

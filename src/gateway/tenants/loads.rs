@@ -1,4 +1,4 @@
-//! Loading of snapshots: who may do what and what there is, brought to the revision that the database has.
+//! Loading of snapshots: keys and catalogues, brought to the database's revision.
 
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,11 +10,11 @@ use crate::domain::id::TenantId;
 use crate::gateway::catalog::Catalog;
 use crate::store::{Change, RevisionKind, StoreError};
 
-/// The least time between two snapshots of a tenant that are made because others changed it.
+/// Shortest pause between two snapshots of a tenant that notices of changes cause.
 const RELOAD_PAUSE: Duration = Duration::from_millis(50);
 
 impl Tenants {
-    /// Makes a tenant live, loading it when it is not yet.
+    /// Makes a tenant live, and loads it if it is not loaded yet.
     pub(super) async fn tenant(
         &self,
         tenant: TenantId,
@@ -24,7 +24,7 @@ impl Tenants {
             Some(live) => live,
             None => self.enter(tenant, name).await?,
         };
-        // whoever comes second waits here for the first one's load
+        // a second request waits here for the first one's load
         self.reload(&live, RevisionKind::Access, 1).await?;
         Ok(live)
     }
@@ -37,8 +37,8 @@ impl Tenants {
         Ok(self.live.enter(tenant, name))
     }
 
-    /// Brings a live tenant's snapshot to at least `rev`. Whoever waits here for a load that another began
-    /// finds it done. Who may do what never waits for another tenant's catalogue.
+    /// Updates a live tenant's snapshot to at least `rev`. Requests that waited for a load by another find it done. Loading
+    /// keys never waits for another tenant's catalogue, except before their first load.
     pub(in crate::gateway) async fn reload(
         &self,
         live: &Arc<LiveTenant>,
@@ -94,8 +94,7 @@ impl Tenants {
         Ok(())
     }
 
-    /// A tenant that was deleted: what was connected for it is closed, too. With it go its snapshots, and what was left
-    /// of its rate limits.
+    /// Ends a deleted tenant: removes its snapshots and rate limits, and closes its connections.
     pub(in crate::gateway) fn end(&self, live: &LiveTenant) {
         self.live.forget(live);
         self.catalog.forget(live.id);
@@ -116,7 +115,7 @@ impl Tenants {
         let old = live.catalogue();
         let (tenant, limits) = (live.id, self.options.upstream);
         let (keyring, commands) = (Arc::clone(&self.options.keyring), Arc::clone(&self.options.commands));
-        // parsing a large catalogue takes milliseconds: off the threads that serve calls
+        // parsing a large catalogue takes milliseconds, so it runs off the threads that serve calls
         let is_followed = live.fanout.is_followed();
         let build = move || {
             let catalogue = Catalog::build(tenant, &rows, &old, &limits, &keyring, &commands);
@@ -133,11 +132,11 @@ impl Tenants {
                 *live.made.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
                 live.fanout.moved(live);
                 self.find_misled(live);
-                // after the swap: nobody connects anew with what was dropped
+                // after the swap, so that no request connects again with a dropped credential
                 for server in &catalogue.gone {
                     self.upstreams.forget(live.id.0, server.0);
                 }
-                // last, because nobody but a search needs it, and the first one should not have to wait for it
+                // last, because only searches need it, and the first search should not have to wait for it
                 live.index_soon(&self.live.indexing);
             }
             Err(error) => tracing::error!(%error, tenant = %live.id, "building a catalogue failed"),
@@ -145,8 +144,8 @@ impl Tenants {
         Ok(())
     }
 
-    /// Follows a change that was heard of. A burst of them is followed at its beginning, at its end, and now and then
-    /// in between.
+    /// Follows a change that a notice announced. A burst of changes is followed at its beginning, at its end, and at
+    /// intervals of [`RELOAD_PAUSE`] in between.
     pub(in crate::gateway) async fn heard(&self, change: Change) {
         if change.kind == RevisionKind::Access {
             self.live.lookups.keys_changed();
@@ -162,7 +161,7 @@ impl Tenants {
         self.follow(change).await;
     }
 
-    /// Brings what is here to where a change left it, when the tenant is live here.
+    /// Updates this replica's state to a change: the snapshot if the tenant is live, otherwise its connections and programs.
     pub(in crate::gateway) async fn follow(&self, change: Change) {
         if change.kind == RevisionKind::Access {
             self.live.lookups.keys_changed();
@@ -171,7 +170,7 @@ impl Tenants {
             embedded.note(change.tenant);
         }
         let Some(live) = self.live.get(change.tenant) else {
-            // whoever only lists for it has no snapshot that says what is switched off
+            // a replica that only lists the tenant's servers has no snapshot that says what is switched off
             match change.kind {
                 RevisionKind::Catalogue => {
                     if let Err(error) = self.end_programs(change.tenant).await {
@@ -188,7 +187,7 @@ impl Tenants {
         }
     }
 
-    /// Applies a change that was made here, so that the replica that answers it has it.
+    /// Applies a change made by this replica, so that the replica that answers has it.
     pub(in crate::gateway) async fn applied(&self, tenant: TenantId, kind: RevisionKind, rev: i64) {
         self.follow(Change { tenant, kind, rev }).await;
     }

@@ -19,15 +19,15 @@ impl Tenants {
         self.upstreams.memory(caller.tenant_id().0, caller.key.map(|key| key.0), purpose)
     }
 
-    /// Parses `bytes` that a caller sent: at once if they are few, else in the turn of its tenant for long work.
+    /// Parses `bytes` that a caller sent: at once if they are few, otherwise in the tenant's slot for long work.
     pub async fn parse<T: Send>(&self, caller: &Caller, bytes: usize, parse: impl FnOnce() -> T + Send) -> T {
         self.upstreams.aside(caller.tenant_id().0, bytes, parse).await
     }
 
-    /// Returns the list of this key: one that is kept, or one that is made as planned and kept for the next.
+    /// Returns the list of this key from the cache, or makes it as planned and caches it.
     ///
     /// # Errors
-    /// `Overloaded` if clients of the tenant leave too many large lists unread.
+    /// [`Code::Overloaded`] if clients of the tenant leave too many large lists unread.
     pub async fn list_body<F: FnOnce() -> String + Send + 'static>(
         &self,
         key: ListKey,
@@ -39,7 +39,7 @@ impl Tenants {
         body
     }
 
-    /// Forgets what was made for a tenant that was deleted meanwhile: what was forgotten must not come back.
+    /// Drops cached lists and schemas of a tenant that was deleted meanwhile, so that they do not reappear.
     pub(in crate::gateway) fn forget_if_ended(&self, tenant: TenantId) {
         if self.live.get(tenant).is_none() {
             self.catalog.forget(tenant);

@@ -1,4 +1,4 @@
-//! Tenants: those that this replica serves, their keys, limits and open streams, and what the platform does with them.
+//! Tenants: those that this replica serves, their keys, limits and open streams, and their administration by the platform.
 
 mod administer;
 mod authenticate;
@@ -39,23 +39,23 @@ use super::{EmbeddingsOptions, Ground, Lifecycle, Options};
 use crate::store::Store;
 use crate::upstream::Pool;
 
-/// The tenants that this replica serves, and what is counted of them.
+/// Use cases of tenants: authentication, limits, streams and administration.
 pub struct Tenants {
     store: Store,
     upstreams: Arc<Pool>,
     options: Arc<Options>,
     life: Arc<Lifecycle>,
-    /// What is made of their definitions.
+    /// Lists and schemas made of the tenants' definitions.
     pub(super) catalog: Catalogs,
-    /// Those that are live here.
+    /// Tenants that are live on this replica.
     pub(super) live: Tenancy,
     /// Rate limits.
     pub(super) limits: RateLimits,
-    /// What suspended tenants went on to ask.
+    /// Counters of suspended tenants' requests.
     pub(super) suspensions: Suspensions,
-    /// Uses of keys.
+    /// Counters of key uses and of requests without a valid key.
     pub(super) uses: Uses,
-    /// `None` without an embeddings service.
+    /// State of the embeddings service; `None` without one.
     pub(super) embedded: Option<Embedded>,
 }
 

@@ -1,4 +1,4 @@
-//! Tenants that are not live here although something of theirs is connected: this replica lists their servers.
+//! Tenants that are not live here, but have open connections, because this replica lists their servers.
 
 use std::collections::HashMap;
 
@@ -6,12 +6,12 @@ use super::Tenants;
 use crate::domain::id::TenantId;
 use crate::store::StoreError;
 
-/// Servers that are read at once to see which are switched off.
+/// Servers per page when their switches are read.
 const PROGRAMS_PAGE: i64 = 500;
 
 impl Tenants {
-    /// Closes what is connected for tenants that are not served any more, whatever was heard of it: a notice is lost, or
-    /// a listing was under way when it came.
+    /// Closes the connections of tenants that are suspended or deleted. This covers lost notices, and listings that were
+    /// under way.
     pub(in crate::gateway) async fn forget_unserved(&self) -> Result<(), StoreError> {
         let connected: Vec<TenantId> = self.upstreams.tenants().into_iter().map(TenantId).collect();
         if connected.is_empty() {
@@ -23,7 +23,7 @@ impl Tenants {
         Ok(())
     }
 
-    /// Ends programs of which nobody may have heard that they are switched off.
+    /// Ends programs of tenants that are not live here, if they were switched off while notices were lost.
     pub(in crate::gateway) async fn end_unheard_programs(&self) -> Result<(), StoreError> {
         for tenant in self.upstreams.tenants().into_iter().map(TenantId) {
             if self.live.get(tenant).is_none() {
@@ -33,7 +33,7 @@ impl Tenants {
         Ok(())
     }
 
-    /// Closes what is connected for a tenant that is not live here, if it is not served any more.
+    /// Closes the connections of a tenant that is not live here, if it is suspended or deleted.
     pub(super) async fn forget_unless_served(&self, tenant: TenantId) {
         if !self.upstreams.knows(tenant.0) {
             return;
@@ -45,7 +45,7 @@ impl Tenants {
         }
     }
 
-    /// Ends the programs of servers that are gone, switched off or other ones now.
+    /// Ends the programs of a tenant's servers that were removed, switched off or changed.
     pub(super) async fn end_programs(&self, tenant: TenantId) -> Result<(), StoreError> {
         if !self.upstreams.has_programs_of(tenant.0) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Suspended tenants: they keep everything and are served nothing, until the platform resumes them.
+//! Suspended tenants: they keep all their data, and their requests are refused until the platform resumes them.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,10 +11,10 @@ use crate::gateway::error::GatewayError;
 use crate::gateway::tenants::live::access::Caller;
 use crate::store::{RevisionKind, Suspend, Tenant};
 
-/// Keys whose refused requests are counted apart between two writes.
+/// Keys whose refused requests are counted individually between two writes.
 const KEYS_MAX: usize = 100_000;
 
-/// SuspendedRequests requests of one key since the last record of them.
+/// Refused requests of one suspended tenant's key since its last record.
 #[derive(Debug)]
 pub(in crate::gateway) struct SuspendedRequests {
     pub(in crate::gateway) tenant: TenantId,
@@ -23,12 +23,12 @@ pub(in crate::gateway) struct SuspendedRequests {
     pub(in crate::gateway) count: u64,
 }
 
-/// What suspended tenants' keys went on to ask: counted, since programs ask again and again.
+/// Counters of suspended tenants' requests. They are counted, not recorded one by one, because programs repeat them.
 #[derive(Debug, Default)]
 pub(in crate::gateway) struct Suspensions(Mutex<HashMap<KeyId, SuspendedRequests>>);
 
 impl Suspensions {
-    /// Counts a request for the record of this key's minute.
+    /// Counts a request in the record of the key's minute.
     pub(in crate::gateway) fn count(&self, caller: &Caller, now: DateTime<Utc>) {
         let Some(key) = caller.key else { return };
         let mut refused = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -44,14 +44,17 @@ impl Suspensions {
         refused.entry(key).or_insert_with(new).count += 1;
     }
 
-    /// Takes what was counted since the last time.
+    /// Takes the counters since the last call.
     pub(in crate::gateway) fn take(&self) -> HashMap<KeyId, SuspendedRequests> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Tenants {
-    /// Suspends a tenant, or resumes it: within a second on every replica.
+    /// Suspends or resumes a tenant, within a second on every replica.
+    ///
+    /// # Errors
+    /// [`GatewayError::Forbidden`] for the role, [`GatewayError::NotFound`], or [`GatewayError::Unavailable`].
     pub async fn suspend_tenant(
         &self,
         caller: &Caller,

@@ -1,7 +1,7 @@
-//! The live tenants of this replica: a snapshot each of access and catalogue, swapped whole.
+//! The live tenants of this replica, each with a snapshot of access and one of the catalogue, replaced as a whole.
 //!
-//! A tenant becomes live when one of its keys is first used here and stays so. Snapshots only ever move
-//! forward: an older revision never replaces a newer.
+//! A tenant becomes live when one of its keys is first used here, and stays live. An older revision never replaces a newer
+//! one.
 
 mod lookups;
 
@@ -19,22 +19,22 @@ use crate::domain::id::TenantId;
 
 /// Tenants whose keys are reloaded at the same time by the poll.
 const ACCESS_RELOADS_MAX: usize = 4;
-/// Search indexes that are made at the same time before somebody searches: it is work for one processor.
+/// Search indexes made at the same time ahead of searches: each keeps one processor busy.
 const INDEXED_AT_ONCE: usize = 1;
-/// All live tenants and the keys that lead to them.
+/// All live tenants, and the callers of their keys.
 #[derive(Debug)]
 pub(in crate::gateway) struct Tenancy {
     live: RwLock<HashMap<TenantId, Arc<LiveTenant>>>,
     keys: RwLock<HashMap<[u8; 32], Arc<Caller>>>,
-    /// When the revisions of all live tenants were last compared with the database's.
+    /// Time of the last comparison of all live tenants' revisions with the database's.
     confirmed: RwLock<Option<Instant>>,
-    /// Keys that are looked up.
+    /// Look-ups of keys that no snapshot has.
     pub(in crate::gateway) lookups: Lookups,
-    /// Keys found by a look-up whose tenants are being loaded.
+    /// Permits for loading tenants of keys found by a look-up.
     pub(in crate::gateway) entries: Semaphore,
     pub(in crate::gateway) access_reloads: Semaphore,
     pub(in crate::gateway) reloads: Semaphore,
-    /// Whoever makes a search index that nobody has asked for yet.
+    /// Permits for making search indexes ahead of searches.
     pub(in crate::gateway) indexing: Arc<Semaphore>,
 }
 
@@ -52,7 +52,7 @@ impl Tenancy {
         }
     }
 
-    /// The caller of a key that a snapshot knows.
+    /// Returns the caller of a key; `None` if no snapshot has it.
     pub(in crate::gateway) fn caller(&self, hash: &[u8; 32]) -> Option<Arc<Caller>> {
         read(&self.keys).get(hash).cloned()
     }
@@ -61,13 +61,13 @@ impl Tenancy {
         read(&self.live).get(&tenant).cloned()
     }
 
-    /// Makes a tenant live, of which nothing is loaded yet, unless it is already.
+    /// Makes a tenant live, without any rows, unless it is already.
     pub(in crate::gateway) fn enter(&self, tenant: TenantId, name: String) -> Arc<LiveTenant> {
         let mut all = self.live.write().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(all.entry(tenant).or_insert_with(|| LiveTenant::new(tenant, name)))
     }
 
-    /// A live tenant by name.
+    /// Returns a live tenant by name.
     pub(in crate::gateway) fn by_name(&self, name: &str) -> Option<Arc<LiveTenant>> {
         read(&self.live).values().find(|tenant| tenant.name == name).cloned()
     }
@@ -80,23 +80,23 @@ impl Tenancy {
         read(&self.live).keys().copied().collect()
     }
 
-    /// Notes that revisions were compared; the moment is when the comparison began.
+    /// Notes a comparison of revisions; `at` is its beginning.
     pub(in crate::gateway) fn confirm(&self, at: Instant) {
         *self.confirmed.write().unwrap_or_else(PoisonError::into_inner) = Some(at);
     }
 
-    /// When revisions were last confirmed; `None` before the first time.
+    /// Returns the time when revisions were last confirmed; `None` before the first time.
     pub(in crate::gateway) fn confirmed_at(&self) -> Option<Instant> {
         *read(&self.confirmed)
     }
 
-    /// How long ago that was.
+    /// Returns the time since revisions were last confirmed; `None` before the first time.
     pub(in crate::gateway) fn confirmed_ago(&self) -> Option<Duration> {
         self.confirmed_at().map(|at| at.elapsed())
     }
 
-    /// Puts keys and settings into force: first what a key is checked against, then the key. One that was forgotten
-    /// meanwhile stays so.
+    /// Replaces keys and settings: first the tenant's snapshot, then the keys. Does nothing for a tenant that was ended
+    /// meanwhile.
     pub(in crate::gateway) fn swap_access(&self, live: &LiveTenant, new: Option<Access>) {
         let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
         if live.is_ended.load(Ordering::Relaxed) {
@@ -105,7 +105,7 @@ impl Tenancy {
         live.is_ended.store(new.is_none(), Ordering::Relaxed);
         let new = Arc::new(new);
         let old = live.access.swap(Arc::clone(&new));
-        // and no others: a tenant that is entered again while its former self ends has the same keys
+        // only these: a tenant that is entered again while its former value ends has the same keys
         for (hash, caller) in old.iter().flat_map(|access| &access.keys) {
             if keys.get(hash).is_some_and(|known| Arc::ptr_eq(known, caller)) {
                 keys.remove(hash);
@@ -116,7 +116,7 @@ impl Tenancy {
         }
     }
 
-    /// A tenant that is deleted, or that this version cannot read: no key leads to it, and its streams end.
+    /// Ends a tenant that is deleted, or that this version cannot read: its keys no longer work here, and its streams end.
     pub(in crate::gateway) fn forget(&self, live: &LiveTenant) {
         let mut all = self.live.write().unwrap_or_else(PoisonError::into_inner);
         if all.get(&live.id).is_some_and(|known| std::ptr::eq(Arc::as_ptr(known), live)) {
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
     use crate::gateway::tenants::live::access::tests::access;
 
-    /// Which of the keys named by these bytes lead anywhere.
+    /// Returns which of the keys named by these bytes have a caller.
     fn known(tenancy: &Tenancy, keys: std::ops::Range<u8>) -> Vec<u8> {
         keys.filter(|n| tenancy.caller(&[*n; 32]).is_some()).collect()
     }
@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(known(&tenancy, 0..10), [1, 2, 7]);
         tenancy.swap_access(&ours, Some(access(&ours, &[2, 3], Vec::new())));
         assert_eq!(known(&tenancy, 0..10), [2, 3, 7]);
-        // the same tenant, entered anew before the old one's end is through
+        // the same tenant, entered again before the old one's end is through
         let again = live(1);
         tenancy.live.write().unwrap().insert(again.id, Arc::clone(&again));
         tenancy.swap_access(&again, Some(access(&again, &[3, 4], Vec::new())));

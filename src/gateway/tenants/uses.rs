@@ -1,4 +1,4 @@
-//! When keys were last used, and requests without a valid key: counted here, written once a minute.
+//! Counters of key uses and of requests without a valid key, written once a minute.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,22 +11,22 @@ use super::live::access::Caller;
 use crate::domain::id::{KeyId, TenantId};
 use crate::domain::measure::Count;
 
-/// Keys whose last use is remembered between two writes.
+/// Most keys whose use is remembered between two writes.
 const KEY_USES_MAX: usize = 100_000;
-/// Unknown keys counted apart between two writes; the rest is counted together.
+/// Unknown keys counted individually between two writes; further ones are counted together.
 const FAILED_KEYS_MAX: usize = 100;
 
-/// What was counted since the last write.
+/// Counters since the last write.
 #[derive(Debug, Default)]
 pub(in crate::gateway) struct Uses {
     used: Mutex<HashMap<KeyId, (TenantId, DateTime<Utc>)>>,
     auth_failures: Mutex<HashMap<String, u64>>,
-    /// Requests without a valid key, since the start.
+    /// Requests without a valid key since the start.
     pub(in crate::gateway) strangers: Count,
 }
 
 impl Uses {
-    /// Notes that a key was used; at most once a minute and key.
+    /// Notes the use of a key; only the first use between two writes counts.
     pub(super) fn key_used(&self, caller: &Caller, now: DateTime<Utc>) {
         let Some(key) = caller.key else { return };
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
@@ -43,12 +43,12 @@ impl Uses {
         *failures.entry(name).or_insert(0) += 1;
     }
 
-    /// Takes the numbers of requests without a valid key, by what was presented.
+    /// Takes the number of requests without a valid key, by digest of the presented key.
     pub(in crate::gateway) fn take_failures(&self) -> HashMap<String, u64> {
         std::mem::take(&mut *self.auth_failures.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes the keys that were used, with the time of the first use.
+    /// Takes the keys used since the last call, each with the time of its first use.
     pub(in crate::gateway) fn take_used(&self) -> Vec<(TenantId, KeyId, DateTime<Utc>)> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         used.drain().map(|(key, (tenant, at))| (tenant, key, at)).collect()
@@ -56,8 +56,8 @@ impl Uses {
 }
 
 impl Tenants {
-    /// Counts a request whose key is missing or not valid; recorded once per key and minute. Keys are told
-    /// apart by a digest, which says nothing about them.
+    /// Counts a request whose key is missing or invalid, recorded once per key and minute. Keys are distinguished by a
+    /// digest, which does not reveal them.
     pub fn count_auth_failure(&self, presented: Option<&str>) {
         let name = match presented {
             None => "none".to_owned(),

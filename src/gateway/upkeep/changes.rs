@@ -1,4 +1,4 @@
-//! Following the database: a listener for changes, and a poll of revisions that finds what it missed.
+//! Changes in the database: a listener for notices, and a poll of revisions for those that were lost.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
@@ -13,17 +13,17 @@ use crate::gateway::life::sleep_or_stop;
 use crate::gateway::tenants::LiveTenant;
 use crate::store::{Backoff, Change, Misled, Notice, RevisionKind, StoreError, jittered};
 
-/// Pauses between attempts to listen; what is missed meanwhile is found by the poll.
+/// First backoff between attempts to listen; doubles up to [`LISTEN_RETRY_MAX`]. Changes meanwhile are found by the poll.
 const LISTEN_RETRY_MIN: Duration = Duration::from_millis(250);
 const LISTEN_RETRY_MAX: Duration = Duration::from_secs(1);
-/// How long a poll may take: a line that was cut in silence must not hold up the next one, which may be on another.
+/// Deadline of one poll: a connection that was cut silently must not delay the next poll, which may use another.
 const POLL_MAX: Duration = Duration::from_secs(6);
-/// The pause after one that failed: together with how soon the store notices that the database is back, it has been
-/// caught up with within two seconds.
+/// Pause after a failed poll. The store notices quickly when the database is back, so replicas have caught up within two
+/// seconds.
 const POLL_RETRY: Duration = Duration::from_millis(300);
 
 impl Upkeep {
-    /// Owns the listener for as long as the gateway runs: reconnects, compares revisions, goes on.
+    /// Runs the listener until the gateway stops; reconnects, and compares revisions after each connect.
     pub(super) async fn listen_to_changes(self: Arc<Self>) {
         let mut backoff = Backoff::new(LISTEN_RETRY_MIN, LISTEN_RETRY_MAX);
         let mut deaf_since = None;
@@ -32,7 +32,7 @@ impl Upkeep {
                 Ok(mut listener) => {
                     backoff.reset();
                     self.is_listening.store(true, Ordering::Relaxed);
-                    // notices sent while nobody listened are lost: compare, and meanwhile hear what comes
+                    // notices sent while not listening are lost: compare revisions, and receive new notices meanwhile
                     let upkeep = Arc::clone(&self);
                     tokio::spawn(async move {
                         report("revision poll", upkeep.poll_soon().await);
@@ -82,14 +82,14 @@ impl Upkeep {
         timeout(POLL_MAX, self.poll()).await.unwrap_or_else(|_| Err(late()))
     }
 
-    /// Polls for as long as the gateway runs.
+    /// Polls revisions until the gateway stops.
     pub(super) async fn poll_revisions(self: Arc<Self>) {
         loop {
             let polled = tokio::select! {
                 () = self.life.stop.cancelled() => return,
                 polled = self.poll_soon() => polled,
             };
-            // a little less each time: replicas that started together drift apart
+            // jitter, so that replicas that started together drift apart
             let pause = if polled.is_ok() { POLL - jittered(POLL / 5) } else { POLL_RETRY };
             report("revision poll", polled);
             if self.tenants.is_stale() {
@@ -101,12 +101,12 @@ impl Upkeep {
         }
     }
 
-    /// Compares the revisions of all live tenants with the database's and reloads those that moved.
+    /// Compares the revisions of all live tenants with the database's, and reloads those that changed.
     pub(super) async fn poll(self: &Arc<Self>) -> Result<(), StoreError> {
         let began = Instant::now();
         let live = self.tenants.live.ids();
         let changes = self.store.revisions(&live).await?;
-        // a tenant that has none is long deleted: nobody told, and nobody asked for an hour
+        // a tenant without revisions was deleted long ago, without a notice reaching this replica
         let known: HashSet<TenantId> = changes.iter().map(|change| change.tenant).collect();
         for gone in live.iter().filter(|id| !known.contains(id)).filter_map(|id| self.tenants.live.get(*id)) {
             self.tenants.end(&gone);
@@ -127,13 +127,13 @@ impl Upkeep {
         for change in changes {
             self.catch_up(change, since);
         }
-        // who could not be reloaded is behind by itself, which its own keys see
+        // a tenant that could not be reloaded has a lag of its own, which its keys check
         self.tenants.live.confirm(began);
         self.tenants.forget_unserved().await
     }
 
-    /// Reloads what has moved, without waiting for it: neither a large catalogue nor a tenant that cannot be read may
-    /// hold up the others. `since` is when the database was last known to say what is known here.
+    /// Reloads a changed snapshot without waiting for it: neither a large catalogue nor an unreadable tenant may delay the
+    /// others. `since` is when the snapshot was last known to be current.
     fn catch_up(self: &Arc<Self>, change: Change, since: Instant) {
         let Some(live) = self.tenants.live.get(change.tenant) else { return };
         let is_access = change.kind == RevisionKind::Access;
@@ -149,8 +149,8 @@ impl Upkeep {
         }
     }
 
-    /// Brings a tenant's keys up to date. One whose rows this version cannot read is forgotten: its keys stop working
-    /// here, and nobody else notices.
+    /// Updates a tenant's keys. A tenant whose rows this version cannot read is ended: its keys stop working here, without
+    /// effect on others.
     async fn confirm_access(&self, live: &Arc<LiveTenant>, change: Change) {
         let _turn = self.tenants.live.access_reloads.acquire().await;
         match self.tenants.reload(live, change.kind, change.rev).await {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-/// The last failure of each job that is reported once.
+/// Last failure of each job that is reported once.
 #[derive(Debug, Default)]
 pub(super) struct Complaints(Mutex<HashMap<&'static str, String>>);
 
@@ -19,7 +19,7 @@ impl Complaints {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(job).is_some()
     }
 
-    /// Whether the job has failed and its failure was not forgotten.
+    /// Returns whether the job's last run failed.
     #[cfg(test)]
     pub(super) fn has(&self, job: &str) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(job)

@@ -1,18 +1,18 @@
-//! How soon a server that announces changes is listed again.
+//! Damping of listings for servers that announce changes.
 
 use std::time::{Duration, Instant};
 
-/// The pause after a listing; the first announcement after it acts at once.
+/// Shortest pause after a listing; the first announcement after it acts at once.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
-/// The longest pause that a server can bring upon itself.
+/// Longest pause after a listing.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// Listings that may find nothing new before pauses grow.
+/// Listings in a row without changes before the pauses grow.
 const IDLE_MAX: u32 = 2;
-/// Listings within a minute before pauses grow, whatever they find.
+/// Listings within a minute before the pauses grow, whatever they find.
 const BUSY_MAX: u32 = 10;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Counts a server's announced listings: one that announces for nothing, or all the time, waits longer.
+/// Counter of a server's announced listings: a server that announces without changes, or all the time, waits longer.
 #[derive(Debug, Default)]
 pub(super) struct ListingDamping {
     idle: u32,
@@ -21,7 +21,7 @@ pub(super) struct ListingDamping {
 }
 
 impl ListingDamping {
-    /// The pause after a listing that ended `now` and found `changes`.
+    /// Returns the pause after a listing that ended at `now` and found `changes` changes.
     pub(super) fn pause(&mut self, now: Instant, changes: usize) -> Duration {
         if self.since.is_none_or(|since| now.duration_since(since) >= MINUTE) {
             *self = ListingDamping { since: Some(now), ..ListingDamping::default() };
@@ -57,7 +57,7 @@ mod tests {
         assert_eq!(damping.pause(now + MINUTE, 3), PAUSE_MIN);
     }
 
-    /// The bound that matters: listings of one server per minute, whatever it announces.
+    /// Bound on listings of one server per minute, whatever it announces.
     #[test]
     fn a_flood_costs_few_listings() {
         for changes in [0, 1] {

@@ -1,7 +1,7 @@
-//! Having the service make vectors of definitions that have none, on the one replica that holds the lease for it.
+//! Embedding of definitions without vectors, on the one replica that holds the lease for it.
 //!
-//! Tenants take turns, one request each (`embed/turns.rs`): nobody waits for another's backlog, or for definitions of
-//! another's that the service cannot take.
+//! Tenants take turns, one request each (`embed/turns.rs`). So no tenant waits for another's backlog, or for definitions of
+//! another's that the service refuses.
 
 mod turns;
 
@@ -20,19 +20,19 @@ use crate::gateway::tenants::Embedded;
 use crate::store::{Backoff, ReplicaLease, RevisionKind, StoreError, Unembedded};
 use crate::upstream::{EmbedError, Fault};
 
-/// How often all tenants are looked at, for changes whose notice was lost.
+/// Interval between full scans of all tenants, for changes whose notice was lost.
 const LOOK: Duration = Duration::from_secs(300);
-/// How long changes are gathered.
+/// Time for which changes are gathered (debounce).
 const GATHER: Duration = Duration::from_millis(100);
-/// Tenants found by one query of such a look.
+/// Tenants per query of a full scan.
 const TENANTS_PAGE: usize = 200;
-/// Pauses when the service is away, or the database.
+/// First backoff when the service or the database is unreachable; doubles up to [`RETRY_MAX`].
 const RETRY_MIN: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(300);
-/// What is logged and kept apart as this job.
+/// Name of the job, for its lease and in logs.
 const JOB: &str = "embeddings";
 
-/// What this replica knows about being the one that does it.
+/// State of this replica while it holds the lease.
 #[derive(Debug)]
 struct Duty {
     lease: ReplicaLease,
@@ -40,17 +40,17 @@ struct Duty {
     turns: EmbedTurns,
 }
 
-/// What came of a look at whose turn it is.
+/// Result of one step of the job.
 enum Step {
-    /// The service made vectors.
+    /// The service returned vectors.
     Made,
-    /// Somebody had a turn, without vectors.
+    /// A tenant's batch was handled, without vectors.
     Taken,
-    /// Nobody's turn before then.
+    /// No tenant is due before this time.
     Rest(Instant),
 }
 
-/// Why nobody's definitions can be sent for now.
+/// Failure that stops the job for all tenants for now.
 #[derive(Debug, thiserror::Error)]
 enum Stopped {
     #[error(transparent)]
@@ -60,7 +60,7 @@ enum Stopped {
 }
 
 impl Upkeep {
-    /// Looks after vectors for as long as the gateway runs.
+    /// Embeds definitions until the gateway stops.
     pub(super) async fn embed_definitions(self: Arc<Self>) {
         let (Some(service), Some(embedded)) = (&self.search.embeddings, &self.tenants.embedded) else {
             return;
@@ -97,7 +97,7 @@ impl Upkeep {
         }
     }
 
-    /// The next tenant's turn, if this replica is still the one that sends.
+    /// Sends the next tenant's batch, if this replica still holds the lease.
     async fn embed_next(
         &self,
         service: &Embeddings,
@@ -144,7 +144,7 @@ impl Upkeep {
         }
     }
 
-    /// A tenant's turn: one request.
+    /// Sends one batch of a tenant.
     async fn embed_some(
         &self,
         service: &Embeddings,
@@ -201,7 +201,7 @@ impl Upkeep {
                 Ok(())
             }
             Ok(None) => Ok(()),
-            // deleted meanwhile
+            // the tenant was deleted meanwhile
             Err(StoreError::NotFound) => {
                 turns.forget(tenant);
                 Ok(())
@@ -211,7 +211,7 @@ impl Upkeep {
     }
 }
 
-/// One line for all of a tenant's.
+/// Logs one line for all of a tenant's definitions set aside.
 fn tell(turns: &mut EmbedTurns, tenant: TenantId, last: Option<&EmbedError>) {
     if let Some(count) = turns.news(tenant, Instant::now()) {
         let error = last.map(tracing::field::display);

@@ -1,5 +1,5 @@
-//! Everything that runs by itself: heartbeat, change listener, revision poll, re-listing, sweeping up after
-//! the dead, partitions, and the log's writer.
+//! Background tasks: heartbeat, change listener, revision poll, re-listing, closing of dead replicas' records, partitions,
+//! and the log's writer.
 
 mod changes;
 mod complaints;
@@ -32,40 +32,40 @@ use crate::store::{Change, Store, StoreError, jittered};
 use crate::upstream::Pool;
 
 const HEARTBEAT: Duration = Duration::from_secs(2);
-/// The second net under the notices: losing every one of them costs at most this.
+/// Interval of the revision poll. If all notices are lost, changes are delayed by at most this.
 const POLL: Duration = Duration::from_secs(2);
 const SWEEP: Duration = Duration::from_secs(5);
 /// A replica silent for this long is dead: its open records are closed as `unknown` (behaviour, section 9).
 const DEAD_AFTER_S: f64 = 30.0;
-/// An own open record older than this that nobody works on was left behind by a doubtful commit.
+/// Age from which an open record of this replica without a running call counts as left by a commit of unknown outcome.
 const ORPHAN_AFTER_S: f64 = 10.0;
 const SWEEP_BATCH: i64 = 500;
-/// How often data keys are looked for that a retired master key still wraps.
+/// Interval between searches for data keys that only a retired master key wraps.
 const REWRAP: Duration = Duration::from_secs(3600);
-/// How often the one replica that looks after servers renews its lease, and the others try for it.
+/// Interval at which the replica in charge of servers renews its lease, and the others try to take it.
 pub(super) const LEASE: Duration = Duration::from_secs(2);
 const KEY_USE: Duration = Duration::from_secs(60);
-/// How long the end of the log's writer may take beyond the drain.
+/// Deadline of the log writer's end, beyond the drain.
 const FLUSH_GRACE: Duration = Duration::from_secs(4);
-/// How long noting when keys were last used may take at the end.
+/// Deadline of writing key uses at shutdown.
 const USES_GRACE: Duration = Duration::from_secs(1);
 
 /// Whether this replica should get traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readiness {
-    /// All is well.
+    /// The replica has current snapshots.
     Ready,
-    /// The database is out of reach, but not for too long yet.
+    /// The database is unreachable, but not for too long yet.
     Degraded,
-    /// Not before the first snapshot.
+    /// No snapshot has been confirmed yet.
     Starting,
-    /// Shutting down.
+    /// The replica is shutting down.
     Draining,
-    /// Unconfirmed for too long.
+    /// The snapshots have been unconfirmed for too long.
     Stale,
 }
 
-/// Does what this replica does by itself.
+/// Background tasks of this replica.
 pub struct Upkeep {
     store: Store,
     upstreams: Arc<Pool>,
@@ -80,9 +80,9 @@ pub struct Upkeep {
     streams: UpstreamStreams,
     skew: Skew,
     complaints: Complaints,
-    /// Whether changes are heard of at once.
+    /// True while the listener receives notices of changes.
     is_listening: AtomicBool,
-    /// What the last comparison of revisions found behind.
+    /// Changes that the last comparison of revisions found missing here.
     behind: Mutex<Vec<Change>>,
 }
 
@@ -115,7 +115,10 @@ impl Upkeep {
         }
     }
 
-    /// Registers this replica, confirms revisions once, and starts everything that runs by itself.
+    /// Registers this replica, confirms revisions once, and starts all background tasks.
+    ///
+    /// # Errors
+    /// The replica could not be registered in the database.
     pub async fn start(self: &Arc<Self>) -> Result<(), StoreError> {
         self.tenants.limits.share_among(self.heartbeat().await?);
         self.tenants.live.confirm(Instant::now());
@@ -148,13 +151,12 @@ impl Upkeep {
         Ok(())
     }
 
-    /// The task that writes the log's ends; the composition root waits for it at the end.
+    /// Starts the task that writes the log's ends; [`Upkeep::finish`] waits for it.
     pub fn run_log(self: &Arc<Self>) -> tokio::task::JoinHandle<()> {
         tokio::spawn(self.log.activity.clone().run_ending(self.life.stop.clone(), FLUSH_GRACE))
     }
 
-    /// Runs a job at once and then with a pause between, until the gateway stops. A job that is slow is
-    /// never run twice at a time.
+    /// Runs a job at once and then with pauses, until the gateway stops. Runs never overlap.
     fn every<F>(self: &Arc<Self>, pause: Duration, job: impl Fn(Arc<Upkeep>) -> F + Send + Sync + 'static)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -167,7 +169,7 @@ impl Upkeep {
                     () = stop.cancelled() => return,
                     () = job(Arc::clone(&upkeep)) => {}
                 }
-                // a little less each time: replicas that started together drift apart
+                // jitter, so that replicas that started together drift apart
                 if sleep_or_stop(pause - jittered(pause / 5), &stop).await {
                     return;
                 }
@@ -183,14 +185,14 @@ impl Upkeep {
         Ok(beat.live)
     }
 
-    /// Closes what dead replicas left open, and what a doubtful commit of our own left.
+    /// Closes the open records of dead replicas, and those of this replica that a commit of unknown outcome left.
     async fn sweep(&self) -> Result<(), StoreError> {
         let old = self.store.open_records(self.replica.0, ORPHAN_AFTER_S).await?;
         let orphans = self.log.activity.orphans(old);
         let close = || self.store.close_dead(DEAD_AFTER_S, &orphans, SWEEP_BATCH);
         let mut closed = close().await;
         if closed.as_ref().is_err_and(StoreError::is_missing_partition) {
-            // one row of a clock far off must not keep everybody's open
+            // one row from a clock far off must not keep all others open
             let days = self.store.dead_days(DEAD_AFTER_S, &orphans, SWEEP_BATCH).await?;
             self.store.ensure_partitions(days.into_iter()).await?;
             closed = close().await;
@@ -214,7 +216,7 @@ impl Upkeep {
         }
     }
 
-    /// Whether this replica should get traffic.
+    /// Returns whether this replica should get traffic.
     pub fn readiness(&self) -> Readiness {
         if self.life.is_leaving() {
             return Readiness::Draining;
@@ -227,7 +229,7 @@ impl Upkeep {
         }
     }
 
-    /// Waits for calls under way (until `deadline`), writes the log to its end, says goodbye.
+    /// Waits for calls under way until `deadline`, writes the rest of the log, and unregisters the replica.
     pub async fn finish(&self, deadline: Instant, log: tokio::task::JoinHandle<()>) {
         self.life.begin_drain();
         self.life.tasks.close();
@@ -244,7 +246,7 @@ impl Upkeep {
         self.life.log_tasks.close();
         let (written, _) = tokio::join!(
             tokio::time::timeout(FLUSH_GRACE, log),
-            // the log must not wait for what can be missing
+            // the log must not wait for key uses, which may be lost
             tokio::time::timeout(USES_GRACE, self.touch_used()),
         );
         if written.is_err() {

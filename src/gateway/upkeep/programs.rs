@@ -1,5 +1,5 @@
-//! Listing the programs that run on this replica: each of its own accord, whoever lists the other servers. What a
-//! program offers is known to the replica that runs it, and to no other.
+//! Listing of the programs that run on this replica, independent of the lease for listing other servers. Only the replica
+//! that runs a program knows what it offers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -56,10 +56,10 @@ impl Listings {
 }
 
 impl Upkeep {
-    /// Lists each program soon after it came up, then as often as all servers are listed, and when it announces a
-    /// change, damped as for streams, for as long as the gateway runs.
+    /// Lists each program soon after it has started, then at the interval of all servers, and after announcements, damped as
+    /// for streams. Runs until the gateway stops.
     pub(super) async fn list_programs(self: Arc<Self>) {
-        // no more than there may be programs: each is listed once at a time
+        // bounded by the number of programs: each is listed once at a time
         let mut running = JoinSet::new();
         let mut listings: HashMap<Program, Listings> = HashMap::new();
         let mut ticks = interval(TICK);
@@ -121,13 +121,13 @@ impl Upkeep {
 
     async fn list_program_once(&self, tenant: TenantId, server: ServerId) -> Result<usize, ListingError> {
         match self.store.served_server(tenant, server).await {
-            // of others it is not shown what they offer, and whoever lists all servers says when that changes
+            // other servers show no offers, and the replica that lists all servers reports when that changes
             Ok(row) if row.enabled && row.connection == "connected" => {
                 let applied = self.servers.list_own_program(tenant, &row).await?;
                 Ok(applied.written + applied.removed + applied.offers)
             }
             Ok(row) if row.enabled => Ok(0),
-            // a call or a listing that knew it as it was before has started it
+            // a call or a listing with older data has started the program
             Ok(_) | Err(StoreError::NotFound) => {
                 self.upstreams.forget(tenant.0, server.0);
                 Ok(0)

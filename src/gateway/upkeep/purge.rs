@@ -1,6 +1,5 @@
-//! Taking away what deleted tenants leave behind, on the one replica that holds the lease for it: rows in batches, so
-//! that nobody waits, and again at every pass until nothing can come any more, so that it does not matter where a
-//! replica dies.
+//! Deletion of deleted tenants' rows, on the one replica that holds the lease for it. Rows go in small batches, and each
+//! pass repeats until no more can arrive, so a replica may die at any point.
 
 use std::time::Duration;
 
@@ -10,17 +9,17 @@ use crate::domain::id::TenantId;
 use crate::gateway::servers::OWN_LIMITS;
 use crate::store::{Deleted, PURGED_TABLES, StoreError};
 
-/// How often it is looked whether a tenant was deleted, at most.
+/// Longest interval between passes over deleted tenants.
 pub(super) const PURGE: Duration = Duration::from_secs(30);
-/// Records of a clock that is further ahead than this stay.
+/// Bound on a clock that is ahead: records stamped later than this are not deleted.
 const CLOCK_AHEAD_MAX: chrono::TimeDelta = chrono::TimeDelta::days(3650);
-/// Deleted tenants that are read at once.
+/// Deleted tenants per page.
 const PAGE: i64 = 500;
-/// What is between the end of a call and its record, beyond the time that the call itself may take.
+/// Longest delay between the end of a call and the write of its record.
 const RECORD_LATE: Duration = Duration::from_secs(3600);
 
 impl Upkeep {
-    /// One pass over all deleted tenants.
+    /// Runs one pass over all deleted tenants.
     pub(super) async fn purge_deleted(&self) {
         match self.store.take_lease("purge", self.replica).await {
             Ok(None) => {}
@@ -33,7 +32,7 @@ impl Upkeep {
         self.purge_pages(Deleted::Unpurged).await
     }
 
-    /// What came after a tenant was noted as gone: from replicas that were cut off for longer than any call takes.
+    /// Deletes rows that arrived after a tenant counted as purged, from replicas cut off for longer than any call takes.
     pub(super) async fn purge_again(&self) -> Result<(), StoreError> {
         self.purge_pages(Deleted::Purged).await
     }
@@ -56,7 +55,7 @@ impl Upkeep {
                 return Ok(());
             }
         }
-        // also what a replica whose clock is ahead wrote
+        // includes records of a replica whose clock is ahead
         let until = self.store.database_time().await? + CLOCK_AHEAD_MAX;
         if self.delete_until(tenant, until).await? {
             self.store.tenant_purged(tenant, self.late()).await?;
@@ -64,8 +63,8 @@ impl Upkeep {
         Ok(())
     }
 
-    /// How long after a tenant's deletion something of it may still come: its last call waits for a place, is under
-    /// way, and is recorded; a read is noted nowhere before.
+    /// Returns how long after a tenant's deletion its rows may still arrive: its last call waits in the queue, runs, and is
+    /// recorded. A read has no row before it ends.
     fn late(&self) -> Duration {
         let deployment = &self.options.upstream;
         let longest = |own: &str, deployment: Duration| {

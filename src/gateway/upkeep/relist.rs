@@ -1,4 +1,4 @@
-//! Listing every enabled server again, on the one replica that holds the lease for it.
+//! Scheduled listing of all enabled servers, on the one replica that holds the lease for it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,44 +13,44 @@ use crate::gateway::servers::ListingError;
 use crate::store::{DueServer, ReplicaLease, Right, StoreError};
 
 pub(super) const RELIST_PAGE: i64 = 500;
-/// How often it is looked whether something is due.
+/// Interval of checks for due listings.
 pub(super) const TICK: Duration = Duration::from_millis(500);
-/// How often the schedule is compared with the database, at most; sooner if servers are listed more often.
+/// Longest interval between comparisons of the schedule with the database; shorter if servers are listed more often.
 const LOOK: Duration = Duration::from_secs(10);
-/// How often a listing may take as long as it may: its tools, and all else, each once more if another replica was quicker.
+/// Listing timeouts within one listing: tools and other kinds, each repeated once if another replica stored first.
 pub(super) const LISTS_MAX: u32 = 4;
-/// How long storing what a listing found may take.
+/// Longest time for storing the result of a listing.
 pub(super) const STORE_WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// What this replica knows about being the one that lists.
+/// State of this replica for the lease on listing.
 #[derive(Default)]
 struct Duty {
     schedule: Schedule,
-    /// When the lease was last asked for, and whose it is.
+    /// Time of the last request for the lease, and its holder.
     lease: Option<(Instant, Holder)>,
-    /// The one under which the schedule was made.
+    /// Lease under which the schedule was made.
     scheduled_by: Option<ReplicaLease>,
     looked: Option<Instant>,
 }
 
-/// Who holds the lease.
+/// Holder of the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Holder {
     Us(ReplicaLease),
     Another,
-    /// The database did not say.
+    /// The database gave no answer.
     Unknown,
 }
 
 /// The end of a listing.
 struct Listed {
     due: DueServer,
-    /// `None` if the lease was lost meanwhile.
+    /// Result of the listing; `None` if the lease was lost meanwhile.
     ended: Option<ListingEnd>,
 }
 
 impl Upkeep {
-    /// Lists what is due, for as long as the gateway runs and this replica holds the lease for it.
+    /// Lists due servers until the gateway stops, while this replica holds the lease.
     pub(super) async fn relist(self: Arc<Self>) {
         let pace = ListingPace {
             interval: self.options.relist_interval,
@@ -65,7 +65,7 @@ impl Upkeep {
             tokio::select! {
                 () = self.life.stop.cancelled() => return,
                 Some(ended) = running.join_next() => {
-                    // one that panicked keeps its place until it is taken for lost
+                    // a listing that panicked keeps its slot until it counts as lost
                     if let Ok(Listed { due, ended }) = ended {
                         duty.ended(&due, ended, Instant::now(), &pace);
                     }
@@ -82,7 +82,7 @@ impl Upkeep {
         }
     }
 
-    /// Renews the lease and compares the schedule with the database, when it is time.
+    /// Renews the lease, and compares the schedule with the database, each when due.
     async fn look(&self, duty: &mut Duty) -> Result<(), StoreError> {
         if duty.lease.is_none_or(|(at, _)| at.elapsed() >= LEASE) {
             let answer = self.store.take_lease("relist", self.replica).await;
@@ -107,8 +107,8 @@ impl Upkeep {
         Ok(())
     }
 
-    /// Lists a server, unless it announces its changes and a sign of life will do; neither it nor the database
-    /// may hold the place for longer than `limit`.
+    /// Lists a server; a ping suffices for a server that announces its changes. Ends within `limit`, so that neither the
+    /// server nor the database blocks the slot.
     async fn relist_one(&self, due: DueServer, lease: ReplicaLease, limit: Duration) -> Listed {
         let listed = async {
             if self.announces_and_answers(&due, &lease).await {
@@ -119,7 +119,7 @@ impl Upkeep {
             }
             match self.store.served_server(due.tenant, due.server).await {
                 Ok(server) if server.enabled => {
-                    // apart: what it takes to ask a server is large
+                    // boxed: the future of a listing is large
                     let found =
                         Box::pin(self.servers.list_server(due.tenant, &server, Right::Lease(lease))).await?;
                     self.streams.relisted(&due, &found);
@@ -148,8 +148,8 @@ impl Upkeep {
 }
 
 impl Upkeep {
-    /// Whether a server is a program that was ended here because nobody called it. It counts as connected, since
-    /// the next call starts it; replicas where it runs list it themselves.
+    /// Returns whether a server is a program that was ended here because it was idle. It counts as connected, since the next
+    /// call starts it; replicas where it runs list it themselves.
     async fn sleeps(&self, due: &DueServer, lease: &ReplicaLease) -> bool {
         if !self.upstreams.is_asleep(due.tenant.0, due.server.0, due.version) {
             return false;
@@ -159,7 +159,7 @@ impl Upkeep {
 }
 
 impl Duty {
-    /// The lease, while this replica is known to hold it.
+    /// Returns the lease, while this replica is known to hold it.
     fn held(&self) -> Option<ReplicaLease> {
         match self.lease {
             Some((_, Holder::Us(lease))) => Some(lease),
@@ -167,8 +167,8 @@ impl Duty {
         }
     }
 
-    /// What the database said about the lease. While it says nothing, nothing is taken, and nothing is forgotten: what
-    /// is under way has its place, and who failed its pause.
+    /// Notes the database's answer about the lease. Without an answer no listing starts, and the schedule stays: running
+    /// listings keep their slots, and failed servers their pauses.
     fn answered(
         &mut self,
         answer: Result<Option<ReplicaLease>, StoreError>,
@@ -186,13 +186,13 @@ impl Duty {
             Holder::Unknown => false,
         };
         if was_anothers {
-            // whoever lists meanwhile knows better by the time it is our turn again
+            // another replica has listed meanwhile, so this schedule is out of date
             (self.schedule, self.looked) = (Schedule::default(), None);
         }
         answer.map(drop)
     }
 
-    /// A listing has ended; one that came too late has the lease asked for at once.
+    /// Notes the end of a listing. If the lease was lost, it is requested again at once.
     fn ended(&mut self, due: &DueServer, ended: Option<ListingEnd>, now: Instant, pace: &ListingPace) {
         if ended.is_none() {
             self.lease = None;
@@ -201,7 +201,7 @@ impl Duty {
     }
 }
 
-/// Evenly from 0 to 1; without a source of chance nothing is spread, which is all that is lost.
+/// Returns a random number from 0 to 1. Without random bytes it is 1, and listings are only not spread.
 fn chance() -> f64 {
     getrandom::u32().map_or(1.0, |random| f64::from(random) / f64::from(u32::MAX))
 }
@@ -254,7 +254,7 @@ mod tests {
         look(&mut duty, now);
         assert!(duty.held().is_some() && duty.schedule.take(now, &PACE).is_empty(), "it is under way");
 
-        // another had it for a while, of which nobody told
+        // another replica held the lease for a while, unnoticed
         duty.answered(lease(3), now).unwrap();
         look(&mut duty, now);
         assert_eq!(duty.schedule.take(now, &PACE).len(), 1);

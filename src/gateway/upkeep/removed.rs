@@ -1,4 +1,4 @@
-//! Deleting what tenants have done away with, on the one replica that holds the lease for retention.
+//! Deletion of tenants' revoked keys and removed servers, on the one replica that holds the lease for retention.
 
 use super::Upkeep;
 use super::retention::{BATCH_PAUSE, BATCHES_MAX, go_on};
@@ -7,7 +7,7 @@ use crate::gateway::life::sleep_or_stop;
 use crate::store::{StoreError, TABLES_OF_SERVERS};
 
 impl Upkeep {
-    /// Revoked keys that nobody may look at any more.
+    /// Deletes revoked keys whose retention has ended.
     pub(super) async fn delete_old_keys(&self) -> Result<(), StoreError> {
         let mut outcome = Ok(());
         for tenant in self.store.tenants_with_old_keys().await? {
@@ -17,7 +17,7 @@ impl Upkeep {
         outcome
     }
 
-    /// Servers that were removed, with all that they had.
+    /// Deletes removed servers, with all their rows.
     pub(super) async fn delete_removed_servers(&self) -> Result<(), StoreError> {
         let mut outcome = Ok(());
         for server in self.store.removed_servers().await? {
@@ -35,7 +35,7 @@ impl Upkeep {
         Ok(())
     }
 
-    /// Batch after batch, with pauses, as long as there may be more; `true` when none is left.
+    /// Runs batches with pauses while there may be more rows. Returns `true` when none is left.
     pub(super) async fn batches<F>(&self, batch: impl Fn() -> F) -> Result<bool, StoreError>
     where
         F: Future<Output = Result<bool, StoreError>>,

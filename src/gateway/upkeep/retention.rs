@@ -1,5 +1,4 @@
-//! Keeping the activity log within what the deployment and each tenant keep, on the one replica that holds the
-//! lease for it.
+//! Retention of the activity log, for the deployment and each tenant, on the one replica that holds the lease for it.
 
 use std::time::Duration;
 
@@ -9,14 +8,14 @@ use super::Upkeep;
 use crate::domain::id::TenantId;
 use crate::store::StoreError;
 
-/// Between two batches, so that the log's own commits are not held up by ours.
+/// Pause between two batches, so that the log's own commits are not delayed.
 pub(super) const BATCH_PAUSE: Duration = Duration::from_millis(20);
-/// Batches of one tenant in one pass; the rest is left to the next.
+/// Most batches of one tenant in one pass; the rest is left to the next.
 pub(super) const BATCHES_MAX: u32 = 1000;
 
 impl Upkeep {
-    /// Partitions ahead (any replica), then what is too old (the one with the lease). What fails is said once and
-    /// tried again at the next pass; nothing else waits for it.
+    /// Creates partitions ahead (on any replica), then deletes old rows (on the replica with the lease). A failure is logged
+    /// once and retried at the next pass, without delaying the other jobs.
     pub(super) async fn keep_partitions(&self) {
         let made = self.store.upkeep_partitions().await.map(drop);
         self.report_once("partition upkeep", made);
@@ -37,12 +36,12 @@ impl Upkeep {
         }
     }
 
-    /// What was cut off results and cannot be read any more.
+    /// Deletes cached texts of results that have expired.
     async fn delete_expired_texts(&self) -> Result<(), StoreError> {
         self.batches(|| self.store.delete_expired_texts()).await.map(drop)
     }
 
-    /// Vectors that nobody uses, whether or not this replica does.
+    /// Deletes vectors that no replica uses.
     async fn delete_old_embeddings(&self) -> Result<(), StoreError> {
         self.batches(|| self.store.delete_old_embeddings()).await.map(drop)
     }
@@ -57,14 +56,14 @@ impl Upkeep {
         Ok(())
     }
 
-    /// One tenant's failure is no reason to keep what others do not; the first is told at the end, or when the
-    /// database is away.
+    /// Deletes records that their tenant's retention no longer covers. A failure for one tenant does not stop the others,
+    /// unless the database is unreachable; the first failure is returned at the end.
     async fn delete_for_tenants(&self) -> Result<(), StoreError> {
         let deployment = self.options.defaults.activity_retention_days;
         let now = self.store.database_time().await?;
         let mut outcome = Ok(());
         for (tenant, days) in self.store.tenants_retention().await? {
-            // a number that no version of ours wrote deletes nothing
+            // a value that no version of the gateway wrote deletes nothing
             let Some(days) = u32::try_from(days).ok().filter(|days| (1..deployment).contains(days)) else {
                 continue;
             };
@@ -74,7 +73,7 @@ impl Upkeep {
         outcome
     }
 
-    /// Deletes a tenant's records from before a moment; `true` when none is left.
+    /// Deletes a tenant's records from before a moment. Returns `true` when none is left.
     pub(super) async fn delete_until(
         &self,
         tenant: TenantId,
@@ -83,8 +82,8 @@ impl Upkeep {
         self.batches(|| self.store.delete_activity(tenant, until)).await
     }
 
-    /// Logs a failure when it is another than the last time: what cannot work, for want of a right for example,
-    /// does not fill the log.
+    /// Logs a job's failure if it differs from the last one: a lasting failure, such as a missing privilege, does not fill
+    /// the log.
     pub(super) fn report_once(&self, job: &'static str, outcome: Result<(), StoreError>) {
         let text = outcome.err().map(|error| error.to_string());
         let Some(error) = &text else {
@@ -97,12 +96,13 @@ impl Upkeep {
     }
 }
 
-/// The first moment that is kept when `days` are, by the database's clock.
+/// Returns the first moment that is kept for so many days, by the database's clock.
 fn kept_since(now: DateTime<Utc>, days: u32) -> DateTime<Utc> {
     now.checked_sub_days(Days::new(u64::from(days))).unwrap_or(DateTime::UNIX_EPOCH)
 }
 
-/// Keeps the first failure for the end, but for one that the next would share.
+/// Keeps the first failure in `outcome`. Returns an error if the database is unreachable, because further work would fail
+/// too.
 pub(super) fn go_on(
     outcome: &mut Result<(), StoreError>,
     done: Result<(), StoreError>,

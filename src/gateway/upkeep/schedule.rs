@@ -1,7 +1,7 @@
-//! When which server is listed again: decisions only, time and chance are passed in.
+//! Schedule of server listings: decisions only, time and randomness are passed in.
 //!
-//! Tenants take turns, and none has more than a quarter of the places. Servers whose last listings worked have
-//! half of the places to themselves, so that no number of silent servers makes those of others wear off.
+//! Tenants take turns, and each has at most a quarter of the slots. Servers whose last listings worked have half of the
+//! slots to themselves. So no number of silent servers makes others lose the state `connected`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
@@ -9,34 +9,34 @@ use std::time::{Duration, Instant};
 use crate::domain::id::{ServerId, TenantId};
 use crate::store::DueServer;
 
-/// The pause after the first failure; each is twice the one before.
+/// Backoff after the first failure; doubles with each further one.
 const PAUSE_MIN: Duration = Duration::from_secs(2);
-/// Listings in a row that must work before a server that failed counts as steady again.
+/// Successful listings in a row before a server that failed counts as steady again.
 const STEADY_AFTER: u8 = 3;
 
-/// How a schedule is kept.
+/// Parameters of the schedule.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ListingPace {
-    /// Between listings of a server that works.
+    /// Interval between listings of a server that works.
     pub(super) interval: Duration,
-    /// The longest pause after failures.
+    /// Longest backoff after failures.
     pub(super) pause_max: Duration,
-    /// Listings at the same time.
+    /// Slots: most listings at the same time.
     pub(super) places: usize,
-    /// After this a listing is taken for lost, and its place is free.
+    /// Time after which a listing counts as lost, and its slot is free.
     pub(super) lost_after: Duration,
 }
 
-/// How a listing ended.
+/// Result of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ListingEnd {
-    /// It was made, and stored.
+    /// The listing was stored.
     Worked,
-    /// The server did not answer, or not well.
+    /// The server did not answer, or gave a wrong answer.
     Failed,
-    /// The database kept it from being made or stored, which says nothing about the server.
+    /// The database or this replica prevented the listing, which says nothing about the server.
     Untold,
-    /// It was made, and what came and went in it is held back for so long.
+    /// The listing was stored, but its additions and removals are held back for this long.
     Held(Duration),
 }
 
@@ -45,29 +45,29 @@ struct Entry {
     server: DueServer,
     due: Instant,
     failures: u32,
-    /// Listings that must still work before it is steady.
+    /// Successful listings that are missing until the server is steady.
     unsteady: u8,
     running: Option<Instant>,
-    /// The last look at the database that found it.
+    /// Number of the last comparison with the database that found the server.
     seen: u64,
 }
 
-/// All enabled servers, and when each is listed next.
+/// All enabled servers, each with the time of its next listing.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     entries: HashMap<ServerId, Entry>,
     looks: u64,
-    /// Whose turn was last.
+    /// Tenant that got the last slot.
     last: Option<TenantId>,
 }
 
 impl Schedule {
-    /// A look at the database begins; [`Schedule::see`] tells what it finds, [`Schedule::seen`] ends it.
+    /// Begins a comparison with the database: [`Schedule::see`] adds each server, [`Schedule::seen`] ends it.
     pub(super) fn look(&mut self) {
         self.looks += 1;
     }
 
-    /// A server that is enabled. One that is new, changed, or was found working by somebody else is due now.
+    /// Adds an enabled server. It is due now if it is new, changed, or found connected by another replica.
     pub(super) fn see(&mut self, server: DueServer, now: Instant) {
         let unsteady = if server.is_connected { 0 } else { STEADY_AFTER };
         let fresh = |server| Entry { server, due: now, failures: 0, unsteady, running: None, seen: 0 };
@@ -76,19 +76,19 @@ impl Schedule {
                 let is_news = entry.failures > 0 && server.is_connected && entry.running.is_none();
                 if is_news { fresh(server) } else { Entry { server, ..entry } }
             }
-            // its place stays taken until that listing has ended
+            // the slot stays taken until that listing has ended
             Some(entry) => Entry { running: entry.running, ..fresh(server) },
             None => fresh(server),
         };
         self.entries.insert(entry.server.server, Entry { seen: self.looks, ..entry });
     }
 
-    /// Forgets what was not seen.
+    /// Removes the servers that the comparison did not find.
     pub(super) fn seen(&mut self) {
         self.entries.retain(|_, entry| entry.seen == self.looks);
     }
 
-    /// What is to be listed now, as far as there are places.
+    /// Takes the servers to list now, as far as slots are free.
     pub(super) fn take(&mut self, now: Instant, pace: &ListingPace) -> Vec<DueServer> {
         self.give_up_lost(now, pace);
         let mut places =
@@ -100,7 +100,7 @@ impl Schedule {
             waiting.entry(entry.server.tenant).or_default().push((entry.due, *id));
         }
         for queue in waiting.values_mut() {
-            // the last is the first: those that are due for longest
+            // sorted so that the longest due is popped first
             queue.sort_unstable_by(|a, b| b.cmp(a));
         }
         let mut taken = Vec::new();
@@ -120,7 +120,7 @@ impl Schedule {
         taken
     }
 
-    /// The listing of a server has ended. `chance`, from 0 to 1, spreads what would come together.
+    /// Notes the end of a server's listing. `chance`, from 0 to 1, spreads listings that would coincide.
     pub(super) fn done(
         &mut self,
         server: &DueServer,
@@ -133,7 +133,7 @@ impl Schedule {
             return;
         };
         entry.running = None;
-        // what was listed is not what is there now: it is due already
+        // the listed version is not the current one, which is due already
         if entry.server.version != server.version {
             return;
         }
@@ -149,7 +149,7 @@ impl Schedule {
         }
     }
 
-    /// The tenant after the one whose turn was last.
+    /// Returns the tenant after the one that got the last slot.
     fn next_tenant<T>(&self, waiting: &BTreeMap<TenantId, T>) -> Option<TenantId> {
         use std::ops::Bound::{Excluded, Unbounded};
         let after = self.last.and_then(|last| waiting.range((Excluded(last), Unbounded)).next());
@@ -165,7 +165,7 @@ impl Entry {
             return;
         }
         if let ListingEnd::Held(left) = ended {
-            // it is let in by a listing; those that are shown must not wear off meanwhile
+            // held-back changes take another listing to be shown; the server must also stay connected until then
             (self.failures, self.due) = (0, now + left.min(pace.interval));
             return;
         }
@@ -183,7 +183,7 @@ impl Entry {
     }
 }
 
-/// Who has how many of the places.
+/// Use of the slots by tenants.
 struct Places {
     all: usize,
     taken: usize,
@@ -204,7 +204,7 @@ impl Places {
         self.taken >= self.all
     }
 
-    /// Takes a place if the tenant may have one more of its kind.
+    /// Takes a slot, if the tenant may have one more of this kind.
     fn admit(&mut self, tenant: TenantId, is_unsteady: bool) -> bool {
         let (own, own_unsteady) = self.by_tenant.get(&tenant).copied().unwrap_or_default();
         let fits = own < (self.all / 4).max(1)
@@ -372,7 +372,7 @@ mod tests {
         assert!(schedule.take(now, &PACE).is_empty(), "a quarter of the places, and no more");
     }
 
-    /// One tenant's dead servers cost the others nothing: whatever is due elsewhere is taken at once.
+    /// Silent servers of one tenant do not delay others: all due servers elsewhere are taken at once.
     #[test]
     fn two_hundred_silent_servers_delay_nobody() {
         let (mut schedule, began) = (Schedule::default(), Instant::now());
@@ -395,7 +395,7 @@ mod tests {
                 let is_ok = due.tenant.0.as_u128() >= 10;
                 if is_ok {
                     let before = last_ok.insert(due.server, now).unwrap_or(began);
-                    // the first round is a rush: everything is due, and nobody has failed yet
+                    // in the first round everything is due, and no server has failed yet
                     if now > began + Duration::from_secs(120) {
                         worst = worst.max(now - before);
                     }
@@ -444,7 +444,7 @@ mod tests {
                     });
                     prop_assert!(own.count() <= (places / 4).max(1));
                 }
-                // a listing that was given up is not there any more
+                // a listing that was given up no longer runs
                 running.retain(|due| schedule.entries[&due.server].running.is_some());
             }
         }

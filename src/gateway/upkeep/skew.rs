@@ -1,5 +1,5 @@
-//! How far this replica's clock is from the database's. Records and their ids are stamped by this one, and keys expire by it;
-//! what is too old, partitions, heartbeats and leases go by the database's.
+//! Difference between this replica's clock and the database's. This replica's clock stamps records and their ids, and
+//! expires keys; the database's decides about retention, partitions, heartbeats and leases.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -8,17 +8,17 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::Upkeep;
 use super::complaints::Complaints;
 
-/// What the two clocks may differ by without a word, in seconds: less than a person would notice in the log.
+/// Difference from which a warning is logged, in seconds; smaller ones are hardly visible in the log.
 const SKEW_MAX_S: i64 = 2;
-/// Below this they agree again, in seconds: one that wavers about the bound is said once.
+/// Difference below which the clocks agree again, in seconds: a difference that wavers about the bound is logged once.
 const SKEW_AGREES_S: i64 = 1;
 const JOB: &str = "clock";
 
-/// This replica's clock against the database's, in milliseconds; positive when it is ahead.
+/// Difference between this replica's clock and the database's, in milliseconds; positive if this one is ahead.
 #[derive(Debug, Default)]
 pub(super) struct Skew(AtomicI64);
 
-/// What is certain of it: the database read its clock at some moment between these two of ours.
+/// Returns the certain part of the difference: the database read its clock between `sent` and `received`.
 fn certain(sent: DateTime<Utc>, database: DateTime<Utc>, received: DateTime<Utc>) -> TimeDelta {
     if database < sent {
         return sent - database;
@@ -27,7 +27,7 @@ fn certain(sent: DateTime<Utc>, database: DateTime<Utc>, received: DateTime<Utc>
 }
 
 impl Skew {
-    /// Says once that the clocks differ, and once that they agree again.
+    /// Stores the difference. Logs once that the clocks differ, and once that they agree again.
     pub(super) fn compare(
         &self,
         sent: DateTime<Utc>,
@@ -52,8 +52,8 @@ impl Skew {
 }
 
 impl Upkeep {
-    /// How far this replica's clock is ahead of the database's as of the last heartbeat, in milliseconds; 0 while they cannot be
-    /// told apart.
+    /// Returns how far this replica's clock was ahead of the database's at the last heartbeat, in milliseconds; 0 if no
+    /// difference is certain.
     pub fn clock_skew_ms(&self) -> i64 {
         self.skew.0.load(Ordering::Relaxed)
     }

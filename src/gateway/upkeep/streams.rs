@@ -1,6 +1,6 @@
-//! Which servers' announcements this replica awaits: on the one that holds the lease for re-listing, all
-//! enabled and connected ones up to a bound, of which one tenant has at most a quarter; on the others none. Who has
-//! nothing to be awaited for a while gives its place back until it is tried again.
+//! Announcement streams of servers. The replica that holds the lease for re-listing awaits those of all enabled and
+//! connected servers. A bound applies, of which one tenant has at most a quarter; other replicas await none. A server
+//! without a working stream gives its slot to others until it is tried again.
 
 mod stream;
 mod watched;
@@ -20,32 +20,32 @@ use super::{LEASE, Upkeep, report};
 use crate::domain::id::{ServerId, TenantId};
 use crate::store::{Applied, DueServer, HEARTBEAT_TTL_S, ReplicaLease, RevisionKind, StoreError};
 
-/// Streams that are being opened at the same time.
+/// Most streams being opened at the same time.
 const OPENING_MAX: usize = 32;
-/// How often it is looked which servers are to be watched, sooner if something has changed.
+/// Interval between comparisons of the streams with the servers in the database; sooner after a change.
 const LOOK: Duration = Duration::from_secs(5);
-/// How long that may take.
+/// Deadline of such a comparison.
 const ADJUST_MAX: Duration = Duration::from_secs(5);
-/// Changes of servers are gathered for this long before they are looked at.
+/// Time for which changes of servers are gathered before a comparison (debounce).
 const GATHER: Duration = Duration::from_millis(300);
 
-/// The streams that this replica holds.
+/// Announcement streams that this replica holds.
 #[derive(Debug)]
 pub(super) struct UpstreamStreams {
     held: Mutex<Held>,
-    /// A server may have been added, changed, connected or removed.
+    /// Notified when a server may have been added, changed, connected or removed.
     changed: Notify,
     opening: Semaphore,
 }
 
 #[derive(Debug, Default)]
 struct Held {
-    /// The lease, and when this replica last knew that it was its own.
+    /// Lease, and the time at which this replica last knew that it held it.
     lease: Option<(ReplicaLease, Instant)>,
     by_server: HashMap<ServerId, Entry>,
-    /// Servers without a place until it is time to try again.
+    /// Servers without a slot until their next attempt.
     resting: HashMap<ServerId, Rest>,
-    /// Whether a server found no place when it was looked last.
+    /// True if a server found no free slot at the last comparison.
     is_short: bool,
 }
 
@@ -75,14 +75,14 @@ impl Default for UpstreamStreams {
 }
 
 impl UpstreamStreams {
-    /// Follows a change notice.
+    /// Triggers a comparison after a change notice, if this replica holds the lease.
     pub(super) fn changed(&self, kind: RevisionKind) {
         if kind == RevisionKind::Catalogue && self.is_holder() {
             self.changed.notify_one();
         }
     }
 
-    /// Notes what a listing found that was made because it was time.
+    /// Notes the result of a scheduled listing.
     pub(super) fn relisted(&self, due: &DueServer, found: &Applied) {
         if let Some(watched) = self.watched(due) {
             match found.held {
@@ -100,10 +100,10 @@ impl UpstreamStreams {
             .map(|entry| Arc::clone(&entry.watched))
     }
 
-    /// A server's task ends: its place is another's until `until`.
+    /// Ends a server's task: its slot is free for others until `until`.
     fn rest(&self, due: &DueServer, watched: &Arc<Watched>, back_off: BackOff, until: Instant) {
         let mut held = self.held();
-        // nothing if the place is its successor's already
+        // the slot may belong to a successor already
         if held.by_server.get(&due.server).is_none_or(|entry| !Arc::ptr_eq(&entry.watched, watched)) {
             return;
         }
@@ -114,7 +114,7 @@ impl UpstreamStreams {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of streams.
     pub(super) fn held_now(&self) -> usize {
         self.held().by_server.len()
     }
@@ -123,12 +123,13 @@ impl UpstreamStreams {
         self.held().lease.is_some()
     }
 
-    /// The lease by which a listing is made now.
+    /// Returns the lease under which this replica lists servers now.
     fn lease(&self) -> Option<ReplicaLease> {
         self.held().lease.map(|(lease, _)| lease)
     }
 
-    /// The lease is ours. What was opened under another is let go: somebody else has looked after the servers since.
+    /// Notes that this replica holds the lease. Streams from an earlier lease are dropped: another replica has listed the
+    /// servers since.
     fn confirm(&self, lease: ReplicaLease, now: Instant) {
         if self.lease().is_some_and(|before| before != lease) {
             self.let_go();
@@ -136,7 +137,7 @@ impl UpstreamStreams {
         self.held().lease = Some((lease, now));
     }
 
-    /// It was not ours any more when something was to be written.
+    /// Drops all streams, because a write showed that this lease is lost.
     fn lost(&self, lease: ReplicaLease) {
         if self.lease() == Some(lease) {
             self.let_go();
@@ -144,7 +145,7 @@ impl UpstreamStreams {
         }
     }
 
-    /// The lease is another's, or has not been confirmed for so long that it may be.
+    /// Drops all streams, because another replica holds the lease, or may hold it after a long time without confirmation.
     fn let_go(&self) {
         let gone = std::mem::take(&mut *self.held());
         drop(gone);
@@ -156,8 +157,8 @@ impl UpstreamStreams {
 }
 
 impl Held {
-    /// Ends the streams of servers that are not wanted any more, not as they were, or not connected: those begin
-    /// anew once they are.
+    /// Ends the streams of servers that are no longer wanted, have changed, or are not connected. They are opened again once
+    /// the servers qualify.
     fn keep_only(&mut self, wanted: &HashMap<ServerId, DueServer>) {
         let is_same = |id: &ServerId, version| {
             wanted.get(id).is_some_and(|due: &DueServer| due.is_connected && due.version == version)
@@ -166,7 +167,7 @@ impl Held {
         self.resting.retain(|id, rest| is_same(id, rest.version));
     }
 
-    /// Which of the servers get a place, and how they fared before.
+    /// Returns the servers that get a slot, each with the backoff of its earlier attempts.
     fn admit(
         &mut self,
         wanted: impl Iterator<Item = DueServer>,
@@ -199,7 +200,7 @@ impl Held {
 }
 
 impl Upkeep {
-    /// Keeps the set of streams right for as long as the gateway runs.
+    /// Keeps the set of streams up to date until the gateway stops.
     pub(super) async fn hold_streams(self: Arc<Self>) {
         let mut looked = None;
         loop {
@@ -223,7 +224,7 @@ impl Upkeep {
         self.streams.let_go();
     }
 
-    /// Opens what is missing and ends what is not wanted, if this replica holds the lease, and it is time to look.
+    /// Opens missing streams and ends unwanted ones, if this replica holds the lease and a comparison is due.
     async fn adjust_streams(self: &Arc<Self>, looked: &mut Option<Instant>) -> Result<(), StoreError> {
         let streams = &self.streams;
         let Some(lease) = self.store.take_lease("relist", self.replica).await? else {
@@ -273,7 +274,7 @@ impl Upkeep {
         }
     }
 
-    /// Whether a server need not be listed: its changes are announced, and it has just answered.
+    /// Returns whether a server need not be listed: its changes are announced, and it has just answered a ping.
     pub(super) async fn announces_and_answers(&self, due: &DueServer, lease: &ReplicaLease) -> bool {
         let Some(watched) = self.streams.watched(due) else { return false };
         if !watched.can_wait(Instant::now(), self.options.relist_announced_interval) {

@@ -1,4 +1,4 @@
-//! How this replica is, for whoever watches over it: what is at hand, without a query and without waiting.
+//! Health of this replica, from values at hand: no query, no waiting.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -11,52 +11,52 @@ use crate::gateway::log::LogVitals;
 use crate::store::StoreVitals;
 use crate::upstream::PoolVitals;
 
-/// The servers of all tenants that this replica serves, by state.
+/// Number of servers of all tenants that this replica serves, by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerCounts {
-    /// Switched off.
+    /// Servers that are switched off.
     pub disabled: usize,
-    /// Nothing of them is shown.
+    /// Enabled servers in quarantine, whose tools agents do not see.
     pub quarantined: usize,
-    /// Reached a short while ago.
+    /// Servers reached a short while ago.
     pub connected: usize,
-    /// Not reached lately.
+    /// Servers not reached lately.
     pub disconnected: usize,
 }
 
-/// How this replica is.
+/// Health of this replica.
 #[derive(Clone, Debug)]
 pub struct Vitals {
-    /// Whether it should get traffic.
+    /// Whether the replica should get traffic.
     pub readiness: Readiness,
-    /// How long ago the database confirmed what is known here; `None` before the first time.
+    /// Time since the database confirmed the snapshots; `None` before the first time.
     pub snapshot_age: Option<Duration>,
-    /// By how many revisions the tenant that is behind the most is behind what the last comparison found.
+    /// Largest number of revisions by which a tenant's snapshot is behind the last comparison.
     pub revision_lag: i64,
-    /// Whether changes are heard of at once.
+    /// True while the listener receives notices of changes.
     pub is_listening: bool,
-    /// Tenants that it serves.
+    /// Number of tenants that the replica serves.
     pub tenants: usize,
-    /// Replicas that live, this one included.
+    /// Number of live replicas, this one included.
     pub replicas: u32,
-    /// The servers of these tenants.
+    /// Servers of these tenants.
     pub servers: ServerCounts,
-    /// Streams on which servers announce changes to this replica.
+    /// Number of streams on which servers announce changes to this replica.
     pub announcing: usize,
-    /// Connections to servers.
+    /// State of the connections to servers.
     pub upstreams: PoolVitals,
-    /// The database.
+    /// State of the database connections.
     pub store: StoreVitals,
-    /// The activity log.
+    /// Load of the activity log.
     pub log: LogVitals,
-    /// Attempts over a rate limit, since the start.
+    /// Attempts refused over a rate limit, since the start.
     pub rate_limited: u64,
     /// Requests without a valid key, since the start.
     pub strangers: u64,
 }
 
 impl Upkeep {
-    /// How this replica is now.
+    /// Returns the health of this replica now.
     pub fn vitals(&self) -> Vitals {
         Vitals {
             readiness: self.readiness(),
@@ -75,7 +75,7 @@ impl Upkeep {
         }
     }
 
-    /// How long upstreams take.
+    /// Returns the metrics of requests to upstreams.
     pub fn upstream_measures(&self) -> &Measures {
         self.upstreams.measures()
     }

@@ -1,5 +1,5 @@
-//! Being connected wears off, on the one replica that holds the lease for it: not the lease for listing, since
-//! a replica that lists too slowly is one of the reasons.
+//! Expiry of the state `connected`, on the one replica that holds a lease for it. This lease is not the one for listing,
+//! since a replica that lists too slowly is one of the causes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,15 +8,15 @@ use super::{Upkeep, report};
 use crate::gateway::life::sleep_or_stop;
 use crate::store::{RevisionKind, StoreError};
 
-/// Tenants looked after at one time; the rest comes next time.
+/// Most tenants handled in one pass; the rest is left to the next.
 const TENANTS_MAX: i64 = 500;
 
-/// How often it is looked which connected servers have been silent for too long, at most.
+/// Longest interval between checks for connected servers without a recent sign of life.
 const LOOK: Duration = Duration::from_secs(5);
 
 impl Upkeep {
-    /// Lets being connected wear off for as long as the gateway runs. While the database is away nothing can be
-    /// noted of any server, so afterwards, and after the start, there is time for one listing of each first.
+    /// Expires the state `connected` until the gateway stops. No sign of life can be stored while the database is away. So
+    /// after that, and after the start, each server first has time for one listing.
     pub(super) async fn wear_off(self: Arc<Self>) {
         let pause = LOOK.min(self.options.connected_for / 4);
         let mut since = Instant::now();
@@ -32,7 +32,7 @@ impl Upkeep {
         }
     }
 
-    /// Takes servers for disconnected that nobody has reached for too long.
+    /// Marks servers as disconnected that were not reached for too long.
     async fn wear_off_once(&self) -> Result<(), StoreError> {
         let Some(lease) = self.store.take_lease("wear-off", self.replica).await? else { return Ok(()) };
         let silent_s = self.options.connected_for.as_secs_f64();

@@ -1,4 +1,4 @@
-//! What is checked before a request is sent, by its kind; here what all kinds share.
+//! Checks before a request is sent, one module per kind of request; this file holds their common parts.
 
 pub(super) mod offer;
 pub(in crate::gateway::calls) mod tool;
@@ -18,7 +18,7 @@ use crate::gateway::catalog::ServerEntry;
 use crate::gateway::log::Attempt;
 use crate::upstream::{Request, Round, Sent, Subject};
 
-/// A request that passed its checks, and may be sent.
+/// A request that passed its checks and may be sent.
 #[derive(Debug)]
 pub(super) enum Checked {
     /// A tool call.
@@ -28,7 +28,7 @@ pub(super) enum Checked {
 }
 
 impl Checked {
-    /// Returns the server that is asked.
+    /// Returns the server of the request.
     pub(super) fn server(&self) -> &Arc<ServerEntry> {
         match self {
             Self::Tool(call) => &call.tool.server,
@@ -44,7 +44,7 @@ impl Checked {
         }
     }
 
-    /// Returns the digest of all that a state of this request is bound to.
+    /// Returns the digest of everything that a round state of this request is bound to.
     pub(super) fn digest(&self, attempt: &Attempt) -> [u8; 32] {
         match self {
             Self::Tool(call) => {
@@ -60,7 +60,7 @@ impl Checked {
         }
     }
 
-    /// Returns the method, and what the span of the request is about.
+    /// Returns the method and the subject of the request's span.
     pub(super) fn about(&self) -> (&'static str, SpanSubject<'_>) {
         match self {
             Self::Tool(call) => ("tools/call", SpanSubject::Tool(&call.tool.name)),
@@ -68,7 +68,7 @@ impl Checked {
         }
     }
 
-    /// Returns what is sent for a request: what is asked, under the server's own names, and what travels on with it.
+    /// Returns the upstream request: subject under the server's own names, forwarded members, and limits.
     pub(super) fn to_send(
         &self,
         request: CallRequest,
@@ -100,7 +100,7 @@ impl Checked {
     }
 }
 
-/// Check 8, the server.
+/// Runs check 8 for the server: enabled and not quarantined.
 pub(super) fn open(server: &ServerEntry) -> Result<(), Refusal> {
     let name = &server.name;
     if !server.enabled {
@@ -115,7 +115,7 @@ pub(super) fn open(server: &ServerEntry) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Names what has a definition pin, for refusals.
+/// Description of an item with a definition pin, for refusals.
 pub(super) struct Pinned<'a> {
     /// Noun, in lower case.
     pub(super) what: &'static str,
@@ -123,11 +123,11 @@ pub(super) struct Pinned<'a> {
     pub(super) name: Cow<'a, str>,
     /// Name of the server.
     pub(super) server: &'a str,
-    /// Last part of the route that lists it.
+    /// Last segment of the REST route that lists it.
     pub(super) list: &'static str,
 }
 
-/// Check 8, the definition.
+/// Runs check 8 for the definition: approved.
 pub(super) fn approved<'a>(state: PinState, of: impl FnOnce() -> Pinned<'a>) -> Result<(), Refusal> {
     let (code, says) = match state {
         PinState::Approved => return Ok(()),
@@ -148,7 +148,7 @@ pub(super) fn approved<'a>(state: PinState, of: impl FnOnce() -> Pinned<'a>) -> 
     Err(Refusal::new(code, format!("{subject} {says}{hint}")))
 }
 
-/// Check 12, as far as it is known beforehand.
+/// Runs check 12 as far as it can be known before dispatch: the server is connected.
 pub(super) fn reachable(server: &ServerEntry) -> Result<(), Refusal> {
     if server.connected {
         return Ok(());

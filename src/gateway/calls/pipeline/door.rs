@@ -1,22 +1,22 @@
-//! The doors that calls come in by, and what differs behind them.
+//! Entry points of calls, and their differences.
 
 use crate::domain::activity::RecordKind;
 use crate::domain::operation::Variant;
 use crate::domain::tool::PinState;
 use crate::gateway::catalog::Tool;
 
-/// How a call says which tool it is about, and what it may do to it.
+/// Entry point of a call: it decides how the tool is named, and which operations are permitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Door {
-    /// `call_tool_*`: the caller chose the variant, and may have declared an intent.
+    /// `call_tool_*`: the caller chose the variant, and may declare an intent.
     Variant(Variant),
-    /// `/mcp/direct`: the tool itself is called, by either spelling of its name. The variant is the tool's `call_with`,
-    /// and nothing is declared.
+    /// `/mcp/direct`: the caller names the tool itself, in either spelling. The variant is the tool's `call_with`, and no
+    /// intent is declared.
     Direct,
 }
 
 impl Door {
-    /// What kind of act a call by this door is.
+    /// Returns the record kind of a call by this door.
     pub(super) fn kind(self) -> RecordKind {
         match self {
             Door::Variant(_) => RecordKind::ToolCall,
@@ -24,7 +24,7 @@ impl Door {
         }
     }
 
-    /// The variant, where it is known before the tool is.
+    /// Returns the variant; `None` if only the tool determines it.
     pub(super) fn variant(self) -> Option<Variant> {
         match self {
             Door::Variant(variant) => Some(variant),
@@ -32,8 +32,8 @@ impl Door {
         }
     }
 
-    /// Whether a refusal may stand in `structuredContent`. `call_tool_*` have no output schema; on `/mcp/direct` a client
-    /// may know one, be it that of a definition from before.
+    /// Returns whether a refusal may be in `structuredContent`. `call_tool_*` have no output schema. On `/mcp/direct` a
+    /// client may know one, possibly from an earlier definition.
     pub(super) fn is_structured(self, tool: &Tool) -> bool {
         self != Door::Direct || (tool.state == PinState::Approved && !tool.shape.has_output_schema)
     }

@@ -1,4 +1,4 @@
-//! How a call ends: what the upstream did, as an outcome and as a line of the record.
+//! Conclusion of a call: turns the upstream's answer or failure into an outcome, and into the record.
 
 use std::borrow::Cow;
 
@@ -14,11 +14,11 @@ use crate::domain::tool::ResultHead;
 use crate::gateway::calls::Calls;
 use crate::upstream::{Answer, FailureKind, Sent, UpstreamError};
 
-/// After which a program may find a place to run, in seconds.
+/// Suggested retry delay when all program slots are in use, in seconds.
 const NO_PLACE_RETRY_S: u64 = 5;
 
 impl Calls {
-    /// Turns what the upstream did into the outcome, and notes it in the record.
+    /// Turns the upstream's answer or failure into the outcome, and notes it in the record.
     pub(super) async fn conclude(
         &self,
         asking: &Asking<'_>,
@@ -64,14 +64,14 @@ impl Calls {
 }
 
 impl Calls {
-    /// Reads the head of a result; of a large one in the tenant's turn. Returns `None` if it is no result.
+    /// Reads the head of a result; a large one in the tenant's slot for long work. Returns `None` if it is not a result.
     async fn head_of(&self, tenant: Uuid, raw: &Bytes) -> Option<ResultHead> {
         let read = || std::str::from_utf8(raw).ok().and_then(ResultHead::read);
         self.upstreams.aside(tenant, raw.len(), read).await
     }
 }
 
-/// What the record keeps of an outcome.
+/// Returns the part of an outcome that the record keeps.
 fn shown(outcome: &CallOutcome) -> Option<Cow<'_, Bytes>> {
     match outcome {
         CallOutcome::Result { raw, .. } | CallOutcome::UpstreamError { raw, .. } => Some(Cow::Borrowed(raw)),
@@ -88,7 +88,7 @@ pub(super) fn status_of(code: Code) -> Status {
         Class::Cancelled => Status::Cancelled,
     }
 }
-/// What the record of a call says that its caller took back.
+/// Returns the refusal for a call that its caller cancelled.
 pub(super) fn withdrawn(sent: &Sent) -> Refusal {
     match sent.is_dispatched() {
         true => Refusal::after_dispatch(Code::Cancelled, "it was cancelled by its caller"),
@@ -96,7 +96,7 @@ pub(super) fn withdrawn(sent: &Sent) -> Refusal {
     }
 }
 
-/// An upstream's failure as a code: before dispatch a retry is safe, after it the call may have run.
+/// Maps an upstream's failure to a refusal: before dispatch a retry is safe, afterwards the call may have run.
 pub(super) fn from_upstream(error: &UpstreamError) -> Refusal {
     if !error.dispatched {
         return match error.kind {

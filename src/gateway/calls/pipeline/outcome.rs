@@ -1,4 +1,4 @@
-//! How requests to servers end, as callers are told.
+//! Outcomes of requests to servers, as the endpoints receive them.
 
 use std::ops::Range;
 
@@ -9,62 +9,62 @@ use crate::domain::operation::{OperationType, Variant};
 use crate::domain::refusal::Refusal;
 use crate::domain::tool::ResultHead;
 
-/// How a call ended.
+/// Outcome of a call.
 #[derive(Debug)]
 pub enum CallOutcome {
     /// The upstream's result, raw.
     Result {
         /// The result object, byte for byte.
         raw: Bytes,
-        /// What the calls itself read of it.
+        /// Fields of the result that the gateway read.
         head: ResultHead,
         /// A warning for the result's `_meta`.
         warning: Option<String>,
-        /// What was cut off it, for its `_meta`: an object, raw.
+        /// Description of the parts cut off the result, for its `_meta`: a raw JSON object. `None` if nothing was cut.
         truncated: Option<String>,
     },
-    /// The upstream's question to the caller, who may ask again with the answer.
+    /// The upstream's question to the caller, who may repeat the request with the answer.
     InputRequired {
         /// The result object, byte for byte.
         raw: Bytes,
-        /// The part of it that is the upstream's own state, and what the caller gets instead.
+        /// Position of the upstream's own state in `raw`, and its replacement; `None` if the question has no state.
         state: Option<Replaced>,
     },
-    /// The state that the caller brought back was not given for this request, or not lately. Nothing was run.
+    /// The state that the caller returned was not issued for this request, or has expired. Nothing was run.
     InvalidState,
     /// The upstream's JSON-RPC error object, raw.
     UpstreamError {
         /// The error object.
         raw: Bytes,
-        /// Its code.
+        /// Error code of the object.
         code: i64,
     },
-    /// Not run, or run without a usable answer: the code's class tells.
+    /// The call was not run, or gave no usable answer; the class of the code tells which.
     Refused(Refused),
 }
 
-/// A refusal with what its `structuredContent` says about the call.
+/// A refusal, with the facts about the call for its `structuredContent`.
 #[derive(Debug)]
 pub struct Refused {
     /// Code, text, recommendation.
     pub refusal: Refusal,
-    /// The canonical name, as far as one was given.
+    /// Canonical name of the tool; a prompt's name or a URI for other requests. `None` if none was given.
     pub tool: Option<String>,
-    /// The variant that was used; `None` by [`Door::Direct`] while the tool is not known.
+    /// Variant of the call; `None` by [`Door::Direct`] while the tool is not known.
     pub variant: Option<Variant>,
-    /// What the caller declared.
+    /// Operation type that the caller declared; `None` if it declared none.
     pub declared: Option<OperationType>,
-    /// Whether it may stand in `structuredContent`: not where clients may hold that against an output schema.
+    /// True if the refusal may be in `structuredContent`; false where clients may check that against an output schema.
     pub is_structured: bool,
 }
 
 impl Refused {
-    /// A refusal of a call of which nothing is known yet.
+    /// Returns a refusal for a call of which no facts are known yet.
     pub(super) fn before_checks(door: Door, refusal: Refusal) -> Refused {
         let is_structured = door != Door::Direct;
         Refused { refusal, tool: None, variant: door.variant(), declared: None, is_structured }
     }
 }
 
-/// Where a server's own state stands, and what the caller gets in its place, raw.
+/// Byte range of a server's own state in a raw result, and the raw JSON that replaces it.
 pub type Replaced = (Range<usize>, String);

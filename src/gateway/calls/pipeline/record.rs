@@ -1,4 +1,4 @@
-//! Filling a record: texts are redacted and cut here, before anything is stored.
+//! Fills records of calls. Texts are redacted and cut here, before anything is stored.
 
 use bytes::Bytes;
 
@@ -11,10 +11,10 @@ use crate::gateway::credentials::{secrets, veil};
 use crate::gateway::log::Attempt;
 use crate::upstream::Target;
 
-/// Longest text of an upstream's error that is kept, in bytes.
+/// Longest text of an upstream's error that a record keeps, in bytes.
 const ERROR_BYTES_MAX: usize = 1000;
 
-/// The record of a call as it begins.
+/// Returns the record of a call at its beginning.
 pub(super) fn begin(from: &Attempt, door: Door) -> Record {
     let mut record = from.record(door.kind());
     if let Some(variant) = door.variant() {
@@ -23,13 +23,13 @@ pub(super) fn begin(from: &Attempt, door: Door) -> Record {
     record
 }
 
-/// Notes the variant, which is the operation type as well unless another one is declared.
+/// Notes the variant, and its operation type until another one is declared.
 pub(super) fn variant(record: &mut Record, variant: Variant) {
     record.tool_variant = Some(variant.as_str());
     record.operation_type = Some(variant.operation());
 }
 
-/// Notes which tool a call is about: redacted, since clients choose the name.
+/// Notes the tool of a call, redacted: clients choose the name.
 pub(super) fn tool(record: &mut Record, server: Option<&str>, tool: &str) {
     record.server = server.map(str::to_owned);
     record.tool = Some(redact::redact(tool).into_owned());
@@ -43,7 +43,7 @@ pub(super) fn arguments(record: &mut Record, arguments: &Bytes, preview_bytes: u
     record.arguments = Some(preview.text);
 }
 
-/// Notes the result, or the upstream's error object; an upstream may repeat what it was called with.
+/// Notes the result, or the upstream's error object. Credentials of the target are masked: an upstream may repeat them.
 pub(super) fn response(record: &mut Record, target: &Target, response: Option<&Bytes>, preview_bytes: usize) {
     let Some(raw) = response else { return };
     let text = std::str::from_utf8(raw).unwrap_or_default();

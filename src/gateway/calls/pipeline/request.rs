@@ -1,4 +1,4 @@
-//! Requests to servers as they came.
+//! Requests to servers, as received.
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
@@ -6,27 +6,27 @@ use tokio::sync::mpsc;
 use super::door::Door;
 use crate::domain::rounds::Capabilities;
 
-/// A request to a server as it came: raw JSON values, nothing checked yet.
+/// A request to a server as received: raw JSON values, not checked yet.
 #[derive(Clone, Debug)]
 pub struct CallRequest {
-    /// What is asked for.
+    /// Subject of the request.
     pub what: Callee,
     /// Members of `_meta` that travel on to the upstream.
     pub meta: Vec<(String, Bytes)>,
-    /// Where progress goes, when the caller wants it: raw `params` of each notification.
+    /// Receiver of progress notifications, each as raw `params`; `None` if the caller does not want progress.
     pub progress: Option<mpsc::Sender<Bytes>>,
-    /// What it says about its rounds.
+    /// Members of the request about its rounds.
     pub round: RoundRequest,
 }
 
 impl CallRequest {
-    /// Returns a request for this alone: nothing travels on with it, and nobody wants progress.
+    /// Returns a request without forwarded metadata, without progress and without an earlier round.
     pub fn new(what: Callee) -> CallRequest {
         CallRequest { what, meta: Vec::new(), progress: None, round: RoundRequest::default() }
     }
 }
 
-/// What is asked for.
+/// Subject of a request.
 #[derive(Clone, Debug)]
 pub enum Callee {
     /// The call of a tool, by a door.
@@ -52,8 +52,8 @@ impl Callee {
     }
 }
 
-/// A tool call as it came: raw JSON values, nothing checked yet. Absent and `null` are the same. By [`Door::Direct`] only name
-/// and `args` are looked at.
+/// A tool call as received: raw JSON values, not checked yet. Absent and `null` are equivalent. [`Door::Direct`] reads only
+/// `name` and `args`.
 #[derive(Clone, Debug, Default)]
 pub struct ToolRequest {
     /// `name`
@@ -62,33 +62,33 @@ pub struct ToolRequest {
     pub args: Option<Bytes>,
     /// `args_json`, a string holding an object.
     pub args_json: Option<Bytes>,
-    /// An argument that is none of these, which must not be passed over.
+    /// First argument with an unknown name. The call is refused for it.
     pub unknown: Option<String>,
-    /// The nested `intent`.
+    /// `intent`, the nested spelling.
     pub intent: Option<Bytes>,
-    /// The flat spelling.
+    /// `intent_operation_type`, of the flat spelling.
     pub intent_operation_type: Option<Bytes>,
-    /// The flat spelling.
+    /// `intent_data_sensitivity`, of the flat spelling.
     pub intent_data_sensitivity: Option<Bytes>,
-    /// The flat spelling.
+    /// `intent_reason`, of the flat spelling.
     pub intent_reason: Option<Bytes>,
 }
 
 /// A request for a prompt, a resource or a completion.
 #[derive(Clone, Debug)]
 pub struct OfferRequest {
-    /// What is wanted.
+    /// Subject of the request.
     pub wanted: Wanted,
-    /// Members of `params` that travel on, raw; the `ref` of a completion is made anew.
+    /// Members of `params` to forward, raw. The `ref` of a prompt's completion gets the server's own name.
     pub members: Vec<(&'static str, Bytes)>,
 }
 
-/// What a caller wants that is no tool call.
+/// Subject of a request that is not a tool call.
 #[derive(Clone, Debug)]
 pub enum Wanted {
     /// A prompt, by either spelling of its name.
     Prompt(String),
-    /// What is at a URI.
+    /// A resource, by its URI.
     Resource(String),
     /// Values for an argument of a prompt.
     PromptCompletion(String),
@@ -121,13 +121,13 @@ impl Wanted {
     }
 }
 
-/// What a request says about its rounds.
+/// Members of a request about its rounds (MCP 2026-07-28, multi-round-trip requests).
 #[derive(Clone, Debug, Default)]
 pub struct RoundRequest {
-    /// What the caller can be asked; `None` for one that cannot be asked anything, nor answer.
+    /// Kinds of input that the caller can be asked for; `None` if it supports no input requests.
     pub capabilities: Option<Capabilities>,
     /// `inputResponses`, an object.
     pub responses: Option<Bytes>,
-    /// `requestState`, as it came.
+    /// `requestState`, raw.
     pub state: Option<Bytes>,
 }

@@ -1,4 +1,5 @@
-//! Where a request stands among its rounds: what its caller can be asked and answers, and what a server asks.
+//! Rounds of a request: a server answers with a question, and the caller repeats the request with the answer and a sealed
+//! state.
 
 use std::borrow::Cow;
 
@@ -19,46 +20,46 @@ use crate::gateway::log::Attempt;
 use crate::gateway::rounds::Whose;
 use crate::upstream;
 
-/// What a record says of a request that a server answered with a question.
+/// Warning in the record of a request that a server answered with a question.
 const ASKED: &str = "asked for input";
-/// What a record calls a state that is not its request's.
+/// Error code in the record of a request whose state was not issued for it.
 const INVALID_STATE: &str = "invalid_request_state";
 
-/// A state that was not given for this request, or not lately.
+/// Error: the state was not issued for this request, or has expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct InvalidState;
 
-/// What is known of the rounds before.
+/// Facts about a request's earlier rounds.
 #[derive(Debug, Default)]
 pub(super) struct OpenedRound {
-    /// What the state that came back is bound to.
+    /// Digest that the returned state is bound to; `None` without a state.
     digest: Option<[u8; 32]>,
-    /// What the caller can be asked.
+    /// Kinds of input that the caller can be asked for; `None` for none.
     capabilities: Option<Capabilities>,
-    /// The record of the first round.
+    /// Record of the first round; `None` in the first round itself.
     pub(super) first: Option<Ulid>,
-    /// What goes to the upstream.
+    /// Members for the upstream.
     pub(super) round: upstream::Round,
 }
 
-/// Who asks whom.
+/// Context of a question: the caller's attempt, the server, and the round.
 #[derive(Clone, Copy)]
 pub(super) struct Asking<'a> {
     pub(super) attempt: &'a Attempt,
     pub(super) server: &'a ServerEntry,
     pub(super) opened: &'a OpenedRound,
-    /// The record of this round.
+    /// Record of this round.
     pub(super) record: Ulid,
 }
 
 impl OpenedRound {
-    /// Whether it is about this request, still.
+    /// Returns whether the state, if any, is still bound to this request.
     pub(super) fn is_of(&self, digest: impl FnOnce() -> [u8; 32]) -> bool {
         self.digest.is_none_or(|known| known == digest())
     }
 }
 
-/// Returns the digest of all that a state of a request is bound to. What has no pin or variant gives empty ones.
+/// Returns the digest of everything that a state of a request is bound to. Requests without pin or variant pass empty ones.
 pub(super) fn digest(
     attempt: &Attempt,
     server: &ServerEntry,
@@ -79,7 +80,7 @@ pub(super) fn digest(
     .digest()
 }
 
-/// Where a server is; what no origin can be read of stands for itself.
+/// Returns the origin of a server's URL, or the URL itself if it has none; for a program, its name.
 fn origin(server: &ServerEntry) -> String {
     let target = &server.target;
     match &target.program {
@@ -89,7 +90,7 @@ fn origin(server: &ServerEntry) -> String {
 }
 
 impl Calls {
-    /// Opens what came back from the round before.
+    /// Opens the state that the caller returned, and collects the members for the upstream.
     pub(super) fn open_round(
         &self,
         attempt: &Attempt,
@@ -110,7 +111,7 @@ impl Calls {
         Ok(OpenedRound { digest: Some(digest), first: Some(state.first), ..opened })
     }
 
-    /// A server's question on its way to the caller, with a state that only this request can bring back.
+    /// Forwards a server's question to the caller, with the server's state sealed for this request alone.
     pub(super) fn ask_caller(
         &self,
         asking: &Asking<'_>,
@@ -163,14 +164,14 @@ pub(super) fn note_asked(record: &mut Record) {
     record.warning = Some(before.map_or(ASKED.to_owned(), |warning| format!("{warning}; {ASKED}")));
 }
 
-/// Notes that the state that came back is not this request's.
+/// Notes that the returned state was not issued for this request.
 pub(super) fn note_invalid(record: &mut Record) {
     record.status = Status::Blocked;
     record.error_code = Some(INVALID_STATE.to_owned());
     record.error_message = Some("the state is not one that was given for this request of late".to_owned());
 }
 
-/// A server's question without the state that goes with it, which is nobody's to read.
+/// Returns a server's question without its state, which no record may hold.
 pub(super) fn without_state(raw: &Bytes) -> Bytes {
     match json::without_members(std::str::from_utf8(raw).unwrap_or_default(), &["requestState"]) {
         Cow::Borrowed(_) => raw.clone(),

@@ -1,5 +1,5 @@
-//! A request on its way to an upstream, until it is known what became of it: one value for the call itself, the histogram
-//! and the span (OpenTelemetry conventions for MCP, client side).
+//! A request on its way to an upstream, until its outcome is known. One value serves the call itself, the histogram and the
+//! span (OpenTelemetry conventions for MCP, client side).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,33 +18,32 @@ use crate::gateway::log::Attempt;
 use crate::gateway::trace::OpenSpan;
 use crate::upstream::{Sent, Target};
 
-/// What the upstream is asked for, by its own name.
+/// Subject of a request's span, under the server's own name.
 pub(super) enum SpanSubject<'a> {
     /// A tool.
     Tool(&'a str),
     /// A prompt.
     Prompt(&'a str),
-    /// What is at a URI.
+    /// A resource, by its URI.
     Resource(&'a str),
-    /// Nothing that has a name.
+    /// Any other request, such as a completion.
     Other,
 }
 
-/// One that may be sent. Dropped without an end, it was given up.
+/// A request that may be sent. If dropped before [`Sending::ended`], it counts as given up.
 pub(super) struct Sending<'a> {
     measures: &'a Measures,
     method: &'static str,
     began: Instant,
-    /// Filled in by whoever sends it.
+    /// Dispatch state, filled in by the upstream connection.
     pub(super) sent: Arc<Sent>,
-    /// Where it is recorded.
+    /// Span of the request; `None` if the trace is not recorded.
     span: Option<OpenSpan>,
     end: End,
 }
 
 impl<'a> Sending<'a> {
-    /// From now on it waits for its turn. Says in `_meta` what it is part of; where no traces are made, that stays as it
-    /// came.
+    /// Begins the span and the waiting time of a request. Writes the trace context into `meta`, if the attempt has a trace.
     pub(super) fn begin(
         measures: &'a Measures,
         attempt: &Attempt,
@@ -64,7 +63,7 @@ impl<'a> Sending<'a> {
                 to(span, &server.target);
                 span.set(TENANT, attempt.caller.tenant_name().to_owned());
                 span.set("mcpproxy.server", server.name.clone());
-                // completions have no record that stays
+                // completions have no lasting record
                 if method != "completion/complete" {
                     span.set("mcpproxy.record", record.id.to_string());
                 }
@@ -77,12 +76,13 @@ impl<'a> Sending<'a> {
         Sending { measures, method, began: Instant::now(), sent: Arc::default(), span, end: End::GIVEN_UP }
     }
 
-    /// Since when it waits, or is under way.
+    /// Returns the time since the request began, waiting included.
     pub(super) fn elapsed(&self) -> Duration {
         self.began.elapsed()
     }
 
-    /// It has ended like this; gives how long the upstream took. What was answered without being sent has no span.
+    /// Ends the request with its outcome. Returns the time the upstream took; `None` if it was not sent. A request that was
+    /// answered without being sent gets no span.
     pub(super) fn ended(mut self, concluded: &Result<CallOutcome, Refusal>) -> Option<Duration> {
         self.end = match concluded {
             Ok(CallOutcome::Result { head, .. }) => End::result(head.is_error),
@@ -100,7 +100,8 @@ impl<'a> Sending<'a> {
 }
 
 impl Drop for Sending<'_> {
-    /// What never had its turn has a span that says why, and is no request.
+    /// Ends the span, and counts the request if it was dispatched. A request that was never sent gets a span with the reason
+    /// only.
     fn drop(&mut self) {
         if let Some((took, between)) = self.sent.took() {
             self.measures.ended((self.method, None), between, took, self.end.labels());
@@ -138,7 +139,7 @@ fn describe(span: &mut Span, method: &'static str, about: &SpanSubject<'_>) {
     }
 }
 
-/// Where it goes: of a URL the host and port, and of a program that it is one.
+/// Sets the span's destination: host and port of a URL, or the transport `pipe` for a program.
 fn to(span: &mut Span, target: &Target) {
     if target.program.is_some() {
         span.set("network.transport", "pipe");

@@ -16,7 +16,7 @@ const LISTS_MAX: usize = 4096;
 /// List found in the cache.
 pub(super) struct Found {
     pub(super) body: Bytes,
-    /// Memory held for clients that are being sent the list; `None` if nobody is.
+    /// Memory held for clients that are being sent the list; `None` if no client is.
     pub(super) held: Option<Arc<MemoryHold>>,
 }
 
@@ -33,11 +33,11 @@ impl Owned for ListKey {
     }
 }
 
-/// The lists of all tenants.
+/// Cached lists of all tenants.
 #[derive(Debug)]
 pub(super) struct Pages {
     kept: Kept<ListKey, Entry>,
-    /// Pages that a kept page leads to. Other continuations are not kept: a cursor may name any position.
+    /// Pages that follow a kept page. Other continuations are not kept: a cursor may name any position.
     led_to: HashSet<ListKey>,
 }
 

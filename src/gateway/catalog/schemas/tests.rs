@@ -11,7 +11,7 @@ fn tenant(n: u128) -> TenantId {
     TenantId(uuid::Uuid::from_u128(n))
 }
 
-/// Checks as the gateway does; also tells whether that took a turn.
+/// Checks as the gateway does; also returns whether the check was a long one.
 fn check(schemas: &Schemas, tool: &Tool, arguments: &'static str) -> (SchemaCheck, bool) {
     let arguments = Bytes::from_static(arguments.as_bytes());
     match schemas.check_quickly(tenant(1), tool, &arguments) {

@@ -1,4 +1,4 @@
-//! What state the servers are in, for whoever follows it.
+//! States of a catalogue's servers, for `/events` and other followers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,30 +7,30 @@ use super::Catalog;
 use crate::domain::tool::PinState;
 use crate::gateway::catalog::tool::ServerEntry;
 
-/// A server at a moment.
+/// State of a server at one revision of the catalogue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerState {
-    /// Switched on.
+    /// True if the server is switched on.
     pub enabled: bool,
-    /// Nothing of it is shown to agents.
+    /// True if agents see none of its tools and offers.
     pub quarantined: bool,
-    /// Listed or pinged successfully a short while ago.
+    /// True if the server was listed or pinged successfully a short while ago.
     pub connected: bool,
-    /// Tools that agents may have.
+    /// Number of approved tools.
     pub approved: usize,
-    /// Tools that nobody has looked at.
+    /// Number of new tools without a decision.
     pub pending: usize,
-    /// Tools that are not what was approved.
+    /// Number of tools whose definition differs from the approved one.
     pub changed: usize,
-    /// Tools that somebody refused.
+    /// Number of blocked tools.
     pub blocked: usize,
 }
 
-/// The state of every server, by name.
+/// State of every server, by server name.
 pub type ServerStates = BTreeMap<String, ServerState>;
 
 impl Catalog {
-    /// The state of every server, counted once for all who ask.
+    /// Returns the state of every server, counted once per catalogue.
     pub fn states(&self) -> Arc<ServerStates> {
         Arc::clone(self.states.get_or_init(|| Arc::new(self.count_states())))
     }

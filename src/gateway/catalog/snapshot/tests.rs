@@ -39,7 +39,7 @@ fn build(rev: i64, servers: Vec<Server>, old: &Catalog) -> Catalog {
     build_with_tools(rev, servers, [], old)
 }
 
-/// With approved tools of the first server, by name and definition.
+/// Builds a catalogue with approved tools of the first server, by name and definition.
 pub(in crate::gateway) fn build_with_tools(
     rev: i64,
     servers: Vec<Server>,
@@ -94,7 +94,7 @@ fn a_shape_is_shared_while_the_text_is_the_same_and_no_part_is_made_before_a_lis
     assert_eq!(shape(&first).input_schema(), Some(r#"{"type":"object","title":"a"}"#));
 }
 
-/// A tool with this input schema.
+/// Returns a tool with this input schema.
 pub(in crate::gateway) fn tool_with_schema(schema: &str) -> Arc<Tool> {
     let text = format!(r#"{{"name":"t","inputSchema":{schema}}}"#);
     let catalogue = build_with_tools(1, vec![server(1, &[])], [("t".to_owned(), text)], &Catalog::empty());

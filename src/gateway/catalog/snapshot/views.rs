@@ -1,6 +1,5 @@
-//! Views: what callers with the same settings see of a catalogue, made once and shared by both endpoints.
-//!
-//! Making one takes tools × patterns: never on a thread that serves requests, and one at a time per catalogue.
+//! Views of a catalogue, each for all callers with equal settings and shared by both endpoints. Making a view costs tools ×
+//! patterns, so it runs off the threads that serve requests, one at a time per catalogue.
 
 pub(in crate::gateway::catalog) mod direct;
 pub(in crate::gateway::catalog) mod offers;
@@ -21,15 +20,15 @@ use crate::domain::settings::Effective;
 use crate::gateway::catalog::offers::Offer;
 use crate::gateway::catalog::tool::Tool;
 
-/// Most views kept per catalogue; above it the one that was not asked for the longest is made anew.
+/// Most views kept per catalogue; above it the least recently used one is evicted.
 const VIEWS_MAX: usize = 512;
-/// Most tools, prompts and resources that the views of one catalogue are about, all together: five bytes each.
+/// Most entries (tools, prompts, resources) in all views of one catalogue together, at five bytes each.
 const VIEWED_TOOLS_MAX: usize = 2_000_000;
 
-/// Prepared bodies that a face may keep beside a view.
+/// Prepared bodies that an endpoint may keep beside a view.
 pub const BODIES: usize = 8;
 
-/// Settings that decide what a caller sees; callers with equal ones share a view.
+/// Settings that decide what a caller sees; callers with equal settings share a view.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(in crate::gateway) struct ViewKey {
     unannotated: Unannotated,
@@ -58,7 +57,7 @@ impl ViewKey {
 
     /// Returns the tier of a tool that is in the scope; `None` for others. A tool with an unapproved
     /// definition is in the scope if the ceiling allows its tier before or after the change. A key that saw
-    /// the tool is told what became of it (check 8); no list has it.
+    /// the tool thus gets the reason for its absence (check 8); no list has it.
     fn tier(&self, tool: &Tool) -> Option<Tier> {
         let (tier, before) = (tool.tier(self.unannotated), tool.tier_before(self.unannotated));
         let is_in_reach = |tier: Tier| tier.operation() <= self.max_operation;
@@ -67,15 +66,15 @@ impl ViewKey {
     }
 }
 
-/// What one kind of caller sees.
+/// Visible part of a catalogue for callers with equal settings.
 #[derive(Debug)]
 pub struct View {
     key: ViewKey,
-    /// The tier of each listed tool, `None` where this caller does not see it.
+    /// Tier of each listed tool; `None` where these callers do not see it.
     tiers: Vec<Option<Tier>>,
     /// Names of the servers with at least one visible tool.
     pub servers: Vec<String>,
-    /// Those of them that are not connected, whose tools are therefore missing from every list.
+    /// Visible servers that are not connected, whose tools are therefore missing from every list.
     pub(in crate::gateway) away: Vec<Away>,
     bodies: [OnceLock<Bytes>; BODIES],
     direct: OnceLock<Arc<DirectView>>,
@@ -85,16 +84,16 @@ pub struct View {
 /// A server that is not connected.
 #[derive(Debug)]
 pub(in crate::gateway) struct Away {
-    /// Its name.
+    /// Name of the server.
     pub(in crate::gateway) server: String,
-    /// Tiers of its tools that this caller would see.
+    /// Distinct tiers of its visible tools.
     pub(in crate::gateway) tiers: Vec<Tier>,
 }
 
 impl View {
     fn make(catalogue: &Catalog, key: &ViewKey) -> View {
         let tiers: Vec<Option<Tier>> = catalogue.listed().iter().map(|tool| key.tier(tool)).collect();
-        // named whether connected or not: a list must not say who is (behaviour, section 5)
+        // named whether connected or not: a list must not reveal which servers are connected (behaviour, section 5)
         let seen = catalogue.listed().iter().zip(&tiers).filter(|(_, tier)| tier.is_some());
         let mut servers: BTreeSet<&str> = seen.map(|(tool, _)| tool.server.name.as_str()).collect();
         let mut away_of: BTreeMap<&str, Vec<Tier>> = BTreeMap::new();
@@ -118,7 +117,7 @@ impl View {
         }
     }
 
-    /// The tier of a listed tool by position, when this caller sees it.
+    /// Returns the tier of a listed tool by its position; `None` if these callers do not see it.
     pub fn tier(&self, position: u32) -> Option<Tier> {
         self.tiers.get(position as usize).copied().flatten()
     }
@@ -128,7 +127,7 @@ impl View {
         self.search.get_or_init(|| index.scope(|position| self.tier(position).is_some()))
     }
 
-    /// A body that a face prepares once per view.
+    /// Returns a body that an endpoint prepares once per view. Slots from [`BODIES`] on are not kept.
     pub fn body(&self, slot: usize, make: impl FnOnce() -> Bytes) -> Bytes {
         match self.bodies.get(slot) {
             Some(cell) => cell.get_or_init(make).clone(),
@@ -136,7 +135,7 @@ impl View {
         }
     }
 
-    /// What decided about it.
+    /// Returns the settings that the view was made for.
     pub(in crate::gateway) fn key(&self) -> &ViewKey {
         &self.key
     }
@@ -146,7 +145,7 @@ impl View {
     }
 }
 
-/// The one function that decides whether a key sees a tool: lists, search and calls all ask it.
+/// Returns a tool's tier if a key sees the tool. Lists, search and calls all decide by this function.
 pub(in crate::gateway) fn sees(settings: &Effective, tool: &Tool) -> Option<Tier> {
     ViewKey::of(settings).tier(tool)
 }
@@ -155,7 +154,7 @@ pub(in crate::gateway) fn sees(settings: &Effective, tool: &Tool) -> Option<Tier
 #[derive(Debug)]
 pub(in crate::gateway) struct Views {
     known: Mutex<Known>,
-    /// Held by whoever makes one because a request asks for it: the others wait without a thread.
+    /// Permit for making a view on request, one at a time: other requests wait without a thread.
     turn: Arc<Semaphore>,
 }
 
@@ -192,8 +191,7 @@ impl Views {
 }
 
 impl Catalog {
-    /// What a caller with these settings sees, made now when nobody has asked for it yet: for threads that may take
-    /// their time.
+    /// Returns the view for these settings, and makes it on this thread if it does not exist: only for blocking threads.
     pub fn view(&self, settings: &Effective) -> Arc<View> {
         let key = ViewKey::of(settings);
         if let Some(view) = self.views.known().get(&key) {
@@ -203,7 +201,7 @@ impl Catalog {
         let views_max =
             (VIEWED_TOOLS_MAX / (self.listed().len() + self.offers().len()).max(1)).clamp(1, VIEWS_MAX);
         let mut known = self.views.known();
-        // whoever asked at the same time made the same
+        // another thread may have made the same view meanwhile
         if let Some(view) = known.get(&key) {
             return view;
         }
@@ -215,18 +213,18 @@ impl Catalog {
         made
     }
 
-    /// The same of `/mcp/direct`.
+    /// Returns the view of `/mcp/direct` for these settings, like [`Catalog::view`].
     pub fn direct_view(&self, settings: &Effective) -> Arc<DirectView> {
         self.view(settings).direct(self)
     }
 
-    /// What a caller with these settings sees.
+    /// Returns the view for these settings, made on a blocking thread if it does not exist.
     pub async fn view_soon(self: &Arc<Self>, settings: &Effective) -> Arc<View> {
         let known = |catalogue: &Catalog| catalogue.views.known().get(&ViewKey::of(settings));
         self.soon(settings, known, Catalog::view).await
     }
 
-    /// The same of `/mcp/direct`.
+    /// Returns the view of `/mcp/direct` for these settings, made on a blocking thread if it does not exist.
     pub async fn direct_view_soon(self: &Arc<Self>, settings: &Effective) -> Arc<DirectView> {
         let known = |catalogue: &Catalog| {
             let view = catalogue.views.known().get(&ViewKey::of(settings))?;
@@ -235,7 +233,7 @@ impl Catalog {
         self.soon(settings, known, Catalog::direct_view).await
     }
 
-    /// For work on what callers see that takes a while.
+    /// Returns the permit for long work on this catalogue's views, of which one runs at a time.
     pub fn turn(&self) -> Arc<Semaphore> {
         Arc::clone(&self.views.turn)
     }
@@ -254,14 +252,14 @@ impl Catalog {
             return known;
         }
         let (catalogue, owned) = (Arc::clone(self), settings.clone());
-        // the turn ends with the work, also when nobody waits for that any more
+        // the permit stays with the work, also when nobody waits for that any more
         let made = tokio::task::spawn_blocking(move || {
             let _turn = turn;
             make(&catalogue, &owned)
         });
         match made.await {
             Ok(made) => made,
-            // what broke there is to break this request alone
+            // a panic in the blocking thread may break this request only
             Err(_) => make(self, settings),
         }
     }

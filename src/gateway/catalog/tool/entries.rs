@@ -1,11 +1,11 @@
-//! What a search says of a tool: its start, which is the same for everybody, without the closing brace.
+//! Prepared entries of search results: the start of each, which is the same for every caller, without the closing brace.
 
 use crate::domain::header_hints::published_schema;
 use crate::domain::json;
 use crate::domain::signature::{signature, summary};
 use crate::domain::tool::Definition;
 
-/// All of the definition: `{name, server, description, inputSchema, annotations`.
+/// Returns the full entry: `{name, server, description, inputSchema, annotations`.
 pub(super) fn full(server: &str, name: &str, definition: &Definition<'_>) -> String {
     let mut out = String::from(r#"{"name":"#);
     json::escape_into(&mut out, &format!("{server}:{name}"));
@@ -20,7 +20,7 @@ pub(super) fn full(server: &str, name: &str, definition: &Definition<'_>) -> Str
     out
 }
 
-/// What is enough to choose by, and often to call with: `{name, signature, summary, annotations`.
+/// Returns the compact entry, enough to choose a tool and often to call it: `{name, signature, summary, annotations`.
 pub(super) fn compact(server: &str, name: &str, definition: &Definition<'_>) -> String {
     let mut out = String::from(r#"{"name":"#);
     json::escape_into(&mut out, &format!("{server}:{name}"));

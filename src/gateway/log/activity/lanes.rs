@@ -1,4 +1,4 @@
-//! The two tasks that commit batches.
+//! The two tasks that commit batches of the activity log.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,26 +14,26 @@ use crate::domain::id::ReplicaId;
 use crate::gateway::life::sleep_or_stop;
 use crate::store::{Backoff, Close, Store, StoreError};
 
-/// First pause after a failed write; doubles up to [`RETRY_MAX`].
+/// First backoff after a failed write; doubles up to [`RETRY_MAX`].
 const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(2);
-/// Longest wait for a batch of ends that has one of a record that is open in the database: if the replica is killed before
-/// it is written, that call has an answer and the record says `unknown`.
+/// Longest wait for a batch that closes a record open in the database. If the replica is killed before the write, the call
+/// has its answer but the record says `unknown`.
 const CLOSE_WAIT_MAX: Duration = Duration::from_millis(5);
-/// How many batches' worth of a backlog are written at once.
+/// Number of batches written at once from a backlog.
 const BACKLOG_BATCHES: usize = 5;
-/// Bytes of records in one batch: a connection keeps what its largest batch took in memory.
+/// Bytes of records in one batch: a connection keeps the memory of its largest batch.
 const BATCH_BYTES_MAX: usize = 1024 * 1024;
-/// Days that one batch may ask partitions for.
+/// Days per batch for which missing partitions are created.
 const DAYS_MAX: usize = 200;
 
 impl ActivityLog {
-    /// Commits open rows until `stop`, then what is still queued. While the database is away the rows stay in
-    /// the queue: their calls wait as long as they may, and go on if it comes back in time.
+    /// Commits open rows until `stop`, then those still queued. While the database is unreachable, the rows stay queued:
+    /// their calls wait up to their deadline, and go on if it returns in time.
     pub(in crate::gateway) async fn run_opening(self, stop: CancellationToken) {
         let mut backoff = Backoff::new(RETRY_MIN, RETRY_MAX);
         loop {
-            // whoever is about to ask gets into this batch: a commit costs the same for all
+            // calls about to open a record join this batch: a commit costs the same for all
             yield_now().await;
             let batch = self.take_opening();
             if !batch.is_empty() {
@@ -63,8 +63,8 @@ impl ActivityLog {
         state.opening.drain(..count).collect()
     }
 
-    /// Commits a batch. On an error it is back in the queue: whether it was committed is not known, and to
-    /// insert a row again does no harm.
+    /// Commits a batch. On an error the batch returns to the queue: it may have been committed, and inserting a row twice is
+    /// harmless.
     async fn commit_opening(&self, batch: Vec<Opening>, stop: &CancellationToken) -> Result<(), StoreError> {
         let (batch, late): (Vec<Opening>, Vec<Opening>) =
             batch.into_iter().partition(|opening| !opening.done.is_closed());
@@ -97,7 +97,7 @@ impl ActivityLog {
         }
     }
 
-    /// The row is committed: the call goes on, unless it stopped waiting.
+    /// Returns the slot to the call whose row is committed. If the call stopped waiting, its record is closed as rejected.
     fn hand_back(&self, opening: Opening) {
         let Opening { record, done, slot } = opening;
         if let Err(Ok(slot)) = done.send(Ok(slot)) {
@@ -107,7 +107,7 @@ impl ActivityLog {
 
     fn fail(&self, opening: Opening) {
         let Opening { record, done, slot } = opening;
-        // nobody may be waiting any more: either way it is not dispatched
+        // if nobody waits any more, the call is not dispatched either
         drop(done.send(Err(RecordUnavailable)));
         self.end(rejected(record), Opened::Yes, slot, None);
     }
@@ -117,7 +117,7 @@ impl ActivityLog {
         self.end(rejected(record), Opened::Yes, slot, None);
     }
 
-    /// Writes ends until `stop`, then what is still queued, giving up after `grace`.
+    /// Writes ends until `stop`, then those still queued; gives up after `grace`.
     pub(in crate::gateway) async fn run_ending(self, stop: CancellationToken, grace: Duration) {
         let mut backoff = Backoff::new(RETRY_MIN, RETRY_MAX);
         let mut deadline: Option<Instant> = None;
@@ -149,7 +149,7 @@ impl ActivityLog {
         }
     }
 
-    /// Waits until a batch is due; `false` when stopped and empty.
+    /// Waits until a batch is due. Returns `false` when stopped and the queue is empty.
     async fn gather(&self, stop: &CancellationToken) -> bool {
         let mut due: Option<Instant> = None;
         let mut is_closing = false;
@@ -187,7 +187,7 @@ impl ActivityLog {
 
     fn take_ending(&self) -> (Vec<Close>, Vec<Rest>) {
         let mut state = self.state();
-        // what piled up while the database was slow goes out in larger pieces
+        // a backlog from a slow database goes out in larger pieces
         let most = state.ending.len().min(self.0.limits.batch * BACKLOG_BATCHES);
         let count = fitting(state.ending.iter().take(most).map(|ending| ending.rest.slot.bytes())).min(most);
         let batch: (Vec<Close>, Vec<Rest>) =
@@ -214,13 +214,13 @@ impl ActivityLog {
             }
         }
         for done in rest.into_iter().filter_map(|rest| rest.done) {
-            // whoever waited may have given up; the record is there all the same
+            // the waiting call may have given up; the record is written all the same
             let _told = done.send(());
         }
     }
 }
 
-/// How many records go into one batch by their sizes: one at least.
+/// Returns how many records fit into one batch by their sizes, at least one.
 fn fitting(sizes: impl Iterator<Item = usize>) -> usize {
     let mut left = BATCH_BYTES_MAX;
     let fits = |size: &usize| {
@@ -231,7 +231,7 @@ fn fitting(sizes: impl Iterator<Item = usize>) -> usize {
     sizes.take_while(fits).count().max(1)
 }
 
-/// How many of a batch somebody waits for.
+/// Returns how many records of a batch have a call waiting for them.
 fn urgent(batch: &[Rest]) -> usize {
     batch.iter().filter(|rest| rest.done.is_some()).count()
 }
@@ -241,8 +241,8 @@ fn closing(batch: &[Close]) -> usize {
     batch.iter().filter(|close| close.opened).count()
 }
 
-/// Opens a batch; on data the database refuses, halves until the bad record stands alone. Gives for each
-/// record whether it was committed.
+/// Opens a batch. If the database refuses its data, halves it until the bad record is alone. Returns for each record whether
+/// it was committed.
 async fn open_halving(
     store: &Store,
     replica: ReplicaId,
@@ -267,7 +267,7 @@ async fn open_halving(
     }
 }
 
-/// Closes a batch; a record that the database refuses becomes a stub, and the others are not held up.
+/// Closes a batch. A record that the database refuses becomes a stub, and the others are written.
 async fn close_halving(
     store: &Store,
     replica: ReplicaId,
@@ -276,7 +276,7 @@ async fn close_halving(
 ) -> Result<(), StoreError> {
     let mut written = store.close_activity(replica, closes).await;
     if written.as_ref().is_err_and(StoreError::is_missing_partition) {
-        // a clock far off, or upkeep that failed for days: make the days that are asked for
+        // a clock far off, or partition upkeep that failed for days: create the missing days
         let days: BTreeSet<NaiveDate> =
             closes.iter().map(|close| close.record.started_at().date_naive()).take(DAYS_MAX).collect();
         store.ensure_partitions(days.into_iter()).await?;
@@ -293,7 +293,7 @@ async fn close_halving(
             let stub = |close: &Close| Close { record: Box::new(stub(&close.record)), opened: close.opened };
             let stubs: Vec<Close> = closes.iter().map(stub).collect();
             match store.close_activity(replica, &stubs).await {
-                // nothing of it can be kept: better one record lost, and said so, than everybody's log stopped
+                // not even a stub is accepted: losing one record, with a log line, beats stopping everybody's log
                 Err(error) if error.is_bad_data() => {
                     let ids: Vec<String> = stubs.iter().map(|stub| stub.record.id.to_string()).collect();
                     tracing::error!(%error, ?ids, "an activity record was lost");
@@ -311,7 +311,7 @@ async fn close_halving(
     }
 }
 
-/// What is kept of a record that the database refuses: who, when, how it ended.
+/// Returns the stub of a record that the database refuses: principal, time and outcome.
 fn stub(record: &Record) -> Record {
     Record {
         status: record.status,

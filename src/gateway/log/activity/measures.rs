@@ -1,10 +1,10 @@
-//! What the log counts of what goes through it: every attempt passes here at its end.
+//! Metrics of the activity log: every attempt is counted at its end.
 
 use crate::domain::activity::{Record, Status};
 use crate::domain::measure::{Count, Counts, Durations, Family, OTHER, OWN_BOUNDS_S, SeriesKey};
 use crate::domain::refusal::Code;
 
-/// What attempts are told apart by.
+/// Labels of an ended attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Attempted {
     /// `type`
@@ -13,7 +13,7 @@ pub struct Attempted {
     pub source: &'static str,
     /// `status`
     pub status: &'static str,
-    /// `tier`, where a tool has one.
+    /// `tier`; `None` if no tool was found.
     pub tier: Option<&'static str>,
 }
 
@@ -23,22 +23,22 @@ impl SeriesKey for Attempted {
     }
 }
 
-/// What was counted.
+/// Counters and histograms of the activity log.
 #[derive(Debug)]
 pub struct LogMeasures {
     /// Attempts that ended.
     pub attempts: Counts<Attempted>,
-    /// Those that were refused or failed, by code.
+    /// Attempts that were refused or failed, by error code.
     pub refusals: Counts<&'static str>,
-    /// How long committing open records took, by batch.
+    /// Time to commit a batch of open records.
     pub opened: Durations,
-    /// How long committing ends took, by batch.
+    /// Time to commit a batch of ends.
     pub closed: Durations,
-    /// Records of which the database took only a stub.
+    /// Records stored as a stub, because the database refused the original.
     pub stubs: Count,
     /// Records that were lost.
     pub lost: Count,
-    /// Attempts for which there was no room.
+    /// Attempts refused because the log's queue was full.
     pub no_room: Count,
 }
 
@@ -57,7 +57,7 @@ impl Default for LogMeasures {
 }
 
 impl LogMeasures {
-    /// An attempt has ended like this.
+    /// Counts an attempt that has ended.
     pub(super) fn ended(&self, record: &Record) {
         let attempted = Attempted {
             kind: record.kind.as_str(),
@@ -73,7 +73,7 @@ impl LogMeasures {
     }
 }
 
-/// A code of the list: texts of records may be anybody's.
+/// Returns the label of a known code, otherwise [`OTHER`]: texts of records may be anybody's.
 fn known(code: &str) -> &'static str {
     Code::ALL.into_iter().map(Code::as_str).find(|known| *known == code).unwrap_or(OTHER)
 }

@@ -1,7 +1,6 @@
-//! The room of the log: how much may be unfinished or unwritten, in records and in bytes, and who waits for some.
-//!
-//! Whoever waits is woken by what comes back of what it waits for, one at a time: a tenant that has used up its
-//! share costs the others nothing.
+//! Capacity of the log: bounds on unfinished and unwritten records, in number and bytes, and the queues for them. Each
+//! waiter waits either for its tenant's share or for the total, and is woken alone when that frees up. A tenant at its share
+//! therefore delays no other.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,14 +13,14 @@ use super::RecordUnavailable;
 use crate::domain::id::TenantId;
 use crate::gateway::options::ActivityLimits;
 
-/// One tenant holds at most this part of the room: a quarter.
+/// Divisor of a tenant's share of the capacity: a quarter.
 const TENANT_SHARE: usize = 4;
-/// How long a call waits for room.
+/// Longest wait of a call for capacity.
 const WAIT_MAX: Duration = Duration::from_secs(2);
-/// Calls of one tenant that may wait; more are refused at once.
+/// Calls of one tenant that may wait for capacity; more are refused at once.
 const TENANT_WAITING_MAX: usize = 1024;
 
-/// The room and who has what of it.
+/// Capacity of the log, and its use by tenant.
 #[derive(Debug)]
 pub(super) struct LogRoom {
     queue: usize,
@@ -36,14 +35,14 @@ struct Taken {
     tenants: HashMap<TenantId, Place>,
 }
 
-/// What is taken of the room, or of a tenant's share in it, and who waits for more.
+/// Use of the total capacity or of a tenant's share, with the queue for more.
 #[derive(Debug, Default)]
 struct Place {
     records: usize,
     bytes: usize,
-    /// Calls that wait for this very place.
+    /// Calls that wait in this queue.
     waiting: usize,
-    /// Calls of the tenant that wait, be it for its share or for the room.
+    /// Calls of the tenant that wait, for its share or for the total.
     callers: usize,
     turn: Arc<Notify>,
 }
@@ -69,12 +68,12 @@ impl LogRoom {
         }
     }
 
-    /// Attempts that hold a slot now.
+    /// Returns the number of attempts that hold a slot.
     pub(super) fn records(&self) -> usize {
         self.taken().all.records
     }
 
-    /// What is taken now, in records and in bytes.
+    /// Returns the capacity in use, in records and in bytes.
     pub(super) fn taken_now(&self) -> (usize, usize) {
         let taken = self.taken();
         (taken.all.records, taken.all.bytes)
@@ -84,14 +83,14 @@ impl LogRoom {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether one more attempt fits into this part of the room.
+    /// Returns whether one more attempt fits into the capacity divided by `part`.
     fn fits(&self, place: &Place, part: usize) -> bool {
         place.records < (self.queue / part).max(1)
-            // whoever holds nothing always finds room for one
+            // a tenant that holds nothing always gets one slot
             && (place.records == 0 || place.bytes + self.attempt_bytes <= self.queue_bytes / part)
     }
 
-    /// Takes room for one attempt; says what has none.
+    /// Takes capacity for one attempt. The error names the bound that is reached.
     fn take(&self, taken: &mut Taken, tenant: TenantId) -> Result<(), Full> {
         let theirs = taken.tenants.entry(tenant).or_default();
         if !self.fits(theirs, TENANT_SHARE) {
@@ -107,7 +106,7 @@ impl LogRoom {
         Ok(())
     }
 
-    /// Gives the next in each queue its turn, if there is room for it.
+    /// Wakes the next waiter in each queue that has capacity again.
     fn wake(&self, taken: &mut Taken, tenant: TenantId) {
         if taken.all.waiting > 0 && self.fits(&taken.all, 1) {
             taken.all.turn.notify_one();
@@ -122,16 +121,16 @@ impl LogRoom {
     }
 }
 
-/// What is used up.
+/// Bound that is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Full {
-    /// The whole room.
+    /// The total capacity.
     Room,
-    /// The tenant's share.
+    /// The share of the tenant.
     Share,
 }
 
-/// Room for one attempt's record; given back when dropped.
+/// Capacity for one attempt's record; given back when dropped.
 #[derive(Debug)]
 pub(super) struct Slot {
     room: Arc<LogRoom>,
@@ -140,21 +139,21 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// Takes room for an attempt.
+    /// Takes capacity for an attempt, or fails at once.
     pub(super) fn take(room: &Arc<LogRoom>, tenant: TenantId) -> Result<Slot, RecordUnavailable> {
         room.take(&mut room.taken(), tenant).map_err(|_| RecordUnavailable)?;
         Ok(Slot { room: Arc::clone(room), tenant, bytes: room.attempt_bytes })
     }
 
-    /// The same, waiting for room a little.
+    /// Takes capacity for an attempt, waiting up to [`WAIT_MAX`].
     pub(super) async fn wait(room: &Arc<LogRoom>, tenant: TenantId) -> Result<Slot, RecordUnavailable> {
         let mut deadline = None;
         let mut waited = None;
         while let Some(waiter) = Waiter::unless_taken(room, tenant)? {
-            // the place before is left only now: leaving gives the next one its turn, if there is still room
+            // the old queue entry is dropped only now, which wakes the next waiter if there is still capacity
             let waiter = waited.insert(waiter);
             let deadline = *deadline.get_or_insert_with(|| Instant::now() + WAIT_MAX);
-            // a turn that comes before this is kept for it
+            // a wake-up that came earlier is kept for this waiter
             if timeout_at(deadline, waiter.turn.notified()).await.is_err() {
                 return Err(RecordUnavailable);
             }
@@ -162,12 +161,12 @@ impl Slot {
         Ok(Slot { room: Arc::clone(room), tenant, bytes: room.attempt_bytes })
     }
 
-    /// What its record takes, in bytes.
+    /// Returns the size of the record, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The record is complete, and takes this much.
+    /// Sets the size of the record, now that it is complete.
     pub(super) fn resize(&mut self, bytes: usize) {
         let room = &*self.room;
         let mut taken = room.taken();
@@ -192,7 +191,7 @@ impl Drop for Slot {
     }
 }
 
-/// A place in one of the queues; left when dropped.
+/// Entry in one of the queues; removed when dropped.
 struct Waiter<'a> {
     room: &'a LogRoom,
     tenant: TenantId,
@@ -201,7 +200,7 @@ struct Waiter<'a> {
 }
 
 impl<'a> Waiter<'a> {
-    /// Takes room for an attempt (`None`), or a place in the queue for it.
+    /// Takes capacity for an attempt and returns `None`, or returns an entry in the queue.
     fn unless_taken(room: &'a LogRoom, tenant: TenantId) -> Result<Option<Waiter<'a>>, RecordUnavailable> {
         let mut taken = room.taken();
         let full = match room.take(&mut taken, tenant) {
@@ -230,7 +229,7 @@ impl Drop for Waiter<'_> {
             let place = if self.full == Full::Room { all } else { theirs };
             place.waiting = place.waiting.saturating_sub(1);
         }
-        // a turn that was given to this one and not used is the next one's
+        // a wake-up that this waiter did not use goes to the next one
         room.wake(&mut taken, self.tenant);
     }
 }
@@ -247,7 +246,7 @@ mod tests {
     const ONE: TenantId = TenantId(Uuid::from_u128(1));
     const OTHER: TenantId = TenantId(Uuid::from_u128(2));
 
-    /// Room for eight attempts of 10 bytes, two of each tenant.
+    /// Creates a log capacity of eight attempts of 10 bytes, two per tenant.
     fn room() -> Arc<LogRoom> {
         let (queue, queue_bytes, attempt_bytes) = (8, 80, 10);
         Arc::new(LogRoom { queue, queue_bytes, attempt_bytes, taken: Mutex::default() })
@@ -267,7 +266,7 @@ mod tests {
         drop(theirs);
         assert!(poll!(&mut first).is_pending());
         drop(mine);
-        // both turns reach somebody, although the first was given before anybody looked
+        // both wake-ups reach a waiter, although the first came before any of them polled
         let (first, second) = (first.await.unwrap(), second.await.unwrap());
         drop((first, second));
         assert!(room.taken().tenants.is_empty());
@@ -292,7 +291,7 @@ mod tests {
         let mut slots: Vec<Slot> = (0..8).map(|n| Slot::take(&room, tenant(n / 2 + 10)).unwrap()).collect();
         let mut waits = pin!(Slot::wait(&room, ONE));
         assert!(poll!(&mut waits).is_pending());
-        // one that turns out small makes room as well: by bytes, not yet by records
+        // a record that turns out small frees capacity as well: in bytes, not yet in records
         slots[0].resize(1);
         assert!(poll!(&mut waits).is_pending());
         slots.pop();

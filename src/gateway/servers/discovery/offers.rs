@@ -1,4 +1,4 @@
-//! Listing what a server offers besides tools: prompts, resources and templates.
+//! Listing of a server's prompts, resources and templates.
 
 use tokio::time::Instant;
 
@@ -14,40 +14,40 @@ use crate::upstream::{
     Announced, Connection, Doubt, FailureKind as UpstreamKind, ListKind, Listed, Slowness,
 };
 
-/// What can be stored of a list, or why it could not be read.
+/// Storable definitions of a list, or the reason why it could not be read; `None` if neither is known.
 type FoundOf = Option<Result<Vec<Discovered>, String>>;
 
-/// What can be stored of a server's other lists, and what cannot.
+/// Result of reading a server's lists other than tools.
 #[derive(Default)]
 struct Found {
     prompts: FoundOf,
     resources: FoundOf,
     templates: FoundOf,
-    /// A list took too long.
+    /// True if a list took too long.
     is_slow: bool,
-    /// Lists that may be read if they are asked for again.
+    /// Lists that failed now but may succeed later, with the reason.
     unread: Vec<(OfferKind, String)>,
 }
 
-/// What became of them.
+/// Result of storing these lists.
 struct ListedKinds {
     changes: usize,
     rev: Option<i64>,
-    /// Why one was not read that may be the next time.
+    /// Reason why a list failed that may succeed later; `None` if none did.
     unread: Option<String>,
-    /// Those that another replica has stored meanwhile.
+    /// Kinds that another replica has stored meanwhile.
     overtaken: Vec<OfferKind>,
-    /// Those that are stored as they were found.
+    /// Kinds that were stored as found.
     stored: Vec<OfferKind>,
 }
 
 impl Servers {
-    /// Lists what a server announced a change of, which is not its tools, and stores it; gives how much of it is other
-    /// than before.
+    /// Lists the prompts, or the resources and templates, of a server that announced a change, and stores them. Returns the
+    /// number of changes.
     ///
     /// # Errors
-    /// [`ListingError::Here`] if a list could not be read that may be the next time; what could be read is stored. One
-    /// that the server cannot give is noted at the server, and is no error.
+    /// [`ListingError::Here`] if a list failed that may succeed later; the others are stored. A list that the server cannot
+    /// give is noted at the server, and is no error.
     pub(in crate::gateway) async fn list_offers(
         &self,
         tenant: TenantId,
@@ -67,7 +67,7 @@ impl Servers {
         unread.map_or(Ok(changes), |why| Err(ListingError::Here(why)))
     }
 
-    /// Lists all of it because it is time, unless that took too long a short while ago, or because somebody asks for it.
+    /// Lists all of these kinds. A scheduled listing is skipped if the last one was too slow a short while ago.
     pub(super) async fn list_others(
         &self,
         tenant: TenantId,
@@ -116,7 +116,7 @@ impl Servers {
         let before = self.store.tally(tenant, server.id(), server.version).await?;
         let doubt = match kinds == ListKind::OTHERS {
             true => doubt(&before, right),
-            // whoever announces changes of a kind says that it has them
+            // a server that announces changes of a kind has that kind
             false => Doubt { kinds: kinds.to_vec(), since: Instant::now() },
         };
         let listed = connection.list_others(kinds, &doubt).await;
@@ -163,7 +163,7 @@ impl Found {
                     if !matches!(error.kind, UpstreamKind::Invalid | UpstreamKind::TooLarge) {
                         found.unread.push((stored(kind), why.clone()));
                     }
-                    // that there is no place here says nothing about the server
+                    // a lack of free slots here says nothing about the server
                     if error.kind != UpstreamKind::NoPlace {
                         *found.of_kind(kind) = Some(Err(why));
                     }
@@ -173,7 +173,7 @@ impl Found {
         found
     }
 
-    /// Why a list was not read that may be the next time, unless it is one of these.
+    /// Returns why a list failed that may succeed later, except lists of these kinds.
     fn unread(&self, except: &[OfferKind]) -> Option<String> {
         self.unread.iter().find(|(kind, _)| !except.contains(kind)).map(|(_, why)| why.clone())
     }

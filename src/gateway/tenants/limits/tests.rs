@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::too_many;
 use crate::gateway::tenants::live::bucket::{Bucket, MINUTE_NS, RateShare, SECOND_NS};
 
-/// How many of so many attempts at one moment pass.
+/// Returns how many of so many attempts at one moment pass.
 fn burst(bucket: &Bucket, share: RateShare, now_ns: u64, attempts: usize) -> usize {
     (0..attempts).filter(|_| bucket.take(share, now_ns).is_ok()).count()
 }
@@ -14,12 +14,12 @@ fn shares() {
         (60, 1, 60, SECOND_NS),
         (60, 2, 30, 2 * SECOND_NS),
         (1, 1, 1, MINUTE_NS),
-        // every replica lets one through at once, but they come back at the limit's pace
+        // every replica lets one attempt through at once, but tokens return at the limit's pace
         (1, 3, 1, 3 * MINUTE_NS),
         (10, 3, 4, 18 * SECOND_NS),
         (7, 1, 7, MINUTE_NS.div_ceil(7)),
         (u32::MAX, 1, u64::from(u32::MAX), 14),
-        // nothing is divided by nothing
+        // a limit of zero and zero replicas count as one each
         (0, 0, 1, MINUTE_NS),
         (1, u32::MAX, 1, 1_000_000 * MINUTE_NS),
     ] {
@@ -34,7 +34,7 @@ fn a_minute_at_once_then_an_even_flow() {
     let start = MINUTE_NS;
     assert_eq!(burst(&bucket, share, start, 100), 6);
     assert_eq!(bucket.take(share, start), Err(10 * SECOND_NS));
-    // what was refused took nothing, and the wait that was named is enough to the nanosecond
+    // a refused attempt took no token, and the returned wait is exact to the nanosecond
     assert_eq!(bucket.take(share, start + 10 * SECOND_NS - 1), Err(1));
     assert_eq!(bucket.take(share, start + 10 * SECOND_NS), Ok(()));
     assert_eq!(burst(&bucket, share, start + 30 * SECOND_NS, 100), 2);
@@ -45,7 +45,7 @@ fn a_minute_at_once_then_an_even_flow() {
 fn another_limit_holds_at_once() {
     let (bucket, start) = (Bucket::default(), MINUTE_NS);
     assert_eq!(burst(&bucket, RateShare::of(1, 3), start, 9), 1);
-    // 180 s were owed; under the new limit no more than its whole minute is
+    // 180 s were owed; under the new limit at most its whole minute is
     assert_eq!(bucket.take(RateShare::of(1, 1), start), Err(MINUTE_NS));
     assert_eq!(burst(&bucket, RateShare::of(600, 1), start + MINUTE_NS, 900), 600);
     assert_eq!(bucket.take(RateShare::of(1, 1), start + MINUTE_NS), Err(MINUTE_NS));
@@ -83,8 +83,8 @@ fn the_hint_is_in_whole_seconds_and_never_too_short() {
 }
 
 proptest! {
-    /// Whatever the sequence, no minute sees more than a bucket and what flows in meanwhile, and no sequence more
-    /// than the limit allows over its whole time; on all replicas together, but for one call each.
+    /// For any sequence, a minute sees at most one bucket and its refill. The whole sequence sees at most the limit plus one
+    /// bucket. With several replicas, each may admit one call more.
     #[test]
     fn no_minute_sees_more(
         limit in 1_u32..300,

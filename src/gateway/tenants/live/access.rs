@@ -1,4 +1,4 @@
-//! Who may do what in one tenant: its keys with their settings, as of one revision.
+//! Access rights in one tenant: its keys with their settings, at one revision.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::gateway::catalog::Catalog;
 use crate::gateway::error::GatewayError;
 use crate::store::{AccessRows, ApiKey};
 
-/// The answer to everything that a suspended tenant's keys ask.
+/// Error message for every request of a suspended tenant's keys.
 pub const SUSPENDED: &str = "this tenant is suspended; ask the platform operator";
 
-/// An authenticated caller: one key, in one tenant, with everything that holds for it.
+/// An authenticated caller: one key in one tenant, with its effective settings.
 #[derive(Debug)]
 pub struct Caller {
     /// Tenant that the caller acts in; `None` for the bootstrap key without `X-Tenant`.
@@ -46,8 +46,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Returns how much the caller may do with the management tools that stand in its lists; `None` for callers without
-    /// these tools.
+    /// Returns the highest operation of the management tools in the caller's lists; `None` for callers without these tools.
     pub fn manages(&self) -> Option<OperationType> {
         let may = self.role.may(Action::SeeServers) && self.role.may(Action::ChangeServers);
         may.then_some(self.settings.max_operation)
@@ -71,7 +70,7 @@ impl Caller {
         Some(usize::try_from(max).unwrap_or(usize::MAX))
     }
 
-    /// Returns the person that a key of its tenant is of now; `None` when the key has ended.
+    /// Returns the person who holds a key of the caller's tenant now; `None` when the key has ended.
     pub(in crate::gateway) fn person_of(&self, key: KeyId) -> Option<Person> {
         let access = self.tenant.as_ref()?.access();
         Some(access.as_ref().as_ref()?.by_id.get(&key)?.person.clone())
@@ -85,18 +84,18 @@ impl Caller {
     /// Returns the tenant that the caller acts in.
     ///
     /// # Errors
-    /// `Invalid` for a platform caller that named none.
+    /// [`GatewayError::Invalid`] for a platform caller that named none.
     pub(in crate::gateway) fn tenant(&self) -> Result<&Arc<LiveTenant>, GatewayError> {
         self.tenant.as_ref().ok_or_else(|| {
             GatewayError::invalid("X-Tenant", "name the tenant to act in with the header X-Tenant: NAME")
         })
     }
 
-    /// Checks that the caller may do an action, by role and suspension: the one authorisation function
+    /// Checks by role and suspension that the caller may do an action. All authorisation goes through this function
     /// (behaviour, section 3).
     ///
     /// # Errors
-    /// `Forbidden`, with the roles that may.
+    /// [`GatewayError::Forbidden`], with the roles that may.
     pub fn authorise(&self, action: Action) -> Result<(), GatewayError> {
         if self.role.may(action) {
             let is_open = action.is_open_while_suspended() || !self.is_suspended();
@@ -134,22 +133,22 @@ impl Caller {
 /// A tenant's keys and settings at one revision.
 #[derive(Debug)]
 pub struct Access {
-    /// The revision.
+    /// Revision of keys and settings.
     pub rev: i64,
-    /// The tenant is served nothing.
+    /// True if the tenant is suspended.
     pub is_suspended: bool,
-    /// What the tenant may have.
+    /// Quotas in force for the tenant.
     pub quotas: Quotas,
     /// The tenant's own settings.
     pub tenant_settings: Settings,
-    /// Hash and caller of every live key.
+    /// Caller of every live key, with the key's hash.
     pub(in crate::gateway) keys: Vec<([u8; 32], Arc<Caller>)>,
-    /// The same by id.
+    /// Caller of every live key, by the key's id.
     pub(in crate::gateway) by_id: HashMap<KeyId, Arc<Caller>>,
 }
 
 impl Access {
-    /// Combines what was loaded with what holds in the deployment.
+    /// Combines the loaded rows with the deployment's defaults.
     pub(in crate::gateway) fn build(
         tenant: &Arc<LiveTenant>,
         rows: &AccessRows,
@@ -204,7 +203,7 @@ pub(in crate::gateway) mod tests {
     use super::*;
     use crate::domain::quota::OwnQuotas;
 
-    /// A snapshot with these keys, each named by a byte, as the deployment has it that says nothing.
+    /// Builds a snapshot with these keys, each named by a byte, under example defaults.
     pub fn access(live: &Arc<LiveTenant>, keys: &[u8], settings: Vec<(Uuid, Settings)>) -> Access {
         let key = |n: &u8| ApiKey {
             id: KeyId(Uuid::from_u128((*n).into())),

@@ -4,14 +4,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(in crate::gateway::tenants) const MINUTE_NS: u64 = 60_000_000_000;
 pub(in crate::gateway::tenants) const SECOND_NS: u64 = 1_000_000_000;
-/// More replicas than this are not told apart.
+/// Most replicas among which a limit is divided.
 const REPLICAS_MAX: u32 = 1_000_000;
-/// What one replica may let through of a limit.
+/// Share of a limit that one replica admits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::gateway::tenants) struct RateShare {
-    /// What the bucket holds: the share rounded up, so that every replica lets something through.
+    /// Capacity of the bucket, in tokens: the share rounded up, so that every replica admits at least one attempt.
     pub(in crate::gateway::tenants) tokens: u64,
-    /// The time in which one token comes back; exact but for its rounding up.
+    /// Time in which one token returns, in nanoseconds, rounded up.
     pub(in crate::gateway::tenants) interval_ns: u64,
 }
 
@@ -21,23 +21,23 @@ impl RateShare {
         RateShare { tokens: limit.div_ceil(replicas), interval_ns: (MINUTE_NS * replicas).div_ceil(limit) }
     }
 
-    /// The time in which an empty bucket fills.
+    /// Returns the time in which an empty bucket fills, in nanoseconds.
     fn whole_ns(self) -> u64 {
         self.tokens.saturating_mul(self.interval_ns)
     }
 }
 
-/// A token bucket in one word: the moment at which it is full again, on the clock of the rate limits.
+/// A token bucket in one word: the time at which it is full again, in nanoseconds on the clock of the rate limits.
 #[derive(Debug, Default)]
 pub(in crate::gateway) struct Bucket(AtomicU64);
 
 impl Bucket {
-    /// Takes a token, or gives the nanoseconds until there is one.
+    /// Takes a token. The error is the time until one is available, in nanoseconds.
     pub(in crate::gateway::tenants) fn take(&self, share: RateShare, now_ns: u64) -> Result<(), u64> {
         let mut full_at = self.0.load(Ordering::Relaxed);
         loop {
             let emptiest = now_ns.saturating_add(share.whole_ns());
-            // only another limit can have left so much: under this one the bucket is empty, no worse
+            // only a former limit can have left a later time: under this one the bucket counts as empty
             if full_at > emptiest.saturating_add(SECOND_NS) {
                 full_at = self.swap(full_at, emptiest).map_or_else(|moved| moved, |()| emptiest);
                 continue;
@@ -58,7 +58,7 @@ impl Bucket {
     }
 
     pub(in crate::gateway::tenants) fn give_back(&self, share: RateShare) {
-        // never below zero: a limit that changed meanwhile may have left less than this
+        // never below zero: a limit that changed meanwhile may have left less than one interval
         let less = |full_at: u64| Some(full_at.saturating_sub(share.interval_ns));
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).ok();
     }

@@ -1,7 +1,7 @@
-//! Who is told that its lists are other ones: streams that clients hold open on `/mcp/direct`.
+//! Notifications of changed lists to the streams that clients hold open on `/mcp/direct`.
 //!
-//! Streams that see the same are one group, which is woken when what it sees has changed, and by nothing else. What is
-//! seen is compared by fingerprints, on this replica's own snapshots: a notice of the database only makes it reload.
+//! Streams that see the same lists form one group, which is woken only when those lists have changed. Fingerprints on this
+//! replica's own snapshots are compared; a notice of the database only triggers a reload.
 
 mod groups;
 pub(in crate::gateway::tenants) mod served;
@@ -17,17 +17,17 @@ use super::LiveTenant;
 use crate::domain::fingerprint::Fingerprint;
 use crate::gateway::catalog::DirectView;
 
-/// Signals that a stream may be behind; one that is further behind looks at everything anew.
+/// Signals buffered per stream; a stream that falls further behind checks everything again.
 const SIGNALS_MAX: usize = 64;
 
-/// What somebody sees, as fingerprints: equal ones are equal lists.
+/// Fingerprints of the lists that a caller sees: equal fingerprints are equal lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prints {
-    /// Of the tools.
+    /// Fingerprint of the tools.
     pub tools: Fingerprint,
-    /// Of the prompts.
+    /// Fingerprint of the prompts.
     pub prompts: Fingerprint,
-    /// Of the resources and their templates, of which changes are told together.
+    /// Fingerprint of resources and templates, whose changes share one notification.
     pub resources: Fingerprint,
 }
 
@@ -37,23 +37,23 @@ impl Prints {
     }
 }
 
-/// What streams of a tenant are told besides other lists.
+/// Signal to a tenant's streams, other than changed lists.
 #[derive(Clone, Debug)]
 pub(in crate::gateway::tenants) enum Signal {
-    /// Keys or settings are other ones, or whose they are must be asked again.
+    /// Keys or settings may have changed: each stream must check whether it may go on.
     Access,
-    /// Keys were served lists that were out of date.
+    /// Keys were served outdated lists.
     Misled(Arc<[WasMisled]>),
-    /// Such signals were lost since then.
+    /// Notices of outdated lists were lost since this moment.
     Deaf(Instant),
 }
 
-/// The open streams of a tenant on this replica, and the lists it was served of late.
+/// Open streams of a tenant on this replica, and the lists it served lately.
 #[derive(Debug)]
 pub(in crate::gateway) struct Fanout {
     pub(in crate::gateway::tenants) groups: Groups,
     pub(in crate::gateway::tenants) signals: broadcast::Sender<Signal>,
-    /// Beats with every catalogue.
+    /// Notified with every new catalogue.
     pub(in crate::gateway::tenants) moved: watch::Sender<()>,
     pub(in crate::gateway::tenants) served: Served,
 }
@@ -70,24 +70,25 @@ impl Default for Fanout {
 }
 
 impl Fanout {
-    /// Whether anybody follows the state of the servers.
+    /// Returns whether any stream follows the states of the servers.
     pub(in crate::gateway) fn is_followed(&self) -> bool {
         self.moved.receiver_count() > 0
     }
 
-    /// There is another catalogue. After the swap.
+    /// Notifies the streams after a new catalogue was swapped in.
     pub(in crate::gateway) fn moved(&self, live: &Arc<LiveTenant>) {
         self.moved.send_replace(());
         self.groups.stir(live);
     }
 
-    /// Keys or settings have changed, or nothing is as sure as it was: every stream looks whether it may go on.
+    /// Makes every stream check whether it may go on, after a change of keys or settings, or when they can no longer be
+    /// confirmed.
     pub(in crate::gateway) fn check(&self) {
-        // nobody listens: nobody is told
+        // fails only without open streams
         drop(self.signals.send(Signal::Access));
     }
 
-    /// A replica's listener was deaf since this moment: what other replicas say besides changes was lost.
+    /// Notifies the streams that this replica received no notices since this moment, so notices of outdated lists were lost.
     pub(in crate::gateway) fn gap(&self, since: Instant) {
         drop(self.signals.send(Signal::Deaf(since)));
     }

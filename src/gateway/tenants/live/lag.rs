@@ -1,10 +1,11 @@
-//! How far a tenant's keys and settings are behind the database's: a tenant whose rows cannot be loaded is on its own.
+//! Lag of a tenant's keys and settings behind the database's. Each tenant has its own: rows that cannot be loaded affect
+//! their tenant only.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-/// Behind or not, and whether somebody is on it.
+/// Start of the lag, and whether a task is catching up.
 #[derive(Debug, Default)]
 pub(in crate::gateway) struct Lag {
     since: RwLock<Option<Instant>>,
@@ -12,18 +13,19 @@ pub(in crate::gateway) struct Lag {
 }
 
 impl Lag {
-    /// The database has moved on, no earlier than `since`. `true` for whoever is to follow: nobody does yet.
+    /// Notes that the database has newer keys, since `since` at the earliest. Returns `true` if the caller must catch up,
+    /// because no task does yet.
     pub(in crate::gateway) fn begin(&self, since: Instant) -> bool {
         self.since.write().unwrap_or_else(PoisonError::into_inner).get_or_insert(since);
         !self.is_followed.swap(true, Ordering::AcqRel)
     }
 
-    /// Whoever followed could not.
+    /// Notes that catching up has failed.
     pub(in crate::gateway) fn give_up(&self) {
         self.is_followed.store(false, Ordering::Release);
     }
 
-    /// What is here is what is there.
+    /// Notes that keys and settings are current.
     pub(in crate::gateway) fn end(&self) {
         if self.since.read().unwrap_or_else(PoisonError::into_inner).is_some() {
             *self.since.write().unwrap_or_else(PoisonError::into_inner) = None;
@@ -31,7 +33,7 @@ impl Lag {
         self.give_up();
     }
 
-    /// Whether it has lasted for longer than `max`.
+    /// Returns whether the lag has lasted longer than `max`.
     pub(in crate::gateway) fn is_over(&self, max: Duration) -> bool {
         let since = *self.since.read().unwrap_or_else(PoisonError::into_inner);
         since.is_some_and(|since| since.elapsed() > max)

@@ -1,4 +1,4 @@
-//! A tenant's vectors: those of its definitions, by pin, and those of its questions.
+//! Vectors of a tenant: those of its definitions, by pin, and those of its queries.
 
 mod questions;
 
@@ -12,15 +12,15 @@ use crate::domain::search::Embedding;
 use crate::gateway::catalog::Catalog;
 use crate::store::{EMBEDDED_PER_TENANT_MAX, EmbeddingRows};
 
-/// Vectors at one revision.
+/// Vectors of definitions at one revision.
 #[derive(Debug, Default)]
 struct Kept {
     rev: i64,
     by_pin: HashMap<Arc<str>, Arc<Embedding>>,
 }
 
-/// Vectors in the order of what a catalogue lists. It does not keep what it was made of: that may be large, and the next
-/// search may never come.
+/// Vectors in the order of a catalogue's list. The references are weak: a large catalogue must not stay in memory until the
+/// next search, which may never come.
 #[derive(Debug)]
 struct Placed {
     catalogue: Weak<Catalog>,
@@ -28,11 +28,11 @@ struct Placed {
     vectors: Arc<[Option<Arc<Embedding>>]>,
 }
 
-/// More than a tenant may have.
+/// Error: more vectors than a tenant may have.
 #[derive(Debug)]
 pub(in crate::gateway::tenants) struct TooMany;
 
-/// All of a tenant's.
+/// All vectors of a tenant.
 #[derive(Debug, Default)]
 pub(in crate::gateway) struct Vectors {
     kept: ArcSwap<Kept>,
@@ -42,17 +42,17 @@ pub(in crate::gateway) struct Vectors {
 }
 
 impl Vectors {
-    /// The revision of the database that is known here.
+    /// Returns the revision of the loaded vectors.
     pub(in crate::gateway) fn rev(&self) -> i64 {
         self.kept.load().rev
     }
 
-    /// Whether no definition has one.
+    /// Returns whether no definition has a vector.
     pub(in crate::gateway) fn is_empty(&self) -> bool {
         self.kept.load().by_pin.is_empty()
     }
 
-    /// Adds what was kept since. A definition that is gone keeps its vector here, it may come back.
+    /// Adds vectors stored since. Vectors of removed definitions stay here, because the definitions may return.
     pub(in crate::gateway::tenants) fn add(&self, rows: EmbeddingRows) -> Result<(), TooMany> {
         let known = self.kept.load();
         let room = usize::try_from(EMBEDDED_PER_TENANT_MAX).unwrap_or(usize::MAX);
@@ -63,7 +63,7 @@ impl Vectors {
         Ok(())
     }
 
-    /// Takes these for all there are.
+    /// Replaces all vectors by these.
     pub(in crate::gateway::tenants) fn replace(&self, rows: EmbeddingRows) {
         self.keep(HashMap::new(), rows);
     }
@@ -76,7 +76,7 @@ impl Vectors {
         self.kept.store(Arc::new(Kept { rev: rows.rev, by_pin }));
     }
 
-    /// Those of what `catalogue` lists; put in place once per catalogue and revision.
+    /// Returns the vectors of the tools that `catalogue` lists, in that order; arranged once per catalogue and revision.
     pub(in crate::gateway) fn placed(&self, catalogue: &Arc<Catalog>) -> Arc<[Option<Arc<Embedding>>]> {
         let kept = self.kept.load_full();
         let mut placed = self.placed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -94,7 +94,7 @@ impl Vectors {
     }
 }
 
-/// An address is not used again while something points there, be it weakly.
+/// Compares addresses, which is safe: an address is not reused while a weak reference to it exists.
 fn is_of<T>(weak: &Weak<T>, strong: &Arc<T>) -> bool {
     std::ptr::eq(weak.as_ptr(), Arc::as_ptr(strong))
 }

@@ -1,8 +1,8 @@
-//! Look-ups of keys that no snapshot here knows.
+//! Look-ups of keys that no snapshot here has.
 //!
-//! All keys that wait are looked up together, one statement at a time: however many unknown keys are presented, they use
-//! one connection, and a new key waits for two statements at most. A key that was not found is remembered for a short
-//! while, until some tenant's keys change.
+//! All waiting keys are looked up together, one statement at a time. However many unknown keys are presented, they use one
+//! connection, and a new key waits for at most two statements. A key that was not found is remembered shortly, until keys of
+//! any tenant change.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,18 +13,18 @@ use tokio::time::timeout;
 
 use crate::store::{FoundKey, Store, StoreError};
 
-/// Keys in one statement.
+/// Most keys in one statement.
 const BATCH: usize = 500;
-/// Keys that may wait at once; further ones are told that look-ups are busy.
+/// Most keys waiting at once; further ones are refused.
 const WAITING_MAX: usize = 16_384;
 /// Longest wait for a look-up.
 const WAIT_MAX: Duration = Duration::from_secs(2);
-/// Lifecycle of the note that a key is unknown: the bound for a key that was made when the notice of it was lost.
+/// Time for which a key is remembered as unknown. This bounds the delay of a new key whose notice was lost.
 const UNKNOWN_FOR: Duration = Duration::from_secs(1);
-/// Keys that are noted as unknown at once; with more, all are forgotten.
+/// Most keys remembered as unknown; above it all of them are dropped.
 const UNKNOWN_MAX: usize = 10_000;
 
-/// Error of a look-up that failed, took too long, or met too many waiting ones.
+/// Error: the look-up failed, took too long, or too many keys were waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::gateway) struct LookupUnavailable;
 
@@ -48,7 +48,7 @@ struct State {
     is_under_way: bool,
     /// Time at which each key was not found, by the key's hash.
     unknown: HashMap<[u8; 32], Instant>,
-    /// Number of key changes that this replica has heard of.
+    /// Number of key changes that this replica has received.
     changes: u64,
 }
 
@@ -67,7 +67,7 @@ impl Lookups {
     /// Looks a key up by its digest.
     ///
     /// # Errors
-    /// [`LookupUnavailable`]
+    /// [`LookupUnavailable`] if the look-up failed, took too long, or too many keys were waiting.
     pub(in crate::gateway) async fn find(&self, store: &Store, hash: &[u8; 32]) -> Found {
         let (done, found) = oneshot::channel();
         {
@@ -98,10 +98,10 @@ impl Lookups {
         }
     }
 
-    /// Returns the next keys to look up, and how many changes were heard of before; `None` if no key waits.
+    /// Returns the next keys to look up, and the number of key changes so far; `None` if no key waits.
     fn next(&self) -> Option<(Vec<Waiting>, u64)> {
         let mut state = self.lock();
-        // whoever has gone does not wait
+        // requests that were dropped do not wait any more
         state.waiting.retain(|waiting| !waiting.done.is_closed());
         let count = state.waiting.len().min(BATCH);
         state.is_under_way = count > 0;
@@ -120,7 +120,7 @@ impl Lookups {
             }
         };
         let mut state = self.lock();
-        // a key that was made meanwhile may have been asked for a moment too early
+        // a key made meanwhile may have been looked up a moment too early
         let is_current = state.changes == changes;
         for Waiting { hash, done } in batch {
             let found = found.get(&hash).copied();
@@ -130,7 +130,7 @@ impl Lookups {
                 }
                 state.unknown.insert(hash, Instant::now());
             }
-            // whoever asked may have gone
+            // the waiting request may have been dropped
             done.send(Ok(found)).ok();
         }
     }

@@ -1,7 +1,8 @@
-//! Whose definitions are sent next, and what is set aside meanwhile. A plain state: time is passed in.
+//! Round-robin queue of tenants with definitions to embed, and of definitions set aside. A plain state machine: time is
+//! passed in.
 //!
-//! A tenant's definitions may be ones that the service cannot take, or not in time. That costs the others one request
-//! per turn, and that tenant its pauses.
+//! A tenant's definitions may be ones that the service refuses or cannot process in time. That costs the other tenants one
+//! request per round, and this tenant its pauses.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -10,39 +11,39 @@ use std::time::{Duration, Instant};
 use crate::domain::id::TenantId;
 use crate::store::Backoff;
 
-/// How long a definition that the service refuses is not sent.
+/// Time for which a refused definition is not sent again.
 const REFUSED_FOR: Duration = Duration::from_secs(3600);
-/// The shortest time for one that it failed at: it may have failed for another reason. Each is twice the one before.
+/// First pause of a definition that the service failed at, maybe for another reason; doubles up to [`REFUSED_FOR`].
 const FAILED_FOR_MIN: Duration = Duration::from_secs(1);
-/// Pauses of a tenant at whose definitions the service fails.
+/// First pause of a tenant after a failure at its definitions; doubles up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(300);
-/// Definitions of a tenant that are remembered as set aside. After as many, those behind them wait for an hour.
+/// Definitions set aside per tenant; beyond that, the tenant's further ones wait for [`REFUSED_FOR`].
 const ASIDE_MAX: usize = 1000;
-/// Those of all tenants together.
+/// Definitions set aside over all tenants.
 const ALL_ASIDE_MAX: usize = 100_000;
-/// How often a tenant's trouble is told at most.
+/// Shortest time between two log lines about one tenant's failures.
 const TELL: Duration = Duration::from_secs(300);
 
-/// What became of what was sent.
+/// Result of sending a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BatchEnd {
-    /// There are vectors.
+    /// The service returned vectors.
     Well,
-    /// The service refuses a text.
+    /// The service refused a text.
     Refused,
-    /// It failed, maybe at a text.
+    /// The service failed, perhaps because of a text.
     Failed,
 }
 
-/// What is sent of a tenant next.
+/// Next definitions to send of a tenant.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Batch {
-    /// Definitions behind this pin,
+    /// Pin after which the definitions begin.
     pub(super) after: String,
-    /// but for these,
+    /// Pins left out, because they are set aside.
     pub(super) except: Vec<String>,
-    /// at most so many.
+    /// Most definitions in the batch.
     pub(super) limit: usize,
 }
 
@@ -51,28 +52,28 @@ pub(super) struct Batch {
 pub(super) struct EmbedTurns {
     batch_max: usize,
     tenants: BTreeMap<TenantId, Standing>,
-    /// Who had the last turn.
+    /// Tenant of the last batch.
     last: Option<TenantId>,
 }
 
-/// How a tenant stands with the service.
+/// State of a tenant in the queue.
 #[derive(Debug)]
 struct Standing {
-    /// When it has its next turn.
+    /// Time of the next batch.
     due: Instant,
-    /// It has none before, whatever changes.
+    /// Earliest time of the next batch, whatever changes.
     paused: Instant,
     pauses: Backoff,
-    /// Halved by each failure, so that what cannot be sent ends up alone; one more with each success.
+    /// Most definitions in a batch: halved by each failure, so that a bad one ends up alone; one more after each success.
     limit: usize,
     after: String,
     aside: BTreeMap<String, Aside>,
     told: Option<Instant>,
-    /// Set aside since.
+    /// Definitions set aside since the last log line.
     untold: usize,
 }
 
-/// A definition that is not sent for now.
+/// A definition that is not sent for some time.
 #[derive(Debug)]
 struct Aside {
     until: Instant,
@@ -80,19 +81,19 @@ struct Aside {
 }
 
 impl EmbedTurns {
-    /// Nobody yet.
+    /// Creates an empty queue.
     pub(super) fn new(batch_max: usize) -> EmbedTurns {
         EmbedTurns { batch_max: batch_max.max(1), tenants: BTreeMap::new(), last: None }
     }
 
-    /// A tenant's definitions may have changed.
+    /// Adds a tenant whose definitions may have changed.
     pub(super) fn add(&mut self, tenant: TenantId, now: Instant) {
         let batch_max = self.batch_max;
         let standing = self.tenants.entry(tenant).or_insert_with(|| Standing::new(batch_max, now));
         standing.due = standing.due.min(standing.paused.max(now));
     }
 
-    /// Whose turn it is.
+    /// Returns the next tenant that is due; `None` if none is.
     pub(super) fn next(&mut self, now: Instant) -> Option<TenantId> {
         let behind = self.last.map_or(Bound::Unbounded, Bound::Excluded);
         let mut in_turn = self.tenants.range((behind, Bound::Unbounded)).chain(&self.tenants);
@@ -101,12 +102,12 @@ impl EmbedTurns {
         self.last
     }
 
-    /// When the next one is, if nothing changes.
+    /// Returns the time of the next batch, if nothing changes; `None` if the queue is empty.
     pub(super) fn next_at(&self) -> Option<Instant> {
         self.tenants.values().map(|standing| standing.due).min()
     }
 
-    /// What to send in this tenant's turn.
+    /// Returns the batch to send for this tenant.
     pub(super) fn batch(&self, tenant: TenantId, now: Instant) -> Batch {
         let Some(standing) = self.tenants.get(&tenant) else {
             return Batch { after: String::new(), except: Vec::new(), limit: 0 };
@@ -119,11 +120,11 @@ impl EmbedTurns {
         }
     }
 
-    /// There was nothing to send: its next turn is when something is no longer set aside.
+    /// Notes that a tenant has no more to send now: it is due again when a definition is no longer set aside.
     pub(super) fn nothing(&mut self, tenant: TenantId, now: Instant) {
         let Some(standing) = self.tenants.get_mut(&tenant) else { return };
         if !standing.after.is_empty() {
-            // and now those before
+            // the scan wraps to the definitions before the start
             standing.after.clear();
             return;
         }
@@ -134,7 +135,7 @@ impl EmbedTurns {
         }
     }
 
-    /// How it ended with what was sent.
+    /// Notes the result of a batch.
     pub(super) fn ended(&mut self, tenant: TenantId, pins: &[String], ended: BatchEnd, now: Instant) {
         let all_aside: usize = self.tenants.values().map(|standing| standing.aside.len()).sum();
         let batch_max = self.batch_max;
@@ -155,13 +156,13 @@ impl EmbedTurns {
         }
     }
 
-    /// It has nothing to send any more.
+    /// Removes a deleted tenant.
     pub(super) fn forget(&mut self, tenant: TenantId) {
         self.tenants.remove(&tenant);
     }
 
-    /// How many definitions were set aside, once that is worth a line in the log: when all of a tenant's have been sent,
-    /// or it pauses.
+    /// Returns the number of definitions set aside, if it should be logged: once all of a tenant's are sent, or the tenant
+    /// pauses.
     pub(super) fn news(&mut self, tenant: TenantId, now: Instant) -> Option<usize> {
         let standing = self.tenants.get_mut(&tenant)?;
         let is_told = standing.told.is_some_and(|told| now.saturating_duration_since(told) < TELL);

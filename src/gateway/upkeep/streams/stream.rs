@@ -1,4 +1,4 @@
-//! One server's stream: opened, followed, opened again.
+//! Announcement stream of one server: opened, followed, and opened again.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -17,24 +17,24 @@ use crate::gateway::upkeep::damping::ListingDamping;
 use crate::store::{Applied, DueServer, Right, Server, StoreError};
 use crate::upstream::{Announced, DeclaredOffers, Era, ListKind, Target, WatchEnd, Watcher};
 
-/// The pause after the first failure; doubled by every further one.
+/// Backoff after the first failure; doubles up to [`BACK_OFF_MAX`].
 const BACK_OFF_MIN: Duration = Duration::from_secs(1);
 const BACK_OFF_MAX: Duration = Duration::from_secs(60);
-/// A stream that lived this long was a good one: the next failure is the first again.
+/// Duration after which a stream counts as good: the next failure is the first again.
 const GOOD_LIFE: Duration = Duration::from_secs(30);
-/// Before a server that announces nothing is asked again.
+/// Pause before a server without announcements is tried again.
 const UNSUPPORTED_PAUSE: Duration = Duration::from_secs(600);
-/// How long a server may take to open its stream before it is another's turn as well.
+/// Time for opening a stream after which the next server may open its own as well.
 const TURN_MAX: Duration = Duration::from_millis(500);
-/// Whoever pauses for longer than this gives its place back.
+/// Longest pause of a server that keeps its slot; beyond it the slot goes to others.
 const PAUSE_IN_PLACE_MAX: Duration = Duration::from_secs(5);
-/// Attempts are spread over this part of a second, and pauses over as much of themselves.
+/// Spread of the first attempts, in milliseconds; pauses are spread by up to a quarter.
 const JITTER_MS_MAX: u64 = 250;
 
-/// What is awaited.
+/// Kinds of announcements that are awaited.
 const ANNOUNCED: [Announced; 3] = [Announced::Tools, Announced::Prompts, Announced::Resources];
 
-/// What of a server changed and is not listed yet.
+/// Announced changes that are not listed yet, by kind.
 #[derive(Default)]
 struct Told {
     tools: Notify,
@@ -52,15 +52,15 @@ impl Told {
     }
 }
 
-/// Why a server is not followed now.
+/// Reason why a server is not followed now.
 enum Ended {
-    /// It is not connected, or is not what it was: whoever knows better ends this task.
+    /// The server is not connected or has changed; the task that compares with the database ends this one.
     Away,
-    /// Its stream.
+    /// The stream ended.
     Stream(WatchEnd),
 }
 
-/// The pauses between attempts.
+/// Backoff between attempts to open a stream.
 #[derive(Debug, Default)]
 pub(super) struct BackOff {
     failures: u32,
@@ -84,8 +84,8 @@ impl BackOff {
 }
 
 impl Upkeep {
-    /// Waits for a server's announcements and lists it when there are any, until `stop`, or until there is nothing to
-    /// wait for for a while.
+    /// Awaits a server's announcements and lists it after each, until `stop`, or until a long pause gives its slot to
+    /// others.
     pub(super) async fn watch_server(
         self: Arc<Self>,
         due: DueServer,
@@ -128,9 +128,9 @@ impl Upkeep {
             watched.hears_a_part();
         }
         let told = Told::default();
-        // what changed while nobody listened was announced to nobody
+        // changes from before the stream were not announced here, so each kind is listed once
         match stream.hears() {
-            // the first listing is a whole one
+            // the first listing covers all kinds
             hears if hears.contains(&Announced::Tools) => told.tools.notify_one(),
             hears => hears.iter().for_each(|what| told.of(*what).notify_one()),
         }
@@ -146,8 +146,8 @@ impl Upkeep {
         }
     }
 
-    /// Opens a server's stream. Turns keep a replica that takes over from opening all at once; a server that
-    /// is slow loses its turn, so that it holds up nobody else's.
+    /// Opens a server's stream with one of a few permits, so that a replica that takes over does not open all at once. A
+    /// slow server loses its permit, so that it delays no other.
     async fn open_in_turn(&self, due: &DueServer) -> Result<(Watcher, bool), Ended> {
         let turn = self.streams.opening.acquire().await;
         let mut opening = pin!(self.open_stream(due));
@@ -158,7 +158,7 @@ impl Upkeep {
         opening.await
     }
 
-    /// Opens the stream, and says whether all that the server has is announced on it.
+    /// Opens the stream, and returns whether all kinds that the server has are announced on it.
     async fn open_stream(&self, due: &DueServer) -> Result<(Watcher, bool), Ended> {
         let Ok(Some(server)) = self.server_as_due(due).await else { return Err(Ended::Away) };
         let Ok(target) = self.servers.listing_target(due.tenant, &server).await else {
@@ -173,8 +173,8 @@ impl Upkeep {
         Ok((watcher, hears_all))
     }
 
-    /// Whether a server may announce changes, as far as its handshake with us tells; saves those that do not
-    /// a session for nothing.
+    /// Returns whether a server may announce changes, by the capabilities in its handshake. Servers without announcements
+    /// are spared a useless session.
     async fn may_announce(&self, target: &Target) -> bool {
         if target.era != Some(Era::Handshake) {
             return true;
@@ -205,7 +205,7 @@ impl Upkeep {
             match (&listed, held) {
                 (Some(_), None) => watched.listed(now),
                 (Some(_), Some(_)) => watched.holds_back(),
-                // not listed, for whatever reason: what was announced still stands
+                // the listing failed, so the announcement still stands
                 (None, _) => told.notify_one(),
             }
             let changes = listed.map_or(0, |listed| listed.written + listed.removed);
@@ -213,14 +213,14 @@ impl Upkeep {
         }
     }
 
-    /// Lists what a server announces changes of, but for its tools.
+    /// Lists the prompts, or resources and templates, of a server after each announcement.
     async fn list_offers_when_told(&self, due: &DueServer, what: Announced, told: &Notify) -> Infallible {
         let mut damping = ListingDamping::default();
         loop {
             told.notified().await;
             let listed = self.list_offers_as_announced(due, what).await;
             if listed.is_none() {
-                // for whatever reason: what was announced still stands
+                // the listing failed, so the announcement still stands
                 told.notify_one();
             }
             sleep(damping.pause(Instant::now(), listed.unwrap_or_default())).await;
@@ -242,7 +242,7 @@ impl Upkeep {
         }
     }
 
-    /// Lists a server, or its tools alone, while this replica looks after servers; nothing if that failed.
+    /// Lists a server, or only its tools, while this replica holds the lease. Returns `None` on failure.
     async fn list_as_announced(&self, due: &DueServer, whole: bool) -> Option<Applied> {
         let lease = self.streams.lease()?;
         let server = self.server_as_due(due).await.ok()??;
@@ -259,7 +259,7 @@ impl Upkeep {
         }
     }
 
-    /// The server's row, if it is still the one that is to be watched, and connected.
+    /// Returns the server's row; `None` if it has changed or is not enabled and connected.
     pub(super) async fn server_as_due(&self, due: &DueServer) -> Result<Option<Server>, StoreError> {
         let server = match self.store.served_server(due.tenant, due.server).await {
             Err(StoreError::NotFound) => return Ok(None),
@@ -270,7 +270,7 @@ impl Upkeep {
     }
 }
 
-/// Whether all that a server has is announced; not where it did not say what it has.
+/// Returns whether all kinds that a server declared are announced; `false` if its declaration is unknown.
 fn hears_all(heard: &[Announced], offers: Option<DeclaredOffers>) -> bool {
     let is_heard = |what| heard.contains(&what);
     offers.is_some_and(|offers| {
@@ -280,7 +280,7 @@ fn hears_all(heard: &[Announced], offers: Option<DeclaredOffers>) -> bool {
     })
 }
 
-/// Never ends without a time.
+/// Sleeps until a time; for ever without one.
 async fn sleep_until_some(at: Option<Instant>) {
     match at {
         Some(at) => sleep_until(at.into()).await,

@@ -1,14 +1,14 @@
-//! What is known of one server whose announcements are awaited.
+//! State of one server whose announcements are awaited.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::upstream::Announced;
 
-/// How long after a listing that found something new its announcement may still come.
+/// Longest delay between a listing that finds a change and its announcement.
 const ANNOUNCEMENT_LATE_MAX: Duration = Duration::from_secs(10);
 
-/// Shared by the task that holds a server's stream, and the jobs that look after the server.
+/// State shared by the task of a server's stream and the jobs that list the server.
 #[derive(Debug, Default)]
 pub(super) struct Watched {
     state: Mutex<State>,
@@ -16,34 +16,34 @@ pub(super) struct Watched {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Since when the stream is open.
+    /// Time at which the stream was opened; `None` while it is not open.
     live: Option<Instant>,
-    /// When its tools were last listed while it was.
+    /// Time at which the tools were last listed while the stream was open.
     listed: Option<Instant>,
-    /// When a listing found a change that nobody had announced: of tools, and of all else.
+    /// Time at which a listing found a change that was not announced: of tools, and of other kinds.
     silent_changes: [Option<Instant>; 2],
-    /// Whether the server has something whose changes it does not announce.
+    /// True if the server has kinds whose changes it does not announce.
     hears_a_part: bool,
 }
 
 impl Watched {
-    /// The stream is open.
+    /// Notes that the stream is open.
     pub(super) fn went_live(&self, now: Instant) {
         *self.state() = State { live: Some(now), ..State::default() };
     }
 
-    /// Not all that the server has is announced on the stream that is open: the rest must be listed as ever.
+    /// Notes that the open stream does not announce all kinds: the server must be listed at the usual interval.
     pub(super) fn hears_a_part(&self) {
         self.state().hears_a_part = true;
     }
 
-    /// The stream has ended; gives how long it was open.
+    /// Notes that the stream has ended. Returns how long it was open.
     pub(super) fn went_down(&self, now: Instant) -> Duration {
         let state = std::mem::take(&mut *self.state());
         state.live.map_or(Duration::ZERO, |since| now.duration_since(since))
     }
 
-    /// A change was announced.
+    /// Notes an announced change.
     pub(super) fn announced(&self, what: Announced, now: Instant) {
         let [tools, others] = &mut self.state().silent_changes;
         let silent = if what == Announced::Tools { tools } else { others };
@@ -52,7 +52,7 @@ impl Watched {
         }
     }
 
-    /// The tools were listed because of an announcement.
+    /// Notes a listing of the tools after an announcement.
     pub(super) fn listed(&self, now: Instant) {
         let mut state = self.state();
         if state.live.is_some() {
@@ -60,7 +60,7 @@ impl Watched {
         }
     }
 
-    /// The server was listed because it was time, and so many tools, and so much else, were other than before.
+    /// Notes a scheduled listing, with its number of changes in tools and in other kinds.
     pub(super) fn relisted(&self, now: Instant, changes: [usize; 2]) {
         self.listed(now);
         let mut state = self.state();
@@ -74,12 +74,12 @@ impl Watched {
         }
     }
 
-    /// The tools were listed, and some are held back: only another listing lets them in.
+    /// Notes a listing whose changes are held back: only another listing applies them.
     pub(super) fn holds_back(&self) {
         self.state().listed = None;
     }
 
-    /// Whether a sign of life will do instead of a listing.
+    /// Returns whether a ping suffices instead of a listing.
     pub(super) fn can_wait(&self, now: Instant, interval: Duration) -> bool {
         let state = self.state();
         let is_fresh = state.listed.is_some_and(|at| now.duration_since(at) < interval);

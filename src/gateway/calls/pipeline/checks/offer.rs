@@ -1,4 +1,5 @@
-//! The checks of requests for prompts, resources and completions: as a call of a tool that reads, without arguments to check.
+//! Checks of requests for prompts, resources and completions. They are those of a call of a read tool, without the
+//! arguments.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use crate::gateway::catalog::{Offer, Offers, ViewKey};
 use crate::gateway::tenants::Caller;
 use crate::upstream::{Subject, URI_BYTES_MAX};
 
-/// Longest name or URI that is repeated, in characters.
+/// Longest name or URI that errors and records repeat, in characters.
 const NAME_SHOWN_CHARS_MAX: usize = 300;
 
 /// A request for a prompt, a resource or a completion that passed its checks.
@@ -39,7 +40,7 @@ impl CheckedOffer {
         self.request.wanted.method()
     }
 
-    /// Returns what its server calls it.
+    /// Returns the server's own name for the offer: a prompt's name, otherwise the name or URI as requested.
     pub(super) fn own_name(&self) -> &str {
         match &self.request.wanted {
             Wanted::Prompt(_) => &self.offer.name,
@@ -53,7 +54,7 @@ impl CheckedOffer {
         raw.unwrap_or_default()
     }
 
-    /// Returns what the span of the request is about.
+    /// Returns the subject of the request's span.
     pub(super) fn about(&self) -> SpanSubject<'_> {
         match &self.request.wanted {
             Wanted::Prompt(_) | Wanted::PromptCompletion(_) => SpanSubject::Prompt(&self.offer.name),
@@ -62,7 +63,7 @@ impl CheckedOffer {
         }
     }
 
-    /// Returns what the upstream is asked, under its own names, with the members of `params`.
+    /// Returns the upstream request: its subject under the server's own names, and the members of `params`.
     pub(super) fn to_send(&self) -> (Subject, Vec<(&'static str, Bytes)>) {
         let OfferRequest { wanted, members } = &self.request;
         let mut members = members.clone();
@@ -81,8 +82,8 @@ impl CheckedOffer {
     }
 }
 
-/// Runs the checks: finds whom to ask, and whether that may be. Fills the record with what is learnt on the way, also when
-/// one refuses. `admitted` says whether the request is within its rate.
+/// Runs the checks: finds the server, and whether the caller may ask it. Fills the record as far as facts are known, also on
+/// a refusal. `admitted` is the verdict of the rate limit.
 pub(in crate::gateway::calls::pipeline) fn run(
     caller: &Caller,
     request: OfferRequest,
@@ -108,11 +109,11 @@ fn steps(
     record.operation_type = Some(Offer::TIER.operation());
     let shown: String = wanted.name().chars().take(NAME_SHOWN_CHARS_MAX).collect();
     record::tool(record, None, &format!("{} {shown}", wanted.method()));
-    // no server has so long a one, and it would be held against every template
+    // no server offers so long a name, and it would be matched against every template
     if wanted.name().len() > URI_BYTES_MAX {
         return Err(unknown(wanted));
     }
-    // templates cost more than a look into a map: not without a share of the rate
+    // templates cost more than a map lookup, so they come after the rate limit
     if matches!(wanted, Wanted::Resource(_) | Wanted::TemplateCompletion(_)) {
         admitted.clone()?;
     }
@@ -137,7 +138,7 @@ fn find<'a>(wanted: &Wanted, offers: &'a Offers) -> Option<&'a Arc<Offer>> {
     }
 }
 
-/// Returns the name by which `allowed_tools` allows it to keys.
+/// Returns the name that is compared with a key's `allowed_tools`.
 fn canonical(wanted: &Wanted, offer: &Offer) -> String {
     match wanted {
         Wanted::Prompt(_) | Wanted::PromptCompletion(_) => offer.canonical.to_string(),
@@ -177,7 +178,7 @@ fn pinned(offer: &Offer) -> Pinned<'_> {
     Pinned { what, name: name.chars().take(NAME_SHOWN_CHARS_MAX).collect(), server: &offer.server.name, list }
 }
 
-/// A reference to a prompt, by this name.
+/// Returns a reference to a prompt with its name replaced by this one.
 fn renamed(reference: &Bytes, name: &str) -> Bytes {
     let text = std::str::from_utf8(reference).unwrap_or("{}");
     let mut quoted = String::new();

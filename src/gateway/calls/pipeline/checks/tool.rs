@@ -29,7 +29,7 @@ use crate::upstream::param_headers;
 #[derive(Debug)]
 pub(in crate::gateway::calls::pipeline) struct CheckedTool {
     door: Door,
-    /// The tool's name as the caller spelt it.
+    /// Name of the tool in the caller's spelling.
     name: String,
     pub(in crate::gateway::calls::pipeline) tool: Arc<Tool>,
     pub(in crate::gateway::calls::pipeline) tier: Tier,
@@ -49,7 +49,7 @@ impl CheckedTool {
         }
     }
 
-    /// A refusal about this call.
+    /// Returns a refusal about this call.
     pub(in crate::gateway::calls::pipeline) fn refused(&self, refusal: Refusal) -> Refused {
         Refused {
             refusal,
@@ -61,7 +61,7 @@ impl CheckedTool {
     }
 }
 
-/// Runs checks 1 to 9; fills the record with what is learnt on the way, also when one refuses.
+/// Runs checks 1 to 9. Fills the record as far as facts are known, also on a refusal.
 pub(in crate::gateway::calls::pipeline) fn run(
     caller: &Caller,
     door: Door,
@@ -91,7 +91,7 @@ fn steps(
             CheckedTool { door, name, tool, tier, variant, arguments, intent }
         }
         Door::Direct => {
-            // the tool says which variant it is, so it comes first; nothing is declared here
+            // the tool determines the variant, so it is found first; nothing is declared here
             let (name, tool, tier) = direct::resolve(caller, request, about, record)?;
             let (variant, arguments) = (tier.call_with(), direct::arguments(request, record, preview_bytes)?);
             CheckedTool { door, name, tool, tier, variant, arguments, intent: Intent::default() }
@@ -102,8 +102,8 @@ fn steps(
     Ok(checked)
 }
 
-/// Checks 7 to 9 once more, if the catalogue is not the one that was checked against. Gives the tool as it is now:
-/// its server may have another address or credential meanwhile, though the definition is the one that was checked.
+/// Repeats checks 7 to 9 if the catalogue has changed since. Returns the current tool: its server may have a new address or
+/// credential, but its definition is the one that was checked.
 pub(in crate::gateway::calls::pipeline) fn again(
     caller: &Caller,
     checked: &CheckedTool,
@@ -114,7 +114,7 @@ pub(in crate::gateway::calls::pipeline) fn again(
     if let Some(same) = tool.filter(|tool| Arc::ptr_eq(tool, &checked.tool)) {
         return Ok(Arc::clone(same));
     }
-    // warnings were noted the first time
+    // the first run recorded the warnings
     let mut unused =
         Record::start(caller.tenant_id(), RecordKind::System, Source::System, DateTime::default());
     let name = &checked.tool.canonical;
@@ -134,7 +134,7 @@ pub(in crate::gateway::calls::pipeline) fn again(
     Ok(tool)
 }
 
-/// Check 1, the name.
+/// Runs check 1 for the name.
 fn tool_name(request: &ToolRequest, about: &mut Refused, record: &mut Record) -> Result<String, Refusal> {
     let raw = present(request.name.as_ref());
     let Some(name) = raw.and_then(|raw| serde_json::from_str::<String>(raw).ok()) else {
@@ -155,7 +155,7 @@ fn tool_name(request: &ToolRequest, about: &mut Refused, record: &mut Record) ->
     Ok(name)
 }
 
-/// Check 1, the arguments: at most one of the two forms, an object, one reading.
+/// Runs check 1 for the arguments: at most one of the two forms, an object, without duplicate members.
 fn arguments(request: &ToolRequest, record: &mut Record, preview_bytes: usize) -> Result<Bytes, Refusal> {
     let invalid = |message: String| Refusal::new(Code::InvalidArguments, message);
     if let Some(unknown) = &request.unknown {
@@ -172,7 +172,7 @@ fn arguments(request: &ToolRequest, record: &mut Record, preview_bytes: usize) -
             return Err(invalid("Invalid arguments: give args or args_json, not both".to_owned()));
         }
         (None, None) => Bytes::from_static(b"{}"),
-        // duplicate members were looked for when the request was read
+        // the parser of the request refused duplicate members already
         (Some(raw), None) if raw.starts_with('{') => request.args.clone().unwrap_or_default(),
         (Some(_), None) => return Err(invalid("Invalid arguments: args must be a JSON object".to_owned())),
         (None, Some(raw)) => {
@@ -188,7 +188,7 @@ fn arguments(request: &ToolRequest, record: &mut Record, preview_bytes: usize) -
     Ok(arguments)
 }
 
-/// Checks 2 to 6.
+/// Runs checks 2 to 6.
 fn declaration(
     caller: &Caller,
     variant: Variant,
@@ -215,7 +215,7 @@ fn declaration(
     refusal.map_or(Ok(intent), Err)
 }
 
-/// Check 7. One text whether a tool does not exist, is another tenant's, or is out of scope.
+/// Runs check 7. The refusal is the same for a tool that does not exist, is another tenant's, or is out of scope.
 fn resolve(
     caller: &Caller,
     variant: Variant,
@@ -242,19 +242,19 @@ fn resolve(
     Ok((tool, tier))
 }
 
-/// A tool with its tier, when it is in this key's scope.
+/// Returns a tool with its tier; `None` if it is not in this key's scope.
 pub(super) fn seen(caller: &Caller, tool: Arc<Tool>) -> Option<(Arc<Tool>, Tier)> {
     sees(&caller.settings, &tool).map(|tier| (tool, tier))
 }
 
-/// Check 8.
+/// Runs check 8.
 fn available(tool: &Tool) -> Result<(), Refusal> {
     open(&tool.server)?;
     let (server, name) = (&tool.server.name, Cow::Borrowed(&*tool.canonical));
     approved(tool.state, || Pinned { what: "tool", name, server, list: "tools" })
 }
 
-/// Check 9.
+/// Runs check 9.
 fn annotations(caller: &Caller, variant: Variant, tool: &Tool, record: &mut Record) -> Result<(), Refusal> {
     let settings = &caller.settings;
     let verdict = validation::validate(
@@ -274,7 +274,7 @@ fn annotations(caller: &Caller, variant: Variant, tool: &Tool, record: &mut Reco
     }
 }
 
-/// Check 10, by its outcome. A schema that is not used lets the call pass and is noted.
+/// Applies the outcome of check 10. A schema that cannot be used lets the call pass, with a warning in the record.
 pub(in crate::gateway::calls::pipeline) fn schema(
     outcome: SchemaCheck,
     tool: &Tool,
@@ -301,7 +301,7 @@ pub(in crate::gateway::calls::pipeline) fn schema(
     }
 }
 
-/// A raw value that is there: absent and `null` are the same.
+/// Returns a raw value; `None` if it is absent or `null`.
 pub(super) fn present(raw: Option<&Bytes>) -> Option<&str> {
     raw.and_then(|raw| std::str::from_utf8(raw).ok()).filter(|raw| *raw != "null")
 }

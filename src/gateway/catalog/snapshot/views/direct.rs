@@ -1,4 +1,4 @@
-//! What callers see on `/mcp/direct`: which tools, and the finished lists of them.
+//! Views of `/mcp/direct`: its tools and their pages.
 
 use super::View;
 use super::offers::OffersView;
@@ -9,45 +9,45 @@ use crate::domain::settings::ToolNames;
 use crate::gateway::catalog::snapshot::Catalog;
 use crate::gateway::catalog::tool::Tool;
 
-/// Most tools on one page. Everything on one page: several clients never ask for the second.
+/// Most tools on one page: as many as possible, because several clients never request a second page.
 const PAGE_TOOLS_MAX: usize = 2000;
 /// Most bytes of definitions on one page.
 const PAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// What one kind of caller sees.
+/// Tools and offers on `/mcp/direct` for callers with equal settings.
 #[derive(Debug)]
 pub struct DirectView {
-    /// Positions in [`Catalog::listed`], in their order.
+    /// Positions of the tools in [`Catalog::listed`], in that order.
     tools: Vec<u32>,
-    /// Equal prints are equal lists, on every replica.
+    /// Fingerprint of the tool list: equal fingerprints are equal lists, on every replica.
     pub print: Fingerprint,
-    /// The same of prompts.
+    /// Fingerprint of the prompt list.
     pub prompts_print: Fingerprint,
-    /// The same of resources and their templates.
+    /// Fingerprint of the lists of resources and templates.
     pub resources_print: Fingerprint,
     /// Prompts, resources and templates.
     pub offers: OffersView,
 }
 
-/// Part of a view's tools.
+/// Page of a view's tools.
 #[derive(Debug)]
 pub struct DirectPage<'a> {
-    /// Those that are listed.
+    /// Tools on the page.
     pub tools: Vec<ListedTool<'a>>,
-    /// Bytes of their definitions.
+    /// Total size of their definitions, in bytes.
     pub bytes: usize,
-    /// The canonical name after which the next page begins, and where in the view that is.
+    /// Canonical name after which the next page begins, and its position in the view; `None` on the last page.
     pub next: Option<(&'a str, usize)>,
 }
 
-/// A tool as a page has it.
+/// A tool on a page.
 #[derive(Debug)]
 pub struct ListedTool<'a> {
     /// The tool.
     pub tool: &'a Tool,
-    /// Its name in the spelling that was asked for.
+    /// Name of the tool in the requested spelling.
     pub name: &'a str,
-    /// What of its definition is written.
+    /// Form of the definition that is listed.
     pub part: &'a Part,
 }
 
@@ -73,14 +73,14 @@ impl DirectView {
         }
     }
 
-    /// Where the page after this canonical name begins: names that come and go do not shift it.
+    /// Returns the position where the page after this canonical name begins: added and removed tools do not shift it.
     pub fn position_after(&self, catalogue: &Catalog, name: &str) -> usize {
         self.tools.partition_point(|position| {
             catalogue.listed().get(*position as usize).is_some_and(|tool| &*tool.canonical <= name)
         })
     }
 
-    /// The page that begins at this position. Tools without a safe name are in no list of such names.
+    /// Returns the page that begins at this position. Tools without a safe name are left out of lists in that spelling.
     pub fn page<'a>(
         &self,
         catalogue: &'a Catalog,

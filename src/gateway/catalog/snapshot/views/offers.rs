@@ -1,4 +1,4 @@
-//! What callers see of prompts, resources and templates on `/mcp/direct`.
+//! Views of prompts, resources and templates on `/mcp/direct`.
 
 use super::ViewKey;
 use crate::domain::fingerprint::{Fingerprint, Fingerprinting};
@@ -7,37 +7,37 @@ use crate::domain::settings::ToolNames;
 use crate::gateway::catalog::offers::{Offer, Offers, sort_key};
 use crate::gateway::catalog::snapshot::Catalog;
 
-/// Most offers on one page. Everything on one page: several clients never ask for the second.
+/// Most offers on one page: as many as possible, because several clients never request a second page.
 const PAGE_OFFERS_MAX: usize = 2000;
 /// Most bytes of definitions on one page.
 const PAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// What one kind of caller sees of one kind.
+/// Offers of one kind in a view.
 #[derive(Debug)]
 struct Seen {
-    /// Positions among those that are listed, in their order.
+    /// Positions among the listed offers, in that order.
     positions: Vec<u32>,
     print: Fingerprint,
 }
 
-/// What one kind of caller sees.
+/// Prompts, resources and templates for callers with equal settings.
 #[derive(Debug)]
 pub struct OffersView {
     prompts: Seen,
     resources: Seen,
     templates: Seen,
-    /// Equal prints are equal lists of resources and of templates, on every replica.
+    /// Fingerprint of resources and templates together: equal fingerprints are equal lists, on every replica.
     resources_print: Fingerprint,
 }
 
-/// Part of a list.
+/// Page of a view's offers of one kind.
 #[derive(Debug)]
 pub struct OffersPage<'a> {
-    /// Those that are listed, with the name of each in the spelling that was asked for.
+    /// Offers on the page, each with its name in the requested spelling.
     pub offers: Vec<(&'a Offer, &'a str)>,
-    /// Bytes of their definitions.
+    /// Total size of their definitions, in bytes.
     pub bytes: usize,
-    /// After which the next page begins, and where in the view that is.
+    /// Name after which the next page begins, and its position in the view; `None` on the last page.
     pub next: Option<(&'a str, usize)>,
 }
 
@@ -56,12 +56,12 @@ impl OffersView {
         }
     }
 
-    /// What stands for the list of this kind alone. No two kinds have the same, empty or not.
+    /// Returns the fingerprint of this kind's list. Fingerprints of different kinds differ, even of empty lists.
     pub fn print(&self, kind: OfferKind) -> Fingerprint {
         self.of(kind).print
     }
 
-    /// What stands for the lists of resources and of templates, of which changes are told together.
+    /// Returns the fingerprint of resources and templates, whose changes share one notification.
     pub(in crate::gateway) fn resources_print(&self) -> Fingerprint {
         self.resources_print
     }
@@ -74,7 +74,7 @@ impl OffersView {
         }
     }
 
-    /// Where the page after this name begins: what comes and goes does not shift it.
+    /// Returns the position where the page after this name begins: added and removed offers do not shift it.
     pub fn position_after(&self, catalogue: &Catalog, kind: OfferKind, name: &str) -> usize {
         let listed = catalogue.offers().listed(kind);
         let is_before = |position: &u32| {
@@ -83,7 +83,7 @@ impl OffersView {
         self.of(kind).positions.partition_point(is_before)
     }
 
-    /// The page that begins at this position. Prompts without a safe name are in no list of such names.
+    /// Returns the page that begins at this position. Prompts without a safe name are left out of lists in that spelling.
     pub fn page<'a>(
         &self,
         catalogue: &'a Catalog,

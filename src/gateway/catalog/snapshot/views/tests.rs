@@ -42,14 +42,14 @@ fn making_one_leaves_the_thread_to_others_and_is_done_in_turns() {
     runtime.block_on(leaves_the_thread_and_takes_turns());
 }
 
-/// On a runtime that has one thread for such work.
+/// Runs the test body on a runtime with one blocking thread.
 async fn leaves_the_thread_and_takes_turns() {
     let catalogue = catalogue(3);
     let turn = Arc::clone(&catalogue.views.turn).acquire_owned().await.unwrap();
     let (one, other) = (settings(&["*_00001"]), settings(&["*_00002"]));
     let mut waits = std::pin::pin!(catalogue.view_soon(&one));
     assert!(futures_util::poll!(&mut waits).is_pending(), "another one is being made");
-    // who may take its time makes what it needs, and the one who waits finds it
+    // a blocking thread makes the view itself, and the request that waits finds it
     let made = catalogue.view(&one);
     drop(turn);
     assert!(Arc::ptr_eq(&made, &waits.await));
@@ -61,7 +61,7 @@ async fn leaves_the_thread_and_takes_turns() {
         drop(release);
         assert!(busy.await.unwrap());
     }
-    // the turn is with the work until that is done, though nobody waits for it
+    // the permit stays with the work until that ends, though nobody waits for it
     let _turn = catalogue.views.turn.acquire().await.unwrap();
     assert!(catalogue.views.known().get(&ViewKey::of(&other)).is_some());
 }

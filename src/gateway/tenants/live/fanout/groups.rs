@@ -1,5 +1,5 @@
-//! Streams that see the same are one group: what it sees is found out once, off the threads that serve requests, after each
-//! catalogue. Nothing waits for that: the catalogue is in force before anybody is told.
+//! Groups of streams that see the same lists. After each catalogue, the fingerprints of each group are computed once, off
+//! the threads that serve requests. The new catalogue is in force before any stream is notified.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,27 +11,27 @@ use crate::domain::settings::Effective;
 use crate::gateway::catalog::ViewKey;
 use crate::gateway::tenants::live::LiveTenant;
 
-/// The groups of a tenant.
+/// Groups of a tenant's streams.
 #[derive(Debug, Default)]
 pub(in crate::gateway::tenants) struct Groups(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// At most one for each open stream.
+    /// Groups by view, at most one per open stream.
     by_view: HashMap<ViewKey, Group>,
-    /// There is a catalogue that nobody has looked through for all of them.
+    /// True if a new catalogue has not been compared for all groups yet.
     is_stirred: bool,
-    /// Somebody does.
+    /// True while the comparing task runs.
     is_under_way: bool,
 }
 
-/// Streams that see the same.
+/// Streams that see the same lists.
 #[derive(Debug)]
 struct Group {
-    /// One caller's settings; all others of the group see the same with theirs.
+    /// Settings of one caller; all others of the group have the same view.
     settings: Effective,
     prints: watch::Sender<Prints>,
-    /// The catalogue that they are of.
+    /// Revision of the catalogue that the prints are of.
     rev: i64,
 }
 
@@ -40,7 +40,7 @@ impl Groups {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What streams with these settings see, from now on.
+    /// Joins the group for these settings. Returns its fingerprints, now and after each change.
     pub(in crate::gateway::tenants) async fn join(
         &self,
         live: &Arc<LiveTenant>,
@@ -50,7 +50,7 @@ impl Groups {
         let prints = Prints::of(&*catalogue.direct_view_soon(settings).await);
         let joined = {
             let mut state = self.lock();
-            // here, since the catalogue may stand still for long
+            // cleaned up here, since the catalogue may not change for long
             state.by_view.retain(|_, group| group.prints.receiver_count() > 0);
             let group = state.by_view.entry(ViewKey::of(settings)).or_insert_with(|| Group {
                 settings: settings.clone(),
@@ -59,14 +59,14 @@ impl Groups {
             });
             group.prints.subscribe()
         };
-        // a swap that came before the group was there did not find it
+        // a swap before the group was added did not include it
         if live.catalogue_now().rev != catalogue.rev {
             self.stir(live);
         }
         joined
     }
 
-    /// After a swap: has each group find out what it sees now.
+    /// Starts computing each group's fingerprints after a swap of the catalogue, unless that runs already.
     pub(super) fn stir(&self, live: &Arc<LiveTenant>) {
         let begins = {
             let mut state = self.lock();
@@ -80,7 +80,7 @@ impl Groups {
         }
     }
 
-    /// Whom to look for; `None` when nothing has changed since it was asked last.
+    /// Returns the groups to compare; `None` if there was no swap since the last call.
     fn next(&self) -> Option<Vec<(ViewKey, Effective)>> {
         let mut state = self.lock();
         state.is_under_way = std::mem::take(&mut state.is_stirred);
@@ -88,7 +88,7 @@ impl Groups {
         state.is_under_way.then(|| groups.collect())
     }
 
-    /// Wakes the streams of a group if what they see is something else.
+    /// Sets a group's fingerprints, which wakes its streams if they differ.
     fn tell(&self, key: &ViewKey, rev: i64, prints: Prints) {
         let mut state = self.lock();
         let Some(group) = state.by_view.get_mut(key).filter(|group| group.rev <= rev) else { return };
@@ -129,7 +129,7 @@ mod tests {
         let (_stays, also) = (join("stays:*").await, join("stays:*").await);
         assert_eq!(count(), 1);
         drop(also);
-        // streams that come and go, each with settings of its own, while the catalogue stands still
+        // streams with different settings that come and go while the catalogue does not change
         for n in 0..10 {
             drop(join(&format!("goes-{n}:*")).await);
             assert_eq!(count(), 2, "after {n}");

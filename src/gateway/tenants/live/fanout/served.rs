@@ -1,9 +1,9 @@
-//! Lists that this replica served of late, and whom they misled.
+//! Lists that this replica served lately, and the keys that got outdated ones.
 //!
-//! A client hears of a change from the replica that holds its stream and fetches the list from another, which may not
-//! have heard of it yet: it would keep the old list for ever. So a replica that finds out, on reloading, that it served
-//! a list which is out of date says so, and when that was; whoever holds streams of that key tells those once more that
-//! were not told since.
+//! A client learns of a change from the replica that holds its stream, and fetches the list from another. That one may not
+//! have reloaded yet, and the client would keep the old list for ever. So a replica that finds on reloading that it served
+//! an outdated list sends a notice with the key and time. Replicas with streams of that key then notify those once more that
+//! were not notified since.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,18 +19,19 @@ use crate::gateway::tenants::live::LiveTenant;
 use crate::gateway::tenants::live::access::Caller;
 use crate::store::{Backoff, MISLED_KEYS_MAX, Misled, MisledKey, Store};
 
-/// Keys of a tenant whose lists are remembered; with more, all of its keys are told.
+/// Keys of a tenant whose lists are remembered; beyond that, all keys are notified.
 const SERVED_MAX: usize = 4096;
-/// The least time between two such notices of one tenant: a notice is a commit, and those take turns in Postgres.
+/// Shortest pause between two such notices of one tenant: a notice is a commit, and Postgres serialises commits with
+/// notices.
 const NOTICE_PAUSE: Duration = Duration::from_millis(200);
-/// Pauses between attempts to send one, and how many there are.
+/// First backoff between attempts to send a notice; doubles up to [`RETRY_MAX`].
 const RETRY_MIN: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(5);
 const TRIES_MAX: usize = 60;
-/// How long it is remembered who was misled: a client may open its stream a moment after it has listed.
+/// Time for which outdated lists are remembered: a client may open its stream a moment after it has listed.
 const REMEMBERED: Duration = Duration::from_secs(5);
 
-/// What was served since the database was last known to say the same.
+/// Lists served since the database last confirmed their revisions.
 #[derive(Debug, Default)]
 pub(in crate::gateway::tenants) struct Served(Mutex<Lists>);
 
@@ -63,7 +64,7 @@ struct List {
     mixed: Kinds,
 }
 
-/// Of tools, prompts, resources.
+/// Flags for the lists of tools, prompts and resources, in this order.
 pub type Kinds = [bool; 3];
 
 /// A key that was served a list that was out of date.
@@ -99,7 +100,7 @@ pub(in crate::gateway::tenants) fn latest<'a>(
 }
 
 impl List {
-    /// Returns which lists are other ones with these settings, own tools and prints.
+    /// Returns which lists differ under these settings, management tools and prints.
     fn other_than(&self, settings: &Effective, manages: Option<OperationType>, prints: Prints) -> Kinds {
         let is_spelled = self.settings.tool_names != settings.tool_names;
         [
@@ -127,7 +128,7 @@ impl Served {
         }
     }
 
-    /// `true` for whoever is to look: there is something to look at, and nobody does yet.
+    /// Notes a change. Returns `true` if a check must start: there are served lists, and none runs.
     fn begin(&self) -> bool {
         let mut lists = self.lock();
         lists.is_changed = true;
@@ -135,14 +136,14 @@ impl Served {
         is_something && !std::mem::replace(&mut lists.is_under_way, true)
     }
 
-    /// `true` when there was another change meanwhile.
+    /// Returns `true` if there was another change since the last call; otherwise the check ends.
     fn goes_on(&self) -> bool {
         let mut lists = self.lock();
         lists.is_under_way = std::mem::take(&mut lists.is_changed);
         lists.is_under_way
     }
 
-    /// What this key was served that was out of date, if that was a short while ago.
+    /// Returns when the key was served outdated lists, and which kinds; `None` if that was not in the last seconds.
     pub(in crate::gateway::tenants) fn misled(&self, key: Option<KeyId>) -> Option<(Instant, Kinds)> {
         let mut lists = self.lock();
         lists.misled.retain(|misled| misled.at.elapsed() < REMEMBERED);
@@ -151,8 +152,8 @@ impl Served {
 }
 
 impl Fanout {
-    /// The database said at this moment, or after it, that these are the revisions of catalogue and keys: nobody who was
-    /// served what is of them before was misled.
+    /// Drops the lists of these revisions served before `at`: the database confirmed the revisions then or later, so these
+    /// lists were current.
     pub(in crate::gateway) fn confirm(&self, at: Instant, revs: (i64, i64)) {
         let mut lists = self.served.lock();
         lists.by_key.retain(|_, list| list.at >= at || list.revs != revs || list.mixed.contains(&true));
@@ -161,7 +162,7 @@ impl Fanout {
         }
     }
 
-    /// Tells the streams of these keys, or all, that what they were served was out of date.
+    /// Notifies the streams of these keys, or of all keys, that their lists were outdated.
     pub(in crate::gateway) fn tell_misled(&self, keys: Option<&[MisledKey]>) {
         let now = Instant::now();
         let at = |age_ms: u32| now.checked_sub(Duration::from_millis(age_ms.into())).unwrap_or(now);
@@ -178,13 +179,14 @@ impl Fanout {
             lists.misled.extend(misled.iter().copied());
         }
         drop(lists);
-        // nobody listens: nobody is told
+        // fails only without open streams
         drop(self.signals.send(Signal::Misled(misled)));
     }
 }
 
 impl Tenants {
-    /// Notes what a caller is about to be served. `false` when it is out of date already: make it anew.
+    /// Notes the lists that a caller is about to be served. Returns `false` if they are outdated already, and should be made
+    /// again.
     pub fn note_served(&self, caller: &Caller, catalogue: &Catalog, view: &DirectView) -> bool {
         let Some(live) = &caller.tenant else { return true };
         let list = List {
@@ -196,21 +198,21 @@ impl Tenants {
             mixed: [false; 3],
         };
         live.fanout.served.note(caller.key, list);
-        // after the note: whoever swaps from here on finds it
+        // checked after noting: later swaps find the note
         if !is_current(live, caller) {
             self.find_misled(live);
         }
         live.catalogue_now().rev == catalogue.rev
     }
 
-    /// A list goes out that is known to be out of date.
+    /// Starts a check because an outdated list is being served.
     pub fn serve_outdated(&self, caller: &Caller) {
         if let Some(live) = &caller.tenant {
             self.find_misled(live);
         }
     }
 
-    /// After a swap: finds out who was served something else, and has them told.
+    /// Starts a check after a swap: finds keys that were served outdated lists, and notifies their streams.
     pub(in crate::gateway) fn find_misled(&self, live: &Arc<LiveTenant>) {
         if live.fanout.served.begin() {
             tokio::spawn(tell_misled(self.store.clone(), Arc::clone(live)));
@@ -218,8 +220,7 @@ impl Tenants {
     }
 }
 
-/// Whether a key's settings are still those that a request came in with. The platform's own are made anew for each
-/// request, from what is loaded.
+/// Returns whether a key's settings are still those of the request. The platform's own are resolved for each request.
 fn is_current(live: &LiveTenant, caller: &Caller) -> bool {
     let Some(key) = caller.key else { return true };
     let access = live.access_now();
@@ -227,7 +228,7 @@ fn is_current(live: &LiveTenant, caller: &Caller) -> bool {
     known.is_some_and(|known| std::ptr::eq(Arc::as_ptr(known), caller))
 }
 
-/// Looks and tells until there was no further change.
+/// Checks and sends notices until there was no further change.
 async fn tell_misled(store: Store, live: Arc<LiveTenant>) {
     while live.fanout.served.goes_on() {
         let at = Arc::clone(&live);
@@ -244,7 +245,8 @@ async fn tell_misled(store: Store, live: Arc<LiveTenant>) {
     }
 }
 
-/// Sends a notice until it is sent: whoever was misled while the database was away is told when it is back.
+/// Sends a notice, with retries: keys that got outdated lists while the database was away are notified later. After the last
+/// retry, only streams on this replica are notified.
 async fn send(store: &Store, live: &LiveTenant, mut notice: Misled) {
     let (began, mut backoff) = (Instant::now(), Backoff::new(RETRY_MIN, RETRY_MAX));
     for _ in 0..TRIES_MAX {
@@ -259,7 +261,7 @@ async fn send(store: &Store, live: &LiveTenant, mut notice: Misled) {
     live.fanout.tell_misled(notice.keys.as_deref());
 }
 
-/// Who was served something else than what is seen now, if anybody.
+/// Compares the served lists with the current ones. Returns the notice to send; `None` if all are current.
 fn look_for_misled(live: &LiveTenant) -> Option<Misled> {
     let (catalogue, access) = (live.catalogue(), live.access());
     // the lock is not held while views are made
@@ -288,7 +290,7 @@ fn look_for_misled(live: &LiveTenant) -> Option<Misled> {
     }
     let mut lists = live.fanout.served.lock();
     for (key, list, _) in &misled {
-        // unless it was served something meanwhile
+        // unless the key was served another list meanwhile
         if lists.by_key.get(key).is_some_and(|last| last.at == list.at) {
             lists.by_key.remove(key);
         }
@@ -323,7 +325,7 @@ mod tests {
         }
     }
 
-    /// Two clients with one key: what the second is served says nothing of the first.
+    /// Two clients with one key: the lists of the second say nothing about those of the first.
     #[test]
     fn a_newer_list_does_not_hide_an_older_one() {
         let served = Served::default();

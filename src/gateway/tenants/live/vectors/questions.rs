@@ -1,4 +1,4 @@
-//! A tenant's questions whose vectors are known, the least recently asked forgotten first.
+//! Cache of the vectors of a tenant's queries, evicted by least recent use.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,12 +8,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::domain::search::Embedding;
 use crate::upstream::Patience;
 
-/// Questions that are remembered.
+/// Most queries cached per tenant.
 const QUESTIONS_MAX: usize = 256;
-/// Questions of one tenant that are being asked at the same time; further ones are ranked without.
+/// Most queries of one tenant being embedded at the same time; further ones are ranked without vectors.
 const ASKED_MAX: usize = 2;
 
-/// The questions of one tenant.
+/// Cached query vectors of one tenant, and its limits on requests to the service.
 #[derive(Debug)]
 pub(in crate::gateway) struct Questions {
     known: Mutex<Known>,
@@ -23,7 +23,7 @@ pub(in crate::gateway) struct Questions {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// Moves on with every look.
+    /// Logical clock, which advances with every access.
     now: u64,
     by_text: HashMap<String, (u64, Arc<Embedding>)>,
 }
@@ -39,7 +39,7 @@ impl Default for Questions {
 }
 
 impl Questions {
-    /// The vector of a question that was asked before.
+    /// Returns the cached vector of a query.
     pub(in crate::gateway) fn find(&self, text: &str) -> Option<Arc<Embedding>> {
         let mut known = self.known();
         known.now += 1;
@@ -49,7 +49,7 @@ impl Questions {
         Some(Arc::clone(vector))
     }
 
-    /// Remembers one.
+    /// Caches the vector of a query.
     pub(in crate::gateway) fn keep(&self, text: String, vector: Arc<Embedding>) {
         let mut known = self.known();
         known.now += 1;
@@ -63,7 +63,7 @@ impl Questions {
         }
     }
 
-    /// Leave to ask the service.
+    /// Returns a permit for a request to the service; `None` if all are taken.
     pub(in crate::gateway) fn turn(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.asked).try_acquire_owned().ok()
     }

@@ -12,7 +12,7 @@ fn pins(numbers: std::ops::Range<usize>) -> Vec<String> {
     numbers.map(|n| format!("{n:06}")).collect()
 }
 
-/// Plays the turns of tenants that have so many definitions each, `is_bad` ones among them; gives what was sent.
+/// Runs the queue for tenants with so many definitions each, `is_bad` ones among them; returns the batches sent.
 fn play(
     turns: &mut EmbedTurns,
     now: &mut Instant,
@@ -73,11 +73,11 @@ fn what_the_service_fails_at_is_found_and_set_aside() {
         play(&mut turns, &mut now, &mut left, is_bad, 40);
         assert_eq!(left[&tenant(1)], ["000003", "000013"], "{bad:?}: all others were sent");
         assert!(left[&tenant(2)].is_empty());
-        // again and again, but more and more rarely: within a day not more than once an hour, and some at first
+        // again and again, but less and less often: within a day at most once an hour, plus some at first
         let sent = play(&mut turns, &mut now, &mut left, is_bad, 40);
         let hours = now.duration_since(start).as_secs_f64() / 3600.0;
         assert!(sent.len() == 40 && hours > 4.0, "{bad:?}: 40 requests in {hours} hours");
-        // the service has learned
+        // the service accepts the definitions from now on
         now += REFUSED_FOR;
         play(&mut turns, &mut now, &mut left, |_, _| None, 40);
         assert!(left.values().all(Vec::is_empty) && turns.tenants.is_empty(), "{bad:?}: {turns:?}");
@@ -92,10 +92,10 @@ fn a_service_that_fails_is_left_alone() {
     turns.add(tenant(1), now);
     let sent = play(&mut turns, &mut now, &mut left, |_, _| Some(BatchEnd::Failed), 40);
     assert!(now.duration_since(start) > PAUSE_MAX * 10, "{:?}", now.duration_since(start));
-    // a change does not make it sooner
+    // a change does not make the next batch earlier
     turns.add(tenant(1), now);
     assert!(turns.next(now).is_none() && turns.next_at() > Some(now), "{sent:?}");
-    // and once it is back all are sent, soon
+    // once the service is back, all are sent soon
     let back = now;
     play(&mut turns, &mut now, &mut left, |_, _| None, 1000);
     assert!(left[&tenant(1)].is_empty());

@@ -1,4 +1,4 @@
-//! Checks 1 and 7 of a call on `/mcp/direct`, where the name is all that the caller says.
+//! Checks 1 and 7 of a call on `/mcp/direct`, where the tool's name is the only declaration.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use crate::gateway::calls::pipeline::request::ToolRequest;
 use crate::gateway::catalog::Tool;
 use crate::gateway::tenants::Caller;
 
-/// Longest name that is repeated, in characters.
+/// Longest name that errors and records repeat, in characters.
 const NAME_SHOWN_CHARS_MAX: usize = 300;
 
-/// The tool of either spelling, and the variant that calls it. One text whether there is no such tool, it is another
-/// tenant's, or out of scope: what is above the key's ceiling is not in its scope, so the variant is within it.
+/// Finds a tool by either spelling, and its tier. The refusal is the same for a tool that does not exist, is another
+/// tenant's, or is out of scope. Tools above the key's ceiling are out of scope, so the variant is always permitted.
 pub(super) fn resolve(
     caller: &Caller,
     request: &ToolRequest,
@@ -39,7 +39,8 @@ pub(super) fn resolve(
     Ok((name, tool, tier))
 }
 
-/// The tool of either spelling that is in the caller's scope. The record names it, or else what was asked for.
+/// Finds a tool by either spelling in the caller's scope. The record gets the tool's name, or the requested one if there is
+/// none.
 pub(in crate::gateway) fn find(
     caller: &Caller,
     name: &str,
@@ -59,7 +60,7 @@ pub(in crate::gateway) fn find(
     Some((tool, tier))
 }
 
-/// What is said of a tool that is not there for this caller.
+/// Returns the refusal for a tool that does not exist for this caller.
 pub(super) fn unknown(name: &str) -> Refusal {
     Refusal::new(Code::NotFound, format!("Unknown tool: {}", shown(name)))
 }
@@ -68,7 +69,7 @@ fn shown(name: &str) -> String {
     name.chars().take(NAME_SHOWN_CHARS_MAX).collect()
 }
 
-/// The arguments: an object, or nothing.
+/// Returns the arguments, an object; empty if absent.
 pub(super) fn arguments(
     request: &ToolRequest,
     record: &mut Record,
@@ -76,7 +77,7 @@ pub(super) fn arguments(
 ) -> Result<Bytes, Refusal> {
     let arguments = match present(request.args.as_ref()) {
         None => Bytes::from_static(b"{}"),
-        // duplicate members were looked for when the request was read
+        // the parser of the request refused duplicate members already
         Some(raw) if raw.starts_with('{') => request.args.clone().unwrap_or_default(),
         Some(_) => {
             let message = "Invalid arguments: they must be a JSON object";
