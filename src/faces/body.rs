@@ -171,7 +171,7 @@ pub async fn whole_answer(body: Body, bytes_max: usize) -> Result<Bytes, BodyErr
     }
 }
 
-/// Marks a response, as an extension, whose body holds memory already.
+/// Marker in the extensions of a response whose body already holds its memory.
 #[derive(Clone, Copy)]
 pub struct Counted;
 
