@@ -1,4 +1,4 @@
-//! Records of calls that are refused before they come to the pipeline: each is an attempt all the same.
+//! Records of calls that are refused before the pipeline. Each is an attempt all the same.
 
 use std::borrow::Cow;
 
@@ -66,7 +66,7 @@ impl Called<'_> {
 }
 
 impl McpEntry<'_> {
-    /// Records a call with these raw params that is refused before they are looked at.
+    /// Records a call that is refused before its raw params are checked.
     pub(super) async fn record(self, attempt: &Attempt, params: Option<&str>, code: &str, message: &str) {
         let members = params.and_then(|params| json::find_members(params, ["name", "arguments"]).ok());
         let [name, arguments] = members.unwrap_or_default();
@@ -75,7 +75,8 @@ impl McpEntry<'_> {
         called.record(&self.faces.gateway, attempt, code, message).await;
     }
 
-    /// Records a request that is refused before its body is read, say for its key's role, if it is a call.
+    /// Records a call that is refused before its body is read, for example because of its key's role. Other requests are
+    /// left out.
     pub(super) async fn record_unread(self, request: Request, code: &str, message: &str) {
         if *request.method() != Method::POST {
             return;
@@ -91,7 +92,7 @@ impl McpEntry<'_> {
         }
     }
 
-    /// Records a request that is refused since it can be read in more than one way, if it is a call.
+    /// Records a call that is refused because it can be read in more than one way. Other requests are left out.
     pub(super) async fn record_unreadable(self, headers: &HeaderMap, body: &Bytes, error: &RpcError) {
         let Ok(text) = std::str::from_utf8(body) else { return };
         let found = self.parse(body, || json::find_members(text, ["id", "method", "params"])).await;
@@ -115,7 +116,7 @@ mod tests {
         let whole = r#"{"name":"up:t","arguments":{"a":1},"inputResponses":{"w":{"action":"accept"}},"requestState":"s"}"#;
         let shown = recordable(Some("up:t"), Some(whole)).unwrap();
         assert_eq!(shown, r#"{"name":"up:t","arguments":{"a":1}}"#);
-        // spelled otherwise it is the same member
+        // an escaped name is the same member
         let spelled = r#"{"input\u0052esponses":{"w":1},"name":"up:t","requestState":[1]}"#;
         assert_eq!(recordable(Some("up:t"), Some(spelled)).unwrap(), r#"{"name":"up:t"}"#);
         // what cannot be told apart from them
