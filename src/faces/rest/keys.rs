@@ -1,4 +1,4 @@
-//! `/keys`.
+//! `/keys`: API keys.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ fn shown<'a>(key: &'a ApiKey, secret: Option<&'a str>) -> Shown<'a> {
     }
 }
 
-/// What cannot be an id is no key's.
+/// Returns the id of a key in the path. A text that cannot be an id is not found.
 pub(super) fn id(exchange: &Exchange) -> Result<KeyId, GatewayError> {
     Uuid::try_parse(exchange.segment("id")).map(KeyId).map_err(|_| GatewayError::NotFound("key"))
 }

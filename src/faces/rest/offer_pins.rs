@@ -57,7 +57,7 @@ async fn named<'a>(
 ) -> Result<OfferName<'a>, RestError> {
     let server = servers::name(exchange)?;
     if name.is_empty() || name.len() > URI_BYTES_MAX || name.contains('\0') {
-        // the server is looked at all the same: a name that cannot be must not tell more than one that is not
+        // finds the server first all the same: an impossible name must not tell more than a missing one
         exchange.gateway().servers.get_server(exchange.caller(), server).await?;
         return Err(GatewayError::NotFound(kind.as_str()).into());
     }
