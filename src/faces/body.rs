@@ -57,7 +57,7 @@ pub enum BodyError {
 /// use. If no memory is free within 5 s, the rest is not read.
 ///
 /// # Errors
-/// [`BodyError`]
+/// [`BodyError`]: the body is too large, broken off or too slow, or there is no memory for it.
 pub async fn read_body(
     mut body: Body,
     bytes_max: usize,

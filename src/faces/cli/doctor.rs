@@ -202,7 +202,7 @@ fn judge(server: &Value, name: &str, withheld: &[Withheld]) -> Vec<Found> {
         if *waiting > 0 {
             found.push(Found::Odd(has(*waiting, "that waits for approval", "that wait for approval")));
         }
-        // blocked by a person, who meant it
+        // a person blocked it on purpose
         if *blocked > 0 {
             found.push(Found::Good(has(*blocked, "that is blocked", "that are blocked")));
         }

@@ -36,14 +36,14 @@ pub(super) struct ListenStream<'a> {
 
 /// Request that opens a stream.
 pub(super) enum Opening<'a> {
-    /// A handshake GET.
+    /// Handshake GET.
     Get {
         /// Revision that the client speaks, if it says so.
         version: Option<&'a str>,
         /// Id of the last event that the client received.
         last_event_id: Option<&'a str>,
     },
-    /// A modern `subscriptions/listen`.
+    /// Modern `subscriptions/listen`.
     Listen {
         /// Raw id of the request.
         id: &'a str,

@@ -45,7 +45,7 @@ impl SeenNotices {
         SeenNotices([spelled(&tools), spelled(&[prints.prompts]), prints.resources])
     }
 
-    /// Returns the fingerprints as an event id. A client that resumes with it tells which lists it knows.
+    /// Returns the fingerprints as an event id. A client that resumes with it shows which lists it knows.
     pub(super) fn id(self) -> String {
         self.0.map(|print| print.to_string()).join(".")
     }

@@ -47,7 +47,8 @@ pub(super) enum OperationSubject {
     Other,
 }
 
-/// Request under way. All who work on it share it. If the last handle is dropped without an end, the client gave it up.
+/// Handle of a request under way, shared by everything that works on it. If the last handle is dropped without an end, the
+/// client gave the request up.
 #[derive(Clone)]
 pub(super) struct Operation(Arc<Inner>);
 

@@ -50,13 +50,14 @@ impl Called<'_> {
         }
     }
 
-    /// Returns the part of the call that may stand in its record: no credential of a server, nothing that opens a kept text,
-    /// and nothing at all where it cannot be told whether one of these is in it.
+    /// Returns the part of the call that may stand in its record: no credentials, answers of people or states of servers.
+    ///
+    /// `None` for `read_cache`, whose arguments open a kept text, and for params that cannot be searched for such parts.
     fn recordable(&self) -> Option<Cow<'_, str>> {
         match self.name? {
             tools::READ_CACHE => None,
             name if Managing::named(name).is_some() => Some(without_credentials(self.arguments?).into()),
-            // answers of people and states of servers are in no record; nor is what cannot be told apart from them
+            // answers of people and states of servers are in no record, nor is a text that may contain them
             _ => self
                 .whole
                 .filter(|whole| json::top_level_members(whole).is_ok())
@@ -119,7 +120,7 @@ mod tests {
         // an escaped name is the same member
         let spelled = r#"{"input\u0052esponses":{"w":1},"name":"up:t","requestState":[1]}"#;
         assert_eq!(recordable(Some("up:t"), Some(spelled)).unwrap(), r#"{"name":"up:t"}"#);
-        // what cannot be told apart from them
+        // texts that may contain them
         for odd in [r#"{"inputResponses":{}"#, "[]", "7", r#"{"a":1,"a":2}"#] {
             let shown = recordable(Some("up:t"), Some(odd));
             assert!(shown.is_none_or(|shown| !shown.contains("inputResponses")), "{odd}");

@@ -89,7 +89,7 @@ impl Session {
 }
 
 impl Sessions {
-    /// Takes the keys: the first signs, all verify.
+    /// Creates the keys of session tokens: the first signs, all verify.
     pub fn new(keys: Vec<Vec<u8>>) -> Sessions {
         Sessions { keys }
     }

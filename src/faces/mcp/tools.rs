@@ -98,8 +98,8 @@ fn retrieve_tools(mode: IntentMode, view: &View) -> Value {
     })
 }
 
-/// Returns the sentence that names the enabled servers that this key can see, at most [`SERVERS_NAMED_MAX`]. It never tells
-/// their connection state.
+/// Returns the sentence that names the enabled servers that this key can see, at most [`SERVERS_NAMED_MAX`]. Connection
+/// states are never in it.
 fn servers(view: &View) -> String {
     if view.servers.is_empty() {
         return String::new();

@@ -146,7 +146,7 @@ impl Exchange {
         })
     }
 
-    /// Returns the event ids of the activity stream of the caller's tenant.
+    /// Returns the keys that seal event ids of the caller's tenant.
     pub(super) fn places(&self) -> TenantPlaces {
         self.faces.places.of(self.attempt.caller.tenant_id())
     }

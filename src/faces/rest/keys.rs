@@ -28,7 +28,7 @@ struct Shown<'a> {
     revoked_at: Option<String>,
     last_used_at: Option<String>,
     version: i64,
-    /// The secret, in the answer that makes the key and never again.
+    /// Secret of the key; only in the answer that creates it.
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<&'a str>,
 }

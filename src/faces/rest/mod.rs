@@ -1,7 +1,7 @@
 //! The REST face: `/api/v1`, JSON in and out, one file per resource.
 //!
-//! The table below is complete: for each route it says who may use it, what it takes, and who answers. The gate has checked
-//! host and key before anything here runs.
+//! The table below names for each route the action that a role must allow, the parameters and the handler. The gate has
+//! checked host and key before anything here runs.
 
 mod activity;
 mod call;

@@ -49,7 +49,7 @@ fn decided(offer: &OfferView) -> RestAnswer {
     show::ok(&Decided { name: shown_name(offer), state: offer.state().as_str(), pin: &offer.pin })
 }
 
-/// Offer that a request names.
+/// Returns the offer that a request names.
 async fn named<'a>(
     exchange: &'a Exchange,
     kind: OfferKind,
@@ -78,7 +78,7 @@ fn kind_of(kind: Option<&str>) -> Result<OfferKind, GatewayError> {
     }
 }
 
-/// Kind and URI that a body names.
+/// Reads the kind and the URI that a body names.
 fn resource_of(fields: &mut Fields) -> Result<(OfferKind, String), GatewayError> {
     Ok((kind_of(fields.text("kind")?.as_deref())?, fields.needed_text("uri")?))
 }

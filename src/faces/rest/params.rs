@@ -10,7 +10,7 @@ use crate::gateway::GatewayError;
 
 /// Names of the parameters that a route takes.
 pub(super) type ParamNames = &'static [&'static str];
-/// No parameters.
+/// Parameters of a route that takes none.
 pub(super) const NONE: ParamNames = &[];
 /// Parameters of a list.
 pub(super) const PAGE: ParamNames = &["cursor", "limit"];

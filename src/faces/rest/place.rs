@@ -31,7 +31,7 @@ pub(super) struct TenantPlaces {
 }
 
 impl Places {
-    /// Takes the secrets that all replicas share: the first seals, all open.
+    /// Derives the keys from the secrets that all replicas share: the first seals, all open.
     pub fn new<'a>(secrets: impl IntoIterator<Item = &'a [u8]>) -> Places {
         Places { keys: secrets.into_iter().map(|secret| Key::of_secret(secret, PURPOSE)).collect() }
     }

@@ -68,7 +68,7 @@ fn server_of(path: &str, segment: &str, body: Option<&str>) -> Option<String> {
     is_name(&name).then_some(name)
 }
 
-/// Returns `{"path", "body"?}`; the path tells what the act was done to. A body that is not JSON is left out.
+/// Returns `{"path", "body"?}`; the path names the object of the act. A body that is not JSON is left out.
 fn text(path: &str, body: Option<&str>) -> String {
     let mut out = String::from(r#"{"path":"#);
     json::escape_into(&mut out, path);

@@ -44,7 +44,7 @@ struct Shown<'a> {
     added_by: Option<Uuid>,
 }
 
-/// Servers read at once where all are looked at; a tenant's quota bounds them.
+/// Servers fetched at once where all are read; a tenant's quota bounds their number.
 const WHOLE_PAGE: i64 = 500;
 
 #[derive(Serialize)]

@@ -43,7 +43,7 @@ struct InForce<'a> {
     intent_declaration: IntentMode,
     unannotated_tools: Unannotated,
     max_operation: OperationType,
-    /// The key's own list; `None` if it has none. Outer lists are not shown, since they name what others have.
+    /// List of the key itself; `None` if it has none. Outer lists are not shown, since they name what others have.
     allowed_tools: Option<&'a [String]>,
     /// Level of the innermost list that narrows (`key`, `tenant`, `deployment`); `None` if no list narrows.
     allowed_tools_from: Option<&'static str>,
