@@ -133,7 +133,7 @@ struct Override {
     /// Whether repeating a call changes nothing more: true or false
     #[arg(long, value_name = "BOOL")]
     idempotent: Option<bool>,
-    /// Whether the tool reaches beyond its server: true or false
+    /// Whether the tool interacts with the outside world: true or false
     #[arg(long, value_name = "BOOL")]
     open_world: Option<bool>,
     /// Title of the tool for people
