@@ -45,13 +45,13 @@ enum Command {
         #[arg(long, value_name = "PATH")]
         config: Option<PathBuf>,
     },
-    /// Bring the database to this version's schema
+    /// Apply database migrations
     Migrate {
         /// Configuration file (TOML); the environment (MCPPROXY__SECTION__KEY) wins over it
         #[arg(long, value_name = "PATH")]
         config: Option<PathBuf>,
     },
-    /// See what `serve` would be told, and whether it would start
+    /// Check or show the configuration that `serve` would use
     Config(cli::ConfigCommand),
     /// For the gateway itself: ends the programs of stdio servers should it be killed
     #[command(name = run::STDIO_WARDEN, hide = true)]

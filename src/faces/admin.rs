@@ -1,5 +1,5 @@
-//! The operator's own listener: `/metrics`, and with it the two questions of orchestrators. No key is asked for, so
-//! nothing else is here; it answers while the database is away, and until the very end of a drain.
+//! The operator's own listener: `/metrics`, `/livez` and `/readyz`. No key is asked for, so nothing else is served here. The
+//! listener answers while the database is away, and until the very end of a drain.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,26 +20,26 @@ use super::connections::{ConnectionRules, Connections};
 use super::http::health;
 use super::listener::{Doors, serve_connections};
 
-/// Connections at the same time; one more closes the oldest without a request, or waits for one to end.
+/// Most open connections. One more closes the oldest idle connection, or waits until one ends.
 pub const CONNECTIONS_MAX: usize = 64;
-/// How long a request head may take, and a connection be kept without one.
+/// Time limit for receiving a request head, also on a connection that is kept open.
 const HEADER_READ_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a scrape may go on once everything else has ended.
+/// Drain time of this listener, which stops after everything else.
 const DRAIN_MAX: Duration = Duration::from_millis(500);
 
-/// What a page of metrics is written in.
+/// Text format of a metrics page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpositionFormat {
-    /// Prometheus' text.
+    /// Prometheus text format.
     Plain,
-    /// OpenMetrics, for whoever asks for it.
+    /// OpenMetrics, for scrapers that ask for it.
     OpenMetrics,
 }
 
 impl ExpositionFormat {
     const OPENMETRICS: &str = "application/openmetrics-text";
 
-    /// What a scraper takes that sends this `Accept`.
+    /// Returns the format for a scraper that sends this `Accept` header.
     fn accepted(accept: Option<&str>) -> ExpositionFormat {
         let is_open = accept.is_some_and(|accept| accept.contains(ExpositionFormat::OPENMETRICS));
         if is_open { ExpositionFormat::OpenMetrics } else { ExpositionFormat::Plain }
@@ -53,14 +53,14 @@ impl ExpositionFormat {
     }
 }
 
-/// Makes a page of metrics.
+/// Function that renders a page of metrics.
 pub type Scrape = dyn Fn(ExpositionFormat) -> String + Send + Sync;
 
-/// The last page of each format. No key is asked for, so making one may cost only so much, however often it is asked for.
+/// Last page of each format. No key is needed to request one, so the cost must be bounded, however many requests come.
 struct Pages {
     scrape: Arc<Scrape>,
     age_max: Duration,
-    /// Held while a page is made, also when nobody waits for it any more.
+    /// Locked while a page is rendered, even if its requester has left.
     made: Arc<Mutex<[Option<Page>; 2]>>,
 }
 
@@ -74,7 +74,7 @@ impl Pages {
         Pages { scrape, age_max, made: Arc::default() }
     }
 
-    /// A page that is not old.
+    /// Returns a page younger than `age_max`, rendered now if there is none.
     async fn page(&self, format: ExpositionFormat) -> Result<Bytes, JoinError> {
         let mut made = Arc::clone(&self.made).lock_owned().await;
         let [plain, open] = &*made;
@@ -83,7 +83,7 @@ impl Pages {
             return Ok(page.text.clone());
         }
         let scrape = Arc::clone(&self.scrape);
-        // many servers are many to count: off the threads that serve calls
+        // counting many servers takes long: off the threads that serve calls
         let making = tokio::task::spawn_blocking(move || {
             let text = Bytes::from(scrape(format));
             let [plain, open] = &mut *made;
@@ -95,7 +95,7 @@ impl Pages {
     }
 }
 
-/// Serves scrapers until `stop`. Pages younger than `age_max` are handed out again.
+/// Serves scrapers until `stop`. A page younger than `age_max` is served again.
 pub async fn serve(
     listener: TcpListener,
     faces: Arc<Faces>,
@@ -135,7 +135,7 @@ mod tests {
 
     use super::*;
 
-    /// Pages that count how many were made, and are made when the other end says so.
+    /// Returns pages, a sender that releases one rendering per message, and the number of renderings so far.
     fn pages(age_max: Duration) -> (Arc<Pages>, mpsc::Sender<()>, Arc<AtomicUsize>) {
         let (let_go, waits) = mpsc::channel::<()>();
         let (waits, made) = (std::sync::Mutex::new(waits), Arc::<AtomicUsize>::default());
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(pages.page(ExpositionFormat::Plain).await.unwrap(), "Plain 2");
     }
 
-    /// Also when whoever asked for it first has left.
+    /// Only one page is rendered at a time, even if the first requester has left.
     #[tokio::test]
     async fn one_page_is_made_at_a_time() {
         let (pages, let_go, made) = pages(Duration::ZERO);

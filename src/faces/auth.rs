@@ -1,4 +1,4 @@
-//! From request headers to a caller.
+//! Authentication: finds the caller of a request from its headers.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub struct HeaderFault {
 }
 
 impl HeaderFault {
-    /// Answers 400.
+    /// Returns the 400 response that names the header.
     pub fn refuse(self, request_id: &str) -> Response {
         let HeaderFault { name, message } = self;
         wire::error::render(StatusCode::BAD_REQUEST, "invalid_request", message, Some(name), Some(request_id))
@@ -45,7 +45,7 @@ pub fn single<'a>(
 /// Credential and tenant that a request presents.
 #[derive(Clone, Copy, Debug)]
 pub struct Presented<'a> {
-    /// Key or token; `None` where there is none that can be read.
+    /// API key or bearer token; `None` if absent or unreadable.
     credential: Option<&'a str>,
     /// Value of `X-Tenant`.
     tenant: Option<&'a str>,
@@ -75,10 +75,10 @@ impl Presented<'_> {
     }
 }
 
-/// Returns the caller of a request. Every failure looks the same to whoever has no valid key.
+/// Returns the caller of a request. Clients without a valid key cannot tell the failures apart.
 ///
 /// # Errors
-/// The credential is missing or opens nothing, its tenant is suspended or not there, or keys cannot be confirmed now.
+/// The credential is missing or not valid, its tenant is suspended or does not exist, or keys cannot be confirmed now.
 pub async fn caller(faces: &Faces, presented: Presented<'_>) -> Result<Arc<Caller>, AuthError> {
     let Some(secret) = presented.credential else {
         faces.gateway.tenants.count_auth_failure(None);
@@ -96,7 +96,7 @@ fn bearer_token(value: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// The answer to a request without a caller.
+/// Returns the response to a request without a caller.
 pub fn refuse(error: AuthError, request_id: &str) -> Response {
     let id = Some(request_id);
     match error {

@@ -57,7 +57,7 @@ pub enum BodyError {
 /// use. If no memory is free within 5 s, the rest is not read.
 ///
 /// # Errors
-/// [`BodyError`]
+/// [`BodyError`]: the body is too large, broken off or too slow, or there is no memory for it.
 pub async fn read_body(
     mut body: Body,
     bytes_max: usize,
@@ -171,7 +171,7 @@ pub async fn whole_answer(body: Body, bytes_max: usize) -> Result<Bytes, BodyErr
     }
 }
 
-/// Marks a response, as an extension, whose body holds memory already.
+/// Marker in the extensions of a response whose body already holds its memory.
 #[derive(Clone, Copy)]
 pub struct Counted;
 

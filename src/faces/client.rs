@@ -1,4 +1,4 @@
-//! The client of a request, as traces name it.
+//! Client address of a request, for traces.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,7 +7,7 @@ use http::HeaderMap;
 use super::connections::Connections;
 use crate::domain::span::Span;
 
-/// Notes address and port of a request's client on its span. A trusted proxy names its client in `X-Forwarded-For`, whose
+/// Records address and port of a request's client on its span. A trusted proxy names its client in `X-Forwarded-For`, whose
 /// port is not known.
 pub fn describe(span: &mut Span, peer: SocketAddr, headers: &HeaderMap, connections: &Connections) {
     match forwarded_for(peer.ip(), headers, connections) {
@@ -19,8 +19,8 @@ pub fn describe(span: &mut Span, peer: SocketAddr, headers: &HeaderMap, connecti
     }
 }
 
-/// Returns the last hop that no trusted proxy is, read from the end: what stands before it may be made up.
-/// `None`: the peer itself.
+/// Returns the client in `X-Forwarded-For`: the first hop, from the end, that is no trusted proxy. Hops before it may be
+/// forged. `None`: the peer itself is the client.
 fn forwarded_for(peer: IpAddr, headers: &HeaderMap, connections: &Connections) -> Option<IpAddr> {
     let mut client = None;
     let mut trusted = connections.is_trusted(peer);

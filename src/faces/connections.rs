@@ -79,13 +79,13 @@ pub struct ClientConnection {
 }
 
 impl ClientConnection {
-    /// Notes the task that serves the connection.
+    /// Records the task that serves the connection.
     pub(super) fn served_by(&self, task: AbortHandle) {
-        // set once, by who accepted it
+        // set once, after the connection was admitted
         drop(self.task.set(task));
     }
 
-    /// Notes that a request begins. `false`: the connection was closed meanwhile, and its task is about to end.
+    /// Records that a request begins. `false`: the connection was closed meanwhile, and its task is about to end.
     pub(super) fn begin_request(&self) -> bool {
         match self.state.load(Ordering::Acquire) {
             EXEMPT | BUSY => true,
@@ -93,7 +93,7 @@ impl ClientConnection {
         }
     }
 
-    /// Notes that the answer to a request is made.
+    /// Records that the answer to a request is made.
     pub(super) fn end_request(&self) {
         if self.state.load(Ordering::Acquire) == BUSY {
             self.moves(BUSY, IDLE);
@@ -159,7 +159,7 @@ impl Connections {
         }
     }
 
-    /// Tells whether an address is in `server.trusted_proxies`.
+    /// Returns whether an address is in `server.trusted_proxies`.
     pub fn is_trusted(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.rules.trusted_proxies.iter().any(|network| network.contains(&address))
@@ -174,8 +174,8 @@ impl Connections {
         }
     }
 
-    /// Waits until a new connection of `peer` may be served. `None`: it is refused, since its address has too many and
-    /// all of them are at work.
+    /// Waits until a new connection of `peer` may be served. `None`: it is refused, since its address has too many
+    /// connections and all of them are busy.
     pub(super) async fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Admitted> {
         let permit = self.permit().await?;
         let id = self.accepted.fetch_add(1, Ordering::Relaxed);
@@ -272,7 +272,8 @@ fn close_oldest(same: &mut BTreeMap<u64, Arc<ClientConnection>>) -> bool {
     true
 }
 
-/// Returns the address under which connections of `peer` are counted: of IPv6 its /64 network, which one host has whole.
+/// Returns the address under which connections of `peer` are counted. For IPv6 this is the /64 network, which one host may
+/// have whole.
 fn counted_as(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into(),
@@ -315,7 +316,7 @@ mod tests {
         let third = connect(&connections, "192.0.2.1").await.unwrap();
         assert_eq!([&first, &second, &third, &other].map(|c| is_closed(c)), [false, true, false, false]);
         assert!(!second.begin_request(), "a request on a closed connection");
-        // all at work: the new one is refused
+        // all are busy: the new one is refused
         assert!(third.begin_request());
         assert!(connect(&connections, "192.0.2.1").await.is_none());
         first.end_request();
@@ -352,7 +353,7 @@ mod tests {
         assert_eq!(crowd.each_ref().map(|c| is_closed(c)), [true, false, false]);
         assert!(!is_closed(&quiet) && !is_closed(&new));
         assert_eq!((connections.open(), connections.closed().full), (4, 1));
-        // nobody of the crowd is idle: somebody else is
+        // no connection of the crowd is idle, so another one is closed
         assert!(crowd[1].begin_request() && crowd[2].begin_request());
         connect(&connections, "192.0.2.4").await.unwrap();
         assert!(is_closed(&quiet) || is_closed(&new));

@@ -1,4 +1,4 @@
-//! The main listener: its routes, and their gate, which checks host, origin and key before anything is routed.
+//! The main listener: its routes, and the gate that checks host, origin and key before routing.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use super::request::{self, RequestId};
 use super::{Faces, auth, mcp, rest, wire};
 use crate::gateway::Readiness;
 
-/// Everything that is served on the main listener.
+/// Creates the router of the main listener.
 pub fn router(faces: Arc<Faces>) -> Router {
     Router::new()
         .route("/mcp", any(mcp::handle))
@@ -30,7 +30,7 @@ pub fn router(faces: Arc<Faces>) -> Router {
         .with_state(faces)
 }
 
-/// Whether the process lives, and whether it should get traffic.
+/// Creates the routes of the health checks: `/livez` (the process lives) and `/readyz` (it should get traffic).
 pub(super) fn health() -> Router<Arc<Faces>> {
     Router::new().route("/livez", get(|| async { "ok\n" })).route("/readyz", get(readyz))
 }
@@ -46,17 +46,17 @@ async fn readyz(State(faces): State<Arc<Faces>>) -> Response {
     (status, text).into_response()
 }
 
-/// What is let in, and what every answer carries, a refusal too.
+/// Admits or refuses a request. While the replica shuts down, every response asks the client to close its connection.
 async fn gate(State(faces): State<Arc<Faces>>, request: Request, next: Next) -> Response {
     let mut response = let_in(&faces, request, next).await;
     if faces.gateway.life.is_leaving() {
-        // the next request had better find another replica
+        // the client's next request should reach another replica
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     response
 }
 
-/// Host and origin, then the key; the caller travels on as an extension.
+/// Checks host, origin and key, then runs the route with the caller as an extension.
 async fn let_in(faces: &Faces, mut request: Request, next: Next) -> Response {
     let id = request::usable_id(request.headers()).unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
     let headers = request.headers();
@@ -99,20 +99,20 @@ fn host(request: &Request) -> Result<Option<&str>, HeaderFault> {
     }
 }
 
-/// A target without a port means port 80, as does a Host.
+/// Compares two authorities. A missing port means 80.
 fn is_same_authority(one: &str, other: &str) -> bool {
     let one = one.strip_suffix(":80").unwrap_or(one);
     one.eq_ignore_ascii_case(other.strip_suffix(":80").unwrap_or(other))
 }
 
-/// A page in a browser must not reach a gateway on the same machine under a name of its own choosing.
+/// Checks the host, so that a page in a browser cannot reach a local gateway under a name of its own choosing.
 fn check_host(faces: &Faces, host: Option<&str>) -> Result<(), &'static str> {
     let known =
         host.is_some_and(|host| faces.options.allowed_hosts.iter().any(|allowed| same_host(allowed, host)));
     if known { Ok(()) } else { Err("this Host is not one of server.allowed_hosts") }
 }
 
-/// An allowed host without a port stands for any port; `*` for any host.
+/// Returns whether `host` matches an allowed one. Without a port, that one matches any port; `*` matches any host.
 fn same_host(allowed: &str, host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()) => name,
@@ -132,8 +132,8 @@ fn check_origin(faces: &Faces, headers: &HeaderMap) -> Result<(), &'static str> 
     if known { Ok(()) } else { Err("this Origin is not one of server.allowed_origins") }
 }
 
-/// Serves clients until `stop`, then lets every one finish its request, at most `drain` long. Gives the
-/// moment at which `drain` is over, for what has to end after the connections.
+/// Serves clients until `stop`, then waits for their last requests, at most for `drain`. Returns the end of `drain`: the
+/// deadline of what must end after the connections.
 pub async fn serve(
     listener: TcpListener,
     faces: Arc<Faces>,

@@ -1,4 +1,4 @@
-//! Connections of a listener: accepted as far as there is room, served, and drained.
+//! Connections of a listener: admission, serving and draining.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -20,29 +20,30 @@ use super::impatient::Impatient;
 
 /// Bytes buffered of a request head: bounds the size of all headers together.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
-/// How long a client may take none of what waits for it: then its connection is closed, and what waited is freed.
+/// Longest time that writes to a client may wait. Then its connection is closed, and the memory of the waiting answers
+/// freed.
 const WRITE_STALL_MAX: Duration = Duration::from_secs(60);
 /// Pause after the listener could not accept, for example with no file descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// The connection that a request came by.
+/// Connection that a request came by, in the request's extensions.
 #[derive(Clone, Debug)]
 pub struct Peer {
-    /// Address of its other end.
+    /// Address of the client's end.
     pub address: SocketAddr,
     pub(super) connection: Arc<ClientConnection>,
 }
 
-/// What a listener takes.
+/// Admission rules and time limits of a listener.
 #[derive(Clone)]
 pub(super) struct Doors {
-    /// Connections, and who gets one.
+    /// Connections of the listener, with the rules of their admission.
     pub(super) connections: Arc<Connections>,
-    /// How long a client may take to send its request head.
+    /// Time limit for a client to send its request head.
     pub(super) header_read_timeout: Duration,
 }
 
-/// Serves clients until `stop`, then lets every one finish its request, at most `drain` long. Returns the end of `drain`.
+/// Serves clients until `stop`, then waits for their last requests, at most for `drain`. Returns the end of `drain`.
 pub(super) async fn serve_connections(
     listener: TcpListener,
     router: Router,
@@ -64,7 +65,7 @@ pub(super) async fn serve_connections(
         let service = with_connection(service.clone(), peer, Arc::clone(&connection));
         let served = graceful.watch(http.serve_connection(TokioIo::new(stream), service));
         let task = tokio::spawn(async move {
-            // a client that breaks its connection is its own affair
+            // errors of a client's connection are not ours to report
             drop(served.await);
             drop(admitted);
         });
@@ -78,7 +79,8 @@ pub(super) async fn serve_connections(
     deadline
 }
 
-/// The service of one connection: every request knows its connection, and the connection whether a request is under way.
+/// Wraps the service of one connection. Requests get [`Peer`] as an extension, and the connection records whether a request
+/// is under way.
 fn with_connection<S>(
     service: S,
     address: SocketAddr,
@@ -93,7 +95,7 @@ where
         let answered = service.call(request);
         async move {
             if !connection.begin_request() {
-                // closed for another one in this moment: the task of this connection is about to end
+                // closed for another connection in this moment: the task of this one is about to end
                 return std::future::pending().await;
             }
             let answered = answered.await;
@@ -121,7 +123,7 @@ async fn accept(listener: &TcpListener, connections: &Arc<Connections>) -> Optio
         }
         Err(error) => {
             tracing::warn!(%error, "a connection could not be accepted");
-            // with no file descriptor left, it gives one back
+            // frees a file descriptor, in case none is left
             connections.close_one();
             tokio::time::sleep(ACCEPT_PAUSE).await;
             None

@@ -1,5 +1,5 @@
-//! Floor 3: the faces. `mcp` and `rest` share the porch (`http`, `auth`, `wire`) and know nothing of each
-//! other; `cli` is a client of `rest` and meets it on the wire only.
+//! Floor 3: the faces. `mcp` and `rest` share `http`, `auth` and `wire`, and know nothing of each other. `cli` is a client
+//! of `rest`, and meets it on the wire only.
 
 pub mod admin;
 pub mod auth;
@@ -26,30 +26,30 @@ use self::wire::managed::{ManagedAct, ManagedRequest, NotDone};
 use crate::domain::measure::Measures;
 use crate::gateway::{Attempt, Caller, Gateway};
 
-/// What the faces need to know of the deployment.
+/// Deployment settings of the faces.
 #[derive(Clone, Debug)]
 pub struct FaceOptions {
-    /// Hosts that requests may name; a name without a port stands for any port.
+    /// Hosts that requests may name. One without a port matches any port; `*` matches any host.
     pub allowed_hosts: Vec<String>,
-    /// Origins that browsers may send.
+    /// Origins that browsers may send; `*` matches any.
     pub allowed_origins: Vec<String>,
-    /// Largest request body, bytes.
+    /// Largest request body, in bytes.
     pub request_bytes_max: usize,
-    /// Open streams of one key on this replica.
+    /// Most open streams of one key on this replica.
     pub streams_per_key_max: usize,
-    /// How long a client may take to send its request head.
+    /// Time limit for a client to send its request head.
     pub header_read_timeout: Duration,
-    /// The master switch of `/mcp/direct`.
+    /// Whether the deployment has `/mcp/direct` at all.
     pub direct_enabled: bool,
 }
 
 impl Faces {
-    /// Whether a caller has `/mcp/direct`: the deployment and the key must both have it on.
+    /// Returns whether a caller has `/mcp/direct`: both the deployment and the key must have it on.
     pub fn has_direct(&self, caller: &Caller) -> bool {
         self.options.direct_enabled && caller.settings.direct_endpoint
     }
 
-    /// Does what a management tool asks for, as the routes of REST do it.
+    /// Runs an act of a management tool as the REST route does.
     pub(crate) async fn manage(
         self: &Arc<Self>,
         attempt: Attempt,
@@ -59,25 +59,25 @@ impl Faces {
         rest::inward::run(self, attempt, act, asked).await
     }
 
-    /// Records what was refused before it came to that.
+    /// Records a call of a management tool that was refused before its act was run.
     pub(crate) fn refuse_managing(&self, attempt: &Attempt, tool: &str, arguments: &str, why: &NotDone) {
         rest::inward::refused(self, attempt, tool, arguments, why);
     }
 }
 
-/// State of every handler.
+/// State shared by all handlers.
 pub struct Faces {
-    /// The use cases.
+    /// Services of the gateway.
     pub gateway: Arc<Gateway>,
-    /// The deployment.
+    /// Deployment settings.
     pub options: FaceOptions,
-    /// Session tokens.
+    /// Keys of session tokens.
     pub sessions: mcp::Sessions,
-    /// Places in the activity log.
+    /// Keys of event ids in the activity stream.
     pub places: rest::Places,
     /// Open streams by key.
     pub streams: sse::Streams,
-    /// How long clients wait for answers.
+    /// Histograms of request and session durations.
     pub measures: Measures,
     /// Client connections of the main listener.
     pub connections: Arc<Connections>,

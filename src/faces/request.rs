@@ -1,14 +1,14 @@
-//! The id of a request, which its answer, its record and its log lines carry.
+//! Id of a request, which its response, its record and its log lines carry.
 
 use axum::extract::Request;
 use http::{HeaderMap, HeaderName};
 
-/// Header of the id, of requests and answers.
+/// Header of the id, in requests and responses.
 pub(super) const ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Longest request id taken over from a client, in bytes.
 const BYTES_MAX: usize = 100;
 
-/// The id of a request: the client's own `X-Request-Id` when it is usable, else a fresh one.
+/// Id of a request: the client's own `X-Request-Id` if it is usable, else a fresh one.
 #[derive(Clone, Debug)]
 pub struct RequestId(pub String);
 

@@ -1,4 +1,4 @@
-//! Server-sent events, for all faces: what a stream looks like, how many a key may hold open, when one must end.
+//! Server-sent events of all faces: format, bounds on open streams, and when a stream must end.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -17,23 +17,23 @@ use crate::domain::id::{KeyId, TenantId};
 use crate::domain::measure::Count;
 use crate::gateway::{Caller, Gateway};
 
-/// How often a silent stream says that it is alive.
+/// Interval of keep-alives on a silent stream.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// How often a stream asks whether its key still is valid.
+/// Interval at which a stream checks whether its key is still valid.
 pub(super) const CHECK: Duration = Duration::from_secs(1);
 
-/// What a stream is for.
+/// Purpose of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamKind {
-    /// A client of `/mcp`.
+    /// Stream of a client of `/mcp`.
     Search,
-    /// A client of `/mcp/direct`.
+    /// Stream of a client of `/mcp/direct`.
     Direct,
-    /// Somebody watches the activity log.
+    /// Activity records as they are written.
     Activity,
-    /// Somebody reads the activity log out.
+    /// Export of activity records.
     Export,
-    /// Somebody watches the state of servers.
+    /// Changes of the state of servers.
     Events,
 }
 
@@ -46,7 +46,7 @@ impl StreamKind {
         StreamKind::Events,
     ];
 
-    /// The name for those who count.
+    /// Returns the name in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             StreamKind::Search => "mcp",
@@ -63,33 +63,33 @@ impl StreamKind {
 pub struct Streams {
     open: Mutex<Open>,
     by_kind: [AtomicUsize; 5],
-    /// Those for which there was no place.
+    /// Number of streams refused since the start.
     refused: Count,
 }
 
 #[derive(Debug, Default)]
 struct Open {
     by_key: HashMap<Option<KeyId>, usize>,
-    /// Those of the tenants' own keys.
+    /// Streams by tenant, without those of the bootstrap key.
     by_tenant: HashMap<TenantId, usize>,
 }
 
-/// Why there is no place for another stream.
+/// Reason why another stream is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TooManyStreams {
-    /// This key has this many open.
+    /// The key has this many streams open, which is the limit.
     Key(usize),
-    /// The keys of this tenant have this many open together.
+    /// The keys of the tenant have this many streams open together, which is its quota.
     Tenant(usize),
 }
 
 impl Streams {
-    /// Streams open now, by what they are for.
+    /// Returns the number of open streams by purpose.
     pub fn open_now(&self) -> impl Iterator<Item = (StreamKind, usize)> {
         StreamKind::ALL.into_iter().zip(self.by_kind.iter().map(|open| open.load(Ordering::Relaxed)))
     }
 
-    /// Streams for which there was no place, since the start.
+    /// Returns the number of streams refused since the start.
     pub fn refused(&self) -> u64 {
         self.refused.get()
     }
@@ -124,7 +124,7 @@ impl Streams {
         }
     }
 
-    /// Streams that a tenant's keys hold open here.
+    /// Returns the number of streams that a tenant's keys hold open on this replica.
     pub(super) fn of_tenant(&self, tenant: TenantId) -> usize {
         self.open().by_tenant.get(&tenant).copied().unwrap_or_default()
     }
@@ -134,7 +134,7 @@ impl Streams {
     }
 }
 
-/// One less; nothing is remembered of whoever has none.
+/// Decrements a count, and removes it at 0.
 fn less<K: Eq + Hash>(counts: &mut HashMap<K, usize>, of: K) {
     if let Entry::Occupied(mut count) = counts.entry(of) {
         *count.get_mut() -= 1;
@@ -144,7 +144,7 @@ fn less<K: Eq + Hash>(counts: &mut HashMap<K, usize>, of: K) {
     }
 }
 
-/// A stream that a client holds open: its place among those of its key, and what keeps it alive.
+/// Stream that a client holds open. It occupies a slot of its key and tenant, and knows when its last keep-alive was sent.
 pub(super) struct OpenStream {
     faces: Arc<Faces>,
     caller: Arc<Caller>,
@@ -153,10 +153,10 @@ pub(super) struct OpenStream {
 }
 
 impl OpenStream {
-    /// Takes a place among those of its key and its tenant.
+    /// Takes a slot of the key and the tenant.
     ///
     /// # Errors
-    /// [`TooManyStreams`]
+    /// [`TooManyStreams`] if either has none left.
     pub(super) fn begin(
         faces: &Arc<Faces>,
         caller: &Arc<Caller>,
@@ -171,32 +171,32 @@ impl OpenStream {
         Ok(OpenStream { faces: Arc::clone(faces), caller: Arc::clone(caller), kind, alive: Instant::now() })
     }
 
-    /// The use cases.
+    /// Returns the services of the gateway.
     pub(super) fn gateway(&self) -> &Arc<Gateway> {
         &self.faces.gateway
     }
 
-    /// The deployment.
+    /// Returns the state shared by all handlers.
     pub(super) fn faces(&self) -> &Faces {
         &self.faces
     }
 
-    /// Whose it is.
+    /// Returns the caller that opened the stream.
     pub(super) fn caller(&self) -> &Caller {
         &self.caller
     }
 
-    /// Whether the gateway has to end it: it stops, or the key has ended.
+    /// Returns whether the stream must end: the gateway stops, or the key is no longer valid.
     pub(super) fn must_end(&self) -> bool {
         self.gateway().life.is_draining() || !self.gateway().tenants.is_valid(&self.caller)
     }
 
-    /// When it should say again that it is alive.
+    /// Returns when the next keep-alive is due.
     pub(super) fn sign_at(&self) -> Instant {
         self.alive + KEEP_ALIVE
     }
 
-    /// Whether it has been silent for so long that it should say that it is alive; asking is saying.
+    /// Returns whether a keep-alive is due. If so, it counts as sent.
     pub(super) fn is_sign_due(&mut self) -> bool {
         let is_due = self.alive.elapsed() >= KEEP_ALIVE;
         if is_due {
@@ -216,7 +216,7 @@ impl Drop for OpenStream {
     }
 }
 
-/// Headers of an event stream that no proxy may hold back.
+/// Returns a response with the headers of an event stream, which proxies must not buffer.
 pub(super) fn event_stream(body: axum::body::Body) -> Response {
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::OK;
@@ -227,12 +227,12 @@ pub(super) fn event_stream(body: axum::body::Body) -> Response {
     response
 }
 
-/// What an event begins with.
+/// Start of an event, before its data.
 pub(super) const EVENT_START: &str = "event: message\ndata: ";
-/// What ends it.
+/// End of an event.
 pub(super) const EVENT_END: &str = "\n\n";
 
-/// One server-sent event around a JSON text.
+/// Returns a server-sent event with a JSON text as data.
 pub(super) fn event(message: &str) -> Bytes {
     let mut out = Vec::with_capacity(EVENT_START.len() + message.len() + EVENT_END.len());
     out.extend_from_slice(EVENT_START.as_bytes());
@@ -244,7 +244,8 @@ pub(super) fn event(message: &str) -> Bytes {
     out.into()
 }
 
-/// Part of a JSON text as part of an event's data, which is one line; JSON has its line breaks between tokens only.
+/// Replaces line breaks in a part of a JSON text, since the data of an event is one line. JSON has line breaks between
+/// tokens only.
 pub(super) fn one_line(part: Bytes) -> Bytes {
     if !part.iter().any(is_break) {
         return part;

@@ -11,14 +11,14 @@ use crate::upstream::{Egress, Pool};
 
 const KIB: usize = 1024;
 const BYTES_MAX: usize = 4 * 1024 * KIB;
-/// A tenth of what clients are given.
+/// A tenth of the time that clients get.
 const TENTH: Patience = Patience {
     read_max: Duration::from_millis(3000),
     grace: Duration::from_millis(500),
     memory_wait_max: Duration::from_millis(500),
 };
 
-/// Memory of which a request may have 1 MiB, so a body half of that.
+/// Returns a pool in which a request may hold 1 MiB, so that a body may have half of that.
 fn pool() -> Pool {
     let limits = MemoryLimits { replica_bytes_max: 64 * 1024 * KIB, tenant_bytes_max: 2 * 1024 * KIB };
     Pool::new(Arc::new(Egress::new(vec![], vec![])), None).with_memory(limits)
@@ -32,7 +32,7 @@ fn held(pool: &Pool) -> usize {
     pool.vitals().memory.request_bytes
 }
 
-/// A body of unknown length that comes as it is sent.
+/// Returns a body of unknown length, and the sender of its pieces.
 fn coming() -> (mpsc::Sender<Bytes>, Body) {
     let (sender, receiver) = mpsc::channel(64);
     let pieces = stream::unfold(receiver, |mut receiver| async move {
@@ -99,7 +99,7 @@ async fn without_memory_a_body_is_refused_in_time() {
 #[tokio::test]
 async fn bodies_have_a_least_pace_and_a_longest_time() {
     let pool = pool();
-    // bytes sent every 100 ms, and the least time that they are given, in milliseconds
+    // bytes sent every 100 ms, and the shortest time until the body is refused, in milliseconds
     for (bytes, least_ms) in [(0, 500), (1, 500), (KIB, 900), (20 * KIB, 3000)] {
         let (sender, mut body) = coming();
         let sends = tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! `mcpproxy activity`: what was attempted, by whom, and how it ended.
+//! `mcpproxy activity`: lists, watches, counts and exports activity records.
 
 mod watch;
 
@@ -26,11 +26,11 @@ pub struct ActivityCommand {
 enum Command {
     /// List records, newest first
     List(Box<List>),
-    /// Show records as they are written, until Ctrl-C; a gateway that goes away is waited for
+    /// Show records as they are written, until Ctrl-C; reconnects to a gateway that goes away
     Watch(Box<watch::Watch>),
-    /// Count what happened: outcomes, the tools and servers that were called most, how slow and how often failing
+    /// Count records by outcome, and show the most called tools and servers with failure rates and durations
     Summary {
-        /// 1h, 24h, 7d or 30d
+        /// Period: 1h, 24h, 7d or 30d
         #[arg(long, default_value = "24h")]
         period: String,
         #[command(flatten)]
@@ -38,9 +38,9 @@ enum Command {
     },
     /// Write all records that match to standard output, newest first
     Export(Box<Export>),
-    /// Show one record whole
+    /// Show all fields of one record
     Show {
-        /// Its id, as `mcpproxy activity list` prints it
+        /// ID of the record, as `mcpproxy activity list` prints it
         id: String,
         #[command(flatten)]
         output: Output,
@@ -53,13 +53,13 @@ struct List {
     filter: Filter,
     #[command(flatten)]
     window: Window,
-    /// How many at most
+    /// Maximum number of records
     #[arg(long, default_value_t = 50, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
-    /// With the columns CODE, TYPE, OWNER and KEY as well
+    /// Also show the columns CODE, TYPE, OWNER and KEY
     #[arg(long)]
     wide: bool,
-    /// Words instead of icons; there are none anyway where nobody looks
+    /// Show words instead of icons; output to anything but a terminal has no icons
     #[arg(long)]
     no_icons: bool,
     #[command(flatten)]
@@ -68,7 +68,7 @@ struct List {
 
 #[derive(Args)]
 struct Export {
-    /// jsonl or csv
+    /// Format: jsonl or csv
     #[arg(long, default_value = "jsonl")]
     format: String,
     #[command(flatten)]
@@ -77,50 +77,51 @@ struct Export {
     window: Window,
 }
 
-/// Which records: the filters of the API.
+/// Filters of activity records, as the API takes them.
 #[derive(Args)]
 #[command(next_help_heading = "Filters")]
 struct Filter {
-    /// What the call was for, as its caller declared it, or else by the command that made it: read, write or destructive
+    /// Intent of the call, as declared by its caller or else by the command that made it: read, write or destructive
     #[arg(long, value_name = "TYPE")]
     intent_type: Option<String>,
-    /// How it ended: success, upstream_error, error, blocked, rejected, cancelled, unknown, or not yet: pending, waiting
+    /// Outcome: success, upstream_error, error, blocked, rejected, cancelled, unknown, or before the end: pending, waiting
     #[arg(long)]
     status: Option<String>,
-    /// A server's name
+    /// Name of the server
     #[arg(long)]
     server: Option<String>,
-    /// A tool, as TOOL or SERVER:TOOL; for --type admin the act, for example servers.create
+    /// Tool, as TOOL or SERVER:TOOL; with --type admin the act, for example servers.create
     #[arg(long)]
     tool: Option<String>,
-    /// tool_call, search, cache_read, direct_call, admin, policy, consent, auth_failure, late_outcome or system
+    /// Kind of record: tool_call, search, cache_read, direct_call, admin, policy, consent, auth_failure, late_outcome or
+    /// system
     #[arg(long = "type")]
     kind: Option<String>,
-    /// Where it came in: mcp, direct, rest, cli, console or system
+    /// Origin of the request: mcp, direct, rest, cli, console or system
     #[arg(long)]
     source: Option<String>,
-    /// A key's id
+    /// ID of the key
     #[arg(long)]
     key: Option<String>,
-    /// Who holds the key
+    /// Owner of the key
     #[arg(long)]
     owner: Option<String>,
-    /// A session, as a record names it
+    /// ID of the session, as a record names it
     #[arg(long, value_name = "ID")]
     session_id: Option<String>,
-    /// A request, as the client named it
+    /// ID of the request, as the client named it
     #[arg(long, value_name = "ID")]
     request_id: Option<String>,
 }
 
-/// Records of which time.
+/// Time range of records.
 #[derive(Args)]
 #[command(next_help_heading = "Filters")]
 struct Window {
-    /// From then on: a time such as 2026-01-31T08:00:00Z, or how long ago, such as 90m, 12h, 3d [default: 7d]
+    /// Start of the time range: a time such as 2026-01-31T08:00:00Z, or an age such as 90m, 12h, 3d [default: 7d]
     #[arg(long = "since", alias = "start-time", value_name = "TIME")]
     start_time: Option<String>,
-    /// Until then, in the same forms [default: now]
+    /// End of the time range, in the same forms [default: now]
     #[arg(long = "until", alias = "end-time", value_name = "TIME")]
     end_time: Option<String>,
 }
@@ -157,7 +158,7 @@ impl Window {
     }
 }
 
-/// A time as the API takes it: one of RFC 3339, or so many minutes, hours or days ago.
+/// Returns a time as the API takes it. `given` is an RFC 3339 time, or an age in minutes, hours or days such as `90m`.
 fn time(flag: &str, given: &str, now: DateTime<Utc>) -> Result<String, Failure> {
     let split = given.char_indices().next_back().map_or(0, |(at, _)| at);
     let (number, unit) = given.split_at_checked(split).unwrap_or_default();
@@ -285,7 +286,7 @@ fn milliseconds(value: Option<&Value>) -> String {
     }
 }
 
-/// A record as people read it: what is absent is left out, the intent has a section of its own.
+/// Formats a record for people. Absent fields are left out, and the intent has a section of its own.
 fn record(raw: &str) -> String {
     let Ok(members) = json::members(raw) else { return output::safe(raw) };
     let value = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
@@ -305,7 +306,7 @@ fn record(raw: &str) -> String {
     out
 }
 
-/// A summary as people read it.
+/// Formats a summary for people.
 fn summary(raw: &str) -> String {
     let summary: Value = serde_json::from_str(raw).unwrap_or_default();
     let counts = |name: &str| {

@@ -1,6 +1,7 @@
-//! `mcpproxy apply`: makes tenants what a file says they are.
+//! `mcpproxy apply`: changes tenants to match a file.
 //!
-//! Everything is read and compared first, and shown; then it is done, unless it is a rehearsal. Nothing is deleted.
+//! The command reads and compares everything first, and shows the plan. It then applies the plan, except with `--dry-run`.
+//! Nothing is deleted.
 
 mod compare;
 mod file;
@@ -24,33 +25,33 @@ use super::failure::Failure;
 use super::output::{self, text};
 use super::upstream;
 
-/// Within this, every replica knows that a tenant is resumed.
+/// Longest time until every replica knows that a tenant is resumed.
 const RESUMED_WAIT_MAX: Duration = Duration::from_secs(5);
-/// Between two tries at a replica that does not know it yet.
+/// Pause between retries at a replica that still takes a resumed tenant for suspended.
 const RESUMED_PAUSE: Duration = Duration::from_millis(100);
-/// So many tenants that are not in the file are named.
+/// Most tenants named among those that the file does not mention.
 const OTHERS_NAMED_MAX: usize = 20;
 
 /// `mcpproxy apply`
 #[derive(Args)]
 pub struct Apply {
-    /// The file; `-` is standard input
+    /// Tenants file (YAML); `-` is standard input
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     file: PathBuf,
-    /// Show what would be done, and do nothing
+    /// Show the changes without making them
     #[arg(long)]
     dry_run: bool,
-    /// Set the servers' headers also where their names have not changed: values cannot be compared
+    /// Set the servers' headers even if their names have not changed: values cannot be compared
     #[arg(long)]
     set_headers: bool,
-    /// Write the secrets of new keys to this new file, which is yours alone, instead of standard output
+    /// Write the secrets of new keys to this new file, which only you can read, instead of standard output
     #[arg(long, value_name = "FILE")]
     keys_out: Option<PathBuf>,
     #[command(flatten)]
     connection: ApiConnection,
 }
 
-/// What became of the tenants so far.
+/// Failures so far.
 #[derive(Default)]
 struct Outcome {
     failed: HashSet<String>,
@@ -58,7 +59,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// Says what went wrong with a tenant.
+    /// Reports the failure of a tenant, or of the thing at `place` in it.
     fn fail(&mut self, tenant: &str, place: Option<&str>, failure: Failure) {
         output::note(&output::one_line(&format!("mcpproxy: {}: {failure}", place.unwrap_or(tenant))));
         self.failed.insert(tenant.to_owned());
@@ -90,7 +91,7 @@ impl Apply {
             return output::line("nothing to change");
         }
         let lines: Vec<String> = steps().flat_map(Step::shown).map(|line| output::one_line(&line)).collect();
-        // nothing is done that was not shown
+        // no change is made that was not shown
         let unshown = |_| Failure::Refused("the plan could not be shown: nothing was done".to_owned());
         lines.iter().chain([&counts(&plans)]).try_for_each(|line| output::line(line)).map_err(unshown)?;
         if !self.dry_run {
@@ -104,7 +105,7 @@ impl Apply {
         outcome.end(wanted.tenants.len())
     }
 
-    /// A plan for each tenant that can be made what the file says.
+    /// Returns a plan for each tenant that can be changed to match the file. Reports the other tenants as failures.
     async fn plan(
         &self,
         platform: &ApiClient,
@@ -130,7 +131,7 @@ impl Apply {
     }
 }
 
-/// Says what is there and not in the file: nothing of it is touched.
+/// Reports tenants and things that exist and are not in the file. They stay as they are.
 fn note_others(there: HashSet<String>, wanted: &file::File, plans: &[ApplyPlan]) {
     let named: HashSet<&str> = wanted.tenants.iter().map(|tenant| tenant.name.as_str()).collect();
     let mut others: Vec<String> = there.into_iter().filter(|name| !named.contains(&**name)).collect();
@@ -145,7 +146,7 @@ fn note_others(there: HashSet<String>, wanted: &file::File, plans: &[ApplyPlan])
     }
 }
 
-/// How many things are made, changed and left alone.
+/// Returns a summary: how many things are created, changed and left alone.
 fn counts(plans: &[ApplyPlan]) -> String {
     let mut places: HashMap<&str, Mark> = HashMap::new();
     for plan in plans {
@@ -161,7 +162,7 @@ fn counts(plans: &[ApplyPlan]) -> String {
     format!("{made} to create, {changed} to change, {} unchanged", things - places.len())
 }
 
-/// Does what is planned in one tenant.
+/// Applies the plan of one tenant.
 async fn apply(
     platform: &ApiClient,
     plan: &ApplyPlan,
@@ -179,7 +180,7 @@ async fn apply(
             resumed = Some(Instant::now());
         }
     }
-    // a tenant that is to be served nothing is not served because of a server that cannot be added
+    // a tenant that should be suspended is suspended even if a step before failed
     if let Some(step) = &plan.suspend
         && let Err(failure) = step.run(platform, &client).await
     {
@@ -201,7 +202,7 @@ async fn apply_step(
     }
     let answer = loop {
         match step.run(platform, client).await {
-            // a replica that has not heard yet that the tenant is resumed
+            // this replica does not know yet that the tenant is resumed
             Err(Failure::NotAuthorised(_)) if resumed.is_some_and(|at| at.elapsed() < RESUMED_WAIT_MAX) => {
                 tokio::time::sleep(RESUMED_PAUSE).await;
             }

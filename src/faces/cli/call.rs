@@ -1,4 +1,4 @@
-//! `mcpproxy call`: runs a tool, declaring what it is for.
+//! `mcpproxy call`: runs a tool with a declared intent.
 
 use clap::{Args, Subcommand, ValueEnum};
 use http::Method;
@@ -35,33 +35,33 @@ enum Variant {
 
 #[derive(Args)]
 struct Request {
-    /// The tool, as `mcpproxy tools search` names it
+    /// Name of the tool, as `mcpproxy tools search` prints it
     #[arg(value_name = "SERVER:TOOL")]
     name: String,
-    /// Its arguments, a JSON object; @FILE reads a file, - standard input
+    /// Arguments of the tool, a JSON object; @FILE reads a file, - standard input
     #[arg(long, value_name = "JSON", default_value = "{}")]
     args: String,
-    /// Why, for the audit trail (up to 1000 characters)
+    /// Reason for the call, for the audit trail (up to 1000 characters)
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// How sensitive the data is: public, internal, private or unknown
+    /// Sensitivity of the data: public, internal, private or unknown
     #[arg(long, value_name = "LEVEL")]
     sensitivity: Option<String>,
-    /// How to show the result
+    /// Output format
     #[arg(short = 'o', long = "output", value_enum, default_value_t = Shape::Pretty, value_name = "FORMAT")]
     shape: Shape,
 }
 
-/// How a result is shown.
+/// Output format of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Shape {
-    /// Its texts, for people
+    /// Texts of the result, for people
     Pretty,
-    /// What the server said, byte for byte
+    /// Result as the server sent it, byte for byte
     Json,
 }
 
-/// The body of `POST /tools/call`.
+/// Body of `POST /tools/call`.
 #[derive(Serialize)]
 struct Body<'a> {
     tool_variant: String,
@@ -120,7 +120,7 @@ impl CallCommand {
     }
 }
 
-/// The texts of a result; what is no text as JSON. To a terminal nothing goes that could command it.
+/// Returns the texts of a result, and JSON for content that is not text. Control characters are escaped on a terminal.
 fn readable(outcome: &Outcome, raw: &str) -> String {
     let blocks = outcome.content.iter().map(|block| match (block.get("type"), block.get("text")) {
         (Some(Value::String(kind)), Some(Value::String(text))) if kind == "text" => text.clone(),

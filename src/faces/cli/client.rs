@@ -19,96 +19,96 @@ use super::failure::Failure;
 use super::output;
 use crate::faces::wire::headers::{CLI, SOURCE};
 
-/// How long a connection may take.
+/// Time limit for connecting.
 const CONNECT_WAIT_MAX: Duration = Duration::from_secs(10);
-/// How long an answer may take: longer than any call may.
+/// Time limit for a whole response, longer than that of any call.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(660);
-/// How long the next piece of a streamed answer may take.
+/// Time limit for the next piece of a streamed response.
 const PIECE_WAIT_MAX: Duration = Duration::from_secs(60);
-/// The role of keys that are of no tenant.
+/// Role of the platform's keys, which belong to no tenant.
 const PLATFORM: &str = "platform";
-/// Items asked for at a time.
+/// Items requested per page.
 const PAGE: usize = 100;
 
-/// A client of one gateway, as one key.
+/// REST client of one gateway, with one key.
 #[derive(Clone)]
 pub(super) struct ApiClient {
     http: reqwest::Client,
     base: Url,
     key: Key,
-    /// The tenant that a platform key acts in.
+    /// Tenant to act in, sent as `X-Tenant`; `None` if none is named.
     tenant: Option<HeaderValue>,
-    /// Whose key it is, once somebody asked; none where that cannot be found out.
+    /// Role and tenant of the key, fetched on first use; the inner `None` if they could not be fetched.
     holder: Arc<OnceCell<Option<Holder>>>,
 }
 
-/// Whose a key is.
+/// Role and tenant of a key.
 #[derive(Deserialize)]
 struct Holder {
     role: String,
     tenant: String,
 }
 
-/// What is sent as key.
+/// Kind of text that is sent as key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Key {
     None,
     Given,
-    /// A variable's name, where its value was meant.
+    /// Text with a `$` in it: probably a variable that was not expanded.
     Unexpanded,
 }
 
-/// An answer that is no error.
+/// Successful response.
 pub(super) struct ApiAnswer {
-    /// Its headers.
+    /// Headers of the response.
     pub(super) headers: HeaderMap,
-    /// Its body, as it came.
+    /// Body of the response, as received.
     pub(super) text: String,
 }
 
 impl ApiAnswer {
-    /// The body as a value.
+    /// Parses the body as JSON.
     pub(super) fn json(&self) -> Result<Value, Failure> {
         serde_json::from_str(&self.text).map_err(|_| not_ours())
     }
 }
 
-/// An answer of any status.
+/// Response of any status.
 pub(super) struct Probed {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     pub(super) text: String,
 }
 
-/// One event of a stream.
+/// Event of a server-sent event stream.
 pub(super) struct Event {
-    /// What it is.
+    /// Type of the event.
     pub(super) kind: Option<String>,
-    /// Where a stream goes on after it.
+    /// Id of the event, after which a stream can be resumed.
     pub(super) id: Option<String>,
-    /// What it says.
+    /// Data of the event.
     pub(super) data: String,
 }
 
-/// A stream of events that is open.
+/// Open event stream.
 pub(super) struct ApiEvents(SseStream<ByteStreamBody<BoxStream<'static, reqwest::Result<Bytes>>, Bytes>>);
 
 impl ApiEvents {
-    /// The next one; `None` when the connection has ended, or says nothing, not even that it is alive.
+    /// Returns the next event; `None` when the connection has ended, or has been silent for longer than keep-alives allow.
     pub(super) async fn next(&mut self) -> Option<Event> {
         let event = timeout(PIECE_WAIT_MAX, self.0.next()).await.ok()??.ok()?;
         Some(Event { kind: event.event, id: event.id, data: event.data.unwrap_or_default() })
     }
 }
 
-/// One page of a list.
+/// Page of a list.
 #[derive(Deserialize)]
 struct Page {
     items: Vec<Box<RawValue>>,
     next_cursor: Option<String>,
 }
 
-/// The body of an error.
+/// Body of an error response.
 #[derive(Deserialize)]
 struct ErrorBody {
     error: ErrorDetail,
@@ -123,10 +123,10 @@ struct ErrorDetail {
 }
 
 impl ApiClient {
-    /// A client for this URL, key and tenant.
+    /// Creates a client for a URL, a key and a tenant.
     ///
     /// # Errors
-    /// What is no URL, or cannot be sent in a header.
+    /// The URL is not valid, or the key or tenant cannot be sent in a header.
     pub(super) fn new(url: &str, key: Option<&str>, tenant: Option<&str>) -> Result<ApiClient, Failure> {
         let base = base(url)?;
         let mut headers = HeaderMap::new();
@@ -147,7 +147,7 @@ impl ApiClient {
         let built = reqwest::Client::builder()
             .default_headers(headers)
             .user_agent(concat!("mcpproxy/", env!("CARGO_PKG_VERSION")))
-            // the key goes where it was told to go, nowhere else
+            // redirects would send the key to another address
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(CONNECT_WAIT_MAX)
             .build();
@@ -155,26 +155,26 @@ impl ApiClient {
         Ok(ApiClient { http, base, key: kind, tenant, holder: Arc::default() })
     }
 
-    /// The same in this tenant, or in none.
+    /// Returns this client acting in `tenant`, or in none.
     ///
     /// # Errors
-    /// A name that cannot be sent in a header.
+    /// The name cannot be sent in a header.
     pub(super) fn in_tenant(&self, tenant: Option<&str>) -> Result<ApiClient, Failure> {
         let tenant = tenant.map(|tenant| header("tenant", tenant)).transpose()?;
         Ok(ApiClient { tenant, ..self.clone() })
     }
 
-    /// Where the gateway is.
+    /// Returns the base URL of the gateway.
     pub(super) fn url(&self) -> &Url {
         &self.base
     }
 
-    /// Whether a tenant is named.
+    /// Returns whether a tenant is named.
     pub(super) fn is_in_tenant(&self) -> bool {
         self.tenant.is_some()
     }
 
-    /// Whether the key is one of the platform.
+    /// Returns whether the key is one of the platform; `false` if that cannot be found out.
     pub(super) async fn is_of_platform(&self) -> bool {
         self.holder().await.is_some_and(|holder| holder.role == PLATFORM)
     }
@@ -188,7 +188,7 @@ impl ApiClient {
         self.holder.get_or_init(ask).await.as_ref()
     }
 
-    /// A key of a tenant acts in that one: what is meant for another would be done there.
+    /// Refuses a named tenant other than that of the key. The gateway would act in the key's own tenant instead.
     async fn check_tenant(&self) -> Result<(), Failure> {
         let Some(wanted) = self.tenant.as_ref().and_then(|tenant| tenant.to_str().ok()) else {
             return Ok(());
@@ -204,7 +204,7 @@ impl ApiClient {
         }
     }
 
-    /// Asks at the root of the port, where no key is needed; any status is an answer.
+    /// Requests a path at the root of the port, which needs no key. Any status is a success.
     pub(super) async fn probe(&self, path: &str) -> Result<Probed, Failure> {
         let mut url = self.base.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
@@ -217,17 +217,17 @@ impl ApiClient {
         Ok(Probed { status, headers, text })
     }
 
-    /// Reads.
+    /// Sends a GET request.
     pub(super) async fn get(&self, path: &[&str], query: &ApiQuery) -> Result<ApiAnswer, Failure> {
         self.ask(Method::GET, path, query, None).await
     }
 
-    /// Does something that needs no body.
+    /// Sends a request without a body.
     pub(super) async fn act(&self, method: Method, path: &[&str]) -> Result<ApiAnswer, Failure> {
         self.ask(method, path, &ApiQuery::default(), None).await
     }
 
-    /// Sends a body.
+    /// Sends a request with a JSON body.
     pub(super) async fn send(
         &self,
         method: Method,
@@ -237,7 +237,7 @@ impl ApiClient {
         self.ask(method, path, &ApiQuery::default(), Some(body)).await
     }
 
-    /// The items of a list, at most so many, page by page.
+    /// Fetches the items of a list page by page, at most `limit`.
     pub(super) async fn list(
         &self,
         path: &[&str],
@@ -261,7 +261,7 @@ impl ApiClient {
         Ok(items)
     }
 
-    /// Copies an answer to standard output while it comes.
+    /// Copies a response to standard output while it arrives.
     pub(super) async fn copy(&self, path: &[&str], query: &ApiQuery) -> Result<(), Failure> {
         let mut response = self.send_request(self.request(Method::GET, path, query)).await?;
         let mut copied = 0_u64;
@@ -281,7 +281,7 @@ impl ApiClient {
         }
     }
 
-    /// Opens a stream of events, after the one with the id `last`.
+    /// Opens an event stream after the event with the id `last`; `None` begins with new events.
     pub(super) async fn events(
         &self,
         path: &[&str],
@@ -327,7 +327,7 @@ impl ApiClient {
         Ok(ApiAnswer { headers, text })
     }
 
-    /// Sends a request; an answer that is an error is a failure.
+    /// Sends a request. An error response is returned as a failure.
     async fn send_request(&self, request: RequestBuilder) -> Result<Response, Failure> {
         self.check_tenant().await?;
         let response = request.send().await.map_err(|error| self.unreachable(&error))?;
@@ -361,7 +361,7 @@ impl ApiClient {
     }
 }
 
-/// The parameters of a query.
+/// Query parameters of a request.
 #[derive(Clone, Default)]
 pub(super) struct ApiQuery(Vec<(&'static str, String)>);
 
@@ -389,7 +389,7 @@ fn base(url: &str) -> Result<Url, Failure> {
             "the URL must not hold a user or password; the key is --api-key".to_owned(),
         ));
     }
-    // the address for IDEs is the same gateway
+    // the URL for IDEs ends with /mcp and names the same gateway
     if base.path().trim_end_matches('/') == "/mcp" {
         base.set_path("/");
     }
@@ -398,7 +398,7 @@ fn base(url: &str) -> Result<Url, Failure> {
     Ok(base)
 }
 
-/// What an error answer says, with what helps.
+/// Returns the failure for an error response, with advice.
 fn failure(status: StatusCode, text: &str, key: Key) -> Failure {
     let Ok(ErrorBody { error }) = serde_json::from_str::<ErrorBody>(text) else {
         let sentence = format!("{status} from something that is not this gateway's API; is the URL right?");
@@ -431,7 +431,7 @@ fn failure(status: StatusCode, text: &str, key: Key) -> Failure {
     Failure::from_answer(status.as_u16(), &error.code, sentence)
 }
 
-/// The command that helps with a refusal; its message names the server or tool in quotes.
+/// Returns the command that helps with a refusal. The message names the server or tool in quotes.
 fn command_for(code: &str, message: &str) -> Option<String> {
     let name = message.split('\'').nth(1).filter(|name| !name.is_empty())?;
     let server = name.split_once(':').map_or(name, |(server, _)| server);

@@ -1,4 +1,4 @@
-//! `mcpproxy completions`: what shells need to complete commands.
+//! `mcpproxy completions`: prints completion scripts for shells.
 
 use clap::Args;
 use clap_complete::Shell;
@@ -9,7 +9,7 @@ use super::output;
 /// `mcpproxy completions`
 #[derive(Args)]
 pub struct Completions {
-    /// The shell, for example: mcpproxy completions bash > ~/.local/share/bash-completion/completions/mcpproxy
+    /// Shell, for example: mcpproxy completions bash > ~/.local/share/bash-completion/completions/mcpproxy
     shell: Shell,
 }
 

@@ -1,5 +1,5 @@
-//! `mcpproxy config`: what a gateway started here would be told. It asks no gateway: the composition root reads the
-//! configuration, this shows it.
+//! `mcpproxy config`: checks and shows the configuration that `serve` would use. No gateway is asked: the composition root
+//! reads the configuration, and this module shows it.
 
 use std::path::PathBuf;
 
@@ -21,11 +21,11 @@ pub struct ConfigCommand {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Say whether `serve` would start with it, and what to correct if not; nothing is written or connected
+    /// Check whether `serve` would start, and say what to correct; nothing is written or connected
     Check,
-    /// Show every setting, where it was given, and what it is; secrets are left out
+    /// Show every setting with its value and origin; secrets are redacted
     Show {
-        /// Only what is not the default
+        /// Show only settings that are not the default
         #[arg(long)]
         changed: bool,
         #[command(flatten)]
@@ -33,23 +33,23 @@ enum Command {
     },
 }
 
-/// A configuration as it was found to be.
+/// Configuration as found in the file and the environment.
 pub struct FoundSettings {
-    /// Each setting.
+    /// All settings.
     pub settings: Vec<FoundSetting>,
-    /// Sentences about the whole.
+    /// Remarks on the configuration as a whole.
     pub notes: Vec<String>,
 }
 
-/// One setting.
+/// Setting with its value and origin.
 pub struct FoundSetting {
-    /// Its dotted name.
+    /// Dotted name of the setting.
     pub name: String,
-    /// Its value, if it is no secret.
+    /// Value of the setting; `[redacted]` for a secret.
     pub value: String,
-    /// Where it was given.
+    /// Origin of the value, for example the default, the file or an environment variable.
     pub origin: String,
-    /// Whether that is the built-in default.
+    /// Whether the value is the built-in default.
     pub is_default: bool,
 }
 
@@ -60,15 +60,15 @@ const COLUMNS: [Column; 3] = [
 ];
 
 impl ConfigCommand {
-    /// The configuration file that was named.
+    /// Returns the configuration file named on the command line.
     pub fn file(&self) -> Option<&std::path::Path> {
         self.config.as_deref()
     }
 
-    /// Shows what was asked for of a configuration that can be used.
+    /// Prints the result of the command for a usable configuration.
     ///
     /// # Errors
-    /// Nobody reads the output.
+    /// The output cannot be written, or not in the requested format.
     pub fn show(self, found: &FoundSettings) -> Result<(), Failure> {
         match self.command {
             Command::Check => {

@@ -1,4 +1,4 @@
-//! Which gateway to talk to, and as whom: flags, then the environment, then a profile.
+//! Connection of a command: URL, key and tenant, from flags, then the environment, then a profile.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -10,45 +10,43 @@ use super::client::ApiClient;
 use super::failure::Failure;
 use super::output;
 
-/// Where the gateway is when nothing else is said.
+/// Default URL of the gateway.
 const URL: &str = "http://127.0.0.1:8080";
-/// Where profiles are, below the home directory.
+/// Path of the profile file below the home directory.
 const FILE: &str = ".config/mcpproxy/profiles.toml";
-/// The profile when none is named.
+/// Name of the default profile.
 const PROFILE: &str = "default";
 
 /// Flags of every command that talks to a gateway.
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Connection")]
 pub(super) struct ApiConnection {
-    /// Where the gateway is [default: http://127.0.0.1:8080] [env: MCPPROXY_URL]
+    /// URL of the gateway [default: http://127.0.0.1:8080] [env: MCPPROXY_URL]
     #[arg(long, global = true, value_name = "URL")]
     url: Option<String>,
-    /// The key; better in the environment or a profile, since others on the machine can see command lines
-    /// [env: MCPPROXY_API_KEY]
+    /// API key. Prefer the environment or a profile: other users can read command lines [env: MCPPROXY_API_KEY]
     #[arg(long, global = true, value_name = "KEY")]
     api_key: Option<String>,
-    /// The tenant to act in, for a platform key; other keys have their own, and act in no other
-    /// [env: MCPPROXY_TENANT]
+    /// Tenant to act in, for a platform key; other keys act only in their own tenant [env: MCPPROXY_TENANT]
     #[arg(long, global = true, value_name = "NAME")]
     tenant: Option<String>,
-    /// A profile of the profile file [default: default] [env: MCPPROXY_PROFILE]
+    /// Name of the profile [default: default] [env: MCPPROXY_PROFILE]
     #[arg(long, global = true, value_name = "NAME")]
     profile: Option<String>,
-    /// The profile file: TOML, a table for each profile, with url, api_key and tenant
+    /// Profile file: TOML, a table for each profile, with url, api_key and tenant
     /// [default: ~/.config/mcpproxy/profiles.toml] [env: MCPPROXY_PROFILES]
     #[arg(long, global = true, value_name = "PATH")]
     profiles: Option<PathBuf>,
 }
 
-/// What a flag says, or else its variable. Read here and not by the parser, which would name every variable that is set as
-/// a needed flag in the usage of its errors.
+/// Returns the value of a flag, else of its environment variable; `None` if that is empty or unset. Clap does not read the
+/// variable, since its usage errors would name every set variable as a needed flag.
 #[expect(clippy::disallowed_methods, reason = "the flags of a client, which app/config knows nothing of")]
 fn given(flag: Option<&String>, variable: &str) -> Option<String> {
     flag.cloned().or_else(|| std::env::var(variable).ok()).filter(|value| !value.is_empty())
 }
 
-/// One gateway and how to get in.
+/// Profile: address of a gateway, and credentials for it.
 #[derive(Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Profile {
@@ -58,15 +56,15 @@ struct Profile {
 }
 
 impl ApiConnection {
-    /// A client for it.
+    /// Creates a client for the connection.
     ///
     /// # Errors
-    /// A profile file that cannot be read, a profile that is not in it, a URL that is none.
+    /// The profile file cannot be read, the profile is not in it, or the URL, key or tenant is not valid.
     pub(super) fn client(&self) -> Result<ApiClient, Failure> {
         let named = given(self.profile.as_ref(), "MCPPROXY_PROFILE");
         let profile = self.profile(named.as_deref())?;
         let key = given(self.api_key.as_ref(), "MCPPROXY_API_KEY");
-        // a key of the environment wins over that of a profile that somebody named: better said than wondered about
+        // the key of the environment replaces that of a profile that was named, which may be a mistake
         if let Some(name) =
             named.filter(|_| profile.api_key.is_some() && key.is_some() && key != profile.api_key)
         {
@@ -82,7 +80,7 @@ impl ApiConnection {
 
     fn profile(&self, named: Option<&str>) -> Result<Profile, Failure> {
         let file = self.profiles.clone().or_else(|| given(None, "MCPPROXY_PROFILES").map(PathBuf::from));
-        // nobody has asked for a file that need not be there
+        // the default file need not exist
         let must_exist = named.is_some() || file.is_some();
         let path = file.or_else(|| std::env::home_dir().map(|home| home.join(FILE)));
         let Some(path) = path.filter(|path| must_exist || path.exists()) else {
@@ -121,7 +119,7 @@ fn read(path: &Path) -> Result<HashMap<String, Profile>, Failure> {
     })
 }
 
-/// A file that holds keys is its owner's alone.
+/// Warns if other users can read the profile file, which holds keys.
 fn warn_of_readers(path: &Path) {
     use std::os::unix::fs::PermissionsExt;
     let mode = std::fs::metadata(path).map_or(0, |data| data.permissions().mode());

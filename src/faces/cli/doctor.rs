@@ -1,4 +1,4 @@
-//! `mcpproxy doctor`: what is wrong between you and your tools, and what to do about it.
+//! `mcpproxy doctor`: checks gateway, clock, key and servers, and says what to do.
 
 use chrono::{DateTime, Utc};
 use clap::Args;
@@ -10,7 +10,7 @@ use super::connection::ApiConnection;
 use super::failure::Failure;
 use super::output::{self, text};
 
-/// A clock that differs by more is worth a word: sessions and expiry dates depend on it.
+/// Largest accepted clock difference, in seconds. Sessions and expiry dates depend on the clock.
 const SKEW_MAX_S: i64 = 5;
 
 /// `mcpproxy doctor`
@@ -20,10 +20,10 @@ pub struct Doctor {
     connection: ApiConnection,
 }
 
-/// What a look found.
+/// Result of a check.
 enum Found {
     Good(String),
-    /// What is odd, and what to do.
+    /// Problem, with advice.
     Odd(String),
 }
 
@@ -61,7 +61,7 @@ impl Doctor {
     }
 }
 
-/// What keeps tools from the key itself, and from everybody in its tenant.
+/// Checks what keeps tools from the key: a suspended tenant, its ceiling, its list of tools.
 fn key(me: &Value) -> Vec<Found> {
     let mut found = Vec::new();
     if is(me, "suspended") {
@@ -69,7 +69,7 @@ fn key(me: &Value) -> Vec<Found> {
         let resume = format!("tenant   is suspended: its keys are refused; mcpproxy tenant resume {tenant}");
         found.push(Found::Odd(resume));
     }
-    // roles that call no tools have nothing to miss
+    // roles that cannot call tools lack none
     let calls = matches!(&*text(me, "role"), "agent" | "operator" | "admin" | "platform");
     let Some(settings) = me.get("settings").filter(|_| calls) else {
         return found;
@@ -86,7 +86,7 @@ fn key(me: &Value) -> Vec<Found> {
     found
 }
 
-/// What `allowed_tools` leaves of the tools: least rights are no fault, none at all may be.
+/// Checks which tools `allowed_tools` leaves to the key. A narrow list is no fault; an empty one may be.
 fn list(settings: &Value, how: &str) -> Option<Found> {
     let own = settings.get("allowed_tools").and_then(Value::as_array).map(Vec::as_slice);
     Some(match (own, &*text(settings, "allowed_tools_from")) {
@@ -108,11 +108,11 @@ fn list(settings: &Value, how: &str) -> Option<Found> {
     })
 }
 
-/// Every server: what keeps its tools from agents.
+/// Checks for every server what keeps its tools from agents.
 async fn upstreams(client: &ApiClient) -> Result<(), Failure> {
     let servers = match client.list(&["servers"], &ApiQuery::default(), usize::MAX).await {
         Ok(servers) => servers,
-        // most keys in IDEs may not
+        // most keys in IDEs may not list servers
         Err(Failure::NotAuthorised(_)) => {
             return report(Found::Good("servers  not looked at: this key may not see them".to_owned()));
         }
@@ -170,7 +170,7 @@ async fn withheld(client: &ApiClient, name: &str) -> Result<Vec<Withheld>, Failu
     Ok(withheld)
 }
 
-/// What keeps a whole server's tools from agents, and what to do about it.
+/// Returns what keeps all tools of a server from agents, with advice; `None` if nothing does.
 pub(super) fn obstacle(server: &Value, name: &str) -> Option<String> {
     if !is(server, "enabled") {
         return Some(format!("is disabled: mcpproxy upstream enable {name}"));
@@ -202,7 +202,7 @@ fn judge(server: &Value, name: &str, withheld: &[Withheld]) -> Vec<Found> {
         if *waiting > 0 {
             found.push(Found::Odd(has(*waiting, "that waits for approval", "that wait for approval")));
         }
-        // blocked by a person, who meant it
+        // a person blocked it on purpose
         if *blocked > 0 {
             found.push(Found::Good(has(*blocked, "that is blocked", "that are blocked")));
         }
@@ -328,7 +328,7 @@ mod tests {
         let mut suspended = me("platform", &open);
         suspended["suspended"] = true.into();
         assert!(of(&suspended).contains("tenant resume acme"));
-        // of a gateway that tells less
+        // a gateway that does not report settings
         assert_eq!(of(&json!({"role": "agent", "tenant": "acme"})), "");
     }
 

@@ -1,43 +1,43 @@
-//! How a command fails: a sentence for a person, an exit code for a script.
+//! Failures of commands: a sentence for people, and an exit code for scripts.
 
 use std::process::ExitCode;
 
-/// A command that failed. The exit codes are those of behaviour, section 12.
+/// Failure of a command. The exit codes are listed in behaviour, section 12.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The tool ran and reported an error, or its server failed; 1.
+    /// The tool reported an error, or its server failed; exit code 1.
     #[error("{0}")]
     Tool(String),
-    /// The result could not be written, as to a full disk; 1.
+    /// The result could not be written, for example to a full disk; exit code 1.
     #[error("{0}")]
     Unwritten(String),
-    /// The command makes no sense as it is written; 2.
+    /// The command is not valid; exit code 2.
     #[error("{0}")]
     Usage(String),
-    /// A check, a limit or the state of things refuses it; 3.
+    /// A check, a limit or the current state forbids the command; exit code 3.
     #[error("{0}")]
     Refused(String),
-    /// A person must approve it first; 4.
+    /// A person must approve first; exit code 4.
     #[error("{0}")]
     NeedsApproval(String),
-    /// The key is missing, unknown, or may not do this; 5.
+    /// The key is missing, unknown or not permitted; exit code 5.
     #[error("{0}")]
     NotAuthorised(String),
-    /// The gateway is not there, or cannot serve now; 6.
+    /// The gateway is unreachable or cannot serve now; exit code 6.
     #[error("{0}")]
     Unreachable(String),
-    /// Whoever read the output went away, as `head` does; not worth a word.
+    /// The reader of the output went away, as `head` does. No message is printed; exit code 0.
     #[error("nobody reads the output any more")]
     OutputClosed,
 }
 
 impl Failure {
-    /// The exit code.
+    /// Returns the exit code of the process.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.code())
     }
 
-    /// The exit code as a number: the higher, the worse.
+    /// Returns the exit code as a number. A higher one is worse.
     pub(super) fn code(&self) -> u8 {
         match self {
             Failure::OutputClosed => 0,
@@ -50,7 +50,7 @@ impl Failure {
         }
     }
 
-    /// The same failure in other words.
+    /// Returns a failure of the same kind with another sentence.
     pub(super) fn saying(&self, sentence: String) -> Failure {
         match self {
             Failure::OutputClosed => Failure::OutputClosed,
@@ -64,16 +64,16 @@ impl Failure {
         }
     }
 
-    /// Whether there is anything to say about it.
+    /// Returns whether no message should be printed.
     pub fn is_silent(&self) -> bool {
         matches!(self, Failure::OutputClosed)
     }
 
-    /// The failure that an error answer of the gateway stands for.
+    /// Returns the failure for an error response of the gateway.
     pub(super) fn from_answer(status: u16, code: &str, sentence: String) -> Failure {
         match (status, code) {
             (_, "tool_pending" | "tool_changed") => Failure::NeedsApproval(sentence),
-            // the key may not; a call above its ceiling is refused by a check
+            // a call above the key's ceiling is refused by a check, not by the role
             (403, "operation_not_permitted") => Failure::Refused(sentence),
             (401 | 403, _) => Failure::NotAuthorised(sentence),
             (400 | 405 | 413 | 415, _) => Failure::Usage(sentence),

@@ -1,4 +1,4 @@
-//! Values that people give on a command line.
+//! Values given on the command line.
 
 use std::io::Read;
 
@@ -7,16 +7,16 @@ use serde_json::{Map, Value};
 
 use super::failure::Failure;
 
-/// Largest text that is read from a file or standard input, in bytes: what the gateway takes by default.
+/// Largest text read from a file or standard input, in bytes: the default limit of the gateway's requests.
 const INPUT_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// What an object looks like.
+/// Example of a JSON object, for error messages.
 const SUCH: &str = "such as '{\"path\": \"/tmp\"}'";
 
-/// A JSON object, as it is written: a text, `@FILE`, or `-` for standard input.
+/// Reads a JSON object, unchanged: the argument itself, `@FILE`, or `-` for standard input.
 ///
 /// # Errors
-/// What cannot be read, or is no JSON object.
+/// The text cannot be read, or is no JSON object.
 pub(super) fn object(flag: &str, given: &str) -> Result<Box<RawValue>, Failure> {
     let text = text(flag, given)?;
     let raw = serde_json::from_str::<Box<RawValue>>(&text)
@@ -27,10 +27,10 @@ pub(super) fn object(flag: &str, given: &str) -> Result<Box<RawValue>, Failure> 
     Ok(raw)
 }
 
-/// A text as it is written: itself, `@FILE`, or `-` for standard input.
+/// Reads a text: the argument itself, `@FILE`, or `-` for standard input.
 ///
 /// # Errors
-/// What cannot be read, or is too large.
+/// The text cannot be read, or is too large.
 pub(super) fn text(flag: &str, given: &str) -> Result<String, Failure> {
     let read: Box<dyn Read> = match given.strip_prefix('@') {
         None if given != "-" => return Ok(given.to_owned()),
@@ -50,10 +50,10 @@ pub(super) fn text(flag: &str, given: &str) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// Asks a person at a terminal whether to go on; elsewhere `--yes` must say so.
+/// Asks the person at the terminal for confirmation, unless `yes` is set.
 ///
 /// # Errors
-/// The answer is no, or there is nobody to ask.
+/// The answer is not `yes`, or there is no terminal to ask at.
 pub(super) fn confirm(yes: bool, what: &str) -> Result<(), Failure> {
     use std::io::IsTerminal;
     if yes {
@@ -71,11 +71,11 @@ pub(super) fn confirm(yes: bool, what: &str) -> Result<(), Failure> {
     }
 }
 
-/// Settings given as `NAME=VALUE`. A value that is JSON (a number, `true`, `null`, a list) is taken as that, any
+/// Parses settings given as `NAME=VALUE`. A value that is JSON (a number, `true`, `null`, a list) is taken as JSON, any
 /// other as a text.
 ///
 /// # Errors
-/// What has no `=`, or names one setting twice.
+/// An argument has no `=`, or a setting is given twice.
 pub(super) fn settings(given: &[String]) -> Result<Map<String, Value>, Failure> {
     let mut settings = Map::new();
     for pair in given {

@@ -1,4 +1,4 @@
-//! `mcpproxy key`: keys and what they may do.
+//! `mcpproxy key`: API keys and their settings.
 
 use clap::{Args, Subcommand};
 use http::Method;
@@ -22,7 +22,7 @@ pub struct KeyCommand {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Make a key; its secret is printed this once
+    /// Create a key; its secret is printed only this once
     Add(Add),
     /// List keys
     List {
@@ -31,35 +31,35 @@ enum Command {
     },
     /// Show a key
     Show {
-        /// Its id
+        /// ID of the key
         id: String,
         #[command(flatten)]
         output: Output,
     },
     /// Revoke a key: it stops working everywhere within a second
     Revoke {
-        /// Its id
+        /// ID of the key
         id: String,
     },
-    /// Show the settings of a key or of the tenant, or change them
+    /// Show or change the settings of a key or of the tenant
     Settings(Settings),
 }
 
 #[derive(Args)]
 struct Add {
-    /// What it may do: agent (for IDEs), operator, approver, auditor or admin
+    /// Role: agent (for IDEs), operator, approver, auditor or admin
     #[arg(long)]
     role: String,
-    /// What it is called
+    /// Name of the key
     #[arg(long)]
     name: Option<String>,
-    /// Who holds it
+    /// Owner of the key
     #[arg(long)]
     owner: Option<String>,
-    /// When it stops working, for example 2027-01-31T00:00:00Z
+    /// Expiry time, for example 2027-01-31T00:00:00Z
     #[arg(long, value_name = "TIME")]
     expires_at: Option<String>,
-    /// A setting of its own, for example max_operation=read; may be repeated
+    /// Setting of the key, for example max_operation=read; may be repeated
     #[arg(long = "set", value_name = "NAME=VALUE")]
     settings: Vec<String>,
     #[command(flatten)]
@@ -68,12 +68,12 @@ struct Add {
 
 #[derive(Args)]
 struct Settings {
-    /// A key's id; without, the tenant's settings
+    /// ID of the key; without, the settings of the tenant
     id: Option<String>,
-    /// Change a setting, for example rate_limit=600; null inherits again; may be repeated
+    /// Setting to change, for example rate_limit=600; null inherits again; may be repeated
     #[arg(long = "set", value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// Change only if nobody else has meanwhile: the version that was shown
+    /// Version that was shown: fail if somebody else has changed the settings since
     #[arg(long, value_name = "NUMBER")]
     version: Option<i64>,
     #[command(flatten)]
@@ -154,7 +154,7 @@ impl Settings {
     }
 }
 
-/// Names of keys need not be unique; their ids are.
+/// Checks that a text is the id of a key. Names of keys need not be unique.
 fn check_id(id: &str) -> Result<(), Failure> {
     match Uuid::try_parse(id) {
         Ok(_) => Ok(()),
@@ -162,7 +162,7 @@ fn check_id(id: &str) -> Result<(), Failure> {
     }
 }
 
-/// Settings with where each comes from.
+/// Formats settings with the origin of each.
 fn settings(raw: &str) -> String {
     let all: Map<String, Value> = serde_json::from_str(raw).unwrap_or_default();
     let width = all.keys().map(String::len).max().unwrap_or_default();

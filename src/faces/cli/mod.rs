@@ -32,34 +32,35 @@ pub use self::failure::Failure;
 pub enum Command {
     /// Run a tool through the gateway, as an agent would
     Call(call::CallCommand),
-    /// Find tools and look at them
+    /// Search and show tools, and approve, block or override them
     Tools(tools::Tools),
-    /// Look at prompts of servers and approve or block them
+    /// List and show prompts of servers, and approve or block them
     Prompts(offers::Prompts),
-    /// Look at resources of servers and approve or block them
+    /// List and show resources of servers, and approve or block them
     Resources(offers::ResourcesCommand),
-    /// See what was attempted, by whom, and how it ended
+    /// List, watch, count and export activity records
     Activity(activity::ActivityCommand),
-    /// Add and look after upstream servers
+    /// Add, change and remove upstream servers
     Upstream(upstream::Upstream),
-    /// Make, list and delete tenants (platform keys)
+    /// Create, list, change and delete tenants (platform keys)
     Tenant(tenant::TenantCommand),
-    /// Make tenants what a file says they are: quotas, settings, servers, keys (platform keys)
+    /// Apply a tenants file: create and update tenants, quotas, settings, servers and keys (platform keys)
     Apply(apply::Apply),
-    /// Make, list and revoke keys, and change their settings
+    /// Create, list and revoke keys, and change their settings
     Key(key::KeyCommand),
-    /// Say who you are to the gateway, and which replica answers
+    /// Show the identity of the current key and the gateway's state
     Status(status::StatusCommand),
-    /// Look at what is between you and your tools: gateway, clock, key, each server; say what to do
+    /// Check gateway, clock, key and servers, and say what to do
     Doctor(doctor::Doctor),
-    /// Print a script that completes commands in your shell
+    /// Print a completion script for your shell
     Completions(completions::Completions),
 }
 
-/// Runs a command. `program` is the whole command line, for completions.
+/// Runs a command. `program` is the whole command line, for completion scripts.
 ///
 /// # Errors
-/// What went wrong, with the exit code that says of which kind it is.
+/// The command is not valid, the gateway is unreachable or refuses it, or the tool fails. The kind of [`Failure`] gives the
+/// exit code.
 pub async fn run(command: Command, program: clap::Command) -> Result<(), Failure> {
     match command {
         Command::Call(call) => call.run().await,

@@ -1,4 +1,4 @@
-//! `mcpproxy prompts` and `mcpproxy resources`: definitions that wait for a person, and decisions about them.
+//! `mcpproxy prompts` and `mcpproxy resources`: lists and diffs of definitions, and decisions about them.
 
 use clap::{Args, Subcommand};
 use http::Method;
@@ -31,9 +31,9 @@ pub struct ResourcesCommand {
 
 #[derive(Subcommand)]
 enum Command<N: Args> {
-    /// List those of a server with their state (not for agents' keys)
+    /// List what a server offers, with the state of each (not for agents' keys)
     List {
-        /// The server
+        /// Name of the server
         server: String,
         #[command(flatten)]
         output: Output,
@@ -56,7 +56,7 @@ enum Command<N: Args> {
     Approve {
         #[command(flatten)]
         name: N,
-        /// The pin, as `show` prints it
+        /// Pin, as `show` prints it
         #[arg(long)]
         pin: String,
         #[command(flatten)]
@@ -69,7 +69,7 @@ enum Command<N: Args> {
         #[command(flatten)]
         output: Output,
     },
-    /// Lift a block; nothing is approved by that
+    /// Remove a block; this approves nothing
     Unblock {
         #[command(flatten)]
         name: N,
@@ -81,7 +81,7 @@ enum Command<N: Args> {
 /// Name of a prompt.
 #[derive(Args)]
 struct Prompt {
-    /// The prompt
+    /// Name of the prompt
     #[arg(value_name = "SERVER:PROMPT")]
     name: String,
 }
@@ -89,10 +89,10 @@ struct Prompt {
 /// Name of a resource or template.
 #[derive(Args)]
 struct Resource {
-    /// The resource
+    /// URI of the resource
     #[arg(value_name = "SERVER:URI")]
     name: String,
-    /// The URI is a template of resources
+    /// Take the URI for a template of resources
     #[arg(long)]
     template: bool,
 }
@@ -113,7 +113,7 @@ pub(super) const RESOURCES: [Column; 5] = [
     ("NOT LISTED", |resource| text(resource, "not_listed")),
 ];
 
-/// Lists what a server offers, by the last part of the route.
+/// Prints the offers of a server. `what` is the last segment of the list's route.
 pub(super) async fn list(
     client: &ApiClient,
     server: &str,

@@ -1,4 +1,4 @@
-//! What people and scripts read.
+//! Output of commands, for people and scripts.
 
 use std::io::{IsTerminal, Write};
 
@@ -9,30 +9,30 @@ use serde_json::value::RawValue;
 
 use super::failure::Failure;
 
-/// How lists and things are shown.
+/// Output format of lists and of single things.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
-    /// For people
+    /// Text for people
     Table,
-    /// What the API said; of a list its items
+    /// JSON as the API sent it; of a list, its items
     Json,
-    /// The same as YAML
+    /// YAML of the same content
     Yaml,
 }
 
-/// The flag for it.
+/// Flag that selects the output format.
 #[derive(clap::Args, Clone, Copy)]
 pub(super) struct Output {
-    /// How to show the result
+    /// Output format
     #[arg(short = 'o', long = "output", value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
     pub(super) format: Format,
 }
 
-/// A column: its name, and how its cell is made of an item.
+/// Column of a table: its name, and the function that makes a cell from an item.
 pub(super) type Column = (&'static str, fn(&Value) -> String);
 
 impl Output {
-    /// Shows a list.
+    /// Prints a list.
     pub(super) fn items(self, items: &[Box<RawValue>], columns: &[Column]) -> Result<(), Failure> {
         match self.format {
             Format::Json => {
@@ -52,7 +52,7 @@ impl Output {
         }
     }
 
-    /// Shows one thing, for people as this text.
+    /// Prints one thing. `text` formats it for people.
     pub(super) fn thing(self, raw: &str, text: impl FnOnce(&str) -> String) -> Result<(), Failure> {
         match self.format {
             Format::Json => line(raw.trim_end()),
@@ -62,12 +62,12 @@ impl Output {
     }
 }
 
-/// Shows rows as a table.
+/// Prints rows as a table.
 pub(super) fn table(names: &[&str], rows: Vec<Vec<String>>) -> Result<(), Failure> {
     line(&columns(names, rows))
 }
 
-/// Rows in columns without lines, as wide as they are.
+/// Formats rows in columns without lines between them. Each column is as wide as its longest cell.
 pub(super) fn columns(names: &[&str], rows: Vec<Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(names);
@@ -95,12 +95,12 @@ pub(super) fn bytes(bytes: &[u8]) -> Result<(), Failure> {
     std::io::stdout().lock().write_all(bytes).map_err(|error| unwritten(&error))
 }
 
-/// Makes sure that all of it is out.
+/// Flushes standard output.
 pub(super) fn flush() -> Result<(), Failure> {
     std::io::stdout().lock().flush().map_err(|error| unwritten(&error))
 }
 
-/// Who has seen enough is no failure; a full disk is.
+/// Returns the failure of a write. A closed pipe is reported as [`Failure::OutputClosed`], since its reader has seen enough.
 fn unwritten(error: &std::io::Error) -> Failure {
     match error.kind() {
         std::io::ErrorKind::BrokenPipe => Failure::OutputClosed,
@@ -108,19 +108,19 @@ fn unwritten(error: &std::io::Error) -> Failure {
     }
 }
 
-/// Says something beside the result, to standard error.
+/// Prints a note to standard error.
 pub(super) fn note(text: &str) {
-    // nobody may be listening
+    // standard error may be closed
     drop(writeln!(std::io::stderr(), "{}", safe(text)));
 }
 
-/// Whether a person looks at standard output.
+/// Returns whether standard output is a terminal.
 pub(super) fn is_terminal() -> bool {
     std::io::stdout().is_terminal()
 }
 
-/// A text of somebody else's, harmless to a terminal: what would move its cursor or change its colours is shown
-/// instead of sent.
+/// Escapes control characters in a text from elsewhere. Otherwise it could move the cursor of a terminal or change its
+/// colours.
 pub(super) fn safe(text: &str) -> String {
     let is_harmless = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
     if text.chars().all(is_harmless) {
@@ -131,7 +131,7 @@ pub(super) fn safe(text: &str) -> String {
         .collect()
 }
 
-/// The same for a text that must not look like several lines.
+/// Escapes control characters and line breaks, so that the text cannot look like several lines.
 pub(super) fn one_line(text: &str) -> String {
     safe(text).replace('\n', "\\n")
 }
@@ -141,7 +141,7 @@ pub(super) fn parsed(raw: &RawValue) -> Value {
     serde_json::from_str(raw.get()).unwrap_or_default()
 }
 
-/// A field's text; "" where there is none.
+/// Returns a field as text; empty if absent or `null`.
 pub(super) fn text(item: &Value, name: &str) -> String {
     match item.get(name) {
         None | Some(Value::Null) => String::new(),

@@ -1,11 +1,11 @@
-//! Things as people read them: a name and a value per line.
+//! Format of single things for people: one name and value per line.
 
 use serde_json::Value;
 
 use super::output::safe;
 use crate::domain::json;
 
-/// Every field of a thing, in the order of the API; what is long or nested stands below its name.
+/// Formats every field of a thing, in the order of the API. Values of several lines stand below their names.
 pub(super) fn fields(raw: &str) -> String {
     let Ok(members) = json::members(raw) else { return safe(raw) };
     let width = members.iter().map(|member| member.name.chars().count()).max().unwrap_or_default();
@@ -13,7 +13,7 @@ pub(super) fn fields(raw: &str) -> String {
     members.iter().map(|member| field(&member.name, &value(member.value), width)).collect()
 }
 
-/// One field.
+/// Formats one field. `width` is the length of the longest name.
 pub(super) fn field(name: &str, value: &Value, width: usize) -> String {
     let text = match value {
         Value::Null => "-".to_owned(),

@@ -1,4 +1,4 @@
-//! `mcpproxy status`: who asks, and who answers.
+//! `mcpproxy status`: identity of the key, and state of the gateway.
 
 use clap::Args;
 use serde_json::Value;
@@ -26,7 +26,7 @@ impl StatusCommand {
     }
 }
 
-/// The settings after the rest, each on a line of its own.
+/// Formats the status. The settings come last, one per line.
 fn lines(raw: &str) -> String {
     let Ok(members) = json::members(raw) else { return output::safe(raw) };
     let (settings, status): (Vec<_>, Vec<_>) = members.iter().partition(|member| member.name == "settings");
@@ -61,7 +61,7 @@ mod tests {
         let want = "role:                agent\nsuspended:           false\n\nsettings of this key:\n\
                     max_operation:       read\nallowed_tools:       [\"*:list_*\"]\nallowed_tools_from:  key\nrate_limit:          -\n";
         assert_eq!(lines(raw), want);
-        // of a gateway that does not tell them
+        // a gateway that does not report settings
         assert_eq!(lines(r#"{"role":"agent"}"#), "role:  agent\n");
     }
 }

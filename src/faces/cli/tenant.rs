@@ -21,9 +21,9 @@ pub struct TenantCommand {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Make a tenant
+    /// Create a tenant
     Add {
-        /// 1 to 32 of a-z, 0-9 and single hyphens
+        /// Name of the tenant: 1 to 32 of a-z, 0-9 and single hyphens
         name: String,
         #[command(flatten)]
         output: Output,
@@ -35,36 +35,36 @@ enum Command {
     },
     /// Show a tenant
     Show {
-        /// Its name
+        /// Name of the tenant
         name: String,
         #[command(flatten)]
         output: Output,
     },
-    /// Change what a tenant may have
+    /// Change the quotas of a tenant
     Update {
-        /// Its name
+        /// Name of the tenant
         name: String,
-        /// servers, tools, definition_bytes, keys or streams; `null` is what the deployment says again
+        /// Quota to change: servers, tools, definition_bytes, keys or streams; `null` inherits the deployment's value again
         #[arg(long, value_name = "NAME=NUMBER", required = true)]
         quota: Vec<String>,
         #[command(flatten)]
         output: Output,
     },
-    /// Serve a tenant nothing until it is resumed; it keeps everything
+    /// Suspend a tenant: nothing is served to it until it is resumed, and nothing is deleted
     Suspend {
-        /// Its name
+        /// Name of the tenant
         name: String,
     },
-    /// Serve a suspended tenant again
+    /// Resume a suspended tenant
     Resume {
-        /// Its name
+        /// Name of the tenant
         name: String,
     },
     /// Delete a tenant with its servers and credentials; its keys stop working at once
     Remove {
-        /// Its name
+        /// Name of the tenant
         name: String,
-        /// Do it without asking
+        /// Delete without asking
         #[arg(long)]
         yes: bool,
     },

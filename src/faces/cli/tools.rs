@@ -1,4 +1,4 @@
-//! `mcpproxy tools`: what there is to call.
+//! `mcpproxy tools`: search, lists and diffs of tools, and decisions about them.
 
 use clap::{Args, Subcommand};
 use http::Method;
@@ -17,9 +17,9 @@ use crate::domain::overrides::Hints;
 use crate::faces::wire::headers;
 use crate::gateway::Detail;
 
-/// How the API calls a signature and a sentence.
+/// Value of the API's `detail` for a signature and one sentence per tool.
 const COMPACT: &str = "compact";
-/// Characters of a description in a table.
+/// Longest description in a table, in characters.
 const SENTENCE_CHARS_MAX: usize = 80;
 
 /// `mcpproxy tools`
@@ -37,25 +37,25 @@ enum Command {
     Search(Search),
     /// List the tools of a server with their state (not for agents' keys)
     List {
-        /// The server
+        /// Name of the server
         server: String,
-        /// Only those in this state: approved, pending, changed or blocked
+        /// Only tools in this state: approved, pending, changed or blocked
         #[arg(long, value_parser = ["approved", "pending", "changed", "blocked"], hide_possible_values = true)]
         state: Option<String>,
         #[command(flatten)]
         output: Output,
     },
-    /// Show a tool: what it does, its arguments, its pin (not for agents' keys)
+    /// Show a tool: description, arguments and pin (not for agents' keys)
     Show {
-        /// The tool
+        /// Name of the tool
         #[arg(value_name = "SERVER:TOOL")]
         name: String,
         #[command(flatten)]
         output: Output,
     },
-    /// Show what differs between the approved definition and the one that is there (not for agents' keys)
+    /// Show what differs between the approved and the current definition (not for agents' keys)
     Diff {
-        /// The tool
+        /// Name of the tool
         #[arg(value_name = "SERVER:TOOL")]
         name: String,
         #[command(flatten)]
@@ -63,28 +63,28 @@ enum Command {
     },
     /// Block a tool, whatever its definition is or becomes
     Block {
-        /// The tool
+        /// Name of the tool
         #[arg(value_name = "SERVER:TOOL")]
         name: String,
         #[command(flatten)]
         output: Output,
     },
-    /// Lift a block; nothing is approved by that
+    /// Remove a block; this approves nothing
     Unblock {
-        /// The tool
+        /// Name of the tool
         #[arg(value_name = "SERVER:TOOL")]
         name: String,
         #[command(flatten)]
         output: Output,
     },
-    /// Say annotations of a tool anew, in the place of what its server says
+    /// Override a tool's annotations
     Override(Override),
-    /// Approve a new or changed definition, naming the pin that was looked at
+    /// Approve a new or changed definition by the pin that was reviewed
     Approve {
-        /// The tool
+        /// Name of the tool
         #[arg(value_name = "SERVER:TOOL")]
         name: String,
-        /// The pin, as `mcpproxy tools show` prints it
+        /// Pin, as `mcpproxy tools show` prints it
         #[arg(long)]
         pin: String,
         #[command(flatten)]
@@ -94,23 +94,22 @@ enum Command {
 
 #[derive(Args)]
 struct Search {
-    /// What the tool should do, in words
+    /// Description of the wanted tool, in words
     #[arg(required = true)]
     query: Vec<String>,
-    /// How many, 1 to 100
+    /// Maximum number of tools, 1 to 100
     #[arg(long, default_value_t = 15)]
     limit: u32,
     /// Only tools of this server
     #[arg(long)]
     server: Option<String>,
-    /// Only tools that only read
+    /// Only read-only tools
     #[arg(long)]
     read_only: bool,
     /// No destructive tools
     #[arg(long)]
     exclude_destructive: bool,
-    /// What is said of each: the whole definition, or a signature and a sentence [default: compact in a table,
-    /// otherwise full]
+    /// Detail per tool: the whole definition, or a signature and a sentence [default: compact in a table, otherwise full]
     #[arg(long, value_parser = Detail::NAMES)]
     detail: Option<String>,
     #[command(flatten)]
@@ -119,31 +118,31 @@ struct Search {
 
 #[derive(Args)]
 struct Override {
-    /// The tool
+    /// Name of the tool
     #[arg(value_name = "SERVER:TOOL")]
     name: String,
-    /// The pin of the definition that was looked at, as `mcpproxy tools show` prints it
+    /// Pin of the definition that was reviewed, as `mcpproxy tools show` prints it
     #[arg(long, required_unless_present = "clear")]
     pin: Option<String>,
-    /// It only reads: true or false
+    /// Whether the tool only reads: true or false
     #[arg(long, value_name = "BOOL")]
     read_only: Option<bool>,
-    /// It may destroy: true or false
+    /// Whether the tool may destroy something: true or false
     #[arg(long, value_name = "BOOL")]
     destructive: Option<bool>,
-    /// The same call again changes nothing more: true or false
+    /// Whether repeating a call changes nothing more: true or false
     #[arg(long, value_name = "BOOL")]
     idempotent: Option<bool>,
-    /// It reaches out into the world: true or false
+    /// Whether the tool interacts with the outside world: true or false
     #[arg(long, value_name = "BOOL")]
     open_world: Option<bool>,
-    /// How people see it called
+    /// Title of the tool for people
     #[arg(long)]
     title: Option<String>,
-    /// Only while the override is still the one of this version; 0 for none
+    /// Fail if the override has another version; 0 stands for no override
     #[arg(long = "if-version", value_name = "VERSION")]
     version: Option<i64>,
-    /// Let the server's word count again
+    /// Remove the override, so that the server's annotations count again
     #[arg(long, conflicts_with_all = [
         "pin", "read_only", "destructive", "idempotent", "open_world", "title", "version",
     ])]
@@ -224,8 +223,8 @@ impl Tools {
     }
 }
 
-/// Tools have their state whether or not anybody gets them. What was asked for is told already: a failure here changes
-/// nothing.
+/// Prints a note if something keeps all tools of a server from agents. Failures are ignored, since the list itself is
+/// printed already.
 async fn note_obstacle(client: &ApiClient, server: &str) {
     let found = client.get(&["servers", server], &ApiQuery::default()).await.and_then(|found| found.json());
     if let Some(obstacle) = found.ok().and_then(|found| doctor::obstacle(&found, server)) {
@@ -233,13 +232,13 @@ async fn note_obstacle(client: &ApiClient, server: &str) {
     }
 }
 
-/// The state, and the flag of hints that got worse.
+/// Returns the state of a tool, with a flag if its hints got worse.
 fn state(tool: &Value) -> String {
     let (state, drift) = (text(tool, "state"), text(tool, "drift"));
     if drift.is_empty() { state } else { format!("{state}, {drift}") }
 }
 
-/// Decides something about a tool, and shows what became of it.
+/// Sends a decision about a tool, and prints the result.
 async fn decide(
     client: &ApiClient,
     (method, verb): (Method, &str),
@@ -252,7 +251,7 @@ async fn decide(
     output.thing(&answer.text, show::fields)
 }
 
-/// Returns the command that approves what a diff shows, where it waits for that.
+/// Returns the command that approves the definition of a diff; empty if the definition does not wait for approval.
 fn how_to_approve(raw: &str, name: &str) -> String {
     let diff: Value = serde_json::from_str(raw).unwrap_or_default();
     match &*text(&diff, "state") {
@@ -268,7 +267,8 @@ fn how_to_approve(raw: &str, name: &str) -> String {
     }
 }
 
-/// What differs, each with what was there and what is: as it is written, since numbers differ by that.
+/// Formats the differences of a diff, each with its old and new JSON text, since numbers may differ only in how they are
+/// written.
 pub(super) fn differences(raw: &str) -> String {
     let Ok(diff) = json::members(raw) else { return output::safe(raw) };
     let of = |name: &str| diff.iter().find(|member| member.name == name).map(|member| member.value);
@@ -366,19 +366,19 @@ fn split(name: &str) -> Result<(&str, &str), Failure> {
         .ok_or_else(|| Failure::Usage(format!("'{name}' is no tool: it needs the form SERVER:TOOL")))
 }
 
-/// How it is called, with its server.
+/// Returns the signature of a tool, with its server.
 fn signature(tool: &Value) -> String {
     let name = text(tool, "name");
     let server = name.split_once(':').map_or("", |(server, _)| server);
     format!("{server}:{}", text(tool, "signature"))
 }
 
-/// The command that runs it.
+/// Returns the command of `mcpproxy call` that runs a tool.
 fn call_with(tool: &Value) -> String {
     text(tool, "call_with").replace("call_tool_", "tool-")
 }
 
-/// The first sentence of a description, shortened; where that is not all of it, it ends with "…".
+/// Returns the first sentence of a description, cut to [`SENTENCE_CHARS_MAX`] characters. If more follows, it ends with "…".
 fn sentence(description: &str) -> String {
     let whole = description.trim();
     let first = whole.lines().next().unwrap_or_default();

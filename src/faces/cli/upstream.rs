@@ -36,31 +36,31 @@ enum Command {
     },
     /// Show a server
     Show(One),
-    /// Let agents use a server again
+    /// Enable a disabled server
     Enable(One),
-    /// Keep everybody from a server, without removing it
+    /// Disable a server for everybody, without removing it
     Disable(One),
-    /// Hide a server's tools from agents until somebody has looked at them
+    /// Hide a server's tools from agents until a person has reviewed them
     Quarantine(One),
     /// Release a server from quarantine: its tools, as they are now, count as approved
     Unquarantine(One),
     /// List a server's tools now
     Refresh(One),
-    /// The same over new connections
+    /// List a server's tools now, over new connections
     Restart(One),
-    /// Change a server's address, headers, limits, or whether it takes changed tools
+    /// Change a server's address, headers, limits, or whether changed tools are approved automatically
     Update(Update),
-    /// Show what a server's program writes to standard error, and what became of the server
+    /// Show a server's log: standard error of its program, and events of the server
     Logs(Logs),
     /// List a server's prompts (not for agents' keys)
     Prompts(One),
-    /// List a server's resources and templates of resources (not for agents' keys)
+    /// List a server's resources and resource templates (not for agents' keys)
     Resources(One),
     /// Remove a server with its credentials and approvals
     Remove {
-        /// Its name
+        /// Name of the server
         name: String,
-        /// Do it without asking
+        /// Remove without asking
         #[arg(long)]
         yes: bool,
     },
@@ -68,7 +68,7 @@ enum Command {
 
 #[derive(Args)]
 struct One {
-    /// Its name
+    /// Name of the server
     name: String,
     #[command(flatten)]
     output: Output,
@@ -76,26 +76,26 @@ struct One {
 
 #[derive(Args)]
 struct Add {
-    /// What it is called here: 1 to 32 of a-z, 0-9 and single hyphens
+    /// Name of the server: 1 to 32 of a-z, 0-9 and single hyphens
     name: String,
-    /// Its address (streamable HTTP)
+    /// Address of the server (streamable HTTP)
     // a field `url` would be taken for the gateway's, which every command has
     #[arg(value_name = "URL")]
     address: Option<String>,
-    /// Instead of an address: a program of the deployment, by its name in stdio.commands
+    /// Program of the deployment instead of an address, by its name in stdio.commands
     #[arg(long = "command", value_name = "NAME", conflicts_with_all = ["address", "headers"])]
     program: Option<String>,
-    /// A header sent with every request, as NAME=VALUE; better NAME=- (read from standard input), since others on
-    /// the machine can see command lines; may be repeated
+    /// Header sent with every request, as NAME=VALUE or NAME=- (read from standard input); may be repeated. Prefer NAME=-:
+    /// other users can read command lines
     #[arg(long = "header", value_name = "NAME=VALUE")]
     headers: Vec<String>,
-    /// Take new and changed tools without asking
+    /// Approve new and changed tools automatically
     #[arg(long)]
     auto_approve: bool,
-    /// Add it switched off
+    /// Add the server disabled
     #[arg(long)]
     disabled: bool,
-    /// A tighter limit, for example call_timeout_s=20; may be repeated
+    /// Tighter limit, for example call_timeout_s=20; may be repeated
     #[arg(long = "limit", value_name = "NAME=VALUE")]
     limits: Vec<String>,
     #[command(flatten)]
@@ -104,28 +104,29 @@ struct Add {
 
 #[derive(Args)]
 struct Update {
-    /// Its name
+    /// Name of the server
     name: String,
-    /// A new address. Another scheme, host, port or path clears headers and approvals; unless you are an admin, it
-    /// also quarantines the server
+    /// New address. Another scheme, host, port or path clears headers and approvals; unless you are an admin, it also
+    /// quarantines the server
     #[arg(long = "address", value_name = "URL")]
     address: Option<String>,
     /// Keep the headers at another address (admins only)
     #[arg(long, requires = "address", conflicts_with_all = ["headers", "no_headers"])]
     keep_credentials: bool,
-    /// All headers from now on, as NAME=VALUE or NAME=- (read from standard input); may be repeated
+    /// Header of the new list, which replaces all headers, as NAME=VALUE or NAME=- (read from standard input); may be
+    /// repeated
     #[arg(long = "header", value_name = "NAME=VALUE")]
     headers: Vec<String>,
-    /// No headers from now on
+    /// Remove all headers
     #[arg(long, conflicts_with = "headers")]
     no_headers: bool,
-    /// Whether it takes new and changed tools without asking
+    /// Whether new and changed tools are approved automatically
     #[arg(long, value_name = "BOOL")]
     auto_approve: Option<bool>,
-    /// All limits from now on, for example call_timeout_s=20; may be repeated
+    /// Limit of the new list, which replaces all limits, for example call_timeout_s=20; may be repeated
     #[arg(long = "limit", value_name = "NAME=VALUE")]
     limits: Vec<String>,
-    /// No limits of its own from now on
+    /// Remove all limits of the server
     #[arg(long, conflicts_with = "limits")]
     no_limits: bool,
     #[command(flatten)]
@@ -241,7 +242,7 @@ impl Update {
                     .to_owned(),
             ));
         }
-        // the version is that of now: whoever else changes the server meanwhile makes this a conflict
+        // a change of the server between reading and updating makes the update a conflict
         let current = client.get(&["servers", &self.name], &ApiQuery::default()).await?.json()?;
         body.insert("version".to_owned(), current.get("version").cloned().unwrap_or_default());
         let body = Value::Object(body).to_string();
@@ -252,7 +253,7 @@ impl Update {
     }
 }
 
-/// Says what keeps a server's tools from agents, if anything does.
+/// Prints notes about what keeps a server's tools from agents.
 pub(super) fn warn(server: &Value) {
     let name = text(server, "name");
     let error = text(server, "last_error");
@@ -267,7 +268,7 @@ pub(super) fn warn(server: &Value) {
     }
 }
 
-/// Its address, or its program.
+/// Returns the address of a server, or its program.
 fn place(server: &Value) -> String {
     match text(server, "command") {
         program if program.is_empty() => text(server, "url"),
@@ -278,7 +279,7 @@ fn place(server: &Value) -> String {
 fn headers(given: &[String]) -> Result<Map<String, Value>, Failure> {
     let mut headers = Map::new();
     for pair in given {
-        // what stands behind the = may be a credential: it is not repeated
+        // the value may be a credential: it is not repeated
         let Some((name, value)) = pair.split_once('=') else {
             return Err(Failure::Usage("a --header needs the form NAME=VALUE or NAME=-".to_owned()));
         };

@@ -1,4 +1,4 @@
-//! `mcpproxy upstream logs`: what a server's program writes to standard error, and what became of the server.
+//! `mcpproxy upstream logs`: shows a server's log: standard error of its program, and events of the server.
 
 use std::time::Duration;
 
@@ -9,22 +9,22 @@ use super::client::{ApiClient, ApiQuery};
 use super::failure::Failure;
 use super::output::{self, text};
 
-/// Between two looks for new lines.
+/// Poll interval for new lines.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
-/// Lines asked for at a time while following.
+/// Lines requested per poll.
 const PAGE: u16 = 500;
 
 /// `mcpproxy upstream logs`
 #[derive(Args)]
 pub(super) struct Logs {
-    /// Its name
+    /// Name of the server
     name: String,
-    /// How many lines at most, the newest
+    /// Maximum number of lines, the newest
     #[arg(short = 'n', long = "lines", default_value_t = 100, value_name = "NUMBER",
         value_parser = clap::value_parser!(u16).range(1..=500))]
     lines: u16,
-    /// Go on with what comes, until Ctrl-C
+    /// Follow new lines until Ctrl-C
     #[arg(short, long)]
     follow: bool,
 }
@@ -36,7 +36,7 @@ impl Logs {
         }
         tokio::select! {
             ended = self.follow(client) => ended,
-            // asked to end, which is no failure
+            // Ctrl-C is no failure
             _ = tokio::signal::ctrl_c() => Ok(()),
         }
     }
@@ -44,7 +44,7 @@ impl Logs {
     async fn follow(&self, client: &ApiClient) -> Result<(), Failure> {
         let (mut after, mut lines) = self.show(client, None).await?;
         loop {
-            // after a full page there is more
+            // after a full page there may be more at once
             if lines < usize::from(PAGE) {
                 tokio::time::sleep(LOOK_PAUSE).await;
             }
@@ -52,7 +52,7 @@ impl Logs {
         }
     }
 
-    /// Prints a page; gives where the next one begins, and how many lines it had.
+    /// Prints a page. Returns the cursor of the next page, and the number of lines printed.
     async fn show(&self, client: &ApiClient, after: Option<String>) -> Result<(String, usize), Failure> {
         let mut query = ApiQuery::default();
         let limit = if after.is_some() { PAGE } else { self.lines };

@@ -40,7 +40,7 @@ pub(super) fn read(arguments: &str) -> Result<ReadRequest, Refusal> {
     Ok(ReadRequest { key, offset, limit: position(&members, "limit", 1)? })
 }
 
-/// The members of the arguments, when there is none but these.
+/// Returns the members of the arguments; refuses any that is not in `known`.
 fn known_members<'a>(arguments: &'a str, known: &[&str]) -> Result<Vec<Member<'a>>, Refusal> {
     let members =
         json::members(arguments).map_err(|fault| refuse(format_args!("Invalid arguments: {fault}")))?;
@@ -54,7 +54,7 @@ fn known_members<'a>(arguments: &'a str, known: &[&str]) -> Result<Vec<Member<'a
     Ok(members)
 }
 
-/// A whole number from `least` on.
+/// Reads a whole number of at least `least`; `None` if absent.
 fn position(members: &[Member<'_>], name: &str, least: u32) -> Result<Option<usize>, Refusal> {
     let Some(raw) = raw(members, name) else { return Ok(None) };
     let number = raw.parse::<f64>().ok();

@@ -38,7 +38,7 @@ const PROGRESS_QUEUE: usize = 64;
 /// Member of `_meta` that names the progress of a request.
 const PROGRESS_TOKEN: &str = "progressToken";
 
-/// A `tools/call` with everything around it.
+/// Call of a tool, or request about a prompt, resource or completion, with its context.
 pub(super) struct McpCall<'a> {
     pub(super) faces: &'a Arc<Faces>,
     pub(super) gateway: &'a Arc<Gateway>,
@@ -51,12 +51,12 @@ pub(super) struct McpCall<'a> {
     pub(super) attempt: Attempt,
     /// Whether the client reads event streams.
     pub(super) streams: bool,
-    /// What telemetry is told of it.
+    /// Telemetry of the request.
     pub(super) operation: &'a Operation,
 }
 
 impl<'a> McpCall<'a> {
-    /// An answer of the gateway's own to this call.
+    /// Returns the writer of an answer that the gateway makes itself.
     fn own_answer(&self) -> OwnAnswer<'a> {
         OwnAnswer {
             gateway: self.gateway,
@@ -74,7 +74,7 @@ impl McpCall<'_> {
         let Ok(name) = serde_json::from_str::<String>(raw_name) else {
             return Err(self.refuse("Invalid params: name must be a string").await);
         };
-        // whose role may use none has no such tool
+        // to a role without management tools, they do not exist
         let managing = Managing::named(&name).filter(|_| self.attempt.caller.manages().is_some());
         if let Some(own) = managing.map(Managing::name).or_else(|| self.own(&name)) {
             self.operation.own_tool(own);
@@ -111,7 +111,7 @@ impl McpCall<'_> {
         }
     }
 
-    /// The tool of the gateway's own of this name.
+    /// Returns the name of a built-in tool of this endpoint, management tools aside; `None` for any other name.
     fn own(&self, name: &str) -> Option<&'static str> {
         match name {
             tools::READ_CACHE => Some(tools::READ_CACHE),
@@ -121,7 +121,7 @@ impl McpCall<'_> {
         }
     }
 
-    /// Parameters that no tool of ours takes: an attempt all the same.
+    /// Refuses a call with invalid parameters, which is recorded as an attempt.
     async fn refuse(&self, message: &str) -> RpcError {
         let name = self.params.iter().find(|member| member.name == "name").map(|member| member.value);
         let name = name.and_then(|raw| serde_json::from_str::<String>(raw).ok());
@@ -162,7 +162,7 @@ impl McpCall<'_> {
                 let refused = RefusedAttempt {
                     kind: RecordKind::CacheRead,
                     tool: None,
-                    // whoever reads the log must not find what opens a kept text
+                    // the key of a kept text must not be in the log
                     body: None,
                     code: refusal.code.as_str(),
                     message: &refusal.message,
@@ -178,7 +178,7 @@ impl McpCall<'_> {
         self.own_answer().send(None, &result).await
     }
 
-    /// What a built-in tool says that was refused.
+    /// Returns the result for a refused call of a built-in tool.
     fn refused(&self, refusal: &Refusal) -> String {
         self.operation.ended(End::Failed(refusal.code.as_str()));
         result::plain_refusal(self.era, refusal)
@@ -201,7 +201,7 @@ impl McpCall<'_> {
         self.forward(Door::Variant(variant), request).await
     }
 
-    /// A call of an upstream's tool under its own name.
+    /// Calls an upstream's tool under its own name.
     async fn call_directly(self, name: &str, arguments: Option<&str>) -> Result<Response, RpcError> {
         let raw = |raw: &str| self.body.slice_ref(raw.as_bytes());
         let request =
@@ -224,7 +224,7 @@ impl McpCall<'_> {
         Ok(self.pass_on(request, to).await)
     }
 
-    /// Runs a request and answers with its outcome, after its progress where the client wants that.
+    /// Runs a request and responds with its outcome. Progress is sent before it, if the client wants that.
     pub(super) async fn pass_on(self, mut request: CallRequest, to: To) -> Response {
         let cancel_by = match self.era {
             ClientEra::Modern => CancelBy::Disconnect,
@@ -240,13 +240,13 @@ impl McpCall<'_> {
         with_progress(to, token, outcome, progress).await
     }
 
-    /// Whom the outcome is told.
+    /// Returns the recipient of the outcome.
     pub(super) fn to(&self, render: Render, about: OperationSubject) -> To {
         let (endpoint, era, id) = (self.endpoint, self.era, self.id.to_owned());
         To { endpoint, era, id, streams: self.streams, render, about, operation: self.operation.clone() }
     }
 
-    /// What of the caller's `_meta` is not hop by hop.
+    /// Returns the members of the caller's `_meta` that are forwarded: all but the progress token and those of the protocol.
     pub(super) fn forwarded_meta(&self) -> Result<Vec<(String, Bytes)>, &'static str> {
         let Some(meta) = self.meta else { return Ok(Vec::new()) };
         let Ok(members) = json::top_level_members(meta) else { return Ok(Vec::new()) };
@@ -264,7 +264,8 @@ impl McpCall<'_> {
         Ok(forwarded.collect())
     }
 
-    /// What it says of its rounds. A handshake client cannot be asked in this way.
+    /// Reads the answers to a server's questions, and the state of the round before. Handshake clients cannot be asked in
+    /// this way, so they have neither.
     pub(super) fn round(&self) -> Result<RoundRequest, &'static str> {
         if self.era == ClientEra::Handshake {
             return Ok(RoundRequest::default());
@@ -289,7 +290,7 @@ impl McpCall<'_> {
     }
 }
 
-/// An answer of the gateway's own.
+/// Answer that the gateway makes itself.
 struct OwnAnswer<'a> {
     gateway: &'a Gateway,
     caller: Arc<Caller>,
@@ -298,7 +299,7 @@ struct OwnAnswer<'a> {
 }
 
 impl OwnAnswer<'_> {
-    /// The response with this result, or the refusal where there is no memory for it.
+    /// Responds with this result, or with a refusal if there is no memory for it.
     async fn send(self, memory: Option<MemoryHold>, result: &str) -> Response {
         let text = Bytes::from(message(self.id, "result", result));
         match hold_answer(self.gateway, &self.caller, memory, text).await {
@@ -311,30 +312,30 @@ impl OwnAnswer<'_> {
     }
 }
 
-/// Makes the message that answers, and says how the request ends by that.
+/// Function that renders the answer to an outcome, with the end that telemetry records.
 pub(super) type Render = fn(&To, &CallOutcome) -> (Answered, End);
 
-/// Whom an outcome is told, and how.
+/// Recipient of an outcome, and the way to answer it.
 pub(super) struct To {
     pub(super) endpoint: Endpoint,
     pub(super) era: ClientEra,
     pub(super) id: String,
-    /// Whether the client reads event streams: then one that it took back is not answered at all.
+    /// Whether the client reads event streams. If so, a call that it cancelled gets no message at all.
     pub(super) streams: bool,
-    /// The message that answers it, and how it ends by that.
+    /// Function that renders the answer.
     pub(super) render: Render,
-    /// What it is about.
+    /// Subject of the request.
     pub(super) about: OperationSubject,
-    /// What telemetry is told of it.
+    /// Telemetry of the request.
     pub(super) operation: Operation,
 }
 
 impl To {
-    /// The answer; telemetry is told of it.
+    /// Returns the answer, and ends the telemetry of the request.
     pub(super) fn answer(&self, outcome: &CallOutcome) -> Answered {
         let unknown = |code| match code {
             Code::NotFound | Code::InvalidName | Code::RecordUnavailable => true,
-            // what is at a URI is looked for after the rate
+            // the rate is checked before the URI is looked up
             Code::RateLimited => matches!(self.about, OperationSubject::Resource(_)),
             _ => false,
         };
@@ -346,8 +347,8 @@ impl To {
         answered
     }
 
-    /// The same as a response of its own. A call that was taken back gets no message (MCP 2025-11-25, cancellation): an
-    /// event stream that ends without one, where the client reads streams.
+    /// Responds with the answer to an outcome. A cancelled call gets no message (MCP 2025-11-25, cancellation): a client
+    /// that reads streams gets an event stream without one.
     pub(super) fn respond(&self, outcome: &CallOutcome) -> Response {
         self.response(self.answer(outcome))
     }
@@ -368,7 +369,7 @@ fn call_outcome(to: &To, outcome: &CallOutcome) -> (Answered, End) {
     result::outcome(to.endpoint, to.era, &to.id, outcome)
 }
 
-/// Waits for the outcome. A JSON answer, unless progress comes first: then an event stream.
+/// Waits for the outcome. Responds with JSON, or with an event stream if progress comes first.
 async fn with_progress(
     to: To,
     token: String,
@@ -387,7 +388,7 @@ async fn with_progress(
             }
         }
     };
-    // whether the client reads what it gets or not, the call goes on, and its deadline holds
+    // the call goes on even if the client stops reading, and its deadline holds
     let ending = match last {
         Some(answered) => Ending::Answered(answered),
         None => Ending::Awaited(outcome.apart()),
@@ -405,12 +406,12 @@ struct Progressing {
     ending: Ending,
 }
 
-/// How far a stream is from its end.
+/// State of a stream before its end.
 enum Ending {
     Awaited(Apart<CallOutcome>),
-    /// Progress reported before goes out first.
+    /// The answer is known. Progress reported before is sent first.
     Answered(Answered),
-    /// The final message is on its way.
+    /// The final message is being sent.
     Leaving(Chunks),
 }
 
@@ -422,7 +423,7 @@ async fn step(mut state: Progressing) -> Option<(Result<Bytes, Infallible>, Prog
             ended = outcome => match ended {
                 Some(ended) => state.ending = Ending::Answered(state.to.answer(&ended)),
                 None => {
-                    // on record it is as well
+                    // the call broke, which its record says too
                     state.to.operation.ended(BROKEN);
                     return None;
                 }
@@ -443,7 +444,7 @@ async fn step(mut state: Progressing) -> Option<(Result<Bytes, Infallible>, Prog
     Some((Ok(chunk), Progressing { ending: Ending::Leaving(chunks), ..state }))
 }
 
-/// The upstream's progress under the caller's own token.
+/// Returns an upstream's progress as an event, under the caller's own token.
 fn progress_event(params: &Bytes, token: &str) -> Bytes {
     let text = String::from_utf8_lossy(params);
     let params =

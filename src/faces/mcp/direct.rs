@@ -1,4 +1,4 @@
-//! `/mcp/direct`: how tools are spelled there, and their list.
+//! `/mcp/direct`: the spelling of tool names, and `tools/list`.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use crate::domain::operation::OperationType;
 use crate::domain::settings::ToolNames;
 use crate::gateway::{Caller, Catalog, DirectView, Gateway, ListKey, ListPlan};
 
-/// Longest cursor that is looked at, in bytes.
+/// Longest cursor that is decoded, in bytes.
 const CURSOR_BYTES_MAX: usize = 1024;
-/// The member of a list that has the tools.
+/// Start of the member that holds the tools of a list.
 const TOOLS: &str = r#""tools":["#;
-/// How often a list is made anew because what it was made of has changed meanwhile.
+/// Most retries of a list whose sources changed while it was made.
 const TRIES_MAX: usize = 2;
-/// Longest part of a query that is repeated, in characters.
+/// Longest part of a query repeated in an error, in characters.
 const QUERY_SHOWN_CHARS_MAX: usize = 64;
 
-/// The spelling that a request asks for by `?names=`.
+/// Returns the spelling that a request asks for by `?names=`; `None` for that of the key's settings.
 pub(super) fn names(query: Option<&str>) -> Result<Option<ToolNames>, RpcError> {
     match query {
         None | Some("") => Ok(None),
@@ -37,12 +37,12 @@ pub(super) fn names(query: Option<&str>) -> Result<Option<ToolNames>, RpcError> 
     }
 }
 
-/// The canonical name after which a page begins; `None` for the first page.
+/// Returns the canonical name after which a page begins; `None` for the first page.
 pub(super) fn cursor(params: &[Member<'_>]) -> Result<Option<String>, RpcError> {
     cursor_within(params, CURSOR_BYTES_MAX)
 }
 
-/// The same for names of which a cursor may have so many bytes.
+/// Returns the name after which a page begins, from a cursor of at most `bytes_max` bytes; `None` for the first page.
 pub(super) fn cursor_within(params: &[Member<'_>], bytes_max: usize) -> Result<Option<String>, RpcError> {
     let invalid = || RpcError::invalid_params("Invalid cursor");
     let raw = params.iter().find(|member| member.name == "cursor").map(|member| member.value);
@@ -58,7 +58,7 @@ pub(super) fn cursor_within(params: &[Member<'_>], bytes_max: usize) -> Result<O
     String::from_utf8(name).map(Some).map_err(|_| invalid())
 }
 
-/// `tools/list`: prepared once for all who see the same, and cut from there.
+/// Returns a page of `tools/list`. Callers with the same view share the prepared page.
 pub(super) async fn tools_list(
     gateway: &Gateway,
     caller: &Arc<Caller>,
@@ -83,8 +83,8 @@ pub(super) async fn tools_list(
     .await
 }
 
-/// A list of what is seen, made anew when what it was made of has changed before it goes out. One that is out of date all
-/// the same is noted, and its client told again.
+/// Returns a list made by `list`, which runs again if the catalogue has changed meanwhile. If the list is out of date even
+/// so, the client is notified of the change again.
 pub(super) async fn while_current<F: Future<Output = Result<Bytes, RpcError>>>(
     gateway: &Gateway,
     caller: &Arc<Caller>,
@@ -147,7 +147,7 @@ fn body(
     out
 }
 
-/// A list with how to go on after the last of its items.
+/// Returns a list result. `next`, the last item of the page, becomes the cursor if more items follow.
 pub(super) fn finished(era: ClientEra, member: &str, items: &str, next: Option<&str>) -> String {
     let mut out = result::list_result(era, member, items);
     if let Some(last) = next {
@@ -159,7 +159,7 @@ pub(super) fn finished(era: ClientEra, member: &str, items: &str, next: Option<&
     out
 }
 
-/// The list, ready for its next item.
+/// Appends a comma to a list that has items. Returns the list, ready for its next item.
 pub(super) fn begin(items: &mut String) -> &mut String {
     if items.len() > 1 {
         items.push(',');

@@ -23,7 +23,7 @@ pub(super) struct McpEntry<'a> {
     pub(super) caller: &'a Arc<Caller>,
     /// Endpoint that the request came to.
     pub(super) endpoint: Endpoint,
-    /// Spelling of tools on `/mcp/direct` that the request asks for; without, the key's settings say.
+    /// Spelling of tool names that the request asks for, on `/mcp/direct`; `None` for that of the key's settings.
     pub(super) names: Option<ToolNames>,
 }
 
@@ -34,16 +34,16 @@ impl<'a> McpEntry<'a> {
         ListenStream { faces, caller, endpoint, names }
     }
 
-    /// Reads a body whole.
+    /// Reads a whole body.
     ///
     /// # Errors
-    /// As [`read_body`].
+    /// Those of [`read_body`].
     pub(super) async fn read(self, body: Body) -> Result<Bytes, BodyError> {
         let McpEntry { faces, caller, .. } = self;
         read_body(body, faces.options.request_bytes_max, &faces.gateway, caller).await
     }
 
-    /// Parses a body: at once if it is small, else in the turn of the caller's tenant.
+    /// Parses a body: at once if it is small, else queued with other long work of the caller's tenant.
     pub(super) async fn parse<T: Send>(self, body: &Bytes, parse: impl FnOnce() -> T + Send) -> T {
         self.faces.gateway.tenants.parse(self.caller, body.len(), parse).await
     }
@@ -53,7 +53,7 @@ impl<'a> McpEntry<'a> {
         self.names.unwrap_or(self.caller.settings.tool_names)
     }
 
-    /// Begins the attempt of a request with this raw id and `_meta`.
+    /// Creates the attempt of a request with this raw id and `_meta`.
     pub(super) fn attempt(self, headers: &HeaderMap, id: &str, meta: Option<&str>) -> Attempt {
         let mut attempt = Attempt::now(Arc::clone(self.caller), self.endpoint.source());
         attempt.request_id = Some(id.trim_matches('"').to_owned());

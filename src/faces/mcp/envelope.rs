@@ -1,4 +1,4 @@
-//! Reading a JSON-RPC message: one reading, or a clear refusal.
+//! Parsing of JSON-RPC messages. A message that can be read in more than one way is refused.
 
 use bytes::Bytes;
 
@@ -16,17 +16,17 @@ pub(super) const TOO_MANY_MEMBERS: &str =
 /// stream is open, and nothing counts them there.
 pub(super) const ID_BYTES_MAX: usize = 512;
 
-/// What a POST carried.
+/// Message in the body of a POST.
 pub(super) enum Message<'a> {
-    /// Wants an answer under its raw id.
+    /// Request, which is answered under its raw id.
     Request { id: &'a str, method: String, params: Option<&'a str> },
-    /// Wants none.
+    /// Notification, which gets no answer.
     Notification { method: String, params: Option<&'a str> },
-    /// A client's answer to something of ours.
+    /// Client's response to a request of the gateway.
     Response,
 }
 
-/// Reads a body. The second part of an error is the raw id, when one could be read.
+/// Parses a body. The second part of an error is the raw id of the request, if it could be read.
 pub(super) fn read(body: &Bytes) -> Result<Message<'_>, (RpcError, Option<String>)> {
     let text =
         std::str::from_utf8(body).map_err(|_| (RpcError::parse("Parse error: not valid UTF-8"), None))?;
@@ -68,7 +68,7 @@ fn members(text: &str) -> Result<Vec<Member<'_>>, (RpcError, Option<String>)> {
         }
         JsonFault::NotAnObject => (RpcError::invalid_request("Invalid request: not an object"), None),
         JsonFault::Syntax { .. } => (RpcError::parse(format!("Parse error: {fault}")), None),
-        // readable, but not in one way only: refused under its id where that is beyond doubt
+        // readable in more than one way: refused under its id where the id is beyond doubt
         JsonFault::DuplicateMember { .. } | JsonFault::TooDeep | JsonFault::LoneSurrogate { .. } => {
             ambiguous(text, &fault)
         }

@@ -1,4 +1,4 @@
-//! The door of `/mcp` and `/mcp/direct`: POST, GET, DELETE, from HTTP to a method.
+//! HTTP entry of `/mcp` and `/mcp/direct`: from POST, GET and DELETE to a method.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -32,7 +32,7 @@ use crate::faces::sse::TooManyStreams;
 use crate::faces::wire::error::{json_response, not_found, render};
 use crate::gateway::{Caller, Client, within_span};
 
-/// Serves `/mcp`.
+/// Handles requests to `/mcp`.
 pub async fn handle(
     State(faces): State<Arc<Faces>>,
     Extension(caller): Extension<Arc<Caller>>,
@@ -43,7 +43,7 @@ pub async fn handle(
     enter(entry, &request_id, request).await
 }
 
-/// Serves `/mcp/direct`; to whom it is not open, it is not there.
+/// Handles requests to `/mcp/direct`. A caller without this endpoint gets 404.
 pub async fn handle_direct(
     State(faces): State<Arc<Faces>>,
     Extension(caller): Extension<Arc<Caller>>,
@@ -85,7 +85,7 @@ async fn enter(entry: McpEntry<'_>, request_id: &RequestId, request: Request) ->
     }
 }
 
-/// An answer that needs no more.
+/// Returns the empty response 202.
 fn accepted() -> Response {
     let mut response = Response::default();
     *response.status_mut() = StatusCode::ACCEPTED;
@@ -113,7 +113,7 @@ async fn post(entry: McpEntry<'_>, request: Request) -> Response {
             Operation::unreadable(faces, began, &error);
             return error.response(id.as_deref());
         }
-        // answers and notifications are never refused: a client would take it for the end of everything
+        // responses and notifications are never refused: a client would take that for the end of the session
         Ok(Message::Response) => return accepted(),
         Ok(Message::Notification { method, params }) => {
             let operation = notified(entry, &parts, began, &method, params.unwrap_or("{}"));
@@ -156,7 +156,7 @@ async fn post(entry: McpEntry<'_>, request: Request) -> Response {
     }
 }
 
-/// What is asked, but for what stands in the message.
+/// Returns the description of a request for telemetry, without the parts that stand in its message.
 fn question<'a>(
     entry: McpEntry<'a>,
     parts: &'a Parts,
@@ -177,7 +177,7 @@ fn question<'a>(
     }
 }
 
-/// A notification. It is never refused, so what it says of its revision is told if it is one.
+/// Begins the telemetry of a notification. Notifications are never refused, so only a known revision is recorded.
 fn notified(entry: McpEntry<'_>, parts: &Parts, began: Instant, method: &str, params: &str) -> Operation {
     let headers = &parts.headers;
     let [meta] = json::find_members(params, ["_meta"]).unwrap_or_default();
@@ -192,7 +192,7 @@ fn notified(entry: McpEntry<'_>, parts: &Parts, began: Instant, method: &str, pa
     operation
 }
 
-/// Tells telemetry the session that a handshake request came in, and the revision.
+/// Records the session and the revision of a handshake request in its telemetry.
 fn spoken(operation: &Operation, session: Option<&Session>, headers: &HeaderMap) {
     if let Some(session) = session {
         operation.session(session);
@@ -202,7 +202,7 @@ fn spoken(operation: &Operation, session: Option<&Session>, headers: &HeaderMap)
     }
 }
 
-/// A handshake client takes a call back. Modern ones close the connection instead, and have no session.
+/// Cancels a call of a handshake client. Modern clients close the connection instead, and have no session.
 fn cancel(entry: McpEntry<'_>, headers: &HeaderMap, params: &str) {
     let Ok([Some(id)]) = json::find_members(params, ["requestId"]) else { return };
     let Ok(session) = session(entry, headers) else { return };
@@ -213,7 +213,7 @@ fn cancel(entry: McpEntry<'_>, headers: &HeaderMap, params: &str) {
     );
 }
 
-/// A request on its way to its method.
+/// Request on its way to its method, with its parts.
 struct Incoming<'a> {
     entry: McpEntry<'a>,
     headers: &'a HeaderMap,
@@ -260,7 +260,7 @@ impl Incoming<'_> {
         }
     }
 
-    /// The methods that both eras have.
+    /// Runs a method that both eras have.
     async fn common(
         self,
         era: ClientEra,
@@ -379,7 +379,8 @@ fn too_many_streams(too_many: TooManyStreams) -> RpcError {
     RpcError::refused(StatusCode::TOO_MANY_REQUESTS, text)
 }
 
-/// The session of a handshake request: none is fine, one that is not this caller's is 404.
+/// Returns the session of a handshake request; `None` without a session header. The session of another caller is refused
+/// with 404.
 fn session(entry: McpEntry<'_>, headers: &HeaderMap) -> Result<Option<Session>, RpcError> {
     let Some(token) = headers.get("mcp-session-id") else { return Ok(None) };
     let known = token.to_str().ok();
@@ -409,7 +410,7 @@ async fn get(entry: McpEntry<'_>, headers: &HeaderMap) -> Response {
     opened.unwrap_or_else(|too_many| too_many_streams(too_many).response(None))
 }
 
-/// Sessions are not kept, so there is nothing to end.
+/// Handles DELETE. Sessions are not stored, so only their duration is recorded.
 fn delete(entry: McpEntry<'_>, headers: &HeaderMap) -> Response {
     match session(entry, headers) {
         Ok(session) => {
@@ -424,14 +425,14 @@ fn delete(entry: McpEntry<'_>, headers: &HeaderMap) -> Response {
     }
 }
 
-/// The only sessions of which anybody knows how long they lasted are those that their clients end.
+/// Records how long a session lasted that its client ends. Other sessions have no known end.
 fn note_end(faces: &Faces, session: &Session) {
     let Some(lasted) = session.lasted() else { return };
     let between = Between { transport: Transport::Tcp, version: known_version(&session.version) };
     faces.measures.sessions.observe((between, None), lasted);
 }
 
-/// The revision of a handshake request.
+/// Returns the revision of a handshake request: that of its session, else that of its header.
 fn version_of<'a>(session: Option<&'a Session>, headers: &'a HeaderMap) -> Option<&'a str> {
     let said = || headers.get("mcp-protocol-version").and_then(|version| version.to_str().ok());
     session.map(|session| session.version.as_str()).or_else(said)

@@ -1,4 +1,4 @@
-//! JSON-RPC codes and messages; no other file knows the numbers.
+//! JSON-RPC error codes and messages. No other file knows the numbers.
 
 use axum::response::Response;
 use http::{StatusCode, header};
@@ -12,30 +12,30 @@ use crate::faces::body::BodyError;
 use crate::faces::wire::error::json_response;
 use crate::gateway::{MemoryPurpose, overloaded};
 
-/// Our own code for too many attempts: outside -32768 to -32000, which are reserved.
+/// The gateway's own code for too many attempts, outside the reserved range -32768 to -32000.
 const RATE_LIMITED: i32 = -31429;
-/// Something that is not the caller's fault, and for which there is no result to say it in.
+/// Code of a failure that is not the caller's fault, and that no result can carry.
 const INTERNAL_ERROR: i32 = -32603;
-/// Parameters that are of no use; since 2026-07-28 also a resource that is not there.
+/// Code of invalid parameters; since 2026-07-28 also of a resource that does not exist.
 const INVALID_PARAMS: i32 = -32602;
-/// A resource that is not there, before 2026-07-28, and not to be seen there any more.
+/// Code of a resource that does not exist, before 2026-07-28. Modern clients must not get it.
 const NO_RESOURCE_BEFORE: i32 = -32002;
 
-/// Longest URI that is said to be nobody's, in bytes; no server's are longer.
+/// Longest URI that an error repeats, in bytes. No server's URI is longer.
 const URI_BYTES_MAX: usize = 2000;
-/// The code of a request that needs a capability which its client did not declare.
+/// Code of a request that needs a capability which its client did not declare.
 const MISSING_CAPABILITY: i64 = -32021;
 
-/// A JSON-RPC error with the HTTP status that goes with it (MCP 2026-07-28, transports).
+/// JSON-RPC error with the HTTP status that goes with it (MCP 2026-07-28, transports).
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct RpcError {
     pub(super) status: StatusCode,
     code: i32,
     message: String,
     data: Option<Value>,
-    /// When a retry helps, in seconds.
+    /// Time after which a retry may help, in seconds; `None` if unknown.
     retry_after_s: Option<u64>,
-    /// Which refusal of ours it says.
+    /// Code of the refusal that the error reports; `None` if it reports none.
     reason: Option<&'static str>,
     /// Whether the activity log has the attempt already.
     pub(super) recorded: bool,
@@ -62,12 +62,12 @@ impl RpcError {
         RpcError::new(StatusCode::BAD_REQUEST, -32600, message)
     }
 
-    /// An invalid request whose HTTP status says more than 400.
+    /// Returns an invalid-request error whose HTTP status is more specific than 400.
     pub(super) fn refused(status: StatusCode, message: impl Into<String>) -> RpcError {
         RpcError::new(status, -32600, message)
     }
 
-    /// A request whose body was not read.
+    /// Returns the error for a body that was not read.
     pub(super) fn no_body(error: BodyError, bytes_max: usize) -> RpcError {
         match error {
             BodyError::TooLarge => {
@@ -83,7 +83,8 @@ impl RpcError {
         }
     }
 
-    /// A request for which there is no memory. Its id was not read, so only the HTTP status can be relied upon.
+    /// Returns the error for a request for which there is no memory. The id was not read, so only the HTTP status is
+    /// reliable.
     pub(super) fn overloaded(refusal: &Refusal) -> RpcError {
         RpcError {
             status: StatusCode::SERVICE_UNAVAILABLE,
@@ -92,7 +93,7 @@ impl RpcError {
         }
     }
 
-    /// The modern era answers an unknown method with 404, the older ones in band.
+    /// Returns the error for an unknown method. Modern clients get HTTP 404, others 200.
     pub(super) fn unknown_method(era: ClientEra, method: &str) -> RpcError {
         let status = if era == ClientEra::Modern { StatusCode::NOT_FOUND } else { StatusCode::OK };
         let shown: String = method.chars().take(100).collect();
@@ -103,12 +104,12 @@ impl RpcError {
         RpcError::new(StatusCode::OK, -32602, message)
     }
 
-    /// A state that was not given for this request, or not lately: which of it is not said.
+    /// Returns the error for a state that was not given for this request, or too long ago. It does not say which.
     pub(super) fn invalid_state() -> RpcError {
         RpcError::invalid_params("Invalid requestState")
     }
 
-    /// A required `_meta` member is missing or not usable.
+    /// Returns the error for a required `_meta` member that is missing or not usable.
     pub(super) fn missing_meta(message: impl Into<String>) -> RpcError {
         RpcError::new(StatusCode::BAD_REQUEST, -32602, message)
     }
@@ -125,7 +126,8 @@ impl RpcError {
         }
     }
 
-    /// The code of a resource that is not there moved between the eras; which one it is stands in `data` (SEP-2164).
+    /// Returns the error for a resource that does not exist, with its URI in `data` (SEP-2164). The code differs between the
+    /// eras.
     pub(super) fn no_resource(era: ClientEra, uri: Option<&str>) -> RpcError {
         let code = if era == ClientEra::Modern { INVALID_PARAMS } else { NO_RESOURCE_BEFORE };
         let uri = uri.filter(|uri| uri.len() <= URI_BYTES_MAX);
@@ -133,7 +135,7 @@ impl RpcError {
         RpcError { data, ..RpcError::new(StatusCode::OK, code, "Resource not found") }
     }
 
-    /// What was asked for cannot be had, now or at all: the code and when to try again stand in `data`.
+    /// Returns the error for a refusal, with its code and the time until a retry in `data`.
     pub(super) fn refusal(refusal: &Refusal) -> RpcError {
         let mut data = json!({"code": refusal.code.as_str()});
         if let (Some(data), Some(seconds)) = (data.as_object_mut(), refusal.retry_after_s) {
@@ -146,8 +148,8 @@ impl RpcError {
         }
     }
 
-    /// Too many attempts. The ranges that JSON-RPC and MCP reserve have no code for it: this one is ours. In the
-    /// handshake era it is said in band: to some of those clients any HTTP error is the end of the session.
+    /// Returns the error for too many attempts. JSON-RPC and MCP have no code for it, so the gateway has its own. Handshake
+    /// clients get HTTP 200, since some of them end the session at any HTTP error.
     pub(super) fn rate_limited(era: ClientEra, refusal: &Refusal) -> RpcError {
         let status = if era == ClientEra::Modern { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::OK };
         let data = json!({"code": refusal.code.as_str(), "retry_after_s": refusal.retry_after_s});
@@ -159,12 +161,12 @@ impl RpcError {
         }
     }
 
-    /// The same error, of an attempt that is on record.
+    /// Returns the error, marked as one of an attempt that is on record.
     pub(super) fn on_record(self) -> RpcError {
         RpcError { recorded: true, ..self }
     }
 
-    /// What the activity log calls it.
+    /// Returns the name of the error in the activity log.
     pub(super) fn name(&self) -> &'static str {
         match self.code {
             -32602 => "invalid_params",
@@ -178,7 +180,7 @@ impl RpcError {
         &self.message
     }
 
-    /// What telemetry is told of it.
+    /// Returns the end of the request, for telemetry.
     pub(super) fn end(&self) -> End {
         let end = served(self.code.into());
         match (end, self.reason) {
@@ -187,7 +189,7 @@ impl RpcError {
         }
     }
 
-    /// The message, under the raw id of its request (`null` when none could be read).
+    /// Returns the error message under the raw id of its request; `null` if no id could be read.
     pub(super) fn text(&self, id: Option<&str>) -> String {
         let mut out = String::from(r#"{"jsonrpc":"2.0","id":"#);
         out.push_str(id.unwrap_or("null"));
@@ -210,17 +212,17 @@ impl RpcError {
     }
 }
 
-/// A request of which a fault of ours made something that has no answer.
+/// End of a request that got no answer through a fault of the gateway.
 pub(super) const BROKEN: End = End::Error { code: INTERNAL_ERROR as i64, fault: EndFault::Code };
 
-/// A request that was answered with an error of this code: of some, whoever asked is to blame (OpenTelemetry conventions
-/// for MCP, server spans).
+/// Returns the end of a request that was answered with an error of this code. Some codes blame the client (OpenTelemetry
+/// conventions for MCP, server spans).
 pub(super) fn served(code: i64) -> End {
     let is_askers = matches!(code, -32700 | -32600 | -32601 | -32602 | -32002);
     End::Error { code, fault: if is_askers { EndFault::Asker } else { EndFault::Code } }
 }
 
-/// The code of an upstream's error about anything but a tool as this era has it.
+/// Returns the code of an upstream's error about anything but a tool, as this era has it.
 pub(super) fn code_in(era: ClientEra, code: i64) -> i64 {
     match era {
         ClientEra::Modern if code == i64::from(NO_RESOURCE_BEFORE) => INVALID_PARAMS.into(),
@@ -228,12 +230,12 @@ pub(super) fn code_in(era: ClientEra, code: i64) -> i64 {
     }
 }
 
-/// Whether an upstream's error says that the client lacks a capability.
+/// Returns whether the code of an upstream's error means that the client lacks a capability.
 pub(super) fn is_missing_capability(code: i64) -> bool {
     code == MISSING_CAPABILITY
 }
 
-/// A response message around a raw result or error object.
+/// Returns a response message around a raw result or error object.
 pub(super) fn message(id: &str, member: &str, raw: &str) -> String {
     let mut out = message_start(id, member, raw.len());
     out.push_str(raw);
@@ -241,10 +243,10 @@ pub(super) fn message(id: &str, member: &str, raw: &str) -> String {
     out
 }
 
-/// What ends a message.
+/// End of a message that [`message_start`] began.
 pub(super) const MESSAGE_END: &str = "}";
 
-/// A response message up to the value of `member`, with room for so many bytes of it.
+/// Returns a response message up to the value of `member`, with capacity for `bytes` more of it.
 pub(super) fn message_start(id: &str, member: &str, bytes: usize) -> String {
     let mut out = String::with_capacity(bytes + id.len() + 40);
     out.push_str(r#"{"jsonrpc":"2.0","id":"#);
@@ -255,7 +257,7 @@ pub(super) fn message_start(id: &str, member: &str, bytes: usize) -> String {
     out
 }
 
-/// A notification around raw params.
+/// Returns a notification with raw params.
 pub(super) fn notification(method: &str, params: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{params}}}"#)
 }

@@ -1,7 +1,7 @@
-//! Streams that a client holds open: a handshake GET, a modern `subscriptions/listen`.
+//! Streams that a client holds open: a handshake GET, or a modern `subscriptions/listen`.
 //!
-//! On `/mcp/direct` they carry word of changed lists; `/mcp` has nothing to announce. Between that there are signs of
-//! life. They end when the key does, when the gateway stops, or when the client goes.
+//! On `/mcp/direct` they carry notifications of changed lists; `/mcp` has none. Keep-alives are sent in between. A stream
+//! ends when its key does, when the gateway stops, or when the client goes.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -21,41 +21,41 @@ use crate::faces::Faces;
 use crate::faces::sse::{OpenStream, StreamKind, TooManyStreams, event, event_stream};
 use crate::gateway::{Caller, Heard, Listening, Topic};
 
-/// The first handshake revision whose clients expect an event that carries nothing but an id.
+/// First handshake revision whose clients expect an initial event with nothing but an id.
 const PRIMED_SINCE: &str = "2025-11-25";
 
-/// Whose stream, and of what.
+/// Caller, endpoint and spelling of a stream.
 #[derive(Clone, Copy)]
 pub(super) struct ListenStream<'a> {
     pub(super) faces: &'a Arc<Faces>,
     pub(super) caller: &'a Arc<Caller>,
     pub(super) endpoint: Endpoint,
-    /// The spelling that was asked for; `None` for the key's own.
+    /// Spelling that was asked for; `None` for that of the key's settings.
     pub(super) names: Option<ToolNames>,
 }
 
-/// The ways in which streams are opened.
+/// Request that opens a stream.
 pub(super) enum Opening<'a> {
-    /// A handshake GET.
+    /// Handshake GET.
     Get {
-        /// The version that the client speaks, when it says so.
+        /// Revision that the client speaks, if it says so.
         version: Option<&'a str>,
-        /// The last event that it was told.
+        /// Id of the last event that the client received.
         last_event_id: Option<&'a str>,
     },
-    /// A modern `subscriptions/listen`.
+    /// Modern `subscriptions/listen`.
     Listen {
-        /// The raw id of the request.
+        /// Raw id of the request.
         id: &'a str,
-        /// What it wants to hear of.
+        /// Kinds of lists that the client wants notifications of.
         wants: Topics,
     },
 }
 
-/// What a raw `notifications` member of `subscriptions/listen` asks for.
+/// Returns the kinds of lists that a raw `notifications` member of `subscriptions/listen` asks for.
 ///
 /// # Errors
-/// It is missing, or no object.
+/// The member is missing, or no object.
 pub(super) fn wants(notifications: Option<&str>) -> Result<Topics, RpcError> {
     let invalid = || RpcError::invalid_params("Invalid params: notifications must be an object");
     let members = json::top_level_members(notifications.ok_or_else(invalid)?).map_err(|_| invalid())?;
@@ -66,7 +66,7 @@ pub(super) fn wants(notifications: Option<&str>) -> Result<Topics, RpcError> {
 /// Opens a stream.
 ///
 /// # Errors
-/// [`TooManyStreams`]
+/// [`TooManyStreams`] if the key or its tenant has too many streams open.
 pub(super) async fn open(
     listener: ListenStream<'_>,
     opening: Opening<'_>,
@@ -76,7 +76,7 @@ pub(super) async fn open(
         Endpoint::Search => (Topic::Nothing, StreamKind::Search),
         Endpoint::Direct => (Topic::Direct, StreamKind::Direct),
     };
-    // before anything is made for it
+    // takes a slot before anything is made for the stream
     let place = OpenStream::begin(faces, caller, kind)?;
     let listening = faces.gateway.tenants.listen(caller, topic).await;
     let seen = seen(&listening, names);
@@ -88,7 +88,7 @@ pub(super) async fn open(
                 Some(id) => told.with_id(id),
                 None => since_listed(told, &listening),
             });
-            // an id says that all before it was told
+            // an id would mean that the client knows everything before it
             let is_owed = told.as_ref().is_some_and(Told::is_owed);
             let is_primed = version.is_some_and(|version| version >= PRIMED_SINCE) && !is_owed;
             let first = match seen.filter(|_| is_primed) {
@@ -111,7 +111,7 @@ pub(super) async fn open(
     Ok(event_stream(Body::from_stream(stream::unfold(state, step))))
 }
 
-/// A client that has listed a moment ago, when that was out of date.
+/// Marks lists as owed that were out of date when the client was served them, shortly before its stream.
 fn since_listed(mut told: Told, listening: &Listening) -> Told {
     if let Some((at, kinds)) = listening.misled() {
         told.misled(at.into(), kinds);
@@ -119,12 +119,12 @@ fn since_listed(mut told: Told, listening: &Listening) -> Told {
     told
 }
 
-/// The `_meta` of everything that belongs to a subscription.
+/// Returns the `_meta` of every message of a subscription.
 fn subscription(id: &str) -> String {
     format!(r#"{{"io.modelcontextprotocol/subscriptionId":{id}}}"#)
 }
 
-/// What the client would be served now; `None` where lists are not told of.
+/// Returns the lists that the client would be served now; `None` for streams without notifications.
 fn seen(listening: &Listening, names: Option<ToolNames>) -> Option<SeenNotices> {
     let names = names.unwrap_or(listening.caller().settings.tool_names);
     let manages = listening.caller().manages();
@@ -147,7 +147,7 @@ struct State {
     listening: Listening,
     endpoint: Endpoint,
     names: Option<ToolNames>,
-    /// `None` where nothing is told.
+    /// State of the notifications; `None` for streams without any.
     told: Option<Told>,
     way: Way,
     next: Next,
@@ -160,16 +160,17 @@ impl State {
         is_closed || self.place.must_end()
     }
 
-    /// The last event of a stream that the gateway ends: clients come back elsewhere.
+    /// Returns the last event of a subscription that the gateway ends, so that the client opens it elsewhere; `None` for a
+    /// GET.
     fn last(&self) -> Option<Bytes> {
         let Way::Listen { id } = &self.way else { return None };
         let result = format!(r#"{{"resultType":"complete","_meta":{}}}"#, subscription(id));
         Some(event(&message(id, "result", &result)))
     }
 
-    /// What is to be told now, or when to look again.
+    /// Returns the notifications that are due now. The error is the time of the next check; `None` until something changes.
     fn news(&mut self) -> Result<Bytes, Option<Instant>> {
-        // settings that are out of date say nothing of what is seen
+        // outdated settings do not say what the client sees
         if self.listening.is_behind() {
             return Err(None);
         }
@@ -186,7 +187,7 @@ impl State {
         }
     }
 
-    /// Waits until there may be something to do.
+    /// Waits for a change, or until something is due.
     async fn wait(&mut self, merged: Option<Instant>) {
         let mut until = self.place.sign_at();
         let expiry = self.listening.expires_in().map(|after| Instant::now() + after);

@@ -1,5 +1,5 @@
-//! The management tools: servers and what waits for a person, as far as a model may see to them. Nothing here approves
-//! or releases anything, since an operator's key in an IDE is an agent (behaviour, section 8).
+//! The management tools: servers, and definitions that wait for a person, as far as a model may manage them. Nothing here
+//! approves or releases anything, since an operator's key in an IDE is an agent (behaviour, section 8).
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::faces::Faces;
 use crate::faces::wire::managed::{ManagedAct, ManagedRequest, NotDone};
 use crate::gateway::{Attempt, Caller};
 
-/// Longest unknown operation that is repeated, in characters.
+/// Longest unknown operation repeated in an error, in characters.
 const SHOWN_CHARS_MAX: usize = 64;
 
-/// One of the tools.
+/// Management tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Managing {
     /// `upstream_servers`
@@ -25,17 +25,17 @@ pub(super) enum Managing {
     Quarantine,
 }
 
-/// An operation of a tool.
+/// Operation of a management tool.
 struct Op {
     name: &'static str,
     act: ManagedAct,
-    /// How much it may do, against the key's ceiling.
+    /// Type of the operation, compared with the key's ceiling.
     operation: OperationType,
-    /// Arguments that say what it is about; the others are what is to be set.
+    /// Arguments that name what the operation is about. All others form the body.
     about: &'static [&'static str],
-    /// Arguments that say what is to be set.
+    /// Arguments that give new values.
     sets: &'static [&'static str],
-    /// What a model is told of it.
+    /// Description for a model.
     says: &'static str,
 }
 
@@ -115,7 +115,7 @@ impl Managing {
         }
     }
 
-    /// The tool of this name.
+    /// Returns the management tool of this name.
     pub(super) fn named(name: &str) -> Option<Managing> {
         Managing::ALL.into_iter().find(|tool| tool.name() == name)
     }
@@ -127,12 +127,12 @@ impl Managing {
         }
     }
 
-    /// What a key with this ceiling is offered.
+    /// Returns the operations that a key with this ceiling is offered.
     fn offered(self, ceiling: OperationType) -> Vec<&'static Op> {
         self.ops().iter().filter(|op| op.operation <= ceiling).collect()
     }
 
-    /// The definition as listed; the annotations are those of the worst that is offered.
+    /// Returns the definition as listed. Its annotations are those of the most dangerous operation offered.
     fn definition(self, ceiling: OperationType) -> Value {
         let (title, what, never) = match self {
             Managing::Servers => (
@@ -207,13 +207,13 @@ fn property(tool: Managing, name: &str) -> Value {
     }
 }
 
-/// What is listed for whoever may do so much.
+/// Returns the definitions of the tools for a caller with this ceiling; none without a ceiling.
 pub(super) fn definitions(ceiling: Option<OperationType>) -> Vec<Value> {
     let all = |ceiling| Managing::ALL.into_iter().map(move |tool| tool.definition(ceiling));
     ceiling.into_iter().flat_map(all).collect()
 }
 
-/// Does what is asked for.
+/// Runs the operation that the arguments ask for.
 pub(super) async fn run(
     faces: &Arc<Faces>,
     attempt: Attempt,
@@ -232,7 +232,7 @@ pub(super) async fn run(
     }
 }
 
-/// What is asked for, if this caller may ask for it.
+/// Parses the arguments into an act and its request, if this caller may request it.
 fn read(caller: &Caller, tool: Managing, arguments: &str) -> Result<(ManagedAct, ManagedRequest), NotDone> {
     let members = json::top_level_members(arguments).unwrap_or_default();
     let wanted = text(&members, "operation")?.ok_or_else(|| invalid("operation", "operation is needed"))?;
@@ -259,7 +259,7 @@ fn read(caller: &Caller, tool: Managing, arguments: &str) -> Result<(ManagedAct,
             _ => asked.query.extend(text(&members, name)?.map(|value| (*name, value))),
         }
     }
-    // what another form of the operation takes is refused in this one, unless it is null
+    // arguments of another form of the operation are refused in this one, unless they are null
     let is_read = |name: &&str| about.contains(name) || raw(&members, name).is_none();
     let about: Vec<&str> =
         ["operation"].into_iter().chain(op.about.iter().copied().filter(is_read)).collect();
@@ -309,7 +309,7 @@ fn needed(members: &[Member<'_>], name: &str) -> Result<String, NotDone> {
     text.ok_or_else(|| invalid(name, &format!("{name} is needed")))
 }
 
-/// A whole number, as it stands in a query; 5.0 is the integer 5 to a JSON schema.
+/// Reads a whole number, as text for a query. JSON schemas take 5.0 for the integer 5.
 fn number(members: &[Member<'_>], name: &str) -> Result<Option<String>, NotDone> {
     let Some(raw) = raw(members, name) else { return Ok(None) };
     let number = raw.parse::<f64>().ok().filter(|number| number.fract() == 0.0 && number.is_finite());

@@ -1,10 +1,10 @@
-//! What a client sends and reads, by its headers (MCP, streamable HTTP).
+//! Content types that a client sends and reads, by its headers (MCP, streamable HTTP).
 
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use super::jsonrpc::RpcError;
 
-/// What is sent must be JSON, and what we answer must be readable.
+/// Checks that the body is declared as JSON, and that the client accepts JSON answers.
 pub(super) fn check(headers: &HeaderMap) -> Result<(), RpcError> {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let kind = text(header::CONTENT_TYPE).unwrap_or_default();
@@ -21,7 +21,7 @@ pub(super) fn check(headers: &HeaderMap) -> Result<(), RpcError> {
     Err(RpcError::refused(StatusCode::NOT_ACCEPTABLE, message))
 }
 
-/// Whether the client reads event streams.
+/// Returns whether the client reads event streams.
 pub(super) fn reads_streams(headers: &HeaderMap) -> bool {
     headers
         .get(header::ACCEPT)

@@ -1,4 +1,4 @@
-//! The methods that answer from what is at hand: greetings and lists.
+//! Methods that are answered without an upstream: `initialize`, `server/discover`, and the lists of `/mcp`.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::domain::json::{self, Member};
 use crate::faces::Faces;
 use crate::gateway::{Caller, Catalog, Client};
 
-/// What a model is told of an endpoint.
+/// Returns the instructions of an endpoint for a model.
 fn instructions(endpoint: Endpoint) -> &'static str {
     match endpoint {
         Endpoint::Search => {
@@ -24,7 +24,7 @@ fn instructions(endpoint: Endpoint) -> &'static str {
     }
 }
 
-/// Lists have one page: any cursor was not ours.
+/// Refuses cursors, for lists that have only one page.
 pub(super) fn no_cursor(params: &[Member<'_>]) -> Result<(), RpcError> {
     match params.iter().find(|member| member.name == "cursor") {
         Some(cursor) if cursor.value != "null" => Err(RpcError::invalid_params("Invalid cursor")),
@@ -32,7 +32,7 @@ pub(super) fn no_cursor(params: &[Member<'_>]) -> Result<(), RpcError> {
     }
 }
 
-/// The catalogue whose tools a caller is shown.
+/// Returns the catalogue whose tools a caller sees. A platform key must name a tenant.
 pub(super) fn catalogue(caller: &Caller) -> Result<Arc<Catalog>, RpcError> {
     caller.catalogue().ok_or_else(|| {
         RpcError::invalid_params(
@@ -41,12 +41,12 @@ pub(super) fn catalogue(caller: &Caller) -> Result<Arc<Catalog>, RpcError> {
     })
 }
 
-/// `tools/list`, prepared once per view.
+/// Returns the result of `tools/list` on `/mcp`, prepared once per view.
 pub(super) async fn tools_list(era: ClientEra, caller: &Caller) -> Result<bytes::Bytes, RpcError> {
     let catalogue = catalogue(caller)?;
     let view = catalogue.view_soon(&caller.settings).await;
     let is_required = caller.settings.intent_declaration == IntentMode::Required;
-    // the ceiling is one of the settings that a view is of: only the role is not
+    // a view depends on the ceiling already, but not on the role
     let manages = caller.manages();
     let slot = 4 * usize::from(manages.is_some())
         + 2 * usize::from(is_required)
@@ -54,7 +54,7 @@ pub(super) async fn tools_list(era: ClientEra, caller: &Caller) -> Result<bytes:
     Ok(view.body(slot, || tools::list_body(era, &caller.settings, manages, &view).into()))
 }
 
-/// `server/discover` (MCP 2026-07-28).
+/// Returns the result of `server/discover` (MCP 2026-07-28).
 pub(super) fn discover(endpoint: Endpoint) -> String {
     let mut out = result::opening(ClientEra::Modern);
     let body = json!({
@@ -68,7 +68,7 @@ pub(super) fn discover(endpoint: Endpoint) -> String {
     out
 }
 
-/// `listChanged` is said only where changes are told (behaviour, section 4).
+/// Returns the capabilities of an endpoint. `listChanged` is true only where changes are notified (behaviour, section 4).
 fn capabilities(endpoint: Endpoint) -> serde_json::Value {
     if endpoint == Endpoint::Direct {
         return json!({
@@ -85,7 +85,7 @@ fn capabilities(endpoint: Endpoint) -> serde_json::Value {
     })
 }
 
-/// What `initialize` answers, the token of the session it opens, and the revision that is spoken in it.
+/// Returns the result of `initialize`, the token of the new session, and its revision.
 pub(super) fn initialize(
     faces: &Faces,
     caller: &Caller,
@@ -111,7 +111,7 @@ pub(super) fn initialize(
     Ok((result.to_string(), faces.sessions.mint(&session), version))
 }
 
-/// A raw `clientInfo`.
+/// Parses a raw `clientInfo`.
 pub(super) fn client(raw: &str) -> Client {
     let text = |value: Option<&str>| value.and_then(|raw| serde_json::from_str(raw).ok());
     match json::find_members(raw, ["name", "version"]) {

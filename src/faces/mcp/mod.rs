@@ -1,6 +1,6 @@
-//! The MCP face: `/mcp` and `/mcp/direct`, both eras on one URL, on raw JSON.
+//! The MCP face: `/mcp` and `/mcp/direct`, each for both eras of the protocol.
 //!
-//! The envelope is read; arguments and results are passed on as the bytes they came as.
+//! Only the envelope is parsed. Arguments and results are passed on as raw JSON.
 
 mod args;
 mod call;
@@ -31,20 +31,20 @@ use crate::domain::publish::Reader;
 
 /// The modern, stateless revision.
 pub const MODERN: &str = "2026-07-28";
-/// Handshake revisions, newest first: the first is what an unknown wish is answered with.
+/// Handshake revisions, newest first. The first is the answer to a client that asks for an unknown one.
 pub const HANDSHAKE: [&str; 3] = ["2025-11-25", "2025-06-18", "2025-03-26"];
 
-/// Which way of speaking a request uses.
+/// Era of the protocol that a request speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientEra {
     /// 2026-07-28: every request stands alone.
     Modern,
-    /// The revisions that begin with `initialize`.
+    /// Revisions that begin with `initialize`.
     Handshake,
 }
 
 impl ClientEra {
-    /// Who reads what is answered.
+    /// Returns the kind of reader that gets the answer.
     fn reader(self) -> Reader {
         match self {
             ClientEra::Modern => Reader::Modern,
@@ -53,7 +53,7 @@ impl ClientEra {
     }
 }
 
-/// Where a request came in.
+/// Endpoint that a request came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Endpoint {
     /// `/mcp`: tools are found by a search.
@@ -63,7 +63,7 @@ pub enum Endpoint {
 }
 
 impl Endpoint {
-    /// The name in session tokens.
+    /// Returns the name in session tokens.
     fn as_str(self) -> &'static str {
         match self {
             Endpoint::Search => "mcp",
@@ -71,7 +71,7 @@ impl Endpoint {
         }
     }
 
-    /// The name in the activity log.
+    /// Returns the source in activity records.
     fn source(self) -> Source {
         match self {
             Endpoint::Search => Source::Mcp,
@@ -79,7 +79,7 @@ impl Endpoint {
         }
     }
 
-    /// The kind of act that a call is which cannot be told to be any other.
+    /// Returns the kind of record of a call that is of no more specific kind.
     fn call_kind(self) -> RecordKind {
         match self {
             Endpoint::Search => RecordKind::ToolCall,

@@ -1,4 +1,4 @@
-//! What a modern request must carry: its `_meta`, and headers that say the same (MCP 2026-07-28, transports).
+//! Checks of modern requests: their `_meta`, and the headers that repeat it (MCP 2026-07-28, transports).
 
 use std::borrow::Cow;
 
@@ -16,21 +16,21 @@ const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 const CLIENT: &str = "io.modelcontextprotocol/clientInfo";
 
-/// Whether a request speaks the modern way: by its `_meta`, or by its header. A header alone makes no `initialize`
-/// modern: who wants to shake hands may.
+/// Returns whether a request is modern, by its `_meta` or its header. The header alone does not make `initialize` modern:
+/// such a client may still shake hands.
 pub(super) fn is_modern(headers: &HeaderMap, method: &str, meta: Option<&str>) -> bool {
     let by_meta =
         meta.and_then(|meta| json::find_members(meta, [VERSION]).ok()).is_some_and(|[v]| v.is_some());
     by_meta || (method != "initialize" && header(headers, "mcp-protocol-version") == Some(MODERN))
 }
 
-/// The revision that `_meta` says, whichever that is; where it says none, the header says the modern one.
+/// Returns the revision in `_meta`, known or not. Without one, the request is modern by its header.
 pub(super) fn said(meta: Option<&str>) -> Option<String> {
     let [version] = meta.and_then(|meta| json::find_members(meta, [VERSION]).ok()).unwrap_or_default();
     version.map_or_else(|| Some(MODERN.to_owned()), |raw| serde_json::from_str(raw).ok())
 }
 
-/// Checks a modern request; gives what it says of its client.
+/// Checks a modern request. Returns the client as it describes itself.
 pub(super) fn check(
     headers: &HeaderMap,
     method: &str,
@@ -69,13 +69,13 @@ pub(super) fn check(
     Ok(client.map(methods::client).unwrap_or_default())
 }
 
-/// What a client can be asked in the middle of a request.
+/// Returns the capabilities of a client to be asked something during a request.
 pub(super) fn capabilities(meta: Option<&str>) -> Result<Capabilities, TooLarge> {
     let declared = meta.and_then(|meta| json::find_members(meta, [CAPABILITIES]).ok());
     Capabilities::read(declared.and_then(|[raw]| raw).unwrap_or("{}"))
 }
 
-/// `Mcp-Name` repeats the name (or URI) that a request is about.
+/// Checks that `Mcp-Name` repeats the name or URI that a request is about.
 fn check_name(headers: &HeaderMap, method: &str, params: &[Member<'_>]) -> Result<(), RpcError> {
     let member = match method {
         "tools/call" | "prompts/get" => "name",
@@ -95,7 +95,7 @@ fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim)
 }
 
-/// Values that no header can carry come as `=?base64?…?=`.
+/// Decodes the value of a header: `=?base64?…?=` stands for a text that no header can carry.
 fn decode(value: &str) -> Option<Cow<'_, str>> {
     match value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) {
         None => Some(Cow::Borrowed(value)),

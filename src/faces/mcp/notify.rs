@@ -1,4 +1,4 @@
-//! Word of changed lists: when a stream is told, and what.
+//! Notifications of changed lists: when a stream gets one, and of which kinds.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use crate::domain::settings::ToolNames;
 use crate::faces::sse::{EVENT_END, EVENT_START};
 use crate::gateway::Prints;
 
-/// What changes within this time after a notice is told together at its end (behaviour, section 7).
+/// Debounce time after a notification. Changes within it are notified together at its end (behaviour, section 7).
 const MERGE: Duration = Duration::from_millis(200);
 
-/// Kinds of lists, as members of `subscriptions/listen` and as methods of notices.
+/// Kinds of lists, as members of `subscriptions/listen` and as methods of notifications.
 const TOPICS: [(&str, &str); KINDS] = [
     ("toolsListChanged", "notifications/tools/list_changed"),
     ("promptsListChanged", "notifications/prompts/list_changed"),
@@ -23,12 +23,12 @@ const TOPICS: [(&str, &str); KINDS] = [
 ];
 const KINDS: usize = 3;
 
-/// The lists that a client would be served, of each kind: equal ones are equal bytes.
+/// Fingerprints of the lists that a client would be served, one per kind. Equal fingerprints mean equal bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SeenNotices([Fingerprint; KINDS]);
 
 impl SeenNotices {
-    /// Of what is seen of the servers, in this spelling, beside the gateway's own tools.
+    /// Combines the fingerprints of the servers' lists with the spelling and the gateway's own tools.
     pub(super) fn of(prints: Prints, names: ToolNames, manages: Option<OperationType>) -> SeenNotices {
         let spelling = match names {
             ToolNames::Colon => "colon",
@@ -45,12 +45,12 @@ impl SeenNotices {
         SeenNotices([spelled(&tools), spelled(&[prints.prompts]), prints.resources])
     }
 
-    /// As the id of an event: a client that comes back with it says which lists it was last told of.
+    /// Returns the fingerprints as an event id. A client that resumes with it shows which lists it knows.
     pub(super) fn id(self) -> String {
         self.0.map(|print| print.to_string()).join(".")
     }
 
-    /// The lists that are other ones than those that an event's id stands for.
+    /// Returns the kinds of lists that differ from those of an event id.
     fn other_than_id(self, id: &str) -> Topics {
         let mut parts = id.split('.');
         Topics(self.0.map(|print| parts.next() != Some(print.to_string().as_str())))
@@ -62,12 +62,12 @@ impl SeenNotices {
     }
 }
 
-/// Some of the kinds of lists.
+/// Set of kinds of lists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Topics([bool; KINDS]);
 
 impl Topics {
-    /// All that there are.
+    /// Set of all kinds.
     pub(super) const ALL: Topics = Topics([true; KINDS]);
 
     fn is_none(self) -> bool {
@@ -79,18 +79,18 @@ impl Topics {
         Topics(self.0.map(|is| other.next() == Some(true) && is))
     }
 
-    /// These together with others.
+    /// Returns the union of two sets.
     pub(super) fn or(self, other: Topics) -> Topics {
         let mut other = other.0.into_iter();
         Topics(self.0.map(|is| other.next() == Some(true) || is))
     }
 
-    /// The names of these in `subscriptions/listen`.
+    /// Returns the members of `subscriptions/listen` that name the kinds.
     pub(super) fn members(self) -> impl Iterator<Item = &'static str> {
         TOPICS.into_iter().zip(self.0).filter(|(_, is)| *is).map(|((member, _), _)| member)
     }
 
-    /// The kind that a member of `subscriptions/listen` stands for.
+    /// Returns the kind that a member of `subscriptions/listen` names; the empty set for any other member.
     pub(super) fn of_member(name: &str) -> Topics {
         Topics(TOPICS.map(|(member, _)| member == name))
     }
@@ -100,62 +100,65 @@ impl Topics {
     }
 }
 
-/// What one stream was told.
+/// Notifications that one stream has got, wants, and is owed.
 #[derive(Debug)]
 pub(super) struct Told {
     seen: SeenNotices,
-    /// What it wants to hear of.
+    /// Kinds that the client wants notifications of.
     wants: Topics,
-    /// To be told even if nothing is other than it was told.
+    /// Kinds to notify even if the lists have not changed since the last notification.
     owed: Topics,
     last: Option<Instant>,
     opened: Instant,
 }
 
-/// When a stream is told something.
+/// Time of the next notification of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
-    /// There is nothing to tell.
+    /// No notification is due.
     Nothing,
-    /// Then, if there still is something.
+    /// A notification is due then, if the lists still differ.
     At(Instant),
-    /// Now, these.
+    /// A notification of these kinds is due now.
     Now(Topics),
 }
 
 impl Told {
-    /// A client that knows these lists.
+    /// Creates the state of a client that knows these lists.
     pub(super) fn new(seen: SeenNotices, wants: Topics, opened: Instant) -> Told {
         Told { seen, wants, owed: Topics::default(), last: None, opened }
     }
 
-    /// A client that comes back with the id of the last event that it was told.
+    /// Adds as owed the kinds that have changed since the event that a resuming client names.
     pub(super) fn with_id(mut self, id: &str) -> Told {
         self.owed = self.seen.other_than_id(id);
         self
     }
 
-    /// It was served a list that was out of date, at that moment. Whoever was told since lists anew anyway; so does who has
-    /// not been told yet and listened already.
+    /// Notes that the client was served outdated lists of these kinds at `at`.
+    ///
+    /// They are owed if the last notification was earlier; before the first one, if `at` is earlier than the stream. In all
+    /// other cases the client has been notified since, or will be when this replica learns of the change.
     pub(super) fn misled(&mut self, at: Instant, kinds: [bool; KINDS]) {
         if self.last.map_or(at < self.opened, |last| at >= last) {
             self.owed = self.owed.or(Topics(kinds));
         }
     }
 
-    /// It cannot be said whether it was misled after it was told something since this moment.
+    /// Notes that nothing was heard since `since`. All kinds are owed if the client was notified later: the lists that it
+    /// read then may be out of date.
     pub(super) fn deaf(&mut self, since: Instant) {
         if self.last.is_some_and(|last| last >= since) {
             self.owed = Topics::ALL;
         }
     }
 
-    /// Whether there is something to be told in any case.
+    /// Returns whether a wanted kind is owed.
     pub(super) fn is_owed(&self) -> bool {
         !self.owed.and(self.wants).is_none()
     }
 
-    /// What is due when a client would be served these lists. What is due now counts as told.
+    /// Returns the notification that is due if the client would be served `seen`. One that is due now counts as sent.
     pub(super) fn due(&mut self, seen: SeenNotices, now: Instant) -> Due {
         let news = seen.other_than(self.seen).or(self.owed).and(self.wants);
         if news.is_none() {
@@ -171,7 +174,7 @@ impl Told {
     }
 }
 
-/// The events of a notice. The last of them carries the id, which stands for all.
+/// Returns the events of a notification. Only the last one carries the id, which stands for all.
 pub(super) fn events(topics: Topics, params: &str, id: Option<&str>) -> String {
     let mut out = String::new();
     let mut methods = topics.methods().peekable();

@@ -1,4 +1,4 @@
-//! Prompts, resources and completions on `/mcp/direct`: their lists, and what is asked of their servers.
+//! Prompts, resources and completions on `/mcp/direct`: their lists, and requests to their servers.
 
 use std::sync::Arc;
 
@@ -23,14 +23,14 @@ use crate::gateway::{
     Refused, RoundRequest, Wanted,
 };
 
-/// Longest cursor that is looked at, in bytes: that of the longest URI.
+/// Longest cursor that is decoded, in bytes: that of the longest URI.
 const CURSOR_BYTES_MAX: usize = 3072;
-/// How long what was read may be kept, where its server does not say.
+/// Member that forbids caching of a resource, where its server does not set a time.
 const NOT_KEPT: &str = r#""ttlMs":0"#;
-/// What was read depends on the key.
+/// Member that keeps a resource from shared caches, since it depends on the key.
 const PRIVATE: &str = r#""cacheScope":"private""#;
 
-/// What this method lists.
+/// Returns the kind of offer that a method lists; `None` for any other method.
 pub(super) fn listed_by(method: &str) -> Option<OfferKind> {
     match method {
         "prompts/list" => Some(OfferKind::Prompt),
@@ -40,17 +40,17 @@ pub(super) fn listed_by(method: &str) -> Option<OfferKind> {
     }
 }
 
-/// Whether this method asks a server for something.
+/// Returns whether a method sends a request to a server.
 pub(super) fn is_asked_by(method: &str) -> bool {
     matches!(method, "prompts/get" | "resources/read" | "completion/complete")
 }
 
-/// The name or URI after which a page begins; `None` for the first page.
+/// Returns the name or URI after which a page begins; `None` for the first page.
 pub(super) fn cursor(params: &[Member<'_>]) -> Result<Option<String>, RpcError> {
     cursor_within(params, CURSOR_BYTES_MAX)
 }
 
-/// A list: prepared once for all who see the same.
+/// Returns a page of a list. Callers with the same view share the prepared page.
 pub(super) async fn list(
     gateway: &Gateway,
     caller: &Arc<Caller>,
@@ -102,7 +102,7 @@ fn body(
 }
 
 impl McpCall<'_> {
-    /// `prompts/get`, `resources/read` and `completion/complete`.
+    /// Runs `prompts/get`, `resources/read` or `completion/complete`.
     pub(super) async fn ask(self, method: &str) -> Result<Response, RpcError> {
         let asked = self.offer_request(method)?;
         let (render, about): (Render, OperationSubject) = match &asked.wanted {
@@ -146,7 +146,7 @@ impl McpCall<'_> {
         Ok(OfferRequest { wanted, members })
     }
 
-    /// Whose argument is completed.
+    /// Returns the prompt or template whose argument is to be completed.
     fn reference(&self) -> Result<Wanted, RpcError> {
         let invalid = || RpcError::invalid_params("Invalid params: ref must name a prompt or a template");
         let [kind, name, uri] =
@@ -181,7 +181,7 @@ fn resource_outcome(to: &To, outcome: &CallOutcome) -> (Answered, End) {
     answered(to, outcome, unknown, |raw, head| read(to, raw, head))
 }
 
-/// What was read: how long it may be kept is said in the newer revision, and only there.
+/// Returns the message with a resource. Only the modern revision has members about caching.
 fn read(to: &To, raw: &Bytes, head: &ResultHead) -> Text {
     let text = std::str::from_utf8(raw).unwrap_or_default();
     let [ttl, scope] = json::find_members(text, ["ttlMs", "cacheScope"]).unwrap_or_default();
@@ -202,7 +202,8 @@ fn read(to: &To, raw: &Bytes, head: &ResultHead) -> Text {
     spliced(to.era, &to.id, raw, head, &Splice { without: &without, added: &added, ..Splice::default() })
 }
 
-/// The message that answers, and how it ends by that: these have no result to say a refusal in.
+/// Returns the answer to an outcome, and the end of the request. These methods have no result that can carry a refusal, so a
+/// refusal becomes an error.
 fn answered(
     to: &To,
     outcome: &CallOutcome,
@@ -223,7 +224,7 @@ fn answered(
                 Code::RateLimited => result::failed(RpcError::rate_limited(to.era, refusal)),
                 Code::Cancelled => {
                     let error = RpcError::refusal(refusal);
-                    // who reads streams gets no message at all
+                    // a client that reads streams gets no message at all
                     let end = if to.streams { End::GIVEN_UP } else { error.end() };
                     (Answered::Withdrawn(Text::Whole(error.text(Some(&to.id)))), end)
                 }
@@ -233,7 +234,7 @@ fn answered(
     }
 }
 
-/// An upstream's error as it came, but for the code that one revision has and the other must not see.
+/// Returns an upstream's error as it came, except for a code that the client's revision does not have.
 fn upstream_error(to: &To, raw: &Bytes, code: i64) -> (Answered, End) {
     let shown = code_in(to.era, code);
     if shown == code {

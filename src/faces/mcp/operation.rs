@@ -1,5 +1,5 @@
-//! A request of a client as telemetry sees it, from when it came until it is answered: a sample of a histogram always, and
-//! the span of what was asked where that is recorded (OpenTelemetry conventions for MCP, server side).
+//! Telemetry of a client's request, from its arrival until its answer. It is always a sample of a histogram, and also a span
+//! if its trace is recorded (OpenTelemetry conventions for MCP, server side).
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,36 +18,37 @@ use crate::domain::trace::TraceParent;
 use crate::faces::{Faces, client, wire};
 use crate::gateway::{Attempt, Caller, OpenSpan, Trace};
 
-/// What is asked, and by whom.
+/// Description of a request, for its telemetry.
 pub(super) struct OperationQuestion<'a> {
     pub(super) faces: &'a Arc<Faces>,
     pub(super) caller: &'a Caller,
     pub(super) endpoint: Endpoint,
     pub(super) headers: &'a HeaderMap,
     pub(super) version: Version,
-    /// The other end of the connection.
+    /// Client's end of the connection.
     pub(super) peer: Option<SocketAddr>,
-    /// When its head had been read.
+    /// Time at which the request was taken in, after its head had been read.
     pub(super) began: Instant,
     pub(super) method: &'a str,
-    /// The raw id; notifications have none.
+    /// Raw id; `None` for notifications.
     pub(super) id: Option<&'a str>,
     pub(super) meta: Option<&'a str>,
 }
 
-/// What a request is about, where that is an upstream's: told only of what there is, since clients send any name.
+/// Object of an upstream's that a request is about. It is recorded only if it exists, since clients send any name.
 pub(super) enum OperationSubject {
-    /// A tool by its own raw name, where it is not one of ours.
+    /// Tool, by its own raw name; `None` for a tool of the gateway's.
     Tool(Option<Bytes>),
-    /// A prompt, asked for by this method.
+    /// Prompt, with the method that asks for it.
     Prompt(&'static str, String),
-    /// What is at a URI.
+    /// Resource at a URI.
     Resource(String),
-    /// Something else.
+    /// Any other object.
     Other,
 }
 
-/// A request on its way. All who work on it share it: whose last handle is dropped without an end was given up by its client.
+/// Handle of a request under way, shared by everything that works on it. If the last handle is dropped without an end, the
+/// client gave the request up.
 #[derive(Clone)]
 pub(super) struct Operation(Arc<Inner>);
 
@@ -56,22 +57,22 @@ struct Inner {
     began: Instant,
     method: &'static str,
     trace: Option<Arc<Trace>>,
-    /// Taken out when it ends.
+    /// State until the request ends; `None` afterwards.
     open: Mutex<Option<Open>>,
 }
 
-/// What is known of one that has not ended.
+/// Telemetry collected about a request that has not ended.
 #[derive(Default)]
 struct Open {
     tool: Option<&'static str>,
     version: Option<&'static str>,
-    /// Its answer is a stream, which says later how it ends.
+    /// Whether the answer is a stream, which ends the request later.
     is_streaming: bool,
     span: Option<OpenSpan>,
 }
 
 impl Operation {
-    /// It came in, and is recorded if it is to be.
+    /// Begins the telemetry of a request, with a span if its trace is recorded.
     pub(super) fn begin(asked: &OperationQuestion<'_>) -> Operation {
         let tracer = asked.faces.gateway.options.tracer.as_ref();
         let incoming = || wire::trace::incoming(asked.headers, asked.meta);
@@ -90,18 +91,18 @@ impl Operation {
         }))
     }
 
-    /// One of which nobody could find out what it asks for: there is no span to name.
+    /// Records a request whose method could not be read. It has no span, which would need a name.
     pub(super) fn unreadable(faces: &Arc<Faces>, began: Instant, error: &RpcError) {
         let open = Open::default();
         faces.measures.ended((OTHER, open.tool), open.between(), began.elapsed(), error.end().labels());
     }
 
-    /// What it is done in the name of.
+    /// Returns the span that work on the request belongs to; `None` without a trace.
     pub(super) fn here(&self) -> Option<TraceParent> {
         self.0.trace.as_ref().map(|trace| trace.here())
     }
 
-    /// An attempt as a part of it.
+    /// Returns the attempt as a part of the request's trace.
     pub(super) fn part(&self, attempt: Attempt) -> Attempt {
         match &self.0.trace {
             Some(trace) => attempt.traced(trace),
@@ -109,12 +110,12 @@ impl Operation {
         }
     }
 
-    /// It came in this session.
+    /// Notes the session that the request came in.
     pub(super) fn session(&self, session: &Session) {
         self.note(|span| span.set("mcp.session.id", session.id.clone()));
     }
 
-    /// The revision that is spoken.
+    /// Notes the revision that the client speaks, if it is known.
     pub(super) fn speaks(&self, version: &str) {
         let Some(version) = known_version(version) else { return };
         self.with(|open| {
@@ -123,7 +124,7 @@ impl Operation {
         });
     }
 
-    /// It is about one of the gateway's own tools. Those of upstreams are too many to be told apart in a histogram.
+    /// Notes which tool of the gateway's own is called. Tools of upstreams are too many for labels of a histogram.
     pub(super) fn own_tool(&self, name: &'static str) {
         self.with(|open| {
             open.tool = Some(name);
@@ -131,7 +132,7 @@ impl Operation {
         });
     }
 
-    /// It is about this, which there is.
+    /// Notes the object that the request is about, which must exist.
     pub(super) fn about(&self, about: &OperationSubject) {
         self.note(|span| match about {
             OperationSubject::Tool(Some(raw)) => {
@@ -149,19 +150,19 @@ impl Operation {
         });
     }
 
-    /// The answer is on its way as a stream, and says later how it ends.
+    /// Notes that the answer is a stream, which ends the request later.
     pub(super) fn streams(&self) {
         self.with(|open| open.is_streaming = true);
     }
 
-    /// It is answered, with whatever was said of it so far.
+    /// Ends the request well, unless it has ended already or its answer is a stream.
     pub(super) fn answered(&self) {
         if self.with(|open| open.is_streaming) == Some(false) {
             self.ended(End::Well);
         }
     }
 
-    /// It is answered, or nobody waits for that any more; what comes later does not count.
+    /// Ends the request. Later ends are ignored.
     pub(super) fn ended(&self, end: End) {
         self.0.ended(end);
     }
@@ -190,7 +191,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // a fault of ours ends it as well
+        // a panic ends the request too
         self.ended(if std::thread::panicking() { BROKEN } else { End::GIVEN_UP });
     }
 }

@@ -1,4 +1,4 @@
-//! Records of calls that are refused before they come to the pipeline: each is an attempt all the same.
+//! Records of calls that are refused before the pipeline. Each is an attempt all the same.
 
 use std::borrow::Cow;
 
@@ -50,13 +50,14 @@ impl Called<'_> {
         }
     }
 
-    /// Returns the part of the call that may stand in its record: no credential of a server, nothing that opens a kept text,
-    /// and nothing at all where it cannot be told whether one of these is in it.
+    /// Returns the part of the call that may stand in its record: no credentials, answers of people or states of servers.
+    ///
+    /// `None` for `read_cache`, whose arguments open a kept text, and for params that cannot be searched for such parts.
     fn recordable(&self) -> Option<Cow<'_, str>> {
         match self.name? {
             tools::READ_CACHE => None,
             name if Managing::named(name).is_some() => Some(without_credentials(self.arguments?).into()),
-            // answers of people and states of servers are in no record; nor is what cannot be told apart from them
+            // answers of people and states of servers are in no record, nor is a text that may contain them
             _ => self
                 .whole
                 .filter(|whole| json::top_level_members(whole).is_ok())
@@ -66,7 +67,7 @@ impl Called<'_> {
 }
 
 impl McpEntry<'_> {
-    /// Records a call with these raw params that is refused before they are looked at.
+    /// Records a call that is refused before its raw params are checked.
     pub(super) async fn record(self, attempt: &Attempt, params: Option<&str>, code: &str, message: &str) {
         let members = params.and_then(|params| json::find_members(params, ["name", "arguments"]).ok());
         let [name, arguments] = members.unwrap_or_default();
@@ -75,7 +76,8 @@ impl McpEntry<'_> {
         called.record(&self.faces.gateway, attempt, code, message).await;
     }
 
-    /// Records a request that is refused before its body is read, say for its key's role, if it is a call.
+    /// Records a call that is refused before its body is read, for example because of its key's role. Other requests are
+    /// left out.
     pub(super) async fn record_unread(self, request: Request, code: &str, message: &str) {
         if *request.method() != Method::POST {
             return;
@@ -91,7 +93,7 @@ impl McpEntry<'_> {
         }
     }
 
-    /// Records a request that is refused since it can be read in more than one way, if it is a call.
+    /// Records a call that is refused because it can be read in more than one way. Other requests are left out.
     pub(super) async fn record_unreadable(self, headers: &HeaderMap, body: &Bytes, error: &RpcError) {
         let Ok(text) = std::str::from_utf8(body) else { return };
         let found = self.parse(body, || json::find_members(text, ["id", "method", "params"])).await;
@@ -115,10 +117,10 @@ mod tests {
         let whole = r#"{"name":"up:t","arguments":{"a":1},"inputResponses":{"w":{"action":"accept"}},"requestState":"s"}"#;
         let shown = recordable(Some("up:t"), Some(whole)).unwrap();
         assert_eq!(shown, r#"{"name":"up:t","arguments":{"a":1}}"#);
-        // spelled otherwise it is the same member
+        // an escaped name is the same member
         let spelled = r#"{"input\u0052esponses":{"w":1},"name":"up:t","requestState":[1]}"#;
         assert_eq!(recordable(Some("up:t"), Some(spelled)).unwrap(), r#"{"name":"up:t"}"#);
-        // what cannot be told apart from them
+        // texts that may contain them
         for odd in [r#"{"inputResponses":{}"#, "[]", "7", r#"{"a":1,"a":2}"#] {
             let shown = recordable(Some("up:t"), Some(odd));
             assert!(shown.is_none_or(|shown| !shown.contains("inputResponses")), "{odd}");

@@ -1,4 +1,4 @@
-//! Results on the wire: the MCP renderer of outcomes, and the conversions between eras.
+//! MCP answers to outcomes, and the conversion of results between eras.
 
 use bytes::Bytes;
 
@@ -21,28 +21,28 @@ const REFUSAL: &str = "mcpproxy/refusal";
 /// Member of a search's `_meta` that names the servers whose tools are missing.
 const MISSING: &str = "mcpproxy/missing";
 
-/// Who we are, as a member of a result's `_meta` (MCP 2026-07-28: on every result).
+/// Member of a result's `_meta` that names this server (MCP 2026-07-28: on every result).
 pub(super) const SERVER_INFO_META: &str = concat!(
     r#""io.modelcontextprotocol/serverInfo":{"name":"mcpproxy","title":"mcpproxy","version":""#,
     env!("CARGO_PKG_VERSION"),
     r#""}"#
 );
-/// How long a modern client may keep a list without asking again, milliseconds.
+/// Time for which a modern client may cache a list, in milliseconds.
 pub(super) const LIST_TTL_MS: u32 = 5_000;
 
-/// What answers a call.
+/// Answer to a call.
 pub(super) enum Answered {
-    /// This message.
+    /// Message with HTTP status 200.
     Message(Text),
-    /// This error of ours, with the HTTP status that goes with it.
+    /// Error of the gateway's own, with the HTTP status that goes with it.
     Failed(RpcError),
-    /// This error, whose HTTP status says 400 as well.
+    /// Error message of an upstream, with HTTP status 400.
     Rejected(Text),
-    /// None, since the caller took it back; a client that must have one gets this.
+    /// No message, since the caller cancelled the call. A client that needs an answer gets this one.
     Withdrawn(Text),
 }
 
-/// The message that answers a call, and how it ends by that.
+/// Returns the answer to an outcome, and the end of the request for telemetry.
 pub(super) fn outcome(
     endpoint: Endpoint,
     era: ClientEra,
@@ -57,7 +57,7 @@ pub(super) fn outcome(
         CallOutcome::InputRequired { raw, state } => question(id, raw, state.as_ref()),
         CallOutcome::InvalidState => failed(RpcError::invalid_state()),
         CallOutcome::UpstreamError { raw, code } => upstream_error(era, id, raw, *code),
-        // there the tool's name is the method's parameter, not an argument of ours
+        // on `/mcp/direct` the tool's name is a parameter of the method, so an unknown one is an error
         CallOutcome::Refused(Refused { refusal, .. })
             if endpoint == Endpoint::Direct && refusal.code == Code::NotFound =>
         {
@@ -74,13 +74,13 @@ pub(super) fn outcome(
     }
 }
 
-/// An error of ours.
+/// Returns an error of the gateway's own as an answer.
 pub(super) fn failed(error: RpcError) -> (Answered, End) {
     let end = error.end();
     (Answered::Failed(error), end)
 }
 
-/// A server's question: its bytes, but for the state that it wants to see again.
+/// Returns a server's question as it came, with `state` in place of the server's own state.
 pub(super) fn question(id: &str, raw: &Bytes, state: Option<&Replaced>) -> (Answered, End) {
     let text = match state {
         None => Text::whole(id, "result", raw),
@@ -89,7 +89,7 @@ pub(super) fn question(id: &str, raw: &Bytes, state: Option<&Replaced>) -> (Answ
     (Answered::Message(text), End::Well)
 }
 
-/// A server's error, as it came. That a client lacks what a request needs is said in the HTTP status too.
+/// Returns a server's error as it came. To a modern client, a missing capability is also HTTP status 400.
 pub(super) fn upstream_error(era: ClientEra, id: &str, raw: &Bytes, code: i64) -> (Answered, End) {
     let text = Text::whole(id, "error", raw);
     let answered = match era == ClientEra::Modern && is_missing_capability(code) {
@@ -99,7 +99,7 @@ pub(super) fn upstream_error(era: ClientEra, id: &str, raw: &Bytes, code: i64) -
     (answered, served(code))
 }
 
-/// What the gateway has to say about a result: members of its `_meta`, raw.
+/// Returns the gateway's notes on a result, as raw members of its `_meta`.
 fn notes(warning: Option<&str>, truncated: Option<&str>) -> Vec<(&'static str, String)> {
     let mut notes = Vec::new();
     if let Some(warning) = warning {
@@ -111,23 +111,23 @@ fn notes(warning: Option<&str>, truncated: Option<&str>) -> Vec<(&'static str, S
     notes
 }
 
-/// An upstream's result: its bytes, but for what behaviour, section 4 lists.
+/// Returns an upstream's result, changed only as behaviour, section 4 allows.
 fn passed_on(era: ClientEra, id: &str, raw: &Bytes, head: &ResultHead, notes: &[(&str, String)]) -> Text {
     spliced(era, id, raw, head, &Splice { notes, ..Splice::default() })
 }
 
-/// What else is done to a result on its way.
+/// Changes to a result besides those that its era needs.
 #[derive(Default)]
 pub(super) struct Splice<'a> {
-    /// Members of `_meta`, raw.
+    /// Raw members to add to `_meta`.
     pub(super) notes: &'a [(&'a str, String)],
-    /// Members that are left out.
+    /// Names of members to leave out.
     pub(super) without: &'a [&'a str],
-    /// Members that come first, raw, with their names.
+    /// Raw members, with their names, to put first.
     pub(super) added: &'a [&'a str],
 }
 
-/// The same, with more done to it.
+/// Returns an upstream's result with the changes that its era needs, and those of `splice`.
 pub(super) fn spliced(era: ClientEra, id: &str, raw: &Bytes, head: &ResultHead, splice: &Splice<'_>) -> Text {
     let Splice { notes, added, .. } = *splice;
     let mut without = splice.without.to_vec();
@@ -166,7 +166,7 @@ pub(super) fn spliced(era: ClientEra, id: &str, raw: &Bytes, head: &ResultHead, 
     Text::around(id, "result", &before, raw, &object.rest)
 }
 
-/// The `_meta` of a result with our notes in it; `None` when that is no object, and stays as it is.
+/// Returns the `_meta` of a result with notes added; `None` if it is no object, which stays as it is.
 fn with_notes(text: &str, notes: &[(&str, String)]) -> Option<String> {
     let meta = json::find_members(text, ["_meta"]).ok().and_then(|[meta]| meta).unwrap_or("{}");
     if !meta.starts_with('{') {
@@ -177,7 +177,7 @@ fn with_notes(text: &str, notes: &[(&str, String)]) -> Option<String> {
     Some(notes.iter().rev().fold(meta, |meta, (name, value)| json::with_member_first(&meta, name, value)))
 }
 
-/// A refusal as a tool result that a model can correct itself by.
+/// Returns a refusal as a tool result by which a model can correct itself.
 fn refusal(era: ClientEra, refused: &Refused) -> String {
     let Refused { refusal, tool, variant, declared, is_structured } = refused;
     let structured = serde_json::json!({
@@ -199,13 +199,13 @@ fn refusal(era: ClientEra, refused: &Refused) -> String {
     out
 }
 
-/// A refusal of a built-in tool that is no call of an upstream's.
+/// Returns the result for a refused built-in tool that calls no upstream's tool.
 pub(super) fn plain_refusal(era: ClientEra, refusal: &Refusal) -> String {
     let structured = serde_json::json!({"code": refusal.code.as_str(), "message": refusal.message});
     error_result(era, &refusal.message, &structured.to_string())
 }
 
-/// What a management tool answers.
+/// Returns the result of a management tool.
 pub(super) fn managed(era: ClientEra, done: &Result<Bytes, NotDone>) -> String {
     match done {
         Ok(json) => structured(opening(era), &String::from_utf8_lossy(json)),
@@ -229,7 +229,7 @@ fn error_result(era: ClientEra, text: &str, structured: &str) -> String {
     out
 }
 
-/// What a search found, with the servers that are missing from it in `_meta`.
+/// Returns the result of a search. The servers missing from it stand in `_meta`.
 pub(super) fn found(era: ClientEra, found: &SearchResult) -> String {
     if found.missing.is_empty() {
         return structured(opening(era), &found.json);
@@ -238,7 +238,7 @@ pub(super) fn found(era: ClientEra, found: &SearchResult) -> String {
     structured(opening_with(era, &format!("\"{MISSING}\":{missing}")), &found.json)
 }
 
-/// A page of what was cut off. Characters stand as they are in a text of their own, followed by how to go on.
+/// Returns a page of a result that was cut. A page of text stands in a block of its own, followed by how to go on.
 pub(super) fn page(era: ClientEra, page: &ReadResult) -> String {
     let Some(text) = &page.text else { return structured(opening(era), &page.json) };
     let mut out = opening(era);
@@ -253,7 +253,7 @@ pub(super) fn page(era: ClientEra, page: &ReadResult) -> String {
     out
 }
 
-/// A built-in tool's answer, as structured content and as text.
+/// Returns the result of a built-in tool, as structured content and as text.
 fn structured(opening: String, json: &str) -> String {
     let mut out = opening;
     out.reserve(json.len() * 2 + json.len() / 4);
@@ -265,7 +265,7 @@ fn structured(opening: String, json: &str) -> String {
     out
 }
 
-/// The start of a result of our own with one more member of `_meta`.
+/// Returns the start of the gateway's own result with one more member of `_meta`.
 fn opening_with(era: ClientEra, member: &str) -> String {
     match era {
         ClientEra::Handshake => format!(r#"{{"_meta":{{{member}}},"#),
@@ -275,7 +275,7 @@ fn opening_with(era: ClientEra, member: &str) -> String {
     }
 }
 
-/// The start of a result of our own.
+/// Returns the start of the gateway's own result.
 pub(super) fn opening(era: ClientEra) -> String {
     match era {
         ClientEra::Handshake => "{".to_owned(),
@@ -285,14 +285,14 @@ pub(super) fn opening(era: ClientEra) -> String {
     }
 }
 
-/// A raw list as a result. Lists depend on the key, so they are private.
+/// Returns a raw list as a result. Lists depend on the key, so they are private.
 pub(super) fn list_result(era: ClientEra, member: &str, items: &str) -> String {
     let mut out = opening(era);
     out.push_str(&format!("\"{member}\":{items}{}}}", list_notes(era)));
     out
 }
 
-/// What a list says besides its items.
+/// Returns the members about caching that follow the items of a list; empty for handshake clients.
 pub(super) fn list_notes(era: ClientEra) -> String {
     match era {
         ClientEra::Modern => format!(r#","ttlMs":{LIST_TTL_MS},"cacheScope":"private""#),

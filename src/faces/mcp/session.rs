@@ -1,7 +1,7 @@
-//! Handshake sessions: signed, self-contained tokens. Nothing is kept, so any replica honours any of them.
+//! Handshake sessions: signed, self-contained tokens. Nothing is stored, so any replica accepts them.
 //!
-//! A token carries no authority: it is honoured only with the key it was minted for (else 404, which makes
-//! clients start over), and it never expires by itself, since official clients treat a 404 as the end.
+//! A token grants nothing by itself: it is accepted only with the key for which it was minted. Any other key gets 404, which
+//! makes clients start over. Tokens never expire by themselves, since official clients treat a 404 as the end.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -22,22 +22,22 @@ fn now_s() -> Option<u64> {
     SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|now| now.as_secs())
 }
 
-/// Mints and verifies session tokens.
+/// Keys that sign and verify session tokens.
 pub struct Sessions {
     keys: Vec<Vec<u8>>,
 }
 
-/// What a token says.
+/// Content of a session token.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Session {
-    /// Random; what the activity log calls the session.
+    /// Random id, which names the session in the activity log.
     #[serde(rename = "i")]
     pub(super) id: String,
     #[serde(rename = "t")]
     tenant: uuid::Uuid,
     #[serde(rename = "k")]
     key: Option<uuid::Uuid>,
-    /// Which endpoint it was opened on.
+    /// Endpoint on which the session was opened.
     #[serde(rename = "p")]
     endpoint: String,
     #[serde(rename = "v")]
@@ -46,16 +46,16 @@ pub(super) struct Session {
     client_name: Option<String>,
     #[serde(rename = "o")]
     client_version: Option<String>,
-    /// Whether the client can be asked (`elicitation`).
+    /// Whether the client can be asked something (`elicitation`).
     #[serde(rename = "e")]
     elicitation: bool,
-    /// When it was opened, in seconds since 1970; older tokens do not say.
+    /// Time at which the session was opened, in seconds since 1970; `None` in older tokens.
     #[serde(rename = "b", default, skip_serializing_if = "Option::is_none")]
     began_s: Option<u64>,
 }
 
 impl Session {
-    /// A new session of a caller.
+    /// Creates a session of a caller.
     pub(super) fn new(
         caller: &Caller,
         endpoint: Endpoint,
@@ -77,24 +77,25 @@ impl Session {
         }
     }
 
-    /// How long ago it was opened, where that is known.
+    /// Returns how long ago the session was opened; `None` if that is unknown.
     pub(super) fn lasted(&self) -> Option<Duration> {
         Some(Duration::from_secs(now_s()?.saturating_sub(self.began_s?)))
     }
 
-    /// The client, as it introduced itself.
+    /// Returns the client, as it introduced itself.
     pub(super) fn client(&self) -> Client {
         Client { name: self.client_name.clone(), version: self.client_version.clone() }
     }
 }
 
 impl Sessions {
-    /// The first key signs, all verify.
+    /// Creates the keys of session tokens: the first signs, all verify.
     pub fn new(keys: Vec<Vec<u8>>) -> Sessions {
         Sessions { keys }
     }
 
-    /// The token of a session; a client whose name makes it too long stays unnamed in it.
+    /// Returns the token of a session; `None` if it cannot be signed. A client name that makes the token too long is left
+    /// out.
     pub(super) fn mint(&self, session: &Session) -> Option<String> {
         let token = self.sign(session)?;
         if token.len() <= TOKEN_BYTES_MAX {
@@ -109,7 +110,7 @@ impl Sessions {
         Some(format!("{payload}.{}", URL_SAFE_NO_PAD.encode(mac)))
     }
 
-    /// The session of a token, if it is ours, this caller's, and was opened on this endpoint.
+    /// Returns the session of a valid token; `None` if it belongs to another caller or endpoint.
     pub(super) fn verify(&self, token: &str, caller: &Caller, endpoint: Endpoint) -> Option<Session> {
         let session = self.open(token)?;
         let own = session.endpoint == endpoint.as_str()
@@ -118,7 +119,7 @@ impl Sessions {
         own.then_some(session)
     }
 
-    /// Session of a token that one of the keys has signed.
+    /// Returns the session of a token that one of the keys has signed.
     fn open(&self, token: &str) -> Option<Session> {
         if token.len() > TOKEN_BYTES_MAX {
             return None;

@@ -1,7 +1,7 @@
-//! A message on its way out: one text, or a large answer in pieces that nobody copies.
+//! Messages on their way out: one buffer, or a large answer in pieces that are not copied.
 //!
-//! The pieces share the memory of what came from the upstream, and so keep their tenant's share of memory for
-//! as long as they wait for a slow client.
+//! The pieces share the memory of what came from the upstream. So they count in their tenant's share of memory for as long
+//! as they wait for a slow client.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -18,26 +18,26 @@ use super::jsonrpc::{MESSAGE_END, message, message_start};
 use crate::faces::sse::{EVENT_END, EVENT_START, event, one_line};
 use crate::gateway::FREE_BYTES_MAX;
 
-/// Up to this size an answer is copied into one buffer, in bytes: what an answer may have without counting. A copy of a
-/// larger one would not hold its memory.
+/// Largest answer that is copied into one buffer, in bytes: the size up to which answers are not counted. A copy of a larger
+/// one would not hold memory of the tenant's share.
 const WHOLE_BYTES_MAX: usize = FREE_BYTES_MAX;
-/// Part of a large answer that is one chunk of an event stream, in bytes.
+/// Size of one chunk of a large answer in an event stream, in bytes.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// A message.
+/// Message on its way out.
 #[derive(Debug)]
 pub(super) enum Text {
-    /// In one buffer.
+    /// Message in one buffer.
     Whole(String),
-    /// In pieces.
+    /// Message in pieces that are not copied.
     Pieces(VecDeque<Bytes>),
 }
 
-/// The chunks of an event.
+/// Chunks of an event.
 pub(super) type Chunks = Box<dyn Iterator<Item = Bytes> + Send>;
 
 impl Text {
-    /// A response message around an object: what is put `before`, then the parts of `raw` that are the `rest`.
+    /// Returns a response message around an object: `before`, then the parts of `raw` that are the `rest`.
     pub(super) fn around(id: &str, member: &str, before: &[&str], raw: &Bytes, rest: &[&str]) -> Text {
         let bytes = |parts: &[&str]| parts.iter().map(|part| part.len()).sum::<usize>();
         let is_whole = bytes(rest) <= WHOLE_BYTES_MAX;
@@ -54,7 +54,7 @@ impl Text {
         Text::Pieces(iter::once(Bytes::from(out)).chain(rest).chain([end]).collect())
     }
 
-    /// A response message around a whole object, which is JSON and so UTF-8.
+    /// Returns a response message around a whole object, which is JSON and so UTF-8.
     pub(super) fn whole(id: &str, member: &str, raw: &Bytes) -> Text {
         if raw.len() <= WHOLE_BYTES_MAX {
             let text = std::str::from_utf8(raw).unwrap_or("{}");
@@ -65,7 +65,7 @@ impl Text {
         Text::Pieces([start, raw.clone(), end].into())
     }
 
-    /// The same with other text in the place of a part of it.
+    /// Returns a response message around `raw`, with `other` in place of a part of it.
     pub(super) fn replacing(id: &str, member: &str, raw: &Bytes, part: &Range<usize>, other: &str) -> Text {
         let text = std::str::from_utf8(raw).unwrap_or("{}");
         let (Some(start), Some(end)) = (text.get(..part.start), text.get(part.end..)) else {
@@ -84,7 +84,7 @@ impl Text {
         Text::Pieces(pieces.into())
     }
 
-    /// The message as one server-sent event.
+    /// Returns the message as one server-sent event.
     pub(super) fn into_event(self) -> Chunks {
         match self {
             Text::Whole(text) => Box::new(iter::once(event(&text))),
@@ -97,7 +97,7 @@ impl Text {
     }
 }
 
-/// A piece in chunks without line breaks: no more than one of them is ever copied.
+/// Splits a piece into chunks without line breaks. At most one chunk is copied at a time.
 fn lines(mut piece: Bytes) -> impl Iterator<Item = Bytes> {
     iter::from_fn(move || {
         let chunk = piece.split_to(piece.len().min(CHUNK_BYTES));
@@ -114,7 +114,7 @@ impl From<Text> for Body {
     }
 }
 
-/// A body of a known length that gives its pieces up one by one.
+/// Body of known length that yields its pieces one by one.
 struct Pieces(VecDeque<Bytes>);
 
 impl http_body::Body for Pieces {

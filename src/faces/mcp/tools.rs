@@ -1,4 +1,4 @@
-//! The built-in tools of `/mcp`: definitions as listed, per view (behaviour, section 5; texts of R1).
+//! Definitions of the built-in tools, as listed (behaviour, section 5).
 
 use std::sync::OnceLock;
 
@@ -11,21 +11,21 @@ use crate::domain::operation::{OperationType, Variant};
 use crate::domain::settings::Effective;
 use crate::gateway::{Detail, LIMIT_DEFAULT, LIMIT_MAX, View};
 
-/// The name of the search tool.
+/// Name of the search tool.
 pub(super) const RETRIEVE_TOOLS: &str = "retrieve_tools";
-/// The name of the tool that reads what was cut off.
+/// Name of the tool that reads what was cut off a result.
 pub(super) const READ_CACHE: &str = "read_cache";
-/// Servers named in the description of `retrieve_tools`, at most.
+/// Most servers named in the description of `retrieve_tools`.
 const SERVERS_NAMED_MAX: usize = 50;
 
-/// The gateway's own tools on `/mcp/direct`: those that a search needs are not there.
+/// Returns the gateway's own tools on `/mcp/direct`, which has neither search nor `call_tool_*`.
 pub(super) fn on_direct(manages: Option<OperationType>) -> Vec<Value> {
     let mut tools = management::definitions(manages);
     tools.push(read_cache());
     tools
 }
 
-/// What stands for the texts of [`on_direct`], made once each.
+/// Returns the fingerprint of the texts of [`on_direct`], computed once per value of `manages`.
 pub(super) fn print_on_direct(manages: Option<OperationType>) -> Fingerprint {
     static PRINTS: [OnceLock<Fingerprint>; 4] = [const { OnceLock::new() }; 4];
     let make = || {
@@ -42,7 +42,7 @@ pub(super) fn print_on_direct(manages: Option<OperationType>) -> Fingerprint {
     PRINTS.get(place).map_or_else(make, |print| *print.get_or_init(make))
 }
 
-/// The body of a `tools/list` result for a caller with these settings.
+/// Returns the body of a `tools/list` result for a caller with these settings.
 pub(super) fn list_body(
     era: ClientEra,
     settings: &Effective,
@@ -98,7 +98,8 @@ fn retrieve_tools(mode: IntentMode, view: &View) -> Value {
     })
 }
 
-/// The enabled servers that this key can see, bounded; never their connection state.
+/// Returns the sentence that names the enabled servers that this key can see, at most [`SERVERS_NAMED_MAX`]. Connection
+/// states are never in it.
 fn servers(view: &View) -> String {
     if view.servers.is_empty() {
         return String::new();
@@ -181,7 +182,7 @@ fn read_cache() -> Value {
     })
 }
 
-/// Flat for keys whose intent is inferred: some models fail on nested objects.
+/// Returns the input schema. It is flat for keys whose intent is inferred, since some models fail on nested objects.
 fn schema(variant: Variant, mode: IntentMode) -> Value {
     let sensitivity = json!({
         "type": "string", "enum": ["public", "internal", "private", "unknown"],

@@ -1,6 +1,6 @@
 //! `/activity`: the records a key may see.
 
-/// What every route takes that finds records, with what one takes besides.
+/// Parameters of every route that filters records, with further ones of the route.
 macro_rules! filters {
     [$($more:literal),*] => {
         &[
@@ -41,13 +41,13 @@ use crate::faces::wire;
 use crate::gateway::GatewayError;
 use crate::store::{ActivityFilter, ActivityRow};
 
-/// The parameters of a list.
+/// Parameters of a list.
 pub(super) const PARAMS: ParamNames = filters!["start_time", "end_time", "limit", "cursor"];
 /// Memory of a record on a page, in bytes: as loaded, and as JSON.
 const RECORD_MEMORY_BYTES: usize = 20 * 1024;
-/// How far back a list goes by itself.
+/// Default length of the time range of a list.
 const WINDOW: TimeDelta = TimeDelta::days(7);
-/// How far past now it goes: clocks of replicas differ.
+/// Time by which a list reaches past now by default, since the clocks of replicas differ.
 const SKEW: TimeDelta = TimeDelta::minutes(1);
 /// Values of `intent_type`.
 const INTENT_TYPES: [&str; 3] = ["read", "write", "destructive"];
@@ -63,7 +63,7 @@ pub(super) async fn list(exchange: Arc<Exchange>, params: Params) -> RestAnswer 
 }
 
 pub(super) async fn get(exchange: Arc<Exchange>, _: Params) -> RestAnswer {
-    // what cannot be an id is no record's
+    // a text that cannot be an id is that of no record
     let id =
         Ulid::from_string(exchange.segment("id")).map_err(|_| GatewayError::NotFound("activity record"))?;
     let row = exchange.gateway().log.get_activity(exchange.caller(), id).await?;
@@ -104,7 +104,7 @@ fn key(params: &Params) -> Result<Option<KeyId>, GatewayError> {
         .map_err(|_| GatewayError::invalid("key", "key must be the id of a key (a UUID)"))
 }
 
-/// From, inclusive, to, exclusive.
+/// Returns the time range of the records: its start, inclusive, and its end, exclusive.
 fn window(params: &Params, now: DateTime<Utc>) -> Result<(DateTime<Utc>, DateTime<Utc>), GatewayError> {
     let given = params.time("end_time")?;
     let end = given.unwrap_or(now + SKEW);
@@ -132,7 +132,7 @@ struct Client<'a> {
     version: Option<&'a str>,
 }
 
-/// A record on the wire: every name is always there.
+/// Activity record on the wire. Every member is always present.
 #[derive(Serialize)]
 struct Shown<'a> {
     id: String,

@@ -1,4 +1,4 @@
-//! `POST /tools/call`: the pipeline of `/mcp`, asked over REST.
+//! `POST /tools/call`: calls a tool, through the same pipeline as `/mcp`.
 
 use std::sync::Arc;
 
@@ -20,9 +20,9 @@ use crate::faces::wire::error::json_response;
 use crate::faces::wire::headers::WARNING;
 use crate::gateway::{CallOutcome, CallRequest, Callee, CancelBy, Door, GatewayError, ToolRequest};
 
-/// Longest warning sent, in characters.
+/// Longest warning in a header, in characters.
 const WARNING_CHARS_MAX: usize = 1000;
-/// The one field that MCP does not have: there it is the tool's own name.
+/// Field that MCP does not have: there the variant is the name of the tool.
 const TOOL_VARIANT: &str = "tool_variant";
 
 pub(super) async fn run(exchange: Arc<Exchange>, _: Params) -> RestAnswer {
@@ -69,14 +69,15 @@ fn render(outcome: CallOutcome, request_id: Option<&str>) -> Result<Response, Re
         }
         CallOutcome::UpstreamError { raw, .. } => error::upstream(&raw, request_id),
         CallOutcome::Refused(refused) => error::refused(&refused, request_id),
-        // whoever calls over REST declares nothing that it can be asked
+        // callers over REST declare no capabilities, so they cannot be asked
         CallOutcome::InputRequired { .. } | CallOutcome::InvalidState => {
             Err(RestError::unshowable("it takes another round"))
         }
     }
 }
 
-/// Names of tools are the upstream's to choose: whatever is not plain ASCII becomes a question mark.
+/// Returns a text as the value of a header. Upstreams choose the names of tools, so anything but plain ASCII becomes a
+/// question mark.
 fn header_safe(text: &str) -> Option<HeaderValue> {
     let safe = |c: char| if c == ' ' || c.is_ascii_graphic() { c } else { '?' };
     let text: String = text.chars().take(WARNING_CHARS_MAX).map(safe).collect();

@@ -1,4 +1,4 @@
-//! Paging: opaque cursors, and the one shape of lists.
+//! Paging: opaque cursors, and the shape of lists.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -9,7 +9,7 @@ use super::show;
 use super::show::RestAnswer;
 use crate::gateway::GatewayError;
 
-/// Items of a page when none are asked for.
+/// Default number of items on a page.
 pub(super) const LIMIT_DEFAULT: usize = 50;
 /// Most items of a page.
 pub(super) const LIMIT_MAX: usize = 100;
@@ -17,26 +17,26 @@ pub(super) const LIMIT_MAX: usize = 100;
 pub(super) const DEFINITIONS_BYTES_MAX: i64 = 1024 * 1024;
 /// Memory of such a page and one more definition, in bytes: as loaded, and as JSON.
 pub(super) const DEFINITIONS_MEMORY_BYTES: usize = 3 * 1024 * 1024;
-/// Longest cursor that is looked at, in bytes: the longest key, a URI, encoded.
+/// Longest cursor that is decoded, in bytes: the longest key, a URI, encoded.
 const CURSOR_BYTES_MAX: usize = 3072;
 
-/// Which page is wanted.
+/// Page that a request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CursorPage {
     /// Most items, 1 to [`LIMIT_MAX`].
     pub(super) limit: usize,
-    /// The key of the last item of the page before.
+    /// Key of the last item of the page before; `None` for the first page.
     pub(super) after: Option<String>,
 }
 
 impl CursorPage {
-    /// Rows to fetch: one more than shown tells whether there are more.
+    /// Returns the number of rows to fetch: one more than shown, to see whether more follow.
     pub(super) fn fetch(&self) -> i64 {
         i64::try_from(self.limit).unwrap_or(0) + 1
     }
 
-    /// Makes the page of definitions end before the one that makes it larger than [`DEFINITIONS_BYTES_MAX`], which the
-    /// store loads as the last. The first is always shown.
+    /// Ends a page of definitions before the one that makes it larger than [`DEFINITIONS_BYTES_MAX`], which the store loads
+    /// last. The first definition is always shown.
     pub(super) fn fit(&mut self, sizes: impl ExactSizeIterator<Item = usize>) {
         let rows = sizes.len();
         let bytes = i64::try_from(sizes.sum::<usize>()).unwrap_or(i64::MAX);
@@ -45,7 +45,7 @@ impl CursorPage {
         }
     }
 
-    /// The key of the cursor as `read` understands it, or `start` without a cursor.
+    /// Returns the key of the cursor as `read` parses it, or `start` without a cursor.
     pub(super) fn after<K>(&self, start: K, read: impl FnOnce(&str) -> Option<K>) -> Result<K, GatewayError> {
         match &self.after {
             None => Ok(start),
@@ -54,12 +54,12 @@ impl CursorPage {
     }
 }
 
-/// The cursor that stands for a key.
+/// Returns the cursor of a key.
 pub(super) fn encode(key: &str) -> String {
     URL_SAFE_NO_PAD.encode(key)
 }
 
-/// The key of a cursor.
+/// Returns the key of a cursor.
 pub(super) fn decode(cursor: &str) -> Result<String, GatewayError> {
     if cursor.len() > CURSOR_BYTES_MAX {
         return Err(malformed());
@@ -72,7 +72,7 @@ pub(super) fn decode(cursor: &str) -> Result<String, GatewayError> {
     Ok(key)
 }
 
-/// What a cursor is told that no list gave.
+/// Returns the error for a cursor that no list gave.
 pub(super) fn malformed() -> GatewayError {
     GatewayError::invalid("cursor", "cursor must be a next_cursor that this list gave")
 }
@@ -83,7 +83,7 @@ struct List<T> {
     next_cursor: Option<String>,
 }
 
-/// Answers with a page of `rows`, of which [`CursorPage::fetch`] were asked for.
+/// Responds with a page of `rows`, which were fetched by [`CursorPage::fetch`].
 pub(super) fn list<'a, T, S: Serialize>(
     rows: &'a [T],
     page: &CursorPage,

@@ -1,5 +1,5 @@
-//! `/openapi.json`: what is said of this API for programs. Written by hand, kept true by the tests beside it and by
-//! `tests/it`, which checks every answer it gets.
+//! `/openapi.json`: the OpenAPI description of this API. It is written by hand, and kept true by the tests below and by
+//! `tests/it`, which checks every response that it gets.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::params::Params;
 use super::show::RestAnswer;
 use crate::faces::wire::error::json_response;
 
-/// OpenAPI 3.1, as committed.
+/// OpenAPI 3.1 document, as committed.
 const DOCUMENT: &str = include_str!("../../../docs/openapi.json");
 
 pub(super) async fn get(_: Arc<Exchange>, _: Params) -> RestAnswer {
@@ -36,7 +36,7 @@ mod tests {
         serde_json::from_str(DOCUMENT).unwrap()
     }
 
-    /// Every operation: method, path, what is said of it.
+    /// Returns every operation of the document: method, path, description.
     fn operations(document: &Value) -> Vec<(String, String, &Value)> {
         let mut found = Vec::new();
         for (path, item) in document["paths"].as_object().unwrap() {
@@ -103,7 +103,7 @@ mod tests {
             GatewayError::Unavailable,
         ];
         let mut known: BTreeSet<&str> = failures.iter().map(code_of).collect();
-        // who is not known at all, and an act that cannot be recorded
+        // a caller without a valid key, and an act that cannot be recorded
         known.extend(["unauthenticated", Code::RecordUnavailable.as_str()]);
         let said = document["components"]["schemas"]["ErrorCode"]["enum"].as_array().unwrap();
         assert_eq!(said.iter().filter_map(Value::as_str).collect::<BTreeSet<_>>(), known);

@@ -1,4 +1,4 @@
-//! The one place where a failure becomes a status code and a body.
+//! Conversion of failures into status codes and bodies, for all routes.
 
 use std::fmt::Display;
 
@@ -13,10 +13,10 @@ use crate::faces::body::{BodyError, Counted};
 use crate::faces::wire::error::{json_response, render};
 use crate::gateway::{GatewayError, MemoryPurpose, Refused, overloaded};
 
-/// Longest text of an upstream's error that is repeated as message, in characters; the whole stands beside it.
+/// Longest message of an upstream's error that is repeated, in characters. The whole error stands beside it.
 const UPSTREAM_MESSAGE_CHARS_MAX: usize = 1000;
 
-/// A failure with the status it is answered with.
+/// Failure with the HTTP status of its response.
 #[derive(Debug)]
 pub(super) struct RestError {
     status: StatusCode,
@@ -30,7 +30,7 @@ impl From<GatewayError> for RestError {
 }
 
 impl RestError {
-    /// A body that was not read.
+    /// Returns the failure for a body that was not read.
     pub(super) fn from_body(error: BodyError, bytes_max: usize) -> RestError {
         let (status, message) = match error {
             BodyError::TooLarge => (
@@ -46,24 +46,24 @@ impl RestError {
         RestError { status, cause: GatewayError::Invalid { field: None, message } }
     }
 
-    /// A body of another type than JSON.
+    /// Returns the failure for a body of another type than JSON.
     pub(super) fn content_type() -> RestError {
         let cause = GatewayError::invalid("Content-Type", "the body must be application/json");
         RestError { status: StatusCode::UNSUPPORTED_MEDIA_TYPE, cause }
     }
 
-    /// Something of ours that cannot be shown; the cause is logged and stays here.
+    /// Returns the failure for an answer that cannot be written. The cause is logged, and not shown to the client.
     pub(super) fn unshowable(error: impl Display) -> RestError {
         tracing::error!(%error, "an answer could not be written");
         GatewayError::Unavailable.into()
     }
 
-    /// What the activity log gets to know.
+    /// Returns the failure for the activity log.
     pub(super) fn cause(&self) -> &GatewayError {
         &self.cause
     }
 
-    /// The response.
+    /// Returns the response.
     pub(super) fn render(&self, request_id: Option<&str>) -> Response {
         let field = match &self.cause {
             GatewayError::Invalid { field, .. } => field.as_deref(),
@@ -89,7 +89,7 @@ fn status_of(error: &GatewayError) -> StatusCode {
     }
 }
 
-/// The code of a failure, for its answer and its record.
+/// Returns the code of a failure, for its response and its record.
 pub(super) fn code_of(error: &GatewayError) -> &'static str {
     match error {
         GatewayError::NotFound(_) => "not_found",
@@ -113,13 +113,13 @@ fn status_of_class(class: Class) -> StatusCode {
     }
 }
 
-/// A method that a path does not know.
+/// Returns the response to a method that a path does not have.
 pub(super) fn wrong_method(request_id: Option<&str>) -> Response {
     let message = "this path does not know that method";
     render(StatusCode::METHOD_NOT_ALLOWED, "invalid_request", message, None, request_id)
 }
 
-/// `{"error": …}` around what is there.
+/// Body of an error response: `{"error": …}`.
 #[derive(Serialize)]
 struct Envelope<T> {
     error: T,
@@ -137,7 +137,7 @@ struct RefusedBody<'a> {
     request_id: Option<&'a str>,
 }
 
-/// A call that did not run, or ran without a usable answer.
+/// Returns the response to a call that did not run, or ran without a usable answer.
 pub(super) fn refused(refused: &Refused, request_id: Option<&str>) -> Result<Response, RestError> {
     let Refused { refusal, tool, variant, declared, .. } = refused;
     let body = RefusedBody {
@@ -161,7 +161,7 @@ struct UpstreamBody<'a> {
     request_id: Option<&'a str>,
 }
 
-/// An upstream's JSON-RPC error, whole, with its message where clients look for one.
+/// Returns the response to an upstream's JSON-RPC error: the whole error, and its message where clients look for one.
 pub(super) fn upstream(raw: &Bytes, request_id: Option<&str>) -> Result<Response, RestError> {
     #[derive(serde::Deserialize)]
     struct Head {
@@ -176,14 +176,14 @@ pub(super) fn upstream(raw: &Bytes, request_id: Option<&str>) -> Result<Response
     let upstream = serde_json::from_slice(raw).ok();
     let body = UpstreamBody { code: "upstream_error", message: &message, upstream, request_id };
     let text = serde_json::to_string(&Envelope { error: body }).map_err(RestError::unshowable)?;
-    // for as long as it waits for a slow client
+    // holds the upstream's memory while the answer waits for a slow client
     let kept = Bytes::from_owner(Sharing { text, _share: raw.clone() });
     let mut response = json_response(StatusCode::BAD_GATEWAY, kept);
     response.extensions_mut().insert(Counted);
     Ok(response)
 }
 
-/// A text that is counted against the share of memory of what it was made of.
+/// Text that keeps the memory of the answer it was made of, which counts in the tenant's share.
 struct Sharing {
     text: String,
     _share: Bytes,
@@ -195,7 +195,7 @@ impl AsRef<[u8]> for Sharing {
     }
 }
 
-/// Says when a retry helps, where that is known.
+/// Adds `Retry-After`, if the refusal says when a retry may help.
 fn with_retry_after(mut response: Response, refusal: &Refusal) -> Response {
     if let Some(seconds) = refusal.retry_after_s {
         response.headers_mut().insert(header::RETRY_AFTER, seconds.into());

@@ -1,6 +1,6 @@
 //! `GET /events`: the state of the servers and every change of it, as server-sent events.
 //!
-//! Each stream begins with all there is, so whoever comes back, to whichever replica, needs no place to come back to.
+//! Each stream begins with the state of all servers. So a client that reconnects, to any replica, needs no event id.
 
 use axum::body::Body;
 use std::convert::Infallible;
@@ -55,7 +55,7 @@ pub(super) async fn get(exchange: Arc<Exchange>, _params: Params) -> RestAnswer 
 struct Following {
     open: OpenStream,
     listening: Listening,
-    /// The state that the client knows.
+    /// State that the client knows; `None` before the first event.
     told: Option<Arc<ServerStates>>,
 }
 
@@ -88,7 +88,7 @@ impl Following {
     }
 }
 
-/// An event for each server that is not as it was.
+/// Returns an event for each server that was changed, added or removed.
 fn changes(told: &ServerStates, now: &ServerStates) -> Option<String> {
     let mut out = String::new();
     for server in now.iter().filter(|(name, state)| told.get(*name) != Some(state)) {

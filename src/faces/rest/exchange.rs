@@ -1,4 +1,4 @@
-//! One request with everything a handler needs of it.
+//! A request with everything that its handler needs.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -30,37 +30,37 @@ use crate::gateway::{
 /// Longest wait of an answer for memory, before it is made.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// One request.
+/// Request with its caller, its parts and its body.
 pub(super) struct Exchange {
     pub(super) faces: Arc<Faces>,
-    /// Who attempts it, and since when.
+    /// Attempt to record: the caller, and the start.
     pub(super) attempt: Attempt,
-    /// The path below `/api/v1`, as it came.
+    /// Path below `/api/v1`, as received.
     pub(super) path: String,
     segments: Vec<(String, String)>,
     query: Option<String>,
     headers: HeaderMap,
     body: Result<Bytes, BodyError>,
-    /// Taken for the answer before it is made.
+    /// Memory taken for the answer before it is made; `None` if none was taken.
     memory: Mutex<Option<MemoryHold>>,
-    /// What telemetry is told of it.
+    /// Telemetry of the request.
     pub(super) span: RequestSpan,
 }
 
-/// What stands in the place of a request's parts, where somebody within asks.
+/// Parts of a request that a management tool makes, without HTTP.
 pub(super) struct Inward {
-    /// As of [`Exchange::path`].
+    /// Path below `/api/v1`, as in [`Exchange::path`].
     pub(super) path: String,
-    /// Its parts by name, decoded.
+    /// Parts of the path by name, decoded.
     pub(super) segments: Vec<(String, String)>,
-    /// The raw query.
+    /// Raw query.
     pub(super) query: Option<String>,
-    /// The body.
+    /// Body of the request; empty if there is none.
     pub(super) body: Bytes,
 }
 
 impl Exchange {
-    /// An exchange without a request of its own, of an attempt that came in by another face.
+    /// Creates an exchange without an HTTP request, for an attempt that came by another face.
     pub(super) fn inward(faces: Arc<Faces>, attempt: Attempt, inward: Inward) -> Exchange {
         let Inward { path, segments, query, body } = inward;
         let (headers, span) = (HeaderMap::new(), RequestSpan::default());
@@ -68,18 +68,19 @@ impl Exchange {
         Exchange { faces, attempt, path, segments, query, headers, body: Ok(body), memory, span }
     }
 
-    /// Whether a model asks, or may: over MCP nothing is approved or released (behaviour, section 8).
+    /// Returns whether the request came over MCP, where a model may ask. Nothing is approved or released there (behaviour,
+    /// section 8).
     pub(super) fn is_over_mcp(&self) -> bool {
         matches!(self.attempt.source, Source::Mcp | Source::Direct)
     }
 
-    /// Takes a request in. Only a missing caller or an unreadable path is answered here: a body that cannot
-    /// be read is a failure of the attempt, which is recorded like any other.
+    /// Takes an HTTP request in. Only a missing caller or an unreadable path is answered here. A body that cannot be read is
+    /// a failure of the attempt, which is recorded like any other.
     pub(super) async fn open(faces: Arc<Faces>, request: Request) -> Result<Arc<Exchange>, Response> {
         let (mut parts, body) = request.into_parts();
         let request_id = parts.extensions.get::<RequestId>().map(|id| id.0.clone());
         let Some(caller) = parts.extensions.get::<Arc<Caller>>().cloned() else {
-            // the gate lets nobody through without one: closed all the same
+            // the gate lets no request pass without a caller: refused all the same
             let message = "a valid API key is needed";
             let status = StatusCode::UNAUTHORIZED;
             return Err(wire::error::render(status, "unauthenticated", message, None, request_id.as_deref()));
@@ -106,35 +107,35 @@ impl Exchange {
         }))
     }
 
-    /// The use cases.
+    /// Returns the services of the gateway.
     pub(super) fn gateway(&self) -> &Arc<Gateway> {
         &self.faces.gateway
     }
 
-    /// Who asks.
+    /// Returns the caller.
     pub(super) fn caller(&self) -> &Caller {
         &self.attempt.caller
     }
 
-    /// The same, to be kept.
+    /// Returns the caller, to be kept.
     pub(super) fn caller_handle(&self) -> &Arc<Caller> {
         &self.attempt.caller
     }
 
-    /// A part of the path, decoded; empty when the route has no such part.
+    /// Returns a part of the path, decoded; empty if the route has no such part.
     pub(super) fn segment(&self, name: &str) -> &str {
         self.segments.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
     }
 
-    /// The headers.
+    /// Returns the headers.
     pub(super) fn headers(&self) -> &HeaderMap {
         &self.headers
     }
 
-    /// A place for a stream of this caller.
+    /// Takes a slot for a stream of this caller.
     ///
     /// # Errors
-    /// Its key, or the keys of its tenant together, have too many open.
+    /// The key, or all keys of its tenant together, have too many streams open.
     pub(super) fn open_stream(&self, kind: StreamKind) -> Result<OpenStream, GatewayError> {
         const OF_KEY: &str = "this key has too many streams open; close one, or try again in a few seconds";
         const OF_TENANT: &str = "the keys of this tenant have as many streams open as its quota allows; close one, \
@@ -145,33 +146,33 @@ impl Exchange {
         })
     }
 
-    /// How the caller's tenant sees places in its log.
+    /// Returns the keys that seal event ids of the caller's tenant.
     pub(super) fn places(&self) -> TenantPlaces {
         self.faces.places.of(self.attempt.caller.tenant_id())
     }
 
-    /// Streams that a tenant's keys hold open on this replica.
+    /// Returns the number of streams that a tenant's keys hold open on this replica.
     pub(super) fn streams_of(&self, tenant: TenantId) -> usize {
         self.faces.streams.of_tenant(tenant)
     }
 
-    /// The raw query.
+    /// Returns the raw query.
     pub(super) fn query(&self) -> Option<&str> {
         self.query.as_deref()
     }
 
-    /// The request's id, for answers.
+    /// Returns the id of the request, for its response.
     pub(super) fn request_id(&self) -> Option<&str> {
         self.attempt.request_id.as_deref()
     }
 
-    /// The body as it came, if it could be read at all.
+    /// Returns the body as received; `None` if it could not be read, or is not UTF-8.
     pub(super) fn raw_body(&self) -> Option<&str> {
         self.body.as_ref().ok().and_then(|body| std::str::from_utf8(body).ok())
     }
 
-    /// Returns the body's bytes and the members of the object in them, checked for a single reading. Called within
-    /// [`Self::parse`].
+    /// Returns the bytes of the body and the members of the object in them, after checking that there is only one way to
+    /// read them. Must be called within [`Self::parse`], since it may take long.
     pub(super) fn object(&self) -> Result<(&Bytes, Vec<Member<'_>>), RestError> {
         let body = self.body.as_ref().map_err(|error| RestError::from_body(*error, self.body_bytes_max()))?;
         if body.is_empty() {
@@ -206,13 +207,13 @@ impl Exchange {
         self.fields(&[], Nulls::Kept).await.map(drop)
     }
 
-    /// Parses the body: at once if it is small, else in the turn of the caller's tenant.
+    /// Parses the body: at once if it is small, else queued with other long work of the caller's tenant.
     pub(super) async fn parse<T: Send>(&self, parse: impl FnOnce() -> T + Send) -> T {
         let bytes = self.body.as_ref().map_or(0, Bytes::len);
         self.gateway().tenants.parse(self.caller(), bytes, parse).await
     }
 
-    /// Refuses a platform key that names no tenant, where tools are concerned.
+    /// Refuses a platform key that names no tenant, on routes about tools.
     pub(super) fn needs_tenant(&self) -> Result<(), GatewayError> {
         if self.caller().tenant_id() == TenantId::PLATFORM {
             let message = "name the tenant to act in with the header X-Tenant: NAME";
@@ -237,7 +238,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// The answer with the memory that it holds until it has been written. Streams bound what they have ready.
+    /// Attaches to an answer the memory that it holds until it has been written. Streams have their own bounds.
     async fn counted(&self, answer: RestAnswer) -> RestAnswer {
         let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner).take();
         let (parts, body) = answer?.into_parts();
@@ -252,7 +253,7 @@ impl Exchange {
         Ok(Response::from_parts(parts, held.into()))
     }
 
-    /// The response to an answer.
+    /// Returns the response for an answer.
     pub(super) async fn finish(&self, answer: RestAnswer) -> Response {
         let answer = self.counted(answer).await;
         let (response, error) = match answer {
@@ -280,7 +281,7 @@ fn body_fault(fault: &JsonFault) -> GatewayError {
     }
 }
 
-/// By which way it came in, as it says itself.
+/// Returns the source of the request: the command line if it says so in its header, else REST.
 fn source(headers: &HeaderMap) -> Source {
     match headers.get(SOURCE) {
         Some(value) if value == CLI => Source::Cli,
@@ -288,13 +289,13 @@ fn source(headers: &HeaderMap) -> Source {
     }
 }
 
-/// `None` when there is no such header; unreadable bytes stand for a type nobody knows.
+/// Returns the content type of the body; `None` without the header. Unreadable bytes count as an unknown type.
 fn content_type(headers: &HeaderMap) -> Option<String> {
     headers.get(header::CONTENT_TYPE).map(|value| value.to_str().unwrap_or("?").to_owned())
 }
 
-/// What bodies may call themselves. The second is what `curl -d` says of any body: it has to be JSON all the
-/// same, and no page can send it here by itself, for want of the key's header.
+/// Accepted content types. The second is what `curl -d` declares for any body. It must be JSON all the same, and no page can
+/// send it here by itself, for want of the key's header.
 const ACCEPTED: [&str; 2] = ["application/json", "application/x-www-form-urlencoded"];
 
 fn check_content_type(value: Option<&str>) -> Result<(), RestError> {

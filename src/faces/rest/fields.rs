@@ -8,16 +8,16 @@ use serde_json::{Map, Value};
 use crate::domain::json::Member;
 use crate::gateway::GatewayError;
 
-/// What `null` means.
+/// Meaning of `null` in a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Nulls {
-    /// The same as leaving the field out: when something is made.
+    /// `null` is the same as an absent field: when something is created.
     Absent,
-    /// A value of its own: when something is changed.
+    /// `null` is a value of its own: when something is changed.
     Kept,
 }
 
-/// A name that nobody here knows, with those that are known.
+/// Returns the error for an unknown name, with the known ones.
 pub(super) fn unknown(what: &str, name: &str, known: &[&str]) -> GatewayError {
     let known = if known.is_empty() {
         "there is none here".to_owned()
@@ -27,10 +27,10 @@ pub(super) fn unknown(what: &str, name: &str, known: &[&str]) -> GatewayError {
     GatewayError::invalid(name, format!("unknown {what} '{name}'; {known}"))
 }
 
-/// Most values within one field, counted by what comes before them: each takes far more memory than it does as text.
+/// Most values within one field, counted by the `,`, `[` and `{` before them. Each takes far more memory than its text.
 const VALUES_MAX: usize = 50_000;
 
-/// The fields of a body. Reading one takes it out.
+/// Fields of a body. Reading a field removes it.
 #[derive(Debug)]
 pub(super) struct Fields(Map<String, Value>);
 
@@ -56,7 +56,7 @@ impl Fields {
                 GatewayError::invalid(name.clone(), format!("the value of {name} cannot be read"))
             })?;
             spell_whole(&mut value);
-            // the database cannot keep it, and nothing that people type has it
+            // the database cannot store U+0000, and no text that people type has it
             if has_nul(&value) {
                 return Err(GatewayError::invalid(name.clone(), format!("{name} must not contain U+0000")));
             }
@@ -80,7 +80,7 @@ impl Fields {
         }
     }
 
-    /// A text.
+    /// Reads a text; `None` if absent.
     pub(super) fn text(&mut self, name: &str) -> Result<Option<String>, GatewayError> {
         self.take(name, "a string", |value| match value {
             Value::String(text) => Some(text),
@@ -88,17 +88,17 @@ impl Fields {
         })
     }
 
-    /// A text that must be there.
+    /// Reads a text that must be present.
     pub(super) fn needed_text(&mut self, name: &str) -> Result<String, GatewayError> {
         self.text(name)?.ok_or_else(|| GatewayError::invalid(name, format!("{name} is needed")))
     }
 
-    /// A boolean.
+    /// Reads a boolean; `None` if absent.
     pub(super) fn flag(&mut self, name: &str) -> Result<Option<bool>, GatewayError> {
         self.take(name, "true or false", |value| value.as_bool())
     }
 
-    /// An object.
+    /// Reads an object; `None` if absent.
     pub(super) fn object(&mut self, name: &str) -> Result<Option<Map<String, Value>>, GatewayError> {
         self.take(name, "an object", |value| match value {
             Value::Object(object) => Some(object),
@@ -106,7 +106,7 @@ impl Fields {
         })
     }
 
-    /// An object; the inner `None` is an explicit `null`.
+    /// Reads an object or `null`, which is the inner `None`.
     pub(super) fn nullable_object(
         &mut self,
         name: &str,
@@ -118,12 +118,12 @@ impl Fields {
         })
     }
 
-    /// The `version` that a change is made to.
+    /// Reads the `version` that a change is based on; `None` if absent.
     pub(super) fn version(&mut self) -> Result<Option<i64>, GatewayError> {
         self.take("version", "the whole number that reading gave", |value| value.as_i64())
     }
 
-    /// A time; the inner `None` is an explicit `null`.
+    /// Reads a time or `null`, which is the inner `None`.
     pub(super) fn time(&mut self, name: &str) -> Result<Option<Option<DateTime<Utc>>>, GatewayError> {
         self.take(name, "an RFC 3339 time such as 2026-01-31T12:00:00Z, or null", |value| match value {
             Value::Null => Some(None),
@@ -132,15 +132,15 @@ impl Fields {
         })
     }
 
-    /// Everything that has not been taken out.
+    /// Returns all fields that have not been read.
     pub(super) fn rest(self) -> Map<String, Value> {
         self.0
     }
 }
 
-/// `5.0` is the whole number 5, to JSON schemas and to some programs that write it so.
+/// Turns whole numbers such as `5.0` into integers: to JSON schemas, and to some programs, they are the same.
 fn spell_whole(value: &mut Value) {
-    /// From here on not every whole number has a double of its own.
+    /// Bound below which every whole number has a double of its own.
     const EXACT_BELOW: f64 = 9_007_199_254_740_992.0;
     match value {
         Value::Number(number) if number.is_f64() => {
@@ -155,7 +155,8 @@ fn spell_whole(value: &mut Value) {
     }
 }
 
-/// Bodies are nested at most [`crate::domain::json::DEPTH_MAX`] deep, so this recursion is bounded.
+/// Returns whether a value contains U+0000. Bodies are nested at most [`crate::domain::json::DEPTH_MAX`] deep, so the
+/// recursion is bounded.
 fn has_nul(value: &Value) -> bool {
     match value {
         Value::String(text) => text.contains('\0'),
@@ -165,7 +166,7 @@ fn has_nul(value: &Value) -> bool {
     }
 }
 
-/// A text short enough to be repeated in an error.
+/// Returns a text short enough to be repeated in an error.
 pub(super) fn clip(text: &str) -> Cow<'_, str> {
     /// Longest text repeated, in characters.
     const SHOWN_CHARS_MAX: usize = 64;

@@ -1,4 +1,4 @@
-//! What management tools ask for, done as the routes do it: the same roles, checks, records and answers.
+//! Acts of management tools, run as the routes run them: with the same roles, checks, records and answers.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::gateway::{Attempt, GatewayError, RefusedAttempt};
 const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 impl ManagedAct {
-    /// The name in the activity log: the route's, where it has one.
+    /// Returns the name in the activity log: that of the route, if there is one.
     fn what(self) -> &'static str {
         match self {
             ManagedAct::List => "servers.list",
@@ -48,7 +48,7 @@ impl ManagedAct {
         }
     }
 
-    /// What its caller's role has to allow.
+    /// Returns the action that the caller's role must allow.
     fn needs(self) -> Action {
         match self {
             ManagedAct::List
@@ -83,7 +83,7 @@ impl From<&GatewayError> for NotDone {
     }
 }
 
-/// Does it, whether or not anybody waits, and records it. Gives the answer, a JSON object.
+/// Runs an act and records it, even if the client does not wait. Returns the answer, a JSON object.
 pub(in crate::faces) async fn run(
     faces: &Arc<Faces>,
     attempt: Attempt,
@@ -104,7 +104,7 @@ pub(in crate::faces) async fn run(
     })
 }
 
-/// Records what was refused before it came to that, and was counted. No credential that was sent is in the record.
+/// Records a call that was counted, and refused before its act was run. No credential that was sent is in the record.
 pub(in crate::faces) fn refused(
     faces: &Faces,
     attempt: &Attempt,
@@ -135,7 +135,7 @@ fn exchange(faces: Arc<Faces>, attempt: Attempt, asked: ManagedRequest) -> Excha
         path.push_str(&format!("/prompts/{prompt}"));
         segments.push(("prompt".to_owned(), prompt));
     }
-    // the path is what the record shows; queries are in none
+    // the record shows the path; no query is in a record
     if let Some((_, uri)) = params.iter().find(|(name, _)| *name == "uri") {
         path.push_str(&format!("/resources/{}", masked(uri)));
     }

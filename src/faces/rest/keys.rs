@@ -1,4 +1,4 @@
-//! `/keys`.
+//! `/keys`: API keys.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ struct Shown<'a> {
     revoked_at: Option<String>,
     last_used_at: Option<String>,
     version: i64,
-    /// The secret, in the answer that makes the key and never again.
+    /// Secret of the key; only in the answer that creates it.
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<&'a str>,
 }
@@ -50,7 +50,7 @@ fn shown<'a>(key: &'a ApiKey, secret: Option<&'a str>) -> Shown<'a> {
     }
 }
 
-/// What cannot be an id is no key's.
+/// Returns the id of a key in the path. A text that cannot be an id is not found.
 pub(super) fn id(exchange: &Exchange) -> Result<KeyId, GatewayError> {
     Uuid::try_parse(exchange.segment("id")).map(KeyId).map_err(|_| GatewayError::NotFound("key"))
 }

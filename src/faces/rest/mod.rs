@@ -1,7 +1,7 @@
 //! The REST face: `/api/v1`, JSON in and out, one file per resource.
 //!
-//! The table below is the whole of it: for each route who may use it, what it takes, and who answers. The
-//! gate in front has checked host and key before anything here runs.
+//! The table below names for each route the action that a role must allow, the parameters and the handler. The gate has
+//! checked host and key before anything here runs.
 
 mod activity;
 mod call;
@@ -129,7 +129,7 @@ routes! {
     GET "/openapi.json" => read("openapi.get", Anyone, NONE, document::get);
 }
 
-/// The routes of [`ROUTES`], with JSON answers for every other path and method.
+/// Creates the router of [`ROUTES`], with JSON answers for every other path and method.
 pub fn router() -> Router<Arc<Faces>> {
     assemble(table())
 }

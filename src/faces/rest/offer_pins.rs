@@ -49,7 +49,7 @@ fn decided(offer: &OfferView) -> RestAnswer {
     show::ok(&Decided { name: shown_name(offer), state: offer.state().as_str(), pin: &offer.pin })
 }
 
-/// Offer that a request names.
+/// Returns the offer that a request names.
 async fn named<'a>(
     exchange: &'a Exchange,
     kind: OfferKind,
@@ -57,7 +57,7 @@ async fn named<'a>(
 ) -> Result<OfferName<'a>, RestError> {
     let server = servers::name(exchange)?;
     if name.is_empty() || name.len() > URI_BYTES_MAX || name.contains('\0') {
-        // the server is looked at all the same: a name that cannot be must not tell more than one that is not
+        // finds the server first all the same: an impossible name must not tell more than a missing one
         exchange.gateway().servers.get_server(exchange.caller(), server).await?;
         return Err(GatewayError::NotFound(kind.as_str()).into());
     }
@@ -78,7 +78,7 @@ fn kind_of(kind: Option<&str>) -> Result<OfferKind, GatewayError> {
     }
 }
 
-/// Kind and URI that a body names.
+/// Reads the kind and the URI that a body names.
 fn resource_of(fields: &mut Fields) -> Result<(OfferKind, String), GatewayError> {
     Ok((kind_of(fields.text("kind")?.as_deref())?, fields.needed_text("uri")?))
 }

@@ -10,18 +10,18 @@ use crate::gateway::GatewayError;
 
 /// Names of the parameters that a route takes.
 pub(super) type ParamNames = &'static [&'static str];
-/// A route without parameters.
+/// Parameters of a route that takes none.
 pub(super) const NONE: ParamNames = &[];
-/// A list's.
+/// Parameters of a list.
 pub(super) const PAGE: ParamNames = &["cursor", "limit"];
 
-/// The parameters of one request, decoded.
+/// Query parameters of one request, decoded.
 #[derive(Debug, Default)]
 pub(super) struct Params(HashMap<&'static str, String>);
 
 impl Params {
-    /// Reads a raw query (`+` and `%20` are both a space). What is unknown, repeated, empty or malformed is
-    /// an error that names it.
+    /// Parses a raw query (`+` and `%20` are both a space). A parameter that is unknown, repeated, empty or malformed is an
+    /// error that names it.
     pub(super) fn parse(query: Option<&str>, names: ParamNames) -> Result<Params, GatewayError> {
         let mut found = HashMap::new();
         for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
@@ -44,12 +44,12 @@ impl Params {
         Ok(Params(found))
     }
 
-    /// A parameter's text.
+    /// Returns the text of a parameter; `None` if absent.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
 
-    /// A parameter that is `true` or `false`; false when absent.
+    /// Reads a parameter that is `true` or `false`; `false` if absent.
     pub(super) fn flag(&self, name: &str) -> Result<bool, GatewayError> {
         match self.text(name) {
             None | Some("false") => Ok(false),
@@ -58,7 +58,7 @@ impl Params {
         }
     }
 
-    /// A parameter that is a whole number from 1 to `max`.
+    /// Reads a parameter that is a whole number from 1 to `max`; `default` if absent.
     pub(super) fn count(&self, name: &str, default: usize, max: usize) -> Result<usize, GatewayError> {
         let Some(text) = self.text(name) else { return Ok(default) };
         let digits = text.bytes().all(|b| b.is_ascii_digit());
@@ -68,7 +68,7 @@ impl Params {
         })
     }
 
-    /// A parameter that is one of a closed list.
+    /// Reads a parameter that is one of `known`; `None` if absent.
     pub(super) fn one_of(&self, name: &str, known: &[&str]) -> Result<Option<String>, GatewayError> {
         match self.text(name) {
             None => Ok(None),
@@ -79,7 +79,7 @@ impl Params {
         }
     }
 
-    /// A parameter that is a time.
+    /// Reads a parameter that is a time (RFC 3339); `None` if absent.
     pub(super) fn time(&self, name: &str) -> Result<Option<DateTime<Utc>>, GatewayError> {
         let Some(text) = self.text(name) else { return Ok(None) };
         match DateTime::parse_from_rfc3339(text) {
@@ -92,7 +92,7 @@ impl Params {
         }
     }
 
-    /// The page that is wanted, from `limit` and `cursor`.
+    /// Returns the page that `limit` and `cursor` ask for.
     pub(super) fn page(&self) -> Result<CursorPage, GatewayError> {
         let limit = self.count("limit", LIMIT_DEFAULT, LIMIT_MAX)?;
         let after = self.text("cursor").map(cursor::decode).transpose()?;
@@ -100,7 +100,7 @@ impl Params {
     }
 }
 
-/// Un-escapes one name or value; `None` when it is malformed.
+/// Decodes one name or value; `None` if it is malformed.
 fn decode(text: &str) -> Option<String> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();

@@ -1,5 +1,5 @@
-//! `/servers/{name}/tools/{tool}/approve|block|diff|override`: what people decide about a tool, and what they look at
-//! before.
+//! `/servers/{name}/tools/{tool}/approve|block|diff|override`: decisions of people about a tool, and the diff that they
+//! review.
 
 use std::sync::Arc;
 
@@ -60,9 +60,9 @@ pub(super) struct ShownDiff<'a, N> {
     #[serde(skip_serializing_if = "Option::is_none")]
     drift: Option<Option<&'static str>>,
     changes: Vec<ShownChange<'a>>,
-    /// There are more changes than are shown.
+    /// Whether there are more changes than are shown.
     truncated: bool,
-    /// There is an approved definition to compare with.
+    /// Whether there is an approved definition to compare with.
     compared: bool,
     definition: &'a RawValue,
     approved_definition: Option<&'a RawValue>,
@@ -77,11 +77,11 @@ struct ShownChange<'a> {
     after: Option<&'a RawValue>,
 }
 
-/// The server and the tool of the path.
+/// Returns the server and the tool in the path.
 async fn named(exchange: &Exchange) -> Result<(&str, &str), RestError> {
     let (server, tool) = (servers::name(exchange)?, exchange.segment("tool"));
     if !is_tool_name(tool) {
-        // the server is looked at all the same: a tool that cannot be must not tell more than one that is not
+        // finds the server first all the same: an impossible name must not tell more than a missing one
         exchange.gateway().servers.get_server(exchange.caller(), server).await?;
         return Err(GatewayError::NotFound("tool").into());
     }
@@ -130,7 +130,7 @@ pub(super) async fn diff(exchange: Arc<Exchange>, _: Params) -> RestAnswer {
     show::ok(&shown_diff(compared, &differences(approved, &tool.definition))?)
 }
 
-/// Returns what differs: nothing where nothing was ever approved, or the approved text is not kept any more.
+/// Returns the differences; none if nothing was ever approved, or the approved text is not kept any more.
 pub(super) fn differences<'a>(approved: Option<&'a str>, definition: &'a str) -> Diff<'a> {
     approved.map(|approved| Diff::between(approved, definition)).unwrap_or_default()
 }

@@ -1,7 +1,7 @@
-//! Places in the order of commits, as clients see them: the ids of events.
+//! Ids of the events of the activity stream: sealed positions in the order of commits.
 //!
-//! A place names a transaction, and transactions are counted over the whole database: shown as they are, places would
-//! tell a tenant how much all others write. So they are sealed, with a key of each tenant's own.
+//! A position names a transaction, and transactions are counted over the whole database. Unsealed, positions would show a
+//! tenant how much all others write. So they are sealed, with a key of each tenant's own.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -11,27 +11,27 @@ use crate::domain::id::TenantId;
 use crate::domain::seal::{self, Key, NONCE_BYTES, Place};
 use crate::store::Commit;
 
-/// What the secret's use here is called.
+/// Purpose of the keys, which are derived from the shared secrets.
 const PURPOSE: &[u8] = b"mcpproxy places of streams v1";
-/// Bytes of a place: the transaction, the record.
+/// Length of an unsealed position, in bytes: the transaction, the record.
 const PLACE_BYTES: usize = 24;
-/// More characters than an id of ours has.
+/// Longest id that is decoded, in characters. The gateway's own are shorter.
 const ID_CHARS_MAX: usize = 128;
 
-/// Seals places, alike on every replica.
+/// Keys that seal positions, alike on every replica.
 pub struct Places {
     keys: Vec<Key>,
 }
 
-/// One tenant's places.
+/// Keys that seal the positions of one tenant.
 pub(super) struct TenantPlaces {
     tenant: TenantId,
-    /// The first seals, all open.
+    /// Keys of the tenant: the first seals, all open.
     keys: Vec<Key>,
 }
 
 impl Places {
-    /// With what all replicas share; the first secret seals, all open.
+    /// Derives the keys from the secrets that all replicas share: the first seals, all open.
     pub fn new<'a>(secrets: impl IntoIterator<Item = &'a [u8]>) -> Places {
         Places { keys: secrets.into_iter().map(|secret| Key::of_secret(secret, PURPOSE)).collect() }
     }
@@ -42,7 +42,7 @@ impl Places {
 }
 
 impl TenantPlaces {
-    /// The id of an event; `None` when the system's random source fails.
+    /// Returns the event id of a position; `None` if the system's random source fails.
     pub(super) fn show(&self, at: Commit) -> Option<String> {
         let mut nonce = [0; NONCE_BYTES];
         getrandom::fill(&mut nonce).ok()?;
@@ -55,7 +55,7 @@ impl TenantPlaces {
         Some(URL_SAFE_NO_PAD.encode(sealed))
     }
 
-    /// The place that an id of ours stands for.
+    /// Returns the position that an event id stands for; `None` if the id is not one of this tenant's.
     pub(super) fn read(&self, id: &str) -> Option<Commit> {
         if id.len() > ID_CHARS_MAX {
             return None;
@@ -84,7 +84,7 @@ mod tests {
         assert_ne!(id, again, "equal places cannot be told");
         assert_eq!(places.of(tenant(1)).read(&id), Some(at));
         assert_eq!(places.of(tenant(2)).read(&id), None);
-        // a secret that is being exchanged
+        // a secret that is being rotated
         let next = Places::new([b"two".as_slice(), b"one"]);
         assert_eq!(next.of(tenant(1)).read(&id), Some(at));
         assert_eq!(places.of(tenant(1)).read(&next.of(tenant(1)).show(at).unwrap()), None);

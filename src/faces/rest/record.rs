@@ -1,4 +1,4 @@
-//! The records of administrators' acts, of reads, and of attempts that never came to a use case.
+//! Records of administrators' acts, of reads, and of attempts that are refused before their use case.
 
 use super::error::code_of;
 use super::exchange::Exchange;
@@ -8,7 +8,7 @@ use crate::domain::json;
 use crate::faces::wire::credentials::without_credentials;
 use crate::gateway::{Act, Acting, GatewayError, ReadAttempt, ReadUnderWay, RefusedAttempt};
 
-/// Commits the record of what is to be done. The activity log masks secrets and cuts.
+/// Commits the record of an act before it is run. The activity log masks secrets and cuts long texts.
 pub(super) async fn begin(exchange: &Exchange, what: &str) -> Result<Acting, GatewayError> {
     let sent = exchange.raw_body();
     let server = server_of(&exchange.path, exchange.segment("name"), sent);
@@ -17,7 +17,7 @@ pub(super) async fn begin(exchange: &Exchange, what: &str) -> Result<Acting, Gat
     exchange.gateway().log.begin_act(&exchange.attempt, &act).await
 }
 
-/// Reserves room for the record of a sensitive read.
+/// Begins the record of a sensitive read, and reserves its slot.
 pub(super) async fn begin_read(
     exchange: &Exchange,
     what: &'static str,
@@ -28,7 +28,7 @@ pub(super) async fn begin_read(
     exchange.gateway().log.begin_read(&exchange.attempt, &read).await
 }
 
-/// Records that a key may not read this. Any other failure of a read is no attempt at what is not its own.
+/// Records that a key may not make this read. Other failures of reads are not recorded.
 pub(super) fn refused_read(exchange: &Exchange, what: &'static str, error: &GatewayError) {
     if !matches!(error, GatewayError::Forbidden(_)) {
         return;
@@ -39,8 +39,8 @@ pub(super) fn refused_read(exchange: &Exchange, what: &'static str, error: &Gate
     exchange.gateway().log.record_refused_read(&exchange.attempt, &read, error);
 }
 
-/// Records a call or search that was refused before it came to its use case. When the gateway itself was not
-/// able, the use case may have recorded it already.
+/// Records a call or search that was refused before its use case. If the gateway itself failed, nothing is recorded here,
+/// since the use case may have done it already.
 pub(super) fn refused(exchange: &Exchange, kind: RecordKind, error: &GatewayError) {
     let code = match error {
         GatewayError::Unavailable | GatewayError::Refused(_) => return,
@@ -54,8 +54,8 @@ pub(super) fn refused(exchange: &Exchange, kind: RecordKind, error: &GatewayErro
     exchange.gateway().log.record_refused(&exchange.attempt, &refused);
 }
 
-/// The server an act is about: the one in the path, or the one to be added. Only what can be a name at all
-/// gets into the log's column.
+/// Returns the server that an act is about: the one in the path, or the one to be added. Only a valid name gets into the
+/// column of the log.
 fn server_of(path: &str, segment: &str, body: Option<&str>) -> Option<String> {
     let name = match path {
         "/servers" => {
@@ -68,7 +68,7 @@ fn server_of(path: &str, segment: &str, body: Option<&str>) -> Option<String> {
     is_name(&name).then_some(name)
 }
 
-/// `{"path", "body"?}`: the path says what the act was done to. A body that is not JSON is left out.
+/// Returns `{"path", "body"?}`; the path names the object of the act. A body that is not JSON is left out.
 fn text(path: &str, body: Option<&str>) -> String {
     let mut out = String::from(r#"{"path":"#);
     json::escape_into(&mut out, path);
@@ -83,7 +83,7 @@ fn text(path: &str, body: Option<&str>) -> String {
     out
 }
 
-/// `{"path", "query"?}`
+/// Returns `{"path", "query"?}`.
 fn asked(path: &str, query: Option<&str>) -> String {
     let mut out = String::from(r#"{"path":"#);
     json::escape_into(&mut out, path);

@@ -1,6 +1,6 @@
 //! The kinds of routes: a read, a sensitive read, an administrator's act, a tool call.
 //!
-//! Role, query and body are checked here, the same way for every route; the handlers only say what to do.
+//! Role, query and body are checked here, alike for every route; the handlers only do the work.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub(super) enum Who {
     May(Action),
 }
 
-/// Makes a route of what answers its exchange.
+/// Creates a route from the function that answers its exchange.
 fn route<W, F>(method: MethodFilter, answer: W) -> MethodRouter<Arc<Faces>>
 where
     W: FnOnce(Arc<Exchange>) -> F + Clone + Send + Sync + 'static,
@@ -50,7 +50,7 @@ where
     })
 }
 
-/// Makes a route that changes nothing: it takes query parameters, and no body. That somebody may not read it is recorded.
+/// Creates a route that changes nothing: it takes query parameters, and no body. A read that the role forbids is recorded.
 pub(super) fn read<H, F>(
     method: MethodFilter,
     what: &'static str,
@@ -71,9 +71,9 @@ where
     })
 }
 
-/// Makes a route of a read that is recorded however it ends: of what only few may see, or of much at once.
+/// Creates a route of a read that is recorded however it ends: of data that only few may see, or of much at once.
 ///
-/// It outlives its connection, so that it has an end to record.
+/// The read outlives its connection, so that it has an end to record.
 pub(super) fn sensitive<H, F>(
     method: MethodFilter,
     what: &'static str,
@@ -97,7 +97,7 @@ where
     })
 }
 
-/// Answers a read once role, query and body were checked.
+/// Answers a read after checking its role, query and body.
 async fn answer_read<H, F>(who: Who, names: ParamNames, exchange: &Arc<Exchange>, handler: H) -> RestAnswer
 where
     H: FnOnce(Arc<Exchange>, Params) -> F,
@@ -109,10 +109,10 @@ where
     handler(Arc::clone(exchange), params).await
 }
 
-/// Makes a route that changes something: it takes a body and no query parameters, and `what` it did is recorded,
-/// however it ends.
+/// Creates a route that changes something: it takes a body and no query parameters. The act is recorded as `what`, however
+/// it ends.
 ///
-/// It outlives its connection: a client that goes away must not leave a change half done or unrecorded.
+/// The act outlives its connection: a client that goes away must not leave a change half done or unrecorded.
 pub(super) fn act<H, F>(
     method: MethodFilter,
     what: &'static str,
@@ -129,7 +129,7 @@ where
     })
 }
 
-/// Does what is recorded.
+/// Runs an act and records it as `what`.
 pub(super) async fn perform<H, F>(
     what: &'static str,
     who: Who,
@@ -153,7 +153,7 @@ where
     answer
 }
 
-/// Looks at what a tool asks to see: an attempt like any other call of a tool, and recorded.
+/// Runs a read for a management tool. It is an attempt like any other call of a tool, and recorded.
 pub(super) async fn look<H, F>(
     what: &'static str,
     who: Who,
@@ -171,8 +171,8 @@ where
     answer
 }
 
-/// Makes a route of a call or a search: the use case records what it takes in; what is refused before is an attempt all the
-/// same and is recorded here.
+/// Creates a route of a call or a search. The use case records what it takes in. A refusal before that is an attempt all the
+/// same, and recorded here.
 pub(super) fn attempt<H, F>(
     method: MethodFilter,
     kind: RecordKind,
@@ -196,7 +196,7 @@ where
     })
 }
 
-/// The role first, so that whoever may not use a route learns nothing from what it says about a query.
+/// Checks the role, then the query: a caller without the role learns nothing about valid queries.
 fn admit(exchange: &Exchange, who: Who, names: ParamNames) -> Result<Params, RestError> {
     if let Who::May(action) = who {
         exchange.caller().authorise(action)?;

@@ -1,4 +1,4 @@
-//! `GET /tools?query=`: search over what the key can see.
+//! `GET /tools?query=`: search among the tools that the key can see.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::gateway::{
     Detail, GatewayError, LIMIT_DEFAULT, LIMIT_MAX, MemoryPurpose, SearchRequest, overloaded,
 };
 
-/// The parameters of a search.
+/// Parameters of a search.
 pub(super) const PARAMS: ParamNames =
     &["detail", "exclude_destructive", "limit", "query", "read_only_only", "server"];
 

@@ -1,4 +1,4 @@
-//! `/servers/{name}/logs`: what is to be known of a server, from its end on.
+//! `/servers/{name}/logs`: the newest lines of a server's log, and those that follow.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use super::show;
 use super::show::RestAnswer;
 use crate::gateway::LOG_LIMIT_MAX;
 
-/// What it takes.
+/// Parameters of the route.
 pub(super) const PARAMS: ParamNames = &["cursor", "limit"];
-/// Lines when no number is given.
+/// Default number of lines.
 const LIMIT_DEFAULT: usize = 100;
 
-/// Memory of a line of the longest, in bytes: as loaded, and as JSON.
+/// Memory of the longest line, in bytes: as loaded, and as JSON.
 const LINE_MEMORY_BYTES: usize = 5 * 1024;
 
 #[derive(Serialize)]

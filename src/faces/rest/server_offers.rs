@@ -25,12 +25,12 @@ struct Pinned<'a> {
     approved_pin: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     blocked_by: Option<Uuid>,
-    /// Only where it is another one.
+    /// Approved definition, if it differs from the current one.
     #[serde(skip_serializing_if = "Option::is_none")]
     approved_definition: Option<&'a RawValue>,
 }
 
-/// A prompt; the JSON text of the server's own stands in it byte for byte.
+/// Prompt with its state. The server's own JSON text stands in it byte for byte.
 #[derive(Serialize)]
 struct Prompt<'a> {
     name: &'a str,
@@ -38,12 +38,12 @@ struct Prompt<'a> {
     #[serde(flatten)]
     pinned: Pinned<'a>,
     definition: &'a RawValue,
-    /// Why `/mcp/direct` has it in no list.
+    /// Reason why no list of `/mcp/direct` has the prompt; `None` if lists have it.
     #[serde(skip_serializing_if = "Option::is_none")]
     not_listed: Option<&'static str>,
 }
 
-/// A resource, or a template of resources.
+/// Resource, or template of resources, with its state.
 #[derive(Serialize)]
 struct Resource<'a> {
     kind: &'a str,
@@ -51,7 +51,7 @@ struct Resource<'a> {
     #[serde(flatten)]
     pinned: Pinned<'a>,
     definition: &'a RawValue,
-    /// The server that has offered the same URI for longer: this one is published nowhere.
+    /// Server that has offered the same URI for longer, so that this resource is published nowhere.
     shadowed_by: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     not_listed: Option<&'static str>,
@@ -128,7 +128,7 @@ fn key(offer: &OfferView) -> String {
     format!("{} {}", offer.kind, offer.name)
 }
 
-/// The place after which a page begins.
+/// Parses the key after which a page begins: kind and name.
 fn read_key(key: &str) -> Option<(String, String)> {
     let (kind, name) = key.split_once(' ')?;
     let is_good = OfferKind::parse(kind).is_some() && !name.contains('\0');

@@ -20,7 +20,7 @@ use crate::domain::publish::Published;
 use crate::domain::tool::Definition;
 use crate::gateway::{OverrideView, ToolView};
 
-/// A tool; the JSON texts of the server's own stand in it byte for byte.
+/// Tool with its state. The server's own JSON texts stand in it byte for byte.
 #[derive(Serialize)]
 pub(super) struct Shown<'a> {
     name: &'a str,
@@ -30,7 +30,7 @@ pub(super) struct Shown<'a> {
     approved_pin: Option<&'a str>,
     tier: &'static str,
     call_with: &'static str,
-    /// As they count.
+    /// Annotations in force: those of the override, else the server's.
     annotations: Box<RawValue>,
     #[serde(rename = "override")]
     overridden: Option<ShownOverride<'a>>,
@@ -38,11 +38,11 @@ pub(super) struct Shown<'a> {
     drifted_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     blocked_by: Option<Uuid>,
-    /// As the server sent it.
+    /// Definition as the server sent it.
     definition: &'a RawValue,
     #[serde(skip_serializing_if = "Option::is_none")]
     approved_definition: Option<&'a RawValue>,
-    /// Why `/mcp/direct` has it in no list, or not in every client's.
+    /// Reason why no list of `/mcp/direct` has the tool, or not that of every client; `None` if all have it.
     #[serde(skip_serializing_if = "Option::is_none")]
     not_listed: Option<&'static str>,
 }
@@ -51,7 +51,7 @@ pub(super) struct Shown<'a> {
 struct ShownOverride<'a> {
     annotations: &'a Hints,
     pin: &'a str,
-    /// Whether it holds for the definition that is there.
+    /// Whether the override holds for the current definition.
     applies: bool,
     version: i64,
     set_by: Option<Uuid>,

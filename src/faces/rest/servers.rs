@@ -1,4 +1,4 @@
-//! `/servers` and the verbs on one of them.
+//! `/servers` and the verbs on a server.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ struct Shown<'a> {
     added_by: Option<Uuid>,
 }
 
-/// Servers read at once where all are looked at; a tenant's quota bounds them.
+/// Servers fetched at once where all are read; a tenant's quota bounds their number.
 const WHOLE_PAGE: i64 = 500;
 
 #[derive(Serialize)]
@@ -103,7 +103,7 @@ fn headers(fields: &mut Fields) -> Result<Option<Headers>, GatewayError> {
     fields.nullable_object("headers")?.map(|given| Headers::read(given.unwrap_or_default())).transpose()
 }
 
-/// Refuses automatic approval over MCP: nothing is approved there.
+/// Refuses automatic approval over MCP, where nothing may be approved.
 fn forbid_approval(exchange: &Exchange, auto_approve: Option<bool>) -> Result<(), GatewayError> {
     if auto_approve == Some(true) && exchange.is_over_mcp() {
         let message =
@@ -124,7 +124,7 @@ pub(super) async fn list(exchange: Arc<Exchange>, params: Params) -> RestAnswer 
     cursor::list(&servers, &page, |server| server.name.clone(), |server| Ok(shown_to(&exchange, server)))
 }
 
-/// Servers that wait for a person; only tools ask for this.
+/// Lists the servers in quarantine. Only management tools ask for this.
 pub(super) async fn list_quarantined(exchange: Arc<Exchange>, _: Params) -> RestAnswer {
     let (mut after, mut found) = (String::new(), Vec::new());
     loop {

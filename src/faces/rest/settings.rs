@@ -31,7 +31,7 @@ async fn read(exchange: &Exchange, key: Option<KeyId>) -> RestAnswer {
     show::ok(&exchange.gateway().tenants.read_settings(exchange.caller(), key).await?)
 }
 
-/// The gateway knows the settings' names, so every other name is its to refuse.
+/// Changes settings. The gateway knows their names, so it refuses all others.
 async fn patch(exchange: &Exchange, key: Option<KeyId>) -> RestAnswer {
     let mut fields = exchange.any_fields().await?;
     let version = fields.version()?;

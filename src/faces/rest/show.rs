@@ -1,4 +1,4 @@
-//! Writing answers.
+//! Response bodies of handlers.
 
 use axum::body::Body;
 use axum::response::Response;
@@ -13,17 +13,17 @@ use crate::faces::wire::error::json_response;
 /// Result of a handler.
 pub(super) type RestAnswer = Result<Response, RestError>;
 
-/// 200 with a body.
+/// Returns 200 with a body.
 pub(super) fn ok(body: &impl Serialize) -> RestAnswer {
     write(StatusCode::OK, body)
 }
 
-/// 201 with a body.
+/// Returns 201 with a body.
 pub(super) fn created(body: &impl Serialize) -> RestAnswer {
     write(StatusCode::CREATED, body)
 }
 
-/// 204.
+/// Returns 204.
 pub(super) fn nothing() -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
@@ -35,12 +35,12 @@ fn write(status: StatusCode, body: &impl Serialize) -> RestAnswer {
     Ok(json_response(status, text))
 }
 
-/// A time on the wire: RFC 3339, UTC, milliseconds.
+/// Formats a time for the wire: RFC 3339, UTC, milliseconds.
 pub(super) fn time(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
-/// A stored JSON text to be written byte for byte.
+/// Returns a stored JSON text, to be written byte for byte.
 pub(super) fn raw(text: &str) -> Result<&RawValue, RestError> {
     serde_json::from_str(text).map_err(RestError::unshowable)
 }

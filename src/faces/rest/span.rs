@@ -1,4 +1,4 @@
-//! The span of a request that runs a tool. No other request has one: they are in the activity log.
+//! Span of a request that runs a tool. Other requests have none: they are in the activity log.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -12,17 +12,17 @@ use crate::faces::listener::Peer;
 use crate::faces::{Faces, client, wire};
 use crate::gateway::{Attempt, CallOutcome, GatewayError, OpenSpan};
 
-/// The path below `/api/v1` of requests that have a span.
+/// Path below `/api/v1` of the requests that have a span.
 const PATH: &str = "/tools/call";
-/// The same, as it is called.
+/// Route of these requests, with its prefix.
 const ROUTE: &str = "/api/v1/tools/call";
 
-/// The span of a request until it ends; most have none.
+/// Span of a request until it ends; empty for most requests.
 #[derive(Default)]
 pub(super) struct RequestSpan(Mutex<Option<OpenSpan>>);
 
 impl RequestSpan {
-    /// Begins, with the attempt as a part of it.
+    /// Begins the span of a request, if its trace is recorded. Returns the attempt as a part of it.
     pub(super) fn begin(faces: &Faces, parts: &Parts, attempt: Attempt) -> (RequestSpan, Attempt) {
         let tracer = faces.gateway.options.tracer.as_ref().filter(|_| parts.uri.path() == PATH);
         let begun = tracer
@@ -42,14 +42,14 @@ impl RequestSpan {
         });
     }
 
-    /// Ends it.
+    /// Ends the span, with the status of the response.
     pub(super) fn answered(&self, status: StatusCode, error: Option<&GatewayError>) {
         self.note(|span| {
             span.set("http.response.status_code", i64::from(status.as_u16()));
             if let Some(error) = error {
                 span.fail(code_of(error));
             }
-            // what the caller did wrong is no fault of the server (OpenTelemetry conventions for HTTP)
+            // an error of the client is no fault of the server (OpenTelemetry conventions for HTTP)
             span.is_error &= !status.is_client_error();
         });
         if let Some(span) = self.span().take() {

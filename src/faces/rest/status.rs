@@ -1,4 +1,4 @@
-//! `/status`: who is asking, and which replica answers.
+//! `/status`: identity of the key, and state of the replica that answers.
 
 use std::sync::Arc;
 
@@ -20,32 +20,32 @@ use crate::gateway::{Caller, Readiness};
 struct Status<'a> {
     version: &'static str,
     replica_id: String,
-    /// The tenant's name; `platform` for a platform key that names none.
+    /// Name of the tenant; `platform` for a platform key that names none.
     tenant: &'a str,
     role: &'static str,
     key_id: Option<KeyId>,
     owner: &'a str,
-    /// Whether the tenant is served nothing. Only a platform key is told so here: every other one is refused.
+    /// Whether the tenant is suspended. Only a platform key can see `true` here, since all others are refused.
     suspended: bool,
     ready: bool,
-    /// The deployment's switch of `/mcp/direct`.
+    /// Whether the deployment has `/mcp/direct`.
     direct_enabled: bool,
-    /// Whether this key has it.
+    /// Whether this key has `/mcp/direct`.
     direct_endpoint: bool,
     settings: InForce<'a>,
 }
 
-/// What holds for the key that asks: its tools depend on it, whoever may not read the settings of keys. Key, tenant and
-/// deployment combined, as in [`crate::domain::settings::Effective`].
+/// Settings in force for the key, since its tools depend on them, even if it may not read settings. They combine those of
+/// key, tenant and deployment, as in [`crate::domain::settings::Effective`].
 #[derive(Serialize)]
 struct InForce<'a> {
     strict_server_validation: bool,
     intent_declaration: IntentMode,
     unannotated_tools: Unannotated,
     max_operation: OperationType,
-    /// The key's own list. An outer one names what others have: whose it is must do.
+    /// List of the key itself; `None` if it has none. Outer lists are not shown, since they name what others have.
     allowed_tools: Option<&'a [String]>,
-    /// Whose list is the innermost that narrows, if any does.
+    /// Level of the innermost list that narrows (`key`, `tenant`, `deployment`); `None` if no list narrows.
     allowed_tools_from: Option<&'static str>,
     tool_names: ToolNames,
     rate_limit: Option<u32>,
@@ -55,7 +55,7 @@ struct InForce<'a> {
 impl InForce<'_> {
     fn of(caller: &Caller) -> InForce<'_> {
         let settings = &caller.settings;
-        // lists say nothing to a role that has no tools
+        // lists mean nothing to a role that has no tools
         let from = settings.allowed_tools_from.filter(|_| caller.role.may(Action::UseTools));
         InForce {
             strict_server_validation: settings.strict,

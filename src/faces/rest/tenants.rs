@@ -21,7 +21,7 @@ struct Shown<'a> {
     id: Uuid,
     created_at: String,
     suspended_at: Option<String>,
-    /// On the tenant's own page.
+    /// Quotas; only in answers about a single tenant.
     #[serde(skip_serializing_if = "Option::is_none")]
     quotas: Option<ShownQuotas>,
 }
@@ -45,7 +45,7 @@ struct ShownQuotas {
     streams: Quota,
 }
 
-/// A bound, who says so, and how much of it is used.
+/// Quota, the level that sets it, and the amount used.
 #[derive(Serialize)]
 struct Quota {
     value: i64,
@@ -70,14 +70,14 @@ impl ShownQuotas {
     }
 }
 
-/// A tenant's own page.
+/// Returns a tenant with its quotas.
 async fn whole<'a>(exchange: &Exchange, tenant: &'a Tenant) -> Result<Shown<'a>, GatewayError> {
     let view = exchange.gateway().tenants.tenant_quotas(exchange.caller(), tenant).await?;
     let quotas = ShownQuotas::of(&view, exchange.streams_of(tenant.tenant_id()));
     Ok(Shown { quotas: Some(quotas), ..shown(tenant) })
 }
 
-/// What cannot be a name is no tenant's.
+/// Returns the name of a tenant in the path. A text that cannot be a name is not found.
 fn name(exchange: &Exchange) -> Result<&str, GatewayError> {
     let name = exchange.segment("name");
     if is_name(name) { Ok(name) } else { Err(GatewayError::NotFound("tenant")) }

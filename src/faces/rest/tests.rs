@@ -1,4 +1,4 @@
-//! The route table against what is served.
+//! Tests of the route table against the router.
 
 use std::collections::HashSet;
 
@@ -11,8 +11,7 @@ use tower_service::Service;
 
 use super::*;
 
-/// The table's routes, each with a handler that says 200: the paths, the methods and the fallbacks are the
-/// real ones.
+/// Returns the table's routes, each with a handler that answers 200. The paths, methods and fallbacks are the real ones.
 fn stubs() -> Router {
     assemble(ROUTES.iter().map(|(method, path)| {
         let method = MethodFilter::try_from(method.parse::<Method>().unwrap()).unwrap();

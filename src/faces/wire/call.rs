@@ -1,4 +1,4 @@
-//! The body of a call: the one place that knows the argument names of `call_tool_*`, for MCP and REST.
+//! The body of a call: the names of the arguments of `call_tool_*`, for MCP and REST.
 
 use bytes::Bytes;
 

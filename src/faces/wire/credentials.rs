@@ -1,4 +1,4 @@
-//! Bodies about servers as they may be recorded: without the credentials that they carry.
+//! Bodies about servers as they may be recorded: without their credentials.
 
 use std::borrow::Cow;
 
@@ -25,11 +25,11 @@ const RECORDED: [&str; 16] = [
     "limit",
     "cursor",
 ];
-/// What stands in the place of any other value.
+/// Text in place of a masked value.
 const MASKED: &str = r#""[redacted]""#;
 
-/// Returns the body of an act on a server as it may be recorded: of its headers the names only, URLs and URIs without
-/// user and query. What no such body has is masked whole, since it may be a credential in the wrong place.
+/// Returns the body of an act on a server as it may be recorded: names of headers without values, URLs and URIs without user
+/// and query. Unknown members are masked, since they may be credentials in the wrong place.
 pub fn without_credentials(body: &str) -> String {
     members(body, |name, value| match name {
         "url" | "uri" => Cow::Owned(url(value)),
@@ -47,7 +47,7 @@ fn url(value: &str) -> String {
     out
 }
 
-/// The object `text` with other values; what is no object is masked.
+/// Returns the object `text` with its values replaced. A text that is no object is masked.
 fn members<'a>(text: &'a str, value: impl Fn(&str, &'a str) -> Cow<'a, str>) -> String {
     let Ok(members) = json::top_level_members(text) else { return MASKED.to_owned() };
     let mut out = String::from("{");

@@ -5,7 +5,7 @@ use axum::response::Response;
 use http::{HeaderValue, StatusCode, header};
 use serde_json::json;
 
-/// Renders an error.
+/// Renders an error response.
 pub fn render(
     status: StatusCode,
     code: &str,
@@ -23,12 +23,12 @@ pub fn render(
     json_response(status, json!({"error": error}).to_string())
 }
 
-/// A path that does not exist.
+/// Returns the response to a path that does not exist.
 pub fn not_found(request_id: Option<&str>) -> Response {
     render(StatusCode::NOT_FOUND, "not_found", "there is nothing at this address", None, request_id)
 }
 
-/// A ready-made JSON text as an answer.
+/// Returns a response with a ready-made JSON text.
 pub fn json_response(status: StatusCode, body: impl Into<Body>) -> Response {
     let mut response = Response::new(body.into());
     *response.status_mut() = status;

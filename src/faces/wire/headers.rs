@@ -1,12 +1,12 @@
-//! Names of headers that are this API's own.
+//! Names of the API's own headers.
 
 use http::HeaderName;
 
-/// In an answer: the call ran, but something is worth knowing.
+/// Response header with a warning about a call that ran.
 pub const WARNING: HeaderName = HeaderName::from_static("x-mcpproxy-warning");
-/// In an answer to a search: the servers that are missing from it.
+/// Response header that names the servers missing from a search.
 pub const MISSING: HeaderName = HeaderName::from_static("x-mcpproxy-missing");
-/// In a request: [`CLI`], when the command line sends it. Only for the record's `source`: it opens nothing.
+/// Request header that the command line sets to [`CLI`]. It decides only the `source` of the record, and grants nothing.
 pub const SOURCE: HeaderName = HeaderName::from_static("x-mcpproxy-source");
-/// The value of [`SOURCE`] that the command line sends.
+/// Value of [`SOURCE`] that the command line sends.
 pub const CLI: &str = "cli";

@@ -1,70 +1,70 @@
-//! What management tools ask for, and what they are answered: `mcp` asks, `rest` does it as its routes do.
+//! Requests of management tools, and their failures: `mcp` makes the requests, `rest` runs them like its routes.
 
 use bytes::Bytes;
 
-/// What a tool can ask for. Nothing in it approves or releases anything.
+/// Act that a management tool can request. No act approves or releases anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ManagedAct {
-    /// The servers.
+    /// List the servers.
     List,
-    /// Those that wait for a person.
+    /// List the servers in quarantine.
     ListQuarantined,
-    /// One of them.
+    /// Show a server.
     Inspect,
-    /// Its tools.
+    /// List the tools of a server.
     InspectTools,
-    /// Prompts of a server.
+    /// List the prompts of a server.
     InspectPrompts,
-    /// Resources and templates of a server.
+    /// List the resources and templates of a server.
     InspectResources,
-    /// What differs from what was approved of a tool.
+    /// Compare a tool with its approved definition.
     Diff,
-    /// Differences of a prompt from its approved definition.
+    /// Compare a prompt with its approved definition.
     DiffPrompt,
-    /// Differences of a resource or template from its approved definition.
+    /// Compare a resource or template with its approved definition.
     DiffResource,
-    /// Its log.
+    /// Read the log of a server.
     Logs,
-    /// A server more, quarantined.
+    /// Add a server, quarantined.
     Add,
-    /// Changes it.
+    /// Change a server.
     Update,
-    /// Takes it away.
+    /// Remove a server.
     Remove,
-    /// Switches it on.
+    /// Enable a server.
     Enable,
-    /// Switches it off.
+    /// Disable a server.
     Disable,
-    /// Hides it from agents.
+    /// Put a server into quarantine, which hides it from agents.
     Quarantine,
-    /// Connects to it anew.
+    /// Connect to a server again, and list its offers.
     Restart,
-    /// Lists it now.
+    /// List the offers of a server now.
     Refresh,
 }
 
-/// What is asked for.
+/// Arguments of an act.
 #[derive(Debug, Default)]
 pub struct ManagedRequest {
-    /// The server, where it is about one.
+    /// Name of the server, where the act is about one.
     pub server: Option<String>,
-    /// The tool, where it is about one.
+    /// Name of the tool, where the act is about one.
     pub tool: Option<String>,
     /// Name of the prompt, where the act is about one.
     pub prompt: Option<String>,
     /// Parameters of a query: the part of a list, or the kind and URI of a resource.
     pub query: Vec<(&'static str, String)>,
-    /// Everything else, as a body.
+    /// All other arguments, as a JSON object.
     pub body: Bytes,
 }
 
-/// Why something was not done, as the API says it.
+/// Failure of an act, in the words of the API.
 #[derive(Debug)]
 pub struct NotDone {
-    /// The code.
+    /// Code of the failure.
     pub code: &'static str,
-    /// What to do.
+    /// Message for the client.
     pub message: String,
-    /// The argument, when it is about one.
+    /// Name of the argument at fault, if it is one.
     pub field: Option<String>,
 }

@@ -1,13 +1,13 @@
-//! What the activity log calls a session: the id inside the token that clients send as `Mcp-Session-Id`.
+//! Session ids of the activity log: the id inside the token that clients send as `Mcp-Session-Id`.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-/// Longest token that is looked at, in bytes.
+/// Longest token that is decoded, in bytes.
 pub const TOKEN_BYTES_MAX: usize = 1024;
 
-/// The id in a token's payload, unverified: good for finding records, never for a decision. `None` for a text
-/// that is no token.
+/// Returns the id in a token's payload, unverified: good for finding records, never for a decision. `None` for a text that
+/// is no token.
 pub fn id_of(token: &str) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Payload {

@@ -1,4 +1,4 @@
-//! W3C Trace Context: what a request says of the trace that it belongs to.
+//! W3C Trace Context of requests, in headers and in `_meta`.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use http::HeaderMap;
 use crate::domain::json;
 use crate::domain::trace::{Incoming, TraceParent};
 
-/// The trace of a request whose headers are these, and whose message has this raw `_meta`, which goes first (SEP-414).
+/// Returns the trace context of a request. The raw `_meta` of its message takes precedence over the headers (SEP-414).
 pub fn incoming(headers: &HeaderMap, meta: Option<&str>) -> Incoming {
     let told = meta.and_then(|meta| json::find_members(meta, ["traceparent", "tracestate", "baggage"]).ok());
     let text = |raw: Option<&str>| raw.and_then(|raw| serde_json::from_str::<String>(raw).ok());
@@ -20,7 +20,7 @@ pub fn incoming(headers: &HeaderMap, meta: Option<&str>) -> Incoming {
     )
 }
 
-/// The id of the trace that a request belongs to.
+/// Returns the id of the trace that a request belongs to; `None` without a valid one.
 pub fn trace_id(headers: &HeaderMap, meta: Option<&str>) -> Option<String> {
     let told = meta.and_then(|meta| json::find_members(meta, ["traceparent"]).ok());
     let told = told.and_then(|[raw]| raw.and_then(|raw| serde_json::from_str::<String>(raw).ok()));
@@ -29,14 +29,14 @@ pub fn trace_id(headers: &HeaderMap, meta: Option<&str>) -> Option<String> {
     told.or_else(carried).map(|parent| parent.trace_id())
 }
 
-/// The value of a header that there may be one of: of several nobody knows which one counts.
+/// Returns the value of a header that must not be repeated; `None` if it is, since any of the values may be meant.
 fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let mut lines = headers.get_all(name).iter();
     let first = lines.next()?;
     lines.next().is_none().then(|| first.to_str().ok()).flatten()
 }
 
-/// The value of a header that is a list, be it in several lines (W3C Trace Context 3.3.1, RFC 9110 5.3).
+/// Returns the value of a list header, joined over its lines (W3C Trace Context 3.3.1, RFC 9110 5.3).
 fn list<'a>(headers: &'a HeaderMap, name: &str) -> Option<Cow<'a, str>> {
     let mut lines = headers.get_all(name).iter().map(|line| line.to_str().ok());
     let mut all = Cow::Borrowed(lines.next()??);

@@ -1,4 +1,4 @@
-//! `mcpproxy activity watch`: records as they are written, for as long as somebody looks.
+//! `mcpproxy activity watch`: shows records as they are written, until interrupted.
 
 use std::time::Duration;
 
@@ -10,23 +10,24 @@ use crate::faces::cli::client::{ApiClient, ApiEvents, ApiQuery, Event};
 use crate::faces::cli::failure::Failure;
 use crate::faces::cli::output::{self, Column, Format, Output};
 
-/// The pauses before a lost gateway is asked again.
+/// Delay before the first attempt to reconnect; doubled after each failure.
 const PAUSE_MIN: Duration = Duration::from_millis(500);
+/// Longest delay between attempts to reconnect.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
-/// Columns to which cells are filled, in the order of a list's; wider ones move the rest of their line.
+/// Widths of the columns, in characters, in the order of a list's columns. Longer cells move the rest of their line.
 const WIDTHS: [usize; 11] = [26, 25, 14, 24, 14, 14, 10, 18, 12, 16, 36];
 
 #[derive(Args)]
 pub(super) struct Watch {
     #[command(flatten)]
     filter: super::Filter,
-    /// End after so many records, instead of never
+    /// End after this many records; without, never
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
-    /// With the columns CODE, TYPE, OWNER and KEY as well
+    /// Also show the columns CODE, TYPE, OWNER and KEY
     #[arg(long)]
     wide: bool,
-    /// Words instead of icons; there are none anyway where nobody looks
+    /// Show words instead of icons; output to anything but a terminal has no icons
     #[arg(long)]
     no_icons: bool,
     #[command(flatten)]
@@ -63,7 +64,8 @@ impl Watch {
     }
 }
 
-/// Follows on after the connection was lost, where it was: nothing is missed, nothing comes twice.
+/// Reconnects after the last event received, so that no record is missed or repeated. Retries with backoff for as long as
+/// the gateway is unreachable.
 async fn again(client: &ApiClient, query: &ApiQuery, last: Option<&str>) -> Result<ApiEvents, Failure> {
     let mut pause = PAUSE_MIN;
     let mut is_said = false;
@@ -102,12 +104,12 @@ fn show(format: Format, event: &Event, columns: &[Column]) -> Result<(), Failure
     }
 }
 
-/// One line of columns whose widths are known before their cells are.
+/// Formats one line. Column widths are fixed, since later records are not known yet.
 fn row(cells: impl Iterator<Item = String>) -> String {
     let mut line = String::new();
     for (cell, width) in cells.zip(WIDTHS) {
         let cell = output::safe(&cell).replace('\n', " ");
-        // an icon takes two places
+        // an icon is as wide as two characters
         let taken = cell.chars().map(|c| if c > '\u{1f000}' { 2 } else { 1 }).sum::<usize>();
         line.push_str(&cell);
         line.extend(std::iter::repeat_n(' ', width.saturating_sub(taken) + 2));

@@ -1,15 +1,15 @@
-//! What differs between the file and what the gateway says.
+//! Comparison of the tenants file with the state of the gateway.
 
 use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-/// A field; `null` where there is none.
+/// Returns a field of a JSON object; `null` if absent.
 pub(super) fn at<'a>(thing: &'a Value, name: &str) -> &'a Value {
     thing.get(name).unwrap_or(&Value::Null)
 }
 
-/// What is to be sent, and how it is shown.
+/// Changes of one thing: the fields to send, and the lines that show them.
 #[derive(Default)]
 pub(super) struct Changes {
     pub(super) lines: Vec<String>,
@@ -23,21 +23,23 @@ impl Changes {
         self.body.insert(name.to_owned(), to.clone());
     }
 
-    /// Adds a field if it is wanted, and other than it is.
+    /// Adds a field if the file sets it to another value than `is`.
     pub(super) fn compare(&mut self, name: &str, is: &Value, wanted: Option<Value>) {
         if let Some(wanted) = wanted.filter(|wanted| wanted != is) {
             self.add(name, is, &wanted);
         }
     }
 
-    /// Whether nothing differs.
+    /// Returns whether nothing differs.
     pub(super) fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }
 }
 
-/// Values of their own that differ, of all that the gateway shows as `{value, origin}`; `own` is the origin that
-/// says that the value is of the thing itself, `moving` what will no longer be inherited as it is shown.
+/// Compares wanted values with the values that the gateway shows as `{value, origin}`.
+///
+/// `own` is the origin of values set on the thing itself. `moving` names values that this run changes on the outer level: an
+/// inherited value of that name will differ from the one shown.
 pub(super) fn own_values(
     wanted: &Map<String, Value>,
     shown: &Value,
@@ -51,7 +53,7 @@ pub(super) fn own_values(
         let is_same = match (origin == Some(own), wanted.is_null()) {
             (true, _) => value == wanted,
             (false, true) => true,
-            // somebody else's tighter one hides its own: it holds, whether its own is there or not
+            // a tighter inherited value hides the own one: it applies whether or not the own one is set
             (false, false) => !moving.contains(name) && value != wanted && is_tighter(name, value, wanted),
         };
         if !is_same {
@@ -62,7 +64,7 @@ pub(super) fn own_values(
     changes
 }
 
-/// Whether a setting of which the tightest wins is tighter here than there.
+/// Returns whether a value is tighter than another one; `false` for settings whose tightest value does not win.
 fn is_tighter(name: &str, here: &Value, there: &Value) -> bool {
     let rank = |value: &Value| match value.as_str() {
         Some("read") => Some(0),
@@ -105,7 +107,7 @@ mod tests {
             let changes = own_values(wanted.as_object().unwrap(), &shown, "tenant", &HashSet::new());
             assert_eq!(!changes.is_empty(), changed, "{wanted}");
         }
-        // what hides it goes away: whether its own is there cannot be seen
+        // the value that hides it goes away: whether an own value is set cannot be seen
         let wanted = json!({"max_operation": "write"});
         let moving = HashSet::from(["max_operation".to_owned()]);
         assert!(!own_values(wanted.as_object().unwrap(), &shown, "tenant", &moving).is_empty());

@@ -1,4 +1,4 @@
-//! The file that says which tenants there are to be: what it may hold, and what is wrong with it by path.
+//! The tenants file of `mcpproxy apply`: its format, and its checks, whose errors name the path in the file.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -16,14 +16,14 @@ use crate::domain::server_url::is_masked;
 use crate::domain::settings::{Scope, Settings};
 use crate::domain::tenant::Role;
 
-/// The whole file. What it does not mention stays as it is.
+/// Content of the whole file. Things that it does not mention stay as they are.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
     pub(super) tenants: Vec<DeclaredTenant>,
 }
 
-/// A tenant as it is to be.
+/// Wanted state of a tenant.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DeclaredTenant {
@@ -37,7 +37,7 @@ pub(super) struct DeclaredTenant {
     pub(super) keys: Option<Vec<DeclaredKey>>,
 }
 
-/// A server as it is to be.
+/// Wanted state of a server.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DeclaredServer {
@@ -51,10 +51,10 @@ pub(super) struct DeclaredServer {
     pub(super) limits: Option<Map<String, Value>>,
 }
 
-/// A header's value: as it is, or in a variable of the environment. It has no `Debug`, so that nothing prints it.
+/// Value of a header, given literally or by an environment variable. The type has no `Debug`, so that nothing prints it.
 pub(super) enum DeclaredSecret {
     Literal(String),
-    /// The name of a variable.
+    /// Name of an environment variable.
     Env(String),
 }
 
@@ -70,33 +70,33 @@ impl<'de> Deserialize<'de> for DeclaredSecret {
     }
 }
 
-/// A key as it is to be; its name says which one it is.
+/// Wanted state of a key, which its name identifies.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DeclaredKey {
     pub(super) name: String,
     pub(super) role: String,
     pub(super) owner: Option<String>,
-    /// `Some(None)`: never.
+    /// Expiry time. `None`: unchanged; `Some(None)`: never.
     #[serde(default, deserialize_with = "said")]
     pub(super) expires_at: Option<Option<DateTime<FixedOffset>>>,
     #[serde(default)]
     pub(super) settings: Map<String, Value>,
 }
 
-/// A field that is there says something, also when it is `null`.
+/// Deserializes a field that differs from an absent one even if it is `null`.
 fn said<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
     T::deserialize(from).map(Some)
 }
 
 impl DeclaredServer {
-    /// What kind it is: said, or told by what it has.
+    /// Returns the kind that the file gives; else `stdio` if there is a command, `http` if not.
     pub(super) fn kind(&self) -> &str {
         let guess = if self.command.is_some() { "stdio" } else { "http" };
         self.kind.as_deref().unwrap_or(guess)
     }
 
-    /// Where it is: the field, and what stands there.
+    /// Returns the field that locates the server (`url` or `command`), and its value.
     pub(super) fn place(&self) -> (&'static str, &str) {
         match (&self.url, &self.command) {
             (_, Some(command)) => ("command", command),
@@ -104,11 +104,11 @@ impl DeclaredServer {
         }
     }
 
-    /// Its headers with their values.
+    /// Returns the headers with their values; `None` if the file does not mention headers.
     pub(super) fn header_values(&self) -> Option<Map<String, Value>> {
         let value = |secret: &DeclaredSecret| match secret {
             DeclaredSecret::Literal(text) => text.clone().into(),
-            // that of the environment was put in its place when the file was read
+            // values of the environment replaced these when the file was read
             DeclaredSecret::Env(_) => Value::Null,
         };
         let headers = self.headers.as_ref()?;
@@ -116,10 +116,11 @@ impl DeclaredServer {
     }
 }
 
-/// Reads the file, `-` being standard input. Nothing has been asked of the gateway when this fails.
+/// Reads and checks the file; `-` is standard input. No request to the gateway has been made when this fails.
 ///
 /// # Errors
-/// What is no YAML, or cannot be taken; a variable that is not set. The sentence names the path in the file.
+/// The file cannot be read, is no valid YAML or not of the format, or names a variable that is not set. The error names the
+/// path in the file.
 pub(super) fn read(path: &Path) -> Result<File, Failure> {
     let shown = path.display().to_string();
     let from = if shown == "-" { shown.clone() } else { format!("@{shown}") };
@@ -155,7 +156,7 @@ fn parse(text: &str) -> Result<File, String> {
     })
 }
 
-/// Checks what the types do not say, and puts the environment's values in.
+/// Checks what the types do not, and replaces references to environment variables by their values.
 fn check(file: &mut File, env: &dyn Fn(&str) -> Option<String>) -> Result<(), String> {
     let mut names = HashSet::new();
     for (at, tenant) in file.tenants.iter_mut().enumerate() {
@@ -222,7 +223,7 @@ fn check_server(
             DeclaredSecret::Literal(_) => continue,
             DeclaredSecret::Env(variable) => &*variable,
         };
-        // what is no name may be the credential itself, in the wrong place
+        // a text that is no name may be the credential itself, in the wrong place
         if !variable.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
             return Err(format!("{path}.headers.{name}: env must be the name of a variable"));
         }

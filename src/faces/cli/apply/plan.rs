@@ -1,4 +1,4 @@
-//! What has to be done to make one tenant what the file says. Everything is read first; nothing is written here.
+//! Plan of `mcpproxy apply` for one tenant. This module only reads from the gateway.
 
 use std::collections::HashSet;
 
@@ -16,27 +16,27 @@ use super::step::{Mark, Step, StepRoom};
 use crate::domain::id::ServerId;
 use crate::domain::server_url::{ServerPlace, masked, query_digest, without_query};
 
-/// Whether headers are set again although their names are the same.
+/// Condition for setting a server's headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PlannedHeaders {
     WhenNamesDiffer,
     Again,
 }
 
-/// What is to be done in one tenant.
+/// Plan of the changes to one tenant.
 pub(super) struct ApplyPlan {
     pub(super) tenant: String,
-    /// In this order; the first that fails is the last.
+    /// Steps in the order of execution. After a failure the rest is skipped.
     pub(super) steps: Vec<Step>,
-    /// Done at the end, whatever became of the others.
+    /// Suspension of the tenant, executed last even if a step failed.
     pub(super) suspend: Option<Step>,
-    /// How many things the file names.
+    /// Number of things that the file names: the tenant, its servers and its keys.
     pub(super) things: usize,
-    /// What is there and not in the file.
+    /// Things that exist and are not in the file.
     pub(super) others: Vec<String>,
 }
 
-/// What a plan is made with.
+/// Inputs of a plan.
 pub(super) struct Planner<'a> {
     pub(super) platform: &'a ApiClient,
     pub(super) client: &'a ApiClient,
@@ -45,10 +45,10 @@ pub(super) struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// Reads what is there, if the tenant is, and says what differs.
+    /// Reads the state of the tenant, if it exists, and returns the plan.
     ///
     /// # Errors
-    /// What cannot be read, and what cannot be made what the file says.
+    /// The state cannot be read, or cannot be changed to match the file.
     pub(super) async fn plan(&self, exists: bool) -> Result<ApplyPlan, Failure> {
         let wanted = self.tenant;
         let name = wanted.name.clone();
@@ -166,7 +166,7 @@ impl Planner<'_> {
         changes.compare("limits", at(is, "limits"), server.limits.clone().map(Value::Object));
         self.compare_headers(&mut changes, server, is, moves);
         if moves && let Some(flag) = server.auto_approve {
-            // another place takes it away, unless it is said again
+            // a new address clears auto_approve, unless the request sets it
             changes.body.insert("auto_approve".to_owned(), flag.into());
         }
         if changes.is_empty() {
@@ -176,7 +176,7 @@ impl Planner<'_> {
         Ok(Some(self.step(Mark::Change, &["servers", &server.name], &server.name, changes)))
     }
 
-    /// Values cannot be read back: names are compared. Another place takes headers away, so they are sent with it.
+    /// Compares headers by name, since values cannot be read back. A new address clears headers, so they are sent with it.
     fn compare_headers(&self, changes: &mut Changes, server: &DeclaredServer, is: &Value, moves: bool) {
         let Some(headers) = server.header_values() else { return };
         let mut there = names(at(is, "headers").as_array().into_iter().flatten().filter_map(Value::as_str));
@@ -309,7 +309,7 @@ impl Planner<'_> {
         plan.steps.push(step);
     }
 
-    /// Suspends or resumes.
+    /// Returns the step that suspends or resumes the tenant.
     fn act(&self, verb: &str, line: &str) -> Step {
         let mut step = self.tenant_step(Mark::Change, Method::POST, &[&self.tenant.name, verb]);
         step.lines = vec![line.to_owned()];
@@ -344,8 +344,8 @@ impl Planner<'_> {
     }
 }
 
-/// Compares where a server is, and returns whether that is another place. Queries are credentials: they are compared by
-/// digest, and never shown.
+/// Compares the address of a server, and returns whether its headers and approvals are cleared by the change. Queries are
+/// credentials: they are compared by digest, and never shown.
 fn compare_place(changes: &mut Changes, server: &DeclaredServer, is: &Value) -> bool {
     let (field, wanted) = server.place();
     if field != "url" {
@@ -356,7 +356,7 @@ fn compare_place(changes: &mut Changes, server: &DeclaredServer, is: &Value) -> 
     let looks_same = masked(wanted) == there;
     let digest = Uuid::try_parse(&text(is, "id")).ok().and_then(|id| query_digest(ServerId(id), wanted));
     let has_same_query = digest.is_some() && digest.as_deref() == at(is, "query_digest").as_str();
-    // without a query, or of a gateway that does not mask it, it is there in whole
+    // without a query, or by a gateway that masks nothing, the URL is shown whole
     if wanted == there || (looks_same && has_same_query) {
         return false;
     }
@@ -366,7 +366,7 @@ fn compare_place(changes: &mut Changes, server: &DeclaredServer, is: &Value) -> 
     ServerPlace::of(without_query(&there)) != ServerPlace::of(wanted)
 }
 
-/// Names of headers, which are the same in any case of letters.
+/// Returns sorted header names in lower case, since case does not count in them.
 fn names<'a>(of: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut names: Vec<String> = of.map(str::to_ascii_lowercase).collect();
     names.sort_unstable();

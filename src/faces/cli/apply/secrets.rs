@@ -1,4 +1,4 @@
-//! Handing over the secrets of new keys, which are shown once.
+//! Output of the secrets of new keys, which the gateway shows only once.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -10,20 +10,20 @@ use serde_json::{Value, json};
 use super::super::failure::Failure;
 use super::super::output::{self, text};
 
-/// Where secrets go.
+/// Destination of secrets.
 pub(super) struct Secrets<'a> {
-    /// Otherwise to standard output.
+    /// File with its path; `None` for standard output.
     file: Option<(File, &'a Path)>,
-    /// Whether one could not be written: the next would not either.
+    /// Whether a secret could not be written. No more keys are made then.
     is_closed: bool,
     given: usize,
 }
 
 impl<'a> Secrets<'a> {
-    /// To a new file that nobody else can read, or to standard output.
+    /// Opens a new file that only its owner can read, or standard output if there is no path.
     ///
     /// # Errors
-    /// The file is there, or cannot be made.
+    /// The file exists, or cannot be created.
     pub(super) fn open(path: Option<&'a Path>) -> Result<Secrets<'a>, Failure> {
         let create = |path: &'a Path| {
             let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
@@ -34,7 +34,7 @@ impl<'a> Secrets<'a> {
         Ok(Secrets { file: path.map(create).transpose()?, is_closed: false, given: 0 })
     }
 
-    /// Whether a key may be made.
+    /// Checks that a key may be made.
     ///
     /// # Errors
     /// An earlier secret could not be written.
@@ -46,10 +46,10 @@ impl<'a> Secrets<'a> {
         Ok(())
     }
 
-    /// Gives a new key's secret to whoever asked for it, at once: it is not shown again.
+    /// Writes the secret of a new key at once, since it is not shown again.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The secret cannot be written.
     pub(super) fn give(&mut self, tenant: &str, made: &Value) -> Result<(), Failure> {
         let line = json!({"tenant": tenant, "name": made["name"], "id": made["id"], "key": made["key"]});
         let is_given = match &mut self.file {
@@ -66,7 +66,7 @@ impl<'a> Secrets<'a> {
         Err(Failure::Refused(sentence))
     }
 
-    /// Leaves no empty file behind, which would stand in the way of the next run.
+    /// Removes the file if it has no secrets: it would make the next run fail.
     pub(super) fn close(self) {
         if let Some((_, path)) = self.file.filter(|_| self.given == 0 && !self.is_closed) {
             drop(std::fs::remove_file(path));

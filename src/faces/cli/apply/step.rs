@@ -1,4 +1,4 @@
-//! One request that changes something, and how it is shown beforehand.
+//! Step of `mcpproxy apply`: one request that changes something, and the lines that show it beforehand.
 
 use http::Method;
 use serde_json::{Map, Value};
@@ -6,28 +6,28 @@ use serde_json::{Map, Value};
 use super::super::client::{ApiAnswer, ApiClient};
 use super::super::failure::Failure;
 
-/// Whether a step makes something or changes what is there.
+/// Effect of a step: a new thing, or a change of an existing one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
     Make,
     Change,
 }
 
-/// Where a step's request goes.
+/// Routes that a step's request goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StepRoom {
-    /// The platform's own routes.
+    /// Routes of the platform.
     Platform,
-    /// Those of the tenant.
+    /// Routes of the tenant.
     Tenant,
 }
 
-/// One change.
+/// Change of one thing by one request.
 pub(super) struct Step {
     pub(super) mark: Mark,
-    /// What it is about: `acme`, `acme/servers/github`.
+    /// Path of the thing: `acme`, `acme/servers/github`.
     pub(super) place: String,
-    /// What changes, a line each; never a credential.
+    /// Changes, one per line, without credentials.
     pub(super) lines: Vec<String>,
     pub(super) room: StepRoom,
     pub(super) method: Method,
@@ -36,18 +36,18 @@ pub(super) struct Step {
 }
 
 impl Step {
-    /// Its lines as they are shown.
+    /// Returns the lines that show the step.
     pub(super) fn shown(&self) -> Vec<String> {
         let mark = if self.mark == Mark::Make { '+' } else { '~' };
         self.lines.iter().map(|line| format!("{mark} {} {line}", self.place).trim_end().to_owned()).collect()
     }
 
-    /// Whether its answer has a new key's secret.
+    /// Returns whether the response has the secret of a new key.
     pub(super) fn makes_key(&self) -> bool {
         self.mark == Mark::Make && self.path.first().is_some_and(|first| first == "keys")
     }
 
-    /// Does it.
+    /// Sends the request.
     pub(super) async fn run(&self, platform: &ApiClient, tenant: &ApiClient) -> Result<ApiAnswer, Failure> {
         let client = if self.room == StepRoom::Platform { platform } else { tenant };
         let path: Vec<&str> = self.path.iter().map(String::as_str).collect();

@@ -23,7 +23,7 @@ const WORDS: &[&str] = &[
     "null",
 ];
 
-/// A message that is read is what any reader of JSON reads; a refusal is a JSON-RPC error as JSON, with the id that was read.
+/// Checks that a parsed message is what any JSON parser reads, and that an error is JSON-RPC with the id that was read.
 #[test]
 fn messages() {
     fuzz(SEEDS, WORDS, |input| {
@@ -45,7 +45,7 @@ fn messages() {
                     serde_json::from_str::<IgnoredAny>(&text).is_ok(),
                     "an error that is no JSON: {text}"
                 );
-                // the id goes back as it came, also one that is not for `Value`
+                // the id is returned as it came, even if `Value` cannot hold it
                 let Ok(answer) = serde_json::from_str::<Value>(&text) else { return 4 };
                 let code = answer["error"]["code"].as_i64().expect("a code");
                 assert!([-32700, -32600, -32602].contains(&code), "{answer}");
@@ -56,7 +56,7 @@ fn messages() {
     });
 }
 
-/// Numbers beyond a double and lone surrogates are not for `Value`; what it takes must be the same.
+/// Checks a body against `Value`, which refuses numbers beyond a double and lone surrogates. What `Value` takes must agree.
 fn as_others_read(input: &[u8], message: &Message<'_>) {
     let Ok(value) = serde_json::from_slice::<Value>(input) else { return };
     let (method, params) = match message {

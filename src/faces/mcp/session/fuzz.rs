@@ -15,7 +15,7 @@ fn session(client: &str) -> Session {
     }
 }
 
-/// Only tokens that were minted open, each to the session that it was minted for.
+/// Only minted tokens can be opened, and each opens to the session for which it was minted.
 #[test]
 fn tokens() {
     let sessions = Sessions::new(vec![vec![7; 32], vec![8; 32]]);
@@ -27,7 +27,7 @@ fn tokens() {
         let opened = sessions.open(&text);
         let is_ours = text == minted || text == of_the_old_key;
         assert_eq!(opened.is_some(), is_ours, "a token that nobody minted, or one that does not open");
-        // whatever a client calls itself, its token is short enough, and opens to what it was minted for
+        // whatever a client calls itself, its token is short enough, and opens to its session
         let named = session(&text);
         let token = sessions.mint(&named).expect("a token");
         assert!(token.len() <= TOKEN_BYTES_MAX, "{} bytes", token.len());

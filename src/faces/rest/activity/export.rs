@@ -1,7 +1,7 @@
 //! `GET /activity/export`: every record that matches, as one stream of lines.
 //!
-//! Page by page, so that neither side needs memory for all of them and no transaction stays open while a client
-//! reads slowly. What goes wrong after the first page ends the connection early: an export that ends well is whole.
+//! Records are read page by page, so that neither side needs memory for all of them and no transaction stays open while a
+//! client reads slowly. A failure after the first page ends the connection early: an export that ends well is complete.
 
 use std::sync::Arc;
 
@@ -21,11 +21,11 @@ use crate::faces::sse::{OpenStream, StreamKind};
 use crate::gateway::{GatewayError, MemoryPurpose, overloaded};
 use crate::store::{ActivityFilter, ActivityRow};
 
-/// The parameters: those of a list without its pages.
+/// Parameters: those of a list without paging.
 pub(in crate::faces::rest) const PARAMS: ParamNames = filters!["start_time", "end_time", "format"];
-/// The values of `format`, the first by itself.
+/// Values of `format`; the first is the default.
 const FORMATS: [&str; 2] = ["jsonl", "csv"];
-/// The columns of CSV, and where in a record each is.
+/// Columns of CSV, with the place of each in a record (a JSON pointer).
 const COLUMNS: [(&str, &str); 35] = [
     ("id", "/id"),
     ("started_at", "/started_at"),
@@ -86,7 +86,7 @@ pub(in crate::faces::rest) async fn get(exchange: Arc<Exchange>, params: Params)
         Format::Csv => written(|csv| csv.write_record(COLUMNS.map(|(name, _)| name)))?,
     };
     let state = Export { _place: place, exchange, filter, format, next: Some(first), start };
-    // whoever reads learns that it broke off by the missing end, the log why
+    // the client sees a failure by the missing end; the log has the reason
     let broken = |_| std::io::Error::other("the export broke off");
     let pieces = stream::try_unfold(state, Export::piece).map_err(broken);
     let mut response = Response::new(Body::from_stream(pieces));
@@ -99,24 +99,24 @@ pub(in crate::faces::rest) async fn get(exchange: Arc<Exchange>, params: Params)
     Ok(response)
 }
 
-/// An export under way.
+/// Export under way.
 struct Export {
-    /// Among the streams of its key.
+    /// Slot among the streams of its key.
     _place: OpenStream,
     exchange: Arc<Exchange>,
     filter: ActivityFilter,
     format: Format,
-    /// The page that has been read; `None` where it has to be.
+    /// Page that has been read; `None` if the next one has to be read.
     next: Option<Vec<ActivityRow>>,
-    /// What comes before the first record.
+    /// Text before the first record: the CSV header, or nothing.
     start: Vec<u8>,
 }
 
 impl Export {
-    /// The next page as text.
+    /// Returns the next page as text; `None` after the last one.
     async fn piece(mut self) -> Result<Option<(Bytes, Export)>, RestError> {
         let (gateway, caller) = (self.exchange.gateway(), self.exchange.caller());
-        // the page before has been handed on: a client that reads slowly holds one of them
+        // the page before has been sent: a client that reads slowly holds memory of one page
         let mut memory = gateway.tenants.memory(caller, MemoryPurpose::Answer);
         let short = |_| GatewayError::Refused(Box::new(overloaded(MemoryPurpose::Answer)));
         memory.grow(PAGE_MEMORY_BYTES).await.map_err(short)?;
@@ -239,7 +239,7 @@ mod tests {
         }
     }
 
-    /// The cells of a text for a reader with this separator that takes no quotes for quotes.
+    /// Returns the cells of a text, for a reader with this separator that ignores quotes.
     fn raw_cells(text: &str, separator: char) -> impl Iterator<Item = &str> {
         text.split([separator, '\n', '\r'])
     }

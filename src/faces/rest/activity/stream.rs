@@ -1,7 +1,7 @@
 //! `GET /activity/stream`: records as they are written, as server-sent events.
 //!
-//! In the order of their commits, which is the same on every replica: the id of an event is a place in that order, so
-//! a client that comes back with `Last-Event-ID`, wherever it comes back, gets what it missed, each record once.
+//! The order is that of the commits, which is the same on every replica. The id of an event is a position in that order. A
+//! client that sends it as `Last-Event-ID`, to any replica, gets each record that it missed once.
 
 use axum::body::Body;
 use std::convert::Infallible;
@@ -23,9 +23,9 @@ use crate::faces::sse::{CHECK, OpenStream, StreamKind, event_stream};
 use crate::gateway::{GatewayError, News, TailReach};
 use crate::store::{ActivityFilter, ActivityRow, Commit};
 
-/// The parameters: those of a list without its pages and times.
+/// Parameters: those of a list without paging and times.
 pub(in crate::faces::rest) const PARAMS: ParamNames = filters![];
-/// The header with which a client says where it was.
+/// Header with the id of the last event that a client received.
 const LAST_EVENT_ID: &str = "last-event-id";
 
 pub(in crate::faces::rest) async fn get(exchange: Arc<Exchange>, params: Params) -> RestAnswer {
@@ -34,14 +34,14 @@ pub(in crate::faces::rest) async fn get(exchange: Arc<Exchange>, params: Params)
     let seen = last_event(exchange.headers(), &places)?;
     let open = exchange.open_stream(StreamKind::Activity)?;
     let (now, news) = exchange.gateway().log.follow_activity(exchange.caller()).await?;
-    // a place that is still to come is one of another database: nothing is known of what was missed
+    // a position still to come is one of another database: nothing is known of what was missed
     let at = seen.map_or(now, |seen| seen.min(now));
     let reach = if seen.is_some() { TailReach::Whole } else { TailReach::Recent };
     let state = Following { open, places, filter, news, at, reach, next: Next::Place };
     Ok(event_stream(Body::from_stream(stream::unfold(state, Following::step))))
 }
 
-/// Where the client was, if it says.
+/// Returns the position of the last event that the client received; `None` without the header.
 fn last_event(headers: &HeaderMap, places: &TenantPlaces) -> Result<Option<Commit>, GatewayError> {
     let Some(value) = headers.get(LAST_EVENT_ID) else { return Ok(None) };
     let place = value.to_str().ok().and_then(|id| places.read(id));
@@ -50,11 +50,11 @@ fn last_event(headers: &HeaderMap, places: &TenantPlaces) -> Result<Option<Commi
 }
 
 enum Next {
-    /// Say where the stream is, so that a client that has got nothing yet can come back there.
+    /// Send the position of the stream, so that a client without events can resume there.
     Place,
-    /// Read what there is.
+    /// Read the records after the position.
     Read,
-    /// Wait until there is something.
+    /// Wait for new records.
     Wait,
 }
 
@@ -83,7 +83,7 @@ impl Following {
                     let (gateway, caller) = (self.open.gateway(), self.open.caller());
                     let tail = gateway.log.tail_activity(caller, &self.filter, self.at, self.reach).await;
                     let Ok(tail) = tail else {
-                        // the database is away or busy: nothing is missed, it comes later
+                        // the database is away or busy: nothing is missed, the records come later
                         tokio::time::sleep(CHECK).await;
                         if self.open.is_sign_due() {
                             return Some((Ok(self.sign(": alive\n")?), self));
@@ -102,7 +102,7 @@ impl Following {
                     if !tail.rows.is_empty() {
                         let events = self.events(&tail.rows)?;
                         let (gateway, caller) = (self.open.gateway(), self.open.caller());
-                        // without memory for it the stream ends: its client comes back to where it was
+                        // without memory for the events the stream ends: its client resumes where it was
                         let events = hold_answer(gateway, caller, None, events).await.ok()?;
                         return Some((Ok(events), self));
                     }
@@ -111,7 +111,7 @@ impl Following {
                     if timeout(CHECK, self.news.wait()).await.is_ok() {
                         self.next = Next::Read;
                     } else if self.open.is_sign_due() {
-                        // what came and was not asked for need not be looked at again
+                        // records that the filter left out need not be read again
                         return Some((Ok(self.sign(": alive\n")?), self));
                     }
                 }
@@ -119,7 +119,7 @@ impl Following {
         }
     }
 
-    /// An event without data: it moves the client's last id, and nothing else.
+    /// Returns an event without data. It only moves the client's last event id.
     fn sign(&self, comment: &str) -> Option<Bytes> {
         Some(format!("{comment}id: {}\n\n", self.places.show(self.at)?).into())
     }

@@ -1,4 +1,4 @@
-//! `GET /activity/summary`: what happened in the last hour, day, week or month.
+//! `GET /activity/summary`: counts of the records of the last hour, day, week or month.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use crate::faces::rest::show;
 use crate::faces::rest::show::RestAnswer;
 use crate::store::{ActivitySummary, CallSummary};
 
-/// The parameters.
+/// Parameters of a summary.
 pub(in crate::faces::rest) const PARAMS: ParamNames = &["period"];
-/// The values of `period`, the first by itself.
+/// Values of `period`; the first is the default.
 const PERIODS: [&str; 4] = ["24h", "1h", "7d", "30d"];
 
 #[derive(Serialize)]
@@ -25,7 +25,7 @@ struct Shown<'a> {
     total: i64,
     by_type: BTreeMap<&'a str, i64>,
     by_status: BTreeMap<&'a str, i64>,
-    /// Of calls only.
+    /// Counts by intent, of the records that have one: calls.
     by_intent_type: BTreeMap<&'a str, i64>,
     top_tools: Vec<Calls<'a>>,
     top_servers: Vec<Calls<'a>>,
@@ -39,7 +39,7 @@ struct Calls<'a> {
     calls: i64,
     failed: i64,
     refused: i64,
-    /// Failed of those that ran.
+    /// Failed calls divided by the calls that ran, 0 to 1.
     error_rate: f64,
     p50_ms: Option<f64>,
     p95_ms: Option<f64>,

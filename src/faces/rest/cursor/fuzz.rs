@@ -1,7 +1,7 @@
 use super::*;
 use crate::domain::fuzz::{fuzz, shape};
 
-/// A cursor has one key and a key one cursor.
+/// Decoding and encoding are the inverse of each other: a cursor has one key, and a key one cursor.
 #[test]
 fn cursors() {
     let long = encode(&"k".repeat(CURSOR_BYTES_MAX * 3 / 4));
