@@ -7,6 +7,8 @@
 mod figures;
 #[path = "tidy/modules.rs"]
 mod modules;
+#[path = "tidy/prose.rs"]
+mod prose;
 
 use std::fs;
 use std::path::{Path, PathBuf};
