@@ -225,7 +225,7 @@ pub(super) async fn gone(
     .bind(rev)
     .execute(&mut **tx)
     .await?;
-    // joins of rows that this transaction wrote are planned without numbers; what is hashed needs none
+    // Postgres has no statistics on rows that this transaction wrote; hashed subqueries need none
     sqlx::query(
         "delete from offer_pins where tenant_id = $1 and server_id = $2 and ctid = any (array(
              select ctid from offer_pins
