@@ -35,7 +35,7 @@ use crate::domain::id::{ServerId, TenantId};
 use crate::domain::offer::OfferKind;
 use crate::domain::quota::{self, Quotas, Room};
 
-/// One tool, prompt, resource or template of a listing.
+/// A tool, prompt, resource or template of a listing.
 #[derive(Clone, Debug)]
 pub struct Discovered {
     /// Name of a tool or prompt, URI of a resource, text of a template.

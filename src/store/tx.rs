@@ -14,9 +14,9 @@ use crate::domain::id::TenantId;
 /// Role and isolation of a unit of work.
 #[derive(Clone, Copy, Debug)]
 pub enum TxAccess {
-    /// One tenant's rows, by row-level security.
+    /// Rows of one tenant, by row-level security.
     Tenant(TenantId),
-    /// One tenant's rows in one consistent snapshot, read-only.
+    /// Rows of one tenant in one consistent snapshot, read-only.
     TenantSnapshot(TenantId),
     /// Cross-tenant jobs, within the policies of `mcpproxy_system`.
     System,

@@ -46,7 +46,7 @@ pub(super) enum PoolKind {
     Report,
 }
 
-/// One waiter for a connection, counted until it is dropped.
+/// A waiter for a connection, counted until it is dropped.
 pub(super) struct Waiting<'a>(&'a AtomicUsize);
 
 impl Drop for Waiting<'_> {

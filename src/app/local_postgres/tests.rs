@@ -209,7 +209,7 @@ impl LocalPostgres {
         text.lines().next()?.parse().ok()
     }
 
-    /// What the loss of power leaves behind.
+    /// Kills the server, as a loss of power does.
     async fn kill_server(mut self) {
         self.running = false;
         self.child.as_mut().unwrap().kill().await.unwrap();

@@ -13,7 +13,7 @@ use crate::store::{ReplicaLease, Store, StoreError};
 pub enum FailureNoted {
     /// The failure is recorded. The value is the new revision; `None` if the server was disconnected before.
     Noted(Option<i64>),
-    /// Nothing was written: another listing of the tools was stored meanwhile and may be newer.
+    /// No data was written: another listing of the tools was stored meanwhile and may be newer.
     Overtaken,
 }
 
