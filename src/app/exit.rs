@@ -1,4 +1,4 @@
-//! Exit codes of `serve`, `migrate` and `config` for failures: they tell whether starting again helps (docs/cli.md).
+//! Exit codes of `serve`, `migrate` and `config` for failures: they say whether starting again helps (docs/cli.md).
 
 use std::error::Error;
 
@@ -7,7 +7,7 @@ use super::local_postgres::LocalPostgresError;
 use crate::gateway::MasterKeysError;
 use crate::store::StoreError;
 
-/// Exit code of a failure that may pass by itself, or may not: another start is worth a try.
+/// Exit code of a failure that may pass by itself, or of an unknown one: another start is worth a try.
 const FAILED: u8 = 1;
 /// Exit code of settings that cannot be used, also of commands that make no sense as written.
 const WRONG_SETTINGS: u8 = 2;

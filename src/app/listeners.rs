@@ -11,7 +11,7 @@ use super::config::ServerSettings;
 /// Most connections that wait to be accepted. Linux takes the lower of this and `net.core.somaxconn` (4096 by default).
 const BACKLOG: u32 = 4096;
 
-/// Listens for clients on `server.listen`.
+/// Listens for clients on the address `server.listen`.
 ///
 /// # Errors
 /// The address is taken, or is not one of this machine.

@@ -137,8 +137,8 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Reads the rest by value: the rest of a day, then one day, two, four and so on, so that early hits cost no more
-    /// than that.
+    /// Reads the rest by value: the rest of a day, then one day, two, four and so on. So early hits cost no more than
+    /// their own days.
     async fn by_value(&mut self, tx: &mut Unit) -> Result<(), StoreError> {
         let mut days = 0;
         while !self.is_done() {

@@ -27,7 +27,7 @@ pub struct ActivityCount {
     pub count: i64,
 }
 
-/// The calls of one tool, or of all tools of a server.
+/// Counts and durations of the calls of one tool, or of all tools of a server.
 #[derive(Clone, Debug)]
 pub struct CallSummary {
     /// Name of the server.

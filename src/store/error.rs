@@ -58,7 +58,7 @@ pub enum StoreError {
     /// A statement or the connection failed. During a commit this leaves the outcome unknown.
     #[error("database: {0}")]
     Database(#[from] sqlx::Error),
-    /// The database is unreachable, and the wait for it has timed out; the text is the last error.
+    /// The database is unreachable or confirms no changes, and the wait for it has timed out; the text says why.
     #[error("the database is out of reach: {0}")]
     Down(String),
     /// The database takes no writes: a standby, or one that its operator made read-only.
@@ -70,8 +70,8 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Returns whether the connection is unusable while another one may work: it broke, the server takes no more
-    /// sessions or no writes, or the prepared statements got mixed up.
+    /// Returns whether the connection is unusable while another one may work. The connection broke, the server takes no
+    /// more sessions or no writes, or the prepared statements got mixed up.
     pub(super) fn is_broken_line(error: &sqlx::Error) -> bool {
         match error {
             sqlx::Error::Io(_)

@@ -105,8 +105,9 @@ impl Store {
     /// nothing makes no revision. Lists that another listing has stored since the tally was read are left as they are.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] if the server is not at `version` any more, or its program was listed meanwhile.
-    /// [`StoreError::LostLease`] if the lease has moved. Nothing is written then. Other errors come from the database.
+    /// [`StoreError::Conflict`] if the server is not at `version` any more, or its row was written since its program
+    /// was asked. [`StoreError::LostLease`] if the lease has moved. Nothing is written then. Other errors come from the
+    /// database.
     pub async fn apply_listing(
         &self,
         tenant: TenantId,

@@ -52,7 +52,7 @@ impl Store {
                 .await
                 .map_err(failed)?;
         if let Some(canary) = decide(&found)? {
-            // not the beginning of the transaction: the canary of whoever waited for the lock must be the later one
+            // not the beginning of the transaction: after a wait for the lock, this canary must still be the youngest
             sqlx::query(
                 "insert into secret_canary (master_id, sealed, created_at) values ($1, $2, clock_timestamp())",
             )

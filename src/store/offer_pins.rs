@@ -187,7 +187,7 @@ pub(super) async fn approve(
     Ok(())
 }
 
-/// Sets the time since when these are offered to now: an offer that nobody had approved owned no URI before.
+/// Sets `first_seen_at` of these offers to now: an offer without any approval took no precedence for its URI before.
 pub(super) async fn begin_anew(
     tx: &mut Unit,
     tenant: TenantId,

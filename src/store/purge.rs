@@ -15,8 +15,8 @@ const BATCH: i64 = 1000;
 /// Days for which a purged tenant is checked again: a replica that was cut off writes what it had kept once it is back.
 const AGAIN_DAYS: i32 = 2;
 
-/// Tables of tenants, each before those that it refers to. The log is missing, which retention empties, and
-/// `revisions`, which tell every replica of the deletion and so are purged last.
+/// Tables of tenants, each before those that it refers to. The log is missing, because retention empties it.
+/// `revisions` are missing too: they notify every replica of the deletion, and so are purged last.
 pub const PURGED_TABLES: [&str; 13] = [
     "tool_embeddings",
     "server_logs",

@@ -23,7 +23,7 @@ pub struct ReplicaLease {
 
 impl ReplicaLease {
     /// Refuses to go on unless the lease is still held. It runs as a statement of its own, after the rows to be written
-    /// are locked: a statement that waits for a lock sees the lease as it was before the wait.
+    /// are locked. A statement that waits for a lock sees the lease as it was before the wait.
     pub(super) async fn check(&self, tx: &mut Unit) -> Result<(), StoreError> {
         let held: Option<i32> =
             sqlx::query_scalar("select 1 from leases where name = $1 and replica_id = $2 and epoch = $3")

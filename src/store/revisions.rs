@@ -110,8 +110,8 @@ pub enum Notice {
 
 /// Takes the next revision; must be first in a transaction that changes something. The row lock serializes writers of
 /// one tenant and kind, so that rows carry revisions in the order of their commits. From here on the transaction is as
-/// durable as the login says: after a failover, a revision that a replica has seen must not be given to another change.
-/// [`StoreError::NotFound`] if the tenant is deleted.
+/// durable as the login says. Otherwise, after a failover, a revision that a replica has seen could be given to another
+/// change. [`StoreError::NotFound`] if the tenant is deleted.
 pub(super) async fn bump(tx: &mut Unit, tenant: TenantId, kind: RevisionKind) -> Result<i64, StoreError> {
     let rev = sqlx::query_scalar(
         "update revisions set rev = rev + 1 where tenant_id = $1 and kind = $2 returning rev, set_config('synchronous_commit', null, true)",

@@ -13,7 +13,7 @@ use crate::domain::id::{ServerId, TenantId};
 /// were rotated or lost.
 const DATA_KEYS_MAX: i64 = 100;
 
-/// A tenant's data key, wrapped by a master key.
+/// Data key of a tenant, wrapped by a master key.
 #[derive(Clone, Debug, Default, FromRow)]
 pub struct DataKey {
     /// Id of the data key.
@@ -24,7 +24,7 @@ pub struct DataKey {
     pub wrapped: Vec<u8>,
 }
 
-/// The sealed headers of a server.
+/// Sealed headers of a server.
 #[derive(Clone, Debug, FromRow)]
 pub struct ServerSecret {
     /// Id of the server.

@@ -1,4 +1,4 @@
-//! The logs of upstream servers: written in batches for all tenants, read by one.
+//! Logs of upstream servers: written in batches for all tenants, read by one.
 
 use chrono::{DateTime, Utc};
 use sqlx::FromRow;

@@ -408,7 +408,7 @@ impl Store {
     /// version does not know. Other errors come from the database.
     pub async fn load_catalogue(&self, tenant: TenantId) -> Result<CatalogueRows, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::TenantSnapshot(tenant)).await?;
-        // a deleted tenant has none
+        // a deleted tenant has no catalogue
         quotas::own(&mut tx, tenant).await?;
         let rev = revisions::current(&mut tx, tenant, RevisionKind::Catalogue).await?;
         let servers: Vec<Server> = sqlx::query_as(concat!(

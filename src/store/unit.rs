@@ -66,7 +66,7 @@ pub(super) struct PoolLine {
 /// Bounds that a lane sets for a unit of work.
 #[derive(Debug)]
 pub(super) struct Bounds {
-    /// Whether prepared statements are kept.
+    /// Lifetime of prepared statements.
     pub(super) statements: Statements,
     /// Longest wait for the answer to a statement.
     pub(super) statement_max: Duration,

@@ -8,7 +8,7 @@ use super::error::ConfigError;
 use super::layers::{Layer, LayerOrigin, Setting, add, closest, unknown, value_error};
 use super::{Host, names, values};
 
-/// Facts about the host that the environment tells, other than settings.
+/// Facts about the host that the environment contains, other than settings.
 #[derive(Debug, Default)]
 pub(super) struct Ambient {
     pub(super) host: Host,

@@ -303,7 +303,7 @@ fn publish(draft: &Path, path: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// The exit code depends on this distinction.
+    /// Errors of the disk and wrong settings end the program with different exit codes.
     #[test]
     fn what_the_disk_refuses_is_no_wrong_setting() {
         let home = tempfile::tempdir().unwrap();

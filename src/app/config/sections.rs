@@ -1,4 +1,4 @@
-//! The typed sections of the configuration.
+//! Typed sections of the configuration.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -122,7 +122,7 @@ pub struct Telemetry {
 pub enum LogFormat {
     /// Text for people.
     Text,
-    /// One JSON object per line.
+    /// JSON for collectors, one object per line.
     Json,
 }
 
@@ -270,7 +270,7 @@ pub struct LimitSettings {
     pub retention_interval: Duration,
     /// Most tenants whose catalogue is reloaded at the same time.
     pub reload_concurrency: usize,
-    /// Most look-ups of unknown keys at the same time.
+    /// Most tenants that are loaded at the same time for keys that a replica sees for the first time.
     pub key_lookup_concurrency: usize,
 }
 

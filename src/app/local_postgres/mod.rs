@@ -38,7 +38,8 @@ const ABORT_WAIT: Duration = Duration::from_secs(5);
 /// Most bytes of the lock file that are read.
 const LOCK_BYTES_MAX: u64 = 32;
 
-/// A running private PostgreSQL. Dropping it without [`LocalPostgres::stop`] tells it to stop but does not wait.
+/// A running private PostgreSQL. If it is dropped without [`LocalPostgres::stop`], it is asked to stop, but nobody
+/// waits for that.
 #[derive(Debug)]
 pub struct LocalPostgres {
     url: Secret,

@@ -124,7 +124,7 @@ impl Places {
         let known = self.tenants.get_key_value(name).map(|(name, taken)| (Arc::clone(name), *taken));
         let (tenant, theirs) = known.unwrap_or_else(|| (name.into(), Taken::default()));
         let is_over = span.is_forced && !self.forced.fits(bytes, FORCED_PART);
-        // while there is room for others, nobody has to keep to a share
+        // while the queue is not half full, no tenant has to keep to its share
         let has_share = theirs.fits(bytes, TENANT_PART) || self.all.fits(bytes, ROOMY_PART);
         if is_over || !has_share {
             return Err(Lost::OverShare);
