@@ -28,7 +28,7 @@ pub(super) fn stop_on_signals() -> anyhow::Result<CancellationToken> {
 pub(super) struct Leave {
     /// Time for which new connections are still accepted.
     pub(super) delay: Duration,
-    /// Longest wait for calls under way after that.
+    /// Longest wait for calls under way, once new connections are refused.
     pub(super) drain: Duration,
 }
 

@@ -99,7 +99,7 @@ const PASS: &str = "
     having grouping(server) = 1 or server is not null
     order by grouping(server) desc, sum(count) desc limit $6";
 
-/// Query that counts calls under way as well, which have no duration yet.
+/// Query for records of calls under way: they are counted as well, but have no duration yet.
 const OPEN: &str = "
     select type, status, intent_type, null::text as server, null::text as tool, null::text as outcome,
         null::int as class, count(*) as count

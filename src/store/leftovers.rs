@@ -1,6 +1,6 @@
 //! Connections that were given up while the server may still be at work on them. Neither a timeout nor closing the
-//! socket ends a commit that waits for a standby. Such a session counts against a bound until the server has answered;
-//! otherwise their number would grow for as long as the standby is away.
+//! socket ends a commit that waits for a standby. Such sessions count against a bound until the server has answered.
+//! Otherwise their number would grow for as long as the standby is away.
 
 use std::sync::Arc;
 use std::time::Duration;

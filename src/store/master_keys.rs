@@ -14,7 +14,7 @@ const CANARY_LOCK: &str = "select set_config('lock_timeout', '10000', true)";
 /// A canary: a value that only one master key opens.
 #[derive(Clone, Debug, FromRow)]
 pub struct Canary {
-    /// Id of the master key that seals it.
+    /// Id of the master key that seals the canary.
     pub master_id: String,
     /// Envelope of the canary.
     pub sealed: Vec<u8>,

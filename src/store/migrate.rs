@@ -28,9 +28,9 @@ const LOCKED_MAX: Duration = Duration::from_secs(180);
 /// roles too. Returns the number of files that were applied.
 ///
 /// # Errors
-/// [`StoreError::Unreachable`]; [`StoreError::Schema`] if a pooler is in the way or the login lacks rights.
-/// [`StoreError::Busy`] if others hold a table for too long, [`StoreError::Migrate`] if a file fails. Other errors come
-/// from the database.
+/// [`StoreError::Unreachable`] if the database does not answer, [`StoreError::Schema`] if a pooler is in the way or the
+/// login lacks rights. [`StoreError::Busy`] if others hold a table for too long, [`StoreError::Migrate`] if a file
+/// fails. Other errors come from the database.
 pub async fn migrate(options: &StoreOptions) -> Result<usize, StoreError> {
     let direct = connect_options(&options.direct_url, options.statement_cache)?;
     let serving = connect_options(&options.url, options.statement_cache)?;

@@ -1,9 +1,9 @@
 //! Floor 1: Postgres. Only this module knows SQL and table names.
 //!
 //! Every unit of work is one transaction that starts by dropping to a role. [`TxAccess::Tenant`] sees one tenant;
-//! [`TxAccess::System`] is for the few cross-tenant jobs. A forgotten tenant filter then finds nothing, even when the
-//! deployment's URL is a superuser's. Activity records are opened by a database function that checks the role itself.
-//! LISTEN, migrations and partition upkeep use connections of their own.
+//! [`TxAccess::System`] is for the few cross-tenant jobs. A query without its tenant filter then finds no rows of other
+//! tenants, even when the deployment's URL is a superuser's. Activity records are opened by a database function that
+//! checks the role itself. LISTEN, migrations and partition upkeep use connections of their own.
 
 mod activity_find;
 mod activity_read;

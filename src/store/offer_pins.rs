@@ -42,7 +42,7 @@ struct Decided {
 /// Offer of one server that a decision is about.
 #[derive(Clone, Copy, Debug)]
 pub struct OfferRef<'a> {
-    /// Server that offers it.
+    /// Server of the offer.
     pub server: ServerId,
     /// Kind of the offer.
     pub kind: OfferKind,
@@ -76,7 +76,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Conflict`] if the current definition has another pin, [`StoreError::NotFound`] if the server does
-    /// not offer it.
+    /// not make the offer. Other errors come from the database.
     pub async fn approve_offer(
         &self,
         tenant: TenantId,
@@ -107,7 +107,7 @@ impl Store {
     /// Blocks an offer, whatever its definition is or becomes.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] if the server does not offer it.
+    /// [`StoreError::NotFound`] if the server does not make the offer. Other errors come from the database.
     pub async fn block_offer(
         &self,
         tenant: TenantId,
@@ -138,7 +138,7 @@ impl Store {
     /// Lifts the block of an offer. Nothing is approved by that.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] if the server does not offer it.
+    /// [`StoreError::NotFound`] if the server does not make the offer. Other errors come from the database.
     pub async fn unblock_offer(&self, tenant: TenantId, offer: OfferRef<'_>) -> Result<(), StoreError> {
         let (mut tx, rev, found) = self.decide_offer(tenant, offer).await?;
         if !found.is_blocked {

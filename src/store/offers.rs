@@ -15,7 +15,7 @@ use crate::domain::tool::PinState;
 /// An offer as stored.
 #[derive(Clone, Debug)]
 pub struct StoredOffer {
-    /// Server that offers it.
+    /// Server of the offer.
     pub server: ServerId,
     /// Kind of the offer.
     pub kind: OfferKind,
@@ -25,15 +25,15 @@ pub struct StoredOffer {
     pub definition: String,
     /// Digest of the definition.
     pub digest: String,
-    /// Time since which the server offers it without a break.
+    /// Start of the time for which the server has made the offer without a break.
     pub first_seen_at: DateTime<Utc>,
     /// Safe spelling of a prompt; `None` for other kinds, and if there is none.
     pub safe_name: Option<String>,
     /// State of the definition against its pin.
     pub state: PinState,
-    /// True if some definition of it was ever approved.
+    /// True if some definition of the offer was ever approved.
     pub is_approved_once: bool,
-    /// True if the server does not offer it now: the row is a block of a resource, and the definition is empty.
+    /// True if the server does not make the offer now: the row is a block of a resource, and the definition is empty.
     pub is_gone: bool,
 }
 
@@ -191,7 +191,7 @@ impl Store {
     /// Returns one offer of a server, in whatever state.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] if the server does not offer it.
+    /// [`StoreError::NotFound`] if the server does not make the offer. Other errors come from the database.
     pub async fn get_offer(&self, tenant: TenantId, offer: OfferRef<'_>) -> Result<OfferView, StoreError> {
         let OfferRef { server, kind, name } = offer;
         let found = self

@@ -15,7 +15,7 @@ pub const HEARTBEAT_TTL_S: f64 = 10.0;
 pub struct ReplicaLease {
     /// Name of the lease.
     pub name: &'static str,
-    /// Replica that took it.
+    /// Replica that took the lease.
     pub replica: ReplicaId,
     /// Number that grows whenever the holder changes.
     pub epoch: i64,

@@ -91,7 +91,7 @@ pub struct Misled {
 pub struct MisledKey {
     /// Id of the key; `None` for the bootstrap key.
     pub key: Option<KeyId>,
-    /// Time since then, in milliseconds.
+    /// Time since the list was served, in milliseconds.
     pub age_ms: u32,
     /// Kinds of lists concerned: tools, prompts, resources.
     pub kinds: [bool; 3],

@@ -18,7 +18,7 @@ const DATA_KEYS_MAX: i64 = 100;
 pub struct DataKey {
     /// Id of the data key.
     pub key_id: Uuid,
-    /// Id of the master key that wraps it.
+    /// Id of the master key that wraps the data key.
     pub master_id: String,
     /// Envelope of the data key.
     pub wrapped: Vec<u8>,

@@ -49,17 +49,17 @@ pub struct Server {
     pub connection: String,
     /// Time of the last successful listing or ping; `None` if there was none.
     pub last_ok_at: Option<DateTime<Utc>>,
-    /// Error of the last listing, or a remark on what it left out or held back; `None` if there is neither.
+    /// Error of the last listing, or remark on tools that were left out or held back; `None` if there is neither.
     pub last_error: Option<String>,
     /// Reasons why some prompts, resources or templates are missing; `None` if none are.
     pub offers_error: Option<String>,
     /// Key that added the server, or moved it last; `None` for the bootstrap key.
     pub added_by: Option<Uuid>,
-    /// Key that the two fields below belong to. It differs from `added_by` where the previous release wrote that field.
+    /// Key of `adder_owner` and `adder_creator`. It differs from `added_by` where the previous release wrote that field.
     pub adder_key: Option<Uuid>,
-    /// Owner of that key when it added the server; `None` if nobody had named one.
+    /// Owner of `adder_key` when the server was added; `None` if nobody had named one.
     pub adder_owner: Option<String>,
-    /// Key that created that key; `None` for the bootstrap key.
+    /// Key that created `adder_key`; `None` for the bootstrap key.
     pub adder_creator: Option<Uuid>,
     /// Time of creation.
     pub created_at: DateTime<Utc>,

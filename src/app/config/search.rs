@@ -25,7 +25,7 @@ pub struct EmbeddingsSettings {
     pub model: String,
     /// Bearer token of the service; `None` for none.
     pub api_key: Option<Secret>,
-    /// Longest wait of a search for the service; after that it is ranked without.
+    /// Longest wait of a search for the service; after that the search is ranked without it.
     pub wait: Duration,
     /// Timeout of one request.
     pub timeout: Duration,

@@ -251,7 +251,7 @@ pub struct LimitSettings {
     /// Longest wait for calls under way at a graceful shutdown.
     #[serde(rename = "drain_s", deserialize_with = "seconds")]
     pub drain: Duration,
-    /// Time before that for which new connections are still accepted, while `/readyz` says `draining`; may be 0.
+    /// Time before the drain for which new connections are still accepted, while `/readyz` says `draining`; may be 0.
     #[serde(rename = "drain_delay_s", deserialize_with = "seconds")]
     pub drain_delay: Duration,
     /// Time for which a page of `/metrics` is reused.

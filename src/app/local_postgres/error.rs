@@ -61,7 +61,7 @@ pub enum LocalPostgresError {
     LeftBehind {
         /// Path of the cluster.
         cluster: PathBuf,
-        /// Path of the link that should lead to it.
+        /// Path of the link that should lead to the cluster.
         link: PathBuf,
     },
     /// The socket folder is not private to the server's user.
@@ -77,7 +77,7 @@ pub enum LocalPostgresError {
     Io {
         /// Failed operation, as a participle: `read`.
         what: &'static str,
-        /// File or folder that it failed on.
+        /// File or folder of the operation.
         path: PathBuf,
         /// Error of the operating system.
         source: io::Error,

@@ -22,8 +22,8 @@ pub struct Tally {
     templates_listings: i64,
 }
 
-/// Stored state of a server before it is asked. The kinds matter because offers that the server no longer declares are
-/// removed.
+/// Stored state of a server, read before the server is asked. The kinds matter because offers that the server no longer
+/// declares are removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Before {
     /// Tally of the server.
