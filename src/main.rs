@@ -8,7 +8,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use mcpproxy::app::{exit, run};
 use mcpproxy::faces::cli;
 
-/// Gives memory back after load; its settings are in `.cargo/config.toml`.
+/// Allocator that gives memory back after load; its settings are in `.cargo/config.toml`.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -70,14 +70,14 @@ enum Command {
     Client(Box<cli::Command>),
 }
 
-/// Exit status of a program that could not be started, as of a shell.
+/// Exit code for a program that could not be started, as shells use it.
 const NOT_STARTED: u8 = 127;
 
-/// How a command can fail.
+/// Failure of a command.
 enum Ended {
-    /// One that runs a gateway.
+    /// Failure of a command that runs a gateway.
     Gateway(anyhow::Error),
-    /// One that talks to a gateway.
+    /// Failure of a command that talks to a gateway.
     Client(cli::Failure),
 }
 
@@ -87,7 +87,7 @@ impl From<anyhow::Error> for Ended {
     }
 }
 
-/// An error with its causes, each said once: many repeat what they were caused by.
+/// Returns an error with its causes, each once: many repeat the text of their own cause.
 fn sentence(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {

@@ -1,4 +1,4 @@
-//! With which code `serve`, `migrate` and `config` end when they fail: whether starting again helps (docs/cli.md).
+//! Exit codes of `serve`, `migrate` and `config` for failures: they say whether starting again helps (docs/cli.md).
 
 use std::error::Error;
 
@@ -7,14 +7,14 @@ use super::local_postgres::LocalPostgresError;
 use crate::gateway::MasterKeysError;
 use crate::store::StoreError;
 
-/// It may pass by itself, or nobody knows: worth another start.
+/// Exit code of a failure that may pass by itself, or of an unknown one: another start is worth a try.
 const FAILED: u8 = 1;
-/// The settings cannot be used; as for commands that make no sense as written.
+/// Exit code of settings that cannot be used, also of commands that make no sense as written.
 const WRONG_SETTINGS: u8 = 2;
-/// Database, login, keys or machine are not what is needed; as for commands that are refused.
+/// Exit code for a database, login, key or machine that is not as needed, also of commands that are refused.
 const REFUSED: u8 = 3;
 
-/// The exit code of a start that failed.
+/// Returns the exit code of a start that failed.
 pub fn code(error: &anyhow::Error) -> u8 {
     error.chain().find_map(code_of).unwrap_or(FAILED)
 }
@@ -30,7 +30,7 @@ fn code_of(cause: &(dyn Error + 'static)) -> Option<u8> {
         _ => match cause.downcast_ref::<MasterKeysError>()? {
             MasterKeysError::Wrong { .. } => true,
             MasterKeysError::Unusable => false,
-            // transparent: it is not in the chain
+            // a transparent error is not in the chain itself
             MasterKeysError::Store(error) => error.is_lasting(),
         },
     };

@@ -1,4 +1,4 @@
-//! How the program is told to stop, and how it takes leave.
+//! Graceful shutdown of the program.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::gateway::Gateway;
 
-/// Cancelled by SIGTERM and SIGINT: as process 1 of a container, nobody else acts on them.
+/// Returns a token that SIGTERM and SIGINT cancel. As process 1 of a container, the program must handle them itself.
 pub(super) fn stop_on_signals() -> anyhow::Result<CancellationToken> {
     let stop = CancellationToken::new();
     for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
@@ -23,17 +23,17 @@ pub(super) fn stop_on_signals() -> anyhow::Result<CancellationToken> {
     Ok(stop)
 }
 
-/// How long taking leave may take.
+/// Durations of a graceful shutdown.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Leave {
-    /// How long connections are still taken.
+    /// Time for which new connections are still accepted.
     pub(super) delay: Duration,
-    /// How long what is under way is waited for then.
+    /// Longest wait for calls under way, once new connections are refused.
     pub(super) drain: Duration,
 }
 
-/// Takes leave in two steps: first nobody new is sent here any more, then, after a delay, nobody is taken. Gives the
-/// token of the second one.
+/// Shuts down in two steps. First, `/readyz` keeps new clients away; after a delay, new connections are refused.
+/// Returns the token that the second step cancels.
 pub(super) fn leave_when_stopped(
     gateway: Arc<Gateway>,
     stop: CancellationToken,

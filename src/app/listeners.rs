@@ -11,7 +11,7 @@ use super::config::ServerSettings;
 /// Most connections that wait to be accepted. Linux takes the lower of this and `net.core.somaxconn` (4096 by default).
 const BACKLOG: u32 = 4096;
 
-/// Listens for clients on `server.listen`.
+/// Listens for clients on the address `server.listen`.
 ///
 /// # Errors
 /// The address is taken, or is not one of this machine.
@@ -22,7 +22,7 @@ pub(super) fn clients(server: &ServerSettings) -> anyhow::Result<TcpListener> {
 /// Listens on `server.admin_listen`; `None` where none is configured.
 ///
 /// # Errors
-/// As [`clients`]. Going on without metrics would be noticed when they are needed.
+/// As [`clients`]. Without this error, missing metrics would be noticed only when they are needed.
 pub(super) fn admin(server: &ServerSettings) -> anyhow::Result<Option<TcpListener>> {
     let Some(address) = server.admin_listen else { return Ok(None) };
     let listener = listen(address).with_context(|| {
@@ -37,7 +37,7 @@ pub(super) fn admin(server: &ServerSettings) -> anyhow::Result<Option<TcpListene
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // a restart does not wait for connections of before to be forgotten
+    // a restart must not wait until the kernel has forgotten the connections of the previous process
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)

@@ -1,9 +1,9 @@
-//! Keeps what this process knows from others of its own user: the programs that it runs are such.
+//! Protection of this process's memory from other processes of its user, such as the programs that it runs.
 
 use std::io;
 
-/// From now on only root can read this process' environment and memory, or trace it. What it starts is not bound by
-/// that. Elsewhere than on Linux nothing is done.
+/// Restricts reading this process's environment and memory, and tracing it, to root. Child processes are not affected.
+/// Does nothing on systems other than Linux.
 pub(super) fn close() -> io::Result<()> {
     #[cfg(target_os = "linux")]
     {

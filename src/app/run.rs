@@ -28,12 +28,16 @@ use crate::upstream::{
     become_confined, can_confine, native_tls,
 };
 
-/// The argument with which this program ends the programs of a gateway that was killed.
+/// Hidden command with which this program ends the programs of a gateway that was killed.
 pub const STDIO_WARDEN: &str = "stdio-warden";
-/// The argument with which this program becomes that of a stdio server, without access to files of the gateway.
+/// Hidden command with which this program becomes that of a stdio server, without access to the gateway's files.
 pub const STDIO_PROGRAM: &str = "stdio-program";
 
 /// Serves until SIGTERM or SIGINT.
+///
+/// # Errors
+/// The configuration cannot be used, or the gateway cannot start: database, schema, master keys, listeners.
+/// [`super::exit::code`] tells whether another start may help.
 pub async fn serve(config_file: Option<&Path>) -> anyhow::Result<()> {
     own_memory::close().context("the environment of this process cannot be closed to others")?;
     let mut config = Config::load_from_process(config_file)?;
@@ -52,18 +56,19 @@ pub async fn serve(config_file: Option<&Path>) -> anyhow::Result<()> {
     served
 }
 
-/// Ends the programs of a gateway that was killed; returns when there is nothing to do.
+/// Ends the programs of a gateway that was killed. Returns when there is nothing to do.
 pub fn stdio_warden() {
     crate::upstream::run_warden();
 }
 
-/// Becomes the program of a stdio server that must not reach these folders. Returns only if that fails, with a sentence.
+/// Becomes the program of a stdio server that must not reach these folders. Returns only if that fails, with the
+/// reason.
 pub fn stdio_program(hidden: &[PathBuf], argv: &[OsString]) -> String {
     become_confined(hidden, argv)
 }
 
-/// Returns how programs are kept from the files of a private database and its secrets; `None` where there are none, or
-/// where nothing can be done about it.
+/// Returns how programs are kept from the files of a private database and its secrets. `None` if there are none, if it
+/// is switched off, or if the system cannot do it.
 fn confinement(config: &Config) -> Option<Confinement> {
     let DatabaseLocation::Private { data_dir } = &config.database.location else { return None };
     if config.stdio_commands.is_empty() || !config.stdio_enabled || !config.stdio_hide_data_dir {
@@ -84,13 +89,16 @@ fn confinement(config: &Config) -> Option<Confinement> {
     Some(Confinement { helper: (helper, STDIO_PROGRAM.to_owned()), hidden })
 }
 
-/// Brings the configured database to this version's schema.
+/// Applies the migrations of this version to the configured database.
+///
+/// # Errors
+/// The configuration cannot be used, the migration fails, or a signal stops it.
 pub async fn migrate(config_file: Option<&Path>) -> anyhow::Result<()> {
     let config = MigrationConfig::load_from_process(config_file)?;
     telemetry::start(&config.telemetry);
     let stop = stop_on_signals()?;
     let (options, local) = database(&config.database, &config.limits, &config.host).await?;
-    // one that is cut off begins anew the next time: each file is a transaction
+    // an interrupted migration is repeated the next time: each file is a transaction
     let migrated = tokio::select! {
         migrated = store::migrate(&options) => migrated.map_err(anyhow::Error::from),
         () = stop.cancelled() => Err(anyhow!("told to stop before the database was migrated")),
@@ -105,7 +113,10 @@ pub async fn migrate(config_file: Option<&Path>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The configuration as `serve` would read it, without doing anything with it.
+/// Returns the configuration as `serve` would read it, without any effect.
+///
+/// # Errors
+/// The configuration cannot be used ([`config::ConfigError`]).
 pub fn find_config(file: Option<&Path>) -> anyhow::Result<FoundSettings> {
     let review = config::Review::load_from_process(file)?;
     let mut notes = vec![match &review.location {
@@ -126,7 +137,7 @@ pub fn find_config(file: Option<&Path>) -> anyhow::Result<FoundSettings> {
     Ok(FoundSettings { settings: settings.collect(), notes })
 }
 
-/// Where the database is; starts the private one when no URL is configured.
+/// Returns how to connect to the database; starts the private one if no URL is configured.
 async fn database(
     database: &Database,
     limits: &config::LimitSettings,
@@ -198,13 +209,13 @@ async fn serve_on(
     }
     let leave = Leave { delay: config.limits.drain_delay, drain: config.limits.drain };
     let closing = leave_when_stopped(Arc::clone(&gateway), stop, leave);
-    // one deadline for connections and calls: what Kubernetes grants is not granted twice
+    // one deadline for connections and calls: together they must fit into the grace period of Kubernetes
     let deadline = http::serve(listener, faces, closing, config.limits.drain).await;
     gateway.upkeep.finish(deadline, log).await;
     if let Some(traces) = traces {
         traces.stop(deadline).await;
     }
-    // to the last: what becomes of the calls under way is worth a scrape
+    // last, so that the end of the calls under way can still be scraped
     admin_stop.cancel();
     if let Some(scraped) = scraped {
         drop(scraped.await);
@@ -213,7 +224,7 @@ async fn serve_on(
     Ok(())
 }
 
-/// Answers scrapers until `stop`, for so long with the same page.
+/// Serves metrics until `stop`; a page is reused for `age_max`.
 fn serve_metrics(
     (listener, age_max): (TcpListener, Duration),
     faces: &Arc<Faces>,
@@ -222,7 +233,7 @@ fn serve_metrics(
     admin::serve(listener, Arc::clone(faces), (Metrics::of(faces).into_scrape(), age_max), stop)
 }
 
-/// The guard of upstream connections, with the deployment's own doors, which no upstream may be: its database and itself.
+/// Returns the guard of upstream connections. It also refuses the deployment's own addresses: database and listeners.
 fn egress(config: &Config) -> anyhow::Result<Arc<Egress>> {
     let mut deny = vec![Deny::Socket(config.server.listen)];
     deny.extend(config.server.admin_listen.map(Deny::Socket));
@@ -236,7 +247,7 @@ fn egress(config: &Config) -> anyhow::Result<Arc<Egress>> {
     Ok(Arc::new(Egress::new(config.egress_allow.clone(), deny).with_own_hosts(hosts)))
 }
 
-/// Counted for a record's texts beside the two previews, in bytes.
+/// Bytes that are counted for a record's texts beside the two previews.
 const RECORD_BYTES: usize = 2048;
 
 fn gateway_options(config: &Config, replica: ReplicaId, keyring: Keyring) -> Options {
@@ -285,7 +296,7 @@ fn gateway_options(config: &Config, replica: ReplicaId, keyring: Keyring) -> Opt
         upstream_streams_max: limits.upstream_streams_max,
         relist_pause_max: limits.relist_pause_max,
         relist_places: limits.relist_concurrency,
-        // what is listed more rarely must not wear off between two listings
+        // a server that is listed more rarely must not expire between two listings
         connected_for: limits.connected.max(limits.relist_interval * 2),
         preview_bytes: config.activity.preview_bytes,
         activity: ActivityLimits {
@@ -334,7 +345,7 @@ fn embeddings(service: &config::EmbeddingsSettings, limits: &config::LimitSettin
     }
 }
 
-/// The programs that tenants may run here.
+/// Returns the programs that tenants may run on this replica.
 fn commands(config: &Config) -> Commands {
     if !config.stdio_enabled {
         return Commands::off();

@@ -1,9 +1,9 @@
-//! Finding the newest final records that have certain values, among millions.
+//! Search for the newest final records with certain values, among millions.
 //!
-//! Two ways lead there. By time, through the primary key: short for values that many records have. By value, through
-//! the index of each filter, which knows no order: short for values that few have. Nobody can tell beforehand, and
-//! Postgres guesses wrong where a value is common on one day and rare on another, so the newest records are read by
-//! time first, and what is found among them says how to go on.
+//! Records can be read by time, through the primary key: fast for values that many records have. They can also be read
+//! by value, through the index of each filter, which has no order: fast for rare values. Postgres guesses wrong where a
+//! value is common on one day and rare on another. So the newest records are read by time first, and the number of hits
+//! decides how to go on.
 
 use chrono::{DateTime, NaiveTime, TimeDelta, Utc};
 use uuid::Uuid;
@@ -14,15 +14,18 @@ use super::unit::Unit;
 use super::{Store, StoreError};
 use crate::domain::id::TenantId;
 
-/// Records that are read by time before it is decided how to go on.
+/// Records that are read by time before the method is chosen.
 const PROBE_ROWS: i64 = 1000;
-/// Most records that are read by time at once.
+/// Most records that are read by time in one statement.
 const CHUNK_ROWS_MAX: i64 = 20_000;
-/// With fewer hits than this among [`PROBE_ROWS`], the rest is found by value.
+/// Fewest hits among [`PROBE_ROWS`] with which reading by time goes on; with fewer, the rest is read by value.
 const HITS_MIN: i64 = 4;
 
 impl Store {
-    /// A page of records, newest first, open ones among them.
+    /// Returns a page of records, newest first, open ones included.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn list_activity(
         &self,
         tenant: TenantId,
@@ -43,7 +46,7 @@ impl Store {
     }
 }
 
-/// The newest records that match; see [`ActivityFilter`].
+/// Returns the newest final records that match the filter, at most `limit`.
 async fn find(
     tx: &mut Unit,
     tenant: TenantId,
@@ -62,7 +65,7 @@ async fn find(
     Ok(search.found)
 }
 
-/// A search under way: what is not older than `before` and `end` has been looked at.
+/// A search under way: records that are not older than `before` and `end` have been read.
 struct Search<'a> {
     tenant: TenantId,
     filter: &'a ActivityFilter,
@@ -81,7 +84,7 @@ impl Search<'_> {
         self.missing() <= 0 || self.end <= self.filter.start
     }
 
-    /// Reads by time, for as long as enough of what is read is wanted.
+    /// Reads by time for as long as enough of the records match.
     async fn by_time_while_it_pays(&mut self, tx: &mut Unit) -> Result<(), StoreError> {
         let mut rows = PROBE_ROWS;
         while !self.is_done() {
@@ -89,7 +92,7 @@ impl Search<'_> {
             let edge = self.edge(tx, rows).await?;
             self.by_time(tx, self.filter.start, edge).await?;
             let Some(edge) = edge else {
-                // that was all there is
+                // there are no further records
                 self.end = self.filter.start;
                 return Ok(());
             };
@@ -98,13 +101,13 @@ impl Search<'_> {
             if hits * PROBE_ROWS < HITS_MIN * rows {
                 return Ok(());
             }
-            // half as many again as would do if it went on like this
+            // 1.5 times what would suffice at this rate of hits
             rows = (rows * self.missing() / hits * 3 / 2).clamp(PROBE_ROWS, CHUNK_ROWS_MAX);
         }
         Ok(())
     }
 
-    /// The record so many further back; `None` when there are fewer.
+    /// Returns the position `rows` records further back; `None` when there are fewer.
     async fn edge(&self, tx: &mut Unit, rows: i64) -> Result<Option<(DateTime<Utc>, Uuid)>, StoreError> {
         let mut query = sqlx::QueryBuilder::new("select started_at, id from activity where tenant_id = ");
         query.push_bind(self.tenant.0).push(" and started_at >= ").push_bind(self.filter.start);
@@ -114,7 +117,7 @@ impl Search<'_> {
         Ok(query.build_query_as().fetch_optional(&mut **tx).await?)
     }
 
-    /// Looks at all records from now on back to `from`, and to `edge` with it.
+    /// Reads records by time, from the present position back to `from`, or to `edge` inclusive.
     async fn by_time(
         &mut self,
         tx: &mut Unit,
@@ -134,8 +137,8 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Looks at what is left by value: the rest of a day, then one day, two, four and so on, so that what is found
-    /// early costs no more than that.
+    /// Reads the rest by value: the rest of a day, then one day, two, four and so on. So early hits cost no more than
+    /// their own days.
     async fn by_value(&mut self, tx: &mut Unit) -> Result<(), StoreError> {
         let mut days = 0;
         while !self.is_done() {
@@ -147,7 +150,7 @@ impl Search<'_> {
             query.push(" and started_at < ").push_bind(self.end);
             push_before(&mut query, self.before);
             push_values(&mut query, self.filter);
-            // an order that no index has: the way by time is out of the question here
+            // an order that no index has, so that Postgres cannot choose to read by time
             query.push(" order by started_at + interval '0' desc, id desc limit ").push_bind(self.missing());
             self.found.extend(query.build_query_as::<ActivityRow>().fetch_all(&mut **tx).await?);
             self.end = from;

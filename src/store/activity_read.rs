@@ -1,4 +1,4 @@
-//! Reading the activity log: open and final records as one list, newest first, paged by key.
+//! Reads of the activity log: open and final records as one list, newest first, paged by key.
 
 use chrono::{DateTime, Utc};
 use sqlx::{FromRow, Postgres, QueryBuilder};
@@ -11,38 +11,38 @@ use super::{Store, StoreError};
 use crate::domain::activity::time_of;
 use crate::domain::id::{KeyId, TenantId};
 
-/// Which records are wanted; every field that is `None` lets everything through.
+/// Filter of activity records; a field that is `None` matches every record.
 #[derive(Clone, Debug)]
 pub struct ActivityFilter {
-    /// `type`
+    /// Type of the record (`type`).
     pub kind: Option<String>,
-    /// `source`
+    /// Source of the record (`source`).
     pub source: Option<String>,
-    /// Server name.
+    /// Name of the server.
     pub server: Option<String>,
-    /// Tool name without its server.
+    /// Name of the tool at its server.
     pub tool: Option<String>,
-    /// `status`
+    /// Status of the record (`status`).
     pub status: Option<String>,
-    /// Operation type, declared or the variant's.
+    /// Operation type, as declared or as implied by the tool variant.
     pub intent_type: Option<String>,
-    /// Key id.
+    /// Id of the API key.
     pub key: Option<KeyId>,
-    /// Owner.
+    /// Owner of the API key.
     pub owner: Option<String>,
-    /// Session id.
+    /// Id of the session.
     pub session_id: Option<String>,
-    /// Request id.
+    /// Id of the request.
     pub request_id: Option<String>,
-    /// From, inclusive.
+    /// Earliest start of a record, inclusive.
     pub start: DateTime<Utc>,
-    /// To, exclusive.
+    /// Latest start of a record, exclusive.
     pub end: DateTime<Utc>,
-    /// Only what is older than the record with this start and id.
+    /// Cursor: only records older than the one with this start and id.
     pub before: Option<(DateTime<Utc>, Uuid)>,
 }
 
-/// One record as stored.
+/// An activity record as stored.
 #[derive(Clone, Debug, FromRow)]
 #[expect(missing_docs, reason = "the fields are the wire names of behaviour, section 9")]
 pub struct ActivityRow {
@@ -85,17 +85,17 @@ pub struct ActivityRow {
 }
 
 impl ActivityRow {
-    /// Bytes of the texts that callers and servers fill, about what the record takes.
+    /// Returns about how many bytes the record takes, by the texts that callers and servers fill.
     pub fn text_bytes(&self) -> usize {
         let texts = [&self.arguments, &self.response, &self.error_message, &self.intent_reason, &self.tool];
-        /// What the rest of a record takes.
+        /// Estimate for the rest of a record.
         const REST_BYTES: usize = 300;
         REST_BYTES + texts.into_iter().flatten().map(String::len).sum::<usize>()
     }
 }
 
 impl ActivityFilter {
-    /// Whether it asks for records with certain values, not only of a certain time.
+    /// Returns whether the filter selects records by values, not only by time.
     pub(super) fn has_values(&self) -> bool {
         let ActivityFilter { kind, source, server, tool, status, intent_type, key, owner, .. } = self;
         let texts =
@@ -105,7 +105,10 @@ impl ActivityFilter {
 }
 
 impl Store {
-    /// One record by id; the id's own time finds its partition.
+    /// Returns one record. The id contains its start, which finds the partition.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] if the tenant has no such record. Other errors come from the database.
     pub async fn get_activity(&self, tenant: TenantId, id: Ulid) -> Result<ActivityRow, StoreError> {
         let mut tx = self.begin(Lane::Report, TxAccess::TenantSnapshot(tenant)).await?;
         let mut found = None;
@@ -126,7 +129,7 @@ impl Store {
     }
 }
 
-/// The columns of a tenant's records; conditions can be added.
+/// Begins a query for a tenant's records, to which conditions can be added.
 pub(super) fn select(table: &'static str, tenant: TenantId) -> QueryBuilder<Postgres> {
     let mut query = QueryBuilder::new("select ");
     query.push(activity_columns!()).push(" from ").push(table);
@@ -134,23 +137,23 @@ pub(super) fn select(table: &'static str, tenant: TenantId) -> QueryBuilder<Post
     query
 }
 
-/// Only what is older than this record.
+/// Restricts a query to records older than the cursor.
 pub(super) fn push_before(query: &mut QueryBuilder<Postgres>, before: Option<(DateTime<Utc>, Uuid)>) {
     if let Some((started_at, id)) = before {
         query.push(" and (started_at, id) < (").push_bind(started_at).push(", ").push_bind(id).push(")");
     }
 }
 
-/// Adds the conditions of a filter, but for its page.
+/// Adds the conditions of a filter, except for its cursor.
 pub(super) fn push_filter(query: &mut QueryBuilder<Postgres>, filter: &ActivityFilter) {
     query.push(" and started_at >= ").push_bind(filter.start);
     query.push(" and started_at < ").push_bind(filter.end);
     push_values(query, filter);
 }
 
-/// Adds the values that a filter wants.
+/// Adds the conditions of a filter on values.
 pub(super) fn push_values(query: &mut QueryBuilder<Postgres>, filter: &ActivityFilter) {
-    // what nearly every record has is in no index; an index is used only by queries that repeat its condition
+    // the indexes leave out the most common values; Postgres uses them only for queries that repeat their condition
     let texts = [
         ("type", &filter.kind, "tool_call"),
         ("source", &filter.source, "mcp"),

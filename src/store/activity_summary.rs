@@ -1,6 +1,6 @@
-//! What happened in a stretch of time, counted in the database.
+//! Summaries of the activity log over a period, counted in the database.
 //!
-//! Day by day, each in one pass and a transaction of its own, so that no statement is long however many days there
+//! Each day is counted in one pass and a transaction of its own, so that no statement is long however many days there
 //! are. Durations are counted in classes, which can be added up, instead of sorted.
 
 use std::collections::HashMap;
@@ -14,72 +14,74 @@ use super::tx::{Lane, TxAccess};
 use super::{Store, StoreError};
 use crate::domain::id::{KeyId, TenantId};
 
-/// Records of one kind, outcome and intent.
+/// Number of records of one type, status and operation type.
 #[derive(Clone, Debug)]
 pub struct ActivityCount {
-    /// `type`
+    /// Type of the records (`type`).
     pub kind: String,
-    /// `status`
+    /// Status of the records (`status`).
     pub status: String,
-    /// Operation type, declared or the variant's.
+    /// Operation type, as declared or as implied by the tool variant; `None` if a record has none.
     pub intent_type: Option<String>,
-    /// How many.
+    /// Number of records.
     pub count: i64,
 }
 
-/// The calls of one tool, or of all tools of a server.
+/// Counts and durations of the calls of one tool, or of all tools of a server.
 #[derive(Clone, Debug)]
 pub struct CallSummary {
-    /// The server's name.
+    /// Name of the server.
     pub server: String,
-    /// The tool's; `None` for a whole server.
+    /// Name of the tool; `None` for a whole server.
     pub tool: Option<String>,
-    /// Calls of any end.
+    /// Number of calls, whatever their end.
     pub calls: i64,
-    /// Calls that ran and did not succeed: `upstream_error`, `error`, `unknown`.
+    /// Number of calls that ran and did not succeed: `upstream_error`, `error`, `unknown`.
     pub failed: i64,
-    /// Calls that were not run: `blocked`, `rejected`.
+    /// Number of calls that were not run: `blocked`, `rejected`.
     pub refused: i64,
-    /// The median of how long those that were not refused took, milliseconds, within 5 %.
+    /// Median duration of the calls that were not refused, in milliseconds, within 5 %; `None` if none has ended.
     pub p50_ms: Option<f64>,
-    /// Their 95th percentile, milliseconds, within 5 %.
+    /// 95th percentile of the duration of calls that were not refused, in milliseconds, within 5 %; `None` if none has
+    /// ended.
     pub p95_ms: Option<f64>,
 }
 
-/// A summary.
+/// Summary of a tenant's activity over a period.
 #[derive(Clone, Debug)]
 pub struct ActivitySummary {
-    /// How many of what.
+    /// Numbers of records by type, status and operation type.
     pub counts: Vec<ActivityCount>,
-    /// The tools that were called most.
+    /// Tools with the most calls, in descending order.
     pub tools: Vec<CallSummary>,
-    /// The servers that were called most.
+    /// Servers with the most calls, in descending order.
     pub servers: Vec<CallSummary>,
 }
 
-/// Where it looks.
+/// Key and period that a summary covers.
 #[derive(Clone, Copy, Debug)]
 pub struct SummaryScope {
-    /// Only this key's.
+    /// Only records of this key; `None` for all keys.
     pub key: Option<KeyId>,
-    /// From, inclusive.
+    /// Earliest start of a record, inclusive.
     pub start: DateTime<Utc>,
-    /// To, exclusive.
+    /// Latest start of a record, exclusive.
     pub end: DateTime<Utc>,
 }
 
-/// Classes of durations in which each is twice as long as the eighth before it, so that a class's middle is within 5 %.
+/// Duration classes per octave: each class is twice as long as the eighth before it, so that its middle is within 5 %.
 const CLASSES_PER_OCTAVE: f64 = 8.0;
 /// Most rows of one pass: counts first, then the cells of tools with the most calls.
 const ROWS_MAX: i64 = 100_000;
-/// Most tools, and servers, that are remembered from one day to the next.
+/// Most tools, and most servers, that are kept from one day to the next.
 const TALLIES_MAX: usize = 5000;
 
-/// What a pass may use for each of its tables of groups: with less it sorts all records on disk, which takes four times
+/// Memory of a pass for each of its hash tables. With less, Postgres sorts all records on disk, which takes four times
 /// as long.
 const WORK_MEM: &str = "select set_config('work_mem', '16MB', true)";
-/// Two groupings of one pass: all records by what they are, calls by tool, outcome and class of duration. Both are made of
-/// what is alike in everything, of which there is far less; that is counted by several processes.
+/// Query of one pass, with two groupings: all records by type, status and operation type, and calls by tool, outcome
+/// and duration class. Both aggregate an inner grouping by all these columns. That has far fewer rows, and Postgres
+/// computes it in parallel.
 const PASS: &str = "
     select type, status, intent_type, server, tool, outcome, class, sum(count)::bigint as count from (
         select type, status, intent_type,
@@ -97,7 +99,7 @@ const PASS: &str = "
     having grouping(server) = 1 or server is not null
     order by grouping(server) desc, sum(count) desc limit $6";
 
-/// What is under way is counted as well; only what has ended has a duration.
+/// Query for records of calls under way: they are counted as well, but have no duration yet.
 const OPEN: &str = "
     select type, status, intent_type, null::text as server, null::text as tool, null::text as outcome,
         null::int as class, count(*) as count
@@ -105,7 +107,7 @@ const OPEN: &str = "
     where tenant_id = $1 and started_at >= $2 and started_at < $3 and ($4::uuid is null or key_id = $4)
     group by 1, 2, 3";
 
-/// A row of either grouping: the first has a type, the second an outcome.
+/// Row of a pass: with a type in the first grouping, with an outcome in the second.
 #[derive(FromRow)]
 struct Cell {
     #[sqlx(rename = "type")]
@@ -119,7 +121,7 @@ struct Cell {
     count: i64,
 }
 
-/// Calls added up.
+/// Counts of calls, in total and by outcome and duration class.
 #[derive(Default)]
 struct Tally {
     calls: i64,
@@ -136,13 +138,13 @@ impl Tally {
             "refused" => self.refused += count,
             _ => {}
         }
-        // what was refused took no time, and would hide how long the others took
+        // refused calls took no time, and would distort the durations of the others
         if let Some(class) = class.filter(|_| outcome != "refused") {
             *self.classes.entry(class).or_default() += count;
         }
     }
 
-    /// The middle of the class in which this share of the durations ends.
+    /// Returns the middle of the duration class at quantile `share`, in milliseconds; `None` without durations.
     fn quantile_ms(&self, share: f64) -> Option<f64> {
         let mut classes: Vec<(i32, i64)> =
             self.classes.iter().map(|(class, count)| (*class, *count)).collect();
@@ -170,7 +172,7 @@ impl Tally {
     }
 }
 
-/// Everything added up.
+/// Sums of all passes.
 #[derive(Default)]
 struct Sums {
     counts: HashMap<(String, String, Option<String>), i64>,
@@ -194,7 +196,7 @@ impl Sums {
         }
     }
 
-    /// Callers can invent names without end: what is hardly called on any day is not among the most called.
+    /// Drops the least called tools and servers above a bound, because callers can invent names without end.
     fn forget_the_rarest(&mut self) {
         keep_most_called(&mut self.tools);
         keep_most_called(&mut self.servers);
@@ -226,7 +228,10 @@ fn keep_most_called<K: Clone + Eq + Hash>(tallies: &mut HashMap<K, Tally>) {
 }
 
 impl Store {
-    /// Counts a tenant's records; of tools and servers the `top` most called.
+    /// Counts a tenant's records, and finds the `top` most called tools and servers.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn summarize_activity(
         &self,
         tenant: TenantId,
@@ -247,7 +252,7 @@ impl Store {
         Ok(sums.summary(top))
     }
 
-    /// One pass; what ends while it runs is in one of the two tables.
+    /// Runs one pass in one snapshot, so that a record which ends meanwhile is in exactly one of the two tables.
     async fn summarize_pass(
         &self,
         tenant: TenantId,

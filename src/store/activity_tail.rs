@@ -1,8 +1,9 @@
 //! Following the activity log in the order of commits.
 //!
-//! Records become visible when they are committed, not when they began, so neither time nor id says what is new. Their
-//! transactions do: below the oldest one that still runs, nothing can appear any more. What is read up to there is
-//! complete, on every replica alike; a transaction that writes for long, anywhere in the same Postgres, holds it up.
+//! Records become visible when they are committed, not when they began, so neither time nor id tells which are new.
+//! Their transactions do: below the oldest one that still runs (the horizon), nothing can appear any more. Reads up to
+//! the horizon are complete, on every replica alike. A transaction that writes for long, anywhere in the same Postgres,
+//! holds the horizon back.
 
 use sqlx::postgres::PgRow;
 use sqlx::{FromRow, Row};
@@ -14,33 +15,33 @@ use super::tx::{Lane, TxAccess};
 use super::{Store, StoreError};
 use crate::domain::id::TenantId;
 
-/// How far back a record may have begun that is committed now.
+/// Age in days up to which [`Store::tenants_with_activity`] finds a record, counted from its start.
 const BEGAN_DAYS_MAX: i32 = 7;
 
-/// A place in the order of commits: everything up to it has been seen.
+/// Cursor in the order of commits: everything up to it has been seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Commit {
-    /// The transaction.
+    /// Id of the transaction.
     pub xid: u64,
-    /// The last record of it; nil before the first.
+    /// Id of the last record of the transaction that was seen; nil before the first.
     pub record: Uuid,
 }
 
 impl Commit {
-    /// Before the first record of a transaction.
+    /// Returns the cursor before the first record of a transaction.
     pub fn before(xid: u64) -> Commit {
         Commit { xid, record: Uuid::nil() }
     }
 }
 
-/// What came after a place.
+/// Records after a cursor.
 #[derive(Clone, Debug)]
 pub struct Tail {
-    /// Records with their places, in order.
+    /// Records with their cursors, in order.
     pub rows: Vec<(Commit, ActivityRow)>,
-    /// Where to go on: all before it has been looked at.
+    /// Cursor for the next read: everything before it has been read.
     pub end: Commit,
-    /// Whether there is more now.
+    /// True if the limit was reached, so that more records may be ready.
     pub is_cut: bool,
 }
 
@@ -53,13 +54,16 @@ impl FromRow<'_, PgRow> for TailRow {
     }
 }
 
-/// Postgres counts transactions in 64 bits without a sign, and has no type for that which arithmetic knows.
+/// Converts a transaction id: Postgres counts in 64 bits without a sign, but has no integer type for that.
 fn number(xid: i64) -> u64 {
     u64::try_from(xid).unwrap_or(0)
 }
 
 impl Store {
-    /// The first transaction of which not everything can be seen yet.
+    /// Returns the horizon: the first transaction of which not everything is visible yet.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn activity_horizon(&self) -> Result<u64, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
         let sql = "select pg_snapshot_xmin(pg_current_snapshot())::text::bigint";
@@ -68,7 +72,10 @@ impl Store {
         Ok(number(horizon))
     }
 
-    /// The records of a tenant after a place, in the order of their commits.
+    /// Returns a tenant's records after a cursor, in the order of their commits, at most `limit`.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn tail_activity(
         &self,
         tenant: TenantId,
@@ -97,7 +104,10 @@ impl Store {
         Ok(Tail { rows, end, is_cut })
     }
 
-    /// Which of these tenants have records from their transaction on, below the horizon; and the horizon.
+    /// Returns the tenants that have records from their given transaction up to the horizon, and the horizon.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn tenants_with_activity(
         &self,
         since: &[(TenantId, u64)],

@@ -1,5 +1,5 @@
-//! Writing the activity log: open rows before dispatch, final rows after, in batches (one statement each).
-//! Runs as `mcpproxy_system`: one batch holds records of many tenants.
+//! Writes of the activity log, in batches of one statement each: open rows before dispatch, final rows after. They run
+//! as `mcpproxy_system`, because one batch holds records of many tenants.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -17,7 +17,7 @@ use super::{Store, StoreError};
 use crate::domain::activity::{Record, RecordKind};
 use crate::domain::id::ReplicaId;
 
-/// Every column that both tables share, in the order of all statements.
+/// Columns that both tables of the log share, in the order of all statements.
 macro_rules! activity_columns {
     () => {
         "tenant_id, started_at, id, replica_id, type, source, server, tool, tool_variant, tier, intent_type, \
@@ -29,7 +29,7 @@ macro_rules! activity_columns {
 }
 pub(super) use activity_columns;
 
-/// Inserts a batch of final records; one that is there already is the same.
+/// Inserts a batch of final records; one that exists already is the same.
 const INSERT_FINAL: &str = "
     insert into activity (tenant_id, started_at, id, replica_id, type, source, server, tool, tool_variant, tier,
         intent_type, intent_sensitivity, intent_reason, intent_declared, warning, status, error_code,
@@ -50,22 +50,26 @@ const INSERT_FINAL: &str = "
         upstream_ms, wait_ms, request_bytes, response_bytes, arguments, response, truncated)
     on conflict do nothing";
 
-/// One statement, one round trip, one commit: callers wait for it (see the migration of this name).
+/// Commits open rows with one statement, one round trip and one commit: callers wait for it (see the migration of this
+/// name).
 const OPEN_ACTIVITY: &str = "select open_activity($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, \
      $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34)";
 
-/// A record's end.
+/// End of an activity record.
 #[derive(Clone, Debug)]
 pub struct Close {
     /// The final record.
     pub record: Box<Record>,
-    /// Whether it has a row in `activity_open`.
+    /// True if the record has a row in `activity_open`.
     pub opened: bool,
 }
 
 impl Store {
-    /// Commits open rows, all or none. Once this returns, no crash can lose them. Safe to repeat when the
-    /// outcome of a commit is not known.
+    /// Commits open rows, all or none. Once this returns, no crash can lose them. Safe to repeat when the outcome of a
+    /// commit is unknown.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails. The rows may be committed all the same.
     pub async fn open_activity(&self, replica: ReplicaId, records: &[&Record]) -> Result<(), StoreError> {
         match self.statements {
             // unnamed statements do not survive a pooler that changes the session between their two messages
@@ -82,9 +86,13 @@ impl Store {
         }
     }
 
-    /// Commits final records, all or none: deletes their open rows and inserts the immutable ones. A record
-    /// whose open row is gone was closed as `unknown` by another replica: its true end becomes a
-    /// `late_outcome` with `parent_id`. Safe to repeat when the outcome of a commit is not known.
+    /// Commits final records, all or none: deletes their open rows and inserts the immutable ones. A record without an
+    /// open row was closed as `unknown` by another replica; its true end becomes a `late_outcome` with `parent_id`.
+    /// Safe to repeat when the outcome of a commit is unknown.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails, or has no partition for a day ([`StoreError::is_missing_partition`]). The
+    /// records may be committed all the same.
     pub async fn close_activity(&self, replica: ReplicaId, closes: &[Close]) -> Result<(), StoreError> {
         let mut tx = self.begin(Lane::Commit, TxAccess::System).await?;
         let opened: Vec<&Record> =
@@ -211,7 +219,7 @@ fn bind(query: Statement, replica: ReplicaId, records: &[&Record]) -> Statement 
         .bind(records.iter().map(|r| r.truncated).collect::<Vec<_>>())
 }
 
-/// Postgres texts cannot hold U+0000: one such byte would fail a whole batch.
+/// Replaces U+0000, which Postgres texts cannot hold: one such byte would fail a whole batch.
 fn clean(text: &str) -> Cow<'_, str> {
     if text.contains('\0') { Cow::Owned(text.replace('\0', "\u{fffd}")) } else { Cow::Borrowed(text) }
 }

@@ -20,15 +20,15 @@ pub struct ApiKey {
     pub id: KeyId,
     /// Role of the key.
     pub role: Role,
-    /// A name for people.
+    /// Name of the key, for people.
     pub name: String,
-    /// The person or robot that holds it.
+    /// Owner: the person or robot that holds the key.
     pub owner: String,
     /// True if somebody named the owner; if not, the owner is the key's original name or role.
     pub owner_given: bool,
     /// Key that created this one; `None` for the bootstrap key.
     pub created_by: Option<KeyId>,
-    /// The visible start of the secret.
+    /// Visible start of the secret.
     pub prefix: String,
     /// SHA-256 of the secret.
     pub hash: [u8; 32],
@@ -44,18 +44,18 @@ pub struct ApiKey {
     pub version: i64,
 }
 
-/// A key to be made.
+/// An API key to be created.
 #[derive(Clone, Debug)]
 pub struct NewApiKey {
     /// Role of the key.
     pub role: Role,
-    /// A name for people.
+    /// Name of the key, for people.
     pub name: String,
-    /// The person or robot that holds it.
+    /// Owner: the person or robot that holds the key.
     pub owner: String,
     /// True if somebody named the owner.
     pub owner_given: bool,
-    /// The visible start of the secret.
+    /// Visible start of the secret.
     pub prefix: String,
     /// SHA-256 of the secret.
     pub hash: [u8; 32],
@@ -121,7 +121,11 @@ impl TryFrom<KeyRow> for ApiKey {
 }
 
 impl Store {
-    /// Makes a key, with its settings.
+    /// Creates a key with its settings.
+    ///
+    /// # Errors
+    /// [`StoreError::Quota`] if the tenant's quota of keys is used up, [`StoreError::NotFound`] if the tenant is
+    /// deleted. Other errors come from the database.
     pub async fn create_key(&self, tenant: TenantId, new: &NewApiKey) -> Result<ApiKey, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         let rev = revisions::bump(&mut tx, tenant, RevisionKind::Access).await?;
@@ -157,7 +161,11 @@ impl Store {
         Ok(key)
     }
 
-    /// Keys by id (which is by age), after `after`, revoked ones included.
+    /// Returns keys after `after` by id, which is by age; revoked keys are included.
+    ///
+    /// # Errors
+    /// [`StoreError::Inconsistent`] if a key has a role that this version does not know. Other errors come from the
+    /// database.
     pub async fn list_keys(
         &self,
         tenant: TenantId,
@@ -179,7 +187,10 @@ impl Store {
         rows.into_iter().map(ApiKey::try_from).collect()
     }
 
-    /// One key.
+    /// Returns one key, revoked or not.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] if the tenant has no such key. Other errors come from the database.
     pub async fn get_key(&self, tenant: TenantId, key: KeyId) -> Result<ApiKey, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         let row: Option<KeyRow> = sqlx::query_as(concat!(
@@ -195,7 +206,11 @@ impl Store {
         row.ok_or(StoreError::NotFound)?.try_into()
     }
 
-    /// Changes name, owner or end of a key. Only what is `Some` changes; `version` guards when given.
+    /// Changes name, owner or expiry of a key; fields that are `None` stay as they are.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] if the key has another version than the patch names. [`StoreError::NotFound`] if there
+    /// is no such key, or the tenant is deleted. Other errors come from the database.
     pub async fn update_key(
         &self,
         tenant: TenantId,
@@ -231,7 +246,10 @@ impl Store {
         row.try_into()
     }
 
-    /// Ends a key for good, and what is kept for it; ending it twice is no error.
+    /// Revokes a key for good, and deletes its settings and cached texts. Revoking a key again is no error.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] if there is no such key, or the tenant is deleted. Other errors come from the database.
     pub async fn revoke_key(&self, tenant: TenantId, key: KeyId) -> Result<(), StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         let rev = revisions::bump(&mut tx, tenant, RevisionKind::Access).await?;
@@ -252,8 +270,11 @@ impl Store {
         revisions::commit(tx, tenant, RevisionKind::Access, rev).await.map(drop)
     }
 
-    /// Everything that decides access to a tenant, in one consistent picture: its live keys, settings by
-    /// scope, and the revision. [`StoreError::NotFound`] when the tenant is deleted.
+    /// Returns all that decides access to a tenant, in one consistent snapshot: live keys, settings by scope, and the
+    /// revision.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] if the tenant is deleted. Other errors come from the database.
     pub async fn load_access(&self, tenant: TenantId) -> Result<AccessRows, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::TenantSnapshot(tenant)).await?;
         let row: Option<(String, String, bool)> = sqlx::query_as(
@@ -280,7 +301,8 @@ impl Store {
     }
 }
 
-/// The keys this version understands: one with a role of a newer release does not work here, the others do.
+/// Returns the keys that this version understands. A key with a role of a newer release does not work here; the others
+/// do.
 fn readable(rows: Vec<KeyRow>) -> Vec<ApiKey> {
     let read = |row| match ApiKey::try_from(row) {
         Ok(key) => Some(key),
@@ -292,32 +314,32 @@ fn readable(rows: Vec<KeyRow>) -> Vec<ApiKey> {
     rows.into_iter().filter_map(read).collect()
 }
 
-/// A change to a key; `None` leaves a field, `Some(None)` clears the end.
+/// A change to a key; `None` leaves a field, `Some(None)` removes the expiry.
 #[derive(Clone, Debug, Default)]
 pub struct KeyPatch {
     /// New name.
     pub name: Option<String>,
     /// New owner.
     pub owner: Option<String>,
-    /// New end, or none.
+    /// New expiry; `Some(None)` for a key that does not expire.
     pub expires_at: Option<Option<DateTime<Utc>>>,
-    /// Only when the key is still at this version.
+    /// Version that the key must still have; `None` for any.
     pub version: Option<i64>,
 }
 
-/// What [`Store::load_access`] gives.
+/// Access data of a tenant, as returned by [`Store::load_access`].
 #[derive(Clone, Debug)]
 pub struct AccessRows {
-    /// The tenant's name.
+    /// Name of the tenant.
     pub tenant_name: String,
-    /// The revision this picture belongs to.
+    /// Revision of this snapshot.
     pub rev: i64,
-    /// It is served nothing.
+    /// True if the tenant is suspended: nothing is served to it.
     pub is_suspended: bool,
-    /// What the platform says of its quotas.
+    /// Quotas that the platform has set for the tenant.
     pub quotas: OwnQuotas,
-    /// Keys that are not revoked; expiry is the reader's to check.
+    /// Keys that are not revoked; the reader checks their expiry.
     pub keys: Vec<ApiKey>,
-    /// Settings by scope: a key's id, or nil for the tenant.
+    /// Settings by scope: the id of a key, or the nil UUID for the tenant.
     pub settings: Vec<(Uuid, Settings)>,
 }

@@ -1,9 +1,9 @@
-//! Pauses between attempts: each longer than the one before, none the same on two replicas.
+//! Backoff between attempts: growing pauses with jitter.
 
 use std::time::Duration;
 
-/// Doubles from a first pause to a bound; every pause is drawn between half of it and all of it, so that
-/// replicas that failed together do not come back together.
+/// Backoff that doubles from a first pause to a maximum. Each pause is drawn between half of its value and all of it,
+/// so that replicas that failed together do not retry together.
 #[derive(Clone, Copy, Debug)]
 pub struct Backoff {
     first: Duration,
@@ -12,27 +12,27 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// From `first` up to `max`.
+    /// Creates a backoff that doubles from `first` up to `max`.
     pub const fn new(first: Duration, max: Duration) -> Backoff {
         Backoff { first, max, next: first }
     }
 
-    /// The pause after one more failure.
+    /// Returns the pause after one more failure.
     pub fn pause(&mut self) -> Duration {
         let pause = self.next;
         self.next = (pause * 2).min(self.max);
         jittered(pause)
     }
 
-    /// After a success: the next failure begins anew.
+    /// Resets the backoff after a success.
     pub fn reset(&mut self) {
         self.next = self.first;
     }
 }
 
-/// Between half of a pause and all of it.
+/// Returns a random duration between half of `pause` and all of it.
 pub fn jittered(pause: Duration) -> Duration {
-    // without randomness replicas would only come closer together
+    // without a random number it is the full pause: never shorter than intended
     let random = getrandom::u32().unwrap_or(u32::MAX);
     pause.mul_f64(0.5 + 0.5 * f64::from(random) / f64::from(u32::MAX))
 }

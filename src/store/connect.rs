@@ -8,10 +8,10 @@ use sqlx::{ConnectOptions, PgConnection};
 
 use super::StoreError;
 
-/// How long a person who starts the program waits for a database that does not answer.
+/// Connect timeout while a person waits for the program to start.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 
-/// Connects, or names the place, for a person: without it "connection refused" says little.
+/// Connects to the database. The error names host and port for a person: "connection refused" alone says little.
 pub(super) async fn connect(options: &PgConnectOptions) -> Result<PgConnection, StoreError> {
     let connected = tokio::time::timeout(CONNECT_MAX, options.connect()).await;
     let silent = || {

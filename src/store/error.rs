@@ -1,45 +1,45 @@
-//! What can go wrong with the database, as the gateway needs to know it.
+//! Failures of the database, classified as the gateway needs them.
 
 use sqlx::migrate::MigrateError;
 use thiserror::Error;
 
-/// A failure of the store. Its text is for logs; callers are told a class, never the cause.
+/// A failure of the store. The text is for logs; callers get its class, never the cause.
 #[derive(Debug, Error)]
 pub enum StoreError {
-    /// No such row for this tenant.
+    /// The tenant has no such row, or the tenant is deleted.
     #[error("not found")]
     NotFound,
-    /// A name is taken, or a version moved.
+    /// A name is taken, or the row has another version than expected.
     #[error("conflict: {0}")]
     Conflict(&'static str),
-    /// What was to be written because of a lease that is another replica's by now.
+    /// The lease under which a write was to be made belongs to another replica by now.
     #[error("another replica has taken over")]
     LostLease,
-    /// A named bound of this deployment is reached.
+    /// A bound of this deployment is reached; the text names it.
     #[error("limit reached: {0}")]
     Limit(&'static str),
     /// A quota of this tenant is used up.
     #[error("quota of {what} ({max}) used up")]
     Quota {
-        /// Of what.
+        /// Name of the quota, for example `keys`.
         what: &'static str,
-        /// The bound.
+        /// Bound that the quota sets.
         max: i64,
     },
-    /// A row holds what the program never writes.
+    /// A row holds a value that this version of the program never writes.
     #[error("table {table}, column {column}: {value:?} is not a value of this version")]
     Inconsistent {
-        /// The table.
+        /// Name of the table.
         table: &'static str,
-        /// The column.
+        /// Name of the column.
         column: &'static str,
-        /// What stands there.
+        /// Value that the row holds.
         value: String,
     },
-    /// The schema is not the one this binary needs.
+    /// Schema, roles or connection do not fit this binary; the text says what to do.
     #[error("{0}")]
     Schema(String),
-    /// Somebody else holds what is needed for too long.
+    /// Another session has held a lock for too long; the text says what to do.
     #[error("{0}")]
     Busy(String),
     /// The database does not answer, or refuses the login.
@@ -48,17 +48,17 @@ pub enum StoreError {
          {source}"
     )]
     Unreachable {
-        /// Host, or the folder of a Unix socket.
+        /// Host of the database, or the folder of its Unix socket.
         host: String,
-        /// Port.
+        /// Port of the database.
         port: u16,
-        /// Why.
+        /// Cause of the failure.
         source: sqlx::Error,
     },
-    /// The database cannot be reached, or said no.
+    /// A statement or the connection failed. During a commit this leaves the outcome unknown.
     #[error("database: {0}")]
     Database(#[from] sqlx::Error),
-    /// The database is away, and the unit of work's time to wait for it is over.
+    /// The database is unreachable or confirms no changes, and the wait for it has timed out; the text says why.
     #[error("the database is out of reach: {0}")]
     Down(String),
     /// The database takes no writes: a standby, or one that its operator made read-only.
@@ -70,8 +70,8 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether the connection is of no use any more, while another one may be: the line broke, the server takes
-    /// no more sessions or no more writes, or the prepared statements are not those that were made.
+    /// Returns whether the connection is unusable while another one may work. The connection broke, the server takes no
+    /// more sessions or no writes, or the prepared statements got mixed up.
     pub(super) fn is_broken_line(error: &sqlx::Error) -> bool {
         match error {
             sqlx::Error::Io(_)
@@ -80,7 +80,7 @@ impl StoreError {
             | sqlx::Error::WorkerCrashed
             | sqlx::Error::PoolTimedOut => true,
             sqlx::Error::Database(error) => error.code().is_some_and(|code| {
-                // 57P: the server's own goodbyes, shutting down, starting up; 08: connection gone;
+                // 57P: the server shuts down or starts up; 08: connection gone;
                 // 25006: read-only, after a failover; 53300: too many sessions;
                 // 26000, 42P05: a pooler mixed up prepared statements
                 ["57P", "08", "25006", "53300", "26000", "42P05"].iter().any(|known| code.starts_with(known))
@@ -89,7 +89,7 @@ impl StoreError {
         }
     }
 
-    /// Whether it is the database that is away, so that whatever else is asked of it now fails as well.
+    /// Returns whether the database itself is away, so that other work would fail as well.
     pub fn is_away(&self) -> bool {
         match self {
             StoreError::Down(_) | StoreError::ReadOnly | StoreError::Unreachable { .. } => true,
@@ -98,8 +98,8 @@ impl StoreError {
         }
     }
 
-    /// Whether it stays like this until somebody changes the settings, the login or the database: not for a machine to
-    /// try again.
+    /// Returns whether the failure lasts until settings, login or database are changed, so that automatic retries are
+    /// pointless.
     pub fn is_lasting(&self) -> bool {
         match self {
             StoreError::Schema(_)
@@ -113,7 +113,7 @@ impl StoreError {
         }
     }
 
-    /// Maps a violated constraint to a conflict by its name, everything else through.
+    /// Returns the conflict `what` if the error is a violation of `constraint`, and else the error itself.
     pub(super) fn from_insert(error: sqlx::Error, constraint: &str, what: &'static str) -> StoreError {
         match error.as_database_error().and_then(|e| e.constraint()) {
             Some(name) if name == constraint => StoreError::Conflict(what),
@@ -121,7 +121,7 @@ impl StoreError {
         }
     }
 
-    /// Whether it is the rows themselves that this version does not understand: whatever else is asked goes on.
+    /// Returns whether this version cannot read the rows themselves; other work is not affected.
     pub fn is_unreadable(&self) -> bool {
         matches!(
             self,
@@ -130,13 +130,13 @@ impl StoreError {
         )
     }
 
-    /// Whether the log has no partition for a record's day (SQLSTATE 23514 on an insert into it).
+    /// Returns whether the log has no partition for a record's day (SQLSTATE 23514 on an insert into it).
     pub fn is_missing_partition(&self) -> bool {
         let StoreError::Database(sqlx::Error::Database(error)) = self else { return false };
         error.code().as_deref() == Some("23514")
     }
 
-    /// Whether the data itself was refused (SQLSTATE classes 21, 22, 23, 54): repeating cannot help.
+    /// Returns whether the data itself was refused (SQLSTATE classes 21, 22, 23, 54), so that a retry cannot help.
     pub fn is_bad_data(&self) -> bool {
         let StoreError::Database(sqlx::Error::Database(error)) = self else { return false };
         error

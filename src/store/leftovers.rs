@@ -1,6 +1,6 @@
-//! Connections that were given up while the server may still be at work on them. No timeout ends a commit that
-//! waits for a standby, and closing the socket does not either: such a session counts until the server has
-//! answered, or there would be more and more of them for as long as the standby is away.
+//! Connections that were given up while the server may still be at work on them. Neither a timeout nor closing the
+//! socket ends a commit that waits for a standby. Such sessions count against a bound until the server has answered.
+//! Otherwise their number would grow for as long as the standby is away.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,40 +12,40 @@ use tokio::time::timeout;
 
 use super::StoreError;
 
-/// How long an answer that nobody asks for any more is listened for. The kernel gives up a silent line about as
-/// late; beyond that a place would be lost to what lies between us and Postgres.
+/// Longest wait for an answer that no caller needs any more. The kernel gives up a silent connection about as late.
+/// Beyond that, a lost network path would hold a permit for ever.
 const LISTEN_MAX: Duration = Duration::from_secs(15 * 60);
 
-/// How long a change waits until it may be committed; it holds a connection meanwhile.
+/// Longest wait of a change for a permit to commit; it holds a connection meanwhile.
 const RESERVE_MAX: Duration = Duration::from_secs(1);
 
-/// Leave to wait for a commit outside the pool.
+/// Permit to wait for a commit outside the pool.
 pub(super) type LeftoverLeave = OwnedSemaphorePermit;
 
-/// Room beside a pool for connections that were given up.
+/// Bound on the connections beside a pool that were given up.
 #[derive(Clone, Debug)]
 pub(super) struct Leftovers {
     room: Arc<Semaphore>,
 }
 
-/// What becomes of a connection whose answer did not come in time.
+/// Treatment of a connection whose answer did not come in time.
 #[derive(Debug)]
 pub(super) enum Fate {
-    /// It is closed: the server ends what it is at by itself.
+    /// The connection is closed: the server ends the statement by itself.
     Closed,
-    /// It is listened on beside the pool while there is room, else in its place in the pool.
+    /// The connection waits for its answer beside the pool if a permit is free, else in its slot of the pool.
     Kept,
-    /// It is listened on beside the pool, where its room is.
+    /// The connection waits for its answer beside the pool, under the permit that it has reserved.
     Beside(LeftoverLeave),
 }
 
 impl Leftovers {
-    /// Room for so many.
+    /// Creates a bound with `room` permits.
     pub(super) fn new(room: u32) -> Leftovers {
         Leftovers { room: Arc::new(Semaphore::new(room as usize)) }
     }
 
-    /// Room for one more, reserved before it is needed.
+    /// Reserves a permit before it is needed.
     pub(super) async fn reserve(&self) -> Result<LeftoverLeave, StoreError> {
         match timeout(RESERVE_MAX, Arc::clone(&self.room).acquire_owned()).await {
             Ok(Ok(leave)) => Ok(leave),
@@ -53,12 +53,12 @@ impl Leftovers {
         }
     }
 
-    /// Whether there is room for one more at this moment.
+    /// Returns whether a permit is free at this moment.
     pub(super) fn has_room(&self) -> bool {
         self.room.available_permits() > 0
     }
 
-    /// Takes a connection that was cut off.
+    /// Takes over a connection that was given up.
     pub(super) fn take(&self, mut connection: PoolConnection<Postgres>, fate: Fate) {
         let leave = match fate {
             Fate::Closed => return drop(connection.detach()),
@@ -83,12 +83,12 @@ impl Leftovers {
     }
 }
 
-/// There is no room.
+/// Returns the error for a missing permit.
 pub(super) fn unconfirmed() -> StoreError {
     StoreError::Down("it does not confirm the changes that were made before".to_owned())
 }
 
-/// Waits until the server has come to the end of what it was at, or the line breaks; `false` after `bound`.
+/// Waits until the server has finished the statement, or the connection breaks. Returns false after `bound`.
 pub(super) async fn has_ended(connection: &mut PgConnection, bound: Duration) -> bool {
     let ended = timeout(bound, connection.ping()).await.is_ok();
     tracing::debug!(ended, "a statement was abandoned, its connection is closed");

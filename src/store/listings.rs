@@ -1,4 +1,4 @@
-//! Listings: what discovery found, stored against what was approved.
+//! Listings: definitions that discovery found, stored and compared with the approved ones.
 
 mod drifts;
 mod found;
@@ -35,79 +35,79 @@ use crate::domain::id::{ServerId, TenantId};
 use crate::domain::offer::OfferKind;
 use crate::domain::quota::{self, Quotas, Room};
 
-/// One tool of a listing.
+/// A tool, prompt, resource or template of a listing.
 #[derive(Clone, Debug)]
 pub struct Discovered {
-    /// Its own name.
+    /// Name of a tool or prompt, URI of a resource, text of a template.
     pub name: String,
-    /// Exact bytes.
+    /// Definition, exact bytes.
     pub definition: String,
-    /// Digest of them.
+    /// Digest of the definition.
     pub pin: String,
 }
 
-/// What a server was found to offer.
+/// Result of a listing of a server, to be stored.
 #[derive(Clone, Copy, Debug)]
 pub struct NewListing<'a> {
-    /// The version of its row that was read before it was asked.
+    /// Version of the server's row that was read before the server was asked.
     pub version: i64,
-    /// The tally that was read before it was asked.
+    /// Tally that was read before the server was asked.
     pub tally: Tally,
-    /// The era it speaks.
+    /// Protocol era that the server speaks.
     pub era: &'a str,
-    /// Its tools.
+    /// Tools that the server offers.
     pub found: &'a [Discovered],
-    /// What it offers besides, where that is known without asking.
+    /// Prompts, resources and templates of the server, as far as they are known without asking.
     pub offers: NewOffers<'a>,
-    /// By what right it is stored.
+    /// Permission under which the listing is stored.
     pub right: Right,
 }
 
-/// What a listing changed.
+/// Changes that a listing made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
-    /// The new revision; `None` when nothing that anybody could see changed.
+    /// New revision; `None` if nothing visible changed.
     pub rev: Option<i64>,
-    /// Tools that were written.
+    /// Number of tools that were written.
     pub written: usize,
-    /// Tools that disappeared.
+    /// Number of tools that disappeared.
     pub removed: usize,
-    /// Prompts, resources and templates that are other than before.
+    /// Number of prompts, resources and templates that changed.
     pub offers: usize,
-    /// Tools whose hints got worse than what was trusted, if that was not known yet.
+    /// Tools whose hints got worse than the trusted ones, unless they were flagged before.
     pub drifted: Vec<(String, Drift)>,
-    /// Whether the server is connected; if not, it is held back, since it comes and goes.
+    /// True if the server is connected. A server that comes and goes is held back, and stays disconnected.
     pub is_connected: bool,
-    /// Nothing was written: somebody else has listed the tools meanwhile, and may have read them later.
+    /// True if nothing was written: another listing of the tools was stored meanwhile and may be newer.
     pub is_overtaken: bool,
-    /// Of these nothing was written, for the same reason.
+    /// Kinds of offers that were not written: another listing of them was stored meanwhile and may be newer.
     pub overtaken: Vec<OfferKind>,
-    /// For how long the server, or tools of it, are still held back.
+    /// Time for which the server, or some of its tools, are still held back; `None` if nothing is.
     pub held: Option<Duration>,
-    /// What of it is not shown and why: held back, or left out for want of quota. It stands in the server's
-    /// `last_error`.
+    /// Remark on tools that are held back, or left out for lack of quota; `None` if there are none. The server's
+    /// `last_error` holds it too.
     pub remark: Option<String>,
 }
 
-/// What is noted at the server itself.
+/// Values that a listing writes into the server's row.
 struct Noted<'a> {
     era: Option<&'a str>,
     connection: &'static str,
     remark: Option<&'a str>,
     sets_baseline: bool,
     damping: Damping,
-    /// Only with something that can be seen.
+    /// New revision; `None` if nothing visible changed.
     rev: Option<i64>,
 }
 
 impl Store {
-    /// Stores a listing (behaviour, section 6: pins, damping). Equal pins change nothing; a listing that changes
-    /// nothing makes no revision. Whoever lists must have read the server at `version`: a listing of an
-    /// address that was changed meanwhile is dropped as a conflict. What was listed by somebody else since the tally was
-    /// read is left as it is.
+    /// Stores a listing (behaviour, section 6: pins, damping). Equal pins change nothing, and a listing that changes
+    /// nothing makes no revision. Lists that another listing has stored since the tally was read are left as they are.
     ///
     /// # Errors
-    /// [`StoreError::LostLease`] for who looks after servers no more: nothing is written.
+    /// [`StoreError::Conflict`] if the server is not at `version` any more, or its row was written since its program
+    /// was asked. [`StoreError::LostLease`] if the lease has moved. Nothing is written then. Other errors come from the
+    /// database.
     pub async fn apply_listing(
         &self,
         tenant: TenantId,
@@ -126,7 +126,7 @@ impl Store {
         }
         let overtaken = state.tally.newer_of(&offers, &tally);
         let offers = offers.without(&overtaken);
-        // whoever asks for a listing begins anew
+        // a listing that a person asks for resets the damping
         let damps = right != Right::Asked;
         let mut damping = if damps { state.damping() } else { Damping::default() };
         let was_away = state.connection == "disconnected";
@@ -140,7 +140,7 @@ impl Store {
         let mut plan = Plan::make(&state, &known, found);
         let mut left_out = None;
         if !plan.write.is_empty() {
-            // other listings of the tenant wait from here on: together they must not take more than there is
+            // other listings of the tenant wait from here on: together they must keep to the quotas
             revisions::lock(&mut tx, tenant, RevisionKind::Catalogue).await?;
             let quotas = quotas::of(&mut tx, tenant, deployment).await?;
             plan.fit(&known, found, room(&mut tx, tenant, server, &quotas).await?);
@@ -148,7 +148,7 @@ impl Store {
         }
         let returning = plan.returning(&known);
         let mut held = None;
-        // those that come with the server have come back with it
+        // tools of a server that returns have come back with it
         if damps
             && !was_away
             && !returning.is_empty()
@@ -211,7 +211,7 @@ impl Store {
     }
 }
 
-/// Serialises listings of one server, so that what is compared with its row stays.
+/// Locks the server's row, which serializes listings of one server and keeps the row as it was compared.
 async fn lock(
     tx: &mut Unit,
     tenant: TenantId,
@@ -245,7 +245,7 @@ async fn known(tx: &mut Unit, tenant: TenantId, server: ServerId) -> Result<Vec<
     Ok(known)
 }
 
-/// A server that comes and goes stays away: what it offers is looked at when it is let in.
+/// Keeps a server disconnected that comes and goes; its offers are compared once it is let in.
 async fn hold_server(
     mut tx: Unit,
     (tenant, server): (TenantId, ServerId),
@@ -297,7 +297,7 @@ async fn note(
     Ok(())
 }
 
-/// What is left for a server's tools, beside what the tenant's other servers offer.
+/// Returns the quota that is left for a server's tools, beside the offers of the tenant's other servers.
 async fn room(
     tx: &mut Unit,
     tenant: TenantId,

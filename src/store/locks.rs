@@ -1,4 +1,4 @@
-//! Locks on rows that several kinds of change take, in one order.
+//! Row locks that several kinds of changes take, in one order.
 
 use super::StoreError;
 use super::unit::Unit;

@@ -1,5 +1,4 @@
-//! What the deployment's master keys wrap, across tenants: the canary and the data keys. Runs as
-//! `mcpproxy_system`.
+//! The canary and the data keys of all tenants, which the deployment's master keys wrap. Runs as `mcpproxy_system`.
 
 use sqlx::FromRow;
 use uuid::Uuid;
@@ -9,15 +8,15 @@ use super::tx::{Lane, TxAccess};
 use super::{Store, StoreError};
 use crate::domain::id::TenantId;
 
-/// How long a start waits for another replica that is settling the canary.
+/// Lock timeout of a start while another replica settles the canary: 10 s.
 const CANARY_LOCK: &str = "select set_config('lock_timeout', '10000', true)";
 
-/// A canary: what only one master key opens.
+/// A canary: a value that only one master key opens.
 #[derive(Clone, Debug, FromRow)]
 pub struct Canary {
-    /// Which master key seals it.
+    /// Id of the master key that seals the canary.
     pub master_id: String,
-    /// The envelope.
+    /// Envelope of the canary.
     pub sealed: Vec<u8>,
 }
 
@@ -29,9 +28,12 @@ struct WrappedRow {
 }
 
 impl Store {
-    /// Lets `decide` look at the canaries and say which one to add, while no other replica does the same;
-    /// then forgets those of master keys that are not among `known` and came before the first of them, which
-    /// seals. One that came after it is what others are rotating to. Nothing changes when `decide` fails.
+    /// Lets `decide` inspect the canaries and return one to add, while no other replica does the same. Then deletes the
+    /// canaries of master keys outside `known` that are older than the canary of the first of `known`, which seals. A
+    /// younger one belongs to a key that other replicas are rotating to. Nothing changes if `decide` fails.
+    ///
+    /// # Errors
+    /// The error of `decide`, or the [`StoreError`] of the database.
     pub async fn settle_canary<E: From<StoreError>>(
         &self,
         known: &[&str],
@@ -50,7 +52,7 @@ impl Store {
                 .await
                 .map_err(failed)?;
         if let Some(canary) = decide(&found)? {
-            // not the beginning of the transaction: whoever waited for the lock comes later
+            // not the beginning of the transaction: after a wait for the lock, this canary must still be the youngest
             sqlx::query(
                 "insert into secret_canary (master_id, sealed, created_at) values ($1, $2, clock_timestamp())",
             )
@@ -72,7 +74,10 @@ impl Store {
         tx.commit_change().await.map_err(E::from)
     }
 
-    /// Data keys as one of `known` wraps them that the first of `known` does not wrap yet, after `after`.
+    /// Returns wrapped data keys after `after` that one of `known` wraps, but the first of `known` does not yet.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn data_keys_to_rewrap(
         &self,
         known: &[&str],
@@ -100,8 +105,11 @@ impl Store {
         Ok(rows.into_iter().map(|row| (TenantId(row.tenant_id), row.key)).collect())
     }
 
-    /// Adds further wrappings of data keys that are still there; another replica may have been faster, and the tenant
-    /// may have been deleted.
+    /// Adds wrappings of data keys that still exist. A wrapping that another replica has added stays, and deleted
+    /// tenants are skipped.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn add_wrappings(&self, wrapped: &[(TenantId, DataKey)]) -> Result<(), StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
         sqlx::query(
@@ -121,9 +129,12 @@ impl Store {
         tx.commit_change().await
     }
 
-    /// Forgets wrappings by master keys that are not among `known`, where the first of `known` wraps the same
-    /// data key. A master key whose canary is younger than that of the first is what others are rotating to: what
-    /// it wraps stays. Gives how many.
+    /// Deletes wrappings by master keys outside `known`, where the first of `known` wraps the same data key. Returns
+    /// how many. A master key whose canary is younger than that of the first keeps its wrappings: other replicas are
+    /// rotating to it.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn forget_wrappings(&self, known: &[&str]) -> Result<u64, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
         let done = sqlx::query(
@@ -142,7 +153,10 @@ impl Store {
         Ok(done.rows_affected())
     }
 
-    /// How many data keys no one of `known` wraps, and by which master keys they are wrapped.
+    /// Returns the number of data keys that no key of `known` wraps, and the ids of the master keys that wrap them.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn data_keys_out_of_reach(&self, known: &[&str]) -> Result<(i64, Vec<String>), StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
         let found = sqlx::query_as(

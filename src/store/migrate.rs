@@ -1,4 +1,4 @@
-//! Roles and migrations.
+//! Creation of the roles, and migrations.
 
 use std::time::{Duration, Instant};
 
@@ -12,23 +12,29 @@ use super::{Store, StoreError, StoreOptions, connect_options, pooler};
 
 pub(super) static MIGRATOR: Migrator = sqlx::migrate!("./migrations");
 
-/// Roles are cluster-wide: another database's migration may be creating them at this moment.
+/// Attempts to create the roles. Roles are cluster-wide: another database's migration may be creating them at this
+/// moment.
 const ROLE_ATTEMPTS: u32 = 20;
 const ROLE_RETRY: Duration = Duration::from_millis(50);
-/// Whoever waits for a table makes those behind it wait as well, replicas that serve among them: at most this long, then
-/// they have their turn.
+/// Lock timeout of a migration: a session that waits for a table makes those behind it wait as well, serving replicas
+/// among them.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(2);
 const LOCK_RETRY_MIN: Duration = Duration::from_secs(1);
 const LOCK_RETRY_MAX: Duration = Duration::from_secs(8);
-/// How long a lock is asked for again: a migration of the chart has 240 s for all.
+/// Longest time for which a locked table is retried: a migration of the chart has 240 s in all.
 const LOCKED_MAX: Duration = Duration::from_secs(180);
 
-/// Creates roles, tables and the next partitions; what is there already stays. The login of `url`, which will serve, is
-/// given the roles too. Gives the number of files that were applied.
+/// Creates roles, tables and the next partitions; existing ones stay. The login of `url`, which will serve, gets the
+/// roles too. Returns the number of files that were applied.
+///
+/// # Errors
+/// [`StoreError::Unreachable`] if the database does not answer, [`StoreError::Schema`] if a pooler is in the way or the
+/// login lacks rights. [`StoreError::Busy`] if others hold a table for too long, [`StoreError::Migrate`] if a file
+/// fails. Other errors come from the database.
 pub async fn migrate(options: &StoreOptions) -> Result<usize, StoreError> {
     let direct = connect_options(&options.direct_url, options.statement_cache)?;
     let serving = connect_options(&options.url, options.statement_cache)?;
-    // what a pooler mixes up would be seen too late
+    // later, errors of a pooler would be hard to explain
     pooler::check_direct(&direct).await?;
     let mut connection = connect(&direct).await?;
     create_roles(&mut connection, serving.get_username()).await?;
@@ -41,7 +47,7 @@ pub async fn migrate(options: &StoreOptions) -> Result<usize, StoreError> {
     made.and(checked).map(|()| applied)
 }
 
-/// Applies the files; while others hold a table, again and again, until that has been too long.
+/// Applies the files; while others lock a table, retries with backoff for at most [`LOCKED_MAX`].
 async fn apply_patiently(direct: &PgConnectOptions) -> Result<usize, StoreError> {
     let begun = Instant::now();
     let mut backoff = Backoff::new(LOCK_RETRY_MIN, LOCK_RETRY_MAX);
@@ -63,21 +69,21 @@ async fn apply_patiently(direct: &PgConnectOptions) -> Result<usize, StoreError>
     }
 }
 
-/// Each time on a connection of its own: one that failed still has the lock that keeps other migrations out. How many
-/// files there were `before` is what the first attempt has found.
+/// Applies the files once, on a connection of its own: a connection that failed still holds the lock that keeps other
+/// migrations out. `before` is the number of files that the first attempt found.
 async fn apply(direct: &PgConnectOptions, before: &mut Option<i64>) -> Result<usize, StoreError> {
     let mut connection = connect(direct).await?;
     // settings of the session are right here: this connection is direct, ours alone, and closed below
     let settings = format!("set role mcpproxy_owner; set lock_timeout = {}", LOCK_WAIT_MAX.as_millis());
     sqlx::raw_sql(AssertSqlSafe(settings)).execute(&mut connection).await?;
-    // what a newer release has migrated is additive: going back to this one is no fault
+    // migrations of a newer release are additive: going back to this one is fine
     let applied = run_files(&mut connection, before).await;
-    // whether the goodbye arrives is of no interest
+    // a failed goodbye does not matter
     drop(connection.close().await);
     applied
 }
 
-/// Gives how many were applied since the first attempt, here or by another migration that was first.
+/// Runs the files. Returns how many were applied since the first attempt, here or by a concurrent migration.
 async fn run_files(connection: &mut PgConnection, before: &mut Option<i64>) -> Result<usize, StoreError> {
     let mut migrator = Migrator::with_migrations(MIGRATOR.iter().cloned().collect());
     let before = match *before {
@@ -89,7 +95,7 @@ async fn run_files(connection: &mut PgConnection, before: &mut Option<i64>) -> R
     Ok(usize::try_from(after - before).unwrap_or_default())
 }
 
-/// How many files the database has; none where there never was a migration.
+/// Returns the number of files that the database has; 0 if it was never migrated.
 async fn count_applied(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
     let counted = sqlx::query_scalar("select count(*) from _sqlx_migrations where success");
     match counted.fetch_one(connection).await {
@@ -98,7 +104,7 @@ async fn count_applied(connection: &mut PgConnection) -> Result<i64, sqlx::Error
     }
 }
 
-/// Another session holds what was asked for.
+/// Returns whether another session holds a lock that was asked for.
 fn is_locked(error: &StoreError) -> bool {
     let (StoreError::Database(error)
     | StoreError::Migrate(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _))) = error
@@ -143,7 +149,7 @@ fn no_rights() -> StoreError {
     )
 }
 
-/// "tuple concurrently updated" and "duplicate role": two migrations at once.
+/// Returns whether two migrations ran at once: "tuple concurrently updated" or "duplicate role".
 fn is_race(error: &sqlx::Error) -> bool {
     error
         .as_database_error()
@@ -176,9 +182,9 @@ async fn try_create_roles(connection: &mut PgConnection, serving_login: &str) ->
     Ok(())
 }
 
-/// Gives a role to the login that migrates and the one that serves, unless they may take it already. From
-/// Postgres 16 on membership and the right to SET ROLE are two things, and creating a role gives only the
-/// first; inheriting is left out, so that nothing holds outside the units of work.
+/// Grants a role to the login that migrates and to the one that serves, unless they may take it already. From Postgres
+/// 16 on, membership and the right to SET ROLE are separate, and creating a role gives only the first. Inheritance is
+/// left out, so that no right holds outside the units of work.
 async fn grant(connection: &mut PgConnection, role: &str, serving_login: &str) -> Result<(), sqlx::Error> {
     let version: i32 = sqlx::query_scalar("select current_setting('server_version_num')::int")
         .fetch_one(&mut *connection)

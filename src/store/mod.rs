@@ -1,8 +1,9 @@
-//! Floor 1: Postgres. The only room that knows SQL and table names.
+//! Floor 1: Postgres. Only this module knows SQL and table names.
 //!
-//! Every unit of work is one transaction that starts by dropping to a role: [`TxAccess::Tenant`] sees one
-//! tenant, [`TxAccess::System`] is for the few cross-tenant jobs. No query runs outside such a transaction,
-//! so a forgotten tenant filter finds nothing even when the deployment's URL is a superuser's.
+//! Every unit of work is one transaction that starts by dropping to a role. [`TxAccess::Tenant`] sees one tenant;
+//! [`TxAccess::System`] is for the few cross-tenant jobs. A query without its tenant filter then finds no rows of other
+//! tenants, even when the deployment's URL is a superuser's. Activity records are opened by a database function that
+//! checks the role itself. LISTEN, migrations and partition upkeep use connections of their own.
 
 mod activity_find;
 mod activity_read;
@@ -91,56 +92,59 @@ use std::time::Duration;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions, PgPool};
 
-/// How to reach the database, and how many connections each kind of work may hold.
+/// Settings of a [`Store`]: the database URLs, and the number of connections in each pool.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
-    /// May go through a pooler in transaction mode.
+    /// Database URL; may lead through a pooler in transaction mode.
     pub url: String,
-    /// Straight to Postgres: LISTEN, migrations, partition upkeep.
+    /// Database URL without a pooler, for LISTEN, migrations and partition upkeep.
     pub direct_url: String,
     /// Prepared statements kept per connection; 0 behind poolers that cannot keep them.
     pub statement_cache: usize,
-    /// Connections for committing activity.
+    /// Connections for committing activity records; 0 counts as 1.
     pub commit_connections: u32,
-    /// Connections for everything short.
+    /// Connections for all short work; 0 counts as 1.
     pub control_connections: u32,
-    /// Connections for reading the activity log, and for what was cut off results.
+    /// Connections for reading the activity log and for the response cache; 0 counts as 1.
     pub report_connections: u32,
-    /// How long a call waits for its record to be committed.
+    /// Longest wait of a call for its record to be committed.
     pub commit_max: Duration,
 }
 
-/// The database. Cheap to clone.
+/// Handle of the database and its connection pools. Clones are cheap and share the pools.
 #[derive(Clone, Debug)]
 pub struct Store {
     commit: PgPool,
     control: PgPool,
     report: PgPool,
     direct: PgConnectOptions,
-    /// Whether there is nothing between the pools and Postgres, as far as the settings say.
+    /// True if the settings name no pooler: `url` equals `direct_url`.
     is_direct: bool,
     statements: Statements,
     commit_max: Duration,
     reach: Arc<Reach>,
     noted: Arc<vitals::Noted>,
-    /// Connections of the log's writer that were given up.
+    /// Connections of the commit pool that were given up before Postgres answered.
     late_records: Leftovers,
-    /// Other changes whose commit is not answered.
+    /// Connections of the other pools that were given up, and permits of changes that wait for their commit.
     changes: Leftovers,
 }
 
-/// How long one attempt to get a connection may take: waiting for a free one, or opening one.
+/// Longest time of one attempt to get a connection, whether a free one or a new one.
 const CONNECT_MAX: Duration = Duration::from_secs(3);
-/// How long closing all connections may take.
+/// Longest time to close all connections.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
 
 impl Store {
-    /// Prepares the pools; connects lazily, so a database that is down is no error yet.
+    /// Creates the pools. Connects lazily, so a database that is down is no error yet.
+    ///
+    /// # Errors
+    /// A URL cannot be parsed.
     pub fn new(options: &StoreOptions) -> Result<Store, StoreError> {
         let pooled = connect_options(&options.url, options.statement_cache)?;
         let direct = connect_options(&options.direct_url, options.statement_cache)?;
-        // what is opened without a transaction of its own (`open_activity`) has an end at the server all the same;
-        // a pooler would refuse this, or hand the session's setting to somebody else
+        // `open_activity` may run without a transaction of its own and needs a statement timeout at the server all the
+        // same; a pooler would refuse the option, or keep it for the session of another client
         let bound =
             [("statement_timeout", tx::commit_statement_max(options.commit_max).as_millis().to_string())];
         let is_direct = options.url == options.direct_url;
@@ -170,7 +174,7 @@ impl Store {
         })
     }
 
-    /// Closes every connection, in an orderly way as long as the database takes part.
+    /// Closes all connections in an orderly way; gives up after 5 s if the database does not take part.
     pub async fn close(&self) {
         let closing = async {
             self.commit.close().await;
@@ -197,7 +201,7 @@ fn connect_options(url: &str, statement_cache: usize) -> Result<PgConnectOptions
     let options: PgConnectOptions = url.parse()?;
     Ok(options
         .application_name("mcpproxy")
-        // poolers refuse what they do not know, and no number of ours travels as text
+        // poolers refuse unknown startup parameters, and no floating-point number travels as text
         .extra_float_digits(None)
         .statement_cache_capacity(statement_cache)
         .disable_statement_logging())

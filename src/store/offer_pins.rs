@@ -42,7 +42,7 @@ struct Decided {
 /// Offer of one server that a decision is about.
 #[derive(Clone, Copy, Debug)]
 pub struct OfferRef<'a> {
-    /// Server that offers it.
+    /// Server of the offer.
     pub server: ServerId,
     /// Kind of the offer.
     pub kind: OfferKind,
@@ -76,7 +76,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Conflict`] if the current definition has another pin, [`StoreError::NotFound`] if the server does
-    /// not offer it.
+    /// not make the offer. Other errors come from the database.
     pub async fn approve_offer(
         &self,
         tenant: TenantId,
@@ -107,7 +107,7 @@ impl Store {
     /// Blocks an offer, whatever its definition is or becomes.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] if the server does not offer it.
+    /// [`StoreError::NotFound`] if the server does not make the offer. Other errors come from the database.
     pub async fn block_offer(
         &self,
         tenant: TenantId,
@@ -138,7 +138,7 @@ impl Store {
     /// Lifts the block of an offer. Nothing is approved by that.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] if the server does not offer it.
+    /// [`StoreError::NotFound`] if the server does not make the offer. Other errors come from the database.
     pub async fn unblock_offer(&self, tenant: TenantId, offer: OfferRef<'_>) -> Result<(), StoreError> {
         let (mut tx, rev, found) = self.decide_offer(tenant, offer).await?;
         if !found.is_blocked {
@@ -187,7 +187,7 @@ pub(super) async fn approve(
     Ok(())
 }
 
-/// Sets the time since when these are offered to now: an offer that nobody had approved owned no URI before.
+/// Sets `first_seen_at` of these offers to now: an offer without any approval took no precedence for its URI before.
 pub(super) async fn begin_anew(
     tx: &mut Unit,
     tenant: TenantId,
@@ -225,7 +225,7 @@ pub(super) async fn gone(
     .bind(rev)
     .execute(&mut **tx)
     .await?;
-    // joins of rows that this transaction wrote are planned without numbers; what is hashed needs none
+    // Postgres has no statistics on rows that this transaction wrote; hashed subqueries need none
     sqlx::query(
         "delete from offer_pins where tenant_id = $1 and server_id = $2 and ctid = any (array(
              select ctid from offer_pins

@@ -1,4 +1,4 @@
-//! Prompts, resources and templates of resources, as they are stored.
+//! Prompts, resources and resource templates, as they are stored.
 
 use chrono::{DateTime, Utc};
 use sqlx::FromRow;
@@ -15,25 +15,25 @@ use crate::domain::tool::PinState;
 /// An offer as stored.
 #[derive(Clone, Debug)]
 pub struct StoredOffer {
-    /// Its server.
+    /// Server of the offer.
     pub server: ServerId,
-    /// What it is.
+    /// Kind of the offer.
     pub kind: OfferKind,
-    /// A prompt's name, a resource's URI, a template's text.
+    /// Name of a prompt, URI of a resource, text of a template.
     pub name: String,
-    /// The definition, exact bytes.
+    /// Definition, exact bytes.
     pub definition: String,
-    /// Digest of these bytes.
+    /// Digest of the definition.
     pub digest: String,
-    /// Since when the server offers it without a break.
+    /// Start of the time for which the server has made the offer without a break.
     pub first_seen_at: DateTime<Utc>,
-    /// The safe spelling of a prompt.
+    /// Safe spelling of a prompt; `None` for other kinds, and if there is none.
     pub safe_name: Option<String>,
     /// State of the definition against its pin.
     pub state: PinState,
-    /// Some definition of it was approved.
+    /// True if some definition of the offer was ever approved.
     pub is_approved_once: bool,
-    /// The server does not offer it now; the row is a block of a resource, and the definition is empty.
+    /// True if the server does not make the offer now: the row is a block of a resource, and the definition is empty.
     pub is_gone: bool,
 }
 
@@ -74,18 +74,18 @@ impl TryFrom<OfferRow> for StoredOffer {
     }
 }
 
-/// An offer as it is shown to people.
+/// An offer for people to review.
 #[derive(Clone, Debug, FromRow)]
 pub struct OfferView {
-    /// A prompt's name, a resource's URI, a template's text.
+    /// Name of a prompt, URI of a resource, text of a template.
     pub name: String,
-    /// `prompt`, `resource` or `template`.
+    /// Kind of the offer: `prompt`, `resource` or `template`.
     pub kind: String,
-    /// The definition, exact bytes.
+    /// Definition, exact bytes.
     pub definition: String,
-    /// The safe spelling of a prompt.
+    /// Safe spelling of a prompt; `None` for other kinds, and if there is none.
     pub safe_name: Option<String>,
-    /// The server that offered the same URI before, if one did that was released: this one is published nowhere.
+    /// Server that takes precedence for the same URI, so that this offer is not published; `None` if there is none.
     pub shadowed_by: Option<String>,
     /// Pin of the definition.
     pub pin: String,
@@ -93,7 +93,7 @@ pub struct OfferView {
     pub approved_pin: Option<String>,
     /// Approved definition, exact bytes; `None` if none was approved, or it is not kept any more.
     pub approved_definition: Option<String>,
-    /// Blocked by a person.
+    /// True if a person has blocked the offer.
     pub is_blocked: bool,
     /// Id of the key that blocked it; `None` for the bootstrap key.
     pub blocked_by: Option<Uuid>,
@@ -116,8 +116,11 @@ enum PageStart<'a> {
 }
 
 impl Store {
-    /// Returns a server's offers of these kinds, by kind and name, after `after`. `bounds` are the most rows, and the bytes of
-    /// definitions after which no further row begins.
+    /// Returns a server's offers of these kinds, by kind and name, after `after`. `bounds` are the most rows, and the
+    /// bytes of definitions after which no further row begins.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn list_offers(
         &self,
         tenant: TenantId,
@@ -188,7 +191,7 @@ impl Store {
     /// Returns one offer of a server, in whatever state.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] if the server does not offer it.
+    /// [`StoreError::NotFound`] if the server does not make the offer. Other errors come from the database.
     pub async fn get_offer(&self, tenant: TenantId, offer: OfferRef<'_>) -> Result<OfferView, StoreError> {
         let OfferRef { server, kind, name } = offer;
         let found = self
@@ -198,8 +201,8 @@ impl Store {
     }
 }
 
-/// All that the tenant's servers offer, those first that offer it the longest. Blocked resources are among them also
-/// where their server does not list them any more: a template must not lead around a block.
+/// Returns all offers of the tenant's servers, the longest offered first. Blocked resources are included even if their
+/// server does not list them any more: a template must not lead around a block.
 pub(super) async fn load(tx: &mut Unit, tenant: TenantId) -> Result<Vec<StoredOffer>, StoreError> {
     let rows: Vec<OfferRow> = sqlx::query_as(
         "select o.server_id, o.kind, o.name, o.definition, o.digest, o.pin, o.first_seen_at, n.safe_name,

@@ -1,6 +1,6 @@
-//! Daily partitions of the activity log: created stand-alone and attached ahead of their day, detached and
-//! dropped when they are too old. None of it makes a write wait: what cannot have its lock within
-//! [`LOCK_WAIT_MAX`] gives way, and is tried again.
+//! Daily partitions of the activity log: created stand-alone and attached ahead of their day, detached and dropped when
+//! they are too old. No write waits for this: a statement that cannot have its lock within [`LOCK_WAIT_MAX`] gives up,
+//! and is retried.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -13,35 +13,39 @@ use super::backoff::Backoff;
 use super::tx::{Lane, TxAccess};
 use super::{Store, StoreError};
 
-/// How far ahead partitions are attached, in days.
+/// Number of days ahead for which partitions are attached.
 const DAYS_AHEAD: u64 = 14;
-/// Serialises upkeep between replicas: an arbitrary number of ours.
+/// Advisory lock that serializes upkeep between replicas: an arbitrary number.
 const UPKEEP_LOCK: i64 = 0x6d63_7070_6163_7401;
-/// Whoever waits for a lock makes those behind it wait as well: at most this long.
+/// Lock timeout: a statement that waits for a lock makes those behind it wait as well.
 const LOCK_WAIT_MAX: Duration = Duration::from_millis(50);
-/// How often a lock is asked for before the next pass.
+/// Attempts to get a lock before upkeep fails until its next pass.
 const LOCK_ATTEMPTS: u32 = 10;
 const LOCK_RETRY_MIN: Duration = Duration::from_millis(50);
 const LOCK_RETRY_MAX: Duration = Duration::from_secs(1);
-/// How long one statement of upkeep may take at the server, and then until its answer is here.
+/// Statement timeout of upkeep at the server; [`ANSWER_MAX`] bounds the wait for its answer.
 const STATEMENT_MAX: Duration = Duration::from_secs(30);
 const ANSWER_MAX: Duration = Duration::from_secs(35);
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
-/// What a partition is to the log.
+/// Relation of a partition to the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
-    /// Part of it.
+    /// The partition is part of the log.
     Attached,
-    /// Somebody was interrupted while detaching it.
+    /// The partition is half detached: detaching was interrupted.
     Detaching,
-    /// A table of its own.
+    /// The partition is a table of its own.
     Alone,
 }
 
 impl Store {
-    /// Makes sure that the partitions from yesterday to [`DAYS_AHEAD`] days ahead exist, by the database's clock;
-    /// gives how many were made. Whoever's clock is earlier or later makes the days it needs itself.
+    /// Creates the missing partitions from yesterday to 14 days ahead, by the database's clock. Returns how many. A
+    /// replica whose clock differs creates the days that it needs itself.
+    ///
+    /// # Errors
+    /// [`StoreError::Schema`] if a pooler is in front of `direct_url`. Other errors come from the database, among them
+    /// a lock that others hold for too long.
     pub async fn upkeep_partitions(&self) -> Result<usize, StoreError> {
         let now = self.database_time().await?;
         let today = now.date_naive();
@@ -52,7 +56,10 @@ impl Store {
         Ok(made)
     }
 
-    /// Makes sure that the partitions of these days exist; gives how many were made.
+    /// Creates the missing partitions of these days. Returns how many.
+    ///
+    /// # Errors
+    /// As [`Store::upkeep_partitions`].
     pub async fn ensure_partitions(
         &self,
         days: impl Iterator<Item = NaiveDate>,
@@ -82,8 +89,11 @@ impl Store {
         Ok(names.into_iter().collect())
     }
 
-    /// Drops the partitions of all days before `first_kept`, one after the other; gives how many. Days with open
-    /// records stay: those go there at their end. Whatever was interrupted on the way is taken up where it was left.
+    /// Drops the partitions of all days before `first_kept`. Returns how many. Days with open records stay, because
+    /// their final records go there. A partition that was left half detached is finished.
+    ///
+    /// # Errors
+    /// As [`Store::upkeep_partitions`].
     pub async fn drop_partitions(&self, first_kept: NaiveDate) -> Result<usize, StoreError> {
         let open = self.open_days(first_kept).await?;
         let mut session = self.owner_session().await?;
@@ -117,8 +127,8 @@ impl Store {
         Ok(days.into_iter().collect())
     }
 
-    /// A session of the owner, straight to Postgres: detaching cannot be part of a transaction, and a setting of
-    /// a session must not meet a pooler.
+    /// Opens a session of the owner, without a pooler: detaching cannot be part of a transaction, and a pooler must not
+    /// see the session's settings.
     async fn owner_session(&self) -> Result<OwnerSession, StoreError> {
         let options = self.direct.clone().options([
             ("role", "mcpproxy_owner".to_owned()),
@@ -139,12 +149,12 @@ impl Store {
     }
 }
 
-/// The partition of a day.
+/// Returns the name of a day's partition.
 fn name_of(day: NaiveDate) -> String {
     format!("activity_{}", day.format("%Y%m%d"))
 }
 
-/// The day of a partition; `None` for what is no partition of ours.
+/// Returns the day of a partition; `None` for other tables.
 fn day_of(name: &str) -> Option<NaiveDate> {
     NaiveDate::parse_from_str(name.strip_prefix("activity_")?, "%Y%m%d").ok()
 }
@@ -164,7 +174,7 @@ impl OwnerSession {
         timeout(ANSWER_MAX, answer).await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
     }
 
-    /// Every partition of the log with its standing, half detached ones first, then the oldest first.
+    /// Returns every partition of the log with its standing: half detached ones first, then the oldest first.
     async fn partitions(&mut self) -> Result<Vec<(String, Standing)>, sqlx::Error> {
         let rows = sqlx::query_as(
             "select c.relname::text, i.inhrelid is not null, coalesce(i.inhdetachpending, false)
@@ -189,8 +199,8 @@ impl OwnerSession {
         Ok(all.into_iter().find(|(known, _)| known == name).map(|(_, standing)| standing))
     }
 
-    /// Makes the partition of a day, empty and stand-alone, and attaches it. One that was half detached is taken
-    /// back whole.
+    /// Creates the partition of a day, empty and stand-alone, and attaches it. A half detached partition is detached
+    /// completely first.
     async fn attach(&mut self, day: NaiveDate) -> Result<(), StoreError> {
         let name = name_of(day);
         let next = day.succ_opt().unwrap_or(day);
@@ -213,7 +223,7 @@ impl OwnerSession {
         }
     }
 
-    /// Brings a partition that is half detached to stand alone.
+    /// Finishes detaching a partition.
     async fn finish_detaching(&mut self, name: &str) -> Result<(), StoreError> {
         let mut patience = Patience::new();
         while self.standing(name).await? == Some(Standing::Detaching) {
@@ -223,12 +233,12 @@ impl OwnerSession {
         Ok(())
     }
 
-    /// Detaches and drops a partition, from wherever it stands now.
+    /// Detaches and drops a partition, whatever its standing is now.
     async fn remove(&mut self, name: &str) -> Result<(), StoreError> {
         let mut patience = Patience::new();
         while let Some(standing) = self.standing(name).await? {
             let statement = match standing {
-                // nobody who reads or writes the log waits for this one, and it waits for none who does
+                // takes no lock that readers or writers of the log would wait for
                 Standing::Attached => format!("alter table activity detach partition {name} concurrently"),
                 Standing::Detaching => finalize(name),
                 Standing::Alone => format!("drop table {name}"),
@@ -240,7 +250,7 @@ impl OwnerSession {
     }
 
     async fn close(self) {
-        // whether the goodbye arrives is of no interest
+        // a failed goodbye does not matter
         drop(timeout(CONNECT_MAX, self.connection.close()).await);
     }
 }
@@ -249,7 +259,7 @@ fn finalize(name: &str) -> String {
     format!("alter table activity detach partition {name} finalize")
 }
 
-/// How often a lock that others hold is asked for again.
+/// Retries and backoff for a lock that others hold.
 struct Patience {
     attempts_left: u32,
     backoff: Backoff,
@@ -260,7 +270,7 @@ impl Patience {
         Patience { attempts_left: LOCK_ATTEMPTS, backoff: Backoff::new(LOCK_RETRY_MIN, LOCK_RETRY_MAX) }
     }
 
-    /// After a lock that was not to be had: a pause. Other errors, and the last of these, go through.
+    /// Waits for the backoff after a lock conflict. Other errors, and the last lock conflict, are returned.
     async fn after(&mut self, tried: Result<(), sqlx::Error>) -> Result<(), sqlx::Error> {
         match tried {
             Err(error) if self.attempts_left > 1 && is_contention(&error) => {
@@ -273,8 +283,8 @@ impl Patience {
     }
 }
 
-/// 55P03: the lock was not free in time; 40P01: a deadlock; 42P07, 23505, XX000: another replica made the same
-/// table at the same moment; 42809: attached it.
+/// Returns whether other sessions are in the way. 55P03: the lock was not free in time; 40P01: a deadlock; 42P07,
+/// 23505, XX000: another replica created the same table at the same moment; 42809: another replica attached it.
 fn is_contention(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(|error| error.code());
     code.is_some_and(|code| {

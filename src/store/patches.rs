@@ -1,9 +1,10 @@
-//! Patches of documents in a column: what is not named stays as it is stored, whichever release wrote it.
+//! Patches of JSON documents in a column: members that a patch does not name stay as stored, whichever release wrote
+//! them.
 
 use serde_json::{Map, Value};
 use sqlx::types::Json;
 
-/// A patch for `(column || set) - unset`: what it sets, and the names that it takes away.
+/// Splits a patch for `(column || set) - unset` into the members to set, and the names of those to remove (`null`).
 pub(super) fn split(patch: &Map<String, Value>) -> (Json<Map<String, Value>>, Vec<&str>) {
     let set = patch.iter().filter(|(_, value)| !value.is_null());
     let unset = patch.iter().filter(|(_, value)| value.is_null()).map(|(name, _)| name.as_str());

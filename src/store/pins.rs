@@ -1,4 +1,4 @@
-//! What people decide about tools: approvals, blocks, overrides.
+//! Decisions of people about tools: approvals, blocks, overrides.
 
 use sqlx::FromRow;
 
@@ -10,18 +10,18 @@ use super::{Store, StoreError};
 use crate::domain::id::{KeyId, ServerId, TenantId};
 use crate::domain::overrides::Override;
 
-/// An override that is to be.
+/// An override to be stored.
 #[derive(Clone, Debug)]
 pub struct NewOverride {
-    /// What is said, and of which definition.
+    /// Annotations to set, and the pin of the definition that they are for.
     pub said: Override,
-    /// The version of the one that it replaces, if that matters; 0 for none.
+    /// Version of the override to be replaced, 0 for none; `None` for any.
     pub version: Option<i64>,
-    /// Who says so.
+    /// Key that makes the override; `None` for the bootstrap key.
     pub by: Option<KeyId>,
 }
 
-/// A tool's row, as far as a decision needs it.
+/// Columns of a tool's row that a decision needs.
 #[derive(FromRow)]
 struct Decided {
     pin: String,
@@ -30,7 +30,7 @@ struct Decided {
     is_overridden: bool,
 }
 
-/// A decision under way: nobody lists the server or decides about its tools until it ends.
+/// A decision under way: until it ends, no listing of the server and no other decision is stored.
 struct Decision {
     tx: Unit,
     tenant: TenantId,
@@ -43,7 +43,7 @@ impl Decision {
         revisions::commit(self.tx, self.tenant, RevisionKind::Catalogue, self.rev).await.map(drop)
     }
 
-    /// What was looked at has to be what is there.
+    /// Refuses a decision if the reviewed definition is not the current one.
     fn expect_pin(&self, pin: &str) -> Result<(), StoreError> {
         expect_pin(&self.tool.pin, pin)
     }
@@ -58,8 +58,8 @@ pub(super) fn expect_pin(current: &str, reviewed: &str) -> Result<(), StoreError
 }
 
 impl Store {
-    /// Begins a decision about something that a server offers. A listing reads what was decided before it takes the
-    /// revision: the server's row is locked first, as it does, or a listing under way would write over the decision.
+    /// Begins a decision about something that a server offers. It locks the server's row before the revision, as
+    /// listings do. Otherwise a listing under way would overwrite the decision.
     pub(super) async fn begin_decision(
         &self,
         tenant: TenantId,
@@ -85,7 +85,11 @@ impl Store {
         Ok(Decision { tx, tenant, rev, tool: found.ok_or(StoreError::NotFound)? })
     }
 
-    /// Approves a tool's current definition, if it still is the one that was reviewed; a block ends with that.
+    /// Approves a tool's current definition, if its pin is still `pin`, and lifts a block.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] if the current definition has another pin. [`StoreError::NotFound`] if the server does
+    /// not offer the tool, or the tenant is deleted. Other errors come from the database.
     pub async fn approve_tool(
         &self,
         tenant: TenantId,
@@ -112,6 +116,10 @@ impl Store {
     }
 
     /// Blocks a tool, whatever its definition is or becomes.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] if the server does not offer the tool, or the tenant is deleted. Other errors come from
+    /// the database.
     pub async fn block_tool(
         &self,
         tenant: TenantId,
@@ -137,7 +145,11 @@ impl Store {
         decision.commit().await
     }
 
-    /// Lifts a block: the tool is what it would be without. Nothing is approved by that.
+    /// Lifts the block of a tool; nothing is approved by that.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] if the server does not offer the tool, or the tenant is deleted. Other errors come from
+    /// the database.
     pub async fn unblock_tool(
         &self,
         tenant: TenantId,
@@ -163,8 +175,12 @@ impl Store {
         decision.commit().await
     }
 
-    /// Says of a tool what stands in the place of what its server says, if the definition still is the one that was
-    /// looked at, and the override the one that is to be replaced.
+    /// Overrides annotations of a tool, if the reviewed definition and the override to be replaced are still current.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] if the current definition has another pin, or the override another version.
+    /// [`StoreError::NotFound`] if the server does not offer the tool, or the tenant is deleted. Other errors come from
+    /// the database.
     pub async fn override_tool(
         &self,
         tenant: TenantId,
@@ -196,7 +212,11 @@ impl Store {
         decision.commit().await
     }
 
-    /// Takes away what was said of a tool.
+    /// Removes the override of a tool.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] if the server does not offer the tool, or the tenant is deleted. Other errors come from
+    /// the database.
     pub async fn clear_override(
         &self,
         tenant: TenantId,

@@ -1,5 +1,5 @@
-//! Poolers: what may go through one, and what a given one can carry. Found out at the start, where a sentence
-//! helps, instead of later, where a query meets another's statement.
+//! Checks for poolers between the gateway and Postgres, at the start. There an error can say what to do; later, a query
+//! would meet another client's statement.
 
 use sqlx::postgres::{PgConnectOptions, PgDatabaseError, PgSeverity};
 use sqlx::{Connection, PgConnection};
@@ -8,7 +8,7 @@ use super::connect::connect;
 use super::unit::Statements;
 use super::{Store, StoreError};
 
-/// Makes sure that a URL leads to Postgres itself: a pooler refuses a setting of the session, or drops it.
+/// Checks that a URL leads to Postgres itself: a pooler refuses a setting of the session, or drops it.
 pub(super) async fn check_direct(options: &PgConnectOptions) -> Result<(), StoreError> {
     let is_pooled = || {
         StoreError::Schema(
@@ -33,19 +33,27 @@ pub(super) async fn check_direct(options: &PgConnectOptions) -> Result<(), Store
 }
 
 impl Store {
-    /// Whether the database answers at all, and is no pooler, with the true reason when it is not so.
+    /// Checks that the database answers at `direct_url`, and that no pooler is in between.
+    ///
+    /// # Errors
+    /// [`StoreError::Unreachable`] with the reason, or [`StoreError::Schema`] if there is a pooler. Other errors come
+    /// from the database.
     pub async fn check_connection(&self) -> Result<(), StoreError> {
         check_direct(&self.direct).await
     }
 
-    /// Makes sure that prepared statements are kept only where the pooler, if there is one, tells the
-    /// statements of its clients apart. One that does not hands a statement to whoever has one of that name.
+    /// Checks that the pooler, if there is one, keeps the prepared statements of its clients apart. Otherwise a client
+    /// would run another client's statement of the same name. Nothing is checked where statements are not kept.
+    ///
+    /// # Errors
+    /// [`StoreError::Schema`] if the pooler mixes up statements, [`StoreError::Unreachable`] if it does not answer.
+    /// Other errors come from the database.
     pub async fn check_statements(&self) -> Result<(), StoreError> {
         if self.is_direct || self.statements == Statements::Unnamed {
             return Ok(());
         }
         let options = self.control.connect_options();
-        // each names its first statement alike; the second is given the session that the first has left
+        // both give their first statement the same name; the second may get the session that the first has used
         let (mut first, mut second) = (connect(&options).await?, connect(&options).await?);
         let one = ask(&mut first, "select $1::bigint + 1").await;
         let two = ask(&mut second, "select $1::bigint + 2").await;
@@ -66,8 +74,9 @@ async fn ask(connection: &mut PgConnection, query: &'static str) -> Result<i64, 
     sqlx::query_scalar(query).bind(1_i64).fetch_one(connection).await
 }
 
-/// 42P05: there is one of that name; 26000: there is none; 08P01: it is another, unless the line ends with it: so a
-/// pooler says everything of its own, that it waits to log in again for example.
+/// Returns whether a pooler mixed up prepared statements. 42P05: the name exists already; 26000: it does not exist;
+/// 08P01: the statement is another one. An 08P01 that ends the connection is a message of the pooler itself, for
+/// example that it waits to log in again.
 fn is_mixed_up(error: &sqlx::Error) -> bool {
     let Some(error) = error.as_database_error().and_then(|error| error.try_downcast_ref::<PgDatabaseError>())
     else {
@@ -89,7 +98,7 @@ mod tests {
 
     use super::*;
 
-    /// What a server says that answers a login with this severity and code.
+    /// Returns the error of a login that the server refuses with this severity and code.
     async fn refusal(severity: &str, code: &str) -> sqlx::Error {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();

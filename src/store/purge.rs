@@ -1,5 +1,5 @@
-//! What a deleted tenant leaves behind is taken away in batches, off everybody's path. As the owner, whose policies let
-//! it delete what is a deleted tenant's and nothing else. Its row in `tenants` stays: an id is never used again.
+//! Deletion, in batches and in the background, of what a deleted tenant leaves behind. It runs as the owner, whose
+//! policies allow to delete only rows of deleted tenants. The row in `tenants` stays: an id is never used again.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use crate::domain::id::TenantId;
 
 /// Rows per batch: a few milliseconds of work, and one commit.
 const BATCH: i64 = 1000;
-/// How long after that it is looked again: a replica that was cut off writes what it had kept once it is back, in days.
+/// Days for which a purged tenant is checked again: a replica that was cut off writes what it had kept once it is back.
 const AGAIN_DAYS: i32 = 2;
 
-/// Tables of tenants, each before those that it refers to. Without the log, which is emptied by time, and `revisions`,
-/// which tell every replica that the tenant is gone and so go last.
+/// Tables of tenants, each before those that it refers to. The log is missing, because retention empties it.
+/// `revisions` are missing too: they notify every replica of the deletion, and so are purged last.
 pub const PURGED_TABLES: [&str; 13] = [
     "tool_embeddings",
     "server_logs",
@@ -33,17 +33,20 @@ pub const PURGED_TABLES: [&str; 13] = [
     "data_keys",
 ];
 
-/// Which deleted tenants.
+/// State of a deleted tenant's purge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deleted {
-    /// Not everything of them may be gone.
+    /// Rows of the tenant may be left.
     Unpurged,
-    /// They were noted as gone not long ago.
+    /// The purge was completed not long ago.
     Purged,
 }
 
 impl Store {
-    /// Deleted tenants that may have something left, by id, after `after`.
+    /// Returns deleted tenants after `after`, by id, that may have rows left.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn tenants_to_purge(
         &self,
         which: Deleted,
@@ -66,22 +69,28 @@ impl Store {
         Ok(rows.into_iter().map(TenantId).collect())
     }
 
-    /// Deletes a batch of a deleted tenant's rows of one of [`PURGED_TABLES`]; gives whether there may be more.
+    /// Deletes a batch of a deleted tenant's rows from one of [`PURGED_TABLES`]. Returns whether there may be more.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn purge_rows(&self, tenant: TenantId, table: &'static str) -> Result<bool, StoreError> {
         let statement = format!(
             "delete from {table} where tenant_id = $1 and ctid = any (array(
                  select ctid from {table} where tenant_id = $1 limit $2))"
         );
         let mut tx = self.begin(Lane::Upkeep, TxAccess::Owner).await?;
-        // the text is made of names in this file
+        // the statement is built only from names in this file
         let deleted =
             sqlx::query(AssertSqlSafe(statement)).bind(tenant.0).bind(BATCH).execute(&mut *tx).await?;
         tx.commit().await?;
         Ok(deleted.rows_affected() == BATCH as u64)
     }
 
-    /// Notes that nothing is left of a deleted tenant, once nothing can come any more: what was under way when it was
-    /// deleted ends within `late`.
+    /// Marks a deleted tenant as purged, and deletes its revisions, once nothing new can arrive. Requests under way at
+    /// the deletion end within `late`. Does nothing before that.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn tenant_purged(&self, tenant: TenantId, late: Duration) -> Result<(), StoreError> {
         if !self.is_over(tenant, late).await? {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What a tenant may take up of the deployment, and what it does.
+//! Quotas of tenants, and how much of them is used.
 
 use serde_json::{Map, Value};
 
@@ -11,22 +11,25 @@ use super::{Store, StoreError};
 use crate::domain::id::TenantId;
 use crate::domain::quota::{OwnQuotas, Quotas};
 
-/// What a tenant takes up; streams are each replica's own to count.
+/// Usage of the deployment by one tenant. Streams are missing: each replica counts its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct Usage {
-    /// Servers.
+    /// Number of servers.
     pub servers: i64,
-    /// Tools of all servers.
+    /// Number of tools of all servers.
     pub tools: i64,
-    /// Bytes of their definitions.
+    /// Bytes of the definitions of tools, prompts, resources and templates.
     pub definition_bytes: i64,
-    /// Keys that are not revoked.
+    /// Number of API keys that are not revoked.
     pub keys: i64,
 }
 
 impl Store {
-    /// Changes what the platform says of a tenant: `null` takes a bound away, names that are absent stay as they are
+    /// Changes the quotas that the platform sets for a tenant. `null` removes a quota; names that are absent stay as
     /// stored. The caller has checked the patch.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] if the tenant is deleted. Other errors come from the database.
     pub async fn update_quotas(
         &self,
         tenant: TenantId,
@@ -44,7 +47,10 @@ impl Store {
         revisions::commit(tx, tenant, RevisionKind::Access, rev).await.map(drop)
     }
 
-    /// What a tenant takes up.
+    /// Returns the usage of a tenant.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn usage(&self, tenant: TenantId) -> Result<Usage, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::TenantSnapshot(tenant)).await?;
         let usage = sqlx::query_as(concat!(
@@ -64,7 +70,7 @@ impl Store {
     }
 }
 
-/// What the platform says of a tenant.
+/// Returns the quotas that the platform has set for a tenant; [`StoreError::NotFound`] if the tenant is deleted.
 pub(super) async fn own(tx: &mut Unit, tenant: TenantId) -> Result<OwnQuotas, StoreError> {
     let row: Option<String> =
         sqlx::query_scalar("select quotas::text from tenants where tenant_id = $1 and deleted_at is null")
@@ -74,12 +80,12 @@ pub(super) async fn own(tx: &mut Unit, tenant: TenantId) -> Result<OwnQuotas, St
     row.map(OwnQuotas::from).ok_or(StoreError::NotFound)
 }
 
-/// The quotas that hold for a tenant.
+/// Returns the effective quotas of a tenant: those set for it, and else the deployment's.
 pub(super) async fn of(tx: &mut Unit, tenant: TenantId, deployment: &Quotas) -> Result<Quotas, StoreError> {
     Ok(own(tx, tenant).await?.resolve(deployment))
 }
 
-/// Refuses one more of something of which there are `count` already.
+/// Refuses one more item if there are `max` already.
 pub(super) fn check(count: i64, max: i64, what: &'static str) -> Result<(), StoreError> {
     if count < max { Ok(()) } else { Err(StoreError::Quota { what, max }) }
 }

@@ -1,6 +1,5 @@
-//! Whether the database can be reached. While it cannot, one unit of work at a time tries, with growing
-//! pauses, and the others wait for how that ends: a database that comes back is not run over by everybody
-//! who waited for it.
+//! Reachability of the database. While it is unreachable, one unit of work at a time probes it, with backoff, and the
+//! others wait for the result. So a database that comes back is not flooded by all that waited for it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,10 +10,10 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::backoff::Backoff;
 
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
-/// With [`PROBE_SOON`], also the longest that a database which is back may go unnoticed by whoever waits.
+/// Longest backoff; with [`PROBE_SOON`] also the longest time for which a recovered database goes unnoticed.
 const PAUSE_MAX: Duration = Duration::from_millis(500);
-/// How long whoever finds out waits for an answer, while the database has been away for less than [`SOON`]: what hangs
-/// then is a cut line rather than a slow database, and a try that began before the line was mended hears nothing.
+/// Timeout of a probe while the database has been away for less than [`SOON`]. What hangs then is a cut connection
+/// rather than a slow database, and a probe from before the repair gets no answer.
 const PROBE_SOON: Duration = Duration::from_secs(1);
 const SOON: Duration = Duration::from_secs(20);
 
@@ -22,19 +21,19 @@ const SOON: Duration = Duration::from_secs(20);
 struct Probe {
     backoff: Backoff,
     at: Instant,
-    /// Since when the database is away.
+    /// Start of the outage.
     since: Instant,
     error: String,
 }
 
-/// Shared by all lanes of a store.
+/// Reachability of the database, shared by all lanes of a store.
 #[derive(Debug)]
 pub(super) struct Reach {
     is_down: AtomicBool,
     probe: Mutex<Probe>,
 }
 
-/// Leave to try. While the database is away, at most one is out at a time.
+/// Permission to try the database. While the database is away, at most one is issued at a time.
 pub(super) struct Turn<'a> {
     reach: &'a Reach,
     probe: Option<MutexGuard<'a, Probe>>,
@@ -50,12 +49,13 @@ impl Reach {
         Reach { is_down: AtomicBool::new(false), probe: Mutex::new(probe) }
     }
 
-    /// Whether it did not answer last time.
+    /// Returns whether the database did not answer the last attempt.
     pub(super) fn is_down(&self) -> bool {
         self.is_down.load(Ordering::Relaxed)
     }
 
-    /// Leave to try, at once while all is well. `None`, with what was wrong last, when `deadline` comes first.
+    /// Waits for permission to try, which is immediate while the database is reachable. The error is the last failure,
+    /// returned when `deadline` comes first.
     pub(super) async fn turn(&self, deadline: Instant) -> Result<Turn<'_>, String> {
         if !self.is_down.load(Ordering::Acquire) {
             return Ok(Turn { reach: self, probe: None });
@@ -78,18 +78,18 @@ impl Reach {
 }
 
 impl Turn<'_> {
-    /// Whether this is the one that finds out whether the database is back.
+    /// Returns whether this attempt is the probe that finds out whether the database is back.
     pub(super) fn is_probe(&self) -> bool {
         self.probe.is_some()
     }
 
-    /// How long to wait for an answer at most; `None` where the bounds of the work itself hold.
+    /// Returns the timeout of this attempt; `None` if the bounds of the work itself apply.
     pub(super) fn patience(&self) -> Option<Duration> {
         let probe = self.probe.as_ref()?;
         (probe.since.elapsed() < SOON).then_some(PROBE_SOON)
     }
 
-    /// The database answered.
+    /// Records that the database answered.
     pub(super) fn succeeded(self) {
         if let Some(mut probe) = self.probe {
             probe.backoff.reset();
@@ -98,10 +98,10 @@ impl Turn<'_> {
         }
     }
 
-    /// It did not.
+    /// Records that the database did not answer, and schedules the next probe.
     pub(super) fn failed(self, error: &sqlx::Error) {
         let probe = self.probe.or_else(|| self.reach.probe.try_lock().ok());
-        // somebody else found out at the same time and says so
+        // another attempt fails at the same time and records it
         let Some(mut probe) = probe else { return };
         if !self.reach.is_down.swap(true, Ordering::AcqRel) {
             probe.since = Instant::now();
@@ -144,7 +144,7 @@ mod tests {
         for one in waiting {
             one.await.unwrap();
         }
-        // ten pauses, each at least half as long as it might be
+        // ten pauses, which jitter shortens by half at most
         let tries = tries.load(Ordering::Relaxed);
         assert!((1..=21).contains(&tries), "{tries} tries");
     }

@@ -1,5 +1,5 @@
-//! What live tenants have done away with is deleted in batches, off everybody's path: revoked keys, removed servers. As
-//! the owner, whose policies let it delete what was taken away and nothing else.
+//! Deletion, in batches and in the background, of what live tenants have removed: revoked keys and servers. It runs as
+//! the owner, whose policies allow to delete only such rows.
 
 use sqlx::AssertSqlSafe;
 use uuid::Uuid;
@@ -8,13 +8,13 @@ use super::tx::{Lane, TxAccess};
 use super::{Store, StoreError};
 use crate::domain::id::{ServerId, TenantId};
 
-/// Revoked keys that a tenant may still look at, the newest.
+/// Most revoked keys kept per tenant, the newest.
 const REVOKED_KEYS_MAX: i64 = 1000;
-/// How long it may, in days.
+/// Days for which revoked keys are kept.
 const REVOKED_KEYS_DAYS: i32 = 30;
-/// Removed servers looked at in one pass.
+/// Most removed servers returned by one pass.
 const SERVERS_MAX: i64 = 10_000;
-/// What a removed server may have left, and itself at the end.
+/// Tables with rows of a removed server, in the order of deletion; the server's own row is last.
 pub const TABLES_OF_SERVERS: [&str; 8] = [
     "server_logs",
     "server_secrets",
@@ -29,7 +29,10 @@ pub const TABLES_OF_SERVERS: [&str; 8] = [
 const BATCH: i64 = 1000;
 
 impl Store {
-    /// Tenants with more, or older, revoked keys than are kept.
+    /// Returns tenants with more, or older, revoked keys than are kept.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn tenants_with_old_keys(&self) -> Result<Vec<TenantId>, StoreError> {
         let mut tx = self.begin(Lane::Upkeep, TxAccess::System).await?;
         let rows: Vec<Uuid> = sqlx::query_scalar(
@@ -44,8 +47,11 @@ impl Store {
         Ok(rows.into_iter().map(TenantId).collect())
     }
 
-    /// Deletes a batch of a tenant's revoked keys that are kept no longer, with what was set for them; gives whether
+    /// Deletes a batch of a tenant's revoked keys that are not kept any more, with their settings. Returns whether
     /// there may be more.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn delete_old_keys(&self, tenant: TenantId) -> Result<bool, StoreError> {
         let mut tx = self.begin(Lane::Upkeep, TxAccess::Owner).await?;
         let deleted: i64 = sqlx::query_scalar(
@@ -73,7 +79,10 @@ impl Store {
         Ok(deleted == BATCH)
     }
 
-    /// Servers that were removed.
+    /// Returns servers that were removed and still have a row, at most 10 000.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn removed_servers(&self) -> Result<Vec<(TenantId, ServerId)>, StoreError> {
         let mut tx = self.begin(Lane::Upkeep, TxAccess::System).await?;
         let rows: Vec<(Uuid, Uuid)> =
@@ -85,7 +94,10 @@ impl Store {
         Ok(rows.into_iter().map(|(tenant, server)| (TenantId(tenant), ServerId(server))).collect())
     }
 
-    /// Deletes a batch of a removed server's rows of one of [`TABLES_OF_SERVERS`]; gives whether there may be more.
+    /// Deletes a batch of a removed server's rows from one of [`TABLES_OF_SERVERS`]. Returns whether there may be more.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn delete_of_server(
         &self,
         (tenant, server): (TenantId, ServerId),
@@ -96,7 +108,7 @@ impl Store {
                  select ctid from {table} where tenant_id = $1 and server_id = $2 limit $3))"
         );
         let mut tx = self.begin(Lane::Upkeep, TxAccess::Owner).await?;
-        // the text is made of names in this file
+        // the statement is built only from names in this file
         let deleted = sqlx::query(AssertSqlSafe(statement))
             .bind(tenant.0)
             .bind(server.0)

@@ -7,23 +7,23 @@ use super::unit::Unit;
 use super::{Store, StoreError};
 use crate::domain::id::ReplicaId;
 
-/// A replica whose last heartbeat is older than this holds no lease, in seconds.
+/// Age of the last heartbeat, in seconds, above which a replica holds no lease.
 pub const HEARTBEAT_TTL_S: f64 = 10.0;
 
-/// A lease as a replica took it. Whatever it writes because of it names it, since it may be another's by then.
+/// A lease as a replica took it. Every write under the lease checks it, since the lease may have moved by then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplicaLease {
-    /// Which.
+    /// Name of the lease.
     pub name: &'static str,
-    /// Whose.
+    /// Replica that took the lease.
     pub replica: ReplicaId,
-    /// Moves on whenever the holder changes.
+    /// Number that grows whenever the holder changes.
     pub epoch: i64,
 }
 
 impl ReplicaLease {
-    /// Goes on only while it is held. As a statement of its own, after the rows are locked that are written because of
-    /// it: who waits for a lock sees the lease as it was when the waiting began.
+    /// Refuses to go on unless the lease is still held. It runs as a statement of its own, after the rows to be written
+    /// are locked. A statement that waits for a lock sees the lease as it was before the wait.
     pub(super) async fn check(&self, tx: &mut Unit) -> Result<(), StoreError> {
         let held: Option<i32> =
             sqlx::query_scalar("select 1 from leases where name = $1 and replica_id = $2 and epoch = $3")
@@ -36,21 +36,24 @@ impl ReplicaLease {
     }
 }
 
-/// What a heartbeat gives.
+/// Result of a heartbeat.
 #[derive(Clone, Copy, Debug)]
 pub struct Beat {
-    /// Replicas that live, this one included.
+    /// Number of live replicas, this one included.
     pub live: u32,
-    /// The database's clock when it was written.
+    /// Time of the heartbeat, by the database's clock.
     pub at: DateTime<Utc>,
 }
 
 impl Store {
-    /// Writes this replica's heartbeat; the first one registers it, with the space of the vectors that it uses. A row
-    /// that somebody removed meanwhile is written again.
+    /// Writes this replica's heartbeat. The first one registers the replica with the space of its vectors. A row that
+    /// was deleted meanwhile is written again.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn heartbeat(&self, replica: ReplicaId, space: Option<&str>) -> Result<Beat, StoreError> {
         let mut tx = self.begin(Lane::Upkeep, TxAccess::System).await?;
-        // a statement does not see what it writes: this replica is counted apart
+        // a statement does not see what it writes: this replica is counted separately
         let (others, at): (i64, DateTime<Utc>) = sqlx::query_as(
             "with beat as (
                  insert into replicas (replica_id, version, embedding_space) values ($1, $2, $4)
@@ -68,7 +71,10 @@ impl Store {
         Ok(Beat { live: u32::try_from(others).unwrap_or(u32::MAX).saturating_add(1), at })
     }
 
-    /// Says goodbye: leases move on at once, open records are closed by the next sweep.
+    /// Records that a replica has stopped: its leases move on at once, and the next sweep closes its open records.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn replica_stopped(&self, replica: ReplicaId) -> Result<(), StoreError> {
         let mut tx = self.begin(Lane::Upkeep, TxAccess::System).await?;
         sqlx::query("update replicas set stopped_at = now() where replica_id = $1")
@@ -79,6 +85,9 @@ impl Store {
     }
 
     /// Takes or keeps a lease; `None` while another live replica holds it.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn take_lease(
         &self,
         name: &'static str,
@@ -106,7 +115,11 @@ impl Store {
         Ok(epoch.map(|epoch| ReplicaLease { name, replica, epoch }))
     }
 
-    /// Forgets replicas that have been gone for a day and own no open record; and with them, which vectors they used.
+    /// Deletes replicas that have been gone for a day and own no open record, and with them the spaces of their
+    /// vectors. Returns how many.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn forget_replicas(&self) -> Result<u64, StoreError> {
         let mut tx = self.begin(Lane::Upkeep, TxAccess::System).await?;
         let done = sqlx::query(

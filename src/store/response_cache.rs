@@ -1,4 +1,4 @@
-//! What was cut off results, sealed. Nothing here can open anything.
+//! Texts that were cut off results, sealed. Nothing here can decrypt them.
 
 use sqlx::FromRow;
 use uuid::Uuid;
@@ -11,51 +11,51 @@ use crate::domain::id::{KeyId, TenantId};
 
 /// Expired rows deleted in one transaction.
 const EXPIRED_BATCH: i64 = 500;
-/// The class of advisory locks that let one keeper of a tenant at a time through.
+/// Class of the advisory locks that serialize the writers of a tenant.
 const KEEPING: i32 = 0x6361_6368;
 
-/// Texts of one result to be kept.
+/// Cut texts of one result, to be stored.
 #[derive(Debug)]
 pub struct NewCachedTexts<'a> {
-    /// Whose call it was; `None` for the bootstrap key.
+    /// Key that made the call; `None` for the bootstrap key.
     pub principal: Option<KeyId>,
-    /// Which data key seals them.
+    /// Id of the data key that seals the texts.
     pub data_key: Uuid,
-    /// The call's record.
+    /// Id of the call's activity record.
     pub call: Uuid,
-    /// The server that was called.
+    /// Server that was called; `None` if the record names none.
     pub server: Option<&'a str>,
-    /// The tool that was called.
+    /// Tool that was called; `None` if the record names none.
     pub tool: Option<&'a str>,
-    /// Hash of the key that each is read with, and its envelope.
+    /// Hash of the key that a text is read with, and the envelope of the text.
     pub texts: Vec<([u8; 32], Vec<u8>)>,
-    /// How long they are kept, in seconds.
+    /// Lifetime of the texts, in seconds.
     pub keep_s: u32,
 }
 
-/// What a tenant may have at the same time.
+/// Quota of a tenant in the response cache.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheQuota {
-    /// Sealed bytes.
+    /// Most sealed bytes.
     pub bytes: i64,
-    /// Texts.
+    /// Most texts.
     pub entries: i64,
 }
 
-/// A kept text.
+/// A stored text, sealed.
 #[derive(Clone, Debug)]
 pub struct CachedText {
-    /// Which data key seals it.
+    /// Id of the data key that seals the text.
     pub data_key: Uuid,
-    /// The envelope.
+    /// Envelope of the text.
     pub sealed: Vec<u8>,
-    /// The call's record.
+    /// Id of the call's activity record.
     pub call: Uuid,
-    /// The server that was called.
+    /// Server that was called; `None` if the record names none.
     pub server: Option<String>,
-    /// The tool that was called.
+    /// Tool that was called; `None` if the record names none.
     pub tool: Option<String>,
-    /// The tenant's data keys, newest first.
+    /// Wrapped data keys of the tenant, the newest first.
     pub keys: Vec<DataKey>,
 }
 
@@ -69,7 +69,10 @@ struct Row {
 }
 
 impl Store {
-    /// Keeps texts, and lets go of the tenant's oldest for as long as it has more than its quota.
+    /// Stores texts, and deletes the tenant's oldest ones above its quota.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn keep_texts(
         &self,
         tenant: TenantId,
@@ -77,7 +80,7 @@ impl Store {
         quota: CacheQuota,
     ) -> Result<(), StoreError> {
         let mut tx = self.begin(Lane::Cache, TxAccess::Tenant(tenant)).await?;
-        // each must see what the other has added, or both would stay
+        // concurrent writers must see each other's rows, or the quota would be exceeded
         sqlx::query("select pg_advisory_xact_lock($1, hashtext($2))")
             .bind(KEEPING)
             .bind(tenant.to_string())
@@ -106,7 +109,10 @@ impl Store {
         Ok(tx.commit().await?)
     }
 
-    /// A kept text: only for whose call it was, and for as long as it is kept.
+    /// Returns a stored text until it expires, and only to the principal whose call it was.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn cached_text(
         &self,
         tenant: TenantId,
@@ -135,7 +141,10 @@ impl Store {
         }))
     }
 
-    /// Deletes a batch of what nobody can read any more; gives whether there may be more.
+    /// Deletes a batch of expired texts. Returns whether there may be more.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn delete_expired_texts(&self) -> Result<bool, StoreError> {
         let mut tx = self.begin(Lane::Upkeep, TxAccess::System).await?;
         let deleted = sqlx::query(
@@ -167,7 +176,7 @@ async fn evict(tx: &mut Unit, tenant: TenantId, quota: CacheQuota) -> Result<(),
     Ok(())
 }
 
-/// An ended key's texts go with it.
+/// Deletes the texts of a revoked key.
 pub(super) async fn remove_of(tx: &mut Unit, tenant: TenantId, principal: KeyId) -> Result<(), StoreError> {
     sqlx::query("delete from response_cache where tenant_id = $1 and principal_id = $2")
         .bind(tenant.0)

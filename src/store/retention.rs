@@ -1,4 +1,5 @@
-//! Deleting what single tenants keep no longer, in small batches. Whole days go with their partition.
+//! Retention of single tenants: deletes their expired records in small batches. Whole days are dropped with their
+//! partition.
 
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
@@ -11,8 +12,11 @@ use crate::domain::id::TenantId;
 const BATCH: i64 = 1000;
 
 impl Store {
-    /// What the database's clock says: one clock for all replicas decides what is too old. One of theirs that is far
-    /// ahead must not take away what is kept.
+    /// Returns the time of the database, which decides for all replicas what is too old. A replica whose clock is far
+    /// ahead must not delete what is kept.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn database_time(&self) -> Result<DateTime<Utc>, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
         let now = sqlx::query_scalar("select clock_timestamp()").fetch_one(&mut *tx).await?;
@@ -20,7 +24,10 @@ impl Store {
         Ok(now)
     }
 
-    /// What live tenants say themselves about how long they keep their records, in days.
+    /// Returns the retention of activity records that live tenants have set themselves, in days.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn tenants_retention(&self) -> Result<Vec<(TenantId, i64)>, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
         let rows: Vec<(Uuid, i64)> = sqlx::query_as(
@@ -37,7 +44,10 @@ impl Store {
         Ok(rows.into_iter().map(|(tenant, days)| (TenantId(tenant), days)).collect())
     }
 
-    /// Deletes a batch of a tenant's oldest records from before `until`; gives whether there may be more.
+    /// Deletes a batch of a tenant's oldest records from before `until`. Returns whether there may be more.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn delete_activity(&self, tenant: TenantId, until: DateTime<Utc>) -> Result<bool, StoreError> {
         let mut tx = self.begin(Lane::Upkeep, TxAccess::Owner).await?;
         let deleted = sqlx::query(

@@ -1,4 +1,4 @@
-//! Revisions: how a replica knows that its snapshot is current. Channel names live here and nowhere else.
+//! Revisions, by which a replica knows that its snapshot is current. Only this file knows the names of the channels.
 //!
 //! The database is the truth and a notice only a hint: a replica that missed one compares revisions.
 
@@ -17,22 +17,22 @@ use crate::domain::id::{KeyId, TenantId};
 const CHANNEL: &str = "mcpproxy_revisions";
 const CANCEL_CHANNEL: &str = "mcpproxy_cancel";
 const MISLED_CHANNEL: &str = "mcpproxy_misled";
-/// Most keys that one notice names, in a payload of 8000 bytes.
+/// Most keys in one notice, whose payload has at most 8000 bytes.
 pub const MISLED_KEYS_MAX: usize = 100;
-/// A listener that heard nothing for this long asks whether its line still stands.
+/// Silence after which a listener checks its connection.
 const LISTEN_SILENT_MAX: Duration = Duration::from_secs(5);
-/// How long the answer may take.
+/// Longest wait of a listener for an answer of the server.
 const LISTEN_ANSWER_MAX: Duration = Duration::from_secs(3);
 
-/// What changed.
+/// Kind of data with a revision of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RevisionKind {
-    /// Servers and tools.
+    /// Servers, and what they offer.
     Catalogue,
-    /// Keys and settings.
+    /// Keys, settings, quotas and suspension.
     Access,
-    /// What an embeddings service made of definitions; no list changes for it.
+    /// Vectors of definitions from an embeddings service. No list of a client changes with them.
     Vectors,
 }
 
@@ -55,63 +55,63 @@ impl RevisionKind {
 /// A tenant's revision of one kind; also the payload of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// Whose.
+    /// Tenant whose data changed.
     pub tenant: TenantId,
-    /// Of what.
+    /// Kind of the data.
     pub kind: RevisionKind,
-    /// Counts up.
+    /// Revision, which grows with each change.
     pub rev: i64,
 }
 
-/// A handshake client took a call back that the replica it told does not run. Lost notices do no harm: the
-/// call runs to its end.
+/// Notice that a handshake client has cancelled a call at a replica that does not run it. A lost notice does no harm:
+/// the call runs to its end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CancelNotice {
-    /// Whose call.
+    /// Tenant of the call.
     pub tenant: TenantId,
-    /// The key it was made with; none for the platform's own.
+    /// Key that made the call; `None` for the bootstrap key.
     pub key: Option<KeyId>,
-    /// The session's id, where there is one.
+    /// Id of the session; `None` without a session.
     pub session: Option<String>,
-    /// The raw id of the request.
+    /// Raw id of the request.
     pub request: String,
 }
 
-/// Keys were served lists that were out of date: whoever holds streams of theirs tells them once more.
+/// Notice that keys were served outdated lists. Replicas that hold streams of these keys notify their clients again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Misled {
-    /// Whose.
+    /// Tenant of the keys.
     pub tenant: TenantId,
-    /// These keys; no list means all. At most [`MISLED_KEYS_MAX`].
+    /// Keys concerned, at most [`MISLED_KEYS_MAX`]; `None` for all.
     pub keys: Option<Vec<MisledKey>>,
 }
 
-/// A key that was served such a list.
+/// A key that was served an outdated list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MisledKey {
-    /// The key; `None` is the platform's own.
+    /// Id of the key; `None` for the bootstrap key.
     pub key: Option<KeyId>,
-    /// How long ago, in milliseconds.
+    /// Time since the list was served, in milliseconds.
     pub age_ms: u32,
-    /// Which: tools, prompts, resources.
+    /// Kinds of lists concerned: tools, prompts, resources.
     pub kinds: [bool; 3],
 }
 
-/// What a replica hears.
+/// Notice that a replica receives from the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// Something was changed.
+    /// The data of a tenant changed.
     Change(Change),
-    /// A call was taken back.
+    /// A client has cancelled a call.
     Cancel(CancelNotice),
-    /// Lists were out of date.
+    /// Outdated lists were served.
     Misled(Misled),
 }
 
-/// Takes the next revision. First in a transaction that changes something: the row lock makes writers of
-/// one tenant and kind take turns, so that rows carry revisions in the order of their commits. From here on the
-/// transaction is as durable as the login says: a revision that a replica has seen must not be given again to
-/// another change after a standby took over. Nothing of a deleted tenant changes: [`StoreError::NotFound`].
+/// Takes the next revision; must be first in a transaction that changes something. The row lock serializes writers of
+/// one tenant and kind, so that rows carry revisions in the order of their commits. From here on the transaction is as
+/// durable as the login says. Otherwise, after a failover, a revision that a replica has seen could be given to another
+/// change. [`StoreError::NotFound`] if the tenant is deleted.
 pub(super) async fn bump(tx: &mut Unit, tenant: TenantId, kind: RevisionKind) -> Result<i64, StoreError> {
     let rev = sqlx::query_scalar(
         "update revisions set rev = rev + 1 where tenant_id = $1 and kind = $2 returning rev, set_config('synchronous_commit', null, true)",
@@ -125,8 +125,8 @@ pub(super) async fn bump(tx: &mut Unit, tenant: TenantId, kind: RevisionKind) ->
     Ok(rev)
 }
 
-/// Refuses what would change a deleted tenant. Under the lock of one of its revisions, and as a statement of its own:
-/// whoever waited for that lock behind the deletion would see the tenant as it was when the waiting began.
+/// Refuses a change of a deleted tenant. It runs under the lock of one of the tenant's revisions, and as a statement of
+/// its own. A statement that had waited for that lock would see the tenant as it was before the wait.
 async fn check_live(tx: &mut Unit, tenant: TenantId) -> Result<(), StoreError> {
     let live: Option<i32> =
         sqlx::query_scalar("select 1 from tenants where tenant_id = $1 and deleted_at is null")
@@ -136,13 +136,13 @@ async fn check_live(tx: &mut Unit, tenant: TenantId) -> Result<(), StoreError> {
     live.map(drop).ok_or(StoreError::NotFound)
 }
 
-/// For a change without a revision: none is made of a deleted tenant.
+/// Locks a tenant for a change without a revision; [`StoreError::NotFound`] if the tenant is deleted.
 pub(super) async fn hold(tx: &mut Unit, tenant: TenantId) -> Result<(), StoreError> {
     lock(tx, tenant, RevisionKind::Access).await?;
     check_live(tx, tenant).await
 }
 
-/// The next revision of a kind whose row is made when it is first needed.
+/// Takes the next revision of a kind whose row is created when it is first needed.
 pub(super) async fn bump_or_begin(
     tx: &mut Unit,
     tenant: TenantId,
@@ -156,7 +156,7 @@ pub(super) async fn bump_or_begin(
     bump(tx, tenant, kind).await
 }
 
-/// Waits for whoever has the next revision in hand, and keeps others from taking it: for a look before a change.
+/// Locks a tenant's revision without taking the next one, for a read before a change.
 pub(super) async fn lock(tx: &mut Unit, tenant: TenantId, kind: RevisionKind) -> Result<(), StoreError> {
     sqlx::query("select from revisions where tenant_id = $1 and kind = $2 for update")
         .bind(tenant.0)
@@ -166,7 +166,7 @@ pub(super) async fn lock(tx: &mut Unit, tenant: TenantId, kind: RevisionKind) ->
     Ok(())
 }
 
-/// Commits a change and tells every replica.
+/// Commits a change and notifies every replica.
 pub(super) async fn commit(
     mut tx: Unit,
     tenant: TenantId,
@@ -178,14 +178,14 @@ pub(super) async fn commit(
     Ok(rev)
 }
 
-/// Tells every replica of a change once it is committed.
+/// Notifies every replica of a change once the transaction is committed.
 pub(super) async fn notify(tx: &mut Unit, change: Change) -> Result<(), StoreError> {
     let payload = serde_json::json!(change).to_string();
     sqlx::query("select pg_notify($1, $2)").bind(CHANNEL).bind(payload).execute(&mut **tx).await?;
     Ok(())
 }
 
-/// Reads a revision within a snapshot.
+/// Returns a revision within a snapshot.
 pub(super) async fn current(tx: &mut Unit, tenant: TenantId, kind: RevisionKind) -> Result<i64, StoreError> {
     let rev = sqlx::query_scalar("select rev from revisions where tenant_id = $1 and kind = $2")
         .bind(tenant.0)
@@ -196,8 +196,11 @@ pub(super) async fn current(tx: &mut Unit, tenant: TenantId, kind: RevisionKind)
 }
 
 impl Store {
-    /// The revisions of these tenants, for the poll. A deleted tenant's are there too. A database that takes no
-    /// writes confirms nothing: it may be a copy that was left behind.
+    /// Returns the revisions of these tenants, deleted ones included, for polling.
+    ///
+    /// # Errors
+    /// [`StoreError::ReadOnly`] if the database takes no writes: it may be an outdated copy. Other errors come from the
+    /// database.
     pub async fn revisions(&self, tenants: &[TenantId]) -> Result<Vec<Change>, StoreError> {
         let ids: Vec<uuid::Uuid> = tenants.iter().map(|tenant| tenant.0).collect();
         let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
@@ -205,7 +208,7 @@ impl Store {
             .fetch_one(&mut *tx)
             .await?;
         if is_read_only {
-            // the next one may find the primary
+            // the next connection may lead to the primary
             tx.discard();
             return Err(StoreError::ReadOnly);
         }
@@ -221,18 +224,24 @@ impl Store {
         Ok(rows.into_iter().filter_map(change).collect())
     }
 
-    /// Tells every replica of a cancellation.
+    /// Notifies every replica of a cancellation.
+    ///
+    /// # Errors
+    /// [`StoreError::Down`] while too many commits are unconfirmed. Other errors come from the database.
     pub async fn notify_cancel(&self, notice: &CancelNotice) -> Result<(), StoreError> {
         self.tell(notice.tenant, CANCEL_CHANNEL, serde_json::json!(notice)).await
     }
 
-    /// Tells every replica whose lists were out of date.
+    /// Notifies every replica that keys were served outdated lists.
+    ///
+    /// # Errors
+    /// [`StoreError::Down`] while too many commits are unconfirmed. Other errors come from the database.
     pub async fn notify_misled(&self, notice: &Misled) -> Result<(), StoreError> {
         self.tell(notice.tenant, MISLED_CHANNEL, serde_json::json!(notice)).await
     }
 
-    /// Tells without a change. Nothing is written, so the commit waits for no standby; but notices are committed one
-    /// after the other, also behind a change that does wait. Not sent while there are too many of those.
+    /// Sends a notice without a change. Nothing is written, so the commit waits for no standby. But Postgres commits
+    /// notices one after the other, also behind a change that waits. So none is sent while too many changes wait.
     async fn tell(
         &self,
         tenant: TenantId,
@@ -248,13 +257,16 @@ impl Store {
         tx.commit_change().await
     }
 
-    /// A listener on a connection of its own.
+    /// Opens a listener on a connection of its own.
+    ///
+    /// # Errors
+    /// The database is out of reach, or does not answer in time.
     pub async fn listen(&self) -> Result<Listener, StoreError> {
         let pool =
             sqlx::postgres::PgPoolOptions::new().max_connections(1).acquire_timeout(super::CONNECT_MAX);
         let pool = pool.connect_lazy_with(self.direct.clone());
         let mut listener = PgListener::connect_with(&pool).await?;
-        // reconnecting is ours: whoever reconnects must compare revisions, or notices are lost unseen
+        // the caller reconnects: it must then compare revisions, or notices are lost unseen
         listener.eager_reconnect(false);
         timeout(LISTEN_ANSWER_MAX, listener.listen_all([CHANNEL, CANCEL_CHANNEL, MISLED_CHANNEL]))
             .await
@@ -263,21 +275,21 @@ impl Store {
     }
 }
 
-/// Notices of changes and of what else replicas tell each other. After an error or an end, take a new one and compare revisions.
+/// Receiver of notices from other replicas. After an error or an end, open a new one and compare revisions.
 pub struct Listener {
     listener: PgListener,
-    /// When it was last certain that the line stands.
+    /// Last time at which the connection was known to work.
     alive_at: Instant,
 }
 
 impl Listener {
-    /// When it was last certain that nothing was missed.
+    /// Returns the last time at which no notice was missed for certain.
     pub fn alive_at(&self) -> Instant {
         self.alive_at
     }
 
-    /// The next notice; `None` when the line broke. A line that stays silent is asked whether it is still there:
-    /// one that was cut without a word would be silent for ever.
+    /// Waits for the next notice; `None` when the connection broke. A silent connection is checked, since one that was
+    /// cut off would stay silent for ever.
     pub async fn next(&mut self) -> Option<Notice> {
         loop {
             let Ok(received) = timeout(LISTEN_SILENT_MAX, self.listener.try_recv()).await else {
@@ -301,7 +313,7 @@ impl Listener {
                         MISLED_CHANNEL => serde_json::from_str(payload).map(Notice::Misled),
                         _ => serde_json::from_str(payload).map(Notice::Change),
                     };
-                    // else of a newer release: nothing this binary keeps
+                    // a notice of a newer release concerns data that this binary does not hold
                     if let Ok(notice) = read {
                         return Some(notice);
                     }

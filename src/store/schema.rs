@@ -1,4 +1,4 @@
-//! Whether this program and the database's schema fit each other.
+//! Check whether this program and the database's schema fit each other.
 
 use sqlx::Row;
 
@@ -8,7 +8,12 @@ use super::unit::Unit;
 use super::{Store, StoreError};
 
 impl Store {
-    /// Refuses a database whose schema is behind this binary; a newer one is fine (additive for one release).
+    /// Refuses a database whose schema is behind this binary. A newer schema is accepted: it is additive for one
+    /// release.
+    ///
+    /// # Errors
+    /// [`StoreError::Schema`] if the schema or the roles do not fit; the text says what to do. Other errors come from
+    /// the database.
     pub async fn check_schema(&self) -> Result<(), StoreError> {
         let behind = |what: &str| {
             StoreError::Schema(format!(
@@ -50,7 +55,7 @@ impl Store {
     }
 }
 
-/// Refuses a schema that only newer programs can live with. Additive ones name none.
+/// Refuses a schema that only newer programs can use. Additive migrations name no such release.
 async fn check_minimum(tx: &mut Unit) -> Result<(), StoreError> {
     let named: Vec<String> =
         sqlx::query_scalar("select release from schema_minimum").fetch_all(&mut **tx).await?;
@@ -63,14 +68,14 @@ async fn check_minimum(tx: &mut Unit) -> Result<(), StoreError> {
     }
 }
 
-/// Of a release, for comparing: what is behind a `-` or `+` does not count.
+/// Returns the numbers of a release, for comparison; the part behind a `-` or `+` does not count.
 fn numbers(release: &str) -> [u64; 3] {
     let core = release.split(['-', '+']).next().unwrap_or_default();
     let mut parts = core.split('.').map(|part| part.parse().unwrap_or(0));
     std::array::from_fn(|_| parts.next().unwrap_or(0))
 }
 
-/// 22023: the role does not exist; 42501: it may not be used.
+/// Returns whether the role is missing. 22023: it does not exist; 42501: it may not be used.
 fn is_missing_role(error: &(dyn sqlx::error::DatabaseError + 'static)) -> bool {
     matches!(error.code().as_deref(), Some("22023" | "42501"))
 }

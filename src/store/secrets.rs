@@ -1,4 +1,4 @@
-//! Sealed credentials of servers, and the data keys that seal them. Nothing here can open anything.
+//! Sealed credentials of servers, and the data keys that seal them. Nothing here can decrypt them.
 
 use sqlx::FromRow;
 use uuid::Uuid;
@@ -9,59 +9,60 @@ use super::unit::Unit;
 use super::{Store, StoreError};
 use crate::domain::id::{ServerId, TenantId};
 
-/// Most wrapped data keys of a tenant that are read; the newest. There is one, but for lost master keys.
+/// Most wrapped data keys of a tenant that are read, the newest. A tenant has few: one, and more only after master keys
+/// were rotated or lost.
 const DATA_KEYS_MAX: i64 = 100;
 
-/// A tenant's data key, wrapped by a master key.
+/// Data key of a tenant, wrapped by a master key.
 #[derive(Clone, Debug, Default, FromRow)]
 pub struct DataKey {
-    /// Which data key.
+    /// Id of the data key.
     pub key_id: Uuid,
-    /// Which master key wraps it.
+    /// Id of the master key that wraps the data key.
     pub master_id: String,
-    /// The envelope.
+    /// Envelope of the data key.
     pub wrapped: Vec<u8>,
 }
 
-/// The sealed headers of a server.
+/// Sealed headers of a server.
 #[derive(Clone, Debug, FromRow)]
 pub struct ServerSecret {
-    /// Whose they are.
+    /// Id of the server.
     pub server_id: Uuid,
-    /// Another one with every change.
+    /// Id of the secret; each change makes a new one.
     pub secret_id: Uuid,
-    /// Which data key seals them.
+    /// Id of the data key that seals the headers.
     pub key_id: Uuid,
-    /// URL that they were given for, without its query; `None` where the server had none.
+    /// URL that the headers were given for, without its query; `None` where the server had none.
     pub place: Option<String>,
-    /// The envelope.
+    /// Envelope of the headers.
     pub sealed: Vec<u8>,
 }
 
 /// Sealed headers to be stored.
 #[derive(Clone, Debug)]
 pub struct SealedHeaders {
-    /// Their names, which may be shown.
+    /// Names of the headers, which may be shown.
     pub names: Vec<String>,
-    /// Which data key seals them.
+    /// Id of the data key that seals the headers.
     pub key_id: Uuid,
-    /// URL that they are given for, without its query.
+    /// URL that the headers are given for, without its query.
     pub place: String,
-    /// The envelope.
+    /// Envelope of the headers.
     pub sealed: Vec<u8>,
 }
 
-/// What becomes of a server's headers.
+/// Change of a server's headers.
 #[derive(Clone, Debug)]
 pub enum HeadersPatch {
-    /// None any more.
+    /// Removes all headers.
     Clear,
-    /// These, and no others.
+    /// Replaces all headers by these.
     Set(SealedHeaders),
 }
 
 impl HeadersPatch {
-    /// The headers of a server that is new.
+    /// Returns the headers for a new server; `None` for no headers.
     pub fn into_headers(self) -> Option<SealedHeaders> {
         match self {
             HeadersPatch::Clear => None,
@@ -69,7 +70,7 @@ impl HeadersPatch {
         }
     }
 
-    /// The names from now on.
+    /// Returns the names of the headers after the change.
     pub(super) fn names(&self) -> &[String] {
         match self {
             HeadersPatch::Clear => &[],
@@ -78,17 +79,20 @@ impl HeadersPatch {
     }
 }
 
-/// What it takes to open credentials.
+/// Sealed credentials, and the wrapped keys that open them.
 #[derive(Clone, Debug, Default)]
 pub struct SecretRows {
-    /// At most one of each server.
+    /// Sealed headers, at most one entry for each server.
     pub secrets: Vec<ServerSecret>,
-    /// The tenant's, newest first.
+    /// Wrapped data keys of the tenant, the newest first.
     pub keys: Vec<DataKey>,
 }
 
 impl Store {
-    /// The tenant's wrapped data keys, newest first.
+    /// Returns the tenant's wrapped data keys, the newest first.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn data_keys(&self, tenant: TenantId) -> Result<Vec<DataKey>, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::TenantSnapshot(tenant)).await?;
         let keys = keys(&mut tx, tenant).await?;
@@ -96,7 +100,10 @@ impl Store {
         Ok(keys)
     }
 
-    /// Adds a new data key.
+    /// Adds a data key.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] if the tenant is deleted. Other errors come from the database.
     pub async fn add_data_key(&self, tenant: TenantId, key: &DataKey) -> Result<(), StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         revisions::hold(&mut tx, tenant).await?;
@@ -110,7 +117,10 @@ impl Store {
         tx.commit_change().await
     }
 
-    /// The sealed headers of one server.
+    /// Returns the sealed headers of one server, with the tenant's data keys.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn server_secrets(&self, tenant: TenantId, server: ServerId) -> Result<SecretRows, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::TenantSnapshot(tenant)).await?;
         let rows = load(&mut tx, tenant, Some(server)).await?;
@@ -119,7 +129,7 @@ impl Store {
     }
 }
 
-/// The secrets of one server or of all, everybody's ones, with the keys.
+/// Returns the sealed headers of one server or of all, as far as they are not a single principal's, with the data keys.
 pub(super) async fn load(
     tx: &mut Unit,
     tenant: TenantId,
@@ -136,7 +146,7 @@ pub(super) async fn load(
     Ok(SecretRows { secrets, keys: keys(tx, tenant).await? })
 }
 
-/// The wrapped data keys, newest first.
+/// Returns the wrapped data keys, the newest first.
 pub(super) async fn keys(tx: &mut Unit, tenant: TenantId) -> Result<Vec<DataKey>, StoreError> {
     let keys = sqlx::query_as(
         "select key_id, master_id, wrapped from data_keys where tenant_id = $1
@@ -149,7 +159,7 @@ pub(super) async fn keys(tx: &mut Unit, tenant: TenantId) -> Result<Vec<DataKey>
     Ok(keys)
 }
 
-/// Takes a server's secrets away.
+/// Deletes the sealed headers of a server.
 pub(super) async fn remove(tx: &mut Unit, tenant: TenantId, server: ServerId) -> Result<(), StoreError> {
     sqlx::query("delete from server_secrets where tenant_id = $1 and server_id = $2")
         .bind(tenant.0)
@@ -159,7 +169,7 @@ pub(super) async fn remove(tx: &mut Unit, tenant: TenantId, server: ServerId) ->
     Ok(())
 }
 
-/// Notes another spelling of the place that a server's headers were given for, unless they were given for another one.
+/// Updates the spelling of the URL that a server's headers were given for, unless they were given for another URL.
 pub(super) async fn respell(
     tx: &mut Unit,
     tenant: TenantId,
@@ -201,8 +211,8 @@ pub(super) async fn insert(
     Ok(())
 }
 
-/// A deleted tenant's secrets go at once, what was cut off its results too, and the keys with them: no copy of the
-/// rows opens again.
+/// Deletes a deleted tenant's credentials, cached texts and data keys at once: no copy of the rows can be decrypted
+/// again.
 pub(super) async fn remove_all(tx: &mut Unit, tenant: TenantId) -> Result<(), StoreError> {
     for statement in [
         "delete from server_secrets where tenant_id = $1",

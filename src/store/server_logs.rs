@@ -1,4 +1,4 @@
-//! The logs of upstream servers: written in batches for all tenants, read by one.
+//! Logs of upstream servers: written in batches for all tenants, read by one.
 
 use chrono::{DateTime, Utc};
 use sqlx::FromRow;
@@ -9,44 +9,48 @@ use super::unit::Unit;
 use super::{Store, StoreError};
 use crate::domain::id::{ServerId, TenantId};
 
-/// Lines kept of one server.
+/// Most lines kept per server.
 const LINES_MAX: i64 = 500;
-/// Bytes kept of one server.
+/// Most bytes kept per server.
 const BYTES_MAX: i64 = 128 * 1024;
-/// Writers of all replicas take turns under this: whoever follows a log by its ids must not miss a late commit.
+/// Advisory lock that serializes the writers of all replicas: readers follow a log by its ids and must not miss a late
+/// commit.
 const TURN: i64 = 0x6c6f_6773;
 
-/// A line to be written.
+/// A log line to be written.
 #[derive(Clone, Debug)]
 pub struct NewLogLine {
-    /// Whose server.
+    /// Tenant of the server.
     pub tenant: TenantId,
-    /// Which one.
+    /// Server that the line belongs to.
     pub server: ServerId,
-    /// When it came.
+    /// Time of the line.
     pub at: DateTime<Utc>,
-    /// `stderr` or `gateway`.
+    /// Source of the line: `stderr` or `gateway`.
     pub source: &'static str,
-    /// The line.
+    /// Text of the line.
     pub line: String,
 }
 
-/// A line as stored.
+/// A log line as stored.
 #[derive(Clone, Debug, FromRow)]
 pub struct StoredLogLine {
-    /// Its place in the server's log.
+    /// Id of the line; ids give the order in a server's log.
     pub log_id: i64,
-    /// When it came.
+    /// Time of the line.
     pub at: DateTime<Utc>,
-    /// `stderr` or `gateway`.
+    /// Source of the line: `stderr` or `gateway`.
     pub source: String,
-    /// The line.
+    /// Text of the line.
     pub line: String,
 }
 
 impl Store {
-    /// Writes lines, in their order, and drops the oldest of servers that have too many. Lines of servers that are
-    /// removed are left out.
+    /// Writes lines in their order, and deletes the oldest lines of servers that have too many. Lines of removed
+    /// servers are left out.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn write_logs(&self, lines: &[NewLogLine]) -> Result<(), StoreError> {
         let tenants: Vec<Uuid> = lines.iter().map(|line| line.tenant.0).collect();
         let servers: Vec<Uuid> = lines.iter().map(|line| line.server.0).collect();
@@ -86,7 +90,10 @@ impl Store {
         Ok(tx.commit().await?)
     }
 
-    /// The newest lines of a server's log, or with `after` the first ones since then; the oldest first.
+    /// Returns the newest lines of a server's log, or with `after` the first ones behind that id; the oldest first.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn read_log(
         &self,
         tenant: TenantId,
@@ -119,13 +126,13 @@ impl Store {
     }
 }
 
-/// Waits until nobody writes lines; until the end of this transaction nobody begins to.
+/// Waits until no replica writes log lines, and keeps all from writing until this transaction ends.
 pub(super) async fn take_turn(tx: &mut Unit) -> Result<(), StoreError> {
     sqlx::query("select pg_advisory_xact_lock($1)").bind(TURN).execute(&mut **tx).await?;
     Ok(())
 }
 
-/// Takes the log of a server that is being removed, by whoever has taken the turn of the writers.
+/// Deletes the log of a server that is being removed. The caller holds the lock of [`take_turn`].
 pub(super) async fn remove(tx: &mut Unit, tenant: TenantId, server: ServerId) -> Result<(), StoreError> {
     sqlx::query("delete from server_logs where tenant_id = $1 and server_id = $2")
         .bind(tenant.0)

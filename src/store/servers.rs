@@ -1,4 +1,4 @@
-//! Upstream servers.
+//! Upstream servers, as stored.
 
 use chrono::{DateTime, Utc};
 use sqlx::FromRow;
@@ -21,53 +21,53 @@ use crate::domain::server_url::without_query;
 /// An upstream server as stored.
 #[derive(Clone, Debug, FromRow)]
 pub struct Server {
-    /// Its id, apart from its name.
+    /// Id of the server, independent of its name.
     pub server_id: Uuid,
-    /// Its name in the tenant.
+    /// Name of the server, unique in its tenant.
     pub name: String,
-    /// `http` or `stdio`.
+    /// Kind of the server: `http` or `stdio`.
     pub kind: String,
-    /// Where it is.
+    /// URL of the server; `None` for a program.
     pub url: Option<String>,
-    /// The program that it is, by the name of its entry in the deployment.
+    /// Program of the server, by the name of its entry in the deployment; `None` for a URL.
     pub command: Option<String>,
-    /// The name of its tenant.
+    /// Name of the server's tenant.
     pub tenant_name: String,
-    /// Switched on.
+    /// True if the server is enabled.
     pub enabled: bool,
-    /// Nothing of it is shown to agents.
+    /// True if the server is quarantined: nothing of it is shown to agents.
     pub quarantined: bool,
-    /// Changes of definitions are taken at once.
+    /// True if changed definitions are approved automatically.
     pub auto_approve: bool,
-    /// Whether its first listing after a release has set the pins.
+    /// True if the first listing after a release has set the pins.
     pub baselined: bool,
-    /// Bounds of its own, by name.
+    /// Limits of the server itself, by name.
     pub limits: Json<serde_json::Map<String, serde_json::Value>>,
-    /// The protocol era it was found to speak.
+    /// Protocol era that the server was found to speak; `None` before that.
     pub era: Option<String>,
-    /// `unknown`, `connected`, `disconnected`.
+    /// State of the connection: `unknown`, `connected` or `disconnected`.
     pub connection: String,
-    /// When it last answered the gateway's listing.
+    /// Time of the last successful listing or ping; `None` if there was none.
     pub last_ok_at: Option<DateTime<Utc>>,
-    /// Why the last listing failed.
+    /// Error of the last listing, or remark on tools that were left out or held back; `None` if there is neither.
     pub last_error: Option<String>,
-    /// Why some of its prompts, resources or templates are not there.
+    /// Reasons why some prompts, resources or templates are missing; `None` if none are.
     pub offers_error: Option<String>,
-    /// The key that added it.
+    /// Key that added the server, or moved it last; `None` for the bootstrap key.
     pub added_by: Option<Uuid>,
-    /// The key that the two fields below are of; another one than `added_by` where the release before wrote that.
+    /// Key of `adder_owner` and `adder_creator`. It differs from `added_by` where the previous release wrote that field.
     pub adder_key: Option<Uuid>,
-    /// Owner of that key when it added the server, where somebody had named one.
+    /// Owner of `adder_key` when the server was added; `None` if nobody had named one.
     pub adder_owner: Option<String>,
-    /// The key that created that key.
+    /// Key that created `adder_key`; `None` for the bootstrap key.
     pub adder_creator: Option<Uuid>,
-    /// When it was added.
+    /// Time of creation.
     pub created_at: DateTime<Utc>,
-    /// Counts changes by people, for optimistic updates.
+    /// Number of changes by people, for optimistic updates.
     pub version: i64,
-    /// The revision that wrote its row last.
+    /// Revision that wrote the row last.
     pub rev: i64,
-    /// Names of the headers it is called with; their values are sealed elsewhere.
+    /// Names of the headers that the server is called with; their values are sealed elsewhere.
     pub header_names: Vec<String>,
 }
 
@@ -105,7 +105,7 @@ impl Server {
 }
 
 impl Server {
-    /// The typed id.
+    /// Returns the typed id.
     pub fn id(&self) -> ServerId {
         ServerId(self.server_id)
     }
@@ -189,7 +189,11 @@ pub struct ServerPatch {
 }
 
 impl Store {
-    /// Adds a server.
+    /// Adds a server, with its sealed headers.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] if the name is taken, [`StoreError::Quota`] if the quota of servers is used up.
+    /// [`StoreError::NotFound`] if the tenant is deleted. Other errors come from the database.
     pub async fn create_server(&self, tenant: TenantId, new: &NewServer) -> Result<Server, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         let rev = revisions::bump(&mut tx, tenant, RevisionKind::Catalogue).await?;
@@ -231,7 +235,10 @@ impl Store {
         Ok(server)
     }
 
-    /// One server by name.
+    /// Returns one server by name.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] if the tenant has no such server. Other errors come from the database.
     pub async fn get_server(&self, tenant: TenantId, name: &str) -> Result<Server, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         let server = sqlx::query_as(concat!(
@@ -247,7 +254,11 @@ impl Store {
         server.ok_or(StoreError::NotFound)
     }
 
-    /// A server as the gateway itself asks it: [`StoreError::NotFound`] also when its tenant is not served any more.
+    /// Returns a server that the gateway itself is about to contact.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] if the server is removed, or its tenant deleted or suspended. Other errors come from
+    /// the database.
     pub async fn served_server(&self, tenant: TenantId, server: ServerId) -> Result<Server, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
         let server = sqlx::query_as(concat!(
@@ -265,7 +276,10 @@ impl Store {
         server.ok_or(StoreError::NotFound)
     }
 
-    /// Servers by name, after `after`.
+    /// Returns servers after `after` by name, at most `limit`.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn list_servers(
         &self,
         tenant: TenantId,
@@ -287,7 +301,11 @@ impl Store {
         Ok(servers)
     }
 
-    /// Changes a server.
+    /// Changes a server and returns its new row.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] if the server is removed, or has another version than the patch names.
+    /// [`StoreError::NotFound`] if the tenant is deleted. Other errors come from the database.
     pub async fn update_server(
         &self,
         tenant: TenantId,
@@ -351,10 +369,14 @@ impl Store {
         Ok(updated)
     }
 
-    /// Removes a server; its name is free again, its id never used again.
+    /// Removes a server. Its name is free again; its id is never used again.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] if the server is removed already, or the tenant deleted. Other errors come from the
+    /// database.
     pub async fn remove_server(&self, tenant: TenantId, server: ServerId) -> Result<(), StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
-        // whoever writes a line meanwhile would not see the removal, and the line would stay
+        // a concurrent writer of log lines would not see the removal, and its lines would stay
         server_logs::take_turn(&mut tx).await?;
         lock_server(&mut tx, tenant, server).await?;
         let rev = revisions::bump(&mut tx, tenant, RevisionKind::Catalogue).await?;
@@ -378,11 +400,15 @@ impl Store {
         revisions::commit(tx, tenant, RevisionKind::Catalogue, rev).await.map(drop)
     }
 
-    /// The catalogue of a tenant in one consistent picture: servers, present tools, revision.
-    /// [`StoreError::NotFound`] when the tenant is deleted.
+    /// Returns the catalogue of a tenant in one consistent snapshot: servers, present tools, offers, credentials and
+    /// revision.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] if the tenant is deleted, [`StoreError::Inconsistent`] if a row holds a value that this
+    /// version does not know. Other errors come from the database.
     pub async fn load_catalogue(&self, tenant: TenantId) -> Result<CatalogueRows, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::TenantSnapshot(tenant)).await?;
-        // a deleted tenant has none
+        // a deleted tenant has no catalogue
         quotas::own(&mut tx, tenant).await?;
         let rev = revisions::current(&mut tx, tenant, RevisionKind::Catalogue).await?;
         let servers: Vec<Server> = sqlx::query_as(concat!(
@@ -410,17 +436,17 @@ impl Store {
     }
 }
 
-/// What [`Store::load_catalogue`] gives.
+/// Catalogue of a tenant, as returned by [`Store::load_catalogue`].
 #[derive(Clone, Debug)]
 pub struct CatalogueRows {
-    /// The revision this picture belongs to.
+    /// Revision of this snapshot.
     pub rev: i64,
-    /// By name.
+    /// Servers, by name.
     pub servers: Vec<Server>,
-    /// In no order.
+    /// Present tools of all servers, in no order.
     pub tools: Vec<StoredTool>,
-    /// Those first that are offered the longest.
+    /// Prompts, resources and templates of all servers, the longest offered first.
     pub offers: Vec<StoredOffer>,
-    /// What the servers are called with, sealed.
+    /// Sealed headers that the servers are called with, and the keys to open them.
     pub secrets: SecretRows,
 }

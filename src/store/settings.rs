@@ -10,22 +10,26 @@ use super::{Store, StoreError};
 use crate::domain::id::{KeyId, TenantId};
 use crate::domain::settings::Settings;
 
-/// Settings of one scope with the version that guards their next change.
+/// Settings of one scope, with the version that guards their next change.
 #[derive(Clone, Debug, Default)]
 pub struct StoredSettings {
-    /// What the scope says.
+    /// Settings of the scope.
     pub settings: Settings,
-    /// 0 when nothing was ever set.
+    /// Version of the settings; 0 if none were ever set.
     pub version: i64,
 }
 
-/// A key's scope, or the tenant's own.
+/// Returns the id of a scope: the key's id, or the nil UUID for the tenant.
 fn scope_id(key: Option<KeyId>) -> Uuid {
     key.map_or(Uuid::nil(), |key| key.0)
 }
 
 impl Store {
-    /// What a key (or with `None` the tenant) says. A scope that says nothing is empty, not missing.
+    /// Returns the settings of a key, or of the tenant if `key` is `None`. A scope without settings is empty, not
+    /// missing.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn get_settings(
         &self,
         tenant: TenantId,
@@ -46,8 +50,12 @@ impl Store {
         }))
     }
 
-    /// Changes what a scope says, if it is still at `version`: `null` takes a setting away, names that are absent stay
-    /// as they are stored. The caller has checked the patch, and that the key exists.
+    /// Changes the settings of a scope that is still at `version`, and returns the new version. `null` removes a
+    /// setting; names that are absent stay as stored. The caller has checked the patch, and that the key exists.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] if the settings have another version, [`StoreError::NotFound`] if the tenant is
+    /// deleted. Other errors come from the database.
     pub async fn patch_settings(
         &self,
         tenant: TenantId,
@@ -73,7 +81,7 @@ impl Store {
     }
 }
 
-/// Changes a scope within a change.
+/// Writes settings of a scope in a transaction that has taken the revision `rev`.
 pub(super) async fn put(
     tx: &mut Unit,
     tenant: TenantId,
@@ -97,7 +105,7 @@ pub(super) async fn put(
     Ok(())
 }
 
-/// What a key that is revoked said is of no use any more.
+/// Deletes the settings of a revoked key.
 pub(super) async fn remove_of(tx: &mut Unit, tenant: TenantId, key: KeyId) -> Result<(), StoreError> {
     sqlx::query("delete from settings where tenant_id = $1 and scope_id = $2")
         .bind(tenant.0)
@@ -107,7 +115,7 @@ pub(super) async fn remove_of(tx: &mut Unit, tenant: TenantId, key: KeyId) -> Re
     Ok(())
 }
 
-/// The scopes of a tenant and its live keys, within a snapshot.
+/// Returns the settings of a tenant and of its live keys, within a snapshot.
 pub(super) async fn all(tx: &mut Unit, tenant: TenantId) -> Result<Vec<(Uuid, Settings)>, StoreError> {
     let rows: Vec<(Uuid, String)> = sqlx::query_as(
         "select s.scope_id, s.value::text from settings s where s.tenant_id = $1 and s.scope_id = $2

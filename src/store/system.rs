@@ -1,5 +1,4 @@
-//! The few jobs that look across tenants. Everything here runs as `mcpproxy_system`, whose own policies
-//! allow exactly this; nothing else may.
+//! The few jobs that work across tenants. Everything here runs as `mcpproxy_system`, whose policies allow exactly this.
 
 use std::collections::BTreeSet;
 
@@ -15,24 +14,24 @@ use crate::domain::id::{KeyId, ServerId, TenantId};
 /// A key found by its hash alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FoundKey {
-    /// Whose key it is.
+    /// Tenant of the key.
     pub tenant: TenantId,
-    /// Which one.
+    /// Id of the key.
     pub key: KeyId,
 }
 
 /// A server that is due for a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DueServer {
-    /// Whose.
+    /// Tenant of the server.
     pub tenant: TenantId,
-    /// Which one.
+    /// Id of the server.
     pub server: ServerId,
-    /// Its name in the tenant.
+    /// Name of the server in its tenant.
     pub name: String,
-    /// The version of its row.
+    /// Version of the server's row.
     pub version: i64,
-    /// Whether its last listing succeeded.
+    /// True if the server is connected.
     pub is_connected: bool,
 }
 
@@ -45,7 +44,7 @@ struct DueRow {
     is_connected: bool,
 }
 
-/// Open records that nobody works on, the oldest first.
+/// SQL for open records whose replica is dead or that are orphans, the oldest first.
 macro_rules! dead {
     () => {
         "activity_open a left join replicas r using (replica_id)
@@ -56,7 +55,11 @@ macro_rules! dead {
 }
 
 impl Store {
-    /// Looks up keys that no snapshot here knows by their digests: one index probe each. Returns those that are valid.
+    /// Looks up keys by their digests that no snapshot of this replica knows; one index probe each. Returns the valid
+    /// ones.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn find_keys(&self, hashes: &[&[u8]]) -> Result<Vec<([u8; 32], FoundKey)>, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
         let rows: Vec<(Vec<u8>, Uuid, Uuid)> = sqlx::query_as(
@@ -74,7 +77,10 @@ impl Store {
         Ok(found.collect())
     }
 
-    /// Notes when keys were last used; coarse, so one statement for many.
+    /// Records when keys were last used, with one statement for many.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn touch_keys(&self, used: &[(TenantId, KeyId, DateTime<Utc>)]) -> Result<(), StoreError> {
         let mut tx = self.begin(Lane::Upkeep, TxAccess::System).await?;
         sqlx::query(
@@ -91,7 +97,10 @@ impl Store {
         Ok(tx.commit().await?)
     }
 
-    /// All enabled servers of tenants that are served, for the one replica that re-lists; pages by id.
+    /// Returns enabled servers of served tenants after `after`, by id, for the one replica that lists them again.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn enabled_servers(&self, after: ServerId, limit: i64) -> Result<Vec<DueServer>, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
         let rows: Vec<DueRow> = sqlx::query_as(
@@ -116,7 +125,10 @@ impl Store {
         Ok(rows.into_iter().map(due).collect())
     }
 
-    /// Tenants with a connected server that has given no sign of life for `silent_s` seconds.
+    /// Returns tenants with a connected server that has given no sign of life for `silent_s` seconds.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn tenants_to_wear_off(&self, silent_s: f64, limit: i64) -> Result<Vec<TenantId>, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
         let tenants: Vec<Uuid> = sqlx::query_scalar(
@@ -133,8 +145,11 @@ impl Store {
         Ok(tenants.into_iter().map(TenantId).collect())
     }
 
-    /// Closes open records whose replica has been silent for `silent_s` seconds as `unknown`, and those of
-    /// this replica that it no longer works on (`orphans`). Gives how many were closed.
+    /// Closes open records as `unknown`: those whose replica has been silent for `silent_s` seconds, and `orphans`,
+    /// which this replica no longer works on. Returns how many.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails, or has no partition for a day ([`StoreError::is_missing_partition`]).
     pub async fn close_dead(&self, silent_s: f64, orphans: &[Uuid], limit: i64) -> Result<usize, StoreError> {
         let mut tx = self.begin(Lane::Commit, TxAccess::System).await?;
         let closed = sqlx::query(concat!(
@@ -163,7 +178,10 @@ impl Store {
         Ok(closed.rows_affected() as usize)
     }
 
-    /// The days of the records that [`Store::close_dead`] would close.
+    /// Returns the days of the records that [`Store::close_dead`] would close.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn dead_days(
         &self,
         silent_s: f64,
@@ -181,7 +199,10 @@ impl Store {
         Ok(started.into_iter().map(|at| at.date_naive()).collect())
     }
 
-    /// Open records of one replica, by id: what it should be working on.
+    /// Returns the ids of a replica's open records that are older than `older_than_s` seconds, at most 10 000.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn open_records(&self, replica: Uuid, older_than_s: f64) -> Result<Vec<Uuid>, StoreError> {
         let mut tx = self.begin(Lane::Commit, TxAccess::System).await?;
         let ids = sqlx::query_scalar(

@@ -1,4 +1,4 @@
-//! Tenants.
+//! Tenants: creation, suspension, deletion.
 
 use chrono::{DateTime, Utc};
 use sqlx::FromRow;
@@ -10,29 +10,29 @@ use super::{Store, StoreError};
 use crate::domain::id::TenantId;
 use crate::domain::quota::OwnQuotas;
 
-/// A tenant.
+/// A tenant as stored.
 #[derive(Clone, Debug, FromRow)]
 pub struct Tenant {
-    /// Its id; never used again.
+    /// Id of the tenant, never used again.
     #[sqlx(rename = "tenant_id")]
     pub id: Uuid,
-    /// Its name; free again once it is deleted.
+    /// Name of the tenant, free again once the tenant is deleted.
     pub name: String,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: DateTime<Utc>,
-    /// Since when it is served nothing.
+    /// Start of the suspension; `None` if the tenant is not suspended.
     pub suspended_at: Option<DateTime<Utc>>,
-    /// What the platform says of its quotas.
+    /// Quotas that the platform has set for the tenant.
     #[sqlx(try_from = "String")]
     pub quotas: OwnQuotas,
 }
 
-/// What becomes of a tenant.
+/// Change of a tenant's suspension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Suspend {
-    /// It is served nothing.
+    /// Suspends the tenant: nothing is served to it.
     Yes,
-    /// It is served again.
+    /// Ends the suspension.
     No,
 }
 
@@ -43,17 +43,21 @@ macro_rules! tenant_columns {
 }
 
 impl Tenant {
-    /// The typed id.
+    /// Returns the typed id.
     pub fn tenant_id(&self) -> TenantId {
         TenantId(self.id)
     }
 }
 
 impl Store {
-    /// Makes a tenant with its revisions. [`StoreError::Conflict`] when the name is taken.
+    /// Creates a tenant with its revisions.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] if the name is taken, [`StoreError::Limit`] if there are `tenants_max` tenants already.
+    /// Other errors come from the database.
     pub async fn create_tenant(&self, name: &str, tenants_max: i64) -> Result<Tenant, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
-        // one at a time: whoever waits here counts the other's as well
+        // serializes creations, so that each counts the tenant of the one before
         sqlx::query("select from tenants where tenant_id = $1 for no key update")
             .bind(TenantId::PLATFORM.0)
             .execute(&mut *tx)
@@ -85,7 +89,10 @@ impl Store {
         Ok(tenant)
     }
 
-    /// Live tenants by name, after `after`, at most `limit`. The reserved tenant is not one of them.
+    /// Returns live tenants after `after` by name, at most `limit`, without the reserved tenant.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn list_tenants(&self, after: &str, limit: i64) -> Result<Vec<Tenant>, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
         let rows = sqlx::query_as(concat!(
@@ -102,7 +109,10 @@ impl Store {
         Ok(rows)
     }
 
-    /// A live tenant by name.
+    /// Returns a live tenant by name.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] if no live tenant has this name. Other errors come from the database.
     pub async fn find_tenant(&self, name: &str) -> Result<Tenant, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
         let row = sqlx::query_as(concat!(
@@ -118,7 +128,10 @@ impl Store {
         row.ok_or(StoreError::NotFound)
     }
 
-    /// Whether anything may be done for a tenant.
+    /// Returns whether a tenant is served: neither deleted nor suspended.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn is_served(&self, tenant: TenantId) -> Result<bool, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
         let is_served = sqlx::query_scalar(
@@ -131,7 +144,10 @@ impl Store {
         Ok(is_served)
     }
 
-    /// Those of these tenants for which nothing may be done.
+    /// Returns the tenants among `tenants` that are deleted or suspended.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn unserved(&self, tenants: &[TenantId]) -> Result<Vec<TenantId>, StoreError> {
         let ids: Vec<Uuid> = tenants.iter().map(|tenant| tenant.0).collect();
         let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
@@ -146,11 +162,14 @@ impl Store {
         Ok(unserved.into_iter().map(TenantId).collect())
     }
 
-    /// Serves a tenant nothing from now on, or serves it again; to say so twice changes nothing.
+    /// Suspends a tenant or ends its suspension; repeating it changes nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] if the tenant is deleted. Other errors come from the database.
     pub async fn suspend_tenant(&self, tenant: TenantId, suspend: Suspend) -> Result<(), StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
         let access = revisions::bump(&mut tx, tenant, RevisionKind::Access).await?;
-        // whoever only lists its servers is to stop, or begin, as well
+        // replicas that only list the tenant's servers have to stop, or begin, as well
         let catalogue = revisions::bump(&mut tx, tenant, RevisionKind::Catalogue).await?;
         let changed = sqlx::query(
             "update tenants set suspended_at = case when $2 then now() end
@@ -167,12 +186,15 @@ impl Store {
         revisions::commit(tx, tenant, RevisionKind::Catalogue, catalogue).await.map(drop)
     }
 
-    /// Marks a tenant deleted: its keys stop working on every replica. Its credentials are gone for good; what else it
-    /// leaves behind is taken away in the background ([`super::purge`]).
+    /// Deletes a tenant: its keys stop working on every replica, and its credentials are deleted for good. All other
+    /// rows are deleted in the background ([`super::purge`]).
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] if the tenant is deleted already. Other errors come from the database.
     pub async fn delete_tenant(&self, tenant: TenantId) -> Result<(), StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::System).await?;
         let access = revisions::bump(&mut tx, tenant, RevisionKind::Access).await?;
-        // whoever only lists its servers is to stop as well
+        // replicas that only list the tenant's servers have to stop as well
         let catalogue = revisions::bump(&mut tx, tenant, RevisionKind::Catalogue).await?;
         let done =
             sqlx::query("update tenants set deleted_at = now() where tenant_id = $1 and deleted_at is null")

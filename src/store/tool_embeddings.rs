@@ -1,4 +1,4 @@
-//! What an embeddings service made of definitions.
+//! Vectors that an embeddings service made of definitions.
 
 use sqlx::FromRow;
 use uuid::Uuid;
@@ -9,7 +9,7 @@ use super::unit::Unit;
 use super::{Store, StoreError};
 use crate::domain::id::TenantId;
 
-/// Definitions of a tenant that have a vector, at most.
+/// Most definitions of a tenant that have a vector, in each space.
 pub const EMBEDDED_PER_TENANT_MAX: i64 = 20_000;
 /// Rows deleted in one transaction.
 const DELETED_BATCH: i64 = 500;
@@ -17,25 +17,28 @@ const DELETED_BATCH: i64 = 500;
 /// A definition without a vector.
 #[derive(Clone, Debug, FromRow)]
 pub struct Unembedded {
-    /// Its digest.
+    /// Digest of the definition.
     pub pin: String,
-    /// The tool's own name.
+    /// Name of the tool at its server.
     pub name: String,
-    /// As discovered.
+    /// Definition as discovered.
     pub definition: String,
 }
 
-/// A tenant's vectors above some revision.
+/// Vectors of a tenant that were stored after a given revision.
 #[derive(Clone, Debug)]
 pub struct EmbeddingRows {
-    /// The revision this picture belongs to.
+    /// Revision of this snapshot.
     pub rev: i64,
-    /// By pin, in no order.
+    /// Vectors by pin, the newest first.
     pub vectors: Vec<(String, Vec<u8>)>,
 }
 
 impl Store {
-    /// Served tenants behind `after`, by id, with a definition that searches can find and that has no vector in `space`.
+    /// Returns served tenants after `after`, by id, with a searchable definition that has no vector in `space`.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn tenants_to_embed(
         &self,
         space: &str,
@@ -63,8 +66,11 @@ impl Store {
         Ok(tenants.into_iter().map(TenantId).collect())
     }
 
-    /// Some of a served tenant's definitions behind `after`, by pin, that searches can find and that have no vector in
-    /// `space`, but for those in `except`; none once it has as many as it may have.
+    /// Returns some of a served tenant's searchable definitions after `after`, by pin, that have no vector in `space`
+    /// and are not in `except`. Returns none once the tenant has as many vectors as it may have.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn definitions_to_embed(
         &self,
         tenant: TenantId,
@@ -99,7 +105,11 @@ impl Store {
         Ok(rows)
     }
 
-    /// Keeps vectors, by pin, and tells every replica. `None` when another replica had kept all of them.
+    /// Stores vectors by pin and notifies every replica. Returns the new revision; `None` if all of them were stored
+    /// before.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] if the tenant is deleted. Other errors come from the database.
     pub async fn keep_embeddings(
         &self,
         tenant: TenantId,
@@ -126,7 +136,10 @@ impl Store {
         revisions::commit(tx, tenant, RevisionKind::Vectors, rev).await.map(Some)
     }
 
-    /// A tenant's vectors in `space` that were kept after revision `after`.
+    /// Returns a tenant's vectors in `space` that were stored after revision `after`.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn load_embeddings(
         &self,
         tenant: TenantId,
@@ -152,8 +165,11 @@ impl Store {
         Ok(EmbeddingRows { rev, vectors })
     }
 
-    /// Deletes a batch of vectors of definitions that no tool has any more, and of spaces that no replica uses or has
-    /// used for as long as replicas are remembered ([`Store::forget_replicas`]); gives whether there may be more.
+    /// Deletes a batch of vectors whose definition no tool has any more, or whose space no known replica uses
+    /// ([`Store::forget_replicas`]). Returns whether there may be more.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn delete_old_embeddings(&self) -> Result<bool, StoreError> {
         let mut tx = self.begin(Lane::Upkeep, TxAccess::System).await?;
         let deleted = sqlx::query(
@@ -172,7 +188,7 @@ impl Store {
     }
 }
 
-/// A deleted tenant's go with it.
+/// Deletes the vectors of a deleted tenant.
 pub(super) async fn remove_all(tx: &mut Unit, tenant: TenantId) -> Result<(), StoreError> {
     sqlx::query("delete from tool_embeddings where tenant_id = $1").bind(tenant.0).execute(&mut **tx).await?;
     Ok(())

@@ -1,4 +1,4 @@
-//! Tools as they are stored.
+//! Tools, as they are stored.
 
 use chrono::{DateTime, Utc};
 use sqlx::FromRow;
@@ -12,11 +12,11 @@ use crate::domain::id::{ServerId, TenantId};
 use crate::domain::overrides::Override;
 use crate::domain::tool::PinState;
 
-/// Bytes of approved definitions kept of a server's tools that it does not offer any more, the last ones: they may come
-/// back, and then it is to be seen what was changed. Pins are kept of all.
+/// Most bytes of approved definitions kept per server for tools that it does not offer any more, the newest. Such a
+/// tool may come back, and then its changes are to be shown. Pins are kept for all.
 const GONE_TEXTS_BYTES_MAX: i64 = 1 << 20;
 
-/// What definitions take up: the longer of what is offered and what was approved in its place.
+/// SQL for the bytes that definitions take up: per tool the longer of the current and the approved one.
 macro_rules! stored_bytes {
     () => {
         "coalesce(sum(greatest(octet_length(definition), octet_length(approved_definition))), 0)::bigint"
@@ -24,8 +24,8 @@ macro_rules! stored_bytes {
 }
 pub(super) use stored_bytes;
 
-/// A read of tools whose names can go on with a condition; `$approved` is the text that was approved, as far as it is
-/// wanted.
+/// SQL that selects tools and their names, and can go on with a condition. `$approved` is an expression for the
+/// approved definition, as far as it is wanted.
 macro_rules! select_tools {
     ($approved:literal, $condition:literal) => {
         concat!(
@@ -45,40 +45,40 @@ pub(super) use select_tools;
 /// A tool as stored.
 #[derive(Clone, Debug)]
 pub struct StoredTool {
-    /// Its server.
+    /// Server of the tool.
     pub server: ServerId,
-    /// Its own name.
+    /// Name of the tool at its server.
     pub name: String,
-    /// The definition as last discovered: exact bytes.
+    /// Definition as last discovered, exact bytes.
     pub definition: String,
-    /// Digest of that definition.
+    /// Digest of the definition.
     pub pin: String,
-    /// Against the approved pin.
+    /// State of the definition against the approved pin.
     pub state: PinState,
-    /// The pin that was approved.
+    /// Pin of the approved definition; `None` if none was approved.
     pub approved_pin: Option<String>,
-    /// The definition that was approved; in the rows of a catalogue only where it is another one.
+    /// Approved definition; in a catalogue only if it differs from the current one. `None` if none is kept.
     pub approved_definition: Option<String>,
-    /// The safe spelling.
+    /// Safe spelling of the name; `None` if there is none.
     pub safe_name: Option<String>,
-    /// Who blocked it.
+    /// Key that blocked the tool; `None` for the bootstrap key, or if the tool is not blocked.
     pub blocked_by: Option<Uuid>,
-    /// What became of its hints, and since when, until a person approves it.
+    /// Drift of the hints and its time, until a person approves the tool; `None` if there is none.
     pub drift: Option<(Drift, DateTime<Utc>)>,
-    /// What a person says of it instead of its server.
+    /// Annotations that a person has set in place of the server's; `None` if there are none.
     pub overridden: Option<StoredOverride>,
 }
 
 /// An override as stored.
 #[derive(Clone, Debug)]
 pub struct StoredOverride {
-    /// What is said, and of which definition.
+    /// Annotations that are set, and the pin of the definition that they are for.
     pub said: Override,
-    /// Which one of this tool's it is.
+    /// Version of the override; every new override of the tool counts it up.
     pub version: i64,
-    /// Who said so.
+    /// Key that made the override; `None` for the bootstrap key.
     pub by: Option<Uuid>,
-    /// When.
+    /// Time of the override.
     pub at: DateTime<Utc>,
 }
 
@@ -103,7 +103,8 @@ pub(super) struct ToolRow {
 }
 
 impl ToolRow {
-    /// What cannot be read is no reason to show a tool without it: it may make the tool look worse.
+    /// Takes the override out of the row. An unreadable override is an error: without it the tool might look more
+    /// harmless than it is.
     fn take_override(&mut self) -> Result<Option<StoredOverride>, StoreError> {
         let (Some(text), Some(pin)) = (self.override_annotations.take(), self.override_pin.take()) else {
             return Ok(None);
@@ -147,8 +148,12 @@ impl TryFrom<ToolRow> for StoredTool {
 }
 
 impl Store {
-    /// A server's present tools by name, after `after`: at most `limit`, of which those before the last have less than
-    /// `bytes_max` bytes of definitions.
+    /// Returns a server's present tools after `after` by name, at most `limit`. No further tool is added once the
+    /// definitions have `bytes_max` bytes.
+    ///
+    /// # Errors
+    /// [`StoreError::Inconsistent`] if a row holds a value that this version does not know. Other errors come from the
+    /// database.
     pub async fn list_tools(
         &self,
         tenant: TenantId,
@@ -182,7 +187,11 @@ impl Store {
         rows.into_iter().map(StoredTool::try_from).collect()
     }
 
-    /// One of a server's present tools.
+    /// Returns one of a server's present tools.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] if the server does not offer the tool, [`StoreError::Inconsistent`] if its row holds a
+    /// value that this version does not know. Other errors come from the database.
     pub async fn get_tool(
         &self,
         tenant: TenantId,
@@ -202,7 +211,7 @@ impl Store {
     }
 }
 
-/// The tools of a removed server go with it: what they say now, the rest in the background.
+/// Marks the tools of a removed server as removed and clears their definitions; the rows are deleted in the background.
 pub(super) async fn remove_all(
     tx: &mut Unit,
     tenant: TenantId,
@@ -221,7 +230,8 @@ pub(super) async fn remove_all(
     Ok(())
 }
 
-/// Forgets what was approved or said of a server's tools, since another place is another server in all but name. Blocks stay.
+/// Clears approvals and overrides of a server's tools, since at another place it is another server in all but name.
+/// Blocks stay.
 pub(super) async fn clear_pins(
     tx: &mut Unit,
     tenant: TenantId,
@@ -243,7 +253,7 @@ pub(super) async fn clear_pins(
     Ok(())
 }
 
-/// Of what a server does not offer any more, no more than a bound is kept.
+/// Clears the oldest approved definitions of tools that a server does not offer any more, above a bound.
 pub(super) async fn forget_texts(
     tx: &mut Unit,
     tenant: TenantId,

@@ -1,4 +1,4 @@
-//! Units of work: one transaction, one role, nothing that outlives it.
+//! Units of work: one transaction under one role, with settings that end with it.
 
 use std::time::Duration;
 
@@ -11,64 +11,64 @@ use super::vitals::PoolKind;
 use super::{Store, StoreError};
 use crate::domain::id::TenantId;
 
-/// As whom a unit of work runs.
+/// Role and isolation of a unit of work.
 #[derive(Clone, Copy, Debug)]
 pub enum TxAccess {
-    /// One tenant's rows, by row-level security.
+    /// Rows of one tenant, by row-level security.
     Tenant(TenantId),
-    /// One tenant's rows in one consistent picture, read only.
+    /// Rows of one tenant in one consistent snapshot, read-only.
     TenantSnapshot(TenantId),
-    /// Cross-tenant jobs only (`store/system`).
+    /// Cross-tenant jobs, within the policies of `mcpproxy_system`.
     System,
-    /// Partition upkeep.
+    /// Upkeep as the owner of the tables: deletion in batches, and the schema check.
     Owner,
 }
 
-/// Which connections a unit of work may use.
+/// Class of a unit of work: decides its pool, its timeouts and how durable its commit is.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Lane {
     /// Short work of requests and background tasks.
     Control,
-    /// Work on the same connections that is done again by itself should it be lost with the primary: its commits
-    /// wait for no standby. What makes a revision waits all the same ([`super::revisions::bump`]).
+    /// Background work on the control pool that is repeated if it is lost with the primary: its commits wait for no
+    /// standby. Transactions that take a revision wait all the same ([`super::revisions::bump`]).
     Upkeep,
     /// Commits of the activity log.
     Commit,
-    /// Reading the activity log.
+    /// Reads of the activity log.
     Report,
-    /// What was cut off results: on the same connections, since a row may be large. Its commits wait for no standby:
-    /// what is lost can be called for again.
+    /// Reads and writes of the response cache, on the report pool since a row may be large. Commits wait for no
+    /// standby: if a cached text is lost, the tool can be called again.
     Cache,
 }
 
-/// How long Postgres works on one statement.
+/// Statement timeout at the server, on all lanes but [`Lane::Commit`].
 const STATEMENT_MAX: Duration = Duration::from_secs(10);
-/// How long upkeep waits for a row that somebody else changes: a change may wait for a standby, and must not keep the
-/// connections of those who come after it.
+/// Lock timeout of upkeep and of the response cache. The change that holds the lock may wait for a standby; work queued
+/// behind it must not occupy the pool.
 const UPKEEP_LOCK_MAX: Duration = Duration::from_secs(3);
-/// What a bound is longer than the one inside it.
+/// Margin of a timeout over the one inside it.
 const SLACK: Duration = Duration::from_secs(2);
-/// How long the log's writer waits for an answer before it tries on another connection, which does no harm: all
-/// that it does may be repeated. Were it as long as a call waits, a connection that died in silence would cost
-/// every call meanwhile its record.
+/// Longest wait of the activity writer for an answer before it retries on another connection; all its work can be
+/// repeated. If it waited as long as a call does, a connection that died silently would cost every call meanwhile its
+/// record.
 const COMMIT_ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// How long Postgres works on a statement of the log's writer: by then no call may wait for it any more. It does not
-/// bound a commit that waits for a standby ([`super::leftovers`]).
+/// Returns the statement timeout of the activity writer: by then no call waits for its record any more. The timeout
+/// does not bound a commit that waits for a standby ([`super::leftovers`]).
 pub(super) fn commit_statement_max(commit_max: Duration) -> Duration {
     commit_max + SLACK
 }
 
-/// Why a unit of work did not begin.
+/// Failed attempt to begin a unit of work.
 enum Failed {
-    /// There was no connection.
+    /// No connection was available.
     ToOpen(sqlx::Error),
-    /// There was one, and it is of no use.
+    /// A connection was available but is unusable.
     ToBegin(sqlx::Error),
 }
 
 impl Lane {
-    /// Where its connections come from.
+    /// Returns the pool that the lane's connections come from.
     fn pool(self) -> PoolKind {
         match self {
             Lane::Control | Lane::Upkeep => PoolKind::Control,
@@ -77,7 +77,7 @@ impl Lane {
         }
     }
 
-    /// How long a unit of work waits for its turn and a connection before it fails.
+    /// Returns the longest wait for admission and a connection, after which a unit of work fails.
     fn acquire_max(self) -> Duration {
         match self {
             Lane::Control | Lane::Upkeep | Lane::Report | Lane::Cache => Duration::from_secs(5),
@@ -86,10 +86,10 @@ impl Lane {
         }
     }
 
-    /// What becomes of a connection on which an answer did not come in time.
+    /// Returns the fate of a connection on which an answer did not come in time.
     fn fate(self) -> Fate {
         match self {
-            // the server's own timeout ends a statement; a commit that none ends has a place reserved
+            // the server's own timeout ends a statement; a commit, which no timeout ends, has reserved a permit
             Lane::Control | Lane::Upkeep | Lane::Report | Lane::Cache => Fate::Closed,
             Lane::Commit => Fate::Kept,
         }
@@ -97,19 +97,19 @@ impl Lane {
 }
 
 impl Store {
-    /// Begins a unit of work: isolation, role and tenant in one round trip, all of it local to the
-    /// transaction, since poolers leak whatever is not. Tries until the lane's bound is over.
+    /// Begins a unit of work. Isolation, role and tenant are set in one round trip and local to the transaction, since
+    /// poolers leak everything else. Retries until the lane's bound on waiting is over.
     pub(super) async fn begin(&self, lane: Lane, access: TxAccess) -> Result<Unit, StoreError> {
         let text = format!("{}{}", begin_statement(access), self.local_settings(lane));
         self.acquire(lane, Some(text)).await
     }
 
-    /// A connection for one statement that is its own transaction; hand it back with [`Store::end`].
+    /// Takes a connection for one statement that is its own transaction; hand it back with [`Store::end`].
     pub(super) async fn connect(&self, lane: Lane) -> Result<Unit, StoreError> {
         self.acquire(lane, None).await
     }
 
-    /// Ends what was done on a connection without a transaction.
+    /// Ends the work on a connection without a transaction. If the connection broke, the idle ones are closed too.
     pub(super) fn end<T>(&self, mut unit: Unit, outcome: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
         match &outcome {
             Ok(_) => unit.finish(),
@@ -154,8 +154,8 @@ impl Store {
             } else if !StoreError::is_broken_line(&error) {
                 return Err(error.into());
             } else {
-                // after a restart of Postgres every idle connection is as stale as this one; that no further one can
-                // be opened says nothing about them
+                // after a restart of Postgres every idle connection is as stale as this one; a failure to open a new
+                // one says nothing about them
                 if was_open {
                     self.discard_idle();
                 }
@@ -186,13 +186,13 @@ impl Store {
         Ok(unit)
     }
 
-    /// Whether all connections of a lane are at work.
+    /// Returns whether all connections of a lane's pool are in use.
     fn is_exhausted(&self, lane: Lane) -> bool {
         let pool = self.pool(lane);
         pool.size() >= pool.options().get_max_connections() && pool.num_idle() == 0
     }
 
-    /// Closes the idle connections of every lane; nothing is said on them.
+    /// Closes the idle connections of all pools without a message to the server.
     fn discard_idle(&self) {
         for lane in [Lane::Control, Lane::Commit, Lane::Report] {
             while let Some(connection) = self.pool(lane).try_acquire() {
@@ -216,7 +216,7 @@ impl Store {
         }
     }
 
-    /// How long Postgres works on one statement before it gives up by itself.
+    /// Returns the statement timeout that Postgres itself enforces on this lane.
     fn server_statement_max(&self, lane: Lane) -> Duration {
         match lane {
             Lane::Control | Lane::Upkeep | Lane::Report | Lane::Cache => STATEMENT_MAX,
@@ -224,7 +224,7 @@ impl Store {
         }
     }
 
-    /// How long an answer is waited for.
+    /// Returns the longest wait for the answer to a statement on this lane.
     fn statement_max(&self, lane: Lane) -> Duration {
         match lane {
             Lane::Control | Lane::Upkeep | Lane::Report | Lane::Cache => STATEMENT_MAX + SLACK,
@@ -232,9 +232,9 @@ impl Store {
         }
     }
 
-    /// What holds for the length of the transaction, whatever the login's own settings are.
+    /// Returns the SQL that sets timeouts and durability for the transaction, whatever the login's own settings are.
     fn local_settings(&self, lane: Lane) -> String {
-        // a session whose line was cut in silence must not sit on its locks: whoever repeats its work needs them
+        // a session whose connection was cut silently must not keep its locks: the retry needs them
         let bound = format!(
             ", set_config('statement_timeout', '{}', true), \
              set_config('idle_in_transaction_session_timeout', '{}', true)",
@@ -243,7 +243,7 @@ impl Store {
         );
         match lane {
             Lane::Control => bound,
-            // which way is short depends on what is looked for
+            // the best plan depends on the values of the filter
             Lane::Report => format!("{bound}, set_config('plan_cache_mode', 'force_custom_plan', true)"),
             Lane::Upkeep | Lane::Cache => format!(
                 "{bound}, set_config('synchronous_commit', 'local', true), set_config('lock_timeout', '{}', true)",
@@ -255,7 +255,8 @@ impl Store {
     }
 }
 
-/// The statement holds no text of a caller: a uuid and names of ours.
+/// Returns the statement that begins a transaction and sets its role. It contains no text of a caller: a UUID and
+/// constants.
 fn begin_statement(access: TxAccess) -> String {
     match access {
         TxAccess::Tenant(tenant) => format!(
@@ -280,7 +281,7 @@ mod tests {
     use super::*;
     use crate::store::StoreOptions;
 
-    /// However many begin anew, a server that is away is asked by one at a time, with pauses.
+    /// However many units of work begin, an unreachable server is tried by one at a time, with backoff.
     #[tokio::test]
     async fn whoever_begins_does_not_skip_the_pause() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -311,7 +312,7 @@ mod tests {
         for one in futures_util::future::join_all(begun).await {
             assert!(one.is_err());
         }
-        // the pauses double from 50 ms on, each at least half as long
+        // the backoff doubles from 50 ms on, and jitter leaves at least half of each pause
         let knocks = knocks.load(Ordering::Relaxed) - asked;
         assert!((1..=12).contains(&knocks), "{knocks} connections in a second");
     }

@@ -1,9 +1,9 @@
-//! A unit of work on the wire: one transaction on one pooled connection, every statement with an end of its own.
+//! A unit of work on the wire: one transaction on one pooled connection, with a deadline for each statement.
 //!
-//! A server that is gone without a word (a cut cable, a firewall that forgot the flow) leaves a socket that
-//! nobody ever answers on, and the kernel takes a quarter of an hour to say so. So each statement has a
-//! deadline, and a connection that was cut off in the middle of something is never used again: what it would
-//! read next may be the answer to another question.
+//! A server that vanishes without closing the connection (a cut cable, a firewall that forgot the flow) leaves a socket
+//! on which nobody ever answers. The kernel takes a quarter of an hour to report that, so each statement has a
+//! deadline. A connection that was cut off in the middle of a statement is never used again: the next answer on it may
+//! belong to another query.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -20,24 +20,24 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::StoreError;
 use super::leftovers::{Fate, Leftovers, has_ended};
 
-/// How long giving a connection back may take: a rollback and a ping.
+/// Longest time to give a connection back to its pool: a rollback and a ping.
 const RELEASE_MAX: Duration = Duration::from_secs(3);
-/// How long a transaction may take to begin: it waits for no lock.
+/// Longest time for a transaction to begin, which waits for no lock.
 pub(super) const BEGIN_MAX: Duration = Duration::from_secs(3);
 
-/// Whether prepared statements live longer than the statement (a setting, `database.statement_cache`).
+/// Lifetime of prepared statements, by the setting `database.statement_cache`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Statements {
-    /// Named, kept per connection.
+    /// Named statements, kept per connection.
     Kept,
-    /// Unnamed: for poolers that hand a connection's statements to somebody else.
+    /// Unnamed statements, for poolers that hand a connection's statements to another client.
     Unnamed,
 }
 
-/// What the connection is in the middle of.
+/// State of the connection of a [`Unit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// In a transaction, nothing under way.
+    /// In a transaction, with no statement under way.
     Idle,
     /// A statement was sent and not answered to its end.
     Busy,
@@ -45,59 +45,59 @@ enum State {
     Late,
     /// The transaction is over.
     Done,
-    /// Not to be used again.
+    /// The connection must not be used again.
     Broken,
 }
 
-/// A transaction. Dropped without [`Unit::commit`], it is rolled back.
+/// A transaction, rolled back if it is dropped without [`Unit::commit`].
 pub(super) struct Unit {
     line: PoolLine,
 }
 
 /// The connection of a [`Unit`], as an executor of statements.
 pub(super) struct PoolLine {
-    /// `None` only while being dropped.
+    /// Pooled connection; `None` only while it is being dropped.
     connection: Option<PoolConnection<Postgres>>,
     state: State,
     bounds: Bounds,
     fate: Fate,
 }
 
-/// What a unit of work is given by its lane.
+/// Bounds that a lane sets for a unit of work.
 #[derive(Debug)]
 pub(super) struct Bounds {
-    /// Whether prepared statements are kept.
+    /// Lifetime of prepared statements.
     pub(super) statements: Statements,
-    /// How long an answer is waited for.
+    /// Longest wait for the answer to a statement.
     pub(super) statement_max: Duration,
-    /// Where the connection goes when it is given up.
+    /// Owner of the connection once it is given up.
     pub(super) leftovers: Leftovers,
 }
 
 impl Unit {
-    /// Takes over a connection; nothing has begun on it. `fate` is what becomes of it when a statement is given up.
+    /// Takes over a connection on which nothing has begun. `fate` is what happens to it when a statement is given up.
     pub(super) fn new(connection: PoolConnection<Postgres>, bounds: Bounds, fate: Fate) -> Unit {
         Unit { line: PoolLine { connection: Some(connection), state: State::Idle, bounds, fate } }
     }
 
-    /// Begins a transaction with this text, which may hold further statements.
+    /// Begins a transaction with the statement `text`, which may contain further statements.
     pub(super) async fn begin(&mut self, text: String) -> Result<(), Error> {
         self.line.simple(text, BEGIN_MAX).await
     }
 
-    /// There is nothing to commit or to take back: each statement was a transaction of its own.
+    /// Marks the unit as done. There is nothing to commit or to roll back: each statement was its own transaction.
     pub(super) fn finish(&mut self) {
         self.line.state = State::Done;
     }
 
-    /// Makes it so where others than the log's writer change what must last: the commit may wait for a standby
-    /// without an end, so there is a bound on how many do. An error leaves open whether it is.
+    /// Commits a change that must last, within a bound on the commits that wait for a standby. [`StoreError::Down`]
+    /// means that nothing was committed; on other errors the outcome is unknown.
     pub(super) async fn commit_change(mut self) -> Result<(), StoreError> {
         self.line.fate = Fate::Beside(self.line.bounds.leftovers.reserve().await?);
         Ok(self.commit().await?)
     }
 
-    /// Makes it so. An error leaves open whether it is.
+    /// Commits the transaction. On error the outcome is unknown: the commit may have happened.
     pub(super) async fn commit(mut self) -> Result<(), Error> {
         let bound = self.line.bounds.statement_max;
         self.line.simple("commit".to_owned(), bound).await?;
@@ -105,12 +105,12 @@ impl Unit {
         Ok(())
     }
 
-    /// Ends the transaction together with its connection.
+    /// Closes the connection, which ends the transaction.
     pub(super) fn discard(mut self) {
         self.line.state = State::Broken;
     }
 
-    /// As if it had never been.
+    /// Rolls the transaction back.
     pub(super) async fn rollback(mut self) -> Result<(), Error> {
         self.line.simple("rollback".to_owned(), BEGIN_MAX).await?;
         self.line.state = State::Done;
@@ -149,7 +149,7 @@ impl PoolLine {
     }
 }
 
-/// What a failed statement leaves behind.
+/// Returns the state of a connection after a failed statement.
 fn after(error: &Error) -> State {
     match error {
         Error::Database(_) if !StoreError::is_broken_line(error) => State::Idle,
@@ -158,7 +158,7 @@ fn after(error: &Error) -> State {
     }
 }
 
-/// Notes how a statement ended, or that it did not in time.
+/// Records in `state` how a statement ended, or that it did not end in time.
 fn answered<T>(done: Result<Result<T, Error>, Elapsed>, state: &mut State) -> Result<T, Error> {
     let Ok(done) = done else {
         *state = State::Late;
@@ -168,7 +168,7 @@ fn answered<T>(done: Result<Result<T, Error>, Elapsed>, state: &mut State) -> Re
     done
 }
 
-/// The deadline of a statement is over.
+/// Returns the error for a statement whose deadline has passed.
 fn cut_off() -> Error {
     let text = "the database did not answer within the bound of a statement";
     Error::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, text))
@@ -179,17 +179,17 @@ impl Drop for PoolLine {
         let Some(mut connection) = self.connection.take() else { return };
         let fate = std::mem::replace(&mut self.fate, Fate::Closed);
         match self.state {
-            // the socket is closed here and now; nothing is said to a server that does not listen
+            // the socket is closed at once, without a message to a server that does not listen
             State::Broken => drop(connection.detach()),
             State::Done => {
-                // the pool's own way back, but with an end
+                // as the pool itself does it, but with a timeout
                 let back = connection.return_to_pool();
                 tokio::spawn(async move { timeout(RELEASE_MAX, back).await });
             }
             State::Idle => {
                 tokio::spawn(async move {
-                    // the connection stays out here: were it dropped with what did not end in time, sqlx would go on
-                    // to ask it, without an end
+                    // the connection stays outside the future: dropped together with an unfinished rollback, it would
+                    // be pinged by sqlx without a timeout
                     match timeout(RELEASE_MAX, connection.execute("rollback")).await {
                         Ok(Ok(_)) => drop(timeout(RELEASE_MAX, connection.return_to_pool()).await),
                         _ => drop(connection.detach()),
@@ -198,8 +198,8 @@ impl Drop for PoolLine {
             }
             State::Late => self.bounds.leftovers.take(connection, fate),
             State::Busy => {
-                // whoever asked went away. The place in the pool stays taken until the server has come to the end
-                // of the statement, so that there are never more sessions than the pool may have
+                // the caller went away. The connection keeps its slot in the pool until the server has finished the
+                // statement, so that there are never more sessions than the pool may have
                 let (bound, leftovers) = (self.bounds.statement_max, self.bounds.leftovers.clone());
                 tokio::spawn(async move {
                     if has_ended(&mut connection, bound).await {
@@ -292,8 +292,8 @@ impl<'c> Executor<'c> for &'c mut PoolLine {
     }
 }
 
-/// A query whose prepared statement is kept or not. sqlx names every statement even when it keeps none, so that
-/// without this each execution would leave one on the server, and two clients of a pooler would meet in a name.
+/// A query that keeps its prepared statement or not. sqlx names every statement even when it keeps none. Without this
+/// wrapper each execution would leave one on the server, and names of two clients of a pooler would collide.
 struct Kept<E> {
     query: E,
     statements: Statements,

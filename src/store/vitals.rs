@@ -1,4 +1,4 @@
-//! How the store is, for whoever watches over it: what is at hand, without a query.
+//! State of the store for monitoring, read without a query.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,18 +10,18 @@ use sqlx::PgPool;
 
 use super::Store;
 
-/// What the store notes of itself.
+/// Counters and observations that the store keeps about itself.
 #[derive(Debug, Default)]
 pub(super) struct Noted {
     /// Units of work that wait for a connection, by pool: control, commit, report.
     waiting: [AtomicUsize; 3],
-    /// Up to where the log has partitions; `None` before the first upkeep.
+    /// Last day that has a partition of the activity log; `None` before the first upkeep.
     ahead: Mutex<Option<Ahead>>,
-    /// How the last try for each lease ended.
+    /// Results of the last attempts to take each lease, by name: true if this replica holds it.
     leases: Mutex<BTreeMap<&'static str, bool>>,
 }
 
-/// The last day that has a partition, and the database's clock when that was seen to, since it goes by that one.
+/// Last day that has a partition, and the time of that observation by the database's clock and by this one.
 #[derive(Clone, Copy, Debug)]
 struct Ahead {
     last_day: NaiveDate,
@@ -30,7 +30,7 @@ struct Ahead {
 }
 
 impl Ahead {
-    /// Days from the database's today to the last one, by the time that has passed here since.
+    /// Returns the days from the database's current day to the last partition; negative if that day has passed.
     fn days(self, now: Instant) -> i64 {
         let passed = TimeDelta::from_std(now - self.seen_at).unwrap_or_default();
         let today = self.database_time.checked_add_signed(passed).unwrap_or(self.database_time).date_naive();
@@ -38,7 +38,7 @@ impl Ahead {
     }
 }
 
-/// Which pool a connection is taken of.
+/// Pool that a connection is taken from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PoolKind {
     Control,
@@ -46,7 +46,7 @@ pub(super) enum PoolKind {
     Report,
 }
 
-/// Somebody who waits for a connection, until dropped.
+/// A waiter for a connection, counted until it is dropped.
 pub(super) struct Waiting<'a>(&'a AtomicUsize);
 
 impl Drop for Waiting<'_> {
@@ -77,36 +77,36 @@ impl Noted {
     }
 }
 
-/// How one pool of connections is.
+/// State of one connection pool.
 #[derive(Clone, Copy, Debug)]
 pub struct StorePoolVitals {
-    /// What it is for.
+    /// Name of the pool: `control`, `commit` or `report`.
     pub name: &'static str,
-    /// Connections at work.
+    /// Number of connections in use.
     pub used: usize,
-    /// Connections that wait for work.
+    /// Number of idle connections.
     pub idle: usize,
-    /// Connections that it may have.
+    /// Most connections that the pool may have.
     pub max: u32,
-    /// Work that waits for a connection.
+    /// Number of units of work that wait for a connection.
     pub waiting: usize,
 }
 
-/// How the store is.
+/// State of the store.
 #[derive(Clone, Debug)]
 pub struct StoreVitals {
-    /// Whether the database answered last time.
+    /// True if the last attempt to reach the database succeeded, or none was made yet.
     pub is_reachable: bool,
-    /// The pools.
+    /// States of the pools.
     pub pools: [StorePoolVitals; 3],
-    /// Days after today that have a partition of the log; `None` before the first upkeep.
+    /// Days from today to the last partition of the activity log; `None` before the first upkeep.
     pub partitions_ahead_days: Option<i64>,
-    /// The leases that were tried for, and whether they are this replica's.
+    /// Leases that this replica has tried to take, by name; true if it holds the lease.
     pub leases: Vec<(&'static str, bool)>,
 }
 
 impl Store {
-    /// How the store is now; asks nobody.
+    /// Returns the present state of the store, without a query.
     pub fn vitals(&self) -> StoreVitals {
         let noted = &self.noted;
         let [control, commit, report] = &noted.waiting;

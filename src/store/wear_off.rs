@@ -1,4 +1,4 @@
-//! Being connected wears off when nobody has had a sign of life for a while.
+//! Expiry of the state `connected` for servers without a recent sign of life.
 
 use uuid::Uuid;
 
@@ -8,8 +8,12 @@ use super::{ReplicaLease, Store, StoreError};
 use crate::domain::id::TenantId;
 
 impl Store {
-    /// Takes a tenant's servers for disconnected that were last listed or pinged more than `silent_s` seconds
-    /// ago; a new revision if there are any. Only while the lease for it is held.
+    /// Marks a tenant's servers as disconnected that were last listed or pinged more than `silent_s` seconds ago.
+    /// Returns the new revision; `None` if there are none.
+    ///
+    /// # Errors
+    /// [`StoreError::LostLease`] if `lease` is no longer held, [`StoreError::NotFound`] if the tenant is deleted. Other
+    /// errors come from the database.
     pub async fn wear_off(
         &self,
         tenant: TenantId,
@@ -17,7 +21,7 @@ impl Store {
         lease: &ReplicaLease,
     ) -> Result<Option<i64>, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::Tenant(tenant)).await?;
-        // a listing that is being stored is waited for, and seen
+        // waits for a listing that is being stored, and sees its result
         let silent: Vec<Uuid> = sqlx::query_scalar(
             "select server_id from servers
              where tenant_id = $1 and connection = 'connected' and enabled and removed_at is null

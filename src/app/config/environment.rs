@@ -1,4 +1,4 @@
-//! The environment: settings, and what it says about the place.
+//! The environment: settings, and facts about the host.
 
 use std::path::PathBuf;
 
@@ -8,31 +8,32 @@ use super::error::ConfigError;
 use super::layers::{Layer, LayerOrigin, Setting, add, closest, unknown, value_error};
 use super::{Host, names, values};
 
-/// What the environment says about the place rather than about settings.
+/// Facts about the host that the environment contains, other than settings.
 #[derive(Debug, Default)]
 pub(super) struct Ambient {
     pub(super) host: Host,
-    /// `XDG_DATA_HOME/mcpproxy` or `HOME/.local/share/mcpproxy`.
+    /// Default data directory, `XDG_DATA_HOME/mcpproxy` or `HOME/.local/share/mcpproxy`; `None` if neither variable is
+    /// an absolute path.
     pub(super) data_dir: Option<PathBuf>,
 }
 
-/// The environment, sorted.
+/// Variables of the environment, sorted by purpose.
 #[derive(Debug, Default)]
 pub(super) struct Environment {
-    /// Settings by names that platforms use: `DATABASE_URL`.
+    /// Settings under names that platforms use, such as `DATABASE_URL`.
     pub(super) platform: Layer,
-    /// Settings by our own names; they win.
+    /// Settings under mcpproxy's own names, which take precedence.
     pub(super) own: Layer,
     pub(super) ambient: Ambient,
 }
 
-/// Sorts the environment into settings and circumstances.
+/// Sorts the environment into settings and facts about the host.
 pub(super) fn sort(
     known: &Layer,
     pairs: impl Iterator<Item = (String, String)>,
 ) -> Result<Environment, ConfigError> {
     let mut found = Environment::default();
-    // Sorted, so that of several mistakes it is always the same one that is reported.
+    // Sorted, so that of several mistakes always the same one is reported.
     let mut pairs: Vec<(String, String)> = pairs.collect();
     pairs.sort_unstable();
     let mut homes = (None, None);
@@ -62,7 +63,7 @@ pub(super) fn sort(
     Ok(found)
 }
 
-/// This process's environment.
+/// Returns this process's environment. A variable that is not valid UTF-8 is skipped, unless it matters.
 pub(super) fn of_process() -> Result<Vec<(String, String)>, ConfigError> {
     let mut pairs = Vec::new();
     for (name, value) in std::env::vars_os() {
@@ -97,7 +98,7 @@ fn variable(
     add(layer, key, Setting { value, origin })
 }
 
-/// A variable that is one of ours but for its underscores would be silently without effect.
+/// Refuses a variable that would be a setting with other underscores: it would silently have no effect.
 fn refuse_single_underscores(known: &Layer, name: &str) -> Result<(), ConfigError> {
     let Some(rest) = name.strip_prefix("MCPPROXY_") else { return Ok(()) };
     let squeezed = |text: &str| text.replace(['_', '.'], "").to_ascii_lowercase();

@@ -1,8 +1,8 @@
-//! What can be wrong with a configuration. Every text is a sentence that says what to do; none repeats a value.
+//! Errors of a configuration. Every text is a sentence that says what to do; none repeats a value.
 
 use std::path::PathBuf;
 
-/// Why the configuration cannot be used.
+/// Reason why the configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A name that is no setting.
@@ -10,72 +10,72 @@ pub enum ConfigError {
         "{subject} is not a setting{suggestion}. Correct or remove it; docs/configuration.md lists every name."
     )]
     UnknownName {
-        /// The name as it was given, and where.
+        /// Name as it was given, and its source.
         subject: String,
-        /// ` (did you mean …?)` or nothing.
+        /// The text ` (did you mean …?)`, or empty.
         suggestion: String,
     },
     /// A value that its setting does not take.
     #[error("The setting {name} ({origin}) {must}.")]
     Value {
-        /// The setting's dotted name.
+        /// Dotted name of the setting.
         name: String,
-        /// Where it was given.
+        /// Source of the value.
         origin: String,
-        /// The end of the sentence: `must be …`.
+        /// End of the sentence: `must be …`.
         must: String,
     },
     /// Two names of one setting disagree.
     #[error("{first} and {second} are the same setting and disagree. Set only one of them.")]
     Conflict {
-        /// The one, with where it was given.
+        /// First name, with its source.
         first: String,
-        /// The other, with where it was given.
+        /// Second name, with its source.
         second: String,
     },
-    /// Secrets that must be given along with a database URL.
+    /// Secrets are missing that must be given along with a database URL.
     #[error(
         "A database URL is set, so these secrets must be set too: {names}. Generate each with `openssl rand -base64 32` and give the same ones to every replica."
     )]
     MissingSecrets {
-        /// Settings and their environment variables.
+        /// Missing settings and their environment variables.
         names: String,
     },
     /// The configuration file cannot be used.
     #[error("The configuration file {path} {reason}.")]
     File {
-        /// Which file.
+        /// Path of the configuration file.
         path: PathBuf,
-        /// The end of the sentence.
+        /// End of the sentence.
         reason: String,
     },
-    /// A file or folder that is needed cannot be read, made or written just now.
+    /// A needed file or folder cannot be read, created or written at present.
     #[error("{path} {reason}.")]
     Io {
-        /// Which file or folder.
+        /// Path of the file or folder.
         path: PathBuf,
-        /// The end of the sentence, with what to do.
+        /// End of the sentence, with what to do.
         reason: String,
     },
     /// A generated secret is kept in a way that is not accepted.
     #[error("{path} {reason}.")]
     SecretFile {
-        /// Which file or folder.
+        /// Path of the file or folder.
         path: PathBuf,
-        /// The end of the sentence, with what to do.
+        /// End of the sentence, with what to do.
         reason: String,
     },
-    /// No database where a private one is refused.
+    /// No database is set in Kubernetes, where a private one is refused.
     #[error(
         "No database is set, and a private one is refused in Kubernetes, where it would vanish with its pod. Set DATABASE_URL."
     )]
     Kubernetes,
-    /// No database in the container image.
+    /// No database is set in the container image, which has no PostgreSQL.
     #[error(
         "No database is set, and the container image holds no PostgreSQL to run a private one, which would vanish with its container. Set DATABASE_URL=postgres://user:password@host/name."
     )]
     Image,
-    /// No place for the private database.
+    /// No folder for the private database is known.
     #[error(
         "There is no folder for the private database: neither HOME nor XDG_DATA_HOME is set. Set data_dir (MCPPROXY__DATA_DIR) to a folder, or DATABASE_URL to a PostgreSQL database."
     )]
@@ -85,26 +85,26 @@ pub enum ConfigError {
         "The setting limits.memory_bytes_max is {set}, but the control group of this process limits all its memory to {limit} bytes. Set less, or leave it out: the default is {percent} % of that limit."
     )]
     Memory {
-        /// The setting, in bytes.
+        /// Configured budget, in bytes.
         set: usize,
-        /// The limit of the control group, in bytes.
+        /// Limit of the control group, in bytes.
         limit: u64,
-        /// The default's part of the limit, in percent.
+        /// Default budget, in percent of the limit.
         percent: u64,
     },
     /// An environment variable that matters is not text.
     #[error("The environment variable {name} is not valid UTF-8. Set it to plain text.")]
     NotUtf8 {
-        /// Which variable.
+        /// Name of the variable.
         name: String,
     },
     /// The operating system gave no random bytes.
     #[error("The operating system gave no random bytes to generate a secret from: {0}.")]
     Random(getrandom::Error),
-    /// The program contradicts its own `default.toml`.
+    /// The built-in `default.toml` does not fit the program.
     #[error("The built-in default.toml does not fit the program{at}: this build is broken, use another.")]
     BuiltIn {
-        /// ` at NAME` or nothing.
+        /// The text ` at NAME`, or empty.
         at: String,
     },
 }

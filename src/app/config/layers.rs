@@ -1,4 +1,4 @@
-//! Layers of settings and how they are laid over one another, each value remembering where it was given.
+//! Layers of settings, and how they are merged. Each value keeps its source.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,12 +11,12 @@ use serde::de::DeserializeOwned;
 use super::error::ConfigError;
 use super::{EffectiveSetting, names, values};
 
-/// The built-in defaults: every setting, its meaning, its default.
+/// Built-in defaults: every setting, its meaning, its default.
 pub(super) const DEFAULT_TOML: &str = include_str!("../../default.toml");
 /// Most bytes of a configuration file.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Where a value was given.
+/// Source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LayerOrigin {
     /// The built-in `default.toml`.
@@ -40,39 +40,39 @@ impl fmt::Display for LayerOrigin {
     }
 }
 
-/// A value with where it was given.
+/// A value with its source.
 #[derive(Clone, Debug)]
 pub(super) struct Setting {
     pub(super) value: ValueKind,
     pub(super) origin: LayerOrigin,
 }
 
-/// Settings by dotted name. The built-in layer has all of them, the others what was given.
+/// Settings by dotted name. The built-in layer has all settings, the others only what was given.
 pub(super) type Layer = BTreeMap<String, Setting>;
 
-/// The layers laid over one another.
+/// Settings of all layers, merged.
 #[derive(Debug)]
 pub(super) struct LayeredSettings {
     merged: Layer,
 }
 
 impl LayeredSettings {
-    /// Begins with the built-in layer.
+    /// Creates the settings from the built-in layer.
     pub(super) fn new(built_in: Layer) -> LayeredSettings {
         LayeredSettings { merged: built_in }
     }
 
-    /// Lays a layer on top.
+    /// Merges a layer, whose values take precedence.
     pub(super) fn overlay(&mut self, layer: Layer) {
         self.merged.extend(layer);
     }
 
-    /// Every setting there is.
+    /// Returns all settings.
     pub(super) fn known(&self) -> &Layer {
         &self.merged
     }
 
-    /// Makes settings that mean the same say the same.
+    /// Gives settings with the same meaning the same value; refuses two given values that differ.
     pub(super) fn join_synonyms(&mut self) -> Result<(), ConfigError> {
         for (first, second) in names::SYNONYMS {
             let (Some(a), Some(b)) = (self.merged.get(first).cloned(), self.merged.get(second).cloned())
@@ -89,8 +89,8 @@ impl LayeredSettings {
         Ok(())
     }
 
-    /// The settings as typed sections. The values were checked before, so that what fails here is a default or a
-    /// rule that does not fit the types; its text might hold a value and is not shown.
+    /// Converts the settings to typed sections. The values were checked before, so a failure here is a default or a
+    /// rule that does not fit the types. Its text might contain a value and is not shown.
     pub(super) fn deserialize<T: DeserializeOwned>(&self) -> Result<T, ConfigError> {
         let mut builder = config::Config::builder();
         // The typed form has each setting once.
@@ -109,7 +109,7 @@ impl LayeredSettings {
         })
     }
 
-    /// For showing to an operator.
+    /// Returns all settings for display to an operator.
     pub(super) fn effective(&self) -> Vec<EffectiveSetting> {
         let entry = |(name, setting): (&String, &Setting)| EffectiveSetting {
             name: name.clone(),
@@ -120,7 +120,7 @@ impl LayeredSettings {
     }
 }
 
-/// The built-in `default.toml`.
+/// Reads the built-in `default.toml`.
 pub(super) fn built_in() -> Result<Layer, ConfigError> {
     let tables = parse(DEFAULT_TOML).map_err(|_| ConfigError::BuiltIn { at: String::new() })?;
     let mut layer = Layer::new();
@@ -131,7 +131,7 @@ pub(super) fn built_in() -> Result<Layer, ConfigError> {
     Ok(layer)
 }
 
-/// A configuration file.
+/// Reads a configuration file.
 pub(super) fn file(known: &Layer, path: &Path) -> Result<Layer, ConfigError> {
     let fail = |reason: &str| ConfigError::File { path: path.to_owned(), reason: reason.to_owned() };
     let mut text = String::new();
@@ -182,7 +182,7 @@ fn is_empty_section(known: &Layer, name: &str, value: &ValueKind) -> bool {
         && known.keys().any(|key| key.starts_with(&section))
 }
 
-/// Adds to a layer; the same setting twice, under two names, must say the same.
+/// Adds a setting to a layer. A setting given twice, under two names, must have the same value.
 pub(super) fn add(layer: &mut Layer, key: &str, setting: Setting) -> Result<(), ConfigError> {
     if let Some(other) = layer.get(key).filter(|other| other.value != setting.value) {
         let alias =
@@ -207,7 +207,7 @@ pub(super) fn value_error(name: &str, origin: &LayerOrigin, must: impl Into<Stri
     ConfigError::Value { name: name.to_owned(), origin: origin.to_string(), must: must.into() }
 }
 
-/// Parses TOML. The error is the place only: the parser's own text quotes the line, which may hold a secret.
+/// Parses TOML. The error is only the position: the parser's own text quotes the line, which may contain a secret.
 fn parse(text: &str) -> Result<config::Map<String, Value>, String> {
     config::File::from_str(text, FileFormat::Toml).collect().map_err(|error| {
         let config::ConfigError::FileParse { cause, .. } = error else { return String::new() };
@@ -217,7 +217,7 @@ fn parse(text: &str) -> Result<config::Map<String, Value>, String> {
     })
 }
 
-/// Gives every value that is not a table, and every table that is a setting itself or empty, to `sink`.
+/// Passes each setting to `sink`: every value that is not a table, and every table that is empty or a setting itself.
 fn flatten(
     tables: config::Map<String, Value>,
     prefix: &str,

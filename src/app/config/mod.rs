@@ -1,7 +1,7 @@
 //! Configuration: the built-in `default.toml`, then a file, then the environment; the later wins.
 //!
-//! This is the only place that reads the environment. Whatever is unknown, malformed or weak stops the start
-//! with a sentence that names the setting, where it was given and what to do; no error repeats a value.
+//! Only this module reads the environment. A setting that is unknown, malformed or weak stops the start. The error is a
+//! sentence that names the setting, its source and what to do, but never a value.
 
 mod environment;
 mod error;
@@ -39,7 +39,7 @@ pub use sections::{
 };
 pub use stdio::StdioCommand;
 
-/// Everything the program was told at its start. Reading it again needs a restart.
+/// Complete configuration of a gateway, read at its start; a change needs a restart.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Listeners and what they accept.
@@ -64,17 +64,17 @@ pub struct Config {
     pub stdio_hide_data_dir: bool,
     /// Programs that tenants may run as upstream servers, by name.
     pub stdio_commands: BTreeMap<String, StdioCommand>,
-    /// An embeddings service that helps with searches.
+    /// Embeddings service that helps with searches; `None` for none.
     pub embeddings: Option<EmbeddingsSettings>,
-    /// `/mcp/direct`.
+    /// Settings of `/mcp/direct`.
     pub direct: Direct,
-    /// The activity log.
+    /// Settings of the activity log.
     pub activity: Activity,
-    /// Settings of a key where neither the key nor its tenant says otherwise.
+    /// Default settings of keys, where neither the key nor its tenant sets others.
     pub defaults: Defaults,
-    /// Logs, traces, metrics.
+    /// Settings of logs, traces and metrics.
     pub telemetry: Telemetry,
-    /// Every bound that an operator may move.
+    /// Limits that an operator may change.
     pub limits: LimitSettings,
     /// Environment that the program detected at its start.
     pub host: Host,
@@ -87,23 +87,23 @@ pub struct Host {
     pub in_kubernetes: bool,
     /// True inside mcpproxy's container image, which holds no other program.
     pub in_image: bool,
-    /// The folders of `PATH`; only absolute ones.
+    /// Folders of `PATH`; only absolute ones.
     pub search_path: Vec<PathBuf>,
 }
 
-/// One setting as it applies, for showing to an operator.
+/// Effective value of a setting, for display to an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EffectiveSetting {
-    /// Its dotted name.
+    /// Dotted name of the setting.
     pub name: String,
-    /// Its value; `[redacted]` for what is secret.
+    /// Value of the setting; `[redacted]` for secrets.
     pub value: String,
-    /// Where it was given.
+    /// Source of the value, in words.
     pub origin: String,
 }
 
 impl EffectiveSetting {
-    /// Whether nobody gave it.
+    /// Returns whether the value is the built-in default.
     pub fn is_default(&self) -> bool {
         self.origin == layers::LayerOrigin::Default.to_string()
     }
@@ -112,11 +112,11 @@ impl EffectiveSetting {
 /// A configuration that was read and found usable; nothing was written or generated for it.
 #[derive(Debug)]
 pub struct Review {
-    /// Every setting, in the order of their names.
+    /// All settings, in the order of their names.
     pub settings: Vec<EffectiveSetting>,
-    /// Where the database is.
+    /// Location of the database.
     pub location: DatabaseLocation,
-    /// Secrets that the first start generates.
+    /// Names of the secrets that the first start generates.
     pub to_generate: Vec<&'static str>,
 }
 
@@ -148,8 +148,8 @@ impl Review {
 impl Config {
     /// Reads the configuration from the built-in defaults, `file` and the given environment.
     ///
-    /// Without a database URL, secrets that are not given are read from `data_dir/secrets` and generated there
-    /// first if need be: the only thing this writes.
+    /// Without a database URL, secrets that are not given are read from `data_dir/secrets`, and generated there first
+    /// if need be. Nothing else is written.
     ///
     /// # Errors
     /// One sentence that names what is wrong, where it was given and what to do.
@@ -170,16 +170,16 @@ impl Config {
     }
 }
 
-/// What `mcpproxy migrate` needs: the database, and none of the secrets of a serving gateway.
+/// Configuration of `mcpproxy migrate`: the database, but none of the secrets of a serving gateway.
 #[derive(Debug)]
 pub struct MigrationConfig {
-    /// The database to migrate.
+    /// Database to migrate.
     pub database: Database,
-    /// Bounds, for the pools.
+    /// Limits, of which the pool sizes are used.
     pub limits: LimitSettings,
-    /// Logs.
+    /// Settings of logs.
     pub telemetry: Telemetry,
-    /// The machine.
+    /// Environment that the program detected at its start.
     pub host: Host,
 }
 
@@ -201,7 +201,7 @@ impl MigrationConfig {
     }
 }
 
-/// Lays the sources over one another and checks every setting.
+/// Merges the sources and checks every setting.
 fn read(
     file: Option<&Path>,
     environment: impl Iterator<Item = (String, String)>,
@@ -220,7 +220,7 @@ fn read(
     Ok((settings, environment.ambient))
 }
 
-/// The sections as they stand in the sources, before secrets are resolved.
+/// Sections as given in the sources, before secrets are resolved.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Sections {
@@ -242,7 +242,7 @@ struct Sections {
 }
 
 impl Sections {
-    /// The secrets that files stand in for where they are not given.
+    /// Takes out the secrets for which files stand in where they are not given.
     fn take_secrets(&mut self) -> secret_files::Given {
         secret_files::Given {
             bootstrap: std::mem::take(&mut self.auth.bootstrap_key),

@@ -1,11 +1,10 @@
-//! Names of settings: how they are spelt in the environment, what else they are called, and what a wrong one
-//! may have meant.
+//! Names of settings: their environment variables, their aliases, and suggestions for wrong names.
 
-/// What every environment variable of a setting begins with.
+/// Prefix of every environment variable of a setting.
 pub(super) const PREFIX: &str = "MCPPROXY__";
-/// Other names of settings, first the other name.
+/// Aliases of settings: the alias, then the setting.
 pub(super) const ALIASES: [(&str, &str); 1] = [("enable_direct_endpoint", "direct.enabled")];
-/// Pairs of settings that mean the same.
+/// Pairs of settings with the same meaning.
 pub(super) const SYNONYMS: [(&str, &str); 2] = [
     ("intent_declaration.mode", "defaults.intent_declaration"),
     ("intent_declaration.strict_server_validation", "defaults.strict_server_validation"),
@@ -13,22 +12,22 @@ pub(super) const SYNONYMS: [(&str, &str); 2] = [
 /// Most characters of an unknown name that an error shows.
 const SHOWN_CHARS_MAX: usize = 80;
 
-/// The environment variable of a setting: `server.listen` is `MCPPROXY__SERVER__LISTEN`.
+/// Returns the environment variable of a setting: `server.listen` is `MCPPROXY__SERVER__LISTEN`.
 pub(super) fn variable(key: &str) -> String {
     format!("{PREFIX}{}", key.replace('.', "__").to_ascii_uppercase())
 }
 
-/// The setting that a name stands for once aliases are followed.
+/// Returns the setting that a name stands for, by its aliases.
 pub(super) fn canonical(name: &str) -> &str {
     ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, key)| key)
 }
 
-/// A name made fit to be shown: bounded, without control characters.
+/// Makes a name fit for display: bounded, without control characters.
 pub(super) fn shown(name: &str) -> String {
     name.chars().take(SHOWN_CHARS_MAX).flat_map(char::escape_debug).collect()
 }
 
-/// The candidate that `name` was most likely meant to be, if one is close.
+/// Returns the candidate that `name` was most likely meant to be; `None` if none is close.
 pub(super) fn closest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let name: String = name.chars().take(SHOWN_CHARS_MAX).collect::<String>().to_ascii_lowercase();
     let allowed = (name.chars().count() / 4).max(2);
@@ -39,14 +38,14 @@ pub(super) fn closest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>)
         .map(|(_, candidate)| candidate)
 }
 
-/// How far `name` is from `candidate`; the right key in a wrong section counts as near.
+/// Returns the edit distance of two names; the right key in a wrong section is at most 2 away.
 fn distance_of_names(name: &str, candidate: &str) -> usize {
     let whole = distance(name, &candidate.to_ascii_lowercase());
     let last = |text: &str| text.rsplit('.').next().unwrap_or_default().to_owned();
     if name.contains('.') && last(name) == last(candidate) { whole.min(2) } else { whole }
 }
 
-/// Levenshtein distance in characters.
+/// Returns the Levenshtein distance in characters.
 fn distance(left: &str, right: &str) -> usize {
     let right: Vec<char> = right.chars().collect();
     let mut row: Vec<usize> = (0..=right.len()).collect();

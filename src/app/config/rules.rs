@@ -1,4 +1,4 @@
-//! What each setting takes, beyond its type.
+//! Rules for the values of settings, beyond their types.
 
 use std::net::SocketAddr;
 
@@ -11,13 +11,14 @@ use super::values::texts;
 use super::{search, secret};
 use crate::domain::glob;
 
-/// Longest wait that can be set, in seconds: a day.
+/// Longest duration that can be set, in seconds: a day.
 const SECONDS_MAX: i64 = 86_400;
-/// The memory budget, and its least value but 0, in bytes: a quarter of it still takes a request of the default bound.
+/// Name of the memory budget's setting. Its least value but 0, in bytes, is [`MEMORY_BYTES_MIN`]: a quarter of that
+/// still takes a request of the default bound.
 const MEMORY: &str = "limits.memory_bytes_max";
 const MEMORY_BYTES_MIN: i64 = 16 << 20;
 
-/// The values that a setting of words takes.
+/// Returns the words that a setting accepts; `None` for settings without fixed words.
 fn words(key: &str) -> Option<&'static [&'static str]> {
     Some(match key {
         "intent_declaration.mode" | "defaults.intent_declaration" => &["inferred", "required"],
@@ -31,7 +32,7 @@ fn words(key: &str) -> Option<&'static [&'static str]> {
     })
 }
 
-/// The least and greatest value of a whole-number setting, both allowed.
+/// Returns the least and greatest value of a whole-number setting, both allowed.
 fn range(key: &str) -> (i64, i64) {
     match key {
         "activity.preview_bytes" => (1, 1 << 20),
@@ -77,7 +78,7 @@ const ORDERED: [(&str, &str); 2] = [
     ("limits.upstream_rest_min_ms", "limits.upstream_rest_max_ms"),
 ];
 
-/// Rules between settings.
+/// Checks the rules between settings.
 fn check_together(settings: &LayeredSettings) -> Result<(), ConfigError> {
     for (low, high) in ORDERED {
         let (Some(least), Some(most)) = (settings.known().get(low), settings.known().get(high)) else {
@@ -142,7 +143,7 @@ fn check_text(key: &str, text: &str) -> Result<(), String> {
 
 const ADDRESS: &str = "must be an IP address with a port, for example 127.0.0.1:8080 or [::]:8080";
 
-/// Checks a list, given anywhere.
+/// Checks a list, whatever its source.
 pub(super) fn check_list(key: &str, entries: &[&str], origin: &LayerOrigin) -> Result<(), ConfigError> {
     if key == "defaults.allowed_tools" && (entries.is_empty() || entries.len() > glob::PATTERNS_MAX) {
         return Err(value_error(key, origin, "must have from 1 to 200 globs, for example \"*\""));

@@ -1,4 +1,4 @@
-//! `search`: the embeddings service that the operator may name.
+//! Section `search`: the embeddings service that the operator may name.
 
 use std::time::Duration;
 
@@ -16,20 +16,20 @@ const MODEL_BYTES_MAX: usize = 200;
 /// Longest key, in bytes: it must fit into a header.
 const KEY_BYTES_MAX: usize = 4096;
 
-/// An embeddings service.
+/// Settings of an embeddings service.
 #[derive(Clone, Debug)]
 pub struct EmbeddingsSettings {
-    /// The whole URL of its endpoint.
+    /// Complete URL of the endpoint.
     pub url: String,
-    /// The model it is asked for; never empty.
+    /// Name of the model; never empty.
     pub model: String,
-    /// Its bearer token.
+    /// Bearer token of the service; `None` for none.
     pub api_key: Option<Secret>,
-    /// How long a search waits.
+    /// Longest wait of a search for the service; after that the search is ranked without it.
     pub wait: Duration,
-    /// How long one request may take.
+    /// Timeout of one request.
     pub timeout: Duration,
-    /// Tools in one request.
+    /// Most tools in one request.
     pub batch: usize,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct SearchSection {
 }
 
 impl SearchSection {
-    /// The service, if one is named.
+    /// Returns the service; `None` if no URL is set.
     pub(super) fn embeddings(self) -> Option<EmbeddingsSettings> {
         (!self.embeddings_url.is_empty()).then(|| EmbeddingsSettings {
             url: self.embeddings_url,
@@ -60,7 +60,7 @@ impl SearchSection {
     }
 }
 
-/// Checks a URL that is given. Its address is the operator's to choose, so none is refused.
+/// Checks the URL of the service. No address is refused, because the operator chooses it.
 pub(super) fn check_url(url: &str) -> Result<(), String> {
     match Egress::new(Vec::new(), Vec::new()).check_url(url) {
         Ok(_) | Err(EgressError::Address { .. }) => Ok(()),
@@ -77,7 +77,7 @@ pub(super) fn check_model(model: &str) -> Result<(), String> {
     Err(format!("must have at most {MODEL_BYTES_MAX} bytes and no control characters"))
 }
 
-/// Another service's key: how strong it is, is not ours to judge.
+/// Checks the form of the service's key; its strength is not ours to judge.
 pub(super) fn check_key(key: &str) -> Result<(), String> {
     if key.len() <= KEY_BYTES_MAX && key.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Ok(());
@@ -85,7 +85,7 @@ pub(super) fn check_key(key: &str) -> Result<(), String> {
     Err("must be of visible ASCII characters without spaces, at most 4096".to_owned())
 }
 
-/// A service without a model is half a setting.
+/// Refuses a service without a model.
 pub(super) fn check_together(settings: &LayeredSettings) -> Result<(), ConfigError> {
     let given = |key: &str| {
         let setting = settings.known().get(key);

@@ -1,4 +1,4 @@
-//! Secrets: values that are never shown, and what makes one too weak.
+//! Secrets: values that are never shown, and the checks of their strength.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde::Deserialize;
 
-/// What is shown in a secret's place.
+/// Text that is shown in place of a secret.
 pub(super) const REDACTED: &str = "[redacted]";
 /// Fewest characters of a secret text.
 const CHARS_MIN: usize = 32;
@@ -17,7 +17,7 @@ const BYTES_MAX: usize = 1024;
 const DIFFERENT_MIN: usize = 4;
 /// Texts that only placeholders contain.
 const PLACEHOLDERS: [&str; 4] = ["changeme", "placeholder", "replaceme", "yoursecret"];
-/// How to make a good one.
+/// Advice on how to make a strong secret.
 const GENERATE: &str = "generate one with `openssl rand -base64 32`";
 
 /// A text that is never shown: `Debug` and `Display` print `[redacted]`.
@@ -26,12 +26,12 @@ const GENERATE: &str = "generate one with `openssl rand -base64 32`";
 pub struct Secret(String);
 
 impl Secret {
-    /// Takes a text as a secret.
+    /// Creates a secret from a text.
     pub fn new(text: String) -> Secret {
         Secret(text)
     }
 
-    /// The text itself; only for where it is used.
+    /// Returns the text itself; only for where it is used.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -42,12 +42,12 @@ impl Secret {
 pub struct MasterKey([u8; 32]);
 
 impl MasterKey {
-    /// The bytes themselves; only for where they are used.
+    /// Returns the bytes themselves; only for where they are used.
     pub fn expose(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// Reads base64 (either alphabet, padded or not) of exactly 32 bytes.
+    /// Parses base64 (either alphabet, padded or not) of exactly 32 bytes.
     pub(super) fn parse(text: &str) -> Result<MasterKey, String> {
         let lenient = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
         let bytes = [alphabet::STANDARD, alphabet::URL_SAFE]
@@ -103,7 +103,7 @@ pub(super) fn check_header_secret(text: &str) -> Result<(), String> {
     check_text_secret(text)
 }
 
-/// Hardly any different characters.
+/// Returns whether there are hardly any different characters.
 fn is_weak(bytes: &[u8]) -> bool {
     let mut different: Vec<u8> = bytes.to_vec();
     different.sort_unstable();

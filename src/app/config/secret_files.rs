@@ -19,17 +19,17 @@ const FILE_BYTES_MAX: u64 = 4096;
 /// Bytes of a generated secret.
 const RANDOM_BYTES: usize = 32;
 
-/// The secrets that the sources give, checked; empty where they give none.
+/// Secrets from the sources, checked; empty where the sources give none.
 pub(super) struct Given {
     pub(super) bootstrap: Secret,
     pub(super) sessions: Vec<Secret>,
     pub(super) master: Vec<Secret>,
 }
 
-/// The deployment's secrets, complete.
+/// All secrets of the deployment.
 pub(super) struct SecretKeys {
     pub(super) bootstrap: Secret,
-    /// Where the bootstrap key is kept, if no source gives it.
+    /// File of the bootstrap key; `None` if a source gives the key.
     pub(super) bootstrap_file: Option<PathBuf>,
     pub(super) sessions: Vec<Secret>,
     pub(super) master: Vec<MasterKey>,
@@ -44,7 +44,7 @@ enum Needed {
 }
 
 impl Needed {
-    /// Its setting and the name of its file.
+    /// Returns the name of the setting, and of the file.
     fn names(self) -> (&'static str, &'static str) {
         match self {
             Needed::Bootstrap => ("auth.bootstrap_key", "bootstrap_key"),
@@ -63,7 +63,8 @@ impl Needed {
         })
     }
 
-    /// The secrets in a file's text, checked as those of the sources are: one, or a list where the setting is one.
+    /// Reads the secrets in a file's text: one, or a list where the setting is a list. They are checked like those of
+    /// the sources.
     fn read(self, text: &str, path: &Path) -> Result<Vec<Secret>, ConfigError> {
         let (name, _) = self.names();
         let origin = LayerOrigin::Generated(path.to_owned());
@@ -75,7 +76,7 @@ impl Needed {
             }
             Needed::Sessions | Needed::Master => {
                 let entries = values::entries(name, text).map_err(|must| fail(must.to_owned()))?;
-                // an empty file has a weak secret, not none: a new one would be made in silence
+                // an empty file counts as a weak secret, not as a missing one: a new one would be generated silently
                 let entries = if entries.is_empty() { vec![""] } else { entries };
                 rules::check_list(name, &entries, &origin)?;
                 entries
@@ -84,7 +85,7 @@ impl Needed {
         Ok(entries.into_iter().map(|entry| Secret::new(entry.to_owned())).collect())
     }
 
-    /// Its file.
+    /// Returns the path of the secret's file.
     fn path(self, data_dir: &Path) -> PathBuf {
         folder(data_dir).join(self.names().1)
     }
@@ -95,14 +96,14 @@ fn folder(data_dir: &Path) -> PathBuf {
 }
 
 impl Given {
-    /// Each kind with what is given of it.
+    /// Returns each kind of secret with the given ones.
     fn by_kind(self) -> [(Needed, Vec<Secret>); 3] {
         let bootstrap = [self.bootstrap].into_iter().filter(|key| !key.expose().is_empty()).collect();
         [(Needed::Bootstrap, bootstrap), (Needed::Sessions, self.sessions), (Needed::Master, self.master)]
     }
 }
 
-/// The secrets as given; missing ones are generated for a private database, and named otherwise.
+/// Returns all secrets. Missing ones are generated for a private database; with a database URL they are an error.
 pub(super) fn resolve(given: Given, location: &DatabaseLocation) -> Result<SecretKeys, ConfigError> {
     let mut missing = Vec::new();
     let bootstrap_file = match location {
@@ -128,7 +129,7 @@ pub(super) fn resolve(given: Given, location: &DatabaseLocation) -> Result<Secre
     }
 }
 
-/// The settings that [`resolve`] would generate; fails as it does, and writes nothing.
+/// Returns the settings that [`resolve`] would generate. Fails as it does, and writes nothing.
 pub(super) fn to_generate(
     given: Given,
     location: &DatabaseLocation,
@@ -198,7 +199,7 @@ fn io_failed(path: &Path, reason: impl Into<String>) -> ConfigError {
     ConfigError::Io { path: path.to_owned(), reason: reason.into() }
 }
 
-/// Makes the folder, or checks that nobody else can look into it.
+/// Creates the folder, or checks that other users cannot look into it.
 fn prepare(dir: &Path) -> Result<(), ConfigError> {
     let made = dir.parent().map_or(Ok(()), std::fs::create_dir_all).and_then(|()| {
         match DirBuilder::new().mode(0o700).create(dir) {
@@ -217,7 +218,7 @@ fn prepare(dir: &Path) -> Result<(), ConfigError> {
     check_folder(dir)
 }
 
-/// Whether a folder that is there can hold secrets.
+/// Checks that an existing folder can hold secrets.
 fn check_folder(dir: &Path) -> Result<(), ConfigError> {
     let found = std::fs::symlink_metadata(dir)
         .map_err(|error| io_failed(dir, format!("cannot be read ({error})")))?;
@@ -227,7 +228,7 @@ fn check_folder(dir: &Path) -> Result<(), ConfigError> {
     refuse_open(dir, &found.permissions(), "700")
 }
 
-/// Reads a secret file; `None` when there is none.
+/// Reads a secret file; `None` if there is none.
 fn read(path: &Path) -> Result<Option<String>, ConfigError> {
     let unreadable = |error: io::Error| match error.kind() {
         io::ErrorKind::InvalidData => failed(path, "is not valid UTF-8. Leave only secrets in it"),
@@ -264,7 +265,7 @@ fn refuse_open(path: &Path, permissions: &Permissions, mode: &str) -> Result<(),
     ))
 }
 
-/// Writes a file that appears whole or not at all, and never replaces one that is there.
+/// Writes a file atomically. Keeps an existing file, if the file system has hard links.
 fn write_new(dir: &Path, path: &Path, text: &str) -> io::Result<()> {
     let draft = draft_beside(path);
     let written = write_draft(&draft, text).and_then(|()| publish(&draft, path));
@@ -288,7 +289,7 @@ fn write_draft(draft: &Path, text: &str) -> io::Result<()> {
 fn publish(draft: &Path, path: &Path) -> io::Result<()> {
     match std::fs::hard_link(draft, path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        // Some file systems have no hard links; there the last of several first starts wins.
+        // Some file systems have no hard links; there the last of several concurrent first starts wins.
         Err(error)
             if matches!(error.kind(), io::ErrorKind::Unsupported | io::ErrorKind::PermissionDenied) =>
         {
@@ -302,7 +303,7 @@ fn publish(draft: &Path, path: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// The exit code depends on it.
+    /// Errors of the disk and wrong settings end the program with different exit codes.
     #[test]
     fn what_the_disk_refuses_is_no_wrong_setting() {
         let home = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The typed sections of the configuration.
+//! Typed sections of the configuration.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -16,13 +16,13 @@ use crate::domain::intent::IntentMode;
 use crate::domain::operation::OperationType;
 use crate::domain::settings::{Defaults, ToolNames};
 
-/// Listeners and what they accept.
+/// Settings of the listeners.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServerSettings {
-    /// Where clients connect; port 0 takes any free port.
+    /// Address that clients connect to; port 0 takes any free port.
     pub listen: SocketAddr,
-    /// Where `/metrics` is served; `None` is nowhere.
+    /// Address of `/metrics`; `None` for no such listener.
     #[serde(deserialize_with = "optional_address")]
     pub admin_listen: Option<SocketAddr>,
     /// Accepted `Host` headers: `name` (any port), `name:port`, or `*`.
@@ -34,51 +34,51 @@ pub struct ServerSettings {
     pub trusted_proxies: Vec<IpNet>,
 }
 
-/// Where the database is.
+/// Location of the database, and how to connect to it.
 #[derive(Clone, Debug)]
 pub struct Database {
-    /// Somebody's PostgreSQL, or a private one.
+    /// The operator's PostgreSQL, or a private one.
     pub location: DatabaseLocation,
-    /// Prepared statements kept per connection; 0 is none.
+    /// Most prepared statements kept per connection; 0 for none.
     pub statement_cache: usize,
 }
 
-/// Whose database it is.
+/// Location of the database.
 #[derive(Clone, Debug)]
 pub enum DatabaseLocation {
-    /// The operator's.
+    /// A database of the operator.
     Url {
-        /// For everything, possibly through a pooler.
+        /// Database URL; may lead through a pooler.
         url: Secret,
-        /// Without a pooler: LISTEN, migrations, locks. The same as `url` when not set.
+        /// Database URL without a pooler, for LISTEN, migrations and locks; `url` if not set.
         direct_url: Secret,
     },
-    /// Our own, started and stopped with the program.
+    /// A private database, started and stopped with the program.
     Private {
-        /// Its folder, absolute.
+        /// Absolute path of the data directory.
         data_dir: PathBuf,
     },
 }
 
-/// `/mcp/direct`.
+/// Settings of `/mcp/direct`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Direct {
-    /// The master switch; each key needs its own setting as well.
+    /// Master switch; each key or tenant needs its own setting as well.
     pub enabled: bool,
 }
 
-/// The activity log.
+/// Settings of the activity log.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Activity {
     /// Days after which records are dropped.
     pub retention_days: u32,
-    /// Bytes kept of arguments, and again of a response.
+    /// Bytes kept of a call's arguments, and again of its response.
     pub preview_bytes: usize,
 }
 
-/// How the section `defaults` reads into the domain's type.
+/// Fields of the section `defaults`, for reading it into the domain's type.
 #[derive(Deserialize)]
 #[serde(remote = "Defaults", deny_unknown_fields)]
 pub(super) struct DefaultsSection {
@@ -97,36 +97,36 @@ pub(super) struct DefaultsSection {
     activity_retention_days: u32,
 }
 
-/// Logs, traces, metrics.
+/// Settings of logs, traces and metrics.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Telemetry {
-    /// How a log line looks.
+    /// Format of log lines.
     pub log_format: LogFormat,
-    /// Directives of what is logged.
+    /// Filter directives of the log.
     pub log_filter: String,
-    /// Where traces go; `None` is nowhere.
+    /// URL of the trace collector; `None` for no traces.
     #[serde(deserialize_with = "optional_text")]
     pub otlp_endpoint: Option<String>,
-    /// How traces travel.
+    /// Protocol to the trace collector.
     pub otlp_protocol: OtlpProtocol,
-    /// Share of calls that are traced, 0.0 to 1.0.
+    /// Share of requests that are traced, 0.0 to 1.0, where the caller has made no decision.
     pub sample_ratio: f64,
-    /// The name under which telemetry is reported.
+    /// Name of the service in telemetry.
     pub service_name: String,
 }
 
-/// How a log line looks.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// For people.
+    /// Text for people.
     Text,
-    /// One JSON object per line.
+    /// JSON for collectors, one object per line.
     Json,
 }
 
-/// How traces travel.
+/// Protocol to the trace collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum OtlpProtocol {
     /// Protobuf over HTTP.
@@ -137,140 +137,140 @@ pub enum OtlpProtocol {
     Grpc,
 }
 
-/// Every bound that an operator may move. All are at least 1.
+/// Limits that an operator may change. All are at least 1 unless they say otherwise; `default.toml` has their defaults.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LimitSettings {
-    /// Bytes of a client's request.
+    /// Most bytes of a client's request.
     pub request_bytes_max: usize,
-    /// Bytes of an upstream's answer.
+    /// Most bytes of an upstream's answer.
     pub response_bytes_max: usize,
-    /// Bytes that requests and answers of all tenants may hold in memory; 0 is 60 % of the memory limit of the
-    /// process' control group, or of 1 GiB where there is none.
+    /// Most bytes that requests and answers of all tenants may hold in memory. 0 is 60 % of the memory limit of the
+    /// process's control group, or of 1 GiB where there is none.
     pub memory_bytes_max: usize,
-    /// Bytes that requests and answers of one tenant may hold in memory.
+    /// Most bytes that requests and answers of one tenant may hold in memory.
     pub tenant_answers_bytes_max: usize,
-    /// Bytes of finished lists of `/mcp/direct`.
+    /// Most bytes of finished lists of `/mcp/direct` that are kept.
     pub list_cache_bytes_max: usize,
-    /// Bytes of compiled input schemas.
+    /// Most bytes of compiled input schemas that are kept.
     pub schema_cache_bytes_max: usize,
-    /// Sealed bytes that are kept of one tenant's results that were cut.
+    /// Most sealed bytes that are kept of one tenant's cut results.
     pub tenant_cache_bytes_max: usize,
-    /// Texts that are kept of them.
+    /// Most texts that are kept of one tenant's cut results.
     pub tenant_cache_entries_max: usize,
-    /// How long one call may take at its upstream.
+    /// Timeout of one call at its upstream.
     #[serde(rename = "call_timeout_s", deserialize_with = "seconds")]
     pub call_timeout: Duration,
-    /// How long connecting to an upstream may take.
+    /// Timeout for connecting to an upstream.
     #[serde(rename = "connect_timeout_s", deserialize_with = "seconds")]
     pub connect_timeout: Duration,
-    /// Calls at the same time per upstream server.
+    /// Most concurrent calls per upstream server.
     pub upstream_concurrency: usize,
-    /// Calls that wait for their turn per upstream server.
+    /// Most calls that wait in the queue of an upstream server.
     pub upstream_queue: usize,
-    /// How long a call may wait for its turn.
+    /// Longest wait of a call in the queue of its upstream server.
     #[serde(rename = "upstream_queue_wait_s", deserialize_with = "seconds")]
     pub upstream_queue_wait: Duration,
-    /// Failures in a row after which an upstream is left alone.
+    /// Number of failures in a row that opens the circuit breaker of an upstream.
     pub upstream_failures_max: u32,
-    /// The first rest of an upstream that fails.
+    /// First duration for which the circuit breaker stays open.
     #[serde(rename = "upstream_rest_min_ms", deserialize_with = "milliseconds")]
     pub upstream_rest_min: Duration,
-    /// Its longest rest; not below the first.
+    /// Longest duration for which the circuit breaker stays open; not below the first.
     #[serde(rename = "upstream_rest_max_ms", deserialize_with = "milliseconds")]
     pub upstream_rest_max: Duration,
-    /// Connections per upstream server.
+    /// Most connections per upstream server.
     pub upstream_connections: usize,
-    /// After this, an unused upstream connection is closed.
+    /// Idle time after which an upstream connection is closed.
     #[serde(rename = "upstream_idle_s", deserialize_with = "seconds")]
     pub upstream_idle: Duration,
-    /// After this, a program that nobody calls is ended.
+    /// Idle time after which the program of a stdio server is ended.
     #[serde(rename = "stdio_idle_s", deserialize_with = "seconds")]
     pub stdio_idle: Duration,
-    /// How long a program may take to start.
+    /// Timeout for the start of a program.
     #[serde(rename = "stdio_start_timeout_s", deserialize_with = "seconds")]
     pub stdio_start_timeout: Duration,
-    /// Programs on one replica.
+    /// Most programs that run on one replica.
     pub stdio_running_max: usize,
-    /// Of them at most for one tenant.
+    /// Most programs of one tenant that run on one replica.
     pub stdio_running_per_tenant_max: usize,
-    /// Client connections at the same time.
+    /// Most client connections at the same time.
     pub connections_max: usize,
-    /// Client connections of one address on which no valid key has been presented yet.
+    /// Most client connections of one address on which no valid key has been presented yet.
     pub connections_per_address_max: usize,
-    /// How long a client may take to send its headers.
+    /// Timeout for a client to send its headers.
     #[serde(rename = "header_read_timeout_s", deserialize_with = "seconds")]
     pub header_read_timeout: Duration,
-    /// Activity records that wait to be written.
+    /// Most activity records that wait to be written.
     pub activity_queue: usize,
-    /// What they may take in memory, in bytes.
+    /// Most bytes of memory that waiting activity records may take.
     pub activity_queue_bytes: usize,
-    /// Activity records written at once; not above `activity_queue`.
+    /// Most activity records in one batch; not above `activity_queue`.
     pub activity_batch: usize,
-    /// After this, an unfilled batch is written.
+    /// Time after which an unfilled batch is written.
     #[serde(rename = "activity_flush_ms", deserialize_with = "milliseconds")]
     pub activity_flush: Duration,
-    /// How long a call waits for its record to be committed.
+    /// Longest wait of a call for its record to be committed.
     #[serde(rename = "record_commit_timeout_s", deserialize_with = "seconds")]
     pub record_commit_timeout: Duration,
-    /// Between listings of an upstream that does not announce changes.
+    /// Interval between listings of an upstream that does not announce changes.
     #[serde(rename = "relist_interval_s", deserialize_with = "seconds")]
     pub relist_interval: Duration,
-    /// Between listings of an upstream that does announce changes.
+    /// Interval between listings of an upstream that does announce changes.
     #[serde(rename = "relist_announced_interval_s", deserialize_with = "seconds")]
     pub relist_announced_interval: Duration,
-    /// Upstreams that one replica waits on for announcements.
+    /// Most upstreams that one replica waits on for announcements.
     pub upstream_streams_max: usize,
-    /// The longest pause between listings of an upstream that fails.
+    /// Longest backoff between listings of an upstream that fails.
     #[serde(rename = "relist_pause_max_s", deserialize_with = "seconds")]
     pub relist_pause_max: Duration,
-    /// Upstreams listed again at the same time.
+    /// Most upstreams that are listed again at the same time.
     pub relist_concurrency: usize,
-    /// How long after its last sign of life an upstream counts as connected.
+    /// Time after its last sign of life for which an upstream counts as connected.
     #[serde(rename = "connected_s", deserialize_with = "seconds")]
     pub connected: Duration,
-    /// How long one listing of an upstream may take.
+    /// Timeout of one listing of an upstream.
     #[serde(rename = "listing_timeout_s", deserialize_with = "seconds")]
     pub listing_timeout: Duration,
-    /// Tools of one upstream server.
+    /// Most tools of one upstream server.
     pub tools_per_server_max: usize,
-    /// Upstream servers of one tenant.
+    /// Most upstream servers of one tenant.
     pub servers_per_tenant_max: usize,
-    /// Tools of all servers of one tenant.
+    /// Most tools of all servers of one tenant.
     pub tools_per_tenant_max: usize,
-    /// Bytes of their definitions.
+    /// Most bytes of all definitions of one tenant.
     pub definition_bytes_per_tenant_max: usize,
-    /// API keys of one tenant.
+    /// Most API keys of one tenant.
     pub keys_per_tenant_max: usize,
-    /// Tenants.
+    /// Most tenants.
     pub tenants_max: usize,
-    /// Open streams of one key, on one replica.
+    /// Most open streams of one key, on one replica.
     pub streams_per_key_max: usize,
-    /// Open streams of all keys of one tenant, on one replica.
+    /// Most open streams of all keys of one tenant, on one replica.
     pub streams_per_tenant_max: usize,
-    /// How long running calls are given when the program is told to stop.
+    /// Longest wait for calls under way at a graceful shutdown.
     #[serde(rename = "drain_s", deserialize_with = "seconds")]
     pub drain: Duration,
-    /// How long new connections are still taken before that, while `/readyz` says `draining`.
+    /// Time before the drain for which new connections are still accepted, while `/readyz` says `draining`; may be 0.
     #[serde(rename = "drain_delay_s", deserialize_with = "seconds")]
     pub drain_delay: Duration,
-    /// How long a page of `/metrics` is handed out again.
+    /// Time for which a page of `/metrics` is reused.
     #[serde(rename = "metrics_age_max_ms", deserialize_with = "milliseconds")]
     pub metrics_age_max: Duration,
     /// Database connections for committing activity records.
     pub database_pool_commit: u32,
     /// Database connections for management and reloads.
     pub database_pool_control: u32,
-    /// Database connections for reports and exports.
+    /// Database connections for reports, exports and cut results.
     pub database_pool_report: u32,
-    /// Of them at most for one tenant.
+    /// Most reports of one tenant at the same time.
     pub reports_per_tenant: usize,
-    /// Between two passes of partition upkeep and retention.
+    /// Interval between two passes of partition upkeep and retention.
     #[serde(rename = "retention_interval_s", deserialize_with = "seconds")]
     pub retention_interval: Duration,
-    /// Tenants whose catalogue is reloaded at the same time.
+    /// Most tenants whose catalogue is reloaded at the same time.
     pub reload_concurrency: usize,
-    /// Look-ups of unknown keys at the same time.
+    /// Most tenants that are loaded at the same time for keys that a replica sees for the first time.
     pub key_lookup_concurrency: usize,
 }
 
@@ -283,7 +283,7 @@ pub(super) struct DatabaseSection {
 }
 
 impl DatabaseSection {
-    /// The given URL, or the folder of a private database.
+    /// Returns the location of the database: the given URL, or the folder of a private one.
     pub(super) fn location(
         &self,
         data_dir: &str,

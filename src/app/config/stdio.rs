@@ -7,11 +7,11 @@ use serde::Deserialize;
 
 use super::secret::Secret;
 
-/// Most programs.
+/// Most programs in the table.
 const COMMANDS_MAX: usize = 1000;
 /// Longest name of a program, in bytes.
 const NAME_BYTES_MAX: usize = 64;
-/// What a wrong entry is told; it does not repeat the entry, which may hold secrets.
+/// Error text for a malformed entry. It does not repeat the entry, which may contain secrets.
 const SHAPE: &str = "must be NAME = { argv = [\"/path/to/program\", …], env = { KEY = \"value\" }, tenants = [\"name\"] } with NAME of \
      letters, digits, - and _; argv and tenants are required";
 
@@ -19,29 +19,29 @@ const SHAPE: &str = "must be NAME = { argv = [\"/path/to/program\", …], env = 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StdioCommand {
-    /// The program and its arguments; never empty.
+    /// Program and its arguments; never empty.
     pub argv: Vec<String>,
-    /// Its whole environment.
+    /// Complete environment of the program.
     #[serde(default)]
     pub env: BTreeMap<String, Secret>,
-    /// Names of the tenants that may use it; `*` is all of them. Never empty.
+    /// Names of the tenants that may use the program; `*` for all. Never empty.
     pub tenants: Vec<String>,
 }
 
-/// Whether programs are run.
+/// Setting `stdio.enabled`: whether programs are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Enabled {
-    /// Except in Kubernetes.
+    /// Programs are run, except in Kubernetes.
     Auto,
-    /// Yes.
+    /// Programs are run.
     On,
-    /// No.
+    /// Programs are not run.
     Off,
 }
 
 impl Enabled {
-    /// What it means on this machine.
+    /// Returns whether programs are run on this machine.
     pub(super) fn holds(self, in_kubernetes: bool) -> bool {
         match self {
             Enabled::Auto => !in_kubernetes,
@@ -119,7 +119,7 @@ fn value_of(json: serde_json::Value) -> Value {
         Json::Array(items) => Value::new(None, ValueKind::Array(items.into_iter().map(value_of).collect())),
         Json::String(text) => Value::new(None, text),
         Json::Bool(value) => Value::new(None, value),
-        // Numbers and null stand nowhere in this table: any kind that is refused will do.
+        // Numbers and null have no place in this table: any kind that is refused will do.
         Json::Number(_) | Json::Null => Value::new(None, ValueKind::Nil),
     }
 }

@@ -187,7 +187,7 @@ fn a_list_in_brackets_is_refused_where_it_is_a_text() {
     assert_eq!(hosts("[::1]:8080, localhost, [::1]"), ["[::1]:8080", "localhost", "[::1]"]);
     let origins = [("MCPPROXY__SERVER__ALLOWED_ORIGINS", "http://[::1], http://[::1]:80")];
     assert_eq!(load(None, &origins).unwrap().server.allowed_origins, ["http://[::1]", "http://[::1]:80"]);
-    // an address is one where hosts are
+    // brackets mean an address only in lists of hosts and origins
     assert!(sentence(load(None, &[("MCPPROXY__SESSIONS__KEY", "[::1]")])).contains("without brackets"));
     let (_dir, path) = file(&format!("[sessions]\nkey = [\"{OTHER}\", \"{GOOD}\"]"));
     let complete = complete(&[]).filter(|(name, _)| name != "MCPPROXY__SESSIONS__KEY");
@@ -294,7 +294,7 @@ fn every_number_in_limits_is_bounded_on_both_sides() {
     let limits: Vec<_> = review.settings.iter().filter(|s| s.name.starts_with("limits.")).collect();
     assert!(limits.len() >= 27, "{}", limits.len());
     for limit in limits {
-        // only a pause may be none, and 0 bytes of the memory budget are the default
+        // only a delay may be 0; for the memory budget, 0 is the default
         let may_be_0 = ["limits.drain_delay_s", "limits.memory_bytes_max"].contains(&&*limit.name);
         let least = if may_be_0 { "-0.5" } else { "0" };
         for bad in [least, "-1", "999999999999", "1.5", ""] {

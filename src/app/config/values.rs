@@ -1,4 +1,4 @@
-//! Values of settings: how texts of the environment become typed ones, and how they are shown.
+//! Values of settings: how texts of the environment become typed values, and how values are shown.
 
 use std::net::Ipv6Addr;
 
@@ -8,7 +8,7 @@ use super::{secret, stdio};
 
 /// Most entries of a list.
 const LIST_ENTRIES_MAX: usize = 1000;
-/// Settings that are never shown.
+/// Settings whose values are never shown.
 const SECRET: [&str; 7] = [
     "auth.bootstrap_key",
     "database.direct_url",
@@ -47,12 +47,12 @@ pub(super) fn coerce(key: &str, default: &ValueKind, given: ValueKind) -> Result
     }
 }
 
-/// What a list written as a text with brackets or quotes is told. Taken as they stand, they would be part of its
-/// entries: of a secret, one that nobody else has. Some tools keep the quotes of what they are given.
+/// Error text for a list in brackets or quotes that is given as a text. Taken literally, they would be part of its
+/// entries; a secret with them would match on no other replica. Some tools keep the quotes of values.
 const BRACKETS: &str = "must be given without brackets or quotes when it is a text: its entries, separated by commas \
                         (`new,old`); only TOML has lists in brackets, of texts in quotes";
 
-/// The entries of a list that is written as one text, as in the environment: separated by commas, or line by line.
+/// Splits a list that is written as one text, as in the environment, at commas and line breaks.
 pub(super) fn entries<'a>(key: &str, text: &'a str) -> Result<Vec<&'a str>, &'static str> {
     let entries = text.split([',', '\n']).map(str::trim).filter(|entry| !entry.is_empty());
     let entries: Vec<&str> = entries.collect();
@@ -65,7 +65,8 @@ pub(super) fn entries<'a>(key: &str, text: &'a str) -> Result<Vec<&'a str>, &'st
     if entries.iter().any(is_enclosed) { Err(BRACKETS) } else { Ok(entries) }
 }
 
-/// Hosts in brackets are addresses: `[::1]:8080`, and of an origin `http://[::1]`. No other list has any.
+/// Returns whether an entry in brackets is an IPv6 address: `[::1]:8080`, or `http://[::1]` as an origin. Only lists of
+/// hosts and origins have such entries.
 fn is_address(key: &str, entry: &str) -> bool {
     let host = match key {
         "server.allowed_hosts" => entry,
@@ -99,7 +100,7 @@ fn list(key: &str, given: ValueKind) -> Result<ValueKind, &'static str> {
     Ok(ValueKind::Array(texts.map(|text| Value::new(None, text)).collect()))
 }
 
-/// The texts of a list; empty for anything else.
+/// Returns the texts of a list; empty for any other value.
 pub(super) fn texts(value: &ValueKind) -> Vec<&str> {
     match value {
         ValueKind::Array(items) => items
@@ -113,7 +114,7 @@ pub(super) fn texts(value: &ValueKind) -> Vec<&str> {
     }
 }
 
-/// A value for an operator's eyes; secrets are redacted, and so is whatever may hold one.
+/// Formats a value for an operator; secrets, and values that may contain one, are redacted.
 pub(super) fn shown(key: &str, value: &ValueKind) -> String {
     let is_empty = match value {
         ValueKind::String(text) => text.is_empty(),

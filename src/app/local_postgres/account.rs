@@ -1,4 +1,4 @@
-//! Who runs the server: PostgreSQL refuses to run as root.
+//! Account that runs the server: PostgreSQL refuses to run as root.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::Command;
 use super::command::{QUICK_WAIT, run};
 use super::error::LocalPostgresError;
 
-/// Users that root hands the server to, the first that exists.
+/// Users that root may run the server as; the first that exists is taken.
 const USERS: [&str; 2] = ["postgres", "nobody"];
 
 /// A user of this machine.
@@ -17,7 +17,8 @@ pub(super) struct Account {
     pub(super) gid: u32,
 }
 
-/// The account for the server: `None`, our own, unless we are root. Data that exist decide by their owner.
+/// Chooses the account for the server. `None` is our own account, unless we are root. Existing data decide by their
+/// owner.
 pub(super) async fn choose(cluster: &Path) -> Result<Option<Account>, LocalPostgresError> {
     let mut id = Command::new("id");
     id.arg("-u").env_clear().env("PATH", "/usr/bin:/bin");

@@ -1,4 +1,4 @@
-//! The cluster on disk and the server process that runs it.
+//! The cluster on disk, and the server process that runs it.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -19,15 +19,15 @@ use super::error::LocalPostgresError;
 use super::place;
 use super::programs::Programs;
 
-/// The database and the superuser of the cluster.
+/// Name of the database and of the superuser of the cluster.
 pub(super) const NAME: &str = "mcpproxy";
-/// Names the socket; nothing listens on the network.
+/// Port, which is only part of the socket's name; nothing listens on the network.
 pub(super) const PORT: u16 = 5432;
-/// Longest wait for a new cluster.
+/// Longest wait for the creation of a cluster.
 const INIT_WAIT: Duration = Duration::from_secs(120);
 /// Longest wait for the server to get ready: it may have to recover after a crash.
 const START_WAIT: Duration = Duration::from_secs(120);
-/// How often a condition is looked at while waiting for it.
+/// Poll interval while waiting for a condition.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Most bytes of a small file that is read.
 const SMALL_FILE_BYTES_MAX: u64 = 4096;
@@ -39,7 +39,7 @@ pub(super) struct Cluster {
     pub(super) programs: Programs,
 }
 
-/// What the server writes about itself into `postmaster.pid`.
+/// Content of `postmaster.pid`, which the server writes about itself.
 #[derive(Debug, PartialEq, Eq)]
 struct PidFile {
     pid: u32,
@@ -57,7 +57,7 @@ impl PidFile {
     }
 }
 
-/// The major version that made the cluster; `None` where there is none yet.
+/// Returns the major version that made the cluster; `None` if there is none yet.
 pub(super) fn major(path: &Path) -> Result<Option<u32>, LocalPostgresError> {
     if let Some(text) = small_file(&path.join("PG_VERSION"))? {
         let not_a_cluster = || LocalPostgresError::NotACluster { path: path.to_owned() };
@@ -72,8 +72,8 @@ pub(super) fn major(path: &Path) -> Result<Option<u32>, LocalPostgresError> {
 }
 
 impl Cluster {
-    /// Makes the cluster with its database beside its place and moves it there whole: an interrupted first start
-    /// leaves nothing that a later one could take for a cluster.
+    /// Creates the cluster with its database in a folder beside its place, and moves it there as a whole. So an
+    /// interrupted first start leaves nothing that looks like a cluster.
     pub(super) async fn init(&self, account: Option<&Account>) -> Result<(), LocalPostgresError> {
         let draft = self.path.with_file_name("postgres.new");
         match std::fs::remove_dir_all(&draft) {
@@ -99,7 +99,7 @@ impl Cluster {
         run("postgres --single", single, statement, INIT_WAIT).await.map(drop)
     }
 
-    /// Takes over a server that a killed gateway left running; `None` when there is none.
+    /// Waits for a server that a killed gateway left running, and returns its socket folder; `None` if there is none.
     pub(super) async fn take_over(&self) -> Result<Option<PathBuf>, LocalPostgresError> {
         let deadline = Instant::now() + START_WAIT;
         while let Some(found) = self.pid_file()? {
@@ -180,19 +180,19 @@ impl Cluster {
         command
     }
 
-    /// Tells the server to stop, `fast` or `immediate`, without waiting for it.
+    /// Asks the server to stop, `fast` or `immediate`, without waiting for it.
     pub(super) async fn signal_stop(&self, mode: &str) -> Result<(), LocalPostgresError> {
         run("pg_ctl", self.stop_command(mode), "", QUICK_WAIT).await.map(|_| ())
     }
 
-    /// The command behind [`Cluster::signal_stop`].
+    /// Returns the command behind [`Cluster::signal_stop`].
     pub(super) fn stop_command(&self, mode: &str) -> Command {
         let mut command = self.programs.command("pg_ctl");
         command.args(["stop", "--silent", "--no-wait", "--mode", mode, "-D"]).arg(&self.path);
         command
     }
 
-    /// Waits until no server runs on the cluster; whether that was so within `wait`.
+    /// Waits until no server runs on the cluster. Returns whether that was so within `wait`.
     pub(super) async fn ended(&self, wait: Duration) -> bool {
         let deadline = Instant::now() + wait;
         loop {
@@ -211,7 +211,7 @@ impl Cluster {
         Ok(small_file(&self.path.join("postmaster.pid"))?.as_deref().and_then(PidFile::parse))
     }
 
-    /// Whether the process is the server of this cluster, and not another that got its number.
+    /// Returns whether the process is the server of this cluster, and not another process with the same id.
     async fn is_server(&self, pid: u32) -> bool {
         if Path::new("/proc/self").exists() {
             // The server works in its data directory.
@@ -226,8 +226,8 @@ impl Cluster {
         self.path.to_str().is_some_and(|path| line.contains(path))
     }
 
-    /// The server itself clears up after a process that is gone, but not when another has got its number, as is
-    /// usual after the restart of a container.
+    /// Deletes `postmaster.pid` if another process has got the server's id, as is usual after the restart of a
+    /// container. The server itself deletes it only if no process has that id.
     async fn forget_reused(&self, pid: u32) -> Result<(), LocalPostgresError> {
         let path = self.path.join("postmaster.pid");
         let pid = pid.to_string();
@@ -257,7 +257,7 @@ impl Cluster {
     }
 }
 
-/// Whether something accepts connections on the socket.
+/// Returns whether something accepts connections on the socket.
 async fn answers(folder: &Path) -> bool {
     UnixStream::connect(folder.join(format!(".s.PGSQL.{PORT}"))).await.is_ok()
 }

@@ -1,4 +1,4 @@
-//! Running one program to its end.
+//! Execution of one program to its end.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -13,8 +13,8 @@ const OUTPUT_CHARS_MAX: usize = 600;
 /// Longest wait for a program that only prints.
 pub(super) const QUICK_WAIT: Duration = Duration::from_secs(10);
 
-/// Runs a program to its end, at most `wait`, and gives what it printed. Its failure is an error with the end of
-/// its output.
+/// Runs a program to its end, at most for `wait`, and returns its standard output. If the program fails, the error
+/// contains the end of its error output.
 pub(super) async fn run(
     program: &'static str,
     mut command: Command,
@@ -44,7 +44,7 @@ pub(super) async fn run(
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The end of a program's output, on one line.
+/// Returns the end of a program's output, on one line.
 pub(super) fn tail(output: &[u8]) -> String {
     let text = String::from_utf8_lossy(output);
     let words: Vec<&str> = text.split_whitespace().collect();

@@ -1,24 +1,24 @@
-//! Why the private database cannot run: sentences that say what to do.
+//! Errors of the private database: sentences that say what to do.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why the private database cannot run.
+/// Reason why the private database cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum LocalPostgresError {
-    /// Pods come and go, and so would the data.
+    /// A private database is refused in Kubernetes, where its data would vanish with the pod.
     #[error(
         "No database is set, and a private one is refused in Kubernetes, where it would vanish with its pod. Set DATABASE_URL."
     )]
     Kubernetes,
-    /// No server programs.
+    /// No PostgreSQL was found that is new enough.
     #[error(
         "No database is set and no PostgreSQL {least} or newer was found to run a private one{found}. Install it (`apt-get install postgresql`, `dnf install postgresql-server`, `brew install postgresql@17`) or set DATABASE_URL=postgres://user:password@host/name."
     )]
     NoPrograms {
-        /// The least major version.
+        /// Least major version.
         least: u32,
-        /// ` (found: …)` or nothing.
+        /// The text ` (found: …)`, or empty.
         found: String,
     },
     /// The data were made by a version that is not installed.
@@ -26,11 +26,11 @@ pub enum LocalPostgresError {
         "The private database in {path} was made by PostgreSQL {wanted}, which was not found{found}. Install that version, or move the data with pg_upgrade."
     )]
     WrongVersion {
-        /// The cluster.
+        /// Path of the cluster.
         path: PathBuf,
-        /// Its major version.
+        /// Major version of the cluster.
         wanted: u32,
-        /// ` (found: …)` or nothing.
+        /// The text ` (found: …)`, or empty.
         found: String,
     },
     /// Another gateway runs on the same data.
@@ -38,70 +38,70 @@ pub enum LocalPostgresError {
         "Another mcpproxy (process {pid}) is using {path}. Stop it, or set data_dir (MCPPROXY__DATA_DIR) to another folder."
     )]
     InUse {
-        /// The other's process id, or `unknown`.
+        /// Process id of the other gateway, or `unknown`.
         pid: String,
-        /// The data directory.
+        /// Path of the data directory.
         path: PathBuf,
     },
-    /// Root without anybody to hand the server to.
+    /// The gateway runs as root, and there is no user to run the server as.
     #[error(
         "PostgreSQL does not run as root, and there is neither a user postgres nor a user nobody to run it as. Start mcpproxy as another user, or set DATABASE_URL."
     )]
     NoAccount,
-    /// Something else is where the cluster belongs.
+    /// Something else is in the place of the cluster.
     #[error(
         "{path} is not a PostgreSQL cluster and not empty. Move it away, or set data_dir (MCPPROXY__DATA_DIR) to another folder."
     )]
     NotACluster {
-        /// Where.
+        /// Path where the cluster belongs.
         path: PathBuf,
     },
-    /// The data of a folder that was deleted.
+    /// A cluster is left of a data directory that was deleted.
     #[error("{cluster} holds the database of an earlier {link}, which is gone. To keep it, run `ln -s {cluster} {link}` and restore the secrets; to start anew, remove it.", cluster = .cluster.display(), link = .link.display())]
     LeftBehind {
-        /// The cluster.
+        /// Path of the cluster.
         cluster: PathBuf,
-        /// The link that should lead to it.
+        /// Path of the link that should lead to the cluster.
         link: PathBuf,
     },
-    /// A folder that others may use.
+    /// The socket folder is not private to the server's user.
     #[error(
         "The socket folder {path} belongs to somebody else or is open to other users. Remove it and start again."
     )]
     ForeignFolder {
-        /// Which one.
+        /// Path of the socket folder.
         path: PathBuf,
     },
     /// A file operation failed.
     #[error("{path} cannot be {what} ({source}). Check the folder's owner, mode and disk.")]
     Io {
-        /// What was tried.
+        /// Failed operation, as a participle: `read`.
         what: &'static str,
-        /// On what.
+        /// File or folder of the operation.
         path: PathBuf,
-        /// The system's word.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// A program of PostgreSQL failed.
     #[error("{program} failed: {output}")]
     Program {
-        /// Which one.
+        /// Name of the program.
         program: &'static str,
-        /// The end of what it said.
+        /// End of the program's output.
         output: String,
     },
-    /// The server ended or never got ready.
+    /// The server ended, or did not get ready in time.
     #[error("The private PostgreSQL did not start; its log is {log}: {tail}", log = .log.display())]
     NotReady {
-        /// Its log.
+        /// Path of the server's log.
         log: PathBuf,
-        /// The end of its log.
+        /// End of the log.
         tail: String,
     },
 }
 
 impl LocalPostgresError {
-    /// Whether it stays like this until somebody installs, moves or removes something.
+    /// Returns whether the failure lasts until somebody installs, moves or removes something.
     pub fn is_lasting(&self) -> bool {
         match self {
             Self::Kubernetes
@@ -115,7 +115,7 @@ impl LocalPostgresError {
         }
     }
 
-    /// For `map_err` on file operations.
+    /// Returns a function for `map_err` on file operations.
     pub(super) fn io(
         what: &'static str,
         path: &std::path::Path,

@@ -1,8 +1,9 @@
-//! A private PostgreSQL for `mcpproxy serve` without a database URL: made, started, stopped with the gateway.
+//! A private PostgreSQL for `mcpproxy serve` without a database URL: created, started and stopped with the gateway.
 //!
-//! It is the same engine as in production, found on the machine. It listens on a Unix socket in a folder that only
-//! its user can enter, and asks for a password that is kept in the data directory. As root it runs as `postgres` or `nobody`. A gateway that was
-//! killed leaves it running: the next one takes it over.
+//! The private PostgreSQL is the same engine as in production, found on the machine. It listens on a Unix socket in a
+//! folder that only its user can enter. It asks for a password that is kept in the data directory. If the gateway runs
+//! as root, the server runs as `postgres` or `nobody`. A gateway that was killed leaves the server running, and the
+//! next gateway takes it over.
 
 mod account;
 mod cluster;
@@ -30,31 +31,34 @@ use cluster::{Cluster, NAME, PORT};
 use place::System;
 use programs::Programs;
 
-/// Longest wait for the server to end when it is told to, before it is told to drop everything.
+/// Longest wait for a `fast` stop of the server, before an `immediate` one.
 const STOP_WAIT: Duration = Duration::from_secs(20);
-/// Longest wait for it to end then.
+/// Longest wait for an `immediate` stop of the server.
 const ABORT_WAIT: Duration = Duration::from_secs(5);
 /// Most bytes of the lock file that are read.
 const LOCK_BYTES_MAX: u64 = 32;
 
-/// A running private PostgreSQL. Dropping it without [`LocalPostgres::stop`] tells it to stop but does not wait.
+/// A running private PostgreSQL. If it is dropped without [`LocalPostgres::stop`], it is asked to stop, but nobody
+/// waits for that.
 #[derive(Debug)]
 pub struct LocalPostgres {
     url: Secret,
     cluster: Cluster,
-    /// `None` when the server was started by a gateway before us.
+    /// Process of the server; `None` if an earlier gateway started it.
     child: Option<Child>,
-    /// Whether dropping this still has to stop the server.
+    /// True if dropping this still has to stop the server.
     running: bool,
-    /// Held as long as the server is ours; the system releases it when we are killed.
+    /// Lock of the data directory, held as long as the server is ours; the system releases it when the gateway is
+    /// killed.
     _lock: File,
 }
 
 impl LocalPostgres {
-    /// Starts the server on the data in `data_dir`, which are made if need be, or takes over one that still runs.
+    /// Starts the server on the data in `data_dir`, which are created if need be, or takes over a server that still
+    /// runs.
     ///
     /// # Errors
-    /// A sentence that says what is missing and what to do.
+    /// The text says what is missing and what to do.
     pub async fn start(data_dir: &Path, host: &Host) -> Result<LocalPostgres, LocalPostgresError> {
         LocalPostgres::start_on(data_dir, host, &System::usual()).await
     }
@@ -98,12 +102,12 @@ impl LocalPostgres {
         Ok(LocalPostgres { url, cluster, child, running: true, _lock: lock })
     }
 
-    /// Where to connect: the database `mcpproxy` as its superuser, over the socket.
+    /// Returns the URL of the database `mcpproxy`, as its superuser and over the socket.
     pub fn url(&self) -> &str {
         self.url.expose()
     }
 
-    /// Ends the server: connections are cut, what was committed stays. Waits for it, but not for ever.
+    /// Stops the server: connections are cut, what was committed stays. Waits for its end, but not for ever.
     pub async fn stop(mut self) {
         self.running = false;
         for (mode, wait) in [("fast", STOP_WAIT), ("immediate", ABORT_WAIT)] {
@@ -124,7 +128,7 @@ impl LocalPostgres {
         }
     }
 
-    /// What `kill -9` of the gateway leaves behind.
+    /// Leaves the server running, as `kill -9` of the gateway does.
     #[cfg(test)]
     fn abandon(mut self) {
         self.running = false;
@@ -139,7 +143,7 @@ impl Drop for LocalPostgres {
     }
 }
 
-/// Makes the data directory and takes its lock.
+/// Creates the data directory and takes its lock.
 fn lock(data_dir: &Path) -> Result<File, LocalPostgresError> {
     std::fs::create_dir_all(data_dir).map_err(LocalPostgresError::io("made", data_dir))?;
     let path = data_dir.join("gateway.lock");
@@ -162,7 +166,7 @@ fn lock(data_dir: &Path) -> Result<File, LocalPostgresError> {
     Ok(file)
 }
 
-/// The URL for a socket folder. Everything that the environment could otherwise decide is spelt out.
+/// Returns the URL for a socket folder. Everything that the environment could otherwise decide is spelt out.
 fn url(socket_folder: &Path, password: Option<&str>) -> String {
     let mut host = String::new();
     for &byte in socket_folder.as_os_str().as_encoded_bytes() {

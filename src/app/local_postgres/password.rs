@@ -35,7 +35,7 @@ pub(super) async fn settle(
     cluster.single(&format!("ALTER ROLE {NAME} PASSWORD '{password}'\n")).await?;
     let access = cluster.path.join("pg_hba.conf");
     std::fs::write(&access, ACCESS).map_err(LocalPostgresError::io("written", &access))?;
-    // last: a start that was interrupted begins anew
+    // last, so that an interrupted start does all of this again
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
     let written = file.and_then(|mut file| file.write_all(password.as_bytes()));
     written.map_err(LocalPostgresError::io("written", &path))?;

@@ -1,4 +1,4 @@
-//! Where the cluster and its socket are.
+//! Locations of the cluster and its socket.
 
 use std::fs::{DirBuilder, Metadata};
 use std::io;
@@ -17,9 +17,9 @@ const SOCKET_FOLDER_BYTES_MAX: usize = 85;
 /// Folders of the system, exchanged by tests.
 #[derive(Clone, Debug)]
 pub(super) struct System {
-    /// For a cluster whose user cannot reach the data directory.
+    /// Parent folder for a cluster whose user cannot reach the data directory.
     pub(super) state: PathBuf,
-    /// For a socket whose path would be too long.
+    /// Parent folder for a socket whose path would be too long.
     pub(super) temporary: PathBuf,
 }
 
@@ -29,7 +29,7 @@ impl System {
     }
 }
 
-/// The cluster that `data_dir/postgres` is or leads to, if it is there already or at least linked.
+/// Returns the cluster that `data_dir/postgres` is or links to; `None` if there is neither.
 pub(super) fn existing(data_dir: &Path) -> Option<PathBuf> {
     let link = data_dir.join("postgres");
     match std::fs::read_link(&link) {
@@ -38,8 +38,8 @@ pub(super) fn existing(data_dir: &Path) -> Option<PathBuf> {
     }
 }
 
-/// The cluster's folder for a first start: in the data directory or, when the server's user cannot get there, in
-/// a folder of the system that the data directory then links to.
+/// Returns the cluster's folder for a first start. It is in the data directory, if the server's user can get there.
+/// Otherwise it is in a folder of the system, and the data directory then links to it.
 pub(super) async fn first(
     data_dir: &Path,
     programs: &Programs,
@@ -61,7 +61,7 @@ pub(super) async fn first(
     Ok(cluster)
 }
 
-/// Makes the folder of the socket, which only the server's user may enter.
+/// Creates the folder of the socket, which only the server's user may enter.
 pub(super) fn socket_folder(
     cluster: &Path,
     account: Option<&Account>,
@@ -77,7 +77,7 @@ pub(super) fn socket_folder(
     Ok(folder)
 }
 
-/// Makes a folder for the account alone, or checks that it is one.
+/// Creates a folder for the account alone, or checks that an existing one is.
 pub(super) fn private_folder(path: &Path, account: Option<&Account>) -> Result<(), LocalPostgresError> {
     match DirBuilder::new().mode(0o700).create(path) {
         Ok(()) => {
@@ -101,13 +101,13 @@ pub(super) fn private_folder(path: &Path, account: Option<&Account>) -> Result<(
 fn is_private(path: &Path, found: &Metadata, account: Option<&Account>) -> bool {
     let owned = match account {
         Some(account) => found.uid() == account.uid,
-        // What is closed to others and open to us is ours.
+        // A folder that is closed to others and open to us is ours.
         None => std::fs::read_dir(path).is_ok(),
     };
     found.is_dir() && owned && found.permissions().mode() & 0o077 == 0
 }
 
-/// A short name that is always the same for a path.
+/// Returns a short name that is always the same for a path.
 fn short_name(path: &Path) -> String {
     let digest = Sha256::digest(path.as_os_str().as_encoded_bytes());
     digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()

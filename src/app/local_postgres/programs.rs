@@ -1,4 +1,4 @@
-//! Finding the programs of PostgreSQL.
+//! Search for the programs of PostgreSQL.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -8,9 +8,10 @@ use super::account::Account;
 use super::command::{QUICK_WAIT, run};
 use super::error::LocalPostgresError;
 
-/// The least major version that the schema needs.
+/// Least major version that the schema needs.
 const MAJOR_MIN: u32 = 14;
-/// Where the programs are when `PATH` has none: folder, beginning of the name of a folder in it, the rest.
+/// Usual locations of the programs, searched after `PATH`: a folder, the prefix of a folder in it, the rest of the
+/// path.
 const USUAL: [(&str, &str, &str); 6] = [
     ("/usr/lib/postgresql", "", "bin"),
     ("/usr", "pgsql-", "bin"),
@@ -19,10 +20,10 @@ const USUAL: [(&str, &str, &str); 6] = [
     ("/usr/local/opt", "postgresql", "bin"),
     ("/Applications/Postgres.app/Contents/Versions", "", "bin"),
 ];
-/// What must be in the folder.
+/// Programs that must be in the folder.
 const NEEDED: [&str; 3] = ["postgres", "initdb", "pg_ctl"];
 
-/// The folder of the programs and who runs them.
+/// Folder of the programs, and the account that runs them.
 #[derive(Clone, Debug)]
 pub(super) struct Programs {
     folder: PathBuf,
@@ -30,8 +31,8 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// The first folder of `search_path`, then of the usual places, newest first, that holds a fitting version:
-    /// `wanted` exactly, where there are data already, or else any that is new enough.
+    /// Finds the first folder with a fitting version, in `search_path` and then in the usual locations, newest first.
+    /// For existing data, exactly the version `wanted` fits, or else any from [`MAJOR_MIN`] on.
     pub(super) async fn find(
         search_path: &[PathBuf],
         account: Option<Account>,
@@ -53,7 +54,7 @@ impl Programs {
         })
     }
 
-    /// A command that knows nothing of our environment, where secrets may be, and runs as the account.
+    /// Returns a command that runs as the account and does not inherit our environment, which may contain secrets.
     pub(super) fn command(&self, program: &str) -> Command {
         let mut command = Command::new(self.folder.join(program));
         command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("LC_ALL", "C");
@@ -65,7 +66,7 @@ impl Programs {
         command
     }
 
-    /// Whether the account can enter `folder`.
+    /// Returns whether the account can enter `folder`.
     pub(super) async fn reach(&self, folder: &Path) -> bool {
         // The child changes its folder after it has changed its user.
         let mut command = self.command("postgres");
@@ -80,7 +81,7 @@ impl Programs {
     }
 }
 
-/// `postgres (PostgreSQL) 15.18 (Debian …)` is 15, `17beta1` is 17.
+/// Parses a major version: `postgres (PostgreSQL) 15.18 (Debian …)` is 15, `17beta1` is 17.
 fn major_of(text: &str) -> Option<u32> {
     let version = text.split_whitespace().find(|word| word.starts_with(|c: char| c.is_ascii_digit()))?;
     version.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
@@ -103,7 +104,7 @@ fn candidates(search_path: &[PathBuf]) -> Vec<PathBuf> {
     unique
 }
 
-/// The folders in `parent` whose name begins with `prefix`, the highest version first.
+/// Returns the folders in `parent` whose name begins with `prefix`, the highest version first.
 fn versions(parent: &Path, prefix: &str) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(parent) else { return Vec::new() };
     let mut found: Vec<(u32, PathBuf)> = entries

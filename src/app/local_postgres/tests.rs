@@ -6,7 +6,7 @@ use sqlx::{ConnectOptions, Connection, PgConnection};
 
 use super::*;
 
-/// A data directory that everybody can reach, and a system of its own.
+/// A data directory that every user can reach, and system folders of its own.
 struct Fixture {
     dir: tempfile::TempDir,
     system: System,
@@ -69,7 +69,7 @@ async fn whoever_reaches_the_socket_needs_the_password() {
     connect(&first).await.close().await.unwrap();
     first.stop().await;
 
-    // as an earlier release left it
+    // the state that an earlier release leaves: no password
     let cluster = std::fs::canonicalize(fixture.data_dir()).unwrap().join("postgres");
     std::fs::remove_file(&file).unwrap();
     std::fs::write(cluster.join("pg_hba.conf"), "local all all trust\n").unwrap();
@@ -108,7 +108,7 @@ async fn a_whole_life() {
     let second = fixture.start().await.unwrap_err();
     assert!(second.to_string().contains(&format!("process {}", std::process::id())), "{second}");
 
-    // An open connection does not hold the stop up.
+    // An open connection does not delay the stop.
     first.stop().await;
     assert!(!Path::new(&format!("/proc/{pid}")).exists());
     assert!(!cluster.join("postmaster.pid").exists());
@@ -126,7 +126,7 @@ async fn a_whole_life() {
     taken.stop().await;
     assert!(!cluster.join("postmaster.pid").exists());
 
-    // Both are killed, and another process has got the server's number.
+    // Gateway and server are killed, and another process has got the server's id.
     let last = fixture.start().await.unwrap();
     let pid = last.child.as_ref().unwrap().id().unwrap().to_string();
     let pid_file = std::fs::read_to_string(cluster.join("postmaster.pid")).unwrap();
@@ -136,7 +136,7 @@ async fn a_whole_life() {
     let recovered = fixture.start().await.unwrap();
     assert_eq!(rows(&recovered).await, 1);
 
-    // Dropped without a stop, as when the start of the gateway fails later on, it ends by itself.
+    // Dropped without a stop, as when the gateway fails later in its start, the server ends by itself.
     let copy = recovered.cluster.clone();
     drop(recovered);
     assert!(copy.ended(STOP_WAIT).await);
@@ -209,7 +209,7 @@ impl LocalPostgres {
         text.lines().next()?.parse().ok()
     }
 
-    /// What the loss of power leaves behind.
+    /// Kills the server, as a loss of power does.
     async fn kill_server(mut self) {
         self.running = false;
         self.child.as_mut().unwrap().kill().await.unwrap();

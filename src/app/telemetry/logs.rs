@@ -1,4 +1,4 @@
-//! Logs. Text for people, JSON for collectors, always on stderr.
+//! Logs: text for people or JSON for collectors, always on stderr.
 
 use std::fmt;
 
@@ -25,7 +25,8 @@ pub(in crate::app) fn start(telemetry: &Telemetry) {
     drop(started);
 }
 
-/// rmcp logs what upstreams say, word for word and as often as they say it: only whoever names it gets that.
+/// Silences rmcp unless the configured filter names it: it logs what upstreams say, word for word and as often as they
+/// say it.
 fn without_rmcp(filter: EnvFilter, configured: &str) -> EnvFilter {
     if configured.contains("rmcp") {
         return filter;
@@ -37,7 +38,7 @@ fn without_rmcp(filter: EnvFilter, configured: &str) -> EnvFilter {
     }
 }
 
-/// Lines of JSON that say in the name of which span they were written.
+/// Formatter of JSON lines that adds the ids of the current span.
 struct WithSpan<F>(F);
 
 impl<S, N, F> FormatEvent<S, N> for WithSpan<F>

@@ -1,5 +1,5 @@
-//! Metrics, in the words of Prometheus. Nothing is kept here: a scrape asks everybody for what they counted, so what is
-//! measured knows nothing of how it is shown.
+//! Metrics in the formats of Prometheus. Nothing is stored here: a scrape reads the counters of all parts, so that
+//! these do not know how they are exported.
 
 mod gateway;
 mod page;
@@ -19,13 +19,13 @@ use self::process::ProcessFigures;
 use crate::faces::Faces;
 use crate::faces::admin::{ExpositionFormat, Scrape};
 
-/// Everything that is measured.
+/// All metrics of the program.
 pub(in crate::app) struct Metrics {
     registry: Registry,
 }
 
 impl Metrics {
-    /// What these counted, and the process.
+    /// Creates the metrics of `faces`, of their gateway and of the process.
     pub(in crate::app) fn of(faces: &Arc<Faces>) -> Metrics {
         let mut registry = Registry::default();
         let everything = Everything { faces: Arc::clone(faces), process: ProcessFigures::begin() };
@@ -33,7 +33,7 @@ impl Metrics {
         Metrics { registry }
     }
 
-    /// What `/metrics` answers.
+    /// Returns the function that answers `/metrics`.
     pub(in crate::app) fn into_scrape(self) -> Arc<Scrape> {
         Arc::new(move |format| self.scrape(format))
     }

@@ -1,4 +1,4 @@
-//! What the program tells of itself: logs, metrics and traces.
+//! Telemetry of the program: logs, metrics and traces.
 
 mod logs;
 mod metrics;

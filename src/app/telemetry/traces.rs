@@ -1,7 +1,7 @@
-//! Traces: finished spans, to a collector over OTLP.
+//! Traces: export of finished spans to a collector over OTLP.
 //!
-//! Spans wait in a bounded queue for a thread of the SDK that sends them in batches. Whoever makes one never waits: with
-//! the queue full, because the collector is slow or away, spans are lost, and that is logged once in a while.
+//! Spans wait in a bounded queue for a thread of the SDK that sends them in batches. Recording a span never waits. When
+//! the queue is full, because the collector is slow or away, spans are lost, and that is logged at intervals.
 
 mod queue;
 
@@ -28,29 +28,29 @@ use crate::domain::span::{Span, SpanKind, Value};
 use crate::domain::trace::TraceParent;
 use crate::gateway::{LostSpans, SpanSink, Tracer};
 
-/// Spans sent at once.
+/// Most spans in one batch.
 const BATCH_SPANS_MAX: usize = 512;
-/// How long the collector may take for a batch.
+/// Timeout of the collector for one batch.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long the last spans may take at the end, at most, and where all other time is used up.
+/// Longest time for the last spans at shutdown. [`FLUSH_MIN`] is granted even when all other time is used up.
 const FLUSH_MAX: Duration = Duration::from_secs(3);
 const FLUSH_MIN: Duration = Duration::from_millis(500);
-/// How often it is said that spans are lost.
+/// Interval between two warnings about lost spans.
 const COMPLAINT_INTERVAL: Duration = Duration::from_secs(60);
-/// Where collectors take spans over HTTP.
+/// Path at which collectors take spans over HTTP.
 const HTTP_PATH: &str = "/v1/traces";
 
-/// The way of spans to the collector.
+/// Export of spans to the collector.
 pub(in crate::app) struct Traces {
     processor: Arc<BatchSpanProcessor>,
     tracer: Arc<Tracer>,
 }
 
 impl Traces {
-    /// Starts; nothing at all without a collector.
+    /// Starts the export; `None` if no collector is configured.
     ///
     /// # Errors
-    /// An endpoint that nothing can be sent to.
+    /// The configured endpoint cannot be used.
     pub(in crate::app) fn start(telemetry: &Telemetry, replica: ReplicaId) -> anyhow::Result<Option<Traces>> {
         let Some(endpoint) = &telemetry.otlp_endpoint else { return Ok(None) };
         let exporter = exporter(endpoint, telemetry.otlp_protocol)
@@ -69,12 +69,12 @@ impl Traces {
         Ok(Some(Traces { processor, tracer }))
     }
 
-    /// Where spans begin.
+    /// Returns the tracer, which begins spans.
     pub(in crate::app) fn tracer(&self) -> Arc<Tracer> {
         Arc::clone(&self.tracer)
     }
 
-    /// Sends what still waits, and ends; by `deadline`, or soon after.
+    /// Sends the spans that still wait, and shuts down, by `deadline` or soon after.
     pub(in crate::app) async fn stop(self, deadline: Instant) {
         let left = deadline.saturating_duration_since(Instant::now()).clamp(FLUSH_MIN, FLUSH_MAX);
         let ended = tokio::task::spawn_blocking(move || self.processor.shutdown_with_timeout(left)).await;
@@ -85,7 +85,7 @@ impl Traces {
 }
 
 fn exporter(endpoint: &str, protocol: OtlpProtocol) -> anyhow::Result<Otlp> {
-    // the client of HTTP has TLS, but no opinion on whose
+    // the HTTP client has TLS, but leaves the choice of its provider to the process
     drop(rustls::crypto::ring::default_provider().install_default());
     let exporter = match protocol {
         OtlpProtocol::Grpc => {
@@ -104,7 +104,7 @@ fn exporter(endpoint: &str, protocol: OtlpProtocol) -> anyhow::Result<Otlp> {
     Ok(exporter?)
 }
 
-/// Who tells: `OTEL_RESOURCE_ATTRIBUTES` may add to it.
+/// Returns the attributes of this replica in traces; `OTEL_RESOURCE_ATTRIBUTES` may add to them.
 fn resource(telemetry: &Telemetry, replica: ReplicaId) -> Resource {
     Resource::builder()
         .with_service_name(telemetry.service_name.clone())
@@ -113,7 +113,7 @@ fn resource(telemetry: &Telemetry, replica: ReplicaId) -> Resource {
         .build()
 }
 
-/// Where spans come in.
+/// Entry of finished spans into the queue.
 struct Sink {
     processor: Arc<BatchSpanProcessor>,
     queue: Arc<Queue>,
@@ -132,7 +132,7 @@ impl SpanSink for Sink {
     }
 }
 
-/// A span as the SDK has it.
+/// Converts a span into the SDK's type.
 fn data(span: Span, scope: InstrumentationScope) -> SpanData {
     let state = span.state.and_then(|state| TraceState::from_str(&state).ok()).unwrap_or_default();
     let mut links = SpanLinks::default();
@@ -167,12 +167,12 @@ fn context(span: TraceParent, is_remote: bool, state: TraceState) -> SpanContext
     SpanContext::new(trace, span, flags, is_remote, state)
 }
 
-/// An exporter whose failures are no news each time.
+/// Exporter whose failures are logged at intervals, not each time.
 #[derive(Debug)]
 struct Patient<E> {
     exporter: E,
     queue: Arc<Queue>,
-    /// When it was last said that spans are lost, and how many were by then.
+    /// Time of the last warning about lost spans, and the number of lost spans by then.
     told: Mutex<(Option<Instant>, LostSpans)>,
 }
 

@@ -1,4 +1,5 @@
-//! What became of hints since they were trusted: noted with the listing that brought it, whatever is approved by itself.
+//! Drift: hints that got worse since they were trusted. It is recorded with the listing that brings it, also under
+//! automatic approval.
 
 use std::collections::HashMap;
 
@@ -12,7 +13,7 @@ use crate::domain::tool::Definition;
 use crate::store::StoreError;
 use crate::store::unit::Unit;
 
-/// What was trusted under a name before this listing.
+/// Definition that was trusted under a name before this listing.
 #[derive(FromRow)]
 struct Trusted {
     name: String,
@@ -22,14 +23,14 @@ struct Trusted {
 }
 
 impl Trusted {
-    /// Of a text that is not kept any more the strictest is taken: that it only read.
+    /// Returns the trusted hints. A definition that is not kept any more counts as the strictest: read-only.
     fn annotations(&self) -> Annotations {
         let read = |text: &String| Definition::read(text).map(|read| read.annotations).unwrap_or_default();
         let only_read = Annotations { read_only: Some(true), destructive: Some(false) };
         self.approved_definition.as_ref().map_or(only_read, read)
     }
 
-    /// What is to be flagged of a definition that comes in its place; what is flagged already is not once more.
+    /// Returns the drift from the trusted definition to a new one; `None` if there is none that is not flagged already.
     fn drift_to(&self, pin: &str, definition: &str) -> Option<Drift> {
         if self.approved_pin == pin {
             return None;
@@ -40,7 +41,8 @@ impl Trusted {
     }
 }
 
-/// Finds what drifts with this plan. Before it is written: automatic approval writes over what was trusted.
+/// Finds the drifts in a plan. Must run before the plan is written: automatic approval overwrites the trusted
+/// definitions.
 pub(super) async fn find(
     tx: &mut Unit,
     tenant: TenantId,
@@ -68,7 +70,7 @@ pub(super) async fn find(
     Ok(drifted.collect())
 }
 
-/// Flags them, until a person approves what they are.
+/// Flags drifts, until a person approves the definitions.
 pub(super) async fn note(
     tx: &mut Unit,
     tenant: TenantId,

@@ -1,26 +1,28 @@
-//! What a server was found to offer besides tools.
+//! Prompts, resources and templates that a server was found to offer.
 
 use super::Discovered;
 use crate::domain::offer::OfferKind;
 
-/// What was found of a kind, or why it could not be listed: that stands in the server's `last_error` until it can.
+/// Offers found of one kind, or why that kind could not be listed. The reason is shown with the server until a listing
+/// succeeds.
 pub type FoundOffers<'a> = Result<&'a [Discovered], &'a str>;
 
-/// What was found of each kind that was asked for; of the others, and of what could not be listed, the stored ones stay.
+/// Offers found of each kind that was asked for. Stored offers of other kinds, and of kinds that could not be listed,
+/// stay.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NewOffers<'a> {
-    /// Prompts.
+    /// Prompts; `None` if they were not asked for.
     pub prompts: Option<FoundOffers<'a>>,
-    /// Resources.
+    /// Resources; `None` if they were not asked for.
     pub resources: Option<FoundOffers<'a>>,
-    /// Templates.
+    /// Templates; `None` if they were not asked for.
     pub templates: Option<FoundOffers<'a>>,
-    /// What the same listing has stored already, and there was room for all of it.
+    /// Kinds that an earlier part of the same listing has stored, all within the quota.
     pub stored: &'a [OfferKind],
 }
 
 impl<'a> NewOffers<'a> {
-    /// Of a server that has nothing but tools.
+    /// Offers of a server that has only tools.
     pub const NONE: NewOffers<'static> =
         NewOffers { prompts: Some(Ok(&[])), resources: Some(Ok(&[])), templates: Some(Ok(&[])), stored: &[] };
 
@@ -36,12 +38,12 @@ impl<'a> NewOffers<'a> {
         self.asked_for(kind)?.ok()
     }
 
-    /// Whether these were asked for.
+    /// Returns whether offers of this kind were asked for.
     pub(super) fn tells_of(&self, kind: OfferKind) -> bool {
         self.asked_for(kind).is_some()
     }
 
-    /// The same, as if these had not been asked for.
+    /// Returns the same offers as if those of `kinds` had not been asked for.
     pub(super) fn without(mut self, kinds: &[OfferKind]) -> NewOffers<'a> {
         for kind in kinds {
             match kind {

@@ -1,4 +1,4 @@
-//! What a listing changes of a server's prompts, resources and templates.
+//! Changes that a listing makes to a server's prompts, resources and templates.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,36 +20,36 @@ use crate::store::tx::{Lane, TxAccess};
 use crate::store::unit::Unit;
 use crate::store::{Store, StoreError, quotas};
 
-/// Most names of prompts ever remembered of one server; above it new ones have no safe spelling.
+/// Most names of prompts remembered per server; above it new prompts get no safe spelling.
 const PROMPT_NAMES_MAX: i64 = 10_000;
 
-/// What a listing of these changed.
+/// Changes that a listing of offers made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AppliedOffers {
-    /// How many are other than before.
+    /// Number of offers that changed.
     pub changes: usize,
-    /// The new revision; `None` when nothing changed.
+    /// New revision; `None` if nothing changed.
     pub rev: Option<i64>,
-    /// What of them could not be listed, or has no room; if that is other than it was.
+    /// New remark on offers that could not be listed or exceed the quota; `None` if it is unchanged or gone.
     pub remark: Option<String>,
-    /// Of these nothing was written: somebody else has listed them meanwhile, and may have read them later.
+    /// Kinds that were not written: another listing of them was stored meanwhile and may be newer.
     pub overtaken: Vec<OfferKind>,
-    /// These are stored as they were found, with room for all of them.
+    /// Kinds that are stored as they were found, all within the quota.
     pub stored: Vec<OfferKind>,
 }
 
-/// What a listing writes and removes.
+/// Offers that a listing writes and removes.
 #[derive(Default)]
 pub(super) struct OffersPlan<'a> {
     write: Vec<Written<'a>>,
     remove: Vec<(OfferKind, String)>,
-    /// Those for which there is no room.
+    /// Number of offers that are left out for lack of quota.
     left_out: usize,
 }
 
 impl<'a> OffersPlan<'a> {
-    /// Compares what was found with what is stored, within the quota of definitions. `own_tools` are the bytes of the
-    /// server's tools: those go first.
+    /// Compares found offers with the stored ones, within the quota of definition bytes. `own_tools` are the bytes of
+    /// the server's tools, which take precedence.
     pub(super) async fn make(
         tx: &mut Unit,
         (tenant, server): (TenantId, ServerId),
@@ -93,8 +93,8 @@ impl<'a> OffersPlan<'a> {
         plan
     }
 
-    /// Leaves out what there is no room for: what is stored of it stays as it was, and so does its place before others
-    /// who offer the same.
+    /// Leaves out offers that exceed `room`, in bytes. Their stored definitions stay as they were, and so does their
+    /// precedence over servers that offer the same.
     fn fit(&mut self, known: &[KnownPins], mut room: i64) {
         let gone: HashSet<(&str, &str)> =
             self.remove.iter().map(|(kind, name)| (kind.as_str(), name.as_str())).collect();
@@ -119,12 +119,12 @@ impl<'a> OffersPlan<'a> {
         self.left_out = all - self.write.len();
     }
 
-    /// Whether anything is other than it was.
+    /// Returns the number of offers to be written or removed.
     pub(super) fn changes(&self) -> usize {
         self.write.len() + self.remove.len()
     }
 
-    /// What could not be listed or is left out, and why; `null` for what is well.
+    /// Returns why kinds could not be listed or offers are left out; `null` for what is well.
     pub(super) fn faults(&self, found: &NewOffers<'_>) -> Value {
         let mut faults = Map::new();
         for kind in OfferKind::ALL {
@@ -146,13 +146,13 @@ impl<'a> OffersPlan<'a> {
         Value::Object(faults)
     }
 
-    /// What of these is stored as it was found.
+    /// Returns the kinds that are stored as they were found.
     fn stored(&self, found: &NewOffers<'_>) -> Vec<OfferKind> {
         let has_room = |kind: &OfferKind| self.left_out == 0 && found.of(*kind).is_some();
         OfferKind::ALL.into_iter().filter(has_room).collect()
     }
 
-    /// Writes it, as of this revision, which is held.
+    /// Writes the plan under the revision `rev`, which the caller has taken.
     pub(super) async fn apply(
         &self,
         tx: &mut Unit,
@@ -177,7 +177,7 @@ impl<'a> OffersPlan<'a> {
         spelling::assign(tx, tenant, server, &PROMPT_NAMES, prompts).await
     }
 
-    /// Kinds and names of what is written and fits.
+    /// Returns kinds and names of the offers to be written that match.
     fn names(&self, is_wanted: impl Fn(&Written<'_>) -> bool) -> (Vec<&str>, Vec<&str>) {
         let wanted = self.write.iter().filter(|written| is_wanted(written));
         wanted.map(|written| (written.kind.as_str(), written.offer.name.as_str())).unzip()
@@ -246,11 +246,12 @@ impl<'a> OffersPlan<'a> {
 }
 
 impl Store {
-    /// Stores what a server offers of some kinds, its tools and its state untouched. Of a server that is not connected
-    /// only a whole listing tells. What was listed by somebody else since the tally was read is left as it is.
+    /// Stores a server's offers of some kinds; its tools and its state stay untouched. Lists that another listing has
+    /// stored since the tally was read are left as they are.
     ///
     /// # Errors
-    /// As [`Store::apply_listing`].
+    /// As [`Store::apply_listing`]. Also [`StoreError::Conflict`] if the server is not connected: then only a whole
+    /// listing is accepted.
     pub async fn apply_offers(
         &self,
         tenant: TenantId,
@@ -288,8 +289,8 @@ impl Store {
     }
 }
 
-/// Notes that these were listed, the baselines that this sets, faults by kind, `null` for what is well again, and the
-/// revision; gives what stands there by now, if it is other than it was.
+/// Records in the server's row that kinds were listed: counters, baselines, faults by kind (`null` clears one) and
+/// revision. Returns the new remark on faults; `None` if it is unchanged or gone.
 pub(super) async fn note(
     tx: &mut Unit,
     (tenant, server): (TenantId, ServerId),
@@ -297,7 +298,7 @@ pub(super) async fn note(
     faults: &Value,
     rev: Option<i64>,
 ) -> Result<Option<String>, StoreError> {
-    // what could not be listed makes nobody's listing an old one
+    // a failed listing must not make other listings look outdated
     let one_of = |kind| i64::from(listed.of(kind).is_some());
     let now: Option<Option<String>> = sqlx::query_scalar(
         "with was as (
@@ -330,7 +331,7 @@ fn digest(definition: &str) -> String {
     print.finish().to_string()
 }
 
-/// Bytes of definitions of the tenant's other servers: tools and all else.
+/// Returns the bytes of definitions of the tenant's other servers: tools and offers.
 async fn bytes_of_others(tx: &mut Unit, tenant: TenantId, server: ServerId) -> Result<i64, StoreError> {
     let bytes: i64 = sqlx::query_scalar(concat!(
         "select (select ",

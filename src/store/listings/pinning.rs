@@ -89,7 +89,7 @@ impl<'a> Written<'a> {
     }
 }
 
-/// Stored sides of what a server offers, and its pins.
+/// Returns the stored offers of a server, and its pins.
 pub(super) async fn known(
     tx: &mut Unit,
     tenant: TenantId,

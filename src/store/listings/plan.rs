@@ -1,4 +1,4 @@
-//! What a listing writes: next states of definitions, within the tenant's quotas.
+//! Plan of a listing: next states of definitions, within the tenant's quotas.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -13,26 +13,27 @@ use crate::domain::offer::OfferKind;
 use crate::domain::quota::Room;
 use crate::domain::tool::PinState;
 
-/// The stored side of one tool, as far as a listing needs it.
+/// Stored columns of a tool that a listing needs.
 #[derive(FromRow)]
 pub(super) struct Known {
     name: String,
     pin: String,
     state: String,
     approved_pin: Option<String>,
-    /// Of the definition that was approved.
+    /// Bytes of the approved definition; 0 if none is kept.
     approved_bytes: i32,
     removed: bool,
 }
 
 impl Known {
-    /// What a definition takes up that is not approved: what was approved stays beside it, to be compared with.
+    /// Returns the bytes that a definition takes up that is not approved: at least those of the approved one, which is
+    /// kept for comparison.
     fn bytes_beside(&self, definition: &str) -> usize {
         definition.len().max(usize::try_from(self.approved_bytes).unwrap_or(0))
     }
 }
 
-/// A server's row, as far as a listing needs it.
+/// Columns of a server's row that a listing needs.
 #[derive(FromRow)]
 pub(super) struct ListedServer {
     quarantined: bool,
@@ -49,7 +50,7 @@ pub(super) struct ListedServer {
     held_until: Option<DateTime<Utc>>,
     #[sqlx(flatten)]
     pub(super) tally: Tally,
-    /// By the database's clock, by which all of these are.
+    /// Current time of the database, whose clock also set the times above.
     pub(super) now: DateTime<Utc>,
 }
 
@@ -74,7 +75,7 @@ impl ListedServer {
         }
     }
 
-    /// How long it is until then.
+    /// Returns the time left until `then`, by the database's clock; zero if that is over.
     pub(super) fn until(&self, then: DateTime<Utc>) -> Duration {
         then.signed_duration_since(self.now).to_std().unwrap_or_default()
     }
@@ -83,12 +84,12 @@ impl ListedServer {
 /// Most tool names ever remembered of one server, disappeared ones included.
 const NAMES_MAX: usize = 50_000;
 
-/// What a listing writes.
+/// Tools that a listing writes and removes.
 pub(super) struct Plan<'a> {
     pub(super) write: Vec<(&'a Discovered, PinState)>,
     pub(super) remove: Vec<&'a str>,
     pub(super) sets_baseline: bool,
-    /// Tools for which there is no room, and the quota that is used up.
+    /// Names of tools that exceed a quota, with that quota.
     pub(super) left_out: Vec<(&'a str, &'static str)>,
 }
 
@@ -103,7 +104,7 @@ impl<'a> Plan<'a> {
             .filter_map(|tool| {
                 let known = by_name.get(tool.name.as_str()).copied();
                 if known.is_none() {
-                    // a server that invents names for ever fills its own room only
+                    // a server that keeps inventing names uses up only its own quota of names
                     room = room.checked_sub(1)?;
                 }
                 let state = next_state(known, tool, take);
@@ -121,9 +122,8 @@ impl<'a> Plan<'a> {
         Plan { write, remove, sets_baseline, left_out: Vec::new() }
     }
 
-    /// Leaves out what there is no room for. What is stored already has its place, then what of it is other than it
-    /// was, then what is new. A definition that was replaced by one that does not fit disappears: the old one is not
-    /// what the server offers any more.
+    /// Leaves out tools that exceed the quotas. Unchanged tools take precedence, then changed ones, then new ones. A
+    /// tool whose changed definition does not fit is removed: the server does not offer the old definition any more.
     pub(super) fn fit(&mut self, known: &'a [Known], found: &[Discovered], mut room: Room) {
         let known: HashMap<&str, &Known> = known.iter().map(|tool| (tool.name.as_str(), tool)).collect();
         let present: HashSet<&str> =
@@ -152,7 +152,8 @@ impl<'a> Plan<'a> {
         self.remove.extend(self.left_out.iter().map(|(name, _)| *name).filter(|name| present.contains(name)));
     }
 
-    /// Which tools would be shown again: they had disappeared, or gone over to a definition that nobody approved.
+    /// Returns the tools that would be shown again after they had disappeared, or had changed to an unapproved
+    /// definition.
     pub(super) fn returning(&self, known: &[Known]) -> Vec<&'a str> {
         let gone: HashSet<&str> = known
             .iter()
@@ -163,16 +164,16 @@ impl<'a> Plan<'a> {
         written.map(|(tool, _)| tool.name.as_str()).filter(|name| gone.contains(name)).collect()
     }
 
-    /// Leaves these out until they are let in.
+    /// Leaves out the tools `names`, until damping lets them in.
     pub(super) fn hold(&mut self, names: &[&str]) {
         let names: HashSet<&str> = names.iter().copied().collect();
         self.write.retain(|(tool, _)| !names.contains(tool.name.as_str()));
     }
 }
 
-/// The state of a discovered definition. A block stays; what equals the approved pin is approved; a
-/// baseline or automatic approval takes the rest; otherwise it is changed, or pending when nothing ever was
-/// approved under that name.
+/// Returns the state of a discovered definition. A block stays, and the approved pin is approved. A baseline or
+/// automatic approval takes the rest. Otherwise the definition is changed, or pending if nothing was ever approved
+/// under that name.
 fn next_state(known: Option<&Known>, tool: &Discovered, take: bool) -> PinState {
     let approved = known.and_then(|k| k.approved_pin.as_deref());
     let is_blocked = known.is_some_and(|k| k.state == PinState::Blocked.as_str());

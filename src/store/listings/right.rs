@@ -1,22 +1,23 @@
-//! By what right something is written down of a server.
+//! Permission to store the result of a listing.
 
 use crate::store::unit::Unit;
 use crate::store::{ReplicaLease, StoreError};
 
-/// By what right a replica writes down what it found of a server.
+/// Permission of a replica to store what it found out about a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Right {
-    /// Somebody has asked for it: nothing is held back.
+    /// A person has asked for the listing: nothing is held back.
     Asked,
-    /// This replica looks after the servers.
+    /// This replica holds the lease for listing servers.
     Lease(ReplicaLease),
-    /// The server's program runs on this replica, whoever looks after the servers. There is no lease that could be
-    /// lost: instead the server's row must still be of this revision, which stood there before the program was asked.
+    /// The server's program runs on this replica, whichever replica holds the lease for listing. Instead of that lease,
+    /// the server's row must still have this revision, which was read before the program was asked.
     Program(i64),
 }
 
 impl Right {
-    /// The same once this revision was written by it: that is no news to whoever wrote it.
+    /// Returns the permission after its holder wrote the revision `rev` itself, so that this write does not count as
+    /// foreign.
     #[must_use]
     pub fn after(self, rev: Option<i64>) -> Right {
         match (self, rev) {
@@ -25,7 +26,7 @@ impl Right {
         }
     }
 
-    /// Goes on only while it holds, for a server's row that is locked and of this revision.
+    /// Checks that the permission still holds. The caller has locked the server's row, whose revision is `rev`.
     pub(super) async fn check(&self, tx: &mut Unit, rev: i64) -> Result<(), StoreError> {
         match self {
             Right::Asked => Ok(()),

@@ -1,4 +1,4 @@
-//! Signs of life between listings, and listings that failed.
+//! Signs of life between listings, and failed listings.
 
 use sqlx::FromRow;
 
@@ -8,16 +8,16 @@ use crate::store::revisions::{self, RevisionKind};
 use crate::store::tx::{Lane, TxAccess};
 use crate::store::{ReplicaLease, Store, StoreError};
 
-/// What became of a listing that failed.
+/// Result of recording a failed listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureNoted {
-    /// It stands at the server; with the new revision, if that made one.
+    /// The failure is recorded. The value is the new revision; `None` if the server was disconnected before.
     Noted(Option<i64>),
-    /// Nothing was written: somebody else has listed the server meanwhile, and may have asked it later.
+    /// No data was written: another listing of the tools was stored meanwhile and may be newer.
     Overtaken,
 }
 
-/// A server's row, as far as a failure needs it.
+/// Columns of a server's row that a failed listing needs.
 #[derive(FromRow)]
 struct Failing {
     connection: String,
@@ -27,9 +27,11 @@ struct Failing {
 }
 
 impl Store {
-    /// Notes that a connected server, as of `version`, has given a sign of life. False if it is not (any more)
-    /// connected at that version, since only a listing can tell what it offers now, and what of that has no room; or
-    /// if the lease is another's.
+    /// Records a sign of life of a server that is connected at `version`. Returns false if it is not, since only a
+    /// listing tells what the server offers now. Also returns false if the lease has moved.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
     pub async fn server_answered(
         &self,
         tenant: TenantId,
@@ -56,11 +58,12 @@ impl Store {
         Ok(noted.rows_affected() > 0)
     }
 
-    /// Notes a failed listing of the server as of `version`, before which this tally was read; a new revision only when
-    /// the connection's state changes.
+    /// Records a failed listing of the server at `version`; `tally` was read before the server was asked. A new
+    /// revision is made only if the server was not disconnected before.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] if the server has changed meanwhile, and [`StoreError::LostLease`]: it keeps its state.
+    /// [`StoreError::Conflict`] if the server has changed meanwhile, [`StoreError::LostLease`] if the lease has moved.
+    /// The server keeps its state then. Other errors come from the database.
     pub async fn listing_failed(
         &self,
         tenant: TenantId,
@@ -103,7 +106,7 @@ impl Store {
         .bind(server.0)
         .bind(error)
         .bind(rev)
-        // whoever asks for a listing begins anew
+        // a listing that a person asks for resets the damping
         .bind(*right == Right::Asked)
         .execute(&mut *tx)
         .await?;

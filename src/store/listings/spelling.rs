@@ -1,4 +1,4 @@
-//! Safe spellings of tools and prompts: given at first sight, and kept for as long as there is the server.
+//! Safe spellings of tools and prompts: assigned at first sight, and kept as long as the server exists.
 
 use std::collections::HashSet;
 
@@ -8,14 +8,14 @@ use crate::domain::names;
 use crate::store::StoreError;
 use crate::store::unit::Unit;
 
-/// Spellings that are tried for each. From the second on they hold a hash, so that they hardly ever meet.
+/// Most spellings tried per name. From the second on they hold a hash, so that they hardly ever collide.
 const ATTEMPTS_MAX: u32 = 16;
 
-/// Where spellings are kept.
+/// Queries of the table that holds the spellings of one kind.
 pub(super) struct Names {
-    /// Which of these have one.
+    /// Query for the given names that have a spelling.
     named: &'static str,
-    /// Which of these spellings the tenant has.
+    /// Query for the given spellings that the tenant uses already.
     taken: &'static str,
     give: &'static str,
 }
@@ -47,7 +47,7 @@ macro_rules! names {
 const TOOL_NAMES: Names = names!("tool_names", "tool");
 pub(super) const PROMPT_NAMES: Names = names!("prompt_names", "prompt");
 
-/// Gives every new tool its safe spelling. The revision's row lock keeps other listings of the tenant out.
+/// Assigns every new tool its safe spelling. The lock on the revision's row keeps other listings of the tenant out.
 pub(super) async fn assign_names(
     tx: &mut Unit,
     tenant: TenantId,
@@ -58,7 +58,7 @@ pub(super) async fn assign_names(
     assign(tx, tenant, server, &TOOL_NAMES, written).await
 }
 
-/// Gives a spelling to each of these that has none.
+/// Assigns a spelling to each of these names that has none. A name whose attempts all collide gets none.
 pub(super) async fn assign(
     tx: &mut Unit,
     tenant: TenantId,

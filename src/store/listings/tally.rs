@@ -1,9 +1,8 @@
-//! Which of several listings of one server was read last, whatever replicas make them.
+//! Order of the listings of one server, whichever replicas make them.
 //!
-//! Nobody can order listings that ran at the same time: who began first may have read last. So whoever stores one must
-//! find the tally as it was before it asked the server: then whatever is stored was read before that. Nothing is held
-//! meanwhile, so nobody waits for a replica that is slow or gone. Releases that do not know of it neither count nor
-//! compare.
+//! Listings that run at the same time have no order: the first to begin may be the last to read. So a listing is stored
+//! only if the tally is as it was before the server was asked; then all stored data is older. No lock is held
+//! meanwhile, so nothing waits for a replica that is slow or gone. Releases without tallies neither count nor compare.
 
 use sqlx::FromRow;
 
@@ -13,8 +12,8 @@ use crate::domain::offer::OfferKind;
 use crate::store::tx::{Lane, TxAccess};
 use crate::store::{Store, StoreError};
 
-/// How often each list of a server has been stored; of the tools also, how often it was noted that they could not be
-/// listed, since that is what takes a server away.
+/// Number of times that each list of a server was stored. Failed listings of the tools count as well, since they
+/// disconnect the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromRow)]
 pub struct Tally {
     tools_listings: i64,
@@ -23,13 +22,13 @@ pub struct Tally {
     templates_listings: i64,
 }
 
-/// The same before the server is asked, and of what else than tools anything is stored: what nobody declares would empty
-/// that.
+/// Stored state of a server, read before the server is asked. The kinds matter because offers that the server no longer
+/// declares are removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Before {
-    /// How often each list has been stored.
+    /// Tally of the server.
     pub tally: Tally,
-    /// Kinds of which there is something.
+    /// Kinds of which offers are stored.
     pub stored: Vec<OfferKind>,
 }
 
@@ -41,12 +40,12 @@ struct Row {
 }
 
 impl Tally {
-    /// Whether the tools were listed since.
+    /// Returns whether a listing of the tools was stored since `since`, successful or not.
     pub(super) fn has_newer_tools(&self, since: &Tally) -> bool {
         self.tools_listings != since.tools_listings
     }
 
-    /// Those of which something was found, and that were listed by somebody else since.
+    /// Returns the kinds that `found` asked for and of which another listing was stored since `since`.
     pub(super) fn newer_of(&self, found: &NewOffers<'_>, since: &Tally) -> Vec<OfferKind> {
         let is_newer = |kind: &OfferKind| self.of(*kind) != since.of(*kind);
         OfferKind::ALL.into_iter().filter(|kind| found.tells_of(*kind)).filter(is_newer).collect()
@@ -62,11 +61,10 @@ impl Tally {
 }
 
 impl Store {
-    /// The tally of a server as of `version`, and what is stored of it, to be read before the server is asked for what
-    /// is stored by it.
+    /// Returns the tally of a server at `version`, and the kinds of offers stored. Read it before the server is asked.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] if the server has changed meanwhile.
+    /// [`StoreError::Conflict`] if the server has changed meanwhile. Other errors come from the database.
     pub async fn tally(
         &self,
         tenant: TenantId,

@@ -1,4 +1,4 @@
-//! What the gateway counted and timed, under its names outside.
+//! Counters and durations of the gateway, under their exported names.
 
 use std::fmt;
 
@@ -36,7 +36,7 @@ pub(super) fn write(faces: &Faces, page: &mut MetricsPage<'_>) -> fmt::Result {
     store(page, &vitals.store)
 }
 
-/// The labels that operations and sessions share.
+/// Returns the labels that operations and sessions share.
 fn between(between: Between, error: Option<&'static str>) -> Labels {
     let mut labels = vec![("network_transport", between.transport.as_str())];
     labels.extend(between.version.map(|version| ("mcp_protocol_version", version)));
@@ -89,7 +89,7 @@ fn attempts(page: &mut MetricsPage<'_>, log: &LogMeasures) -> fmt::Result {
     page.counters("mcpproxy_refusals", "Attempts that the gateway refused, or that failed, by code", refusals)
 }
 
-/// What was turned away because it was too much. All reasons are there from the start.
+/// Writes how much load was shed. All reasons are present from the start.
 fn shed(page: &mut MetricsPage<'_>, faces: &Faces, vitals: &Vitals, log: &LogMeasures) -> fmt::Result {
     let refusals = log.refusals.all();
     let refused = |code: Code| {
@@ -195,7 +195,7 @@ fn clients(page: &mut MetricsPage<'_>, faces: &Faces) -> fmt::Result {
     page.gauges("mcpproxy_streams", "Streams that clients hold open, by what they are for", streams)
 }
 
-/// All reasons are there from the start, also where nobody is told of traces.
+/// Writes how many spans were lost. All reasons are present from the start, also without a collector.
 fn spans(page: &mut MetricsPage<'_>, lost: LostSpans) -> fmt::Result {
     let lost = [("full", lost.full), ("share", lost.over_share), ("unsent", lost.unsent)];
     let lost = lost.map(|(reason, count)| (vec![("reason", reason)], count));

@@ -1,4 +1,4 @@
-//! Writing families of metrics whose values are at hand.
+//! Encoding of metric families whose values are at hand.
 
 use std::fmt;
 
@@ -7,24 +7,24 @@ use prometheus_client::metrics::MetricType;
 
 use crate::domain::measure::Seen;
 
-/// Names and values, all out of closed lists.
+/// Names and values of labels, all from closed lists.
 pub(super) type Labels = Vec<(&'static str, &'static str)>;
 
 /// The page that is being written.
 pub(super) struct MetricsPage<'a>(pub(super) DescriptorEncoder<'a>);
 
 impl MetricsPage<'_> {
-    /// A number that goes up and down.
+    /// Writes a gauge.
     pub(super) fn gauge(&mut self, name: &str, help: &str, value: f64) -> fmt::Result {
         self.0.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)
     }
 
-    /// The same where there may be none.
+    /// Writes a gauge unless its value is `None`.
     pub(super) fn maybe_gauge(&mut self, name: &str, help: &str, value: Option<f64>) -> fmt::Result {
         value.map_or(Ok(()), |value| self.gauge(name, help, value))
     }
 
-    /// Numbers of one kind, told apart by labels.
+    /// Writes gauges of one family, which differ by labels.
     pub(super) fn gauges(
         &mut self,
         name: &str,
@@ -38,13 +38,13 @@ impl MetricsPage<'_> {
         Ok(())
     }
 
-    /// What only grows, under its name without `_total`.
+    /// Writes a counter, whose `name` is without `_total`.
     pub(super) fn counter(&mut self, name: &str, help: &str, value: f64) -> fmt::Result {
         let mut one = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
         one.encode_counter::<NoLabelSet, _, f64>(&value, None)
     }
 
-    /// What only grows, told apart by labels.
+    /// Writes counters of one family, which differ by labels. `name` is without `_total`.
     pub(super) fn counters(
         &mut self,
         name: &str,
@@ -58,7 +58,7 @@ impl MetricsPage<'_> {
         Ok(())
     }
 
-    /// Durations, told apart by labels.
+    /// Writes histograms of durations of one family, which differ by labels.
     pub(super) fn histograms(
         &mut self,
         name: &str,

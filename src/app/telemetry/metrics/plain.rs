@@ -1,7 +1,7 @@
-//! The older text format, for those who do not ask for OpenMetrics: the same lines, but for names of counters, units
-//! and the end.
+//! The older text format, for scrapers that do not ask for OpenMetrics. It differs in the names of counters, in units
+//! and in the end marker.
 
-/// Rewrites a page. In the older format a counter's family is called like its samples.
+/// Converts a page. In the older format a counter's family has the name of its samples.
 pub(super) fn from_openmetrics(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut lines = text.lines().peekable();

@@ -1,4 +1,4 @@
-//! The process as the operating system sees it, under the names that all exporters use.
+//! Figures of the process from the operating system, under the names that all exporters use.
 
 use std::fmt;
 use std::fs;
@@ -9,13 +9,13 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::page::MetricsPage;
 
-/// This process.
+/// Figures of this process.
 pub(super) struct ProcessFigures {
     began: Option<f64>,
 }
 
 impl ProcessFigures {
-    /// From now on it counts as running.
+    /// Creates the figures; the process counts as started now.
     pub(super) fn begin() -> ProcessFigures {
         let began = SystemTime::now().duration_since(UNIX_EPOCH).ok();
         ProcessFigures { began: began.map(|began| began.as_secs_f64()) }
@@ -42,7 +42,7 @@ impl ProcessFigures {
     }
 }
 
-/// The number of a line of `/proc/self/status`.
+/// Returns the number in a line of `/proc/self/status`; `None` if there is no such line.
 fn field(status: &str, name: &str) -> Option<f64> {
     let rest = status.lines().find_map(|line| line.strip_prefix(name))?;
     rest.split_whitespace().next()?.parse().ok()

@@ -1,7 +1,7 @@
-//! The places of spans that wait to be sent, and who may have how many of them.
+//! Bounded queue of the spans that wait to be sent, with shares of it.
 //!
-//! A caller that says that its trace is recorded has everything recorded that it asks. So that it cannot have the places of
-//! all others, what only callers want may take a part of them, and so may each tenant.
+//! A caller that says that its trace is sampled has all its requests recorded. So that it cannot fill the queue, spans
+//! that only callers want have a bounded share of it, and so has each tenant.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,18 +11,18 @@ use crate::domain::span::Span;
 use crate::domain::trace::SpanId;
 use crate::gateway::LostSpans;
 
-/// Spans that wait to be sent; more are lost.
+/// Most spans in the queue; further ones are lost.
 pub(super) const QUEUE_SPANS_MAX: usize = 8192;
-/// What they may take, in bytes.
+/// Most bytes of the spans in the queue.
 pub(super) const QUEUE_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Spans that are recorded only because a caller wants that take at most this part: a half.
+/// Divisor of the queue for spans that are recorded only because a caller wants it: they take at most a half.
 const FORCED_PART: usize = 2;
-/// Those of one tenant this, once many wait: a quarter.
+/// Divisor of the queue for one tenant's spans, once many spans wait: they take at most a quarter.
 const TENANT_PART: usize = 4;
-/// Up to this part, a half, all places are anybody's.
+/// Divisor of the queue below which tenants need not keep to their share: a half.
 const ROOMY_PART: usize = 2;
 
-/// Who waits, and how many were lost.
+/// Queue of spans, with the numbers of lost ones.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     places: Mutex<Places>,
@@ -39,14 +39,14 @@ struct Places {
     held: HashMap<SpanId, Place>,
 }
 
-/// What is taken of all places, or of a part of them.
+/// Number and bytes of spans that take up slots, in all or of one share.
 #[derive(Clone, Copy, Debug, Default)]
 struct Taken {
     spans: usize,
     bytes: usize,
 }
 
-/// Where a span waits.
+/// Slot of a waiting span.
 #[derive(Debug)]
 struct Place {
     tenant: Arc<str>,
@@ -71,7 +71,7 @@ impl Taken {
 }
 
 impl Queue {
-    /// Takes a place for a span; without one it is lost.
+    /// Takes a slot for a span. Returns false if there is none: the span is lost.
     pub(super) fn enter(&self, span: &Span) -> bool {
         let lost = match self.places().enter(span) {
             Ok(()) => return true,
@@ -84,18 +84,18 @@ impl Queue {
         false
     }
 
-    /// Gives back the places of spans that were sent, or could not be.
+    /// Frees the slots of spans that were sent, or could not be sent.
     pub(super) fn leave(&self, spans: impl Iterator<Item = SpanId>) {
         let mut places = self.places();
         spans.for_each(|span| places.leave(span));
     }
 
-    /// So many that had a place could not be sent.
+    /// Counts spans that had a slot and could not be sent.
     pub(super) fn unsent(&self, spans: usize) {
         self.unsent.add(spans as u64);
     }
 
-    /// How many were lost so far.
+    /// Returns the numbers of spans lost so far.
     pub(super) fn lost(&self) -> LostSpans {
         let (full, over_share) = (self.full.get(), self.over_share.get());
         LostSpans { full, over_share, unsent: self.unsent.get() }
@@ -106,7 +106,7 @@ impl Queue {
     }
 }
 
-/// Why there is no place.
+/// Reason why there is no slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lost {
     Full,
@@ -119,12 +119,12 @@ impl Places {
         if !self.all.fits(bytes, 1) {
             return Err(Lost::Full);
         }
-        // no span is without a tenant: whoever is not known is not traced
+        // every span has a tenant: requests without a known one are not traced
         let name = span.tenant().unwrap_or_default();
         let known = self.tenants.get_key_value(name).map(|(name, taken)| (Arc::clone(name), *taken));
         let (tenant, theirs) = known.unwrap_or_else(|| (name.into(), Taken::default()));
         let is_over = span.is_forced && !self.forced.fits(bytes, FORCED_PART);
-        // while there is room for others, nobody has to keep to a share
+        // while the queue is not half full, no tenant has to keep to its share
         let has_share = theirs.fits(bytes, TENANT_PART) || self.all.fits(bytes, ROOMY_PART);
         if is_over || !has_share {
             return Err(Lost::OverShare);
@@ -134,7 +134,7 @@ impl Places {
         if span.is_forced {
             self.forced.add(bytes);
         }
-        // ids are chance; should one come twice, the first gives its place to the second
+        // ids are random; if one occurs twice, the first span gives its slot to the second
         let place = Place { tenant, is_forced: span.is_forced, bytes };
         if let Some(before) = self.held.insert(id, place) {
             self.give_back(&before);
@@ -190,7 +190,7 @@ mod tests {
         span
     }
 
-    /// How many of so many spans have a place.
+    /// Returns how many of `count` spans get a slot.
     fn enter(queue: &Queue, from: usize, count: usize, tenant: &str, is_forced: bool) -> usize {
         (from..from + count).filter(|number| queue.enter(&span(*number, tenant, is_forced))).count()
     }
