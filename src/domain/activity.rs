@@ -3,8 +3,9 @@
 use chrono::{DateTime, Utc};
 use ulid::Ulid;
 
+use super::annotations::Tier;
 use super::id::{KeyId, TenantId};
-use super::operation::OperationType;
+use super::operation::{OperationType, Variant};
 
 /// Kind of the attempt that a record is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,10 +152,10 @@ pub struct Record {
     pub server: Option<String>,
     /// Tool name without its server; for [`RecordKind::Admin`] the name of the action.
     pub tool: Option<String>,
-    /// `call_tool_read` and so on.
-    pub tool_variant: Option<&'static str>,
+    /// Tool variant of the call.
+    pub tool_variant: Option<Variant>,
     /// The tool's tier at call time.
-    pub tier: Option<&'static str>,
+    pub tier: Option<Tier>,
     /// Operation type that the caller declared, else the one of the tool variant.
     pub operation_type: Option<OperationType>,
     /// Declared sensitivity.
@@ -264,6 +265,12 @@ impl Record {
             &self.response,
         ];
         size_of::<Record>() + texts.into_iter().flatten().map(String::capacity).sum::<usize>()
+    }
+
+    /// Adds a warning to those that the record has.
+    pub fn warn(&mut self, warning: &str) {
+        let before = self.warning.take();
+        self.warning = Some(before.map_or(warning.to_owned(), |before| format!("{before}; {warning}")));
     }
 
     /// Returns the start of the attempt: the time in its id. So the id alone tells the record's partition.

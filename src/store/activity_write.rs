@@ -15,7 +15,9 @@ use super::tx::{Lane, TxAccess};
 use super::unit::{Statements, Unit};
 use super::{Store, StoreError};
 use crate::domain::activity::{Record, RecordKind};
+use crate::domain::annotations::Tier;
 use crate::domain::id::ReplicaId;
+use crate::domain::operation::Variant;
 
 /// Columns that both tables of the log share, in the order of all statements.
 macro_rules! activity_columns {
@@ -191,8 +193,8 @@ fn bind(query: Statement, replica: ReplicaId, records: &[&Record]) -> Statement 
         .bind(text(|r| Some(r.source.as_str())))
         .bind(text(|r| r.server.as_deref()))
         .bind(text(|r| r.tool.as_deref()))
-        .bind(text(|r| r.tool_variant))
-        .bind(text(|r| r.tier))
+        .bind(text(|r| r.tool_variant.map(Variant::as_str)))
+        .bind(text(|r| r.tier.map(Tier::as_str)))
         .bind(text(|r| r.operation_type.map(|o| o.as_str())))
         .bind(text(|r| r.data_sensitivity.as_deref()))
         .bind(text(|r| r.reason.as_deref()))

@@ -5,6 +5,7 @@
 pub(super) mod checks;
 mod door;
 mod ending;
+mod facts;
 mod outcome;
 mod record;
 mod request;
@@ -25,7 +26,6 @@ use self::round::{Asking, InvalidState, OpenedRound};
 use self::sending::Sending;
 use super::Calls;
 use super::cancel::{CancelBy, Named};
-use crate::domain::activity::Record;
 use crate::domain::annotations::Tier;
 use crate::domain::refusal::{Code, Refusal};
 use crate::gateway::catalog::{ServerEntry, Tool};
@@ -36,6 +36,7 @@ use crate::gateway::{clock, trace};
 use crate::upstream::{Answer, Request, Subject, UpstreamError};
 
 pub use self::door::Door;
+pub(super) use self::facts::Facts;
 pub use self::outcome::{CallOutcome, Refused, Replaced};
 pub use self::request::{CallRequest, Callee, OfferRequest, RoundRequest, ToolRequest, Wanted};
 
@@ -54,6 +55,7 @@ struct Run<'a> {
 /// A request that may be sent: its checks passed, and its record is committed if that must come first.
 struct Ready {
     pending: Pending,
+    facts: Facts,
     checked: Checked,
     opened: OpenedRound,
 }
@@ -91,10 +93,13 @@ impl Calls {
         _named: Option<Named>,
     ) -> CallOutcome {
         let door = request.what.door();
-        let Ok(pending) = self.log.activity.begin_call(record::begin(&attempt, door)).await else {
-            return CallOutcome::Refused(Refused::before_checks(door, record_unavailable()));
+        let facts = Facts::new(door);
+        let mut record = attempt.record(door.kind());
+        facts.write_into(&mut record, self.options.preview_bytes);
+        let Ok(pending) = self.log.activity.begin_call(record).await else {
+            return CallOutcome::Refused(facts.refused(record_unavailable()));
         };
-        match self.prepare(pending, &attempt, &mut request).await {
+        match self.prepare(pending, facts, &attempt, &mut request).await {
             Ok(ready) => self.send(ready, &attempt, request, cancelled).await,
             Err(outcome) => outcome,
         }
@@ -104,6 +109,7 @@ impl Calls {
     async fn prepare(
         &self,
         mut pending: Pending,
+        mut facts: Facts,
         attempt: &Attempt,
         request: &mut CallRequest,
     ) -> Result<Ready, CallOutcome> {
@@ -111,86 +117,81 @@ impl Calls {
         // every attempt counts against the rate, also one that a check is about to refuse
         let admitted = self.tenants.limits.admit(caller, Instant::now());
         let run = Run { attempt, is_recorded: request.what.is_recorded(), is_over: admitted.is_err() };
-        let mut checked = match self.check(caller, &request.what, &mut pending.record, admitted).await {
+        let checked = self.check(caller, &request.what, &mut facts, admitted).await;
+        facts.write_into(&mut pending.record, self.options.preview_bytes);
+        let mut checked = match checked {
             Ok(checked) => checked,
-            Err(refused) => return Err(self.refuse(pending, &run, refused).await),
+            Err(refusal) => return Err(self.refuse(pending, &run, facts.refused(refusal)).await),
         };
         let round = std::mem::take(&mut request.round);
         let opened = match self.open_round(attempt, round, || checked.digest(attempt)) {
             Ok(opened) => opened,
-            Err(InvalidState) => return Err(self.refuse_state(pending, &run, &checked).await),
+            Err(InvalidState) => return Err(self.refuse_state(pending, &run, facts).await),
         };
         pending.record.parent_id = opened.first;
-        let Checked::Tool(call) = &mut checked else { return Ok(Ready { pending, checked, opened }) };
+        let Checked::Tool(call) = &mut checked else { return Ok(Ready { pending, facts, checked, opened }) };
         if call.tier == Tier::Read {
-            return Ok(Ready { pending, checked, opened });
+            return Ok(Ready { pending, facts, checked, opened });
         }
         // if it fails, the log closes the record itself: the row may be committed later
-        let opening = pending.open().await;
-        let pending =
-            opening.map_err(|RecordUnavailable| CallOutcome::Refused(call.refused(record_unavailable())))?;
+        let Ok(pending) = pending.open().await else {
+            return Err(CallOutcome::Refused(facts.refused(record_unavailable())));
+        };
         // the commit may have taken a while, and permissions may have changed meanwhile
         match self.check_again(caller, call) {
             Ok(current) => call.tool = current,
             Err(refusal) => {
                 let run = Run { is_over: false, ..run };
-                return Err(self.refuse(pending, &run, call.refused(refusal)).await);
+                return Err(self.refuse(pending, &run, facts.refused(refusal)).await);
             }
         }
         if !opened.is_of(|| checked.digest(attempt)) {
-            return Err(self.refuse_state(pending, &run, &checked).await);
+            return Err(self.refuse_state(pending, &run, facts).await);
         }
-        Ok(Ready { pending, checked, opened })
+        Ok(Ready { pending, facts, checked, opened })
     }
 
-    /// Runs the checks of a request. Fills the record as far as facts are known, also on a refusal.
+    /// Runs the checks of a request. Notes the facts as far as they are known, also on a refusal.
     async fn check(
         &self,
         caller: &Caller,
         what: &Callee,
-        record: &mut Record,
+        facts: &mut Facts,
         admitted: Result<(), Refusal>,
-    ) -> Result<Checked, Refused> {
-        let preview_bytes = self.options.preview_bytes;
-        let (door, request) = match what {
-            Callee::Tool(door, request) => (*door, request),
+    ) -> Result<Checked, Refusal> {
+        let request = match what {
+            Callee::Tool(_, request) => request,
             Callee::Offer(request) => {
-                let checked = offer::run(caller, request.clone(), record, admitted, preview_bytes);
-                return checked.map(Checked::Offer);
+                return offer::run(caller, request.clone(), facts, admitted).map(Checked::Offer);
             }
         };
         // only `args_json`, a text within the text, has still to be parsed
         let parsed_bytes = request.args_json.as_ref().map_or(0, Bytes::len);
-        let run = || tool::run(caller, door, request, record, preview_bytes);
+        let run = || tool::run(caller, request, facts);
         let mut call = self.upstreams.aside(caller.tenant_id().0, parsed_bytes, run).await?;
         // a request over its rate costs neither compilation nor validation of a schema
-        let fitting = match admitted {
-            Ok(()) => self.check_arguments(caller, &mut call, record).await,
-            Err(limited) => Err(limited),
-        };
-        match fitting {
-            Ok(()) => Ok(Checked::Tool(call)),
-            Err(refusal) => Err(call.refused(refusal)),
-        }
+        admitted?;
+        facts.warnings.extend(self.check_arguments(caller, &mut call).await?);
+        reachable(&call.tool.server)?;
+        Ok(Checked::Tool(call))
     }
 
-    /// Runs check 10, and check 12 as far as it can be known before dispatch.
+    /// Runs check 10. Returns its warning, if any.
     async fn check_arguments(
         &self,
         caller: &Caller,
         call: &mut CheckedTool,
-        record: &mut Record,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Option<String>, Refusal> {
         let tenant = caller.tenant_id();
         let (outcome, took_turn) =
             self.tenants.catalog.check_schema(tenant, &call.tool, &call.arguments).await;
-        tool::schema(outcome, &call.tool, record)?;
+        let warning = tool::schema(outcome, &call.tool)?;
         if took_turn {
             self.tenants.forget_if_ended(tenant);
             // the wait may have taken a while, and permissions may have changed meanwhile
             call.tool = self.check_again(caller, call)?;
         }
-        reachable(&call.tool.server)
+        Ok(warning)
     }
 
     /// Repeats checks 7 to 9 if the catalogue has changed, and always checks that the key is still valid. Returns the tool
@@ -208,7 +209,7 @@ impl Calls {
     /// Sends a request, and closes its record with the outcome.
     async fn send(
         &self,
-        Ready { mut pending, checked, mut opened }: Ready,
+        Ready { mut pending, facts, checked, mut opened }: Ready,
         attempt: &Attempt,
         mut request: CallRequest,
         cancelled: impl Future<Output = ()> + Send,
@@ -237,7 +238,7 @@ impl Calls {
         let asking = Asking { attempt, server, opened: &opened, record: record.id };
         let concluded = self.conclude(&asking, record, ended, || checked.digest(attempt)).await;
         let took = sending.ended(&concluded);
-        let mut outcome = concluded.unwrap_or_else(|refusal| CallOutcome::Refused(checked.refused(refusal)));
+        let mut outcome = concluded.unwrap_or_else(|refusal| CallOutcome::Refused(facts.refused(refusal)));
         if let Checked::Tool(_) = checked {
             outcome = self.shorten(attempt, record, outcome).await;
         }
@@ -293,11 +294,11 @@ impl Calls {
     }
 
     /// Ends a request that passed all checks, but returned a state that was not issued for it.
-    async fn refuse_state(&self, mut pending: Pending, run: &Run<'_>, checked: &Checked) -> CallOutcome {
+    async fn refuse_state(&self, mut pending: Pending, run: &Run<'_>, facts: Facts) -> CallOutcome {
         round::note_invalid(&mut pending.record);
         match self.close_refused(pending, run).await {
             Ok(()) => CallOutcome::InvalidState,
-            Err(RecordUnavailable) => CallOutcome::Refused(checked.refused(record_unavailable())),
+            Err(RecordUnavailable) => CallOutcome::Refused(facts.refused(record_unavailable())),
         }
     }
 
@@ -307,7 +308,7 @@ impl Calls {
             pending.forget();
             return Ok(());
         }
-        if pending.record.tier == Some(Tier::Read.as_str()) {
+        if pending.record.tier == Some(Tier::Read) {
             pending.close();
             return Ok(());
         }

@@ -2,6 +2,7 @@
 
 use super::Calls;
 use super::pipeline::checks::tool::direct;
+use super::pipeline::{Door, Facts};
 use crate::domain::annotations::Tier;
 use crate::gateway::log::{Attempt, RefusedAttempt};
 
@@ -14,9 +15,11 @@ impl Calls {
         }
         let mut record = self.log.refused_record(attempt, refused);
         if let Some(name) = refused.tool {
-            direct::find(&attempt.caller, name, &mut record);
+            let mut facts = Facts::new(Door::Direct);
+            direct::identify(&attempt.caller, name, &mut facts);
+            facts.write_into(&mut record, self.options.preview_bytes);
         }
-        if record.tier == Some(Tier::Read.as_str()) {
+        if record.tier == Some(Tier::Read) {
             return self.log.write(record);
         }
         let kept = match self.log.activity.begin_call(record).await {

@@ -91,9 +91,8 @@ impl Calls {
             }
             Err(NotKept(why)) => {
                 let note = format!("this result is longer than response_limit and was not cut: {why}");
-                let warning = warning.map_or(note.clone(), |warning| format!("{warning}; {note}"));
-                record.warning = Some(warning.clone());
-                CallOutcome::Result { raw, head, warning: Some(warning), truncated }
+                record.warn(&note);
+                CallOutcome::Result { raw, head, warning: record.warning.clone(), truncated }
             }
         }
     }

@@ -137,7 +137,7 @@ impl Log {
             record.key = key;
             record.owner = owner;
             record.tool = Some(what.to_owned());
-            record.tier = Some(Tier::Read.as_str());
+            record.tier = Some(Tier::Read);
             record.status = status;
             record.error_code = code.map(str::to_owned);
             record.arguments = Some(format!(r#"{{"count":{count}}}"#));
@@ -150,7 +150,7 @@ impl Log {
 fn read_record(attempt: &Attempt, read: &ReadAttempt<'_>) -> Record {
     let mut record = attempt.record(RecordKind::Admin);
     record.tool = Some(read.what.to_owned());
-    record.tier = Some(Tier::Read.as_str());
+    record.tier = Some(Tier::Read);
     record.server = read.server.map(str::to_owned);
     record.arguments = Some(redact::preview(read.asked, ACT_BYTES_MAX).text);
     record

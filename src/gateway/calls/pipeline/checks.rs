@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use self::offer::CheckedOffer;
 use self::tool::CheckedTool;
-use super::outcome::Refused;
 use super::request::CallRequest;
 use super::round;
 use super::sending::SpanSubject;
@@ -33,14 +32,6 @@ impl Checked {
         match self {
             Self::Tool(call) => &call.tool.server,
             Self::Offer(asked) => &asked.offer.server,
-        }
-    }
-
-    /// Returns a refusal about this request.
-    pub(super) fn refused(&self, refusal: Refusal) -> Refused {
-        match self {
-            Self::Tool(call) => call.refused(refusal),
-            Self::Offer(asked) => asked.refused(refusal),
         }
     }
 

@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::door::Door;
 use crate::domain::operation::{OperationType, Variant};
 use crate::domain::refusal::Refusal;
 use crate::domain::tool::ResultHead;
@@ -50,20 +49,12 @@ pub struct Refused {
     pub refusal: Refusal,
     /// Canonical name of the tool; a prompt's name or a URI for other requests. `None` if none was given.
     pub tool: Option<String>,
-    /// Variant of the call; `None` by [`Door::Direct`] while the tool is not known.
+    /// Variant of the call; `None` by [`super::Door::Direct`] while the tool is not known.
     pub variant: Option<Variant>,
     /// Operation type that the caller declared; `None` if it declared none.
     pub declared: Option<OperationType>,
     /// True if the refusal may be in `structuredContent`; false where clients may check that against an output schema.
     pub is_structured: bool,
-}
-
-impl Refused {
-    /// Returns a refusal for a call of which no facts are known yet.
-    pub(super) fn before_checks(door: Door, refusal: Refusal) -> Refused {
-        let is_structured = door != Door::Direct;
-        Refused { refusal, tool: None, variant: door.variant(), declared: None, is_structured }
-    }
 }
 
 /// Byte range of a server's own state in a raw result, and the raw JSON that replaces it.

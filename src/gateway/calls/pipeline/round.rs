@@ -160,8 +160,7 @@ fn whose(attempt: &Attempt) -> Whose {
 /// Notes that the upstream answered with a question.
 pub(super) fn note_asked(record: &mut Record) {
     record.status = Status::Success;
-    let before = record.warning.take();
-    record.warning = Some(before.map_or(ASKED.to_owned(), |warning| format!("{warning}; {ASKED}")));
+    record.warn(ASKED);
 }
 
 /// Notes that the returned state was not issued for this request.

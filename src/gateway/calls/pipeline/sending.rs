@@ -68,7 +68,7 @@ impl<'a> Sending<'a> {
                     span.set("mcpproxy.record", record.id.to_string());
                 }
                 if let Some(tier) = record.tier {
-                    span.set("mcpproxy.tier", tier);
+                    span.set("mcpproxy.tier", tier.as_str());
                 }
             });
             span

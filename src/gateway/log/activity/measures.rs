@@ -1,6 +1,7 @@
 //! Metrics of the activity log: every attempt is counted at its end.
 
 use crate::domain::activity::{Record, Status};
+use crate::domain::annotations::Tier;
 use crate::domain::measure::{Count, Counts, Durations, Family, OTHER, OWN_BOUNDS_S, SeriesKey};
 use crate::domain::refusal::Code;
 
@@ -63,7 +64,7 @@ impl LogMeasures {
             kind: record.kind.as_str(),
             source: record.source.as_str(),
             status: record.status.as_str(),
-            tier: record.tier,
+            tier: record.tier.map(Tier::as_str),
         };
         self.attempts.note(attempted, Count::one);
         let is_ours = matches!(record.status, Status::Blocked | Status::Rejected | Status::Error);

@@ -6,13 +6,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{Pinned, approved, open, reachable};
-use crate::domain::activity::Record;
 use crate::domain::json;
 use crate::domain::offer::OfferKind;
 use crate::domain::refusal::{Code, Refusal};
-use crate::gateway::calls::pipeline::door::Door;
-use crate::gateway::calls::pipeline::outcome::Refused;
-use crate::gateway::calls::pipeline::record;
+use crate::gateway::calls::pipeline::facts::Facts;
 use crate::gateway::calls::pipeline::request::{OfferRequest, Wanted};
 use crate::gateway::calls::pipeline::sending::SpanSubject;
 use crate::gateway::catalog::{Offer, Offers, ViewKey};
@@ -30,11 +27,6 @@ pub(in crate::gateway::calls::pipeline) struct CheckedOffer {
 }
 
 impl CheckedOffer {
-    /// Returns a refusal about this request.
-    pub(super) fn refused(&self, refusal: Refusal) -> Refused {
-        refused(&self.request.wanted, refusal)
-    }
-
     /// Returns the method of the request.
     pub(super) fn method(&self) -> &'static str {
         self.request.wanted.method()
@@ -82,37 +74,25 @@ impl CheckedOffer {
     }
 }
 
-/// Runs the checks: finds the server, and whether the caller may ask it. Fills the record as far as facts are known, also on
-/// a refusal. `admitted` is the verdict of the rate limit.
+/// Runs the checks: finds the server, and whether the caller may ask it. Notes the facts as far as they are known, also on a
+/// refusal. `admitted` is the verdict of the rate limit.
 pub(in crate::gateway::calls::pipeline) fn run(
     caller: &Caller,
     request: OfferRequest,
-    record: &mut Record,
+    facts: &mut Facts,
     admitted: Result<(), Refusal>,
-    preview_bytes: usize,
-) -> Result<CheckedOffer, Refused> {
-    let offer = steps(caller, &request.wanted, record, admitted);
-    let offer = offer.map_err(|refusal| refused(&request.wanted, refusal))?;
-    if let Some(arguments) = arguments(&request) {
-        record::arguments(record, arguments, preview_bytes);
-    }
-    Ok(CheckedOffer { offer, request })
-}
-
-fn steps(
-    caller: &Caller,
-    wanted: &Wanted,
-    record: &mut Record,
-    admitted: Result<(), Refusal>,
-) -> Result<Arc<Offer>, Refusal> {
-    record.tier = Some(Offer::TIER.as_str());
-    record.operation_type = Some(Offer::TIER.operation());
+) -> Result<CheckedOffer, Refusal> {
+    let wanted = &request.wanted;
+    facts.tier = Some(Offer::TIER);
     let shown: String = wanted.name().chars().take(NAME_SHOWN_CHARS_MAX).collect();
-    record::tool(record, None, &format!("{} {shown}", wanted.method()));
-    // no server offers so long a name, and it would be matched against every template
+    facts.note_tool(None, &format!("{} {shown}", wanted.method()));
+    // no server offers so long a name, it would be matched against every template, and nothing counts the memory of what a
+    // refusal repeats
     if wanted.name().len() > URI_BYTES_MAX {
+        facts.subject = Some(shown);
         return Err(unknown(wanted));
     }
+    facts.subject = Some(wanted.name().to_owned());
     // templates cost more than a map lookup, so they come after the rate limit
     if matches!(wanted, Wanted::Resource(_) | Wanted::TemplateCompletion(_)) {
         admitted.clone()?;
@@ -122,12 +102,13 @@ fn steps(
     let offer = offer.filter(|offer| ViewKey::of(&caller.settings).sees_offer(&canonical(wanted, offer)));
     let offer = offer.ok_or_else(|| unknown(wanted))?;
     let own = if matches!(wanted, Wanted::Prompt(_)) { &*offer.name } else { shown.as_str() };
-    record::tool(record, Some(&offer.server.name), &format!("{} {own}", wanted.method()));
+    facts.note_tool(Some(&offer.server.name), &format!("{} {own}", wanted.method()));
     open(&offer.server)?;
     approved(offer.state, || pinned(&offer))?;
     admitted?;
     reachable(&offer.server)?;
-    Ok(offer)
+    facts.arguments = arguments(&request).cloned();
+    Ok(CheckedOffer { offer, request })
 }
 
 fn find<'a>(wanted: &Wanted, offers: &'a Offers) -> Option<&'a Arc<Offer>> {
@@ -153,15 +134,6 @@ fn unknown(wanted: &Wanted) -> Refusal {
         Wanted::Resource(_) | Wanted::TemplateCompletion(_) => "Resource not found",
     };
     Refusal::new(Code::NotFound, format!("{what}: {shown}"))
-}
-
-fn refused(wanted: &Wanted, refusal: Refusal) -> Refused {
-    // no server has a longer one, and nothing counts the memory of what a refusal repeats
-    let name = match wanted.name() {
-        name if name.len() <= URI_BYTES_MAX => name.to_owned(),
-        name => name.chars().take(NAME_SHOWN_CHARS_MAX).collect(),
-    };
-    Refused { tool: Some(name), ..Refused::before_checks(Door::Direct, refusal) }
 }
 
 fn arguments(request: &OfferRequest) -> Option<&Bytes> {

@@ -6,20 +6,17 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use chrono::DateTime;
 
 use super::{Pinned, approved, open};
-use crate::domain::activity::{Record, RecordKind, Source};
 use crate::domain::annotations::Tier;
 use crate::domain::id::split_canonical;
-use crate::domain::intent::{self, Intent, RawIntent};
+use crate::domain::intent::{self, RawIntent};
+use crate::domain::json;
 use crate::domain::operation::Variant;
 use crate::domain::refusal::{Code, Refusal};
 use crate::domain::validation::{self, Verdict};
-use crate::domain::{json, redact};
 use crate::gateway::calls::pipeline::door::Door;
-use crate::gateway::calls::pipeline::outcome::Refused;
-use crate::gateway::calls::pipeline::record;
+use crate::gateway::calls::pipeline::facts::Facts;
 use crate::gateway::calls::pipeline::request::ToolRequest;
 use crate::gateway::catalog::{SchemaCheck, Tool, sees};
 use crate::gateway::tenants::Caller;
@@ -36,7 +33,6 @@ pub(in crate::gateway::calls::pipeline) struct CheckedTool {
     pub(in crate::gateway::calls::pipeline) variant: Variant,
     /// The arguments object, exactly as checked.
     pub(in crate::gateway::calls::pipeline) arguments: Bytes,
-    intent: Intent,
 }
 
 impl CheckedTool {
@@ -48,58 +44,37 @@ impl CheckedTool {
             _ => Vec::new(),
         }
     }
-
-    /// Returns a refusal about this call.
-    pub(in crate::gateway::calls::pipeline) fn refused(&self, refusal: Refusal) -> Refused {
-        Refused {
-            refusal,
-            tool: Some(self.tool.canonical.to_string()),
-            variant: Some(self.variant),
-            declared: self.intent.operation_type,
-            is_structured: self.door.is_structured(&self.tool),
-        }
-    }
 }
 
-/// Runs checks 1 to 9. Fills the record as far as facts are known, also on a refusal.
+/// Runs checks 1 to 9. Notes the facts as far as they are known, also on a refusal.
 pub(in crate::gateway::calls::pipeline) fn run(
     caller: &Caller,
-    door: Door,
     request: &ToolRequest,
-    record: &mut Record,
-    preview_bytes: usize,
-) -> Result<CheckedTool, Refused> {
-    let mut about = Refused::before_checks(door, Refusal::new(Code::NotFound, ""));
-    steps(caller, door, request, record, preview_bytes, &mut about)
-        .map_err(|refusal| Refused { refusal, ..about })
-}
-
-fn steps(
-    caller: &Caller,
-    door: Door,
-    request: &ToolRequest,
-    record: &mut Record,
-    preview_bytes: usize,
-    about: &mut Refused,
+    facts: &mut Facts,
 ) -> Result<CheckedTool, Refusal> {
-    let checked = match door {
+    let door = facts.door();
+    let (name, tool, tier) = match door {
         Door::Variant(variant) => {
-            let name = tool_name(request, about, record)?;
-            let arguments = arguments(request, record, preview_bytes)?;
-            let intent = declaration(caller, variant, request, about, record)?;
-            let (tool, tier) = resolve(caller, variant, &name, record)?;
-            CheckedTool { door, name, tool, tier, variant, arguments, intent }
+            let name = tool_name(request, facts)?;
+            facts.arguments = Some(arguments(request)?);
+            declaration(caller, variant, request, facts)?;
+            let (tool, tier) = resolve(caller, variant, &name)?;
+            facts.tier = Some(tier);
+            facts.subject = Some(tool.canonical.to_string());
+            (name, tool, tier)
         }
         Door::Direct => {
             // the tool determines the variant, so it is found first; nothing is declared here
-            let (name, tool, tier) = direct::resolve(caller, request, about, record)?;
-            let (variant, arguments) = (tier.call_with(), direct::arguments(request, record, preview_bytes)?);
-            CheckedTool { door, name, tool, tier, variant, arguments, intent: Intent::default() }
+            let found = direct::resolve(caller, request, facts)?;
+            facts.arguments = Some(direct::arguments(request)?);
+            found
         }
     };
-    available(&checked.tool)?;
-    annotations(caller, checked.variant, &checked.tool, record)?;
-    Ok(checked)
+    available(&tool)?;
+    let variant = door.variant().unwrap_or(tier.call_with());
+    facts.warnings.extend(annotations(caller, variant, &tool)?);
+    let arguments = facts.arguments.clone().unwrap_or_default();
+    Ok(CheckedTool { door, name, tool, tier, variant, arguments })
 }
 
 /// Repeats checks 7 to 9 if the catalogue has changed since. Returns the current tool: its server may have a new address or
@@ -108,21 +83,15 @@ pub(in crate::gateway::calls::pipeline) fn again(
     caller: &Caller,
     checked: &CheckedTool,
 ) -> Result<Arc<Tool>, Refusal> {
-    let variant = checked.variant;
     let current = caller.catalogue();
     let tool = current.as_ref().and_then(|catalogue| catalogue.tool(&checked.tool.canonical));
     if let Some(same) = tool.filter(|tool| Arc::ptr_eq(tool, &checked.tool)) {
         return Ok(Arc::clone(same));
     }
-    // the first run recorded the warnings
-    let mut unused =
-        Record::start(caller.tenant_id(), RecordKind::System, Source::System, DateTime::default());
     let name = &checked.tool.canonical;
     let (tool, _) = match checked.door {
-        Door::Variant(variant) => resolve(caller, variant, name, &mut unused)?,
-        Door::Direct => {
-            direct::find(caller, name, &mut unused).ok_or_else(|| direct::unknown(&checked.name))?
-        }
+        Door::Variant(variant) => resolve(caller, variant, name)?,
+        Door::Direct => direct::find(caller, name).ok_or_else(|| direct::unknown(&checked.name))?,
     };
     available(&tool)?;
     if tool.shape.pin() != checked.tool.shape.pin() {
@@ -130,12 +99,13 @@ pub(in crate::gateway::calls::pipeline) fn again(
             format!("The definition of tool '{}' changed meanwhile; nothing was run", tool.canonical);
         return Err(Refusal::new(Code::ToolChanged, message));
     }
-    annotations(caller, variant, &tool, &mut unused)?;
+    // the first run noted the warnings
+    annotations(caller, checked.variant, &tool)?;
     Ok(tool)
 }
 
 /// Runs check 1 for the name.
-fn tool_name(request: &ToolRequest, about: &mut Refused, record: &mut Record) -> Result<String, Refusal> {
+fn tool_name(request: &ToolRequest, facts: &mut Facts) -> Result<String, Refusal> {
     let raw = present(request.name.as_ref());
     let Some(name) = raw.and_then(|raw| serde_json::from_str::<String>(raw).ok()) else {
         let message =
@@ -143,20 +113,20 @@ fn tool_name(request: &ToolRequest, about: &mut Refused, record: &mut Record) ->
         return Err(Refusal::new(Code::InvalidName, message));
     };
     let shown: String = name.chars().take(300).collect();
-    about.tool = Some(shown.clone());
+    facts.subject = Some(shown.clone());
     let Some((server, tool)) = split_canonical(&name) else {
-        record::tool(record, None, &shown);
+        facts.note_tool(None, &shown);
         let message = format!(
             "Invalid tool name '{shown}': must be of the form server:tool, as retrieve_tools gives it"
         );
         return Err(Refusal::new(Code::InvalidName, message));
     };
-    record::tool(record, Some(server), tool);
+    facts.note_tool(Some(server), tool);
     Ok(name)
 }
 
 /// Runs check 1 for the arguments: at most one of the two forms, an object, without duplicate members.
-fn arguments(request: &ToolRequest, record: &mut Record, preview_bytes: usize) -> Result<Bytes, Refusal> {
+fn arguments(request: &ToolRequest) -> Result<Bytes, Refusal> {
     let invalid = |message: String| Refusal::new(Code::InvalidArguments, message);
     if let Some(unknown) = &request.unknown {
         // a misspelt name must not run a tool with nothing
@@ -167,61 +137,45 @@ fn arguments(request: &ToolRequest, record: &mut Record, preview_bytes: usize) -
     }
     let args = present(request.args.as_ref());
     let args_json = present(request.args_json.as_ref()).filter(|raw| *raw != "\"\"");
-    let arguments = match (args, args_json) {
-        (Some(_), Some(_)) => {
-            return Err(invalid("Invalid arguments: give args or args_json, not both".to_owned()));
-        }
-        (None, None) => Bytes::from_static(b"{}"),
+    match (args, args_json) {
+        (Some(_), Some(_)) => Err(invalid("Invalid arguments: give args or args_json, not both".to_owned())),
+        (None, None) => Ok(Bytes::from_static(b"{}")),
         // the parser of the request refused duplicate members already
-        (Some(raw), None) if raw.starts_with('{') => request.args.clone().unwrap_or_default(),
-        (Some(_), None) => return Err(invalid("Invalid arguments: args must be a JSON object".to_owned())),
+        (Some(raw), None) if raw.starts_with('{') => Ok(request.args.clone().unwrap_or_default()),
+        (Some(_), None) => Err(invalid("Invalid arguments: args must be a JSON object".to_owned())),
         (None, Some(raw)) => {
             let text: String = serde_json::from_str(raw).map_err(|_| {
                 invalid("Invalid arguments: args_json must be a string holding a JSON object".into())
             })?;
             json::members_of_text(&text)
                 .map_err(|fault| invalid(format!("Invalid arguments: args_json: {fault}")))?;
-            Bytes::from(text.trim().to_owned())
+            Ok(Bytes::from(text.trim().to_owned()))
         }
-    };
-    record::arguments(record, &arguments, preview_bytes);
-    Ok(arguments)
+    }
 }
 
-/// Runs checks 2 to 6.
+/// Runs checks 2 to 6. Notes what could be read of the declaration.
 fn declaration(
     caller: &Caller,
     variant: Variant,
     request: &ToolRequest,
-    about: &mut Refused,
-    record: &mut Record,
-) -> Result<Intent, Refusal> {
+    facts: &mut Facts,
+) -> Result<(), Refusal> {
     let raw = RawIntent {
         nested: present(request.intent.as_ref()),
         operation_type: present(request.intent_operation_type.as_ref()),
         data_sensitivity: present(request.intent_data_sensitivity.as_ref()),
         reason: present(request.intent_reason.as_ref()),
     };
-    let (intent, refusal) = match intent::check(&raw, variant, caller.settings.intent_declaration) {
-        Ok(intent) => (intent, None),
-        Err(refused) => (refused.1, Some(refused.0)),
-    };
-    about.declared = intent.operation_type;
-    record.operation_type = Some(intent.operation_type.unwrap_or(variant.operation()));
-    record.intent_declared = intent.operation_type.is_some();
-    let clean = |text: &String| redact::redact(text).into_owned();
-    record.data_sensitivity = intent.data_sensitivity.as_ref().map(clean);
-    record.reason = intent.reason.as_ref().map(clean);
-    refusal.map_or(Ok(intent), Err)
+    let checked = intent::check(&raw, variant, caller.settings.intent_declaration);
+    let (intent, ended) =
+        checked.map_or_else(|refused| (refused.1, Err(refused.0)), |intent| (intent, Ok(())));
+    facts.intent = intent;
+    ended
 }
 
 /// Runs check 7. The refusal is the same for a tool that does not exist, is another tenant's, or is out of scope.
-fn resolve(
-    caller: &Caller,
-    variant: Variant,
-    name: &str,
-    record: &mut Record,
-) -> Result<(Arc<Tool>, Tier), Refusal> {
+fn resolve(caller: &Caller, variant: Variant, name: &str) -> Result<(Arc<Tool>, Tier), Refusal> {
     let settings = &caller.settings;
     if variant.operation() > settings.max_operation {
         let message = format!(
@@ -232,14 +186,9 @@ fn resolve(
         return Err(Refusal::new(Code::OperationNotPermitted, message).expecting(settings.max_operation));
     }
     let tool = caller.tenant.as_ref().and_then(|tenant| tenant.catalogue().tool(name).cloned());
-    let Some((tool, tier)) = tool.and_then(|tool| seen(caller, tool)) else {
-        return Err(Refusal::new(
-            Code::NotFound,
-            format!("Tool '{name}' not found; retrieve_tools finds what there is"),
-        ));
-    };
-    record.tier = Some(tier.as_str());
-    Ok((tool, tier))
+    tool.and_then(|tool| seen(caller, tool)).ok_or_else(|| {
+        Refusal::new(Code::NotFound, format!("Tool '{name}' not found; retrieve_tools finds what there is"))
+    })
 }
 
 /// Returns a tool with its tier; `None` if it is not in this key's scope.
@@ -254,8 +203,8 @@ fn available(tool: &Tool) -> Result<(), Refusal> {
     approved(tool.state, || Pinned { what: "tool", name, server, list: "tools" })
 }
 
-/// Runs check 9.
-fn annotations(caller: &Caller, variant: Variant, tool: &Tool, record: &mut Record) -> Result<(), Refusal> {
+/// Runs check 9. Returns its warning, if any.
+fn annotations(caller: &Caller, variant: Variant, tool: &Tool) -> Result<Option<String>, Refusal> {
     let settings = &caller.settings;
     let verdict = validation::validate(
         &tool.canonical,
@@ -265,29 +214,21 @@ fn annotations(caller: &Caller, variant: Variant, tool: &Tool, record: &mut Reco
         settings.strictness(),
     );
     match verdict {
-        Verdict::Allow => Ok(()),
-        Verdict::Warn(text) => {
-            record.warning = Some(text);
-            Ok(())
-        }
+        Verdict::Allow => Ok(None),
+        Verdict::Warn(text) => Ok(Some(text)),
         Verdict::Reject(refusal) => Err(refusal),
     }
 }
 
-/// Applies the outcome of check 10. A schema that cannot be used lets the call pass, with a warning in the record.
+/// Applies the outcome of check 10. A schema that cannot be used lets the call pass with the returned warning.
 pub(in crate::gateway::calls::pipeline) fn schema(
     outcome: SchemaCheck,
     tool: &Tool,
-    record: &mut Record,
-) -> Result<(), Refusal> {
+) -> Result<Option<String>, Refusal> {
     match outcome {
-        SchemaCheck::Fit => Ok(()),
+        SchemaCheck::Fit => Ok(None),
         SchemaCheck::Unchecked(why) => {
-            let note =
-                format!("the tool's input schema could not be used, arguments were not checked: {why}");
-            record.warning =
-                Some(record.warning.take().map_or(note.clone(), |warning| format!("{warning}; {note}")));
-            Ok(())
+            Ok(Some(format!("the tool's input schema could not be used, arguments were not checked: {why}")))
         }
         SchemaCheck::Late => {
             let message = "Too many calls of this tenant wait for the check of their arguments; nothing was run, try again \

@@ -5,13 +5,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{present, seen};
-use crate::domain::activity::Record;
 use crate::domain::annotations::Tier;
 use crate::domain::id::split_canonical;
 use crate::domain::refusal::{Code, Refusal};
 use crate::gateway::calls::pipeline::door::Door;
-use crate::gateway::calls::pipeline::outcome::Refused;
-use crate::gateway::calls::pipeline::record;
+use crate::gateway::calls::pipeline::facts::Facts;
 use crate::gateway::calls::pipeline::request::ToolRequest;
 use crate::gateway::catalog::Tool;
 use crate::gateway::tenants::Caller;
@@ -24,40 +22,44 @@ const NAME_SHOWN_CHARS_MAX: usize = 300;
 pub(super) fn resolve(
     caller: &Caller,
     request: &ToolRequest,
-    about: &mut Refused,
-    record: &mut Record,
+    facts: &mut Facts,
 ) -> Result<(String, Arc<Tool>, Tier), Refusal> {
     let raw = present(request.name.as_ref());
     let name: String = raw.and_then(|raw| serde_json::from_str(raw).ok()).unwrap_or_default();
-    let Some((tool, tier)) = find(caller, &name, record) else {
-        about.tool = Some(shown(&name));
-        return Err(unknown(&name));
-    };
-    about.tool = Some(tool.canonical.to_string());
-    about.variant = Some(tier.call_with());
-    about.is_structured = Door::Direct.is_structured(&tool);
+    let (tool, tier) = identify(caller, &name, facts).ok_or_else(|| unknown(&name))?;
     Ok((name, tool, tier))
 }
 
-/// Finds a tool by either spelling in the caller's scope. The record gets the tool's name, or the requested one if there is
-/// none.
-pub(in crate::gateway) fn find(
+/// Finds a tool by either spelling in the caller's scope, and notes it; of an unknown one, the requested name.
+pub(in crate::gateway::calls) fn identify(
     caller: &Caller,
     name: &str,
-    record: &mut Record,
+    facts: &mut Facts,
 ) -> Option<(Arc<Tool>, Tier)> {
-    let tool = caller.tenant.as_ref().and_then(|tenant| tenant.catalogue().by_either_name(name).cloned());
-    let Some((tool, tier)) = tool.and_then(|tool| seen(caller, tool)) else {
-        match split_canonical(name) {
-            Some((server, tool)) => record::tool(record, Some(server), tool),
-            None => record::tool(record, None, &shown(name)),
+    let found = find(caller, name);
+    match &found {
+        Some((tool, tier)) => {
+            facts.note_tool(Some(&tool.server.name), &tool.name);
+            facts.subject = Some(tool.canonical.to_string());
+            facts.variant = Some(tier.call_with());
+            facts.tier = Some(*tier);
+            facts.is_structured = Door::Direct.is_structured(tool);
         }
-        return None;
-    };
-    record::tool(record, Some(&tool.server.name), &tool.name);
-    record::variant(record, tier.call_with());
-    record.tier = Some(tier.as_str());
-    Some((tool, tier))
+        None => {
+            match split_canonical(name) {
+                Some((server, tool)) => facts.note_tool(Some(server), tool),
+                None => facts.note_tool(None, &shown(name)),
+            }
+            facts.subject = Some(shown(name));
+        }
+    }
+    found
+}
+
+/// Finds a tool by either spelling in the caller's scope.
+pub(super) fn find(caller: &Caller, name: &str) -> Option<(Arc<Tool>, Tier)> {
+    let tool = caller.tenant.as_ref().and_then(|tenant| tenant.catalogue().by_either_name(name).cloned());
+    tool.and_then(|tool| seen(caller, tool))
 }
 
 /// Returns the refusal for a tool that does not exist for this caller.
@@ -70,20 +72,14 @@ fn shown(name: &str) -> String {
 }
 
 /// Returns the arguments, an object; empty if absent.
-pub(super) fn arguments(
-    request: &ToolRequest,
-    record: &mut Record,
-    preview_bytes: usize,
-) -> Result<Bytes, Refusal> {
-    let arguments = match present(request.args.as_ref()) {
-        None => Bytes::from_static(b"{}"),
+pub(super) fn arguments(request: &ToolRequest) -> Result<Bytes, Refusal> {
+    match present(request.args.as_ref()) {
+        None => Ok(Bytes::from_static(b"{}")),
         // the parser of the request refused duplicate members already
-        Some(raw) if raw.starts_with('{') => request.args.clone().unwrap_or_default(),
+        Some(raw) if raw.starts_with('{') => Ok(request.args.clone().unwrap_or_default()),
         Some(_) => {
             let message = "Invalid arguments: they must be a JSON object";
-            return Err(Refusal::new(Code::InvalidArguments, message));
+            Err(Refusal::new(Code::InvalidArguments, message))
         }
-    };
-    record::arguments(record, &arguments, preview_bytes);
-    Ok(arguments)
+    }
 }
