@@ -55,9 +55,10 @@ image:
 check-image:
 	tests/image/check.sh
 
-# a real Kubernetes, and the gateway on it while everything around is changed and killed; root, Debian 12; not in CI
+# a real Kubernetes, and the gateway on it while everything around is changed and killed; root, Debian 12; not in CI.
+# FROM is a git revision with fewer migrations, installed first and upgraded from; by default this tree, under another tag
 cluster-test:
-	tests/cluster/run.sh
+	MCPPROXY_CLUSTER_FROM=$(FROM) tests/cluster/run.sh
 
 # measures a release build against other gateways (docs/performance.md)
 bench:
