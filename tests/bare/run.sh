@@ -28,7 +28,7 @@ finish() {
   local code=$?
   if [[ -n "$machine" ]]; then
     # the machine's first process, which takes every other one with it
-    pkill -KILL --parent "$machine" || true
+    pkill -KILL --parent "$machine" || kill -KILL "$machine" || true
     wait "$machine" || true
   fi
   if [[ "${KEEP:-}" == 1 ]]; then say "kept: $work"; else rm -rf --one-file-system "$work"; fi
@@ -68,7 +68,7 @@ make_base() {
 
 # on_a_machine NAME COMMAND...: runs it in the clone, and says how long it took.
 on_a_machine() {
-  local name="$1" began took code=0
+  local name="$1" began took outcome code=0
   shift
   cp --archive "$work/base" "$work/$name"
   say "$name: $*"
@@ -79,8 +79,9 @@ on_a_machine() {
   wait "$machine" || code=$?
   machine=""
   took=$((SECONDS - began))
-  results+=("$(printf '%-5s %2d min %2d s, %s' "$name" $((took / 60)) $((took % 60)) "$([[ $code -eq 0 ]] && echo passed || echo "failed with $code")")")
-  if [[ $code -ne 0 ]]; then failed=1; fi
+  if [[ $code -eq 0 ]]; then outcome=passed; else outcome="failed with $code" failed=1; fi
+  results+=("$(printf '%-5s %2d min %2d s, %s' "$name" $((took / 60)) $((took % 60)) "$outcome")")
+  say "${results[-1]}"
   if [[ "${KEEP:-}" != 1 ]]; then rm -rf --one-file-system "${work:?}/$name"; fi
 }
 
@@ -91,7 +92,7 @@ what="${1:-all}" packages=(ca-certificates make) results=() failed=0
 case "$what" in
   demo | test | all) ;;
   ci) packages=(ca-certificates) ;;
-  *) sed -n '2,14p' "$0" | sed 's/^# \?//' >&2; exit 2 ;;
+  *) sed -n '2,13p' "$0" | sed 's/^# \?//' >&2; exit 2 ;;
 esac
 [[ "$(id -u)" -eq 0 ]] || die "making a root folder takes root"
 deploy/needs.sh rust git pkill:procps debootstrap
