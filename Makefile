@@ -1,6 +1,6 @@
 # What people run. `make demo` sets everything up and shows the gateway at work; `make test` runs the tests.
 # Each target installs what it needs as root on Debian, and names it elsewhere (deploy/needs.sh).
-.PHONY: help demo test upgrade-test check check-chart check-compose check-image check-supply fuzz sbom cluster-test image bench tools
+.PHONY: help demo test bare-test upgrade-test check check-chart check-compose check-image check-supply fuzz sbom cluster-test image bench tools
 
 SHELL := bash
 
@@ -14,16 +14,18 @@ help:
 demo:
 	deploy/demo/demo.sh
 
-# programs that the tests drive: official clients and servers, from npm and PyPI
+# what `make test` installs, and no tests: programs, and official clients and servers from npm and PyPI
 tools:
-	deploy/needs.sh node python
+	deploy/needs.sh rust c ps node python postgres pgbouncer nginx promtool cargo-nextest
 	tests/it/setup.sh
 
 # all tests; TESTS are arguments of nextest: make test TESTS="-E 'test(replicas)'"
-test:
-	deploy/needs.sh rust c ps node python postgres pgbouncer nginx promtool cargo-nextest
-	tests/it/setup.sh
+test: tools
 	cargo nextest run $(TESTS)
+
+# `make demo` and `make test`, each on a bare Debian of its own; RUN names one of them, or ci; root, Debian; not in CI
+bare-test:
+	tests/bare/run.sh $(RUN)
 
 # another release upgraded to this one under load, replica by replica, and back: make upgrade-test FROM=v1.2.0
 # FROM is any git revision, by default the newest tag before this commit; it is built in target/upgrade
@@ -53,9 +55,10 @@ image:
 check-image:
 	tests/image/check.sh
 
-# a real Kubernetes, and the gateway on it while everything around is changed and killed; root, Debian 12; not in CI
+# a real Kubernetes, and the gateway on it while everything around is changed and killed; root, Debian 12; not in CI.
+# FROM is a git revision with fewer migrations, installed first and upgraded from; by default this tree, under another tag
 cluster-test:
-	tests/cluster/run.sh
+	MCPPROXY_CLUSTER_FROM=$(FROM) tests/cluster/run.sh
 
 # measures a release build against other gateways (docs/performance.md)
 bench:

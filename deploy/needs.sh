@@ -48,13 +48,15 @@ compiles_c() { have cc && echo '#include <stdlib.h>' | cc -E -x c - >/dev/null 2
 met() {
   case "$1" in
     rust) have cargo && have rustc ;;
-    rust-lints) have cargo-clippy && have rustfmt ;;
+    # asked, not looked for: rustup has these names also without the components
+    rust-lints) cargo clippy --version >/dev/null 2>&1 && cargo fmt --version >/dev/null 2>&1 ;;
     c) compiles_c ;;
     node) node_is_new_enough || npm_brings_node ;;
     python) python_has_venv ;;
     postgres) has_postgres ;;
     compose) have docker-compose || docker compose version >/dev/null 2>&1 ;;
-    cargo-*) have "$1" ;;
+    # where cargo looks, too
+    cargo-*) have "$1" || [[ -x "${CARGO_HOME:-${HOME:-}/.cargo}/bin/$1" ]] ;;
     *) have_server "${1%%:*}" ;;
   esac
 }
@@ -133,7 +135,7 @@ needs() {
     case "$need" in
       rust) stop_for_needs "cargo and rustc are missing; install them with" \
         "  curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh" ;;
-      rust-lints) have rustup && rustup component add rustfmt clippy >/dev/null 2>&1 ;;
+      rust-lints) ! have rustup || rustup component add rustfmt clippy >&2 || true ;;
       cargo-*) tools+=("$need") ;;
       *) for package in $(packages_of "$need"); do packages+=("$package"); done ;;
     esac

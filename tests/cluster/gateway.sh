@@ -5,26 +5,56 @@
 readonly RELEASE=mcpproxy
 readonly IMAGE=localhost/mcpproxy
 readonly CHART=../../helm/mcpproxy
+# The revision of git whose image and chart are installed first; nothing: those of this tree, under another tag.
+readonly FROM="${MCPPROXY_CLUSTER_FROM:-}"
 
-# Two tags of the same image, so that an upgrade can be one of the image; and its program, to be a client with.
-load_image() {
+# What helm installs now.
+chart="$CHART" tag=1
+
+# Stops before anything is built if the upgrade would be one without a migration.
+check_from() {
+  local commit
+  [[ -n "$FROM" ]] || return 0
+  ../../deploy/needs.sh git
+  commit="$(commit_of "$FROM")"
+  [[ -n "$(comm -13 <(migrations_of "$commit") <(migrations_of HEAD))" ]] ||
+    die "'$FROM' has all migrations that this commit has: none would be pending"
+}
+
+migrations_of() { git ls-tree --name-only "$1" ../../migrations/ | sort; }
+
+# Tags 1 and 2 of the same image, so that an upgrade can be one of the image, and tag 0 of the revision to come from; and
+# the first one's program, to be a client with.
+load_images() {
   local archive="${MCPPROXY_CLUSTER_IMAGE:-}"
   if [[ -z "$archive" ]]; then
     archive="$STATE/image.tar"
-    build_image "$archive"
+    build_image ../.. 1 "$archive"
   fi
   containerd_images import "$archive" >/dev/null
   containerd_images tag "$IMAGE:1" "$IMAGE:2" >/dev/null
+  if [[ -n "$FROM" ]]; then load_image_from; fi
   inside mkdir /run/gateway
-  containerd_images mount --snapshotter native "$IMAGE:1" /run/gateway >/dev/null
+  containerd_images mount --snapshotter native "$IMAGE:$tag" /run/gateway >/dev/null
 }
 
+# The image of that revision, built where make upgrade-test builds; its chart comes first.
+load_image_from() {
+  local folder
+  folder="$(realpath -m ../../target/upgrade)"
+  check_out "$(commit_of "$FROM")" "$folder/source"
+  chart="$folder/source/helm/mcpproxy" tag=0
+  CARGO_TARGET_DIR="$folder/build" build_image "$folder/source" "$tag" "$STATE/image-from.tar"
+  containerd_images import "$STATE/image-from.tar" >/dev/null
+}
+
+# build_image TREE TAG ARCHIVE
 build_image() {
   local profile="${MCPPROXY_CLUSTER_PROFILE:-release}"
-  say "building the image (profile $profile)"
+  say "building image $2 (profile $profile)"
   IMAGE_BUILDAH="--root $STATE/images/root --runroot $STATE/images/run --storage-driver vfs" \
-    ../../deploy/image.sh --tag "$IMAGE:1" --profile "$profile" --archive "$1" >"$LOGS/image.log" 2>&1 ||
-    die "the image could not be built; see $LOGS/image.log"
+    "$1/deploy/image.sh" --tag "$IMAGE:$2" --profile "$profile" --archive "$3" >"$LOGS/image-$2.log" 2>&1 ||
+    die "the image could not be built; see $LOGS/image-$2.log"
 }
 
 containerd_images() {
@@ -44,7 +74,7 @@ create_secrets() {
 gateway_helm() {
   local verb="$1"
   shift
-  inside helm "$verb" "$RELEASE" "$CHART" --values values.yaml --wait --timeout 180s "$@"
+  inside helm "$verb" "$RELEASE" "$chart" --values values.yaml --set-string "image.tag=$tag" --wait --timeout 180s "$@"
 }
 
 rolled_out() { kube rollout status "deployment/$RELEASE" --timeout 180s >/dev/null; }

@@ -6,7 +6,8 @@
 #
 # Needs root, Debian 12 and cargo; installs what else it needs. The first run builds Kubernetes (about 8 minutes).
 # MCPPROXY_CLUSTER_PROFILE names the profile of cargo (release), MCPPROXY_CLUSTER_IMAGE an archive of an image
-# localhost/mcpproxy:1 to take instead (deploy/image.sh --archive).
+# localhost/mcpproxy:1 to take instead (deploy/image.sh --archive). MCPPROXY_CLUSTER_FROM names a git revision with fewer
+# migrations, whose image and chart are installed first.
 set -euo pipefail
 cd "$(dirname "$0")"
 # shellcheck source=tests/cluster/settings.sh
@@ -127,17 +128,30 @@ scale() {
   wait_for 120 "the end of the fourth replica" pods_are_ready 3
 }
 
+# The release that was installed first is back. Of another revision no more is asked than to be upgraded and returned to.
+leave_first_release() {
+  if [[ -z "$FROM" ]]; then
+    tag=1
+    return
+  fi
+  say "helm upgrade again, from $FROM"
+  gateway_helm upgrade >/dev/null
+  calm
+}
+
 disturb() {
   calm
   say "helm upgrade, with a setting that the program refuses"
   refused_upgrade
   calm
-  say "helm upgrade: another image and another setting"
-  gateway_helm upgrade --set-string image.tag=2 --set config.activity.preview_bytes=2048 >/dev/null
+  say "helm upgrade${FROM:+ from $FROM}: another image and another setting"
+  chart="$CHART" tag=2
+  gateway_helm upgrade --set config.activity.preview_bytes=2048 >/dev/null
   calm
   say "helm rollback"
   inside helm rollback "$RELEASE" 1 --wait --timeout 180s >/dev/null
   calm
+  leave_first_release
   say "a pod is deleted by force"
   delete_pod
   rolled_out
@@ -167,8 +181,9 @@ account() {
 main() {
   local password secrets
   password="$(head -c 18 /dev/urandom | base64 | tr -d '+/=')"
+  check_from
   ./up.sh
-  load_image
+  load_images
   start_postgres "$password"
   start_upstream
   create_secrets "$password"

@@ -6,18 +6,23 @@ use std::process::{Command, Output};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/needs.sh");
 
-/// Runs it with nothing on the PATH but these programs of ours, an `id` that names this user, and an `apt-get` that must not run.
+/// Runs it with nothing on the PATH but these programs of ours, an `id` that names this user, and programs that install.
+/// `CARGO_HOME` is `cargo-home` beside them. Programs succeed and do nothing, but those whose name ends with `!` fail.
 fn needs(user: u32, own: &[&str], wanted: &[&str]) -> Output {
     let bin = tempfile::tempdir().unwrap();
     let script = |name: &str, text: &str| {
         let path = bin.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     };
     script("id", &format!("echo {user}"));
     script("apt-get", "echo \"apt-get $*\" >>\"$LOG\"");
     for name in own {
-        script(name, "exit 0");
+        match name.strip_suffix('!') {
+            Some(name) => script(name, "exit 1"),
+            None => script(name, "exit 0"),
+        }
     }
     symlink("/bin/bash", bin.path().join("bash")).unwrap();
     let log = bin.path().join("log");
@@ -25,6 +30,7 @@ fn needs(user: u32, own: &[&str], wanted: &[&str]) -> Output {
         .arg(SCRIPT)
         .args(wanted)
         .env("PATH", bin.path())
+        .env("CARGO_HOME", bin.path().join("cargo-home"))
         .env("LOG", &log)
         .output()
         .unwrap();
@@ -66,4 +72,17 @@ fn without_rust_nothing_else_is_asked_for() {
     let output = needs(0, &[], &["rust", "no-such-program"]);
     assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), ""));
     assert!(text(&output.stderr).contains("https://sh.rustup.rs"), "{output:?}");
+}
+
+#[test]
+fn lints_that_rustup_cannot_add_are_named_with_what_to_run() {
+    let output = needs(0, &["cargo!", "rustup!"], &["rust-lints"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(text(&output.stderr).contains("rustup component add rustfmt clippy"), "{output:?}");
+}
+
+#[test]
+fn tools_that_only_cargo_finds_are_there() {
+    let output = needs(1000, &["cargo!", "cargo-home/bin/cargo-nextest"], &["cargo-nextest"]);
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
 }

@@ -11,15 +11,10 @@ source tests/common.sh
 
 from="${1:-$(git describe --tags --abbrev=0 HEAD^ 2>/dev/null || true)}"
 [[ -n "$from" ]] || die "there is no tag before this commit to upgrade from: make upgrade-test FROM=<git revision>"
-commit="$(git rev-parse --verify --quiet "$from^{commit}")" || die "git knows no revision '$from'"
+commit="$(commit_of "$from")"
 folder="$(realpath -m target/upgrade)"
 
-git worktree prune
-if [[ -e "$folder/source/.git" ]]; then
-  git -C "$folder/source" checkout --quiet --force --detach "$commit"
-else
-  git worktree add --quiet --force --detach "$folder/source" "$commit"
-fi
+check_out "$commit" "$folder/source"
 say "building $from ($(git log -1 --format='%h %cs' "$commit"))"
 (cd "$folder/source" && CARGO_TARGET_DIR="$folder/build" cargo build --locked --bin mcpproxy)
 say "upgrading from it, and going back"
