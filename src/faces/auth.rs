@@ -8,6 +8,9 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use super::{Faces, wire};
 use crate::gateway::{AuthError, Caller, SUSPENDED};
 
+/// Seconds after which to try again for which there was no connection.
+const CROWDED_RETRY_S: u64 = 5;
+
 /// Fault in a header that decides who is served. The request is refused before any key is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeaderFault {
@@ -117,6 +120,15 @@ pub fn refuse(error: AuthError, request_id: &str) -> Response {
             wire::error::render(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message, None, id)
         }
     }
+}
+
+/// The answer to a request on one connection more than its key, or its tenant, may have.
+pub fn crowded(request_id: &str) -> Response {
+    let message = "too many connections of this key or its tenant are open: use fewer, or try again shortly";
+    let status = StatusCode::SERVICE_UNAVAILABLE;
+    let mut response = wire::error::render(status, "overloaded", message, None, Some(request_id));
+    response.headers_mut().insert(header::RETRY_AFTER, CROWDED_RETRY_S.into());
+    response
 }
 
 #[cfg(test)]

@@ -1,10 +1,12 @@
-//! Admission of client connections to a listener: bounds in total and per address, and which connection is
-//! closed for a new one.
+//! Admission of client connections to a listener: bounds in total, per address, key and tenant, and which
+//! connection is closed for a new one.
 //!
-//! A connection is *exempt* once a request on it was authenticated, or when it comes from a trusted proxy.
-//! Exempt connections are never closed here. All others are bounded per address, and give way when the
-//! listener is full.
+//! A connection counts for the API key of its last request that was authenticated, and for its address before the
+//! first. Those of an address are bounded and give way first when the listener is full. Those of a key have shares
+//! once they are many. Connections of trusted proxies are never closed here. They count for a key only while a request
+//! of it is under way.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -16,20 +18,37 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
+use crate::domain::id::{KeyId, TenantId};
+use crate::gateway::Caller;
+
 /// Wait for a closed connection to end, before another one is closed.
 const CLOSE_WAIT_MAX: Duration = Duration::from_millis(50);
-/// Interval of the warning about an address that has too many connections.
+/// Interval of the warning about an address, or a tenant, that has too many connections.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
+/// Addresses and tenants together that are warned about within [`WARNING_INTERVAL`].
+const WARNED_MAX: usize = 100;
+/// Part of all connections that have a valid key from which on shares hold: a half.
+const CROWDED_PART: usize = 2;
+/// Part of all connections that one tenant holds at most, once shares hold: a quarter.
+const TENANT_PART: usize = 4;
+/// Part of its tenant's share that one API key holds at most: a half.
+const KEY_PART: usize = 2;
 
 /// Bounds of a listener's connections.
 #[derive(Clone, Debug)]
 pub struct ConnectionRules {
     /// Connections at the same time; at least 1.
     pub max: usize,
-    /// Connections of one address that are not exempt; at least 1.
+    /// Connections of one address that count for it; at least 1.
     pub per_address_max: usize,
-    /// Networks of proxies whose connections are exempt from the start.
+    /// Networks of proxies whose connections are never closed for others.
     pub trusted_proxies: Vec<IpNet>,
+}
+
+impl ConnectionRules {
+    fn tenant_share(&self) -> usize {
+        (self.max / TENANT_PART).max(1)
+    }
 }
 
 /// Connections closed or refused since the start, by reason.
@@ -39,6 +58,8 @@ pub struct ClosedConnections {
     pub full: u64,
     /// Number of connections closed or refused because their address had too many.
     pub address: u64,
+    /// Number of connections closed or refused because their key or tenant had its share.
+    pub share: u64,
 }
 
 /// Connections of one listener.
@@ -48,33 +69,58 @@ pub struct Connections {
     accepted: AtomicU64,
     closed_full: AtomicU64,
     closed_address: AtomicU64,
+    closed_share: AtomicU64,
     counted: Mutex<Counted>,
 }
 
-/// Connections that are not exempt.
+/// Address or API key that connections count for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Holder {
+    Address(IpAddr),
+    /// Key and its tenant; without an id the platform's own key.
+    Key(TenantId, Option<KeyId>),
+}
+
+impl Holder {
+    fn tenant(&self) -> Option<TenantId> {
+        match self {
+            Holder::Address(_) => None,
+            Holder::Key(tenant, _) => Some(*tenant),
+        }
+    }
+}
+
+/// Connections by who holds them.
 #[derive(Default)]
 struct Counted {
-    /// By address, each oldest first.
-    by_address: HashMap<IpAddr, BTreeMap<u64, Arc<ClientConnection>>>,
-    warned_at: Option<Instant>,
+    /// Connections of each holder, oldest first.
+    by_holder: HashMap<Holder, BTreeMap<u64, Arc<ClientConnection>>>,
+    /// Number of connections with a valid key, by tenant.
+    by_tenant: HashMap<TenantId, usize>,
+    /// Number of all connections with a valid key.
+    with_key: usize,
+    /// Time of the last warning about an address, or a tenant.
+    warned_at: HashMap<Holder, Instant>,
 }
 
 /// No request is under way.
 const IDLE: u8 = 0;
 /// A request is under way.
 const BUSY: u8 = 1;
-/// Neither counted nor closed for others, for good.
-const EXEMPT: u8 = 2;
 /// Closed for another connection.
-const CLOSED: u8 = 3;
+const CLOSED: u8 = 2;
 
 /// State of one client connection.
 #[derive(Debug)]
 pub struct ClientConnection {
     id: u64,
-    /// Address under which the connection is counted.
+    /// Address for which the connection counts as long as no request on it was authenticated.
     address: IpAddr,
+    /// Whether a trusted proxy opened the connection.
+    is_trusted: bool,
     state: AtomicU8,
+    /// Holder for whom the connection counts; `None` for a trusted proxy's without a request under way.
+    holder: Mutex<Option<Holder>>,
     task: OnceLock<AbortHandle>,
 }
 
@@ -87,27 +133,21 @@ impl ClientConnection {
 
     /// Records that a request begins. `false`: the connection was closed meanwhile, and its task is about to end.
     pub(super) fn begin_request(&self) -> bool {
-        match self.state.load(Ordering::Acquire) {
-            EXEMPT | BUSY => true,
-            _ => self.moves(IDLE, BUSY),
-        }
+        self.state.load(Ordering::Acquire) == BUSY || self.moves(IDLE, BUSY)
     }
 
-    /// Records that the answer to a request is made.
-    pub(super) fn end_request(&self) {
-        if self.state.load(Ordering::Acquire) == BUSY {
-            self.moves(BUSY, IDLE);
-        }
-    }
-
-    /// Closes the connection if it is idle. Returns whether it was closed.
+    /// Closes the connection if it is idle and was not opened by a trusted proxy. Returns whether it was closed.
     fn close(&self) -> bool {
         let Some(task) = self.task.get() else { return false };
-        let closes = self.moves(IDLE, CLOSED);
+        let closes = !self.is_trusted && self.moves(IDLE, CLOSED);
         if closes {
             task.abort();
         }
         closes
+    }
+
+    fn holder(&self) -> MutexGuard<'_, Option<Holder>> {
+        self.holder.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn moves(&self, from: u8, to: u8) -> bool {
@@ -137,6 +177,7 @@ impl Connections {
             accepted: AtomicU64::new(0),
             closed_full: AtomicU64::new(0),
             closed_address: AtomicU64::new(0),
+            closed_share: AtomicU64::new(0),
             counted: Mutex::default(),
         })
     }
@@ -156,6 +197,7 @@ impl Connections {
         ClosedConnections {
             full: self.closed_full.load(Ordering::Relaxed),
             address: self.closed_address.load(Ordering::Relaxed),
+            share: self.closed_share.load(Ordering::Relaxed),
         }
     }
 
@@ -165,11 +207,24 @@ impl Connections {
         self.rules.trusted_proxies.iter().any(|network| network.contains(&address))
     }
 
-    /// Exempts a connection, since a request on it was authenticated. Only the first time takes a lock.
-    pub(super) fn authenticated(&self, connection: &ClientConnection) {
-        if connection.state.load(Ordering::Acquire) != EXEMPT
-            && connection.state.swap(EXEMPT, Ordering::AcqRel) != EXEMPT
-        {
+    /// Counts a connection for the key of its request. Takes the common lock only if its last request had another key.
+    /// `false`: the key or its tenant has its share, and all of them are at work.
+    pub(super) fn authenticated(&self, connection: &Arc<ClientConnection>, caller: &Caller) -> bool {
+        // the platform acts for tenants, whose shares are for their own keys
+        let tenant = caller.key.map_or(TenantId::PLATFORM, |_| caller.tenant_id());
+        self.count(connection, Holder::Key(tenant, caller.key))
+    }
+
+    /// Counts a connection for its address again, since the key of its request is not served.
+    /// `false`: the address has too many, and all of them are at work.
+    pub(super) fn not_authenticated(&self, connection: &Arc<ClientConnection>) -> bool {
+        connection.is_trusted || self.count(connection, Holder::Address(connection.address))
+    }
+
+    /// Notes that a request has been answered, up to the end of the body.
+    pub(super) fn end_request(&self, connection: &ClientConnection) {
+        connection.moves(BUSY, IDLE);
+        if connection.is_trusted && connection.holder().is_some() {
             self.counted().remove(connection);
         }
     }
@@ -179,20 +234,19 @@ impl Connections {
     pub(super) async fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Admitted> {
         let permit = self.permit().await?;
         let id = self.accepted.fetch_add(1, Ordering::Relaxed);
-        let is_trusted = self.is_trusted(peer);
         let connection = Arc::new(ClientConnection {
             id,
             address: counted_as(peer),
-            state: AtomicU8::new(if is_trusted { EXEMPT } else { IDLE }),
+            is_trusted: self.is_trusted(peer),
+            state: AtomicU8::new(IDLE),
+            holder: Mutex::default(),
             task: OnceLock::new(),
         });
-        if !is_trusted {
-            self.count(&connection)?;
-        }
-        Some(Admitted { connection, connections: Arc::clone(self), _permit: permit })
+        let is_let_in = self.not_authenticated(&connection);
+        is_let_in.then(|| Admitted { connection, connections: Arc::clone(self), _permit: permit })
     }
 
-    /// Closes the oldest idle connection of the address that has the most, else of any address.
+    /// Closes an idle connection for a new one.
     pub(super) fn close_one(&self) {
         if self.counted().close_one() {
             self.closed_full.fetch_add(1, Ordering::Relaxed);
@@ -211,18 +265,25 @@ impl Connections {
         }
     }
 
-    /// Counts a connection; where its address has too many, closes the oldest idle one. `None` if none of
-    /// them is idle.
-    fn count(&self, connection: &Arc<ClientConnection>) -> Option<()> {
-        let mut counted = self.counted();
-        let same = counted.by_address.entry(connection.address).or_default();
-        let mut is_let_in = true;
-        if same.len() >= self.rules.per_address_max {
-            is_let_in = close_oldest(same);
-            self.closed_address.fetch_add(1, Ordering::Relaxed);
-            counted.warn(connection.address, self.rules.per_address_max);
+    /// Counts a connection for a holder; where that has too many, closes an idle one. `false` if none of them is idle:
+    /// then nothing changes.
+    fn count(&self, connection: &Arc<ClientConnection>, holder: Holder) -> bool {
+        if *connection.holder() == Some(holder) {
+            return true;
         }
-        is_let_in.then(|| counted.insert(connection))
+        let mut counted = self.counted();
+        let made = counted.make_room(holder, &self.rules);
+        if made.is_some() {
+            let closed = if holder.tenant().is_some() { &self.closed_share } else { &self.closed_address };
+            closed.fetch_add(1, Ordering::Relaxed);
+            counted.warn(holder, &self.rules);
+        }
+        let is_let_in = made.unwrap_or(true);
+        if is_let_in {
+            counted.remove(connection);
+            counted.insert(connection, holder);
+        }
+        is_let_in
     }
 
     fn counted(&self) -> MutexGuard<'_, Counted> {
@@ -231,45 +292,91 @@ impl Connections {
 }
 
 impl Counted {
-    fn insert(&mut self, connection: &Arc<ClientConnection>) {
-        self.by_address.entry(connection.address).or_default().insert(connection.id, Arc::clone(connection));
+    fn insert(&mut self, connection: &Arc<ClientConnection>, holder: Holder) {
+        self.by_holder.entry(holder).or_default().insert(connection.id, Arc::clone(connection));
+        *connection.holder() = Some(holder);
+        if let Some(tenant) = holder.tenant() {
+            *self.by_tenant.entry(tenant).or_default() += 1;
+            self.with_key += 1;
+        }
     }
 
     fn remove(&mut self, connection: &ClientConnection) {
-        let Some(same) = self.by_address.get_mut(&connection.address) else { return };
-        same.remove(&connection.id);
-        if same.is_empty() {
-            self.by_address.remove(&connection.address);
+        let Some(holder) = connection.holder().take() else { return };
+        if let Entry::Occupied(mut same) = self.by_holder.entry(holder) {
+            same.get_mut().remove(&connection.id);
+            if same.get().is_empty() {
+                same.remove();
+            }
+        }
+        if let Some(Entry::Occupied(mut count)) = holder.tenant().map(|tenant| self.by_tenant.entry(tenant)) {
+            self.with_key -= 1;
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
         }
     }
 
-    /// Closes the oldest idle connection of the address that has the most, else of any address. Returns
-    /// whether one was closed.
-    fn close_one(&mut self) -> bool {
-        let largest = self.by_address.values_mut().max_by_key(|same| same.len());
-        largest.is_some_and(close_oldest) || self.by_address.values_mut().any(close_oldest)
+    /// Makes room for one more connection of a holder. `None`: there is enough, else whether an idle one was closed.
+    fn make_room(&mut self, holder: Holder, rules: &ConnectionRules) -> Option<bool> {
+        let open = self.by_holder.get(&holder).map_or(0, BTreeMap::len);
+        let (tenant, share) = match holder {
+            Holder::Address(_) if open < rules.per_address_max => return None,
+            Holder::Key(..) if self.with_key < rules.max / CROWDED_PART => return None,
+            Holder::Address(_) => return Some(self.close_oldest(|of| *of == holder)),
+            Holder::Key(tenant, _) => (tenant, rules.tenant_share()),
+        };
+        if open >= (share / KEY_PART).max(1) {
+            return Some(self.close_oldest(|of| *of == holder));
+        }
+        let of_tenant = self.by_tenant.get(&tenant).copied().unwrap_or_default();
+        (of_tenant >= share).then(|| self.close_oldest(|of| of.tenant() == Some(tenant)))
     }
 
-    fn warn(&mut self, address: IpAddr, max: usize) {
-        if self.warned_at.is_some_and(|at| at.elapsed() < WARNING_INTERVAL) {
+    /// Closes the oldest idle connection of the address that has the most, else of any address, else of the tenant that
+    /// has the most, else of any tenant. Returns whether one was closed.
+    fn close_one(&mut self) -> bool {
+        let largest = self.by_tenant.iter().max_by_key(|(_, count)| **count).map(|(tenant, _)| *tenant);
+        self.close_oldest(|of| of.tenant().is_none())
+            || self.close_oldest(|of| of.tenant() == largest)
+            || self.close_oldest(|_| true)
+    }
+
+    /// Closes the oldest idle connection of the one of these holders that has the most, else of any of them. Returns
+    /// whether one was closed.
+    fn close_oldest(&mut self, of: impl Fn(&Holder) -> bool) -> bool {
+        let held = || self.by_holder.iter().filter(|(holder, _)| of(holder)).map(|(_, same)| same);
+        let largest = held().max_by_key(|same| same.len());
+        let mut oldest_first = largest.into_iter().chain(held()).flat_map(BTreeMap::values);
+        let closed = oldest_first.find(|connection| connection.close()).map(Arc::clone);
+        if let Some(connection) = &closed {
+            self.remove(connection);
+        }
+        closed.is_some()
+    }
+
+    fn warn(&mut self, holder: Holder, rules: &ConnectionRules) {
+        // a tenant is warned about once, whichever of its keys it is
+        let named = holder.tenant().map_or(holder, |tenant| Holder::Key(tenant, None));
+        self.warned_at.retain(|_, at| at.elapsed() < WARNING_INTERVAL);
+        if self.warned_at.len() >= WARNED_MAX || self.warned_at.contains_key(&named) {
             return;
         }
-        self.warned_at = Some(Instant::now());
-        tracing::warn!(
-            %address, max,
-            "an address has too many connections without a valid key (limits.connections_per_address_max): the oldest idle \
-             ones are closed; if it is a proxy of yours, add it to server.trusted_proxies"
-        );
+        self.warned_at.insert(named, Instant::now());
+        match named {
+            Holder::Address(address) => tracing::warn!(
+                %address, max = rules.per_address_max,
+                "an address has too many connections without a valid key (limits.connections_per_address_max): the oldest idle \
+                 ones are closed; if it is a proxy of yours, add it to server.trusted_proxies"
+            ),
+            Holder::Key(tenant, _) => tracing::warn!(
+                %tenant, max = rules.tenant_share(),
+                "a tenant, or one of its keys, has its share of the connections (limits.connections_max): the oldest idle \
+                 ones are closed, and requests are refused where none is idle"
+            ),
+        }
     }
-}
-
-/// Closes the oldest idle connection of an address. Returns whether one was closed.
-fn close_oldest(same: &mut BTreeMap<u64, Arc<ClientConnection>>) -> bool {
-    let Some(id) = same.iter().find_map(|(id, connection)| connection.close().then_some(*id)) else {
-        return false;
-    };
-    same.remove(&id);
-    true
 }
 
 /// Returns the address under which connections of `peer` are counted. For IPv6 this is the /64 network, which one host may
@@ -283,6 +390,8 @@ fn counted_as(peer: IpAddr) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
+    use uuid::Uuid;
+
     use super::*;
 
     fn rules(max: usize, per_address_max: usize, trusted: &str) -> Arc<Connections> {
@@ -292,6 +401,8 @@ mod tests {
 
     /// A connection with a task that ends only when it is closed.
     async fn connect(connections: &Arc<Connections>, peer: &str) -> Option<Arc<ClientConnection>> {
+        // what was closed ends before
+        tokio::task::yield_now().await;
         let admitted = connections.admit(peer.parse().unwrap()).await?;
         let connection = Arc::clone(&admitted.connection);
         let task = tokio::spawn(async move {
@@ -319,25 +430,132 @@ mod tests {
         // all are busy: the new one is refused
         assert!(third.begin_request());
         assert!(connect(&connections, "192.0.2.1").await.is_none());
-        first.end_request();
+        connections.end_request(&first);
         assert!(connect(&connections, "192.0.2.1").await.is_some());
-        assert_eq!(connections.closed(), ClosedConnections { full: 0, address: 3 });
+        assert_eq!(connections.closed(), ClosedConnections { full: 0, address: 3, share: 0 });
+    }
+
+    fn key(tenant: u128, key: u128) -> Holder {
+        Holder::Key(TenantId(Uuid::from_u128(tenant)), Some(KeyId(Uuid::from_u128(key))))
+    }
+
+    /// A connection, after a request with this key.
+    async fn with_key(connections: &Arc<Connections>, key: Holder) -> Option<Arc<ClientConnection>> {
+        let connection = connect(connections, "192.0.2.1").await?;
+        assert!(connection.begin_request());
+        let is_let_in = connections.count(&connection, key);
+        connections.end_request(&connection);
+        is_let_in.then_some(connection)
     }
 
     #[tokio::test]
-    async fn authenticated_and_trusted_ones_do_not_count() {
+    async fn authenticated_and_trusted_ones_do_not_count_for_an_address() {
         let connections = rules(100, 1, "10.0.0.0/8 2001:db8::/32");
         for _ in 0..5 {
-            let connection = connect(&connections, "192.0.2.1").await.unwrap();
-            assert!(connection.begin_request());
-            connections.authenticated(&connection);
-            connection.end_request();
+            with_key(&connections, key(1, 1)).await.unwrap();
         }
         for trusted in ["10.1.2.3", "::ffff:10.1.2.3", "2001:db8::1"].repeat(3) {
             connect(&connections, trusted).await.unwrap();
         }
-        assert!(connections.counted().by_address.is_empty());
+        let counted = connections.counted();
+        assert_eq!((counted.by_holder.len(), counted.with_key), (1, 5));
         assert_eq!((connections.closed().address, connections.open()), (0, 14));
+    }
+
+    #[tokio::test]
+    async fn beyond_a_half_a_tenant_has_a_quarter_and_a_key_an_eighth() {
+        let connections = rules(80, 100, "");
+        let mut many = Vec::new();
+        for _ in 0..60 {
+            many.push(with_key(&connections, key(1, 1)).await.unwrap());
+        }
+        // the 41st and those after it, each for the oldest of the key
+        assert!(many.iter().enumerate().all(|(n, connection)| is_closed(connection) == (n < 20)));
+        let mut others = Vec::new();
+        for _ in 0..12 {
+            others.push(with_key(&connections, key(2, 2)).await.unwrap());
+        }
+        assert!(
+            others.iter().enumerate().all(|(n, connection)| is_closed(connection) == (n < 2)),
+            "an eighth"
+        );
+        for number in 0..12 {
+            others.push(with_key(&connections, key(2, 3 + number)).await.unwrap());
+        }
+        // a quarter is 20: the largest key of the tenant gives two more
+        assert!(others.iter().enumerate().all(|(n, connection)| is_closed(connection) == (n < 4)));
+        assert_eq!(many.iter().filter(|connection| is_closed(connection)).count(), 20);
+        assert_eq!(connections.closed(), ClosedConnections { full: 0, address: 0, share: 24 });
+        // all at work: one more is refused
+        assert!(others.iter().skip(4).all(|connection| connection.begin_request()));
+        assert!(with_key(&connections, key(2, 2)).await.is_none());
+        assert!(with_key(&connections, key(2, 99)).await.is_none());
+        assert!(with_key(&connections, key(3, 4)).await.is_some());
+    }
+
+    #[tokio::test]
+    async fn a_connection_counts_for_its_last_key_or_its_address() {
+        let connections = rules(100, 1, "10.0.0.0/8");
+        let first = with_key(&connections, key(1, 1)).await.unwrap();
+        let trusted = connect(&connections, "10.1.2.3").await.unwrap();
+        let holders = || {
+            let counted = connections.counted();
+            let mut holders: Vec<Holder> = counted.by_holder.keys().copied().collect();
+            holders.sort_by_key(|holder| holder.tenant());
+            assert_eq!(counted.with_key, counted.by_tenant.values().sum::<usize>());
+            holders
+        };
+        assert!(first.begin_request() && trusted.begin_request());
+        assert!(connections.count(&first, key(2, 2)) && connections.count(&trusted, key(3, 3)));
+        assert_eq!(holders(), [key(2, 2), key(3, 3)]);
+        connections.end_request(&first);
+        connections.end_request(&trusted);
+        assert_eq!(holders(), [key(2, 2)]);
+        assert!(first.begin_request() && trusted.begin_request());
+        assert!(connections.not_authenticated(&first) && connections.not_authenticated(&trusted));
+        assert_eq!(holders(), [Holder::Address(first.address)]);
+        // another one of that address is busy: it has to go
+        let second = connect(&connections, "192.0.2.2").await.unwrap();
+        assert!(second.begin_request());
+        assert!(!connections.count(&second, Holder::Address(first.address)));
+    }
+
+    #[tokio::test]
+    async fn a_full_listener_takes_from_the_tenant_with_most_when_all_have_keys() {
+        let connections = rules(8, 100, "");
+        let mut many = Vec::new();
+        for number in 0..4 {
+            many.push(with_key(&connections, key(1, number)).await.unwrap());
+        }
+        let few = [2, 3, 4, 5].map(|tenant| with_key(&connections, key(tenant, 9)));
+        let few = futures_util::future::join_all(few).await;
+        assert_eq!(connections.open(), 8);
+        connect(&connections, "192.0.2.9").await.unwrap();
+        assert_eq!(many.iter().filter(|connection| is_closed(connection)).count(), 1);
+        // who has no key gives way before those who have one
+        connect(&connections, "192.0.2.10").await.unwrap();
+        assert_eq!(many.iter().filter(|connection| is_closed(connection)).count(), 1);
+        assert!(few.iter().flatten().all(|connection| !is_closed(connection)) && few.len() == 4);
+        assert_eq!(connections.closed().full, 2);
+    }
+
+    #[tokio::test]
+    async fn warnings_name_each_once_and_are_bounded() {
+        let connections = rules(100, 1, "");
+        let warned = |number: usize| {
+            let mut counted = connections.counted();
+            for address in 0..number {
+                let address = Ipv6Addr::from_bits(u128::try_from(address).unwrap() << 64).into();
+                counted.warn(Holder::Address(address), &connections.rules);
+            }
+            counted.warn(key(1, 1), &connections.rules);
+            counted.warn(key(1, 2), &connections.rules);
+            counted.warned_at.len()
+        };
+        assert_eq!((warned(2), warned(2), warned(2 * WARNED_MAX)), (3, 3, WARNED_MAX));
+        let long_ago = Instant::now().checked_sub(WARNING_INTERVAL).unwrap();
+        connections.counted().warned_at.values_mut().for_each(|at| *at = long_ago);
+        assert_eq!(warned(1), 2);
     }
 
     #[tokio::test]

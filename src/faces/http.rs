@@ -16,7 +16,7 @@ use super::auth::{HeaderFault, Presented, single};
 use super::listener::{Doors, Peer, serve_connections};
 use super::request::{self, RequestId};
 use super::{Faces, auth, mcp, rest, wire};
-use crate::gateway::Readiness;
+use crate::gateway::{AuthError, Readiness};
 
 /// Creates the router of the main listener.
 pub fn router(faces: Arc<Faces>) -> Router {
@@ -48,11 +48,14 @@ async fn readyz(State(faces): State<Arc<Faces>>) -> Response {
 
 /// Admits or refuses a request. While the replica shuts down, every response asks the client to close its connection.
 async fn gate(State(faces): State<Arc<Faces>>, request: Request, next: Next) -> Response {
-    let mut response = let_in(&faces, request, next).await;
-    if faces.gateway.life.is_leaving() {
-        // the client's next request should reach another replica
-        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-    }
+    let response = let_in(&faces, request, next).await;
+    // the client's next request should reach another replica
+    if faces.gateway.life.is_leaving() { closing(response) } else { response }
+}
+
+/// Asks the client to close the connection after this answer.
+fn closing(mut response: Response) -> Response {
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
 }
 
@@ -70,15 +73,22 @@ async fn let_in(faces: &Faces, mut request: Request, next: Next) -> Response {
     if request.uri().path().starts_with("/.well-known/") {
         return wire::error::not_found(Some(&id));
     }
-    match auth::caller(faces, presented).await {
-        Ok(caller) => {
-            if let Some(peer) = request.extensions().get::<Peer>() {
-                faces.connections.authenticated(&peer.connection);
-            }
-            request.extensions_mut().insert(caller);
+    let called = auth::caller(faces, presented).await;
+    let peer = request.extensions().get::<Peer>();
+    let has_room = peer.is_none_or(|peer| match &called {
+        Ok(caller) => faces.connections.authenticated(&peer.connection, caller),
+        Err(AuthError::Unauthenticated | AuthError::Suspended) => {
+            faces.connections.not_authenticated(&peer.connection)
         }
-        Err(error) => return auth::refuse(error, &id),
-    }
+        // the key is valid, or nobody can tell now
+        Err(AuthError::NoSuchTenant | AuthError::Unavailable) => true,
+    });
+    match called {
+        Ok(caller) if has_room => request.extensions_mut().insert(caller),
+        Ok(_) => return closing(auth::crowded(&id)),
+        Err(error) if has_room => return auth::refuse(error, &id),
+        Err(error) => return closing(auth::refuse(error, &id)),
+    };
     request.extensions_mut().insert(RequestId(id.clone()));
     let mut response = next.run(request).await;
     if let Ok(value) = HeaderValue::from_str(&id) {

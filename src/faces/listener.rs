@@ -2,11 +2,16 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use axum::Router;
+use axum::body::Body;
 use axum::response::Response;
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -18,8 +23,8 @@ use tokio_util::sync::CancellationToken;
 use super::connections::{Admitted, ClientConnection, Connections};
 use super::impatient::Impatient;
 
-/// Bytes buffered of a request head: bounds the size of all headers together.
-const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// Bytes buffered of a connection: bounds the size of a request's line and headers together.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Longest time that writes to a client may wait. Then its connection is closed, and the memory of the waiting answers
 /// freed.
 const WRITE_STALL_MAX: Duration = Duration::from_secs(60);
@@ -62,7 +67,8 @@ pub(super) async fn serve_connections(
         let Some(Accepted { stream, peer, admitted }) = accepted else { continue };
         let stream = Impatient::new(stream, WRITE_STALL_MAX);
         let connection = Arc::clone(&admitted.connection);
-        let service = with_connection(service.clone(), peer, Arc::clone(&connection));
+        let service =
+            with_connection(service.clone(), peer, (Arc::clone(&connection), Arc::clone(&doors.connections)));
         let served = graceful.watch(http.serve_connection(TokioIo::new(stream), service));
         let task = tokio::spawn(async move {
             // errors of a client's connection are not ours to report
@@ -84,25 +90,62 @@ pub(super) async fn serve_connections(
 fn with_connection<S>(
     service: S,
     address: SocketAddr,
-    connection: Arc<ClientConnection>,
-) -> impl Service<hyper::Request<Incoming>, Response = Response, Error = Infallible, Future: Send>
+    (connection, connections): (Arc<ClientConnection>, Arc<Connections>),
+) -> impl Service<hyper::Request<Incoming>, Response = http::Response<WatchedBody>, Error = Infallible, Future: Send>
 where
     S: Service<hyper::Request<Incoming>, Response = Response, Error = Infallible, Future: Send>,
 {
     service_fn(move |mut request: hyper::Request<Incoming>| {
-        let connection = Arc::clone(&connection);
+        let under_way =
+            UnderWay { connection: Arc::clone(&connection), connections: Arc::clone(&connections) };
         request.extensions_mut().insert(Peer { address, connection: Arc::clone(&connection) });
         let answered = service.call(request);
         async move {
-            if !connection.begin_request() {
+            if !under_way.connection.begin_request() {
                 // closed for another connection in this moment: the task of this one is about to end
                 return std::future::pending().await;
             }
-            let answered = answered.await;
-            connection.end_request();
-            answered
+            Ok(answered.await?.map(|body| WatchedBody { body, _under_way: under_way }))
         }
     })
+}
+
+/// Request under way on a connection, from its head to the end of its answer.
+struct UnderWay {
+    connection: Arc<ClientConnection>,
+    connections: Arc<Connections>,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.connections.end_request(&self.connection);
+    }
+}
+
+/// Body of an answer; with its end the request is no longer under way.
+struct WatchedBody {
+    body: Body,
+    _under_way: UnderWay,
+}
+
+impl http_body::Body for WatchedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }
 
 struct Accepted {

@@ -8,18 +8,18 @@ use super::{ANSWER_WAIT_MAX, address, alive, ask, connect, idle, open_many_files
 use crate::support::{ADMIN, Api, Stage, settle};
 
 /// Idle connections stay for the whole test.
-const PATIENT: (&str, &str) = ("MCPPROXY__LIMITS__HEADER_READ_TIMEOUT_S", "120");
-const ROOM: &str = "MCPPROXY__LIMITS__CONNECTIONS_MAX";
-const PER_ADDRESS: &str = "MCPPROXY__LIMITS__CONNECTIONS_PER_ADDRESS_MAX";
+pub(super) const PATIENT: (&str, &str) = ("MCPPROXY__LIMITS__HEADER_READ_TIMEOUT_S", "120");
+pub(super) const ROOM: &str = "MCPPROXY__LIMITS__CONNECTIONS_MAX";
+pub(super) const PER_ADDRESS: &str = "MCPPROXY__LIMITS__CONNECTIONS_PER_ADDRESS_MAX";
 const FLOOD: usize = 5_000;
 
 /// A request with this caller's key.
-fn with_key(api: &Api) -> String {
+pub(super) fn with_key(api: &Api) -> String {
     let key = api.key.as_deref().unwrap();
     format!("GET /api/v1/status HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {key}\r\n\r\n")
 }
 
-const PROBE: &str = "GET /readyz HTTP/1.1\r\nHost: kubelet\r\n\r\n";
+pub(super) const PROBE: &str = "GET /readyz HTTP/1.1\r\nHost: kubelet\r\n\r\n";
 
 /// Asks as a client and as two probes, each on a connection of its own; gives the slowest answer's time.
 async fn ask_round(stage: &Stage, request: &str) -> Duration {
@@ -110,6 +110,27 @@ async fn connections_without_a_key_are_bounded_per_address() {
     assert_eq!(status(ask(&mut last, &request).await.as_deref()), 200);
     let log = stage.gateway.log();
     assert!(log.contains("127.0.0.2") && log.contains("server.trusted_proxies"), "{log}");
+}
+
+#[tokio::test]
+async fn every_crowded_address_is_named_once() {
+    let stage = Stage::with(&[PATIENT, (PER_ADDRESS, "10")]).await;
+    let target = address(&stage.gateway.url);
+    let mut crowds = Vec::new();
+    for source in ["127.0.0.2", "127.0.0.3", "127.0.0.2"] {
+        crowds.push(idle(source, target, 20).await);
+    }
+    // connections are accepted in order: with this answer, all of the crowds are
+    let mut last = connect("127.0.0.1", target).await.unwrap();
+    assert_eq!(status(ask(&mut last, PROBE).await.as_deref()), 200);
+    let named = |log: &str, source| {
+        log.lines().filter(|line| line.contains("server.trusted_proxies") && line.contains(source)).count()
+    };
+    let log = || async {
+        let log = stage.gateway.log();
+        [named(&log, "127.0.0.2"), named(&log, "127.0.0.3")]
+    };
+    settle([1, 1], Duration::from_secs(5), log).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

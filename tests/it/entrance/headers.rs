@@ -1,7 +1,7 @@
-//! Headers that decide who is served may stand in a request once.
+//! Headers that decide who is served may stand in a request once, and a head has a bound.
 
-use super::{address, ask, connect, status};
-use crate::support::Stage;
+use super::{address, ask, connect, ends, status};
+use crate::support::{ADMIN, Stage};
 
 const UNKNOWN: &str = "mcpk_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 const PATHS: [(&str, &str); 5] = [
@@ -120,5 +120,32 @@ async fn a_request_target_and_its_host_agree() {
         let request = request("GET", &format!("http://{authority}/api/v1/status"), &headers);
         let answer = ask(&mut stream, &request).await;
         assert_eq!(status(answer.as_deref()), expected, "{authority} {host}: {answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_head_has_at_most_16_kib() {
+    const HEAD_BYTES_MAX: usize = 16 * 1024;
+    let stage = Stage::with(&[ADMIN]).await;
+    let key = stage.tenant("acme").await.agent().await.key.unwrap();
+    for (target, path) in [(&stage.gateway.url, "/api/v1/status"), (&stage.gateway.admin_url(), "/readyz")] {
+        let target = address(target);
+        let head = |bytes: usize| {
+            let lines = |filler: usize| {
+                let baggage = format!("baggage: {}", "b".repeat(filler));
+                request("GET", path, &[format!("Host: {target}"), format!("X-API-Key: {key}"), baggage])
+            };
+            lines(bytes - lines(0).len())
+        };
+        let mut stream = connect("127.0.0.1", target).await.unwrap();
+        let answer = ask(&mut stream, &head(HEAD_BYTES_MAX)).await;
+        assert_eq!(status(answer.as_deref()), 200, "{path}: {answer:?}");
+        // on a connection that was used, and on a new one
+        for mut stream in [stream, connect("127.0.0.1", target).await.unwrap()] {
+            // as long as the gateway reads, without the end
+            let answer = ask(&mut stream, head(HEAD_BYTES_MAX + 4).split_at(HEAD_BYTES_MAX).0).await;
+            assert_eq!(status(answer.as_deref()), 431, "{path}: {answer:?}");
+            assert!(ends(&mut stream).await, "an end of the connection");
+        }
     }
 }

@@ -4,6 +4,7 @@ mod crowds;
 mod files;
 mod headers;
 mod proxies;
+mod shares;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -75,6 +76,11 @@ async fn alive(streams: &mut [TcpStream], request: &str, expected: u16) -> usize
         alive += usize::from(status(ask(stream, request).await.as_deref()) == expected);
     }
     alive
+}
+
+/// Waits for the end of a connection. Returns whether it came.
+async fn ends(stream: &mut TcpStream) -> bool {
+    matches!(timeout(ANSWER_WAIT_MAX, stream.read(&mut [0])).await, Ok(Ok(0) | Err(_)))
 }
 
 /// Lets this process, and the gateways that it starts, open as many files as the system allows.

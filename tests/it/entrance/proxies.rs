@@ -3,19 +3,35 @@
 use reqwest::{Method, RequestBuilder};
 use serde_json::json;
 
+use super::crowds::{PATIENT, PER_ADDRESS, PROBE, ROOM, with_key};
+use super::shares::stream_with_key;
 use super::{address, alive, idle};
 use crate::support::{Api, Collector, Mcp, Stage};
 
-const PROBE: &str = "GET /readyz HTTP/1.1\r\nHost: balancer\r\n\r\n";
+const TRUSTED: (&str, &str) = ("MCPPROXY__SERVER__TRUSTED_PROXIES", "127.0.0.2/32, 10.0.0.0/8");
 
 #[tokio::test]
 async fn connections_of_a_trusted_proxy_are_not_counted() {
-    let trusted = ("MCPPROXY__SERVER__TRUSTED_PROXIES", "127.0.0.2/32, 10.0.0.0/8");
-    let stage = Stage::with(&[trusted, ("MCPPROXY__LIMITS__CONNECTIONS_PER_ADDRESS_MAX", "10")]).await;
+    let stage = Stage::with(&[TRUSTED, (PER_ADDRESS, "10")]).await;
     let target = address(&stage.gateway.url);
     let (mut proxy, mut other) = (idle("127.0.0.2", target, 50).await, idle("127.0.0.3", target, 50).await);
     assert_eq!(alive(&mut proxy, PROBE, 200).await, 50);
     assert_eq!(alive(&mut other, PROBE, 200).await, 10);
+}
+
+/// A proxy's connections serve many: each counts for a key while a request of that key is under way.
+#[tokio::test]
+async fn connections_of_a_trusted_proxy_count_for_a_key_only_while_they_are_busy() {
+    let stage = Stage::with(&[TRUSTED, PATIENT, (ROOM, "100")]).await;
+    let tenant = stage.tenant("acme").await;
+    let (agent, operator) = (tenant.agent().await, tenant.operator().await);
+    let target = address(&stage.gateway.url);
+    let mut proxy = idle("127.0.0.2", target, 80).await;
+    for _ in 0..2 {
+        assert_eq!(alive(&mut proxy, &with_key(&agent), 200).await, 80);
+    }
+    let streams = alive(&mut proxy, &stream_with_key(&operator), 200).await;
+    assert!((40..=50).contains(&streams), "{streams}");
 }
 
 #[tokio::test]

@@ -187,9 +187,9 @@ fn clients(page: &mut MetricsPage<'_>, faces: &Faces) -> fmt::Result {
     let most = "Client connections that may be open";
     page.gauge("mcpproxy_client_connections_max", most, connections.max() as f64)?;
     let closed = connections.closed();
-    let closed = [("full", closed.full), ("address", closed.address)];
+    let closed = [("full", closed.full), ("address", closed.address), ("share", closed.share)];
     let closed = closed.map(|(reason, count)| (vec![("reason", reason)], count));
-    let help = "Client connections without a valid key that were closed for others, or refused";
+    let help = "Client connections that were closed for others, or refused";
     page.counters("mcpproxy_client_connections_closed", help, closed)?;
     let streams = faces.streams.open_now().map(|(kind, open)| (vec![("kind", kind.as_str())], open as f64));
     page.gauges("mcpproxy_streams", "Streams that clients hold open, by what they are for", streams)
