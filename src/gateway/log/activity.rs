@@ -119,12 +119,15 @@ impl ActivityLog {
     }
 
     fn end(&self, record: Box<Record>, opened: Opened, mut slot: Slot, done: Option<oneshot::Sender<()>>) {
-        self.0.measures.ended(&record);
+        if opened != Opened::Withdrawn {
+            self.0.measures.ended(&record);
+        }
         let full = {
             slot.resize(record.bytes());
             let mut state = self.state();
             state.urgent += usize::from(done.is_some());
-            let close = Close { record, opened: opened == Opened::Yes };
+            let (opened, counted) = (opened != Opened::No, opened == Opened::Withdrawn);
+            let close = Close { record, opened, counted };
             state.closing += usize::from(close.opened);
             let is_first_to_close = close.opened && state.closing == 1;
             state.ending.push_back(Ending { close, rest: Rest { done, slot } });
@@ -189,6 +192,8 @@ enum Opened {
     Yes,
     /// It never was.
     No,
+    /// It was, and is deleted: the attempt is counted instead.
+    Withdrawn,
 }
 
 /// An attempt under way. Its record is closed by [`Pending::close`]; dropped before (a panic, a task that was
@@ -228,9 +233,15 @@ impl Pending {
         Ok(self)
     }
 
-    /// Ends an attempt that is counted instead of recorded. Only before it was opened.
+    /// Ends an attempt that is counted instead of recorded. What was committed of it is deleted.
     pub fn forget(mut self) {
-        self.slot = None;
+        match self.opened {
+            Opened::No => self.slot = None,
+            Opened::Yes | Opened::Withdrawn => {
+                self.opened = Opened::Withdrawn;
+                self.end(None);
+            }
+        }
     }
 
     /// Hands over the record's end. It is written within the flush bound, or as soon as the database is back.

@@ -8,7 +8,7 @@ use ulid::Ulid;
 use super::Log;
 use super::activity::Pending;
 use super::attempt::Attempt;
-use crate::domain::activity::{Record, RecordKind, Status};
+use crate::domain::activity::{Record, RecordKind, Source, Status};
 use crate::domain::redact;
 use crate::domain::tenant::Action;
 use crate::gateway::clock;
@@ -115,21 +115,51 @@ impl Log {
     /// Begins an administrator's act: its record is committed when this returns, or it must not be done. A
     /// key that ended meanwhile does nothing.
     pub async fn begin_act(&self, attempt: &Attempt, act: &Act<'_>) -> Result<Acting, GatewayError> {
-        let mut record = attempt.record(RecordKind::Admin);
-        record.tool = Some(act.what.to_owned());
-        record.server = act.server.map(str::to_owned);
-        record.arguments = act.body.map(|body| redact::preview(body, ACT_BYTES_MAX).text);
-        let pending = self.activity.begin_call(record).await.map_err(|_| GatewayError::Unavailable)?;
-        let acting = Acting {
-            pending: pending.open().await.map_err(|_| GatewayError::Unavailable)?,
-            started: attempt.started,
-        };
+        let pending = self.activity.begin_call(act_record(attempt, act)).await;
+        let pending = pending.map_err(|_| GatewayError::Unavailable)?;
+        let acting = Acting { pending: pending.open().await.map_err(|_| GatewayError::Unavailable)? };
         if self.tenants.is_valid(&attempt.caller) {
             return Ok(acting);
         }
         let error = GatewayError::Forbidden("this key is not valid any more; nothing was done".to_owned());
-        acting.end(Err(&error));
+        self.end_act(attempt, acting, Err(&error));
         Err(error)
+    }
+
+    /// Records how an administrator's act ended, or counts it.
+    pub fn end_act(&self, attempt: &Attempt, acting: Acting, outcome: Result<(), &GatewayError>) {
+        let mut pending = acting.pending;
+        ended(&mut pending.record, attempt.started, outcome);
+        let is_forbidden = matches!(outcome, Err(GatewayError::Forbidden(_)));
+        match is_forbidden && !self.keeps_forbidden(attempt) {
+            true => pending.forget(),
+            false => pending.close(),
+        }
+    }
+
+    /// Records an act that was refused before it began. Nothing was to be done, so that nothing is committed first.
+    ///
+    /// # Errors
+    /// `Unavailable` when the log has no room.
+    pub async fn record_refused_act(
+        &self,
+        attempt: &Attempt,
+        act: &Act<'_>,
+        error: &GatewayError,
+    ) -> Result<(), GatewayError> {
+        let mut record = act_record(attempt, act);
+        ended(&mut record, attempt.started, Err(error));
+        let pending = self.activity.begin_call(record).await.map_err(|_| GatewayError::Unavailable)?;
+        pending.close();
+        Ok(())
+    }
+
+    /// Returns whether a forbidden attempt keeps a record of its own; else it is counted. Over REST the first of a key and
+    /// minute do, and over MCP all: those count towards the rate.
+    pub fn keeps_forbidden(&self, attempt: &Attempt) -> bool {
+        let Attempt { caller, source, started_at, .. } = attempt;
+        let is_over_mcp = matches!(source, Source::Mcp | Source::Direct);
+        is_over_mcp || self.tenants.limits.keeps_record(caller, Shed::Forbidden, *started_at)
     }
 
     /// Work that is done to its end whether or not anybody waits, and that a shutdown waits for.
@@ -190,15 +220,6 @@ impl Log {
 #[derive(Debug)]
 pub struct Acting {
     pending: Pending,
-    started: Instant,
-}
-
-impl Acting {
-    /// Records how it ended.
-    pub fn end(mut self, outcome: Result<(), &GatewayError>) {
-        ended(&mut self.pending.record, self.started, outcome);
-        self.pending.close();
-    }
 }
 
 /// An attempt that never came to a use case.
@@ -225,6 +246,14 @@ pub struct Act<'a> {
     pub server: Option<&'a str>,
     /// What was asked for, as JSON.
     pub body: Option<&'a str>,
+}
+
+fn act_record(attempt: &Attempt, act: &Act<'_>) -> Record {
+    let mut record = attempt.record(RecordKind::Admin);
+    record.tool = Some(act.what.to_owned());
+    record.server = act.server.map(str::to_owned);
+    record.arguments = act.body.map(|body| redact::preview(body, ACT_BYTES_MAX).text);
+    record
 }
 
 /// Writes down how an act or a read ended. Returns the code of its failure.
