@@ -64,6 +64,8 @@ pub struct Close {
     pub record: Box<Record>,
     /// True if the record has a row in `activity_open`.
     pub opened: bool,
+    /// Whether it is only counted, elsewhere: its open row is deleted, and it gets no final record.
+    pub counted: bool,
 }
 
 impl Store {
@@ -118,6 +120,7 @@ impl Store {
         }
         let finals: Vec<&Record> = closes
             .iter()
+            .filter(|close| !close.counted)
             .map(|close| close.record.as_ref())
             .filter(|record| !skip.contains(&Uuid::from(record.id)))
             .chain(&late)

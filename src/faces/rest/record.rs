@@ -10,11 +10,34 @@ use crate::gateway::{Act, Acting, GatewayError, ReadAttempt, ReadUnderWay, Refus
 
 /// Commits the record of an act before it is run. The activity log masks secrets and cuts long texts.
 pub(super) async fn begin(exchange: &Exchange, what: &str) -> Result<Acting, GatewayError> {
-    let sent = exchange.raw_body();
-    let server = server_of(&exchange.path, exchange.segment("name"), sent);
-    let body = exchange.parse(|| text(&exchange.path, sent)).await;
+    let (server, body) = described(exchange).await;
     let act = Act { what, server: server.as_deref(), body: Some(&body) };
     exchange.gateway().log.begin_act(&exchange.attempt, &act).await
+}
+
+/// Records or counts an act that its key may not do, before anything of it began.
+///
+/// # Errors
+/// `Unavailable` if the log has no room for the record.
+pub(super) async fn refused_act(
+    exchange: &Exchange,
+    what: &str,
+    error: &GatewayError,
+) -> Result<(), GatewayError> {
+    let log = &exchange.gateway().log;
+    if !log.keeps_forbidden(&exchange.attempt) {
+        return Ok(());
+    }
+    let (server, body) = described(exchange).await;
+    let act = Act { what, server: server.as_deref(), body: Some(&body) };
+    log.record_refused_act(&exchange.attempt, &act, error).await
+}
+
+/// Returns the server that an act is about, and its path and body as JSON.
+async fn described(exchange: &Exchange) -> (Option<String>, String) {
+    let sent = exchange.raw_body();
+    let server = server_of(&exchange.path, exchange.segment("name"), sent);
+    (server, exchange.parse(|| text(&exchange.path, sent)).await)
 }
 
 /// Begins the record of a sensitive read, and reserves its slot.

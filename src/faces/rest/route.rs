@@ -15,6 +15,7 @@ use super::show::RestAnswer;
 use crate::domain::activity::RecordKind;
 use crate::domain::tenant::Action;
 use crate::faces::Faces;
+use crate::gateway::{Acting, GatewayError};
 
 /// Memory taken for the answer of a read before it is made, in bytes. Most answers are smaller; routes with
 /// larger ones take more.
@@ -90,7 +91,8 @@ where
         let work = async move {
             let reading = record::begin_read(&exchange, what).await?;
             let answer = answer_read(who, names, &exchange, handler).await;
-            exchange.gateway().log.end_read(reading, answer.as_ref().map(|_| ()).map_err(RestError::cause));
+            let outcome = answer.as_ref().map(|_| ()).map_err(RestError::cause);
+            exchange.gateway().log.end_read(&exchange.attempt, reading, outcome);
             answer
         };
         gateway.log.outlive(work).await
@@ -129,7 +131,8 @@ where
     })
 }
 
-/// Runs an act and records it as `what`.
+/// Runs an act and records it as `what`. An act that the caller's role does not allow is refused before anything is
+/// committed.
 pub(super) async fn perform<H, F>(
     what: &'static str,
     who: Who,
@@ -140,6 +143,12 @@ where
     H: FnOnce(Arc<Exchange>) -> F,
     F: Future<Output = RestAnswer>,
 {
+    if let Err(error) = authorise(&exchange, who)
+        && !exchange.is_over_mcp()
+    {
+        record::refused_act(&exchange, what, &error).await?;
+        return Err(error.into());
+    }
     let acting = record::begin(&exchange, what).await?;
     let ready = match admit(&exchange, who, NONE) {
         Ok(_) => exchange.expect_answer(ACT_ANSWER_BYTES).await,
@@ -149,7 +158,7 @@ where
         Ok(()) => handler(Arc::clone(&exchange)).await,
         Err(error) => Err(error),
     };
-    acting.end(answer.as_ref().map(|_| ()).map_err(RestError::cause));
+    end(&exchange, acting, &answer);
     answer
 }
 
@@ -167,8 +176,13 @@ where
 {
     let acting = record::begin(&exchange, what).await?;
     let answer = answer_read(who, names, &exchange, handler).await;
-    acting.end(answer.as_ref().map(|_| ()).map_err(RestError::cause));
+    end(&exchange, acting, &answer);
     answer
+}
+
+fn end(exchange: &Exchange, acting: Acting, answer: &RestAnswer) {
+    let outcome = answer.as_ref().map(|_| ()).map_err(RestError::cause);
+    exchange.gateway().log.end_act(&exchange.attempt, acting, outcome);
 }
 
 /// Creates a route of a call or a search. The use case records what it takes in. A refusal before that is an attempt all the
@@ -198,8 +212,13 @@ where
 
 /// Checks the role, then the query: a caller without the role learns nothing about valid queries.
 fn admit(exchange: &Exchange, who: Who, names: ParamNames) -> Result<Params, RestError> {
-    if let Who::May(action) = who {
-        exchange.caller().authorise(action)?;
-    }
+    authorise(exchange, who)?;
     Ok(Params::parse(exchange.query(), names)?)
+}
+
+fn authorise(exchange: &Exchange, who: Who) -> Result<(), GatewayError> {
+    match who {
+        Who::May(action) => exchange.caller().authorise(action),
+        Who::Anyone => Ok(()),
+    }
 }

@@ -125,12 +125,15 @@ impl ActivityLog {
     }
 
     fn end(&self, record: Box<Record>, opened: Opened, mut slot: Slot, done: Option<oneshot::Sender<()>>) {
-        self.0.measures.ended(&record);
+        if opened != Opened::Withdrawn {
+            self.0.measures.ended(&record);
+        }
         let full = {
             slot.resize(record.bytes());
             let mut state = self.state();
             state.urgent += usize::from(done.is_some());
-            let close = Close { record, opened: opened == Opened::Yes };
+            let (opened, counted) = (opened != Opened::No, opened == Opened::Withdrawn);
+            let close = Close { record, opened, counted };
             state.closing += usize::from(close.opened);
             let is_first_to_close = close.opened && state.closing == 1;
             state.ending.push_back(Ending { close, rest: Rest { done, slot } });
@@ -194,6 +197,8 @@ enum Opened {
     Yes,
     /// The record was never written there.
     No,
+    /// The record was committed there and is to be deleted, because the attempt is counted instead.
+    Withdrawn,
 }
 
 /// An attempt under way. [`Pending::close`] closes its record; if it is dropped before (panic, aborted task), the record is
@@ -236,9 +241,15 @@ impl Pending {
         Ok(self)
     }
 
-    /// Ends an attempt that is counted instead of recorded. Only valid before [`Pending::open`].
+    /// Ends an attempt that is counted instead of recorded. An open record that was committed for it is deleted.
     pub fn forget(mut self) {
-        self.slot = None;
+        match self.opened {
+            Opened::No => self.slot = None,
+            Opened::Yes | Opened::Withdrawn => {
+                self.opened = Opened::Withdrawn;
+                self.end(None);
+            }
+        }
     }
 
     /// Queues the record's end. It is written within the flush interval, or as soon as the database is back.

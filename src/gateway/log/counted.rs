@@ -29,25 +29,35 @@ impl Log {
         self.write(record);
     }
 
-    /// Writes the attempts refused by rate limits since the last call, one record per key.
+    /// Writes the attempts refused since the last call: for each key one record of those over its rate limit, and one of
+    /// those that were forbidden.
     fn record_sheds(&self) {
         for (key, sheds) in self.tenants.limits.take_sheds() {
-            let Sheds { calls, searches, reads, lists, .. } = sheds;
+            let Sheds { tenant, owner, first, calls, searches, reads, lists, forbidden, .. } = sheds;
+            let record = |status: Status, code: &str| Record {
+                key: Some(key),
+                owner: Some(owner.clone()),
+                status,
+                error_code: Some(code.to_owned()),
+                ..Record::start(tenant, RecordKind::System, Source::System, first)
+            };
             let count = calls + searches + reads + lists;
-            if count == 0 {
-                continue;
+            if count > 0 {
+                let mut record = record(Status::Rejected, Code::RateLimited.as_str());
+                record.error_message =
+                    Some(format!("{count} attempts over the rate limit were refused within a minute"));
+                record.arguments = Some(format!(
+                    r#"{{"count":{count},"calls":{calls},"searches":{searches},"reads":{reads},"lists":{lists}}}"#
+                ));
+                self.write(record);
             }
-            let mut record = Record::start(sheds.tenant, RecordKind::System, Source::System, sheds.first);
-            record.key = Some(key);
-            record.owner = Some(sheds.owner);
-            record.status = Status::Rejected;
-            record.error_code = Some(Code::RateLimited.as_str().to_owned());
-            record.error_message =
-                Some(format!("{count} attempts over the rate limit were refused within a minute"));
-            record.arguments = Some(format!(
-                r#"{{"count":{count},"calls":{calls},"searches":{searches},"reads":{reads},"lists":{lists}}}"#
-            ));
-            self.write(record);
+            if forbidden > 0 {
+                let mut record = record(Status::Blocked, "forbidden");
+                record.error_message =
+                    Some(format!("{forbidden} more attempts were forbidden within a minute"));
+                record.arguments = Some(format!(r#"{{"count":{forbidden}}}"#));
+                self.write(record);
+            }
         }
     }
 

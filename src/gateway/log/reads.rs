@@ -1,13 +1,15 @@
 //! Records of reads over REST: all reads of sensitive routes, and refused reads of the others.
 //!
-//! Programs poll. For each key, route and outcome the first read of a minute is recorded in full; further ones are counted
-//! in one record per minute. A polling program therefore leaves two records a minute.
+//! Programs poll. For each key, route, path, query and outcome the first read of a minute is recorded in full; further ones
+//! are counted in one record per minute. A polling program therefore leaves two records a minute. Forbidden reads that differ
+//! are bounded as forbidden acts are.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
 
 use chrono::{DateTime, Utc};
+use sha2::{Digest, Sha256};
+use ulid::Ulid;
 
 use super::Log;
 use super::activity::Pending;
@@ -19,7 +21,7 @@ use crate::domain::id::{KeyId, TenantId};
 use crate::domain::redact;
 use crate::gateway::error::GatewayError;
 
-/// Combinations of key, route and outcome counted within a minute. Reads beyond that are recorded one by one.
+/// Kinds of reads ([`ReadKind`]) counted within a minute. Reads beyond that are recorded one by one.
 const READS_MAX: usize = 100_000;
 
 /// Description of a read for its record.
@@ -38,21 +40,26 @@ pub struct ReadAttempt<'a> {
 pub struct ReadUnderWay {
     pending: Pending,
     what: &'static str,
-    started: Instant,
+    asked: [u8; 32],
 }
 
-/// Key of the counters: reads of one tenant, API key, route and outcome are counted together.
-#[derive(Debug, PartialEq, Eq, Hash)]
+/// Key of the counters: reads of one tenant, API key, route, path, query and outcome are counted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct ReadKind {
     tenant: TenantId,
     key: Option<KeyId>,
     what: &'static str,
+    /// SHA-256 of path and query as they came. Texts would take more memory, and could hold secrets.
+    asked: [u8; 32],
     code: Option<&'static str>,
 }
 
 /// Reads that followed the recorded one.
 #[derive(Debug)]
 struct ReadRepeats {
+    /// Id of the recorded one.
+    of: Ulid,
+    server: Option<String>,
     owner: Option<String>,
     source: Source,
     status: Status,
@@ -65,25 +72,25 @@ struct ReadRepeats {
 pub(super) struct ReadCounts(Mutex<HashMap<ReadKind, ReadRepeats>>);
 
 impl ReadCounts {
-    /// Counts a read if an equal one was recorded in this minute already. Returns whether it did.
-    fn count(&self, same: ReadKind, record: &Record) -> bool {
+    /// Decides whether a read is recorded. It is only counted if an equal one was recorded in this minute already; for the
+    /// first one, `is_kept` decides.
+    fn keeps(&self, same: ReadKind, record: &Record, is_kept: impl FnOnce() -> bool) -> bool {
         let mut reads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(repeats) = reads.get_mut(&same) {
             if repeats.count == 0 {
                 repeats.first = record.started_at();
             }
             repeats.count += 1;
-            return true;
+            return false;
         }
-        if reads.len() < READS_MAX {
-            let Record { owner, source, status, .. } = record;
-            let first = record.started_at();
-            reads.insert(
-                same,
-                ReadRepeats { owner: owner.clone(), source: *source, status: *status, first, count: 0 },
-            );
+        let is_kept = is_kept();
+        if is_kept && reads.len() < READS_MAX {
+            let Record { id, server, owner, source, status, .. } = record;
+            let (server, owner, first) = (server.clone(), owner.clone(), record.started_at());
+            let (of, source, status) = (*id, *source, *status);
+            reads.insert(same, ReadRepeats { of, server, owner, source, status, first, count: 0 });
         }
-        false
+        is_kept
     }
 
     fn take(&self) -> HashMap<ReadKind, ReadRepeats> {
@@ -103,17 +110,16 @@ impl Log {
     ) -> Result<ReadUnderWay, GatewayError> {
         let pending = self.activity.begin_call(read_record(attempt, read)).await;
         let pending = pending.map_err(|_| GatewayError::Unavailable)?;
-        Ok(ReadUnderWay { pending, what: read.what, started: attempt.started })
+        Ok(ReadUnderWay { pending, what: read.what, asked: digest(read.asked) })
     }
 
     /// Records the outcome of a sensitive read, or counts it.
-    pub fn end_read(&self, mut reading: ReadUnderWay, outcome: Result<(), &GatewayError>) {
-        let record = &mut reading.pending.record;
-        let code = ended(record, reading.started, outcome);
-        let same = ReadKind { tenant: record.tenant, key: record.key, what: reading.what, code };
-        match self.reads.count(same, record) {
-            true => reading.pending.forget(),
-            false => reading.pending.close(),
+    pub fn end_read(&self, attempt: &Attempt, reading: ReadUnderWay, outcome: Result<(), &GatewayError>) {
+        let ReadUnderWay { mut pending, what, asked } = reading;
+        let code = ended(&mut pending.record, attempt.started, outcome);
+        match self.keeps_read(attempt, what, asked, code, &pending.record) {
+            true => pending.close(),
+            false => pending.forget(),
         }
     }
 
@@ -121,22 +127,35 @@ impl Log {
     pub fn record_refused_read(&self, attempt: &Attempt, read: &ReadAttempt<'_>, error: &GatewayError) {
         let mut record = read_record(attempt, read);
         let code = ended(&mut record, attempt.started, Err(error));
-        let same = ReadKind { tenant: record.tenant, key: record.key, what: read.what, code };
-        if !self.reads.count(same, &record) {
+        if self.keeps_read(attempt, read.what, digest(read.asked), code, &record) {
             self.write(record);
         }
     }
 
-    /// Writes one record for each key, route and outcome that was repeated since the last call.
+    /// Returns whether a read has a record of its own; if not, it is counted.
+    fn keeps_read(
+        &self,
+        attempt: &Attempt,
+        what: &'static str,
+        asked: [u8; 32],
+        code: Option<&'static str>,
+        record: &Record,
+    ) -> bool {
+        let same = ReadKind { tenant: record.tenant, key: record.key, what, asked, code };
+        self.reads.keeps(same, record, || code != Some("forbidden") || self.keeps_forbidden(attempt))
+    }
+
+    /// Writes one record for each read that was repeated since the last call.
     pub(in crate::gateway) fn record_repeated_reads(&self) {
         let repeated = self.reads.take().into_iter().filter(|(_, repeats)| repeats.count > 0);
-        for (ReadKind { tenant, key, what, code }, ReadRepeats { owner, source, status, first, count }) in
-            repeated
-        {
+        for (ReadKind { tenant, key, what, code, .. }, repeats) in repeated {
+            let ReadRepeats { of, server, owner, source, status, first, count } = repeats;
             let mut record = Record::start(tenant, RecordKind::Admin, source, first);
             record.key = key;
             record.owner = owner;
+            record.parent_id = Some(of);
             record.tool = Some(what.to_owned());
+            record.server = server;
             record.tier = Some(Tier::Read);
             record.status = status;
             record.error_code = code.map(str::to_owned);
@@ -145,6 +164,10 @@ impl Log {
             self.write(record);
         }
     }
+}
+
+fn digest(asked: &str) -> [u8; 32] {
+    Sha256::digest(asked.as_bytes()).into()
 }
 
 fn read_record(attempt: &Attempt, read: &ReadAttempt<'_>) -> Record {
@@ -166,35 +189,49 @@ mod tests {
             tenant: TenantId::PLATFORM,
             key: Some(KeyId(uuid::Uuid::from_u128(key))),
             what: "keys.list",
+            asked: digest("/keys"),
             code: None,
         }
+    }
+
+    fn record() -> Record {
+        Record::start(TenantId::PLATFORM, RecordKind::Admin, Source::Rest, clock::now())
     }
 
     #[test]
     fn memory_is_bounded_and_nothing_is_lost_by_it() {
         let reads = ReadCounts::default();
-        let record = Record::start(TenantId::PLATFORM, RecordKind::Admin, Source::Rest, clock::now());
+        let is_kept = |key| reads.keeps(same(key), &record(), || true);
         for key in 0..READS_MAX as u128 {
-            assert!(!reads.count(same(key), &record));
+            assert!(is_kept(key));
         }
         // beyond the bound each read is recorded by itself
-        assert!(!reads.count(same(u128::MAX), &record));
-        assert!(!reads.count(same(u128::MAX), &record));
-        assert!(reads.count(same(0), &record));
+        assert!(is_kept(u128::MAX));
+        assert!(is_kept(u128::MAX));
+        assert!(!is_kept(0));
         let taken = reads.take();
         assert_eq!((taken.len(), taken[&same(0)].count), (READS_MAX, 1));
         // the next minute begins with a record
-        assert!(!reads.count(same(0), &record));
+        assert!(is_kept(0));
     }
 
     #[test]
-    fn another_outcome_or_route_is_another_read() {
+    fn another_outcome_route_path_or_query_is_another_read() {
         let reads = ReadCounts::default();
-        let record = Record::start(TenantId::PLATFORM, RecordKind::Admin, Source::Rest, clock::now());
-        assert!(!reads.count(same(1), &record));
-        assert!(!reads.count(ReadKind { code: Some("forbidden"), ..same(1) }, &record));
-        assert!(!reads.count(ReadKind { what: "settings.get", ..same(1) }, &record));
-        assert!(!reads.count(ReadKind { key: None, ..same(1) }, &record));
-        assert!(reads.count(same(1), &record));
+        let is_kept = |same| reads.keeps(same, &record(), || true);
+        assert!(is_kept(same(1)));
+        assert!(is_kept(ReadKind { code: Some("forbidden"), ..same(1) }));
+        assert!(is_kept(ReadKind { what: "settings.get", ..same(1) }));
+        assert!(is_kept(ReadKind { asked: digest("/keys?limit=1"), ..same(1) }));
+        assert!(is_kept(ReadKind { key: None, ..same(1) }));
+        assert!(!is_kept(same(1)));
+    }
+
+    #[test]
+    fn what_was_not_recorded_is_not_repeated() {
+        let reads = ReadCounts::default();
+        assert!(!reads.keeps(same(1), &record(), || false));
+        assert!(reads.keeps(same(1), &record(), || true));
+        assert!(!reads.keeps(same(1), &record(), || true));
     }
 }

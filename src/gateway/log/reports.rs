@@ -8,7 +8,7 @@ use ulid::Ulid;
 use super::Log;
 use super::activity::Pending;
 use super::attempt::Attempt;
-use crate::domain::activity::{Record, RecordKind, Status};
+use crate::domain::activity::{Record, RecordKind, Source, Status};
 use crate::domain::redact;
 use crate::domain::tenant::Action;
 use crate::gateway::clock;
@@ -133,21 +133,51 @@ impl Log {
     /// The act must not be done: [`GatewayError::Unavailable`] if its record could not be committed,
     /// [`GatewayError::Forbidden`] if the key has become invalid.
     pub async fn begin_act(&self, attempt: &Attempt, act: &Act<'_>) -> Result<Acting, GatewayError> {
-        let mut record = attempt.record(RecordKind::Admin);
-        record.tool = Some(act.what.to_owned());
-        record.server = act.server.map(str::to_owned);
-        record.arguments = act.body.map(|body| redact::preview(body, ACT_BYTES_MAX).text);
-        let pending = self.activity.begin_call(record).await.map_err(|_| GatewayError::Unavailable)?;
-        let acting = Acting {
-            pending: pending.open().await.map_err(|_| GatewayError::Unavailable)?,
-            started: attempt.started,
-        };
+        let pending = self.activity.begin_call(act_record(attempt, act)).await;
+        let pending = pending.map_err(|_| GatewayError::Unavailable)?;
+        let acting = Acting { pending: pending.open().await.map_err(|_| GatewayError::Unavailable)? };
         if self.tenants.is_valid(&attempt.caller) {
             return Ok(acting);
         }
         let error = GatewayError::Forbidden("this key is not valid any more; nothing was done".to_owned());
-        acting.end(Err(&error));
+        self.end_act(attempt, acting, Err(&error));
         Err(error)
+    }
+
+    /// Records the outcome of an administrator's act, or counts it.
+    pub fn end_act(&self, attempt: &Attempt, acting: Acting, outcome: Result<(), &GatewayError>) {
+        let mut pending = acting.pending;
+        ended(&mut pending.record, attempt.started, outcome);
+        let is_forbidden = matches!(outcome, Err(GatewayError::Forbidden(_)));
+        match is_forbidden && !self.keeps_forbidden(attempt) {
+            true => pending.forget(),
+            false => pending.close(),
+        }
+    }
+
+    /// Records an act that was refused before it began. Nothing is committed first, since nothing is to be done.
+    ///
+    /// # Errors
+    /// `Unavailable` if the log has no room.
+    pub async fn record_refused_act(
+        &self,
+        attempt: &Attempt,
+        act: &Act<'_>,
+        error: &GatewayError,
+    ) -> Result<(), GatewayError> {
+        let mut record = act_record(attempt, act);
+        ended(&mut record, attempt.started, Err(error));
+        let pending = self.activity.begin_call(record).await.map_err(|_| GatewayError::Unavailable)?;
+        pending.close();
+        Ok(())
+    }
+
+    /// Returns whether a forbidden attempt has a record of its own; if not, it is counted. Over REST the first ones of a key
+    /// and minute have one. Over MCP all have one, since they count towards the rate.
+    pub fn keeps_forbidden(&self, attempt: &Attempt) -> bool {
+        let Attempt { caller, source, started_at, .. } = attempt;
+        let is_over_mcp = matches!(source, Source::Mcp | Source::Direct);
+        is_over_mcp || self.tenants.limits.keeps_record(caller, Shed::Forbidden, *started_at)
     }
 
     /// Wraps work that runs to its end whether or not it is awaited. A shutdown waits for it.
@@ -208,15 +238,6 @@ impl Log {
 #[derive(Debug)]
 pub struct Acting {
     pending: Pending,
-    started: Instant,
-}
-
-impl Acting {
-    /// Records the outcome of the act.
-    pub fn end(mut self, outcome: Result<(), &GatewayError>) {
-        ended(&mut self.pending.record, self.started, outcome);
-        self.pending.close();
-    }
 }
 
 /// An attempt that was refused before any use case.
@@ -243,6 +264,14 @@ pub struct Act<'a> {
     pub server: Option<&'a str>,
     /// Request body as JSON; `None` without one.
     pub body: Option<&'a str>,
+}
+
+fn act_record(attempt: &Attempt, act: &Act<'_>) -> Record {
+    let mut record = attempt.record(RecordKind::Admin);
+    record.tool = Some(act.what.to_owned());
+    record.server = act.server.map(str::to_owned);
+    record.arguments = act.body.map(|body| redact::preview(body, ACT_BYTES_MAX).text);
+    record
 }
 
 /// Notes the outcome of an act or a read. Returns the code of its failure; `None` on success.

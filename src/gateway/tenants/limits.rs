@@ -24,7 +24,7 @@ use crate::gateway::tenants::live::access::Caller;
 const SHED_KEYS_MAX: usize = 100_000;
 
 /// Most attempts per key and minute that keep a record of their own although over the rate limit, because a check
-/// refused them. Further ones are counted.
+/// refused them; as many forbidden ones keep theirs. Further ones are counted.
 const EVIDENCE_MAX: u32 = 10;
 
 /// Kind of a refused attempt.
@@ -38,6 +38,8 @@ pub(in crate::gateway) enum Shed {
     Read,
     /// A `tools/list`.
     List,
+    /// An attempt that its key may not make, whatever its rate.
+    Forbidden,
 }
 
 /// Refused attempts of one key since its last record.
@@ -46,12 +48,15 @@ pub(in crate::gateway) struct Sheds {
     pub(in crate::gateway) tenant: TenantId,
     pub(in crate::gateway) owner: String,
     pub(in crate::gateway) first: DateTime<Utc>,
-    /// Number of attempts that kept a record of their own.
+    /// Number of attempts over the limit that kept a record of their own.
     evidence: u32,
+    /// Number of forbidden attempts that kept a record of their own.
+    forbidden_evidence: u32,
     pub(in crate::gateway) calls: u64,
     pub(in crate::gateway) searches: u64,
     pub(in crate::gateway) reads: u64,
     pub(in crate::gateway) lists: u64,
+    pub(in crate::gateway) forbidden: u64,
 }
 
 impl Sheds {
@@ -61,6 +66,14 @@ impl Sheds {
             Shed::Search => &mut self.searches,
             Shed::Read => &mut self.reads,
             Shed::List => &mut self.lists,
+            Shed::Forbidden => &mut self.forbidden,
+        }
+    }
+
+    fn evidence(&mut self, what: Shed) -> &mut u32 {
+        match what {
+            Shed::Forbidden => &mut self.forbidden_evidence,
+            _ => &mut self.evidence,
         }
     }
 }
@@ -72,7 +85,7 @@ pub(in crate::gateway) struct RateLimits {
     epoch: Instant,
     replicas: AtomicU32,
     sheds: Mutex<HashMap<KeyId, Sheds>>,
-    /// Attempts refused over a limit, since the start.
+    /// Number of attempts over a limit that were refused since the start.
     pub(in crate::gateway) shed: Count,
 }
 
@@ -126,15 +139,17 @@ impl RateLimits {
         self.admit(caller, now).is_ok() || self.keeps_record(caller, what, at)
     }
 
-    /// Returns whether an attempt over the limit that another check refused keeps a record of its own. If not, counts it in
+    /// Returns whether a refused attempt that is over the limit or forbidden keeps a record of its own. If not, counts it in
     /// the record of the key's minute.
     pub(in crate::gateway) fn keeps_record(&self, caller: &Caller, what: Shed, at: DateTime<Utc>) -> bool {
         let is_kept = self.with_sheds(caller, at, |sheds| {
-            let has_room = sheds.evidence < EVIDENCE_MAX;
-            sheds.evidence += u32::from(has_room);
+            let evidence = sheds.evidence(what);
+            let has_room = *evidence < EVIDENCE_MAX;
+            *evidence += u32::from(has_room);
             has_room
         });
-        let is_kept = is_kept.unwrap_or_default();
+        // the platform's key has no rate, but may be forbidden something: what cannot be counted is recorded
+        let is_kept = is_kept.unwrap_or(what == Shed::Forbidden);
         if !is_kept {
             self.count_shed(caller, what, at);
         }
@@ -143,7 +158,9 @@ impl RateLimits {
 
     /// Counts a refused attempt in the record of the key's minute.
     pub(in crate::gateway) fn count_shed(&self, caller: &Caller, what: Shed, at: DateTime<Utc>) {
-        self.shed.one();
+        if what != Shed::Forbidden {
+            self.shed.one();
+        }
         self.with_sheds(caller, at, |sheds| *sheds.of(what) += 1);
     }
 
@@ -165,10 +182,12 @@ impl RateLimits {
             owner: caller.owner.clone(),
             first: at,
             evidence: 0,
+            forbidden_evidence: 0,
             calls: 0,
             searches: 0,
             reads: 0,
             lists: 0,
+            forbidden: 0,
         })))
     }
 

@@ -3,6 +3,7 @@
 mod admin;
 mod export;
 mod filters;
+mod forbidden;
 mod late;
 mod paging;
 mod reads;

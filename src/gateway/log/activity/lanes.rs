@@ -290,7 +290,7 @@ async fn close_halving(
         }
         Err(error) if error.is_bad_data() => {
             tracing::error!(%error, "an activity record was refused by the database; a stub is kept");
-            let stub = |close: &Close| Close { record: Box::new(stub(&close.record)), opened: close.opened };
+            let stub = |close: &Close| Close { record: Box::new(stub(&close.record)), ..*close };
             let stubs: Vec<Close> = closes.iter().map(stub).collect();
             match store.close_activity(replica, &stubs).await {
                 // not even a stub is accepted: losing one record, with a log line, beats stopping everybody's log
