@@ -35,11 +35,12 @@ upgrade-test:
 
 # what CI runs before the tests
 check:
-	deploy/needs.sh rust rust-lints c shellcheck
+	deploy/needs.sh rust rust-lints c shellcheck typos
 	cargo fmt --check
 	cargo clippy --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --no-deps --document-private-items --quiet
 	shellcheck -x deploy/*.sh deploy/*/*.sh tests/*.sh tests/*/*.sh tests/it/support/*.sh tests/cluster/node/*.sh .ci/run
+	PATH="$${CARGO_HOME:-$$HOME/.cargo}/bin:$$PATH" typos
 
 # the Helm chart, over several sets of values (tests/helm/check.sh --update rewrites its snapshots)
 check-chart:

@@ -56,7 +56,7 @@ met() {
     postgres) has_postgres ;;
     compose) have docker-compose || docker compose version >/dev/null 2>&1 ;;
     # where cargo looks, too
-    cargo-*) have "$1" || [[ -x "${CARGO_HOME:-${HOME:-}/.cargo}/bin/$1" ]] ;;
+    cargo-* | typos) have "$1" || [[ -x "${CARGO_HOME:-${HOME:-}/.cargo}/bin/$1" ]] ;;
     *) have_server "${1%%:*}" ;;
   esac
 }
@@ -120,11 +120,14 @@ install_packages() {
 
 # Tools of cargo, for whoever runs this; compiled without optimisation, which takes half the time.
 install_cargo_tool() {
-  echo "installing $1 from crates.io" >&2
-  local features=()
-  # without what only its self-update needs
-  [[ "$1" != cargo-nextest ]] || features=(--no-default-features --features default-no-update)
-  cargo install --locked --quiet --debug ${features[@]+"${features[@]}"} "$1"
+  local crate="$1" features=()
+  case "$1" in
+    # without what only its self-update needs
+    cargo-nextest) features=(--no-default-features --features default-no-update) ;;
+    typos) crate=typos-cli ;;
+  esac
+  echo "installing $crate from crates.io" >&2
+  cargo install --locked --quiet --debug ${features[@]+"${features[@]}"} "$crate"
 }
 
 # needs NEED...: sees to it that everything is there, or stops with what to do.
@@ -136,7 +139,7 @@ needs() {
       rust) stop_for_needs "cargo and rustc are missing; install them with" \
         "  curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh" ;;
       rust-lints) ! have rustup || rustup component add rustfmt clippy >&2 || true ;;
-      cargo-*) tools+=("$need") ;;
+      cargo-* | typos) tools+=("$need") ;;
       *) for package in $(packages_of "$need"); do packages+=("$package"); done ;;
     esac
   done

@@ -280,6 +280,7 @@ fn every_folder_of_the_plan_is_there_and_nothing_else_on_top() {
         "docs",
         "helm",
         "migrations",
+        "rust-toolchain.toml",
         "rustfmt.toml",
         "src",
         "target",

@@ -180,12 +180,12 @@ impl Duty {
             Err(_) => Holder::Unknown,
         };
         self.lease = Some((now, holder));
-        let was_anothers = match holder {
+        let was_held_elsewhere = match holder {
             Holder::Us(lease) => self.scheduled_by.replace(lease).is_some_and(|before| before != lease),
             Holder::Another => true,
             Holder::Unknown => false,
         };
-        if was_anothers {
+        if was_held_elsewhere {
             // another replica has listed meanwhile, so this schedule is out of date
             (self.schedule, self.looked) = (Schedule::default(), None);
         }

@@ -100,7 +100,7 @@ async fn errors_say_what_to_do() {
     }
     cli(&auditor, &["key", "list"]).await.failed(5, "it takes one of admin, platform");
     cli(&auditor, &["upstream", "add", "up", "--url", &url]).await.failed(2, "upstream add up URL");
-    cli(&auditor, &["tools", "list", "up", "--state", "chnaged"]).await.failed(2, "possible values");
+    cli(&auditor, &["tools", "list", "up", "--state", "modified"]).await.failed(2, "possible values");
     cli(&auditor, &["call", "call_tool_read", "a:b", "--args", "{title:1}"])
         .await
         .failed(2, "needs an object");
