@@ -7,9 +7,10 @@ mod queue;
 
 use std::fmt::Debug;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use anyhow::Context;
 use opentelemetry::trace::{Link, SpanContext, Status, TraceFlags, TraceState};
 use opentelemetry::{InstrumentationScope, KeyValue, SpanId, TraceId};
@@ -200,7 +201,7 @@ impl<E: SpanExporter> SpanExporter for Patient<E> {
 
 impl<E> Patient<E> {
     fn complain(&self, reason: &str) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.told.lock();
         if told.0.is_some_and(|at| at.elapsed() < COMPLAINT_INTERVAL) {
             return;
         }

@@ -4,9 +4,9 @@
 //! in one record per minute. A polling program therefore leaves two records a minute.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use chrono::{DateTime, Utc};
 
 use super::Log;
@@ -67,7 +67,7 @@ pub(super) struct ReadCounts(Mutex<HashMap<ReadKind, ReadRepeats>>);
 impl ReadCounts {
     /// Counts a read if an equal one was recorded in this minute already. Returns whether it did.
     fn count(&self, same: ReadKind, record: &Record) -> bool {
-        let mut reads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reads = self.0.lock();
         if let Some(repeats) = reads.get_mut(&same) {
             if repeats.count == 0 {
                 repeats.first = record.started_at();
@@ -87,7 +87,7 @@ impl ReadCounts {
     }
 
     fn take(&self) -> HashMap<ReadKind, ReadRepeats> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.0.lock())
     }
 }
 

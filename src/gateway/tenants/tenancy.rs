@@ -7,9 +7,10 @@ mod lookups;
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::RwLock;
 use tokio::sync::Semaphore;
 
 use self::lookups::Lookups;
@@ -63,7 +64,7 @@ impl Tenancy {
 
     /// Makes a tenant live, without any rows, unless it is already.
     pub(in crate::gateway) fn enter(&self, tenant: TenantId, name: String) -> Arc<LiveTenant> {
-        let mut all = self.live.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.live.write();
         Arc::clone(all.entry(tenant).or_insert_with(|| LiveTenant::new(tenant, name)))
     }
 
@@ -82,7 +83,7 @@ impl Tenancy {
 
     /// Notes a comparison of revisions; `at` is its beginning.
     pub(in crate::gateway) fn confirm(&self, at: Instant) {
-        *self.confirmed.write().unwrap_or_else(PoisonError::into_inner) = Some(at);
+        *self.confirmed.write() = Some(at);
     }
 
     /// Returns the time when revisions were last confirmed; `None` before the first time.
@@ -98,7 +99,7 @@ impl Tenancy {
     /// Replaces keys and settings: first the tenant's snapshot, then the keys. Does nothing for a tenant that was ended
     /// meanwhile.
     pub(in crate::gateway) fn swap_access(&self, live: &LiveTenant, new: Option<Access>) {
-        let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        let mut keys = self.keys.write();
         if live.is_ended.load(Ordering::Relaxed) {
             return;
         }
@@ -118,7 +119,7 @@ impl Tenancy {
 
     /// Ends a tenant that is deleted, or that this version cannot read: its keys no longer work here, and its streams end.
     pub(in crate::gateway) fn forget(&self, live: &LiveTenant) {
-        let mut all = self.live.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.live.write();
         if all.get(&live.id).is_some_and(|known| std::ptr::eq(Arc::as_ptr(known), live)) {
             all.remove(&live.id);
         }
@@ -128,8 +129,8 @@ impl Tenancy {
     }
 }
 
-fn read<T>(lock: &RwLock<T>) -> std::sync::RwLockReadGuard<'_, T> {
-    lock.read().unwrap_or_else(PoisonError::into_inner)
+fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    lock.read()
 }
 
 #[cfg(test)]

@@ -19,8 +19,10 @@ mod wear_off;
 pub use self::vitals::{ServerCounts, Vitals};
 
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use self::complaints::Complaints;
 use self::skew::Skew;

@@ -1,9 +1,9 @@
 //! Names of the deployment's own database: resolved periodically, and refused even while that fails.
 
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::time::timeout;
 
 use super::{ADDRESSES_MAX, Resolve};
@@ -42,14 +42,14 @@ impl OwnHost {
 
     /// Returns whether an address is known to be of this host.
     pub(super) fn has(&self, ip: IpAddr, port: u16) -> bool {
-        self.port == port && self.seen().addresses.iter().any(|(known, _)| known.to_canonical() == ip)
+        self.port == port && self.seen.lock().addresses.iter().any(|(known, _)| known.to_canonical() == ip)
     }
 
     /// Resolves the name. A failure keeps the known addresses.
     pub(super) async fn look_up(&self, dns: &dyn Resolve, now: Instant) {
         let found = timeout(LOOKUP_MAX, dns.resolve(&self.host)).await;
         let found = found.ok().and_then(Result::ok).filter(|found| !found.is_empty());
-        let mut seen = self.seen();
+        let mut seen = self.seen.lock();
         let had_failed = std::mem::replace(&mut seen.has_failed, found.is_none());
         let Some(found) = found else {
             if !had_failed {
@@ -67,10 +67,6 @@ impl OwnHost {
         // the oldest go first
         let excess = seen.addresses.len().saturating_sub(ADDRESSES_MAX);
         seen.addresses.drain(..excess);
-    }
-
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,10 +1,11 @@
 //! Processor time that requests and answers of one tenant may take from all tenants: the rate at which answers are
 //! read, and permits for long work.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::process::nice;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Semaphore;
@@ -42,7 +43,7 @@ impl ReadingShare {
 
     /// Counts `bytes` that were read against the tenant's rate; returns how long to wait before reading more.
     pub(super) fn take(&self, bytes: usize) -> Duration {
-        self.pace.lock().unwrap_or_else(PoisonError::into_inner).take(bytes, Instant::now())
+        self.pace.lock().take(bytes, Instant::now())
     }
 
     /// Runs long work at a low priority, one piece of the tenant at a time. Other tasks of the thread move to another

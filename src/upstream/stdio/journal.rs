@@ -95,7 +95,7 @@ impl ServerLog {
     }
 
     fn has_turn(&self) -> bool {
-        let has_turn = self.pace.lock().unwrap_or_else(PoisonError::into_inner).try_one(Instant::now());
+        let has_turn = self.pace.lock().try_one(Instant::now());
         if has_turn {
             self.say_what_is_left_out();
         } else {
