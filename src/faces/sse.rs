@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::Hash;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::response::Response;
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::Faces;
@@ -99,7 +100,7 @@ impl Streams {
     }
 
     fn take(&self, caller: &Caller, key_max: usize) -> Result<(), TooManyStreams> {
-        let mut open = self.open();
+        let mut open = self.open.lock();
         let of_key = open.by_key.get(&caller.key).copied().unwrap_or_default();
         if of_key >= key_max {
             return Err(TooManyStreams::Key(key_max));
@@ -117,7 +118,7 @@ impl Streams {
     }
 
     fn give_back(&self, caller: &Caller) {
-        let mut open = self.open();
+        let mut open = self.open.lock();
         less(&mut open.by_key, caller.key);
         if caller.key.is_some() {
             less(&mut open.by_tenant, caller.tenant_id());
@@ -126,11 +127,7 @@ impl Streams {
 
     /// Returns the number of streams that a tenant's keys hold open on this replica.
     pub(super) fn of_tenant(&self, tenant: TenantId) -> usize {
-        self.open().by_tenant.get(&tenant).copied().unwrap_or_default()
-    }
-
-    fn open(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock().by_tenant.get(&tenant).copied().unwrap_or_default()
     }
 }
 

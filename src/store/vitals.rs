@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use chrono::{DateTime, NaiveDate, TimeDelta, Utc};
+use parking_lot::Mutex;
 use sqlx::PgPool;
 
 use super::Store;
@@ -69,11 +69,11 @@ impl Noted {
 
     pub(super) fn has_partitions_until(&self, last_day: NaiveDate, database_time: DateTime<Utc>) {
         let ahead = Ahead { last_day, database_time, seen_at: Instant::now() };
-        *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) = Some(ahead);
+        *self.ahead.lock() = Some(ahead);
     }
 
     pub(super) fn tried_lease(&self, name: &'static str, is_held: bool) {
-        self.leases.lock().unwrap_or_else(PoisonError::into_inner).insert(name, is_held);
+        self.leases.lock().insert(name, is_held);
     }
 }
 
@@ -120,8 +120,8 @@ impl Store {
                 waiting: waiting.load(Ordering::Relaxed),
             }
         };
-        let ahead = *noted.ahead.lock().unwrap_or_else(PoisonError::into_inner);
-        let leases = noted.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        let ahead = *noted.ahead.lock();
+        let leases = noted.leases.lock();
         StoreVitals {
             is_reachable: !self.reach.is_down(),
             pools: [

@@ -1,8 +1,9 @@
 //! Health of one upstream, as its requests find it; shared by all of them.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use http::StatusCode;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -23,17 +24,17 @@ impl Health {
 
     /// Returns whether a request may be sent now. Only one caller at a time gets [`Admission::Probe`].
     pub(super) fn admit(&self) -> Admission {
-        self.breaker().admit(Instant::now())
+        self.breaker.lock().admit(Instant::now())
     }
 
     /// Returns the state of the circuit breaker.
     pub(super) fn state(&self) -> BreakerState {
-        self.breaker().state()
+        self.breaker.lock().state()
     }
 
     /// Returns whether calls may be sent.
     pub(super) fn is_closed(&self) -> bool {
-        self.breaker().is_closed()
+        self.breaker.lock().is_closed()
     }
 
     /// Waits until the probe under way has ended, or something else has shown that the upstream lives.
@@ -42,7 +43,7 @@ impl Health {
         tokio::pin!(probed);
         // no end of a probe is missed from here on; an earlier one shows in the state
         probed.as_mut().enable();
-        if self.breaker().is_probing() {
+        if self.breaker.lock().is_probing() {
             probed.await;
         }
     }
@@ -74,7 +75,7 @@ impl Health {
 
     /// Records that a request, begun at `began`, failed or was not answered in time.
     pub(super) fn failed(&self, began: Instant) {
-        if self.breaker().failed(began, Instant::now(), chance()) {
+        if self.breaker.lock().failed(began, Instant::now(), chance()) {
             tracing::debug!("an upstream failed several times in a row and is left alone for a while");
         }
     }
@@ -86,21 +87,17 @@ impl Health {
 
     #[cfg(test)]
     pub(super) fn is_resting(&self) -> bool {
-        self.breaker().is_resting(Instant::now())
+        self.breaker.lock().is_resting(Instant::now())
     }
 
     fn change(&self, how: impl FnOnce(&mut Breaker)) {
-        let mut breaker = self.breaker();
+        let mut breaker = self.breaker.lock();
         let was_probing = breaker.is_probing();
         how(&mut breaker);
         drop(breaker);
         if was_probing {
             self.probed.notify_waiters();
         }
-    }
-
-    fn breaker(&self) -> MutexGuard<'_, Breaker> {
-        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

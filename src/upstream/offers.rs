@@ -1,8 +1,8 @@
 //! Declared capabilities of upstreams: the lists that they have, and the changes that they announce.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
@@ -160,7 +160,7 @@ impl Declared {
 
     /// Replaces the declaration, unless the current one was asked for later.
     pub(super) fn set(&self, offers: DeclaredOffers, asked: Instant) {
-        let mut last = self.last_at();
+        let mut last = self.0.lock();
         if last.is_none_or(|(at, _)| at <= asked) {
             *last = Some((asked, offers));
         }
@@ -168,36 +168,32 @@ impl Declared {
 
     /// Records that the declaration was still true at `then`.
     pub(super) fn held(&self, then: Instant) {
-        if let Some((at, _)) = self.last_at().as_mut() {
+        if let Some((at, _)) = self.0.lock().as_mut() {
             *at = then.max(*at);
         }
     }
 
     /// Returns the declaration, however long ago it was made.
     pub(super) fn last(&self) -> Option<DeclaredOffers> {
-        self.last_at().map(|(_, offers)| offers)
+        self.0.lock().map(|(_, offers)| offers)
     }
 
     /// Returns the declaration, unless it is stale at `now`.
     pub(super) fn fresh(&self, now: Instant) -> Option<DeclaredOffers> {
-        let last = *self.last_at();
+        let last = *self.0.lock();
         last.filter(|(at, _)| now.saturating_duration_since(*at) < DECLARED_AGE_MAX).map(|(_, offers)| offers)
     }
 
     /// Returns the declaration, if it was true at `then` or later.
     pub(super) fn since(&self, then: Instant) -> Option<DeclaredOffers> {
-        let last = *self.last_at();
+        let last = *self.0.lock();
         last.filter(|(at, _)| *at >= then).map(|(_, offers)| offers)
-    }
-
-    fn last_at(&self) -> MutexGuard<'_, Option<(Instant, DeclaredOffers)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ages the declaration until it is stale.
     #[cfg(test)]
     pub(super) fn grow_old(&self) {
-        if let Some((at, _)) = self.last_at().as_mut() {
+        if let Some((at, _)) = self.0.lock().as_mut() {
             *at -= DECLARED_AGE_MAX;
         }
     }

@@ -1,9 +1,10 @@
 //! Pool of connections to the upstreams of all tenants on this replica.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use uuid::Uuid;
 
 use super::breaker::BreakerState;
@@ -257,10 +258,10 @@ impl Pool {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, HashMap<Key, Arc<Connection>>> {
-        self.connections.read().unwrap_or_else(PoisonError::into_inner)
+        self.connections.read()
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, HashMap<Key, Arc<Connection>>> {
-        self.connections.write().unwrap_or_else(PoisonError::into_inner)
+        self.connections.write()
     }
 }

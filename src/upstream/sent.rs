@@ -1,8 +1,10 @@
 //! Progress of a request, which its sender can read even after dropping the request's future.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use crate::domain::measure::{Between, Transport};
 
@@ -26,7 +28,7 @@ impl Sent {
 
     /// Returns the id and the protocol revision of the last sending; `None` if the request was not sent.
     pub fn sent_as(&self) -> Option<(u64, &'static str)> {
-        *self.sent_as.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.sent_as.lock()
     }
 
     /// Returns the time when the outcome was known, an answer or none; `None` before.
@@ -50,7 +52,7 @@ impl Sent {
 
     /// Records the id and the revision of a sending, which need not be the first.
     pub(super) fn goes_out(&self, id: u64, version: &'static str) {
-        *self.sent_as.lock().unwrap_or_else(PoisonError::into_inner) = Some((id, version));
+        *self.sent_as.lock() = Some((id, version));
     }
 
     /// Records that the outcome is known.

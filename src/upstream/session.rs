@@ -1,10 +1,11 @@
 //! Session with an upstream: opened once, shared by all its calls, opened again when it has ended.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue};
+use parking_lot::RwLock;
 use serde::Deserialize;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
@@ -156,7 +157,7 @@ impl UpstreamSessions {
 
     /// Forgets a session that the upstream no longer knows.
     pub(super) fn end(&self, ended: &Arc<UpstreamSession>) {
-        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.write();
         if current.as_ref().is_some_and(|session| Arc::ptr_eq(session, ended)) {
             *current = None;
             if let Some(life) = &ended.life {
@@ -198,12 +199,12 @@ impl UpstreamSessions {
     }
 
     pub(super) fn current(&self) -> Option<Arc<UpstreamSession>> {
-        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.current.read().clone()
     }
 
     fn set(&self, session: UpstreamSession) -> Arc<UpstreamSession> {
         let session = Arc::new(session);
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&session));
+        *self.current.write() = Some(Arc::clone(&session));
         session
     }
 

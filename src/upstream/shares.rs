@@ -6,10 +6,11 @@ mod memory;
 mod reading;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::available_parallelism;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use uuid::Uuid;
 
@@ -53,7 +54,7 @@ struct TenantShare {
 impl TenantShare {
     /// Returns the memory share of an API key, which lives as long as the key holds any memory.
     fn key_level(&self, key: Uuid) -> Arc<MemoryLevel> {
-        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut keys = self.keys.lock();
         if let Some(known) = keys.get(&key).and_then(Weak::upgrade) {
             return known;
         }
@@ -107,7 +108,7 @@ impl Shares {
     }
 
     fn tenant(&self, tenant: Uuid) -> Arc<TenantShare> {
-        let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tenants = self.tenants.lock();
         if let Some(known) = tenants.get(&tenant).and_then(Weak::upgrade) {
             return known;
         }

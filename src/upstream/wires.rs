@@ -1,12 +1,13 @@
 //! Open connections to one upstream: a stack of idle ones under a cap.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::Uri;
 use hyper::body::Incoming;
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -77,12 +78,12 @@ impl Wires {
     }
 
     fn pop(&self) -> Option<Wire> {
-        let wire = self.lock().stack.pop()?;
+        let wire = self.idle.lock().stack.pop()?;
         if wire.idle_since.elapsed() < self.idle_timeout {
             return Some(wire);
         }
         // The youngest has aged, so all have; they close outside the lock.
-        drop(std::mem::take(&mut self.lock().stack));
+        drop(std::mem::take(&mut self.idle.lock().stack));
         None
     }
 
@@ -92,7 +93,7 @@ impl Wires {
             return;
         }
         wire.idle_since = Instant::now();
-        let mut idle = self.lock();
+        let mut idle = self.idle.lock();
         idle.stack.push(wire);
         if !std::mem::replace(&mut idle.is_swept, true) {
             tokio::spawn(sweep(Arc::downgrade(self), self.idle_timeout));
@@ -101,7 +102,7 @@ impl Wires {
 
     /// Closes connections that were idle for too long. Returns true if none is left to watch.
     fn expire(&self) -> bool {
-        let mut idle = self.lock();
+        let mut idle = self.idle.lock();
         let fresh = idle.stack.partition_point(|wire| wire.idle_since.elapsed() >= self.idle_timeout);
         let aged: Vec<Wire> = idle.stack.drain(..fresh).collect();
         idle.is_swept = !idle.stack.is_empty();
@@ -111,13 +112,9 @@ impl Wires {
         is_done
     }
 
-    fn lock(&self) -> MutexGuard<'_, Idle> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     #[cfg(test)]
     pub(super) fn idle_count(&self) -> usize {
-        self.lock().stack.len()
+        self.idle.lock().stack.len()
     }
 
     #[cfg(test)]

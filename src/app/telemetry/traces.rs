@@ -7,7 +7,7 @@ mod queue;
 
 use std::fmt::Debug;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -20,6 +20,7 @@ use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{
     BatchConfigBuilder, BatchSpanProcessor, SpanData, SpanExporter, SpanLinks, SpanProcessor,
 };
+use parking_lot::Mutex;
 
 use self::queue::{QUEUE_SPANS_MAX, Queue};
 use crate::app::config::{OtlpProtocol, Telemetry};
@@ -200,7 +201,7 @@ impl<E: SpanExporter> SpanExporter for Patient<E> {
 
 impl<E> Patient<E> {
     fn complain(&self, reason: &str) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.told.lock();
         if told.0.is_some_and(|at| at.elapsed() < COMPLAINT_INTERVAL) {
             return;
         }

@@ -2,11 +2,12 @@
 //! if its trace is recorded (OpenTelemetry conventions for MCP, server side).
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
 use http::{HeaderMap, Version};
+use parking_lot::Mutex;
 
 use super::Endpoint;
 use super::jsonrpc::{BROKEN, RpcError};
@@ -168,7 +169,7 @@ impl Operation {
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut Open) -> T) -> Option<T> {
-        self.0.open.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(change)
+        self.0.open.lock().as_mut().map(change)
     }
 
     fn note(&self, note: impl FnOnce(&mut Span)) {
@@ -178,7 +179,7 @@ impl Operation {
 
 impl Inner {
     fn ended(&self, end: End) {
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let open = self.open.lock().take();
         let Some(open) = open else { return };
         let (took, between) = (self.began.elapsed(), open.between());
         self.faces.measures.ended((self.method, open.tool), between, took, end.labels());

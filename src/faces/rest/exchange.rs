@@ -1,6 +1,6 @@
 //! A request with everything that its handler needs.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{FromRequestParts, RawPathParams, Request};
@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 use http_body::Body as _;
 use http_body_util::BodyExt;
+use parking_lot::Mutex;
 
 use super::error::RestError;
 use super::fields::{Fields, Nulls};
@@ -227,7 +228,7 @@ impl Exchange {
     /// # Errors
     /// `overloaded` where answers of the key, its tenant or the replica hold as much as they may.
     pub(super) async fn expect_answer(&self, bytes: usize) -> Result<(), RestError> {
-        let memory = || self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let memory = || self.memory.lock();
         let before = memory().take();
         let new =
             || self.gateway().tenants.memory(self.caller(), MemoryPurpose::Answer).waiting(ANSWER_WAIT_MAX);
@@ -240,7 +241,7 @@ impl Exchange {
 
     /// Attaches to an answer the memory that it holds until it has been written. Streams have their own bounds.
     async fn counted(&self, answer: RestAnswer) -> RestAnswer {
-        let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let memory = self.memory.lock().take();
         let (parts, body) = answer?.into_parts();
         let is_counted = parts.extensions.get::<Counted>().is_some();
         let bytes = body.size_hint().exact().filter(|bytes| *bytes > FREE_BYTES_MAX as u64);

@@ -1,9 +1,8 @@
 //! Span of a request that runs a tool. Other requests have none: they are in the activity log.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use http::StatusCode;
 use http::request::Parts;
+use parking_lot::Mutex;
 
 use super::error::code_of;
 use crate::domain::end::End;
@@ -52,19 +51,15 @@ impl RequestSpan {
             // an error of the client is no fault of the server (OpenTelemetry conventions for HTTP)
             span.is_error &= !status.is_client_error();
         });
-        if let Some(span) = self.span().take() {
+        if let Some(span) = self.0.lock().take() {
             span.end();
         }
     }
 
     fn note(&self, note: impl FnOnce(&mut Span)) {
-        if let Some(span) = self.span().as_mut() {
+        if let Some(span) = self.0.lock().as_mut() {
             span.note(note);
         }
-    }
-
-    fn span(&self) -> MutexGuard<'_, Option<OpenSpan>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

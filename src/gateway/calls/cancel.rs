@@ -3,10 +3,11 @@
 //! to the others.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::Calls;
@@ -89,18 +90,14 @@ impl Drop for Named {
 }
 
 impl Cancellations {
-    fn calls(&self) -> MutexGuard<'_, HashMap<CallName, Vec<(u64, CancellationToken)>>> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn add(&self, name: CallName, token: CancellationToken) -> u64 {
         let serial = self.serial.fetch_add(1, Ordering::Relaxed);
-        self.calls().entry(name).or_default().push((serial, token));
+        self.calls.lock().entry(name).or_default().push((serial, token));
         serial
     }
 
     fn remove(&self, name: &CallName, serial: u64) {
-        let mut calls = self.calls();
+        let mut calls = self.calls.lock();
         if let Some(tokens) = calls.get_mut(name) {
             tokens.retain(|(other, _)| *other != serial);
             if tokens.is_empty() {
@@ -112,7 +109,7 @@ impl Cancellations {
     /// Cancels the call of this name. If several calls share the name, none is cancelled: the intended one is unknown.
     /// Returns `false` if no call here has the name.
     fn cancel(&self, name: &CallName) -> bool {
-        let calls = self.calls();
+        let calls = self.calls.lock();
         let Some(tokens) = calls.get(name) else { return false };
         if let [(_, token)] = tokens.as_slice() {
             token.cancel();
@@ -122,7 +119,7 @@ impl Cancellations {
 
     /// Returns whether another notice may be sent now for this key, and counts it if so.
     fn may_notify(&self, key: (TenantId, Option<KeyId>), now: Instant) -> bool {
-        let mut notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut notices = self.notices.lock();
         if notices.window.is_none_or(|began| now.duration_since(began) >= NOTICE_WINDOW) {
             notices.window = Some(now);
             notices.sent.clear();
@@ -140,7 +137,7 @@ impl Cancellations {
     }
 
     fn notified(&self) {
-        self.notices.lock().unwrap_or_else(PoisonError::into_inner).under_way -= 1;
+        self.notices.lock().under_way -= 1;
     }
 }
 

@@ -4,10 +4,11 @@
 mod pages;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
@@ -72,15 +73,11 @@ impl Lists {
 
     /// Drops the lists of a deleted tenant.
     pub(super) fn forget(&self, tenant: TenantId) {
-        self.kept().forget(tenant);
-    }
-
-    fn kept(&self) -> MutexGuard<'_, Pages> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock().forget(tenant);
     }
 
     fn alone(&self, key: ListKey) -> Arc<Turn> {
-        let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut under_way = self.under_way.lock();
         if let Some(turn) = under_way.get(&key).and_then(Weak::upgrade) {
             return turn;
         }
@@ -119,7 +116,7 @@ impl Catalogs {
         caller: Option<KeyId>,
         plan: impl FnOnce() -> ListPlan<F> + Send,
     ) -> Result<Bytes, Refusal> {
-        let found = self.lists.kept().get(&key);
+        let found = self.lists.kept.lock().get(&key);
         let plan = match found {
             Some(Found { body, .. }) if body.len() <= FREE_BYTES_MAX => return Ok(body),
             Some(Found { body, held: Some(held) }) => return Ok(lend(body, held)),
@@ -146,7 +143,7 @@ impl Catalogs {
         let alone = self.lists.alone(key);
         let _alone = timeout(WAIT_MAX, alone.lock()).await.map_err(|_| crowded())?;
         // the request before usually made it, unless it was evicted since
-        let found = self.lists.kept().get(&key);
+        let found = self.lists.kept.lock().get(&key);
         let (body, plan) = match (found, plan) {
             (Some(Found { body, held: Some(held) }), _) => return Ok(lend(body, held)),
             (Some(Found { body, held: None }), _) => (Some(body), None),
@@ -156,7 +153,7 @@ impl Catalogs {
         // the list was evicted between two lookups, which takes a cache that is much too small
         let held = self.hold(key.tenant, caller, bytes.ok_or_else(crowded)?).await?;
         if let Some(body) = body {
-            self.lists.kept().hold(&key, &held);
+            self.lists.kept.lock().hold(&key, &held);
             return Ok(lend(body, held));
         }
         let ListPlan { next, make, turn, .. } = plan.ok_or_else(crowded)?;
@@ -183,7 +180,7 @@ impl Catalogs {
     }
 
     fn keep_list(&self, key: ListKey, body: &Bytes, held: Weak<MemoryHold>, next: Option<usize>) {
-        self.lists.kept().put(key, body.clone(), held, next);
+        self.lists.kept.lock().put(key, body.clone(), held, next);
     }
 }
 

@@ -3,9 +3,10 @@
 //! Compiling, and every check that is not quick, takes the tenant's slot for long work. Each tenant has one, so one tenant's
 //! hostile schemas delay its own callers only.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 
 use super::Catalogs;
 use super::tool::Tool;
@@ -65,7 +66,7 @@ impl Schemas {
 
     /// Drops the schemas of a deleted tenant.
     pub(super) fn forget(&self, tenant: TenantId) {
-        self.kept().forget(tenant);
+        self.kept.lock().forget(tenant);
     }
 
     /// Checks arguments if that is quick: the schema is compiled already, and few steps suffice. `None` otherwise.
@@ -73,7 +74,7 @@ impl Schemas {
         if tool.shape.input_schema().is_none() {
             return Some(SchemaCheck::Fit);
         }
-        let made = self.kept().get(&key(tenant, tool)).cloned()?;
+        let made = self.kept.lock().get(&key(tenant, tool)).cloned()?;
         quick(&made, arguments)
     }
 
@@ -84,10 +85,10 @@ impl Schemas {
 
     /// Returns the cached schema, or compiles it. Calls of one tenant come here one at a time.
     fn compiled(&self, key: SchemaKey, tool: &Tool) -> Arc<Made> {
-        if let Some(made) = self.kept().get(&key) {
+        if let Some(made) = self.kept.lock().get(&key) {
             return Arc::clone(made);
         }
-        let most = self.kept().tenant_max();
+        let most = self.kept.lock().tenant_max();
         let made = Schema::compile(tool.shape.input_schema().unwrap_or("true")).and_then(|schema| {
             let is_kept = schema.bytes() + ENTRY_BYTES <= most;
             is_kept
@@ -96,12 +97,8 @@ impl Schemas {
         });
         let bytes = ENTRY_BYTES + made.as_ref().map_or_else(String::len, Schema::bytes);
         let made = Arc::new(made);
-        self.kept().put(key, Arc::clone(&made), bytes);
+        self.kept.lock().put(key, Arc::clone(&made), bytes);
         made
-    }
-
-    fn kept(&self) -> MutexGuard<'_, Kept<SchemaKey, Arc<Made>>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

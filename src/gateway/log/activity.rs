@@ -10,9 +10,10 @@ mod measures;
 mod room;
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use chrono::DateTime;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 use ulid::Ulid;
 
@@ -93,10 +94,6 @@ impl ActivityLog {
         }))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Begins an attempt and reserves a slot for it. From here on its record is closed in every case.
     ///
     /// # Errors
@@ -130,7 +127,7 @@ impl ActivityLog {
         }
         let full = {
             slot.resize(record.bytes());
-            let mut state = self.state();
+            let mut state = self.0.state.lock();
             state.urgent += usize::from(done.is_some());
             let (opened, counted) = (opened != Opened::No, opened == Opened::Withdrawn);
             let close = Close { record, opened, counted };
@@ -147,7 +144,7 @@ impl ActivityLog {
 
     /// Returns the open records that this replica does not work on. A commit with an unknown outcome leaves them behind.
     pub(in crate::gateway) fn orphans(&self, ids: Vec<uuid::Uuid>) -> Vec<uuid::Uuid> {
-        let state = self.state();
+        let state = self.0.state.lock();
         ids.into_iter().filter(|id| !state.live.contains(&Ulid::from(*id))).collect()
     }
 
@@ -160,7 +157,7 @@ impl ActivityLog {
     pub fn vitals(&self) -> LogVitals {
         let (records, bytes) = self.0.room.taken_now();
         let (opening, ending) = {
-            let state = self.state();
+            let state = self.0.state.lock();
             (state.opening.len(), state.ending.len())
         };
         let ActivityLimits { queue, queue_bytes, .. } = self.0.limits;
@@ -223,7 +220,7 @@ impl Pending {
         let log = self.log.clone();
         let (done, mut committed) = oneshot::channel();
         {
-            let mut state = log.state();
+            let mut state = log.0.state.lock();
             state.live.insert(self.record.id);
             state.opening.push_back(Opening { record: self.record.clone(), done, slot });
         }

@@ -5,9 +5,9 @@
 //! are bounded as forbidden acts are.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
 use chrono::{DateTime, Utc};
+use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use ulid::Ulid;
 
@@ -75,7 +75,7 @@ impl ReadCounts {
     /// Decides whether a read is recorded. It is only counted if an equal one was recorded in this minute already; for the
     /// first one, `is_kept` decides.
     fn keeps(&self, same: ReadKind, record: &Record, is_kept: impl FnOnce() -> bool) -> bool {
-        let mut reads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reads = self.0.lock();
         if let Some(repeats) = reads.get_mut(&same) {
             if repeats.count == 0 {
                 repeats.first = record.started_at();
@@ -94,7 +94,7 @@ impl ReadCounts {
     }
 
     fn take(&self) -> HashMap<ReadKind, ReadRepeats> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.0.lock())
     }
 }
 

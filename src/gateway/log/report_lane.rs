@@ -1,9 +1,10 @@
 //! Concurrency limit of reports on the activity log, per tenant: no tenant can take all connections for reports.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::domain::id::TenantId;
@@ -44,7 +45,7 @@ struct Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut tenants = self.lane.tenants.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tenants = self.lane.tenants.lock();
         if let Some(turns) = tenants.get_mut(&self.tenant) {
             turns.users -= 1;
             if turns.users == 0 {
@@ -68,7 +69,7 @@ impl ReportLane {
             )
         };
         let (free, place) = {
-            let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut tenants = self.tenants.lock();
             let fresh = || Turns { free: Arc::new(Semaphore::new(self.per_tenant)), users: 0 };
             let turns = tenants.entry(tenant).or_insert_with(fresh);
             if turns.users >= WAITING_MAX {
@@ -113,7 +114,7 @@ mod tests {
         let waiting = tokio::time::timeout(Duration::from_millis(5), lane.enter(tenant)).await;
         assert!(waiting.is_err());
         drop(turn);
-        assert!(lane.tenants.lock().unwrap().is_empty());
+        assert!(lane.tenants.lock().is_empty());
     }
 
     #[tokio::test]

@@ -4,10 +4,11 @@
 //! the new records from its own cursor, so a slow reader costs no memory and misses none.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use super::Log;
@@ -56,12 +57,8 @@ struct Watched {
 }
 
 impl Tails {
-    fn lock(&self) -> MutexGuard<'_, HashMap<TenantId, Watched>> {
-        self.tenants.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn tell(&self, looked_at: &[(TenantId, u64)], news: &[TenantId], horizon: u64) {
-        let mut tenants = self.lock();
+        let mut tenants = self.tenants.lock();
         for (tenant, _) in looked_at {
             if let Some(watched) = tenants.get_mut(tenant) {
                 watched.looked = horizon;
@@ -98,7 +95,7 @@ impl News {
 
 impl Drop for News {
     fn drop(&mut self) {
-        let mut tenants = self.tails.lock();
+        let mut tenants = self.tails.tenants.lock();
         // dropped under the lock: of two followers that leave at once, the second sees that it is the last
         self.horizon = None;
         if tenants.get(&self.tenant).is_some_and(|watched| watched.tell.receiver_count() == 0) {
@@ -121,7 +118,7 @@ impl Log {
     }
 
     fn subscribe(&self, tenant: TenantId) -> News {
-        let horizon = self.tails.lock().entry(tenant).or_default().tell.subscribe();
+        let horizon = self.tails.tenants.lock().entry(tenant).or_default().tell.subscribe();
         self.tails.came.notify_one();
         News { tails: Arc::clone(&self.tails), tenant, horizon: Some(horizon) }
     }
@@ -163,7 +160,7 @@ impl Log {
     pub(in crate::gateway) async fn tell_of_activity(self: Arc<Self>) {
         loop {
             let watched: Vec<(TenantId, u64)> =
-                self.tails.lock().iter().map(|(tenant, watched)| (*tenant, watched.looked)).collect();
+                self.tails.tenants.lock().iter().map(|(tenant, watched)| (*tenant, watched.looked)).collect();
             if watched.is_empty() {
                 tokio::select! {
                     () = self.life.stop.cancelled() => return,

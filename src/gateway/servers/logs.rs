@@ -1,7 +1,7 @@
 //! Logs of servers. Lines come from this replica's programs and listings, are written to the database once a second, and can
 //! be read on any replica.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use chrono::{DateTime, Utc};
@@ -73,7 +73,7 @@ impl Servers {
 
     /// Takes the receiver of log lines, for the task that writes them; `None` after the first call.
     pub(in crate::gateway) fn take_journal(&self) -> Option<mpsc::Receiver<LogLine>> {
-        self.journal_lines.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.journal_lines.lock().take()
     }
 
     /// Writes log lines, at most once a second, until all senders are gone or the gateway stops.

@@ -22,8 +22,9 @@ pub use self::requests::{ServerChange, ServerRequest};
 pub(in crate::gateway) use self::administer::OWN_LIMITS;
 pub(in crate::gateway) use self::discovery::{ListingError, What};
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::{Ground, Lifecycle, Log, Options, Tenants};

@@ -1,8 +1,8 @@
 //! Vectors of definitions, if the deployment has an embeddings service: loading, and noting which tenants need new ones.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::Tenants;
@@ -50,13 +50,13 @@ impl Embedded {
 
     /// Notes that a tenant's catalogue changed.
     pub(super) fn note(&self, tenant: TenantId) {
-        self.changed.lock().unwrap_or_else(PoisonError::into_inner).add(tenant);
+        self.changed.lock().add(tenant);
         self.wake.notify_one();
     }
 
     /// Returns the changes noted since the last call.
     pub(in crate::gateway) fn take_changed(&self) -> Changed {
-        std::mem::take(&mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.changed.lock())
     }
 }
 

@@ -7,10 +7,10 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use chrono::{DateTime, Utc};
+use parking_lot::Mutex;
 
 use super::Tenants;
 use super::live::bucket::{RateShare, SECOND_NS};
@@ -173,7 +173,7 @@ impl RateLimits {
         change: impl FnOnce(&mut Sheds) -> T,
     ) -> Option<T> {
         let key = caller.key?;
-        let mut sheds = self.sheds.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sheds = self.sheds.lock();
         if sheds.len() >= SHED_KEYS_MAX && !sheds.contains_key(&key) {
             return None;
         }
@@ -193,7 +193,7 @@ impl RateLimits {
 
     /// Takes the counters since the last call, by key.
     pub(in crate::gateway) fn take_sheds(&self) -> HashMap<KeyId, Sheds> {
-        std::mem::take(&mut *self.sheds.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.sheds.lock())
     }
 }
 

@@ -42,7 +42,7 @@ pub struct LiveTenant {
     /// Open streams.
     pub(in crate::gateway) fanout: Fanout,
     /// Time at which the last catalogue or access was built.
-    pub(super) made: std::sync::Mutex<Option<Instant>>,
+    pub(super) made: parking_lot::Mutex<Option<Instant>>,
     pub(super) reloading_access: Mutex<()>,
     pub(super) reloading_catalogue: Mutex<()>,
     /// Held by the task that makes search indexes ahead of searches.
@@ -62,7 +62,7 @@ impl LiveTenant {
             vectors: Vectors::default(),
             lag: Lag::default(),
             fanout: Fanout::default(),
-            made: std::sync::Mutex::default(),
+            made: parking_lot::Mutex::default(),
             reloading_access: Mutex::new(()),
             reloading_catalogue: Mutex::new(()),
             indexing: Arc::default(),

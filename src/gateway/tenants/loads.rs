@@ -1,6 +1,6 @@
 //! Loading of snapshots: keys and catalogues, brought to the database's revision.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Tenants;
@@ -84,7 +84,7 @@ impl Tenants {
             let access = Access::build(live, &rows, &self.options.defaults, &self.options.quotas);
             let is_suspended = access.is_suspended;
             self.live.swap_access(live, Some(access));
-            *live.made.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+            *live.made.lock() = Some(Instant::now());
             live.fanout.check();
             self.find_misled(live);
             if is_suspended {
@@ -129,7 +129,7 @@ impl Tenants {
             Ok(catalogue) => {
                 let catalogue = Arc::new(catalogue);
                 live.catalogue.store(Arc::clone(&catalogue));
-                *live.made.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+                *live.made.lock() = Some(Instant::now());
                 live.fanout.moved(live);
                 self.find_misled(live);
                 // after the swap, so that no request connects again with a dropped credential
@@ -151,7 +151,7 @@ impl Tenants {
             self.live.lookups.keys_changed();
         }
         if let Some(live) = self.live.get(change.tenant) {
-            let made = *live.made.lock().unwrap_or_else(PoisonError::into_inner);
+            let made = *live.made.lock();
             if let Some(made) = made
                 && live.rev(change.kind) < change.rev
             {

@@ -1,9 +1,9 @@
 //! Suspended tenants: they keep all their data, and their requests are refused until the platform resumes them.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
 use chrono::{DateTime, Utc};
+use parking_lot::Mutex;
 
 use super::Tenants;
 use crate::domain::id::{KeyId, TenantId};
@@ -31,7 +31,7 @@ impl Suspensions {
     /// Counts a request in the record of the key's minute.
     pub(in crate::gateway) fn count(&self, caller: &Caller, now: DateTime<Utc>) {
         let Some(key) = caller.key else { return };
-        let mut refused = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut refused = self.0.lock();
         if refused.len() >= KEYS_MAX && !refused.contains_key(&key) {
             return;
         }
@@ -46,7 +46,7 @@ impl Suspensions {
 
     /// Takes the counters since the last call.
     pub(in crate::gateway) fn take(&self) -> HashMap<KeyId, SuspendedRequests> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.0.lock())
     }
 }
 

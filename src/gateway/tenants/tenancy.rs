@@ -6,10 +6,11 @@
 mod lookups;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use parking_lot::RwLock;
 use tokio::sync::Semaphore;
 
 use self::lookups::Lookups;
@@ -54,40 +55,40 @@ impl Tenancy {
 
     /// Returns the caller of a key; `None` if no snapshot has it.
     pub(in crate::gateway) fn caller(&self, hash: &[u8; 32]) -> Option<Arc<Caller>> {
-        read(&self.keys).get(hash).cloned()
+        self.keys.read().get(hash).cloned()
     }
 
     pub(in crate::gateway) fn get(&self, tenant: TenantId) -> Option<Arc<LiveTenant>> {
-        read(&self.live).get(&tenant).cloned()
+        self.live.read().get(&tenant).cloned()
     }
 
     /// Makes a tenant live, without any rows, unless it is already.
     pub(in crate::gateway) fn enter(&self, tenant: TenantId, name: String) -> Arc<LiveTenant> {
-        let mut all = self.live.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.live.write();
         Arc::clone(all.entry(tenant).or_insert_with(|| LiveTenant::new(tenant, name)))
     }
 
     /// Returns a live tenant by name.
     pub(in crate::gateway) fn by_name(&self, name: &str) -> Option<Arc<LiveTenant>> {
-        read(&self.live).values().find(|tenant| tenant.name == name).cloned()
+        self.live.read().values().find(|tenant| tenant.name == name).cloned()
     }
 
     pub(in crate::gateway) fn all(&self) -> Vec<Arc<LiveTenant>> {
-        read(&self.live).values().map(Arc::clone).collect()
+        self.live.read().values().map(Arc::clone).collect()
     }
 
     pub(in crate::gateway) fn ids(&self) -> Vec<TenantId> {
-        read(&self.live).keys().copied().collect()
+        self.live.read().keys().copied().collect()
     }
 
     /// Notes a comparison of revisions; `at` is its beginning.
     pub(in crate::gateway) fn confirm(&self, at: Instant) {
-        *self.confirmed.write().unwrap_or_else(PoisonError::into_inner) = Some(at);
+        *self.confirmed.write() = Some(at);
     }
 
     /// Returns the time when revisions were last confirmed; `None` before the first time.
     pub(in crate::gateway) fn confirmed_at(&self) -> Option<Instant> {
-        *read(&self.confirmed)
+        *self.confirmed.read()
     }
 
     /// Returns the time since revisions were last confirmed; `None` before the first time.
@@ -98,7 +99,7 @@ impl Tenancy {
     /// Replaces keys and settings: first the tenant's snapshot, then the keys. Does nothing for a tenant that was ended
     /// meanwhile.
     pub(in crate::gateway) fn swap_access(&self, live: &LiveTenant, new: Option<Access>) {
-        let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        let mut keys = self.keys.write();
         if live.is_ended.load(Ordering::Relaxed) {
             return;
         }
@@ -118,7 +119,7 @@ impl Tenancy {
 
     /// Ends a tenant that is deleted, or that this version cannot read: its keys no longer work here, and its streams end.
     pub(in crate::gateway) fn forget(&self, live: &LiveTenant) {
-        let mut all = self.live.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.live.write();
         if all.get(&live.id).is_some_and(|known| std::ptr::eq(Arc::as_ptr(known), live)) {
             all.remove(&live.id);
         }
@@ -126,10 +127,6 @@ impl Tenancy {
         self.swap_access(live, None);
         live.fanout.check();
     }
-}
-
-fn read<T>(lock: &RwLock<T>) -> std::sync::RwLockReadGuard<'_, T> {
-    lock.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -158,7 +155,7 @@ mod tests {
         assert_eq!(known(&tenancy, 0..10), [2, 3, 7]);
         // the same tenant, entered again before the old one's end is through
         let again = live(1);
-        tenancy.live.write().unwrap().insert(again.id, Arc::clone(&again));
+        tenancy.live.write().insert(again.id, Arc::clone(&again));
         tenancy.swap_access(&again, Some(access(&again, &[3, 4], Vec::new())));
         tenancy.forget(&ours);
         assert_eq!(known(&tenancy, 0..10), [3, 4, 7]);

@@ -1,9 +1,9 @@
 //! Counters of key uses and of requests without a valid key, written once a minute.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
 use chrono::{DateTime, Utc};
+use parking_lot::Mutex;
 
 use super::Tenants;
 use super::authenticate::hash_key;
@@ -29,7 +29,7 @@ impl Uses {
     /// Notes the use of a key; only the first use between two writes counts.
     pub(super) fn key_used(&self, caller: &Caller, now: DateTime<Utc>) {
         let Some(key) = caller.key else { return };
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut used = self.used.lock();
         if used.len() < KEY_USES_MAX {
             used.entry(key).or_insert((caller.tenant_id(), now));
         }
@@ -37,7 +37,7 @@ impl Uses {
 
     fn count_failure(&self, key: String) {
         self.strangers.one();
-        let mut failures = self.auth_failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failures = self.auth_failures.lock();
         let room = failures.len() < FAILED_KEYS_MAX;
         let name = if room || failures.contains_key(&key) { key } else { "others".to_owned() };
         *failures.entry(name).or_insert(0) += 1;
@@ -45,12 +45,12 @@ impl Uses {
 
     /// Takes the number of requests without a valid key, by digest of the presented key.
     pub(in crate::gateway) fn take_failures(&self) -> HashMap<String, u64> {
-        std::mem::take(&mut *self.auth_failures.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.auth_failures.lock())
     }
 
     /// Takes the keys used since the last call, each with the time of its first use.
     pub(in crate::gateway) fn take_used(&self) -> Vec<(TenantId, KeyId, DateTime<Utc>)> {
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut used = self.used.lock();
         used.drain().map(|(key, (tenant, at))| (tenant, key, at)).collect()
     }
 }

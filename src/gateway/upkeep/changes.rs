@@ -1,8 +1,8 @@
 //! Changes in the database: a listener for notices, and a poll of revisions for those that were lost.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
@@ -117,7 +117,7 @@ impl Upkeep {
         };
         let moved: Vec<Change> = changes.iter().filter(is_behind).copied().collect();
         let behind: HashSet<TenantId> = moved.iter().map(|change| change.tenant).collect();
-        *self.behind.lock().unwrap_or_else(PoisonError::into_inner) = moved;
+        *self.behind.lock() = moved;
         let said: HashMap<(TenantId, RevisionKind), i64> =
             changes.iter().map(|change| ((change.tenant, change.kind), change.rev)).collect();
         for live in known.difference(&behind).filter_map(|id| self.tenants.live.get(*id)) {

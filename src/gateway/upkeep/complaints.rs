@@ -1,7 +1,8 @@
 //! Failures that are reported once, however often they repeat.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 /// Last failure of each job that is reported once.
 #[derive(Debug, Default)]
@@ -10,18 +11,18 @@ pub(super) struct Complaints(Mutex<HashMap<&'static str, String>>);
 impl Complaints {
     /// Notes a failure. Returns whether it differs from the job's last one.
     pub(super) fn is_new(&self, job: &'static str, text: &str) -> bool {
-        let mut complaints = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut complaints = self.0.lock();
         complaints.insert(job, text.to_owned()).is_none_or(|last| last != text)
     }
 
     /// Forgets the job's failure. Returns whether there was one.
     pub(super) fn forget(&self, job: &'static str) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(job).is_some()
+        self.0.lock().remove(job).is_some()
     }
 
     /// Returns whether the job's last run failed.
     #[cfg(test)]
     pub(super) fn has(&self, job: &str) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(job)
+        self.0.lock().contains_key(job)
     }
 }

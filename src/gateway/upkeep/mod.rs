@@ -18,9 +18,11 @@ mod wear_off;
 
 pub use self::vitals::{ServerCounts, Vitals};
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use self::complaints::Complaints;
 use self::skew::Skew;

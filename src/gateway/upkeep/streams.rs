@@ -6,9 +6,10 @@ mod stream;
 mod watched;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -93,7 +94,7 @@ impl UpstreamStreams {
     }
 
     fn watched(&self, due: &DueServer) -> Option<Arc<Watched>> {
-        let held = self.held();
+        let held = self.held.lock();
         held.by_server
             .get(&due.server)
             .filter(|entry| entry.version == due.version)
@@ -102,7 +103,7 @@ impl UpstreamStreams {
 
     /// Ends a server's task: its slot is free for others until `until`.
     fn rest(&self, due: &DueServer, watched: &Arc<Watched>, back_off: BackOff, until: Instant) {
-        let mut held = self.held();
+        let mut held = self.held.lock();
         // the slot may belong to a successor already
         if held.by_server.get(&due.server).is_none_or(|entry| !Arc::ptr_eq(&entry.watched, watched)) {
             return;
@@ -116,16 +117,16 @@ impl UpstreamStreams {
 
     /// Returns the number of streams.
     pub(super) fn held_now(&self) -> usize {
-        self.held().by_server.len()
+        self.held.lock().by_server.len()
     }
 
     fn is_holder(&self) -> bool {
-        self.held().lease.is_some()
+        self.held.lock().lease.is_some()
     }
 
     /// Returns the lease under which this replica lists servers now.
     fn lease(&self) -> Option<ReplicaLease> {
-        self.held().lease.map(|(lease, _)| lease)
+        self.held.lock().lease.map(|(lease, _)| lease)
     }
 
     /// Notes that this replica holds the lease. Streams from an earlier lease are dropped: another replica has listed the
@@ -134,7 +135,7 @@ impl UpstreamStreams {
         if self.lease().is_some_and(|before| before != lease) {
             self.let_go();
         }
-        self.held().lease = Some((lease, now));
+        self.held.lock().lease = Some((lease, now));
     }
 
     /// Drops all streams, because a write showed that this lease is lost.
@@ -147,12 +148,8 @@ impl UpstreamStreams {
 
     /// Drops all streams, because another replica holds the lease, or may hold it after a long time without confirmation.
     fn let_go(&self) {
-        let gone = std::mem::take(&mut *self.held());
+        let gone = std::mem::take(&mut *self.held.lock());
         drop(gone);
-    }
-
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -209,7 +206,7 @@ impl Upkeep {
                 Err(_) => tracing::warn!("the database did not say in time which servers to watch"),
             }
             let doubtful = Duration::from_secs_f64(HEARTBEAT_TTL_S);
-            if self.streams.held().lease.is_some_and(|(_, at)| at.elapsed() >= doubtful) {
+            if self.streams.held.lock().lease.is_some_and(|(_, at)| at.elapsed() >= doubtful) {
                 self.streams.let_go();
             }
             tokio::select! {
@@ -241,7 +238,7 @@ impl Upkeep {
         }
         let wanted = self.servers_to_watch().await?;
         *looked = Some(Instant::now());
-        let mut held = streams.held();
+        let mut held = streams.held.lock();
         held.keep_only(&wanted);
         let places = self.options.upstream_streams_max;
         for (due, back_off) in held.admit(wanted.into_values(), places, Instant::now()) {
@@ -307,7 +304,7 @@ mod tests {
     }
 
     fn hold(streams: &UpstreamStreams, servers: &[DueServer], places: usize, now: Instant) -> Vec<DueServer> {
-        let mut held = streams.held();
+        let mut held = streams.held.lock();
         held.keep_only(&servers.iter().map(|due| (due.server, due.clone())).collect());
         let admitted = held.admit(servers.iter().cloned(), places, now);
         for (due, _) in &admitted {
@@ -326,12 +323,12 @@ mod tests {
         assert_eq!(hold(&streams, &[server(1, 1)], 8, now).len(), 1);
         streams.confirm(lease(1), now);
         streams.lost(lease(0));
-        assert_eq!(streams.held().by_server.len(), 1);
+        assert_eq!(streams.held.lock().by_server.len(), 1);
         streams.confirm(lease(3), now);
-        assert!(streams.held().by_server.is_empty() && streams.lease() == Some(lease(3)));
+        assert!(streams.held.lock().by_server.is_empty() && streams.lease() == Some(lease(3)));
         assert_eq!(hold(&streams, &[server(1, 1)], 8, now).len(), 1);
         streams.lost(lease(3));
-        assert!(streams.held().by_server.is_empty() && !streams.is_holder());
+        assert!(streams.held.lock().by_server.is_empty() && !streams.is_holder());
     }
 
     #[test]
@@ -350,7 +347,7 @@ mod tests {
         let mut servers = vec![server(1, 1), server(1, 2)];
         assert_eq!(hold(&streams, &servers, 1, now), [server(1, 1)]);
         let rest = |back_off| {
-            let watched = Arc::clone(&streams.held().by_server[&server(1, 1).server].watched);
+            let watched = Arc::clone(&streams.held.lock().by_server[&server(1, 1).server].watched);
             streams.rest(&server(1, 1), &watched, back_off, now + LEASE);
         };
         rest(BackOff::default());

@@ -1,6 +1,5 @@
 //! Health of this replica, from values at hand: no query, no waiting.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -81,7 +80,7 @@ impl Upkeep {
     }
 
     fn revision_lag(&self) -> i64 {
-        let behind = self.behind.lock().unwrap_or_else(PoisonError::into_inner);
+        let behind = self.behind.lock();
         let lag = behind.iter().filter_map(|change| {
             let live = self.tenants.live.get(change.tenant)?;
             Some(change.rev - live.rev(change.kind))

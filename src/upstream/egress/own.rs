@@ -1,9 +1,9 @@
 //! Names of the deployment's own database: resolved periodically, and refused even while that fails.
 
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::time::timeout;
 
 use super::{ADDRESSES_MAX, Resolve};
@@ -42,14 +42,14 @@ impl OwnHost {
 
     /// Returns whether an address is known to be of this host.
     pub(super) fn has(&self, ip: IpAddr, port: u16) -> bool {
-        self.port == port && self.seen().addresses.iter().any(|(known, _)| known.to_canonical() == ip)
+        self.port == port && self.seen.lock().addresses.iter().any(|(known, _)| known.to_canonical() == ip)
     }
 
     /// Resolves the name. A failure keeps the known addresses.
     pub(super) async fn look_up(&self, dns: &dyn Resolve, now: Instant) {
         let found = timeout(LOOKUP_MAX, dns.resolve(&self.host)).await;
         let found = found.ok().and_then(Result::ok).filter(|found| !found.is_empty());
-        let mut seen = self.seen();
+        let mut seen = self.seen.lock();
         let had_failed = std::mem::replace(&mut seen.has_failed, found.is_none());
         let Some(found) = found else {
             if !had_failed {
@@ -67,10 +67,6 @@ impl OwnHost {
         // the oldest go first
         let excess = seen.addresses.len().saturating_sub(ADDRESSES_MAX);
         seen.addresses.drain(..excess);
-    }
-
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -96,17 +92,17 @@ mod tests {
 
     impl Names {
         fn say(&self, host: &'static str, addresses: &[&'static str]) {
-            self.0.lock().unwrap().insert(host, addresses.to_vec());
+            self.0.lock().insert(host, addresses.to_vec());
         }
 
         fn fail(&self, host: &str) {
-            self.0.lock().unwrap().remove(host);
+            self.0.lock().remove(host);
         }
     }
 
     impl Resolve for Names {
         fn resolve<'a>(&'a self, host: &'a str) -> Resolving<'a> {
-            let found = self.0.lock().unwrap().get(same_name(host).as_str()).cloned();
+            let found = self.0.lock().get(same_name(host).as_str()).cloned();
             let found = found.map(|found| found.iter().map(|ip| ip.parse().unwrap()).collect());
             Box::pin(async move { found.ok_or_else(|| io::ErrorKind::NotFound.into()) })
         }

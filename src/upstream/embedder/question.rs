@@ -1,9 +1,9 @@
 //! Embedding of search questions, with a bounded wait and circuit breakers. A failure that the question may have
 //! caused counts against its tenant alone; a failure of the service counts against all tenants.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
 use super::{EmbedError, Embedder, Fault};
@@ -50,14 +50,10 @@ impl Default for Patience {
 }
 
 impl Patience {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns whether both circuit breakers admit a question. If one of them refuses, neither changes: the end of a
     /// probe that only one admitted would never be reported.
     fn admit(own: &Patience, all: &Patience, now: Instant) -> bool {
-        let (mut own, mut all) = (own.state(), all.state());
+        let (mut own, mut all) = (own.0.lock(), all.0.lock());
         let (mut own_then, mut all_then) = (own.breaker, all.breaker);
         for then in [&mut own_then, &mut all_then] {
             if matches!(then.admit(now), Admission::Rest(_) | Admission::Wait) {
@@ -69,18 +65,18 @@ impl Patience {
     }
 
     fn answered(&self) {
-        self.state().breaker.answered();
+        self.0.lock().breaker.answered();
     }
 
     /// Records a failure with another cause, which counts as a sign of life for this circuit breaker.
     fn is_not_to_blame(&self, now: Instant) {
-        self.state().breaker.alive(now);
+        self.0.lock().breaker.alive(now);
     }
 
     /// Records that a question failed. Returns whether to log it.
     fn failed(&self, began: Instant, now: Instant) -> bool {
         let chance = getrandom::u32().map_or(1.0, |random| f64::from(random) / f64::from(u32::MAX));
-        let mut state = self.state();
+        let mut state = self.0.lock();
         let has_opened = state.breaker.failed(began, now, chance);
         // the question may have been the probe
         state.breaker.probe_failed(now, chance);

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Response};
 use hyper::body::Incoming;
+use parking_lot::Mutex;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 use tokio::sync::watch;
 
@@ -73,23 +73,23 @@ impl SharedClient {
 
     /// Takes the error that ended a stream; `None` if there was none.
     pub(super) fn take_fault(&self) -> Option<UpstreamError> {
-        self.fault.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.fault.lock().take()
     }
 
     /// Returns whether the server named a session.
     pub(super) fn has_session(&self) -> bool {
-        self.session().id.is_some()
+        self.session.lock().id.is_some()
     }
 
     /// Records the error that ended a stream.
     pub(super) fn note(&self, error: UpstreamError) {
-        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        *self.fault.lock() = Some(error);
     }
 
     /// Records that the session's stream is open.
     pub(super) fn session_stream_opened(&self) {
         let number = {
-            let mut session = self.session();
+            let mut session = self.session.lock();
             session.streams += 1;
             session.streams
         };
@@ -101,14 +101,10 @@ impl SharedClient {
         self.stream.send_replace(SessionStream::Ended);
     }
 
-    fn session(&self) -> MutexGuard<'_, Session> {
-        self.session.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Stores the session that an answer to `initialize` opens. Returns its stand-in; `None` without an id.
     pub(super) fn open_session(&self, id: Option<HeaderValue>) -> Result<Option<String>, UpstreamError> {
         let id = id.map(checked_id).transpose()?;
-        let mut session = self.session();
+        let mut session = self.session.lock();
         session.number += 1;
         session.id = id;
         Ok(session.id.is_some().then(|| stand_in(session.number)))
@@ -127,7 +123,7 @@ impl SharedClient {
             }
         }
         if let Some(asked) = session {
-            let session = self.session();
+            let session = self.session.lock();
             let id = session.id.as_ref().filter(|_| stand_in(session.number) == asked);
             headers.insert("mcp-session-id", id.ok_or(StreamableHttpError::SessionExpired)?.clone());
         }

@@ -1,10 +1,10 @@
 //! Filter between an upstream and rmcp. It drops messages that nobody waits for, and replaces a result that rmcp's
 //! types cannot hold, which would stall rmcp.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use rmcp::model::ServerJsonRpcMessage;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -54,11 +54,11 @@ pub(in super::super) struct Tap {
 impl Tap {
     /// Lets only announcements of `wanted` pass from now on; fewer once the server acknowledges fewer.
     pub(super) fn listen_for(&self, wanted: &[Announced]) {
-        *self.wanted() = wanted.to_vec();
+        *self.wanted.lock() = wanted.to_vec();
     }
 
     fn is_heard(&self, method: &str) -> bool {
-        HEARD.contains(&method) || self.wanted().iter().any(|what| what.method() == method)
+        HEARD.contains(&method) || self.wanted.lock().iter().any(|what| what.method() == method)
     }
 
     /// Restricts the announcements that pass to those that a server acknowledges, from the very next message on.
@@ -66,16 +66,12 @@ impl Tap {
         let read = acknowledged.map(|params| serde_json::from_str::<Acknowledged>(params.get()));
         // rmcp refuses malformed acknowledgements
         if let Some(Ok(Acknowledged { notifications })) = read {
-            self.wanted().retain(|what| match what {
+            self.wanted.lock().retain(|what| match what {
                 Announced::Tools => notifications.tools,
                 Announced::Prompts => notifications.prompts,
                 Announced::Resources => notifications.resources,
             });
         }
-    }
-
-    fn wanted(&self) -> MutexGuard<'_, Vec<Announced>> {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the message as rmcp may read it; `None` if it is dropped.
@@ -113,7 +109,7 @@ impl Tap {
     }
 
     fn count_request(&self, now: Instant) -> Result<(), UpstreamError> {
-        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut requests = self.requests.lock();
         let (began, count) = requests
             .filter(|(began, _)| now.duration_since(*began) < REQUESTS_WINDOW)
             .map_or((now, 1), |(began, count)| (began, count + 1));
@@ -131,13 +127,13 @@ impl Tap {
     #[cfg(test)]
     fn keep(&self, message: &Bytes, read: &RpcMessage<'_>) {
         let Some(id) = read.id else { return };
-        self.results.lock().unwrap().insert(id.get().to_owned(), message.clone());
+        self.results.lock().insert(id.get().to_owned(), message.clone());
     }
 
     /// Takes the raw message that answered the request with this id.
     #[cfg(test)]
     pub(in super::super) fn take(&self, id: &str) -> Option<Bytes> {
-        self.results.lock().unwrap().remove(id)
+        self.results.lock().remove(id)
     }
 }
 
@@ -195,9 +191,9 @@ mod tests {
                 .unwrap()
         };
         assert!(acknowledges("7").is_some());
-        assert_eq!(*tap.wanted(), all);
+        assert_eq!(*tap.wanted.lock(), all);
         assert!(acknowledges(r#"{"toolsListChanged":true,"promptsListChanged":false,"x":1}"#).is_some());
-        assert_eq!(*tap.wanted(), all[..1]);
+        assert_eq!(*tap.wanted.lock(), all[..1]);
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Processor time that requests and answers of one tenant may take from all tenants: the rate at which answers are
 //! read, and permits for long work.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::process::nice;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Semaphore;
@@ -42,7 +43,7 @@ impl ReadingShare {
 
     /// Counts `bytes` that were read against the tenant's rate; returns how long to wait before reading more.
     pub(super) fn take(&self, bytes: usize) -> Duration {
-        self.pace.lock().unwrap_or_else(PoisonError::into_inner).take(bytes, Instant::now())
+        self.pace.lock().take(bytes, Instant::now())
     }
 
     /// Runs long work at a low priority, one piece of the tenant at a time. Other tasks of the thread move to another
@@ -150,7 +151,7 @@ mod tests {
         let (one, two) = (share(&places), share(&places));
         let (go, work) = long_work(&one).await;
         let done = Mutex::new(Vec::new());
-        let piece = async |share: &ReadingShare, n| share.in_turn(|| done.lock().unwrap().push(n)).await;
+        let piece = async |share: &ReadingShare, n| share.in_turn(|| done.lock().push(n)).await;
         let (mut first, mut next, mut other) =
             (Box::pin(piece(&one, 1)), Box::pin(piece(&one, 1)), Box::pin(piece(&two, 2)));
         assert!(futures_util::poll!(&mut first).is_pending());
@@ -159,7 +160,7 @@ mod tests {
         drop(go);
         work.await.unwrap();
         futures_util::future::join3(first, next, other).await;
-        assert_eq!(*done.lock().unwrap(), [2, 1, 1], "the other tenant's piece came up first");
+        assert_eq!(*done.lock(), [2, 1, 1], "the other tenant's piece came up first");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -143,7 +144,7 @@ impl Children {
 
     /// Returns the number of programs that have a slot.
     pub(in crate::upstream) fn count(&self) -> usize {
-        self.places().by_number.len()
+        self.running.lock().by_number.len()
     }
 
     /// Takes a slot for one more program.
@@ -155,7 +156,7 @@ impl Children {
         (tenant, server): (Uuid, Uuid),
         program: Weak<dyn RunningProgram>,
     ) -> Result<ChildPlace, Full> {
-        let mut places = self.places();
+        let mut places = self.running.lock();
         let own = places.by_number.values().filter(|taken| taken.tenant == tenant);
         if own.clone().any(|taken| taken.server == server) {
             return Err(Full::Before);
@@ -209,7 +210,7 @@ impl Children {
     /// Returns the programs that have a slot. Their states must be read after the slots are unlocked: a program that
     /// asks for a slot locks its state first.
     fn running(&self) -> Vec<Arc<dyn RunningProgram>> {
-        self.places().by_number.values().filter_map(|taken| taken.program.upgrade()).collect()
+        self.running.lock().by_number.values().filter_map(|taken| taken.program.upgrade()).collect()
     }
 
     /// Ends earlier programs of the same server at once, with the requests that they are answering.
@@ -220,10 +221,6 @@ impl Children {
                 other.end_now();
             }
         }
-    }
-
-    fn places(&self) -> MutexGuard<'_, Places> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends all programs, and waits until they have ended. No program can start afterwards.
@@ -244,7 +241,7 @@ pub(super) struct ChildPlace {
 
 impl Drop for ChildPlace {
     fn drop(&mut self) {
-        self.children.places().by_number.remove(&self.number);
+        self.children.running.lock().by_number.remove(&self.number);
         self.children.freed.notify_waiters();
     }
 }

@@ -1,8 +1,8 @@
 //! Log of a server: the standard error of its program, and events of the program.
 
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -95,7 +95,7 @@ impl ServerLog {
     }
 
     fn has_turn(&self) -> bool {
-        let has_turn = self.pace.lock().unwrap_or_else(PoisonError::into_inner).try_one(Instant::now());
+        let has_turn = self.pace.lock().try_one(Instant::now());
         if has_turn {
             self.say_what_is_left_out();
         } else {

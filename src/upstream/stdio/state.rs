@@ -1,8 +1,9 @@
 //! State of one program on this replica: its phase, its use, its failures.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -152,7 +153,7 @@ impl Shared {
 
     /// Returns the session with the running program, or what the caller has to do or to wait for.
     pub(super) fn session_now(self: &Arc<Self>) -> Result<Now, UpstreamError> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         match &state.phase {
             Phase::Up(session) => return Ok(Now::Up(Arc::clone(session))),
             Phase::Starting | Phase::Ending | Phase::FallingAsleep => return Ok(Now::Coming),
@@ -186,17 +187,17 @@ impl Shared {
 
     /// Returns the era that the program spoke last; `None` if it is unknown.
     pub(super) fn era(&self) -> Option<Era> {
-        self.state().era
+        self.state.lock().era
     }
 
     /// Returns what the program declared at its last start; `None` if it never started.
     pub(super) fn offers(&self) -> Option<DeclaredOffers> {
-        self.state().offers
+        self.state.lock().offers
     }
 
     /// Records that the program has shaken hands and takes requests.
     pub(super) fn is_up(&self, session: ProgramSession) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.era = Some(session.era);
         state.came_up = true;
         state.offers = Some(session.offers);
@@ -208,7 +209,7 @@ impl Shared {
 
     /// Notes that the program ended by itself.
     pub(super) fn broke(&self) {
-        if let Phase::Up(session) = &self.state().phase
+        if let Phase::Up(session) = &self.state.lock().phase
             && let Some(life) = &session.life
         {
             life.broke(FailureKind::Lost.name());
@@ -217,7 +218,7 @@ impl Shared {
 
     /// Notes that the program is being ended: no further request reaches it.
     pub(super) fn is_ending(&self, how: &Ended) {
-        self.state().phase = if let Ended::Idle = how { Phase::FallingAsleep } else { Phase::Ending };
+        self.state.lock().phase = if let Ended::Idle = how { Phase::FallingAsleep } else { Phase::Ending };
         self.moved.notify_waiters();
     }
 
@@ -227,7 +228,7 @@ impl Shared {
         let idle = self.children.rules.idle;
         loop {
             let until = {
-                let mut state = self.state();
+                let mut state = self.state.lock();
                 if let Phase::Ending | Phase::FallingAsleep = state.phase {
                     return;
                 }
@@ -249,7 +250,7 @@ impl Shared {
 
     /// Changes the record of the program's use.
     pub(super) fn with_usage(&self, change: impl FnOnce(&mut ProgramUsage)) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         change(&mut state.usage);
         let is_overdue = |since: Instant| since.elapsed() >= self.children.rules.idle;
         if state.usage.unused_since().is_some_and(is_overdue) {
@@ -259,12 +260,12 @@ impl Shared {
 
     /// Returns whether the program was ended for lack of calls, or is being ended for it.
     pub(super) fn is_asleep(&self) -> bool {
-        matches!(self.state().phase, Phase::Asleep | Phase::FallingAsleep)
+        matches!(self.state.lock().phase, Phase::Asleep | Phase::FallingAsleep)
     }
 
     /// Forgets failures: the next request starts the program.
     pub(super) fn end_rest(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.failures.forget();
         if let Phase::Resting { .. } = state.phase {
             state.phase = Phase::Off;
@@ -275,13 +276,13 @@ impl Shared {
 
     /// Returns whether the program of this start, or of an earlier one, has ended.
     pub(super) fn has_ended(&self, start: u64) -> bool {
-        let state = self.state();
+        let state = self.state.lock();
         state.start != start || matches!(state.phase, Phase::Off | Phase::Asleep | Phase::Resting { .. })
     }
 
     /// Notes how the program ended, and how long it had run.
     pub(super) fn ended(&self, ended: Ended, lived: Duration) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.failures.lived(lived);
         match ended {
             Ended::Idle => state.phase = Phase::Asleep,
@@ -300,10 +301,6 @@ impl Shared {
         drop(state);
         self.moved.notify_waiters();
     }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl RunningProgram for Shared {
@@ -312,34 +309,34 @@ impl RunningProgram for Shared {
     }
 
     fn end_now(&self) -> u64 {
-        let state = self.state();
+        let state = self.state.lock();
         state.end.cancel();
         state.start
     }
 
     fn is_leaving(&self) -> bool {
-        matches!(self.state().phase, Phase::Ending | Phase::FallingAsleep)
+        matches!(self.state.lock().phase, Phase::Ending | Phase::FallingAsleep)
     }
 
     fn unused_since(&self) -> Option<Instant> {
-        let state = self.state();
+        let state = self.state.lock();
         state.usage.unused_since().filter(|_| matches!(state.phase, Phase::Up(_)))
     }
 
     fn take_unlisted(&self, interval: Duration) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         matches!(state.phase, Phase::Up(_)) && state.usage.take_unlisted(interval)
     }
 
     fn take_announced(&self) -> bool {
-        match &self.state().phase {
+        match &self.state.lock().phase {
             Phase::Up(session) => session.wire.take_announced(),
             _ => false,
         }
     }
 
     fn leaves(&self) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let leaves = state.usage.unused_since().is_some() && matches!(state.phase, Phase::Up(_));
         if leaves {
             state.phase = Phase::FallingAsleep;

@@ -6,9 +6,9 @@ use std::io::{BufRead, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 /// Time between SIGTERM and SIGKILL.
@@ -35,7 +35,7 @@ impl Warden {
 
     /// Adds a process group that must end with the gateway.
     pub(super) fn watch(&self, group: i32) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.groups.insert(group);
         let told = state.tell(&format!("+{group}\n"));
         if told || self.program.is_none() {
@@ -55,7 +55,7 @@ impl Warden {
 
     /// Removes a process group that has ended.
     pub(super) fn forget(&self, group: i32) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.groups.remove(&group);
         state.tell(&format!("-{group}\n"));
     }
@@ -72,10 +72,6 @@ impl Warden {
             .process_group(0)
             .spawn()
             .ok()
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -115,7 +111,7 @@ mod tests {
     #[test]
     fn one_that_died_is_replaced_and_collected() {
         let warden = Warden::new(Some((PathBuf::from("true"), String::new())));
-        let id = || warden.state().running.as_ref().map(Child::id);
+        let id = || warden.state.lock().running.as_ref().map(Child::id);
         warden.watch(1);
         let first = id();
         // what is written before its end is not refused

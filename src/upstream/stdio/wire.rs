@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::{BufMut, Bytes, BytesMut};
+use parking_lot::Mutex;
 use tokio::io::AsyncWriteExt;
 use tokio::process::ChildStdin;
 use tokio::sync::{mpsc, oneshot};
@@ -70,7 +70,7 @@ impl PipeWire {
         let (answer, answered) = oneshot::channel();
         let progress = request.progress.cloned();
         let waiter = Waiter { answer, progress, bytes_max: request.bytes_max };
-        match self.waiting().as_mut() {
+        match self.waiting.lock().as_mut() {
             Some(waiting) => drop(waiting.insert(request.id, waiter)),
             None => return Err(ended()),
         }
@@ -102,12 +102,12 @@ impl PipeWire {
 
     /// Removes and returns the caller that waits for this answer.
     pub(super) fn take(&self, id: u64) -> Option<Waiter> {
-        self.waiting().as_mut()?.remove(&id)
+        self.waiting.lock().as_mut()?.remove(&id)
     }
 
     /// Passes progress on to the caller that asked for it; a slow caller misses some.
     pub(super) fn progress(&self, token: u64, params: Bytes) {
-        let waiting = self.waiting();
+        let waiting = self.waiting.lock();
         let waiter = waiting.as_ref().and_then(|waiting| waiting.get(&token));
         if let Some(progress) = waiter.and_then(|waiter| waiter.progress.as_ref()) {
             drop(progress.try_send(params));
@@ -116,18 +116,14 @@ impl PipeWire {
 
     /// Returns the bound on a line: the largest answer that a caller waits for, at least [`HELLO_BYTES_MAX`].
     pub(super) fn bytes_max(&self) -> usize {
-        let waiting = self.waiting();
+        let waiting = self.waiting.lock();
         let longest = waiting.iter().flat_map(HashMap::values).map(|waiter| waiter.bytes_max).max();
         longest.unwrap_or_default().max(HELLO_BYTES_MAX)
     }
 
     /// Ends all requests: callers that wait learn that the answer is lost, and later ones are refused.
     pub(super) fn close(&self) {
-        drop(self.waiting().take());
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, Option<HashMap<u64, Waiter>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        drop(self.waiting.lock().take());
     }
 }
 

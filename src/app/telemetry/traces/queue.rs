@@ -4,7 +4,9 @@
 //! that only callers want have a bounded share of it, and so has each tenant.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::domain::measure::Count;
 use crate::domain::span::Span;
@@ -73,7 +75,7 @@ impl Taken {
 impl Queue {
     /// Takes a slot for a span. Returns false if there is none: the span is lost.
     pub(super) fn enter(&self, span: &Span) -> bool {
-        let lost = match self.places().enter(span) {
+        let lost = match self.places.lock().enter(span) {
             Ok(()) => return true,
             Err(lost) => lost,
         };
@@ -86,7 +88,7 @@ impl Queue {
 
     /// Frees the slots of spans that were sent, or could not be sent.
     pub(super) fn leave(&self, spans: impl Iterator<Item = SpanId>) {
-        let mut places = self.places();
+        let mut places = self.places.lock();
         spans.for_each(|span| places.leave(span));
     }
 
@@ -99,10 +101,6 @@ impl Queue {
     pub(super) fn lost(&self) -> LostSpans {
         let (full, over_share) = (self.full.get(), self.over_share.get());
         LostSpans { full, over_share, unsent: self.unsent.get() }
-    }
-
-    fn places(&self) -> MutexGuard<'_, Places> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -210,7 +208,7 @@ mod tests {
         assert_eq!(enter(&queue, 60_000, 3, "a", false), 0, "it has more than its share");
         assert_eq!(enter(&queue, 60_000, 3, "e", false), 2);
         queue.leave(ids(70_000));
-        let places = queue.places();
+        let places = queue.places.lock();
         assert_eq!(
             (places.all.spans, places.all.bytes, places.held.len(), places.tenants.len()),
             (0, 0, 0, 0)
@@ -237,8 +235,8 @@ mod tests {
         assert!((1..20).contains(&entered), "{entered}");
         assert!(queue.enter(&span(20, "a", false)), "a small one finds a place");
         // the same id again
-        let before = queue.places().all.bytes;
+        let before = queue.places.lock().all.bytes;
         assert!(queue.enter(&span(20, "a", false)));
-        assert_eq!(queue.places().all.bytes, before);
+        assert_eq!(queue.places.lock().all.bytes, before);
     }
 }

@@ -5,9 +5,10 @@ pub(in crate::gateway::catalog) mod direct;
 pub(in crate::gateway::catalog) mod offers;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use self::direct::DirectView;
@@ -184,23 +185,19 @@ impl Known {
     }
 }
 
-impl Views {
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+impl Views {}
 
 impl Catalog {
     /// Returns the view for these settings, and makes it on this thread if it does not exist: only for blocking threads.
     pub fn view(&self, settings: &Effective) -> Arc<View> {
         let key = ViewKey::of(settings);
-        if let Some(view) = self.views.known().get(&key) {
+        if let Some(view) = self.views.known.lock().get(&key) {
             return view;
         }
         let made = Arc::new(View::make(self, &key));
         let views_max =
             (VIEWED_TOOLS_MAX / (self.listed().len() + self.offers().len()).max(1)).clamp(1, VIEWS_MAX);
-        let mut known = self.views.known();
+        let mut known = self.views.known.lock();
         // another thread may have made the same view meanwhile
         if let Some(view) = known.get(&key) {
             return view;
@@ -220,14 +217,14 @@ impl Catalog {
 
     /// Returns the view for these settings, made on a blocking thread if it does not exist.
     pub async fn view_soon(self: &Arc<Self>, settings: &Effective) -> Arc<View> {
-        let known = |catalogue: &Catalog| catalogue.views.known().get(&ViewKey::of(settings));
+        let known = |catalogue: &Catalog| catalogue.views.known.lock().get(&ViewKey::of(settings));
         self.soon(settings, known, Catalog::view).await
     }
 
     /// Returns the view of `/mcp/direct` for these settings, made on a blocking thread if it does not exist.
     pub async fn direct_view_soon(self: &Arc<Self>, settings: &Effective) -> Arc<DirectView> {
         let known = |catalogue: &Catalog| {
-            let view = catalogue.views.known().get(&ViewKey::of(settings))?;
+            let view = catalogue.views.known.lock().get(&ViewKey::of(settings))?;
             view.direct.get().map(Arc::clone)
         };
         self.soon(settings, known, Catalog::direct_view).await

@@ -49,7 +49,7 @@ impl ActivityLog {
             tokio::select! {
                 () = self.0.wake_opening.notified() => {}
                 () = stop.cancelled() => {
-                    if self.state().opening.is_empty() {
+                    if self.0.state.lock().opening.is_empty() {
                         return;
                     }
                 }
@@ -58,7 +58,7 @@ impl ActivityLog {
     }
 
     fn take_opening(&self) -> Vec<Opening> {
-        let mut state = self.state();
+        let mut state = self.0.state.lock();
         let count = state.opening.len().min(self.0.limits.batch);
         state.opening.drain(..count).collect()
     }
@@ -90,7 +90,7 @@ impl ActivityLog {
                 Ok(())
             }
             Err(error) => {
-                let mut state = self.state();
+                let mut state = self.0.state.lock();
                 batch.into_iter().rev().for_each(|opening| state.opening.push_front(opening));
                 Err(error)
             }
@@ -155,7 +155,7 @@ impl ActivityLog {
         let mut is_closing = false;
         loop {
             let (queued, urgent, closing) = {
-                let state = self.state();
+                let state = self.0.state.lock();
                 (state.ending.len(), state.urgent > 0, state.closing > 0)
             };
             if queued == 0 && stop.is_cancelled() {
@@ -186,7 +186,7 @@ impl ActivityLog {
     }
 
     fn take_ending(&self) -> (Vec<Close>, Vec<Rest>) {
-        let mut state = self.state();
+        let mut state = self.0.state.lock();
         // a backlog from a slow database goes out in larger pieces
         let most = state.ending.len().min(self.0.limits.batch * BACKLOG_BATCHES);
         let count = fitting(state.ending.iter().take(most).map(|ending| ending.rest.slot.bytes())).min(most);
@@ -198,7 +198,7 @@ impl ActivityLog {
     }
 
     fn put_back(&self, closes: Vec<Close>, rest: Vec<Rest>) {
-        let mut state = self.state();
+        let mut state = self.0.state.lock();
         state.urgent += urgent(&rest);
         state.closing += closing(&closes);
         for (close, rest) in closes.into_iter().zip(rest).rev() {
@@ -208,7 +208,7 @@ impl ActivityLog {
 
     fn ended(&self, closes: &[Close], rest: Vec<Rest>) {
         {
-            let mut state = self.state();
+            let mut state = self.0.state.lock();
             for close in closes.iter().filter(|close| close.opened) {
                 state.live.remove(&close.record.id);
             }

@@ -3,9 +3,10 @@
 //! therefore delays no other.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
@@ -70,17 +71,13 @@ impl LogRoom {
 
     /// Returns the number of attempts that hold a slot.
     pub(super) fn records(&self) -> usize {
-        self.taken().all.records
+        self.taken.lock().all.records
     }
 
     /// Returns the capacity in use, in records and in bytes.
     pub(super) fn taken_now(&self) -> (usize, usize) {
-        let taken = self.taken();
+        let taken = self.taken.lock();
         (taken.all.records, taken.all.bytes)
-    }
-
-    fn taken(&self) -> MutexGuard<'_, Taken> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns whether one more attempt fits into the capacity divided by `part`.
@@ -141,7 +138,7 @@ pub(super) struct Slot {
 impl Slot {
     /// Takes capacity for an attempt, or fails at once.
     pub(super) fn take(room: &Arc<LogRoom>, tenant: TenantId) -> Result<Slot, RecordUnavailable> {
-        room.take(&mut room.taken(), tenant).map_err(|_| RecordUnavailable)?;
+        room.take(&mut room.taken.lock(), tenant).map_err(|_| RecordUnavailable)?;
         Ok(Slot { room: Arc::clone(room), tenant, bytes: room.attempt_bytes })
     }
 
@@ -169,7 +166,7 @@ impl Slot {
     /// Sets the size of the record, now that it is complete.
     pub(super) fn resize(&mut self, bytes: usize) {
         let room = &*self.room;
-        let mut taken = room.taken();
+        let mut taken = room.taken.lock();
         taken.all.resize(self.bytes, bytes);
         if let Some(theirs) = taken.tenants.get_mut(&self.tenant) {
             theirs.resize(self.bytes, bytes);
@@ -182,7 +179,7 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         let room = &*self.room;
-        let mut taken = room.taken();
+        let mut taken = room.taken.lock();
         taken.all.give_back(self.bytes);
         if let Some(theirs) = taken.tenants.get_mut(&self.tenant) {
             theirs.give_back(self.bytes);
@@ -202,7 +199,7 @@ struct Waiter<'a> {
 impl<'a> Waiter<'a> {
     /// Takes capacity for an attempt and returns `None`, or returns an entry in the queue.
     fn unless_taken(room: &'a LogRoom, tenant: TenantId) -> Result<Option<Waiter<'a>>, RecordUnavailable> {
-        let mut taken = room.taken();
+        let mut taken = room.taken.lock();
         let full = match room.take(&mut taken, tenant) {
             Ok(()) => return Ok(None),
             Err(full) => full,
@@ -222,7 +219,7 @@ impl<'a> Waiter<'a> {
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         let room = self.room;
-        let mut taken = room.taken();
+        let mut taken = room.taken.lock();
         let Taken { all, tenants } = &mut *taken;
         if let Some(theirs) = tenants.get_mut(&self.tenant) {
             theirs.callers = theirs.callers.saturating_sub(1);
@@ -269,7 +266,7 @@ mod tests {
         // both wake-ups reach a waiter, although the first came before any of them polled
         let (first, second) = (first.await.unwrap(), second.await.unwrap());
         drop((first, second));
-        assert!(room.taken().tenants.is_empty());
+        assert!(room.taken.lock().tenants.is_empty());
     }
 
     #[tokio::test]

@@ -2,8 +2,9 @@
 //! their tenant only.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant};
+
+use parking_lot::RwLock;
 
 /// Start of the lag, and whether a task is catching up.
 #[derive(Debug, Default)]
@@ -16,7 +17,7 @@ impl Lag {
     /// Notes that the database has newer keys, since `since` at the earliest. Returns `true` if the caller must catch up,
     /// because no task does yet.
     pub(in crate::gateway) fn begin(&self, since: Instant) -> bool {
-        self.since.write().unwrap_or_else(PoisonError::into_inner).get_or_insert(since);
+        self.since.write().get_or_insert(since);
         !self.is_followed.swap(true, Ordering::AcqRel)
     }
 
@@ -27,15 +28,15 @@ impl Lag {
 
     /// Notes that keys and settings are current.
     pub(in crate::gateway) fn end(&self) {
-        if self.since.read().unwrap_or_else(PoisonError::into_inner).is_some() {
-            *self.since.write().unwrap_or_else(PoisonError::into_inner) = None;
+        if self.since.read().is_some() {
+            *self.since.write() = None;
         }
         self.give_up();
     }
 
     /// Returns whether the lag has lasted longer than `max`.
     pub(in crate::gateway) fn is_over(&self, max: Duration) -> bool {
-        let since = *self.since.read().unwrap_or_else(PoisonError::into_inner);
+        let since = *self.since.read();
         since.is_some_and(|since| since.elapsed() > max)
     }
 }

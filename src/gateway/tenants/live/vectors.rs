@@ -3,9 +3,10 @@
 mod questions;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 
 use self::questions::Questions;
 use crate::domain::search::Embedding;
@@ -79,7 +80,7 @@ impl Vectors {
     /// Returns the vectors of the tools that `catalogue` lists, in that order; arranged once per catalogue and revision.
     pub(in crate::gateway) fn placed(&self, catalogue: &Arc<Catalog>) -> Arc<[Option<Arc<Embedding>>]> {
         let kept = self.kept.load_full();
-        let mut placed = self.placed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut placed = self.placed.lock();
         if let Some(known) = &*placed
             && is_of(&known.catalogue, catalogue)
             && is_of(&known.kept, &kept)

@@ -5,9 +5,10 @@
 //! any tenant change.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -53,13 +54,9 @@ struct State {
 }
 
 impl Lookups {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Notes that keys of some tenant have changed: no key counts as unknown any more.
     pub(in crate::gateway) fn keys_changed(&self) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         state.changes += 1;
         state.unknown.clear();
     }
@@ -71,7 +68,7 @@ impl Lookups {
     pub(in crate::gateway) async fn find(&self, store: &Store, hash: &[u8; 32]) -> Found {
         let (done, found) = oneshot::channel();
         {
-            let mut state = self.lock();
+            let mut state = self.0.lock();
             if state.unknown.get(hash).is_some_and(|since| since.elapsed() < UNKNOWN_FOR) {
                 return Ok(None);
             }
@@ -100,7 +97,7 @@ impl Lookups {
 
     /// Returns the next keys to look up, and the number of key changes so far; `None` if no key waits.
     fn next(&self) -> Option<(Vec<Waiting>, u64)> {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         // requests that were dropped do not wait any more
         state.waiting.retain(|waiting| !waiting.done.is_closed());
         let count = state.waiting.len().min(BATCH);
@@ -119,7 +116,7 @@ impl Lookups {
                 return;
             }
         };
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         // a key made meanwhile may have been looked up a moment too early
         let is_current = state.changes == changes;
         for Waiting { hash, done } in batch {
@@ -142,7 +139,7 @@ mod tests {
 
     fn waiting(lookups: &Lookups, n: u8) -> oneshot::Receiver<Found> {
         let (done, found) = oneshot::channel();
-        lookups.lock().waiting.push_back(Waiting { hash: [n; 32], done });
+        lookups.0.lock().waiting.push_back(Waiting { hash: [n; 32], done });
         found
     }
 
@@ -153,9 +150,9 @@ mod tests {
         let (batch, changes) = lookups.next().unwrap();
         lookups.told(batch, changes, &Ok(Vec::new()));
         assert_eq!(told.try_recv().unwrap(), Ok(None));
-        assert!(lookups.lock().unknown.contains_key(&[1; 32]));
+        assert!(lookups.0.lock().unknown.contains_key(&[1; 32]));
         lookups.keys_changed();
-        assert!(lookups.lock().unknown.is_empty());
+        assert!(lookups.0.lock().unknown.is_empty());
     }
 
     #[test]
@@ -165,7 +162,7 @@ mod tests {
         let (batch, changes) = lookups.next().unwrap();
         lookups.keys_changed();
         lookups.told(batch, changes, &Ok(Vec::new()));
-        assert!(lookups.lock().unknown.is_empty());
+        assert!(lookups.0.lock().unknown.is_empty());
     }
 
     #[test]
@@ -176,13 +173,13 @@ mod tests {
         for hash in 0..UNKNOWN_MAX {
             let mut key = [0; 32];
             key[..8].copy_from_slice(&hash.to_be_bytes());
-            lookups.lock().unknown.insert(key, Instant::now());
+            lookups.0.lock().unknown.insert(key, Instant::now());
         }
         let receivers: Vec<_> = (0..=BATCH).map(|_| waiting(&lookups, 255)).collect();
         let (batch, changes) = lookups.next().unwrap();
-        assert_eq!((batch.len(), lookups.lock().waiting.len()), (BATCH, 1));
+        assert_eq!((batch.len(), lookups.0.lock().waiting.len()), (BATCH, 1));
         lookups.told(batch, changes, &Ok(Vec::new()));
-        assert_eq!(lookups.lock().unknown.len(), 1);
+        assert_eq!(lookups.0.lock().unknown.len(), 1);
         drop(receivers);
     }
 }

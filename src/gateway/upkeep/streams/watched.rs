@@ -1,7 +1,8 @@
 //! State of one server whose announcements are awaited.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use crate::upstream::Announced;
 
@@ -29,23 +30,23 @@ struct State {
 impl Watched {
     /// Notes that the stream is open.
     pub(super) fn went_live(&self, now: Instant) {
-        *self.state() = State { live: Some(now), ..State::default() };
+        *self.state.lock() = State { live: Some(now), ..State::default() };
     }
 
     /// Notes that the open stream does not announce all kinds: the server must be listed at the usual interval.
     pub(super) fn hears_a_part(&self) {
-        self.state().hears_a_part = true;
+        self.state.lock().hears_a_part = true;
     }
 
     /// Notes that the stream has ended. Returns how long it was open.
     pub(super) fn went_down(&self, now: Instant) -> Duration {
-        let state = std::mem::take(&mut *self.state());
+        let state = std::mem::take(&mut *self.state.lock());
         state.live.map_or(Duration::ZERO, |since| now.duration_since(since))
     }
 
     /// Notes an announced change.
     pub(super) fn announced(&self, what: Announced, now: Instant) {
-        let [tools, others] = &mut self.state().silent_changes;
+        let [tools, others] = &mut self.state.lock().silent_changes;
         let silent = if what == Announced::Tools { tools } else { others };
         if silent.is_some_and(|at| now.duration_since(at) <= ANNOUNCEMENT_LATE_MAX) {
             *silent = None;
@@ -54,7 +55,7 @@ impl Watched {
 
     /// Notes a listing of the tools after an announcement.
     pub(super) fn listed(&self, now: Instant) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.live.is_some() {
             state.listed = Some(now);
         }
@@ -63,7 +64,7 @@ impl Watched {
     /// Notes a scheduled listing, with its number of changes in tools and in other kinds.
     pub(super) fn relisted(&self, now: Instant, changes: [usize; 2]) {
         self.listed(now);
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.live.is_none() {
             return;
         }
@@ -76,18 +77,14 @@ impl Watched {
 
     /// Notes a listing whose changes are held back: only another listing applies them.
     pub(super) fn holds_back(&self) {
-        self.state().listed = None;
+        self.state.lock().listed = None;
     }
 
     /// Returns whether a ping suffices instead of a listing.
     pub(super) fn can_wait(&self, now: Instant, interval: Duration) -> bool {
-        let state = self.state();
+        let state = self.state.lock();
         let is_fresh = state.listed.is_some_and(|at| now.duration_since(at) < interval);
         state.live.is_some() && is_fresh && state.silent_changes == [None; 2] && !state.hears_a_part
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

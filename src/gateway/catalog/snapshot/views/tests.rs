@@ -63,7 +63,7 @@ async fn leaves_the_thread_and_takes_turns() {
     }
     // the permit stays with the work until that ends, though nobody waits for it
     let _turn = catalogue.views.turn.acquire().await.unwrap();
-    assert!(catalogue.views.known().get(&ViewKey::of(&other)).is_some());
+    assert!(catalogue.views.known.lock().get(&ViewKey::of(&other)).is_some());
 }
 
 #[test]
@@ -75,6 +75,6 @@ fn the_least_used_gives_way() {
         catalogue.view(&name(n));
         assert!(Arc::ptr_eq(&first, &catalogue.view(&name(0))), "{n}");
     }
-    assert_eq!(catalogue.views.known().views.len(), VIEWS_MAX);
-    assert!(catalogue.views.known().get(&ViewKey::of(&name(1))).is_none());
+    assert_eq!(catalogue.views.known.lock().views.len(), VIEWS_MAX);
+    assert!(catalogue.views.known.lock().get(&ViewKey::of(&name(1))).is_none());
 }

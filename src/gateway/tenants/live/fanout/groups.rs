@@ -2,8 +2,9 @@
 //! the threads that serve requests. The new catalogue is in force before any stream is notified.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::Prints;
@@ -36,10 +37,6 @@ struct Group {
 }
 
 impl Groups {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Joins the group for these settings. Returns its fingerprints, now and after each change.
     pub(in crate::gateway::tenants) async fn join(
         &self,
@@ -49,7 +46,7 @@ impl Groups {
         let catalogue = live.catalogue();
         let prints = Prints::of(&*catalogue.direct_view_soon(settings).await);
         let joined = {
-            let mut state = self.lock();
+            let mut state = self.0.lock();
             // cleaned up here, since the catalogue may not change for long
             state.by_view.retain(|_, group| group.prints.receiver_count() > 0);
             let group = state.by_view.entry(ViewKey::of(settings)).or_insert_with(|| Group {
@@ -69,7 +66,7 @@ impl Groups {
     /// Starts computing each group's fingerprints after a swap of the catalogue, unless that runs already.
     pub(super) fn stir(&self, live: &Arc<LiveTenant>) {
         let begins = {
-            let mut state = self.lock();
+            let mut state = self.0.lock();
             state.by_view.retain(|_, group| group.prints.receiver_count() > 0);
             state.is_stirred = !state.by_view.is_empty();
             state.is_stirred && !std::mem::replace(&mut state.is_under_way, true)
@@ -82,7 +79,7 @@ impl Groups {
 
     /// Returns the groups to compare; `None` if there was no swap since the last call.
     fn next(&self) -> Option<Vec<(ViewKey, Effective)>> {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         state.is_under_way = std::mem::take(&mut state.is_stirred);
         let groups = state.by_view.iter().map(|(key, group)| (key.clone(), group.settings.clone()));
         state.is_under_way.then(|| groups.collect())
@@ -90,7 +87,7 @@ impl Groups {
 
     /// Sets a group's fingerprints, which wakes its streams if they differ.
     fn tell(&self, key: &ViewKey, rev: i64, prints: Prints) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         let Some(group) = state.by_view.get_mut(key).filter(|group| group.rev <= rev) else { return };
         group.rev = rev;
         group.prints.send_if_modified(|told| std::mem::replace(told, prints) != prints);
@@ -125,7 +122,7 @@ mod tests {
             let settings = Effective::resolve(&own, &Settings::default(), &Defaults::example());
             groups.join(&live, &settings).await
         };
-        let count = || groups.lock().by_view.len();
+        let count = || groups.0.lock().by_view.len();
         let (_stays, also) = (join("stays:*").await, join("stays:*").await);
         assert_eq!(count(), 1);
         drop(also);

@@ -6,8 +6,10 @@
 //! were not notified since.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::{Fanout, Prints, Signal};
 use crate::domain::id::KeyId;
@@ -112,12 +114,8 @@ impl List {
 }
 
 impl Served {
-    fn lock(&self) -> MutexGuard<'_, Lists> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn note(&self, key: Option<KeyId>, mut list: List) {
-        let mut lists = self.lock();
+        let mut lists = self.0.lock();
         if let Some(known) = lists.by_key.get_mut(&key) {
             list.mixed = either(known.mixed, known.other_than(&list.settings, list.manages, list.prints));
             *known = list;
@@ -130,7 +128,7 @@ impl Served {
 
     /// Notes a change. Returns `true` if a check must start: there are served lists, and none runs.
     fn begin(&self) -> bool {
-        let mut lists = self.lock();
+        let mut lists = self.0.lock();
         lists.is_changed = true;
         let is_something = !lists.by_key.is_empty() || lists.overflowed.is_some();
         is_something && !std::mem::replace(&mut lists.is_under_way, true)
@@ -138,14 +136,14 @@ impl Served {
 
     /// Returns `true` if there was another change since the last call; otherwise the check ends.
     fn goes_on(&self) -> bool {
-        let mut lists = self.lock();
+        let mut lists = self.0.lock();
         lists.is_under_way = std::mem::take(&mut lists.is_changed);
         lists.is_under_way
     }
 
     /// Returns when the key was served outdated lists, and which kinds; `None` if that was not in the last seconds.
     pub(in crate::gateway::tenants) fn misled(&self, key: Option<KeyId>) -> Option<(Instant, Kinds)> {
-        let mut lists = self.lock();
+        let mut lists = self.0.lock();
         lists.misled.retain(|misled| misled.at.elapsed() < REMEMBERED);
         latest(lists.misled.iter().filter(|misled| misled.is(key)))
     }
@@ -155,7 +153,7 @@ impl Fanout {
     /// Drops the lists of these revisions served before `at`: the database confirmed the revisions then or later, so these
     /// lists were current.
     pub(in crate::gateway) fn confirm(&self, at: Instant, revs: (i64, i64)) {
-        let mut lists = self.served.lock();
+        let mut lists = self.served.0.lock();
         lists.by_key.retain(|_, list| list.at >= at || list.revs != revs || list.mixed.contains(&true));
         if lists.by_key.is_empty() {
             lists.overflowed = lists.overflowed.filter(|last| *last >= at);
@@ -173,7 +171,7 @@ impl Fanout {
                 .collect(),
             None => Arc::from([WasMisled { key: None, at: now, kinds: [true; 3] }]),
         };
-        let mut lists = self.served.lock();
+        let mut lists = self.served.0.lock();
         lists.misled.retain(|misled| misled.at.elapsed() < REMEMBERED);
         if lists.misled.len() < SERVED_MAX {
             lists.misled.extend(misled.iter().copied());
@@ -266,7 +264,7 @@ fn look_for_misled(live: &LiveTenant) -> Option<Misled> {
     let (catalogue, access) = (live.catalogue(), live.access());
     // the lock is not held while views are made
     let served: Vec<(Option<KeyId>, List)> = {
-        let mut lists = live.fanout.served.lock();
+        let mut lists = live.fanout.served.0.lock();
         if lists.overflowed.take().is_some() {
             lists.by_key.clear();
             return Some(Misled { tenant: live.id, keys: None });
@@ -288,7 +286,7 @@ fn look_for_misled(live: &LiveTenant) -> Option<Misled> {
     if misled.is_empty() {
         return None;
     }
-    let mut lists = live.fanout.served.lock();
+    let mut lists = live.fanout.served.0.lock();
     for (key, list, _) in &misled {
         // unless the key was served another list meanwhile
         if lists.by_key.get(key).is_some_and(|last| last.at == list.at) {
@@ -332,7 +330,7 @@ mod tests {
         served.note(None, list("old", 1));
         served.note(None, list("new", 2));
         served.note(None, list("new", 2));
-        assert_eq!(served.lock().by_key[&None].mixed, [true; 3]);
+        assert_eq!(served.0.lock().by_key[&None].mixed, [true; 3]);
     }
 
     #[test]
@@ -341,11 +339,11 @@ mod tests {
         fanout.served.note(None, list("old", 1));
         let later = Instant::now() + Duration::from_secs(1);
         fanout.confirm(later, (2, 1));
-        assert_eq!(fanout.served.lock().by_key.len(), 1, "another catalogue");
+        assert_eq!(fanout.served.0.lock().by_key.len(), 1, "another catalogue");
         fanout.confirm(Instant::now().checked_sub(Duration::from_secs(9)).unwrap(), (1, 1));
-        assert_eq!(fanout.served.lock().by_key.len(), 1, "served after that");
+        assert_eq!(fanout.served.0.lock().by_key.len(), 1, "served after that");
         fanout.confirm(later, (1, 1));
-        assert!(fanout.served.lock().by_key.is_empty());
+        assert!(fanout.served.0.lock().by_key.is_empty());
     }
 
     #[test]

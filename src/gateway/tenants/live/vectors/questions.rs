@@ -1,8 +1,9 @@
 //! Cache of the vectors of a tenant's queries, evicted by least recent use.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::domain::search::Embedding;
@@ -41,7 +42,7 @@ impl Default for Questions {
 impl Questions {
     /// Returns the cached vector of a query.
     pub(in crate::gateway) fn find(&self, text: &str) -> Option<Arc<Embedding>> {
-        let mut known = self.known();
+        let mut known = self.known.lock();
         known.now += 1;
         let now = known.now;
         let (asked, vector) = known.by_text.get_mut(text)?;
@@ -51,7 +52,7 @@ impl Questions {
 
     /// Caches the vector of a query.
     pub(in crate::gateway) fn keep(&self, text: String, vector: Arc<Embedding>) {
-        let mut known = self.known();
+        let mut known = self.known.lock();
         known.now += 1;
         let now = known.now;
         known.by_text.insert(text, (now, vector));
@@ -66,10 +67,6 @@ impl Questions {
     /// Returns a permit for a request to the service; `None` if all are taken.
     pub(in crate::gateway) fn turn(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.asked).try_acquire_owned().ok()
-    }
-
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -88,6 +85,6 @@ mod tests {
         questions.keep("one more".to_owned(), vector);
         assert!(questions.find("0").is_some() && questions.find("one more").is_some());
         assert!(questions.find("1").is_none() && questions.find("2").is_some());
-        assert_eq!(questions.known().by_text.len(), QUESTIONS_MAX);
+        assert_eq!(questions.known.lock().by_text.len(), QUESTIONS_MAX);
     }
 }
