@@ -61,9 +61,10 @@ check-image:
 cluster-test:
 	MCPPROXY_CLUSTER_FROM=$(FROM) tests/cluster/run.sh
 
-# measures a release build against other gateways (docs/performance.md)
+# measures a release build against other gateways (docs/performance.md), and fails where a bound is missed
 bench:
 	deploy/needs.sh rust c postgres
+	cargo test --release --lib domain::schema::tests::bounds
 	tests/bench/run.sh
 
 # compose.yaml and what it mounts

@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 
 use crate::attackers::{ATTACKS, Attackers, GATEWAY, SINK, Tallies, Targets, read};
 use crate::beside::{CLIENTS, SLICE};
-use crate::compare::{self, Compared};
+use crate::compare::{self, Compared, must};
 use crate::cpu;
 use crate::gateway::{Api, Gateway};
 use crate::load::{self, Era, Slice, Until, Work};
@@ -62,7 +62,7 @@ pub struct Attacks {
 
 /// Returns the columns of the latencies.
 pub fn columns() -> Vec<&'static str> {
-    [&["attacks", "baseline"], &compare::COLUMNS[..], &["must"]].concat()
+    [&["attacks", "baseline"], &compare::COLUMNS[..]].concat()
 }
 /// Columns of the lines about the replica.
 pub const REPLICA_COLUMNS: [&str; 3] = ["the replica", "value", "must"];
@@ -79,9 +79,7 @@ impl Attacks {
             ("20 s without a break", "nothing", &mut self.held),
         ];
         let cells = lines.map(|(attacks, baseline, compared)| {
-            let (ratio, cells) = compared.cells();
-            let must = vec![must(ratio, RATIO_MAX, "p99", "×")];
-            [vec![attacks.to_owned(), baseline.to_owned()], cells, must].concat()
+            [vec![attacks.to_owned(), baseline.to_owned()], compared.cells(RATIO_MAX)].concat()
         });
         cells.into()
     }
@@ -91,7 +89,11 @@ impl Attacks {
         let mut rows = Vec::new();
         for (what, mib) in [("most memory (resident)", self.peak_mib), ("memory 10 s after", self.end_mib)] {
             let mib = mib.unwrap_or(f64::NAN);
-            rows.push(vec![what.to_owned(), format!("{mib:.0} MiB"), must(mib, MEMORY_MIB_MAX, "", " MiB")]);
+            rows.push(vec![
+                what.to_owned(),
+                format!("{mib:.0} MiB"),
+                must(mib, MEMORY_MIB_MAX, "", " MiB", false),
+            ]);
         }
         for (beside, slowest) in ["nothing", "the attacks", "the sink"].iter().zip(self.livez) {
             let slowest = format!("{:.1} ms", slowest.as_secs_f64() * 1000.0);
@@ -113,12 +115,6 @@ impl Attacks {
         });
         each.collect()
     }
-}
-
-/// Returns a bound, and that it was missed where it was.
-fn must(value: f64, most: f64, what: &str, unit: &str) -> String {
-    let verdict = if value <= most { "met" } else { "**missed**" };
-    format!("{what} ≤ {most}{unit}: {verdict}").trim_start().to_owned()
 }
 
 /// Asks `/livez` on new connections until told that it is enough; returns the slowest answer.

@@ -205,7 +205,10 @@ async fn run(filter: &[String]) -> Result<()> {
     }
     ensure!(upstream.is_running(), "the upstream ended during the run");
     let mut report = Report { outcomes, beside, attacks: attacked, listeners: listening, counts, once };
-    Ok(writeln!(std::io::stdout(), "{}", report.markdown())?)
+    let report = report.markdown();
+    writeln!(std::io::stdout(), "{report}")?;
+    ensure!(!compare::is_missed(&report), "a bound is missed, or a control differs: see the verdicts");
+    Ok(())
 }
 
 /// Keys of the tenants.

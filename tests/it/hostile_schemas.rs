@@ -17,18 +17,18 @@ const MEMORY_MIB: usize = 400;
 /// Most bytes of a request's arguments.
 const BODY: usize = 4 * 1024 * 1024 - 2048;
 
-fn tool(name: &str, schema: &str) -> Tool {
+pub fn tool(name: &str, schema: &str) -> Tool {
     let definition =
         format!(r#"{{"name":"{name}","inputSchema":{schema},"annotations":{{"readOnlyHint":true}}}}"#);
     Tool::raw(name, &definition)
 }
 
-fn list(item: &str, count: usize) -> String {
+pub fn list(item: &str, count: usize) -> String {
     format!("[{}]", vec![item; count].join(","))
 }
 
 /// Tools, with the arguments that hurt and how such a call ends.
-fn recipes() -> Vec<(Tool, String, &'static str)> {
+pub fn recipes() -> Vec<(Tool, String, &'static str)> {
     let letters: serde_json::Map<_, _> =
         (0..500).map(|n| (format!("p{n}"), json!({"pattern": r"\p{L}{160}"}))).collect();
     let letters = json!({"type": "object", "properties": letters}).to_string();

@@ -4,6 +4,8 @@
 #[cfg(test)]
 mod activity;
 #[cfg(test)]
+mod attacks;
+#[cfg(test)]
 mod bad_days;
 #[cfg(test)]
 mod bulkheads;

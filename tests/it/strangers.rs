@@ -21,7 +21,7 @@ const ANSWERED_MIN: usize = 100;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Returns a well-formed key that nobody has.
-fn stranger() -> String {
+pub fn stranger() -> String {
     let [one, other] = [uuid::Uuid::new_v4(), uuid::Uuid::new_v4()];
     format!("mcpk_{}{:011x}", one.simple(), other.as_u128() >> 84)
 }

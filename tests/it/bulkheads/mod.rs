@@ -3,6 +3,6 @@
 mod latency;
 mod listing;
 mod memory;
-mod requests;
+pub mod requests;
 mod unread;
 mod vices;

@@ -15,13 +15,13 @@ use crate::support::{Api, Mcp, Tool, Upstream, settle};
 
 const SOON: Duration = Duration::from_secs(20);
 /// Largest body that the deployment accepts, in bytes.
-const BODY_BYTES: usize = 4 * MIB;
+pub const BODY_BYTES: usize = 4 * MIB;
 
 /// Time for which an unfinished body is held open.
 const HELD_OPEN: Duration = Duration::from_secs(10);
 
 /// Sends `body` of a request that announces `announced` bytes, and gives status and text of the answer; 0 without one.
-async fn send(api: &Api, announced: usize, body: &[u8], held_open: Duration) -> (u16, String) {
+pub async fn send(api: &Api, announced: usize, body: &[u8], held_open: Duration) -> (u16, String) {
     let base = api.base_url();
     let address = base.strip_prefix("http://").unwrap();
     let mut stream = TcpStream::connect(address).await.unwrap();

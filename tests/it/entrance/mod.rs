@@ -18,7 +18,7 @@ use tokio::time::timeout;
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// Address and port of a URL of a gateway.
-fn address(url: &str) -> SocketAddr {
+pub fn address(url: &str) -> SocketAddr {
     url.strip_prefix("http://").unwrap().parse().unwrap()
 }
 
@@ -30,7 +30,7 @@ async fn connect(source: &str, target: SocketAddr) -> std::io::Result<TcpStream>
 }
 
 /// `count` connections from `source` that send nothing.
-async fn idle(source: &str, target: SocketAddr, count: usize) -> Vec<TcpStream> {
+pub async fn idle(source: &str, target: SocketAddr, count: usize) -> Vec<TcpStream> {
     let mut idle = Vec::with_capacity(count);
     for _ in 0..count {
         // refused or left waiting is the gateway's affair; the attacker goes on
@@ -84,7 +84,7 @@ async fn ends(stream: &mut TcpStream) -> bool {
 }
 
 /// Lets this process, and the gateways that it starts, open as many files as the system allows.
-fn open_many_files() {
+pub fn open_many_files() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
 }
