@@ -9,6 +9,12 @@ use super::{complain, rust_files};
 
 /// Documents whose every section with a figure names where it is from.
 const MEASURED: [&str; 2] = ["docs/performance.md", "docs/operations.md"];
+/// Document of decisions, whose figures are the reasons of their day.
+const DATED: &str = "docs/decisions/README.md";
+/// Words that make a figure beside them a measured one, as does a ratio. `about` does so before a number.
+const TELLING: [&str; 3] = ["measured", "took", "µs"];
+/// Words in the head of a table that make its numbers measured ones, as does a unit.
+const MEASURES: [&str; 4] = ["measured", "p50", "p99", "R@1"];
 /// A word that is one of these, after a number, makes a figure.
 const UNITS: [&str; 12] = ["ms", "µs", "s", "min", "kB", "KB", "MB", "GB", "KiB", "MiB", "GiB", "%"];
 /// The map, whose invariants name what keeps them.
@@ -86,23 +92,74 @@ fn code_files() -> Vec<String> {
         .collect()
 }
 
-/// Returns whether a line has a measured figure: a number with a unit, or a ratio.
-fn has_figure(line: &str) -> bool {
-    let plain =
-        |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric() && c != '%' && c != '×').to_owned();
-    let words: Vec<String> = line.split_whitespace().map(plain).collect();
-    let is_number = |word: &String| word.contains(|c: char| c.is_ascii_digit());
-    let ratio = |word: &String| word.ends_with('×') && is_number(word);
-    words.iter().any(ratio)
-        || words.windows(2).any(|pair| match pair {
-            [number, unit] => is_number(number) && UNITS.contains(&&**unit),
-            _ => false,
-        })
+/// Returns the words of a text without the punctuation around them.
+fn words(text: &str) -> Vec<&str> {
+    text.split_whitespace()
+        .map(|word| word.trim_matches(|c: char| !c.is_alphanumeric() && c != '%' && c != '×'))
+        .collect()
+}
+
+fn is_number(word: &str) -> bool {
+    word.contains(|c: char| c.is_ascii_digit())
+}
+
+fn is_ratio(word: &str) -> bool {
+    word.ends_with('×') && is_number(word)
+}
+
+fn is_amount(number: &str, unit: &str) -> bool {
+    is_number(number) && UNITS.contains(&unit)
+}
+
+/// Returns whether a text has a figure: a number with a unit, or a ratio.
+fn has_figure(text: &str) -> bool {
+    let words = words(text);
+    words.iter().any(|word| is_ratio(word))
+        || words.windows(2).any(|pair| matches!(pair, [number, unit] if is_amount(number, unit)))
+}
+
+/// Returns whether a paragraph, list item or table tells of a measurement. A bound that the code keeps is exact and has no
+/// ratio.
+fn is_measured(block: &str) -> bool {
+    if block.starts_with('|') {
+        let head = words(block.lines().next().unwrap_or_default());
+        return head.iter().any(|word| UNITS.contains(word) || MEASURES.contains(word));
+    }
+    let words = words(block);
+    let is_told = words.iter().any(|word| is_ratio(word) || TELLING.contains(&&*word.to_lowercase()));
+    let is_rough =
+        words.windows(3).any(|three| matches!(three, ["about", number, unit] if is_amount(number, unit)));
+    is_rough || (is_told && has_figure(block))
+}
+
+/// Returns the paragraphs, list items and tables of a section, each with the number of its first line in the section.
+fn blocks(lines: &[&str]) -> Vec<(usize, String)> {
+    let (mut found, mut in_code, mut is_open) = (Vec::<(usize, String)>::new(), false, false);
+    for (number, line) in lines.iter().enumerate() {
+        let text = line.trim_start();
+        let is_fence = text.starts_with("```");
+        in_code ^= is_fence;
+        if in_code || is_fence || text.is_empty() {
+            is_open = false;
+            continue;
+        }
+        let marker = text.split_once(' ').map_or("", |(first, _)| first);
+        let is_item = marker == "-" || marker.strip_suffix('.').is_some_and(|n| n.parse::<u32>().is_ok());
+        match found.last_mut().filter(|_| is_open && !is_item) {
+            Some((_, block)) => {
+                block.push('\n');
+                block.push_str(text);
+            }
+            None => found.push((number, text.to_owned())),
+        }
+        is_open = true;
+    }
+    found
 }
 
 /// Returns headings with their line number and the text below, up to the next heading of any level.
 fn sections(text: &str) -> Vec<(usize, &str, Vec<&str>)> {
-    let (mut found, mut in_code) = (vec![(1, "the beginning", Vec::new())], false);
+    let (mut found, mut in_code) = (vec![(0, "the beginning", Vec::new())], false);
     for (number, line) in text.lines().enumerate() {
         in_code ^= line.starts_with("```");
         match line.strip_prefix('#').filter(|_| !in_code) {
@@ -142,6 +199,31 @@ fn figures_say_what_measures_them() {
         }
     }
     assert!(seen > 30, "the test has lost sight of the figures: {seen}");
+    complain(&problems);
+}
+
+/// A table may leave the name to its section.
+#[test]
+fn measured_figures_have_their_test_or_bench_beside_them() {
+    let mut problems = Vec::new();
+    let mut seen = 0;
+    for path in documents().into_iter().filter(|path| path != DATED) {
+        let text = read(&path);
+        for (number, _, lines) in sections(&text) {
+            let is_named = |text: &str| text.lines().flat_map(quoted).any(is_source);
+            for (line, block) in blocks(&lines).into_iter().filter(|(_, block)| is_measured(block)) {
+                seen += 1;
+                let is_from_section = block.starts_with('|') && lines.iter().copied().any(is_named);
+                if !is_from_section && !is_named(&block) {
+                    let line = number + 1 + line;
+                    problems.push(format!(
+                        "{path}:{line}: a measured figure, and no `it::…`, `bench::…` or `tests/…` beside it"
+                    ));
+                }
+            }
+        }
+    }
+    assert!(seen > 25, "the test has lost sight of the measured figures: {seen}");
     complain(&problems);
 }
 
@@ -214,4 +296,21 @@ fn names_and_figures_are_told_from_others() {
     for none in ["ms", "20 callers", "2026-07-28", "§ 4", "its 8 columns are"] {
         assert!(!has_figure(none), "{none}");
     }
+    for measured in [
+        "it took 4 ms",
+        "a query takes 28 µs",
+        "4.5× to 6.4×",
+        "about 10 kB each",
+        "| filter | p50 ms |\n| --- | --- |",
+    ] {
+        assert!(is_measured(measured), "{measured}");
+    }
+    for set in
+        ["at most 4 MiB", "after about an hour", "it took long", "| setting | default |\n| `x` | 60 s |"]
+    {
+        assert!(!is_measured(set), "{set}");
+    }
+    let lines = ["one", "", "- two", "  more", "- three", "```", "code", "```", "| four |", "| 4 |"];
+    let expected = [(0, "one"), (2, "- two\nmore"), (4, "- three"), (8, "| four |\n| 4 |")];
+    assert_eq!(blocks(&lines), expected.map(|(number, text)| (number, text.to_owned())));
 }

@@ -1,5 +1,6 @@
 //! Who gets in: credentials, hosts, origins.
 
+use mcpproxy::faces::rest::ROUTES;
 use reqwest::Method;
 use serde_json::json;
 
@@ -15,21 +16,20 @@ async fn every_path_needs_a_key() {
     revoked.get("/api/v1/status").await.expect(200);
     tenant.platform.delete(&format!("/api/v1/keys/{}", revoked.id)).await.expect(204);
     let unknown = anonymous.with_key("mcpk_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
-    let paths = [
-        (Method::POST, "/mcp"),
-        (Method::GET, "/mcp"),
-        (Method::DELETE, "/mcp"),
-        (Method::POST, "/mcp/direct"),
-        (Method::GET, "/api/v1/servers"),
-        (Method::GET, "/api/v1/activity"),
-        (Method::POST, "/api/v1/tenants"),
-        (Method::GET, "/api/v1/no-such-route"),
-        (Method::GET, "/no-such-path"),
-        (Method::GET, "/"),
+    let others = [
+        ("POST", "/mcp"),
+        ("GET", "/mcp"),
+        ("DELETE", "/mcp"),
+        ("POST", "/mcp/direct"),
+        ("GET", "/api/v1/no-such-route"),
+        ("GET", "/no-such-path"),
+        ("GET", "/"),
     ];
-    for (method, path) in paths {
+    let routes = ROUTES.iter().map(|(method, path)| (*method, format!("/api/v1{path}")));
+    let others = others.map(|(method, path)| (method, path.to_owned()));
+    for (method, path) in routes.chain(others) {
         for (who, api) in [("anonymous", &anonymous), ("unknown", &unknown), ("revoked", &revoked)] {
-            let answer = api.ask(method.clone(), path, None).await;
+            let answer = api.ask(method.parse().unwrap(), &path, None).await;
             assert_eq!(answer.status, 401, "{who} {method} {path}: {answer:?}");
             assert!(answer.json().is_object(), "{who} {method} {path}: {answer:?}");
         }
