@@ -11,9 +11,9 @@ use tokio::time::{Instant, timeout};
 use super::breaker::Admission;
 use super::connection::Connection;
 use super::error::{FailureKind, UpstreamError};
+use super::exchange::UpstreamExchange;
 use super::gate::overloaded;
 use super::health::Probe;
-use super::link::Link;
 use super::sent::Sent;
 
 /// Longest time of a probe, opening a connection and a session included. Callers wait for the probe.
@@ -63,7 +63,7 @@ impl Connection {
 
     /// Waits for a permit to send a call; the caller bounds the time. A call that was queued when the circuit breaker
     /// opened has to pass the breaker again.
-    async fn admit(&self, link: &Arc<Link>) -> Result<SemaphorePermit<'_>, UpstreamError> {
+    async fn admit(&self, link: &Arc<dyn UpstreamExchange>) -> Result<SemaphorePermit<'_>, UpstreamError> {
         loop {
             self.pass_breaker(link).await?;
             if let Some(permit) = self.gate.try_enter() {
@@ -78,7 +78,7 @@ impl Connection {
 
     /// Waits until the circuit breaker lets calls pass; fails at once during its backoff. The first caller after the
     /// backoff starts a probe; that caller and all later ones wait for its end.
-    async fn pass_breaker(&self, link: &Arc<Link>) -> Result<(), UpstreamError> {
+    async fn pass_breaker(&self, link: &Arc<dyn UpstreamExchange>) -> Result<(), UpstreamError> {
         loop {
             match self.health.admit() {
                 Admission::Open => return Ok(()),
@@ -95,7 +95,7 @@ impl Connection {
     }
 
     /// Sends a probe from a task of its own, so that a caller that gives up does not end the probe.
-    fn send_probe(&self, link: &Arc<Link>) {
+    fn send_probe(&self, link: &Arc<dyn UpstreamExchange>) {
         let (probe, link) = (Probe(Arc::clone(&self.health)), Arc::clone(link));
         let limit = PROBE_WAIT_MAX.min(self.limits.call_timeout);
         tokio::spawn(async move {

@@ -1,12 +1,11 @@
-//! Requests from the gateway to an upstream, and the errors for replies without a result.
+//! Requests from the gateway to an upstream.
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::error::UpstreamError;
-use super::jsonrpc::{Answer, Round};
-use super::post::Reply;
+use super::jsonrpc::Round;
 
 /// Request to an upstream, not yet in the form of its era.
 pub(super) struct Ask<'a> {
@@ -40,12 +39,6 @@ impl<'a> Ask<'a> {
             bytes_max,
         }
     }
-}
-
-/// Returns the answer in a reply. A reply without one is an error that names the HTTP status.
-pub(super) fn settle(reply: Reply) -> Result<Answer, UpstreamError> {
-    let status = reply.status.as_u16();
-    reply.answer.ok_or_else(|| UpstreamError::invalid(format!("HTTP status {status}")))
 }
 
 /// Returns the error for a JSON-RPC error that answered a request of the gateway's own. The upstream's text stays

@@ -4,17 +4,13 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue};
-use serde::Deserialize;
-use serde_json::value::RawValue;
 use tokio::time::timeout;
 
 use super::error::{FailureKind, UpstreamError};
-use super::jsonrpc::{self, Answer, MODERN, Meta};
+use super::hello::{HELLO_BYTES_MAX, modern_offers};
+use super::jsonrpc::{self, MODERN, Meta};
 use super::offers::DeclaredOffers;
 use super::post::{Http, Post};
-
-/// Largest answer to `server/discover` or `initialize`, in bytes.
-pub(super) const HELLO_BYTES_MAX: usize = 1024 * 1024;
 
 /// Returns the headers of every modern request, without those of its own method.
 pub(super) fn modern_headers(base: &HeaderMap) -> HeaderMap {
@@ -54,43 +50,5 @@ pub(super) async fn discover(
             Err(error)
         }
         Ok(Err(_)) | Err(_) => Ok(None),
-    }
-}
-
-/// Returns the declaration in an answer to `server/discover`; `None` if it is not from a modern server.
-pub(super) fn modern_offers(answer: &Answer) -> Option<DeclaredOffers> {
-    match answer {
-        Answer::Result(result) if speaks_modern(result) => Some(DeclaredOffers::of(result)),
-        Answer::Result(_) | Answer::Error { .. } => None,
-    }
-}
-
-fn speaks_modern(result: &[u8]) -> bool {
-    #[derive(Deserialize)]
-    struct Discovered<'a> {
-        #[serde(borrow, rename = "supportedVersions")]
-        versions: Vec<&'a RawValue>,
-    }
-    let modern = jsonrpc::quoted(MODERN);
-    serde_json::from_slice::<Discovered<'_>>(result)
-        .is_ok_and(|found| found.versions.iter().any(|version| version.get().as_bytes() == modern))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_clear_yes_is_modern() {
-        let table = [
-            (r#"{"supportedVersions":["2025-11-25","2026-07-28"],"capabilities":{}}"#, true),
-            (r#"{"supportedVersions":["2025-11-25"]}"#, false),
-            (r#"{"supportedVersions":"2026-07-28"}"#, false),
-            (r#"{"supportedVersions":[{"2026-07-28":1}]}"#, false),
-            ("{}", false),
-        ];
-        for (result, want) in table {
-            assert_eq!(speaks_modern(result.as_bytes()), want, "{result}");
-        }
     }
 }

@@ -7,7 +7,6 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 use super::error::{FailureKind, UpstreamError};
-use super::wires::CountedWire;
 
 /// Concurrency cap with a bounded queue.
 pub(super) struct Gate {
@@ -49,9 +48,9 @@ impl Gate {
     ///
     /// # Errors
     /// [`FailureKind::Overloaded`] if the queue is full.
-    pub(super) fn place(&self) -> Result<CountedWire<'_>, UpstreamError> {
+    pub(super) fn place(&self) -> Result<CountedOne<'_>, UpstreamError> {
         // Counted before it is compared: many at once may all be refused, but never all be let in.
-        let place = CountedWire::new(&self.waiting);
+        let place = CountedOne::new(&self.waiting);
         if self.waiting.load(Ordering::Relaxed) > self.waiting_max {
             return Err(overloaded());
         }
@@ -72,4 +71,20 @@ impl Gate {
 /// Returns the error of a call that was not admitted in time.
 pub(super) fn overloaded() -> UpstreamError {
     UpstreamError::unsent(FailureKind::Overloaded, "")
+}
+
+/// Guard that counts one while it lives.
+pub(super) struct CountedOne<'a>(&'a AtomicUsize);
+
+impl<'a> CountedOne<'a> {
+    pub(super) fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for CountedOne<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }

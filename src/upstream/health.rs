@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use http::StatusCode;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::breaker::{Admission, Breaker, BreakerRules, BreakerState};
 use super::error::{FailureKind, UpstreamError};
-use super::post::Reply;
 
 /// Circuit breaker of one upstream, and the notification of callers that wait for its probe.
 pub(super) struct Health {
@@ -48,12 +46,12 @@ impl Health {
         }
     }
 
-    /// Records the end of a call's exchange that began at `began`.
-    pub(super) fn called(&self, began: Instant, ended: &Result<Reply, UpstreamError>) {
-        match Verdict::of(ended) {
-            Verdict::Answered => self.change(Breaker::answered),
-            Verdict::Failed => self.failed(began),
-            Verdict::Nothing => {}
+    /// Records what the end of a call's exchange, which began at `began`, means.
+    pub(super) fn called(&self, began: Instant, verdict: HealthVerdict) {
+        match verdict {
+            HealthVerdict::Answered => self.change(Breaker::answered),
+            HealthVerdict::Failed => self.failed(began),
+            HealthVerdict::Nothing => {}
         }
     }
 
@@ -119,46 +117,13 @@ impl Drop for Probe {
 
 /// Meaning of an exchange's end for the health of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+pub(super) enum HealthVerdict {
     /// The upstream works.
     Answered,
     /// The upstream does not work.
     Failed,
     /// Neither: the end says nothing about the health of the upstream.
     Nothing,
-}
-
-impl Verdict {
-    fn of(ended: &Result<Reply, UpstreamError>) -> Self {
-        match ended {
-            Ok(Reply { answer: Some(_), .. }) => Self::Answered,
-            Ok(Reply { status, .. }) if is_about_the_request(*status) => Self::Nothing,
-            Ok(_) => Self::Failed,
-            Err(error) => match error.kind {
-                // the request that met the failure has recorded it
-                _ if error.is_shared => Self::Nothing,
-                FailureKind::Unreachable | FailureKind::EgressRefused | FailureKind::Timeout | FailureKind::Lost | FailureKind::Invalid => {
-                    Self::Failed
-                }
-                FailureKind::TooLarge
-                | FailureKind::Crowded
-                | FailureKind::Overloaded
-                | FailureKind::Resting { .. }
-                // programs have their own backoff, and their end is recorded there
-                | FailureKind::NotRunning { .. }
-                | FailureKind::NoPlace
-                | FailureKind::NoRounds
-                | FailureKind::Unsendable
-                | FailureKind::Locked => Self::Nothing,
-            },
-        }
-    }
-}
-
-/// Returns whether an HTTP error is about the request alone: a caller that repeats bad requests must not cut off
-/// others.
-fn is_about_the_request(status: StatusCode) -> bool {
-    matches!(status.as_u16(), 400 | 409 | 411 | 413..=417 | 422 | 431)
 }
 
 /// Returns a random number from 0 to 1. Without a source of randomness it is 1, so that backoffs have no jitter.

@@ -12,17 +12,19 @@ use tokio::time::{Instant, timeout};
 
 use super::ask::Ask;
 use super::connect::Dialer;
-use super::discover::{HELLO_BYTES_MAX, modern_offers};
 use super::era::Era;
 use super::error::{FailureKind, UpstreamError};
+use super::exchange::{Exchanged, NoAnswer, UpstreamExchange, UpstreamWork};
+use super::hello::{HELLO_BYTES_MAX, modern_offers};
 use super::jsonrpc::{self, Answer, Meta};
 use super::offers::DeclaredOffers;
 use super::param_headers::encode;
 use super::post::{Http, Post, Reply};
 use super::sent::Sent;
 use super::session::{UpstreamSession, UpstreamSessions};
-use super::target::{Target, base_headers};
+use super::target::{HttpServer, Target};
 use super::wires::{Timeouts, Wires};
+use crate::domain::measure::{Measures, Transport};
 
 /// Most cancellations under way to one upstream; further ones are not sent.
 const CANCELS_MAX: usize = 8;
@@ -40,9 +42,14 @@ pub(super) struct HttpLink {
 }
 
 impl HttpLink {
-    pub(super) fn new(dialer: &Dialer, uri: Uri, target: &Target) -> Result<Self, UpstreamError> {
+    pub(super) fn new(
+        dialer: &Dialer,
+        uri: Uri,
+        server: &HttpServer,
+        target: &Target,
+    ) -> Result<Self, UpstreamError> {
         let limits = &target.limits;
-        let base = base_headers(&uri, target)?;
+        let base = server.base_headers(&uri)?;
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         let path = path
             .parse()
@@ -58,7 +65,7 @@ impl HttpLink {
 
     /// Sends a request in the upstream's era and reads its answer. A session that has ended is opened again
     /// once.
-    pub(super) async fn exchange(&self, ask: &Ask<'_>, sent: &Sent) -> Result<Reply, UpstreamError> {
+    async fn post(&self, ask: &Ask<'_>, sent: &Sent) -> Result<Reply, UpstreamError> {
         let (session, reply) = self.send(ask, sent).await?;
         if !self.may_send_again(&session, &reply).await? {
             return Ok(reply);
@@ -70,7 +77,7 @@ impl HttpLink {
 
     /// Returns what the upstream declares. Asks if the declaration is unknown or stale; without a usable answer, the
     /// last declaration holds.
-    pub(super) async fn offers(&self) -> Result<DeclaredOffers, UpstreamError> {
+    async fn declared(&self) -> Result<DeclaredOffers, UpstreamError> {
         let session = self.sessions.get().await?;
         if let Some(offers) = session.offers() {
             return Ok(offers);
@@ -82,7 +89,7 @@ impl HttpLink {
 
     /// Returns what the upstream declares, as of `then` or later. Fails if the upstream does not say: an earlier
     /// declaration may be another server's.
-    pub(super) async fn offers_since(&self, then: Instant) -> Result<DeclaredOffers, UpstreamError> {
+    async fn declared_since(&self, then: Instant) -> Result<DeclaredOffers, UpstreamError> {
         let session = self.sessions.get().await?;
         if let Some(offers) = session.declared.since(then) {
             return Ok(offers);
@@ -93,7 +100,7 @@ impl HttpLink {
         // a session with an id ends with its server, so any answer in it confirms the declaration, even "method not
         // found"
         let (ask, asked) = (Ask::plain("ping", &[], HELLO_BYTES_MAX), Instant::now());
-        let reply = self.exchange(&ask, &Sent::default()).await?;
+        let reply = self.post(&ask, &Sent::default()).await?;
         let is_alive = match &reply.answer {
             Some(Answer::Result(_)) => true,
             Some(Answer::Error { code, .. }) => {
@@ -117,8 +124,7 @@ impl HttpLink {
             return Ok(self.sessions.renew(session).await?.declared.last());
         }
         let (ask, asked) = (Ask::plain("server/discover", &[], HELLO_BYTES_MAX), Instant::now());
-        if let Some(offers) =
-            self.exchange(&ask, &Sent::default()).await?.answer.as_ref().and_then(modern_offers)
+        if let Some(offers) = self.post(&ask, &Sent::default()).await?.answer.as_ref().and_then(modern_offers)
         {
             session.declared.set(offers, asked);
             return Ok(Some(offers));
@@ -181,6 +187,52 @@ impl HttpLink {
     }
 }
 
+impl UpstreamExchange for HttpLink {
+    fn exchange<'a>(
+        &'a self,
+        ask: &'a Ask<'_>,
+        sent: &'a Sent,
+    ) -> UpstreamWork<'a, Result<Exchanged, UpstreamError>> {
+        Box::pin(async move { self.post(ask, sent).await.map(exchanged) })
+    }
+
+    fn measures(&self) -> &Measures {
+        &self.sessions.measures
+    }
+
+    fn transport(&self) -> Transport {
+        Transport::Tcp
+    }
+
+    fn era(&self) -> Option<Era> {
+        self.sessions.era()
+    }
+
+    fn found_era(&self) -> UpstreamWork<'_, Result<Era, UpstreamError>> {
+        Box::pin(async move { Ok(self.sessions.get().await?.era) })
+    }
+
+    fn last_offers(&self) -> Option<DeclaredOffers> {
+        self.sessions.current()?.declared.last()
+    }
+
+    fn known_offers(&self) -> Option<DeclaredOffers> {
+        self.sessions.current()?.offers()
+    }
+
+    fn known_offers_since(&self, then: Instant) -> Option<DeclaredOffers> {
+        self.sessions.current()?.offers_since(then)
+    }
+
+    fn offers_since(&self, then: Instant) -> UpstreamWork<'_, Result<DeclaredOffers, UpstreamError>> {
+        Box::pin(self.declared_since(then))
+    }
+
+    fn offers(&self) -> UpstreamWork<'_, Result<DeclaredOffers, UpstreamError>> {
+        Box::pin(self.declared())
+    }
+}
+
 /// Guard of a request under way. Dropped before the answer, it sends a cancellation to a handshake upstream, for
 /// which a closed connection is none (MCP 2025-11-25, cancellation). A modern upstream needs only the closed
 /// connection.
@@ -218,6 +270,19 @@ impl Drop for GivenUp<'_> {
             drop(timeout(CANCEL_WAIT_MAX, http.tell(headers, body)).await);
             drop(room);
         });
+    }
+}
+
+/// Returns a reply without what only HTTP knows. An error of the client other than 429 shows that the upstream works.
+fn exchanged(reply: Reply) -> Exchanged {
+    let status = reply.status;
+    match reply.answer {
+        Some(answer) => Exchanged::Answer(answer),
+        None => Exchanged::NoAnswer(NoAnswer {
+            says: format!("HTTP status {}", status.as_u16()),
+            is_alive: status.is_client_error() && status != StatusCode::TOO_MANY_REQUESTS,
+            is_about_the_request: matches!(status.as_u16(), 400 | 409 | 411 | 413..=417 | 422 | 431),
+        }),
     }
 }
 

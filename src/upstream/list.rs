@@ -5,10 +5,10 @@ mod page;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::sync::MutexGuard;
 use tokio::time::Instant;
 
+pub use self::page::{Entry, Listing};
 use self::page::{Reading, too_large};
 use super::ask::{Ask, refused};
 use super::connection::Connection;
@@ -23,24 +23,6 @@ pub const PAGES_MAX: usize = 1000;
 /// Age up to which a known declaration decides about a refused list, where no [`Doubt`] requires a newer one.
 /// Otherwise a server that declares lists it does not have would be asked for its declaration at every listing.
 const REFUSED_WORD_AGE_MAX: Duration = Duration::from_secs(60);
-
-/// Tool, prompt, resource or template, as its server defines it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// Name of a tool or a prompt, URI of a resource, or URI template.
-    pub name: String,
-    /// Definition, byte for byte. Shares memory with its whole page: copy it to keep it for long.
-    pub definition: Bytes,
-}
-
-/// Complete list of one kind of entries of a server.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Listing {
-    /// The entries, in the server's order.
-    pub entries: Vec<Entry>,
-    /// Entries that were left out, each with the reason.
-    pub problems: Vec<String>,
-}
 
 /// Kinds of which only a recent declaration may say that the server has none: entries of them are stored, or somebody
 /// asked. An older declaration may be of another server at the same address.

@@ -17,11 +17,13 @@ mod egress;
 mod embedder;
 mod era;
 mod error;
+mod exchange;
 mod gate;
 mod health;
+mod hello;
 mod http_link;
 mod jsonrpc;
-mod link;
+mod kinds;
 mod list;
 mod list_kind;
 mod list_turns;
@@ -72,4 +74,6 @@ pub use stdio::{
     Confinement, Journal, LINE_BYTES_MAX, LogLine, LogSource, StdioRules, become_confined, can_confine,
     run_warden,
 };
-pub use target::{Credential, Limits, Program, Request, Subject, Target, is_reserved_header};
+pub use target::{
+    Credential, HttpServer, Limits, Program, Request, Subject, Target, Upstream, is_reserved_header,
+};

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue};
 use parking_lot::RwLock;
-use serde::Deserialize;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
-use super::discover::{self, HELLO_BYTES_MAX};
+use super::discover;
 use super::era::Era;
 use super::error::{FailureKind, UpstreamError};
+use super::hello::{HELLO_BYTES_MAX, VERSIONS, version_of};
 use super::jsonrpc::{self, Answer, MODERN};
 use super::measures::{Life, OwnRequest};
 use super::offers::{Declared, DeclaredOffers};
@@ -21,8 +21,6 @@ use super::sent::Sent;
 use crate::domain::end::End;
 use crate::domain::measure::{Between, Measures, Transport};
 
-/// Protocol revisions of the handshake era that we speak; the first is the one we offer.
-pub(super) const VERSIONS: [&str; 3] = ["2025-11-25", "2025-06-18", "2025-03-26"];
 /// Longest wait for the answer to `server/discover`.
 const DISCOVER_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Longest wait for a session, connecting and detecting the era included.
@@ -320,19 +318,4 @@ pub(super) fn checked_id(mut id: HeaderValue) -> Result<HeaderValue, UpstreamErr
     }
     id.set_sensitive(true);
     Ok(id)
-}
-
-/// Returns the revision that an `initialize` result settles on, if we speak it.
-pub(super) fn version_of(result: &[u8]) -> Result<&'static str, UpstreamError> {
-    #[derive(Deserialize)]
-    struct Initialized<'a> {
-        #[serde(borrow, rename = "protocolVersion")]
-        version: std::borrow::Cow<'a, str>,
-    }
-    let found: Initialized<'_> = serde_json::from_slice(result)
-        .map_err(|_| UpstreamError::invalid("initialize was answered without a protocol version"))?;
-    VERSIONS
-        .into_iter()
-        .find(|version| *version == found.version)
-        .ok_or_else(|| UpstreamError::invalid("the upstream speaks no protocol version that we do"))
 }

@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use super::connect::Dialer;
 use super::error::{FailureKind, UpstreamError};
+use super::gate::CountedOne;
 use super::shares::MemoryHold;
 use super::wire::Wire;
 
@@ -62,7 +63,7 @@ impl Wires {
         let slot = match Arc::clone(&permits).try_acquire_owned() {
             Ok(slot) => slot,
             Err(_) => {
-                let _waiting = CountedWire::new(&self.waiting);
+                let _waiting = CountedOne::new(&self.waiting);
                 permits
                     .acquire_owned()
                     .await
@@ -175,21 +176,5 @@ impl Lease {
     /// Returns the connection to the stack. Its last body must have been read to the end.
     pub(super) fn give_back(self) {
         self.home.give_back(self.wire);
-    }
-}
-
-/// Guard that counts one while it lives.
-pub(super) struct CountedWire<'a>(&'a AtomicUsize);
-
-impl<'a> CountedWire<'a> {
-    pub(super) fn new(count: &'a AtomicUsize) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        Self(count)
-    }
-}
-
-impl Drop for CountedWire<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

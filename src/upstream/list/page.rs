@@ -9,7 +9,6 @@ use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visito
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::{Entry, Listing};
 use crate::upstream::era::Era;
 use crate::upstream::error::{FailureKind, UpstreamError};
 use crate::upstream::jsonrpc;
@@ -22,6 +21,24 @@ const CURSOR_BYTES_MAX: usize = 16 * 1024;
 const PROBLEMS_MAX: usize = 100;
 /// Most characters of a name that are shown in a problem.
 const SHOWN_CHARS_MAX: usize = 64;
+
+/// Tool, prompt, resource or template, as its server defines it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Name of a tool or a prompt, URI of a resource, or URI template.
+    pub name: String,
+    /// Definition, byte for byte. Shares memory with its whole page: copy it to keep it for long.
+    pub definition: Bytes,
+}
+
+/// Complete list of one kind of entries of a server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// The entries, in the server's order.
+    pub entries: Vec<Entry>,
+    /// Entries that were left out, each with the reason.
+    pub problems: Vec<String>,
+}
 
 /// List that is being read, page by page.
 pub(super) struct Reading {

@@ -20,10 +20,10 @@ use super::super::connect::Dialer;
 use super::super::discover;
 use super::super::era::Era;
 use super::super::error::{FailureKind, UpstreamError};
+use super::super::hello::VERSIONS;
 use super::super::jsonrpc::{CLIENT_NAME, CLIENT_VERSION};
 use super::super::post::Http;
-use super::super::session::VERSIONS;
-use super::super::target::{Target, base_headers};
+use super::super::target::{HttpServer, Target};
 use super::super::wires::{Timeouts, Wires};
 use super::heard::{Announcement, announced};
 use super::transport::RmcpTransport;
@@ -41,12 +41,13 @@ pub(in super::super) type Service = RunningService<RoleClient, RmcpListener>;
 /// Connects rmcp's client to a server, in the era that is known or detected.
 pub(in super::super) async fn connect(
     dialer: &Dialer,
+    server: &HttpServer,
     target: &Target,
     bytes_max: usize,
     listener: RmcpListener,
 ) -> Result<(Service, RmcpTransport), UpstreamError> {
-    let uri = dialer.check_url(&target.url)?;
-    let base = base_headers(&uri, target)?;
+    let uri = dialer.check_url(&server.url)?;
+    let base = server.base_headers(&uri)?;
     let http = own_connections(dialer, uri, target)?;
     let era = match target.era {
         Some(era) => era,
@@ -61,7 +62,7 @@ pub(in super::super) async fn connect(
         Era::Handshake => ClientLifecycleMode::Initialize,
     };
     let transport = RmcpTransport::new(http, base, bytes_max);
-    let worker = StreamableHttpClientTransport::with_client(transport.clone(), config(&target.url));
+    let worker = StreamableHttpClientTransport::with_client(transport.clone(), config(&server.url));
     let served = listener.serve_with_lifecycle(worker, lifecycle).await;
     let service = served.map_err(|error| transport.take_fault().unwrap_or_else(|| failed(&error)))?;
     let version = service.peer().peer_info().map(|info| info.protocol_version.to_string());

@@ -10,10 +10,10 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::super::connect::Dialer;
-use super::super::discover::HELLO_BYTES_MAX;
 use super::super::error::{FailureKind, UpstreamError};
+use super::super::hello::HELLO_BYTES_MAX;
 use super::super::offers::Announced;
-use super::super::target::Target;
+use super::super::target::{HttpServer, Target};
 use super::client::{RmcpListener, Service, connect, own_error};
 use super::heard::{Announcement, announced};
 use super::shared::SessionStream;
@@ -56,20 +56,26 @@ impl Watcher {
     /// [`WatchEnd`], within a bounded time.
     pub(in super::super) async fn open(
         dialer: &Dialer,
+        server: &HttpServer,
         target: &Target,
         wanted: &[Announced],
     ) -> Result<Self, WatchEnd> {
         let late = || UpstreamError::sent(FailureKind::Timeout, "opening the stream took too long");
-        timeout(OPEN_WAIT_MAX, Self::try_open(dialer, target, wanted))
+        timeout(OPEN_WAIT_MAX, Self::try_open(dialer, server, target, wanted))
             .await
             .unwrap_or_else(|_| Err(WatchEnd::Lost(late())))
     }
 
-    async fn try_open(dialer: &Dialer, target: &Target, wanted: &[Announced]) -> Result<Self, WatchEnd> {
+    async fn try_open(
+        dialer: &Dialer,
+        server: &HttpServer,
+        target: &Target,
+        wanted: &[Announced],
+    ) -> Result<Self, WatchEnd> {
         let heard = Arc::new(Announcement::default());
         let listener = RmcpListener { heard: Arc::clone(&heard) };
         let (service, transport) =
-            connect(dialer, target, HELLO_BYTES_MAX, listener).await.map_err(WatchEnd::Lost)?;
+            connect(dialer, server, target, HELLO_BYTES_MAX, listener).await.map_err(WatchEnd::Lost)?;
         let info = service.peer().peer_info();
         let announces = |what| info.as_ref().is_some_and(|info| announces(&info.capabilities, what));
         let mut hears: Vec<_> = wanted.iter().copied().filter(|what| announces(*what)).collect();

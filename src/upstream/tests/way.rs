@@ -35,7 +35,7 @@ impl Way {
     pub(super) async fn rmcp(pool: &Pool, target: &Target) -> Result<Way, UpstreamError> {
         let listener = RmcpListener { heard: Arc::new(Announcement::default()) };
         let limit = target.limits.response_bytes_max;
-        let (service, transport) = connect(&pool.dialer, target, limit, listener).await?;
+        let (service, transport) = connect(&pool.dialer, target.http(), target, limit, listener).await?;
         Ok(Way::Rmcp { service, transport })
     }
 
