@@ -1,5 +1,9 @@
 //! Connection to one upstream server, as the rest of the program sees it: calls, lists, health.
 
+mod admit;
+pub(super) mod list;
+pub(super) mod turns;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,19 +11,19 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::ask::{Ask, refused};
-use super::breaker::BreakerState;
-use super::connect::Dialer;
-use super::era::Era;
+use self::turns::Turns;
+use super::admission::breaker::BreakerState;
+use super::admission::gate::Gate;
+use super::admission::health::Health;
 use super::error::{FailureKind, UpstreamError};
-use super::exchange::{UpstreamExchange, verdict};
-use super::gate::Gate;
-use super::health::Health;
-use super::jsonrpc::{self, Answer};
+use super::http::connect::Dialer;
 use super::kinds;
-use super::list_turns::Turns;
-use super::offers::{Announced, DeclaredOffers};
-use super::sent::Sent;
+use super::protocol::ask::{Ask, refused};
+use super::protocol::era::Era;
+use super::protocol::exchange::{UpstreamExchange, verdict};
+use super::protocol::jsonrpc::{self, Answer};
+use super::protocol::offers::{Announced, DeclaredOffers};
+use super::protocol::sent::Sent;
 use super::stdio::Children;
 use super::target::{Limits, Request, Target, Upstream};
 
@@ -251,12 +255,12 @@ impl Connection {
     }
 
     #[cfg(test)]
-    pub(super) fn probe(&self) -> (&Gate, &Arc<super::wires::Wires>) {
+    pub(super) fn probe(&self) -> (&Gate, &Arc<super::http::wires::Wires>) {
         (&self.gate, &self.http().http.wires)
     }
 
     #[cfg(test)]
-    fn http(&self) -> &super::http_link::HttpLink {
+    fn http(&self) -> &super::http::link::HttpLink {
         let link: &dyn std::any::Any = &**self.link.as_ref().unwrap();
         link.downcast_ref().expect("a server over HTTP")
     }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::connect::Dialer;
 use super::error::{FailureKind, UpstreamError};
-use super::exchange::UpstreamExchange;
-use super::http_link::HttpLink;
-use super::offers::Announced;
-use super::rmcp::{WatchEnd, Watcher};
+use super::http::connect::Dialer;
+use super::http::link::HttpLink;
+use super::http::rmcp::{WatchEnd, Watcher};
+use super::protocol::exchange::UpstreamExchange;
+use super::protocol::offers::Announced;
 use super::stdio::{Children, Keeper};
 use super::target::{Target, Upstream};
 

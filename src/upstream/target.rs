@@ -1,5 +1,6 @@
 //! Descriptions of an upstream and of a request to it, as the rest of the program gives them.
 
+pub(super) mod command;
 mod http;
 mod program;
 
@@ -14,10 +15,10 @@ use uuid::Uuid;
 pub(super) use self::http::USER_AGENT;
 pub use self::http::{Credential, HttpServer, is_reserved_header};
 pub use self::program::Program;
-use super::breaker::BreakerRules;
-use super::era::Era;
-use super::jsonrpc::Round;
-use super::sent::Sent;
+use super::admission::breaker::BreakerRules;
+use super::protocol::era::Era;
+use super::protocol::jsonrpc::Round;
+use super::protocol::sent::Sent;
 use crate::domain::span::Span;
 
 /// Limits of one upstream on this replica.

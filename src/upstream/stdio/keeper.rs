@@ -12,14 +12,14 @@ use super::open::Open;
 use super::state::{Now, ProgramSession, Shared};
 use super::wire::PipeRequest;
 use crate::domain::measure::{Measures, Transport};
-use crate::upstream::ask::Ask;
-use crate::upstream::era::Era;
+use crate::upstream::admission::shares::Share;
 use crate::upstream::error::{FailureKind, UpstreamError};
-use crate::upstream::exchange::{Exchanged, UpstreamExchange, UpstreamWork};
-use crate::upstream::jsonrpc::{self, Answer, Meta};
-use crate::upstream::offers::DeclaredOffers;
-use crate::upstream::sent::Sent;
-use crate::upstream::shares::Share;
+use crate::upstream::protocol::ask::Ask;
+use crate::upstream::protocol::era::Era;
+use crate::upstream::protocol::exchange::{Exchanged, UpstreamExchange, UpstreamWork};
+use crate::upstream::protocol::jsonrpc::{self, Answer, Meta};
+use crate::upstream::protocol::offers::DeclaredOffers;
+use crate::upstream::protocol::sent::Sent;
 use crate::upstream::target::{Program, Target};
 
 /// Longest wait for a program to end during a restart.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Described;
 use crate::domain::span::Span;
-use crate::upstream::command::{NoCommand, ProgramCommand};
+use crate::upstream::target::command::{NoCommand, ProgramCommand};
 
 /// Program of a stdio server.
 #[derive(Clone, Debug)]

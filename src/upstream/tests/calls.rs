@@ -240,7 +240,7 @@ async fn a_sign_of_life_fits_the_era() {
 async fn hop_headers_of_a_server_do_not_count() {
     let fake = Fake::modern(|seen| result(seen, "{}")).await;
     let names = ["content-length", "transfer-encoding", "mcp-name", "accept", "x-fine"];
-    let headers = names.map(|name| (name.parse().unwrap(), http::HeaderValue::from_static("evil")));
+    let headers = names.map(|name| (name.parse().unwrap(), ::http::HeaderValue::from_static("evil")));
     let target = fake.target().with_headers(headers.to_vec());
     pool().connection(&target).ask(call("t")).await.unwrap();
     let seen = fake.seen().pop().unwrap();

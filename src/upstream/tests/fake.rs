@@ -205,8 +205,8 @@ impl Fake {
                 url: format!("http://{}/mcp?k=v", self.address),
                 credential: Credential::Is(Uuid::from_u128(3)),
                 headers: vec![(
-                    http::header::AUTHORIZATION,
-                    http::HeaderValue::from_static("Bearer upstream-secret"),
+                    ::http::header::AUTHORIZATION,
+                    ::http::HeaderValue::from_static("Bearer upstream-secret"),
                 )],
             }),
             era: None,
@@ -242,7 +242,7 @@ impl Target {
     }
 
     /// Returns the target with other headers.
-    pub(super) fn with_headers(self, headers: Vec<(http::HeaderName, http::HeaderValue)>) -> Target {
+    pub(super) fn with_headers(self, headers: Vec<(::http::HeaderName, ::http::HeaderValue)>) -> Target {
         let server = HttpServer { headers, ..self.http().clone() };
         self.of(server)
     }

@@ -12,10 +12,10 @@ use ::rmcp::model::{
 use ::rmcp::service::PeerRequestOptions;
 use bytes::Bytes;
 
-use super::super::jsonrpc;
-use super::super::rmcp::{Announcement, RmcpListener, RmcpTransport, Service, connect, own_error};
 use super::super::*;
 use super::fake::*;
+use crate::upstream::http::rmcp::{Announcement, RmcpListener, RmcpTransport, Service, connect, own_error};
+use crate::upstream::protocol::jsonrpc;
 
 const BOUND: Duration = Duration::from_secs(5);
 
