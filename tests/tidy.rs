@@ -25,15 +25,15 @@ const HOMES: [(&str, &[&str]); 19] = [
     ("hyper_util", &["src/upstream/", "src/faces/listener.rs"]),
     ("regex_automata", &["src/domain/schema/pattern.rs"]),
     ("rmcp", &["src/upstream/"]),
-    ("sse_stream", &["src/upstream/rmcp/", "src/faces/cli/"]),
+    ("sse_stream", &["src/upstream/http/rmcp/", "src/faces/cli/"]),
     (
         "rustix",
         &[
             "src/app/open_files.rs",
             "src/app/own_memory.rs",
             "src/app/telemetry/metrics/",
-            "src/upstream/egress/",
-            "src/upstream/shares/reading.rs",
+            "src/upstream/admission/egress/",
+            "src/upstream/admission/shares/reading.rs",
             "src/upstream/stdio/",
         ],
     ),
@@ -326,8 +326,8 @@ fn promises_name_their_tests() {
         halves(modules).iter().any(|(own, _)| own.contains(&test))
             || inside.iter().any(|(_, tests)| tests.contains(&test))
     };
-    assert!(exists("upstream::sse::tests::bounds_hold_while_reading"), "a test within its module");
-    assert!(!exists("upstream::sse::bounds_hold_while_reading"), "the same without `tests`");
+    assert!(exists("upstream::http::sse::tests::bounds_hold_while_reading"), "a test within its module");
+    assert!(!exists("upstream::http::sse::bounds_hold_while_reading"), "the same without `tests`");
     complain(
         &named
             .into_iter()

@@ -34,6 +34,7 @@ pub mod rounds;
 pub mod schema;
 pub mod seal;
 pub mod search;
+pub mod server_kind;
 pub mod server_url;
 pub mod settings;
 pub mod signature;

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use zeroize::Zeroizing;
 
 pub use self::headers::Headers;
-pub(super) use self::veil::{secrets, veil};
+pub(super) use self::veil::veil;
 use crate::domain::id::TenantId;
 use crate::domain::origin::Origin;
 use crate::domain::seal::{self, KEY_BYTES, Key, Keyring, NONCE_BYTES, Place};

@@ -16,6 +16,7 @@ use super::{Store, StoreError, quotas};
 use crate::domain::id::{KeyId, ServerId, TenantId};
 use crate::domain::person::Person;
 use crate::domain::quota::Quotas;
+use crate::domain::server_kind::ServerKind;
 use crate::domain::server_url::without_query;
 
 /// An upstream server as stored.
@@ -25,8 +26,9 @@ pub struct Server {
     pub server_id: Uuid,
     /// Name of the server, unique in its tenant.
     pub name: String,
-    /// Kind of the server: `http` or `stdio`.
-    pub kind: String,
+    /// Kind of the server.
+    #[sqlx(try_from = "String")]
+    pub kind: ServerKind,
     /// URL of the server; `None` for a program.
     pub url: Option<String>,
     /// Program of the server, by the name of its entry in the deployment; `None` for a URL.
@@ -78,7 +80,7 @@ impl Server {
         Server {
             server_id: Uuid::nil(),
             name: "up".to_owned(),
-            kind: "http".to_owned(),
+            kind: ServerKind::Http,
             url: Some("http://u/".to_owned()),
             command: None,
             tenant_name: "acme".to_owned(),
@@ -137,8 +139,8 @@ pub struct NewServer {
     pub id: ServerId,
     /// Name of the server.
     pub name: String,
-    /// Kind of the server: `http` or `stdio`.
-    pub kind: &'static str,
+    /// Kind of the server.
+    pub kind: ServerKind,
     /// URL of the server; `None` for a program.
     pub url: Option<String>,
     /// Program of the server, by the name of its entry in the deployment; `None` for a URL.
@@ -213,7 +215,7 @@ impl Store {
         .bind(tenant.0)
         .bind(new.id.0)
         .bind(&new.name)
-        .bind(new.kind)
+        .bind(new.kind.as_str())
         .bind(&new.url)
         .bind(new.enabled)
         .bind(new.quarantined)

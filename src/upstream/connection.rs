@@ -1,5 +1,9 @@
 //! Connection to one upstream server, as the rest of the program sees it: calls, lists, health.
 
+mod admit;
+pub(super) mod list;
+pub(super) mod turns;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,22 +11,21 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::ask::{Ask, refused, settle};
-use super::breaker::BreakerState;
-use super::connect::Dialer;
-use super::era::Era;
+use self::turns::Turns;
+use super::admission::breaker::BreakerState;
+use super::admission::gate::Gate;
+use super::admission::health::Health;
 use super::error::{FailureKind, UpstreamError};
-use super::gate::Gate;
-use super::health::Health;
-use super::http_link::HttpLink;
-use super::jsonrpc::{self, Answer};
-use super::link::Link;
-use super::list_turns::Turns;
-use super::offers::{Announced, DeclaredOffers};
-use super::sent::Sent;
-use super::stdio::{Children, Keeper};
-use super::target::{Credential, Limits, Request, Target};
-use crate::domain::server_url::ServerPlace;
+use super::http::connect::Dialer;
+use super::kinds;
+use super::protocol::ask::{Ask, refused};
+use super::protocol::era::Era;
+use super::protocol::exchange::{UpstreamExchange, verdict};
+use super::protocol::jsonrpc::{self, Answer};
+use super::protocol::offers::{Announced, DeclaredOffers};
+use super::protocol::sent::Sent;
+use super::stdio::Children;
+use super::target::{Limits, Request, Target, Upstream};
 
 /// Locks that serialize the gateway's own requests to one upstream.
 #[derive(Debug, Default)]
@@ -36,16 +39,13 @@ pub(super) struct Asides {
 /// Client of one upstream server: its connections, its session and its limits.
 pub struct Connection {
     version: i64,
-    url: String,
-    /// Name of the program of a stdio server; `None` over HTTP.
-    program: Option<String>,
-    credential: Credential,
+    upstream: Upstream,
     pub(super) limits: Limits,
     pub(super) gate: Gate,
     pub(super) health: Arc<Health>,
     pub(super) asides: Asides,
     pub(super) turns: Turns,
-    pub(super) link: Result<Arc<Link>, UpstreamError>,
+    pub(super) link: Result<Arc<dyn UpstreamExchange>, UpstreamError>,
 }
 
 impl fmt::Debug for Connection {
@@ -66,17 +66,8 @@ impl Connection {
         target: &Target,
         before: Option<&Connection>,
     ) -> Self {
-        let Some(program) = &target.program else {
-            let http = dialer.check_url(&target.url).and_then(|uri| HttpLink::new(dialer, uri, target));
-            return Self::with_link(target, http.map(Box::new).map(Link::Http).map(Arc::new));
-        };
-        let kept = before.filter(|before| before.program.as_ref() == Some(&program.name));
-        if let Some(link) = kept.and_then(|before| before.link.as_ref().ok()) {
-            return Self::with_link(target, Ok(Arc::clone(link)));
-        }
-        let share = dialer.for_upstream_of(target.tenant).share;
-        let keeper = Keeper::new(children, target, program, share);
-        Self::with_link(target, keeper.map(Link::Stdio).map(Arc::new))
+        let before = before.and_then(|before| Some((&before.upstream, before.link.as_ref().ok()?)));
+        Self::with_link(target, kinds::open(dialer, children, target, before))
     }
 
     /// Returns a connection whose requests all fail, for a server that has moved to another URL or program.
@@ -87,7 +78,7 @@ impl Connection {
         )
     }
 
-    fn with_link(target: &Target, link: Result<Arc<Link>, UpstreamError>) -> Self {
+    fn with_link(target: &Target, link: Result<Arc<dyn UpstreamExchange>, UpstreamError>) -> Self {
         let limits = target.limits;
         // connections kept free for answers to the upstream's own requests and for two requests of the gateway's own
         let spare = match limits.connections {
@@ -99,9 +90,7 @@ impl Connection {
         let running_max = limits.concurrency.min(limits.connections.saturating_sub(spare));
         Self {
             version: target.version,
-            url: target.url.clone(),
-            program: target.program.as_ref().map(|program| program.name.clone()),
-            credential: target.credential,
+            upstream: target.upstream.clone(),
             limits,
             gate: Gate::new(running_max, limits.queue, limits.queue_wait),
             health: Arc::new(Health::new(limits.breaker)),
@@ -113,10 +102,7 @@ impl Connection {
 
     /// Returns whether this connection is of the server as `target` describes it.
     pub(super) fn is_for(&self, target: &Target) -> bool {
-        self.version == target.version
-            && self.url == target.url
-            && self.credential == target.credential
-            && self.program.as_deref() == target.program_name()
+        self.version == target.version && self.upstream.is_same(&target.upstream)
     }
 
     /// Returns whether this connection is of this version of the server.
@@ -131,11 +117,7 @@ impl Connection {
 
     /// Returns whether this connection leads to the same program as `target`, or to the same origin and path.
     pub(super) fn has_place_of(&self, target: &Target) -> bool {
-        if self.program.is_some() || target.program.is_some() {
-            return self.program.as_deref() == target.program_name();
-        }
-        self.url == target.url
-            || ServerPlace::of(&self.url).is_some_and(|own| Some(own) == ServerPlace::of(&target.url))
+        self.upstream.has_place_of(&target.upstream)
     }
 
     /// Returns the era of the upstream; `None` until it is known.
@@ -195,8 +177,8 @@ impl Connection {
             sent.begins(link.transport());
             let ended = link.exchange(ask, sent).await;
             sent.settles();
-            self.health.called(began, &ended);
-            settle(ended?)
+            self.health.called(began, verdict(&ended));
+            ended?.settle()
         };
         self.within(limit.min(self.limits.call_timeout), sent, work).await
     }
@@ -229,24 +211,32 @@ impl Connection {
         self.health.state()
     }
 
-    /// Closes the circuit breaker and ends the backoff of the program, if there is one: the next call is sent.
+    /// Closes the circuit breaker and ends the upstream's own backoff, if it has one: the next call is sent.
     pub(super) fn reset_breaker(&self) {
         self.health.reset();
-        if let Some(keeper) = self.keeper() {
-            keeper.end_rest();
+        if let Ok(link) = &self.link {
+            link.end_rest();
         }
     }
 
-    /// Returns the [`Keeper`] of the upstream's program; `None` over HTTP, or if the deployment offers no such
-    /// program.
-    pub(super) fn keeper(&self) -> Option<&Keeper> {
-        match self.link.as_deref() {
-            Ok(Link::Stdio(keeper)) => Some(keeper),
-            _ => None,
-        }
+    /// Restarts the upstream if it runs here; returns whether it does.
+    pub(super) async fn restart(&self) -> bool {
+        let Some(ended) = self.link.as_ref().ok().and_then(|link| link.restart()) else { return false };
+        ended.await;
+        true
     }
 
-    pub(super) fn link(&self) -> Result<&Arc<Link>, UpstreamError> {
+    /// Returns whether the upstream runs on this replica.
+    pub(super) fn is_run_here(&self) -> bool {
+        self.link.as_ref().is_ok_and(|link| link.is_run_here())
+    }
+
+    /// Returns whether the upstream was ended here for lack of calls. The next call starts it again.
+    pub(super) fn is_asleep(&self) -> bool {
+        self.link.as_ref().is_ok_and(|link| link.is_asleep())
+    }
+
+    pub(super) fn link(&self) -> Result<&Arc<dyn UpstreamExchange>, UpstreamError> {
         self.link.as_ref().map_err(Clone::clone)
     }
 
@@ -261,13 +251,17 @@ impl Connection {
     /// Ages the upstream's declaration until it is stale.
     #[cfg(test)]
     pub(super) fn let_offers_grow_old(&self) {
-        let Link::Http(link) = &**self.link.as_ref().unwrap() else { panic!("not over HTTP") };
-        link.sessions.current().unwrap().declared.grow_old();
+        self.http().sessions.current().unwrap().declared.grow_old();
     }
 
     #[cfg(test)]
-    pub(super) fn probe(&self) -> (&Gate, &Arc<super::wires::Wires>) {
-        let Link::Http(link) = &**self.link.as_ref().unwrap() else { panic!("not over HTTP") };
-        (&self.gate, &link.http.wires)
+    pub(super) fn probe(&self) -> (&Gate, &Arc<super::http::wires::Wires>) {
+        (&self.gate, &self.http().http.wires)
+    }
+
+    #[cfg(test)]
+    fn http(&self) -> &super::http::link::HttpLink {
+        let link: &dyn std::any::Any = &**self.link.as_ref().unwrap();
+        link.downcast_ref().expect("a server over HTTP")
     }
 }

@@ -7,69 +7,48 @@
 //! has a bound. A call is sent again only if it certainly was not processed.
 
 mod admission;
-mod ask;
-mod breaker;
-mod command;
-mod connect;
 mod connection;
-mod discover;
-mod egress;
-mod embedder;
-mod era;
 mod error;
-mod gate;
-mod health;
-mod http_link;
-mod jsonrpc;
-mod link;
-mod list;
-mod list_kind;
-mod list_turns;
-mod measures;
-mod meter;
-mod offers;
-mod pace;
-mod param_headers;
+mod http;
+mod kinds;
 mod pool;
-mod post;
-mod rmcp;
-mod sent;
-mod session;
-mod shares;
-mod sse;
+mod protocol;
 mod stdio;
 mod target;
-mod wire;
-mod wires;
 
 #[cfg(test)]
 mod tests;
 
-pub use self::rmcp::{WatchEnd, Watcher};
-pub use breaker::{BreakerRules, BreakerState};
-pub use command::{Commands, NoCommand, ProgramCommand};
-pub use connect::native_tls;
-pub use connection::Connection;
-pub use egress::{Deny, Egress, EgressError, Resolve, Resolving, SystemDns, URL_BYTES_MAX};
-pub use embedder::{EmbedError, Embedder, EmbedderOptions, Fault, Patience, Question};
-pub use era::Era;
-pub use error::{FailureKind, UpstreamError};
-pub use jsonrpc::{Answer, Round};
-pub use list::{Doubt, Entry, Listed, Listing, PAGES_MAX};
-pub use list_kind::{
+pub use self::admission::breaker::{BreakerRules, BreakerState};
+pub use self::admission::egress::{Deny, Egress, EgressError, Resolve, Resolving, SystemDns, URL_BYTES_MAX};
+pub use self::admission::shares::{
+    FREE_BYTES_MAX, MemoryHold, MemoryLimits, MemoryPurpose, MemoryShort, MemoryVitals,
+};
+pub use self::connection::Connection;
+pub use self::connection::list::{Doubt, Listed, PAGES_MAX};
+pub use self::connection::turns::Slowness;
+pub use self::error::{FailureKind, UpstreamError};
+pub use self::http::connect::native_tls;
+pub use self::http::embedder::{EmbedError, Embedder, EmbedderOptions, Fault, Patience, Question};
+pub use self::http::rmcp::{WatchEnd, Watcher};
+pub use self::pool::{CONNECTIONS_MAX, Pool, PoolVitals};
+pub use self::protocol::era::Era;
+pub use self::protocol::jsonrpc::{Answer, Round};
+pub use self::protocol::list_kind::{
     DEFINITION_BYTES_MAX, LIST_BYTES_MAX, ListKind, NAME_BYTES_MAX, OFFERS_BYTES_MAX, PROMPTS_MAX,
     RESOURCES_MAX, TEMPLATES_MAX, TOOLS_MAX, URI_BYTES_MAX,
 };
-pub use list_turns::Slowness;
-pub use offers::{Announced, DeclaredOffer, DeclaredOffers};
-pub use param_headers::{
+pub use self::protocol::offers::{Announced, DeclaredOffer, DeclaredOffers};
+pub use self::protocol::page::{Entry, Listing};
+pub use self::protocol::param_headers::{
     ParamHeader, check_param_headers, encode as header_value, param_header_rules, param_headers,
 };
-pub use pool::{CONNECTIONS_MAX, Pool, PoolVitals};
-pub use sent::Sent;
-pub use shares::{FREE_BYTES_MAX, MemoryHold, MemoryLimits, MemoryPurpose, MemoryShort, MemoryVitals};
-pub use stdio::{
+pub use self::protocol::sent::Sent;
+pub use self::stdio::{
     Confinement, Journal, LINE_BYTES_MAX, LogLine, LogSource, StdioRules, become_confined, can_confine,
     run_warden,
 };
-pub use target::{Credential, Limits, Program, Request, Subject, Target, is_reserved_header};
+pub use self::target::command::{Commands, NoCommand, ProgramCommand};
+pub use self::target::{
+    Credential, HttpServer, Limits, Program, Request, Subject, Target, Upstream, is_reserved_header,
+};

@@ -7,14 +7,15 @@ use std::time::Duration;
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use uuid::Uuid;
 
-use super::breaker::BreakerState;
-use super::connect::Dialer;
+use super::admission::breaker::BreakerState;
+use super::admission::egress::Egress;
+use super::admission::shares::{INLINE_BYTES_MAX, MemoryHold, MemoryLimits, MemoryPurpose, MemoryVitals};
 use super::connection::Connection;
-use super::egress::Egress;
-use super::offers::Announced;
-use super::rmcp::{WatchEnd, Watcher};
-use super::shares::{INLINE_BYTES_MAX, MemoryHold, MemoryLimits, MemoryPurpose, MemoryVitals};
-use super::stdio::{Children, Journal, Keeper, StdioRules};
+use super::http::connect::Dialer;
+use super::http::rmcp::{WatchEnd, Watcher};
+use super::kinds;
+use super::protocol::offers::Announced;
+use super::stdio::{Children, Journal, StdioRules};
 use super::target::Target;
 use crate::domain::measure::Measures;
 
@@ -141,10 +142,7 @@ impl Pool {
     /// [`WatchEnd::Unsupported`] if the server is a program or announces nothing of that; [`WatchEnd::Lost`] if the
     /// stream could not be opened.
     pub async fn watch(&self, target: &Target, wanted: &[Announced]) -> Result<Watcher, WatchEnd> {
-        if target.program.is_some() {
-            return Err(WatchEnd::Unsupported("it is a program, which is listed while it runs"));
-        }
-        Watcher::open(&self.dialer, target, wanted).await
+        kinds::watch(&self.dialer, target, wanted).await
     }
 
     /// Drops all connections of a tenant, with its breakers; calls in flight still end.
@@ -176,9 +174,12 @@ impl Pool {
     /// program.
     pub async fn restart(&self, tenant: Uuid, server: Uuid) {
         let connection = self.read().get(&(tenant, server)).cloned();
-        match connection.as_ref().and_then(|connection| connection.keeper()) {
-            Some(keeper) => keeper.restart().await,
-            None => self.forget(tenant, server),
+        let was_here = match connection {
+            Some(connection) => connection.restart().await,
+            None => false,
+        };
+        if !was_here {
+            self.forget(tenant, server);
         }
     }
 
@@ -189,8 +190,7 @@ impl Pool {
         connections
             .get(&(tenant, server))
             .filter(|connection| connection.has_version(version))
-            .and_then(|connection| connection.keeper())
-            .is_some_and(Keeper::is_asleep)
+            .is_some_and(|connection| connection.is_asleep())
     }
 
     /// Returns tenant and server of each running program that was not listed since its start, or not for `interval`.
@@ -207,7 +207,7 @@ impl Pool {
 
     /// Returns whether a tenant has programs here.
     pub fn has_programs_of(&self, tenant: Uuid) -> bool {
-        self.read().iter().any(|(key, kept)| key.0 == tenant && kept.keeper().is_some())
+        self.read().iter().any(|(key, kept)| key.0 == tenant && kept.is_run_here())
     }
 
     /// Drops the programs of a tenant, except those of `servers` in the given version; calls in flight still end.
@@ -215,7 +215,7 @@ impl Pool {
         let mut connections = self.write();
         let is_gone = |key: &Key, kept: &mut Arc<Connection>| {
             let stays = servers.get(&key.1).is_some_and(|version| kept.has_version(*version));
-            key.0 == tenant && kept.keeper().is_some() && !stays
+            key.0 == tenant && kept.is_run_here() && !stays
         };
         let gone: Vec<_> = connections.extract_if(is_gone).collect();
         drop(connections);

@@ -1,43 +1,25 @@
 //! Descriptions of an upstream and of a request to it, as the rest of the program gives them.
 
+pub(super) mod command;
+mod http;
+mod program;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Uri;
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use super::breaker::BreakerRules;
-use super::command::{NoCommand, ProgramCommand};
-use super::era::Era;
-use super::error::{FailureKind, UpstreamError};
-use super::jsonrpc::Round;
-use super::sent::Sent;
-
-pub(super) const USER_AGENT: &str = concat!("mcpproxy/", env!("CARGO_PKG_VERSION"));
-/// Advice for the operator on credentials that cannot be opened.
-const LOCKED: &str =
-    "set its headers again, or put the master key that sealed them back into secrets.master_key";
-/// Headers that a server's settings cannot set: they belong to the protocol or to the connection.
-const RESERVED_HEADERS: [&str; 14] = [
-    "accept",
-    "accept-encoding",
-    "connection",
-    "content-encoding",
-    "content-length",
-    "content-type",
-    "expect",
-    "host",
-    "keep-alive",
-    "last-event-id",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
+pub(super) use self::http::USER_AGENT;
+pub use self::http::{Credential, HttpServer, is_reserved_header};
+pub use self::program::Program;
+use super::admission::breaker::BreakerRules;
+use super::protocol::era::Era;
+use super::protocol::jsonrpc::Round;
+use super::protocol::sent::Sent;
+use crate::domain::span::Span;
 
 /// Limits of one upstream on this replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,18 +47,6 @@ pub struct Limits {
     pub response_bytes_max: usize,
 }
 
-/// Credential that a server is called with. Connections and sessions of one credential never carry calls with
-/// another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Credential {
-    /// No credential.
-    None,
-    /// Credential with this id, whose headers are at hand.
-    Is(Uuid),
-    /// Credential that cannot be opened: no request is sent.
-    Locked,
-}
-
 /// Upstream server, as its database row describes it.
 #[derive(Clone)]
 pub struct Target {
@@ -86,33 +56,124 @@ pub struct Target {
     pub server: Uuid,
     /// Version of the server's row. Another version means another connection.
     pub version: i64,
-    /// URL of the server; empty for a program.
-    pub url: String,
-    /// Program of a stdio server; `None` over HTTP.
-    pub program: Option<Program>,
-    /// Credential of the server.
-    pub credential: Credential,
-    /// Headers of the credential.
-    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// Where the server is, and what it is called or started with.
+    pub upstream: Upstream,
     /// Era that was found last time; `None` if it is unknown.
     pub era: Option<Era>,
     /// Limits of the server.
     pub limits: Limits,
 }
 
-/// Program of a stdio server.
-#[derive(Clone, Debug)]
-pub struct Program {
-    /// Name of the program's entry in the deployment.
-    pub name: String,
-    /// Entry of the program, or the reason why this tenant has none.
-    pub command: Result<Arc<ProgramCommand>, NoCommand>,
+/// Where an upstream server is, by the kind of the server.
+#[derive(Clone)]
+pub enum Upstream {
+    /// A server at a URL.
+    Http(HttpServer),
+    /// A program that this replica runs.
+    Program(Program),
+    /// A server whose kind or place this release does not know. It is never contacted.
+    Unknown,
 }
 
-impl Target {
-    /// Returns the name of the program; `None` over HTTP.
-    pub(super) fn program_name(&self) -> Option<&str> {
-        self.program.as_ref().map(|program| program.name.as_str())
+/// What each kind of upstream says about a server of it. Everything outside `upstream` asks this, and no kind.
+trait Described {
+    /// Returns whether the server runs on this replica, and ends when the server is switched off.
+    fn is_run_here(&self) -> bool {
+        false
+    }
+
+    /// Returns why the server cannot be reached at all, as a sentence for callers; `None` if it may be.
+    fn obstacle(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Returns the credential that the server is called with.
+    fn credential(&self) -> Credential {
+        Credential::None
+    }
+
+    /// Returns the secrets that the server is called or started with, and may repeat.
+    fn secrets(&self) -> Vec<&str>;
+
+    /// Returns the text that states of its rounds are bound to: a state of one server is worthless at another.
+    fn binding(&self) -> String;
+
+    /// Writes where requests go into the span of one.
+    fn tell(&self, span: &mut Span);
+}
+
+/// Stands for a server of [`Upstream::Unknown`].
+struct Nowhere;
+
+impl Described for Nowhere {
+    fn secrets(&self) -> Vec<&str> {
+        Vec::new()
+    }
+
+    fn binding(&self) -> String {
+        String::new()
+    }
+
+    fn tell(&self, _: &mut Span) {}
+}
+
+impl Upstream {
+    fn described(&self) -> &dyn Described {
+        match self {
+            Self::Http(server) => server,
+            Self::Program(program) => program,
+            Self::Unknown => &Nowhere,
+        }
+    }
+
+    /// Returns whether the server runs on this replica, and ends when it is switched off.
+    pub fn is_run_here(&self) -> bool {
+        self.described().is_run_here()
+    }
+
+    /// Returns why the server cannot be reached at all, as a sentence for callers; `None` if it may be.
+    pub fn obstacle(&self) -> Option<&'static str> {
+        self.described().obstacle()
+    }
+
+    /// Returns the credential that the server is called with.
+    pub fn credential(&self) -> Credential {
+        self.described().credential()
+    }
+
+    /// Returns the secrets that the server is called or started with, and may repeat.
+    pub fn secrets(&self) -> Vec<&str> {
+        self.described().secrets()
+    }
+
+    /// Returns the text that states of the server's rounds are bound to.
+    pub fn binding(&self) -> String {
+        self.described().binding()
+    }
+
+    /// Writes where requests to the server go into the span of one.
+    pub fn tell(&self, span: &mut Span) {
+        self.described().tell(span);
+    }
+
+    /// Returns whether both are the same server with the same credential.
+    pub(super) fn is_same(&self, other: &Upstream) -> bool {
+        match (self, other) {
+            (Self::Http(own), Self::Http(other)) => {
+                own.url == other.url && own.credential == other.credential
+            }
+            (Self::Program(own), Self::Program(other)) => own.name == other.name,
+            (Self::Unknown, Self::Unknown) => true,
+            (Self::Http(_) | Self::Program(_) | Self::Unknown, _) => false,
+        }
+    }
+
+    /// Returns whether both lead to the same program, or to the same origin and path.
+    pub(super) fn has_place_of(&self, other: &Upstream) -> bool {
+        match (self, other) {
+            (Self::Http(own), Self::Http(other)) => own.has_place_of(other),
+            _ => self.is_same(other),
+        }
     }
 }
 
@@ -173,38 +234,4 @@ pub struct Request {
     pub timeout: Duration,
     /// Progress of the request, filled in on the way.
     pub sent: Arc<Sent>,
-}
-
-/// Returns whether a server's settings cannot set this header.
-pub fn is_reserved_header(name: &HeaderName) -> bool {
-    let text = name.as_str();
-    RESERVED_HEADERS.contains(&text) || text.starts_with("mcp-") || text.starts_with("proxy-")
-}
-
-/// Returns the headers of every request to a server: ours, and its own that are not reserved. Fails if the server's
-/// credential cannot be opened.
-pub(super) fn base_headers(uri: &Uri, target: &Target) -> Result<HeaderMap, UpstreamError> {
-    if target.credential == Credential::Locked {
-        return Err(UpstreamError::unsent(FailureKind::Locked, LOCKED));
-    }
-    let own = target.headers.as_slice();
-    let host = uri.authority().map_or("", |authority| authority.as_str());
-    let host = HeaderValue::from_str(host)
-        .map_err(|_| UpstreamError::unsent(FailureKind::EgressRefused, "the host is refused"))?;
-    // Capacity for the headers of sessions and calls, so that copies do not grow.
-    let mut headers = HeaderMap::with_capacity(own.len() + 12);
-    headers.insert(header::HOST, host);
-    headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
-    headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    for (name, value) in own {
-        if is_reserved_header(name) {
-            continue;
-        }
-        let mut value = value.clone();
-        value.set_sensitive(true);
-        // Replaces ours where there is one: the user agent.
-        headers.insert(name, value);
-    }
-    Ok(headers)
 }

@@ -14,6 +14,9 @@ use super::{complain, production_files};
 /// Wings of the gateway floor: each uses those behind it in this list, never one before.
 const WINGS: [&str; 7] = ["upkeep", "servers", "calls", "search", "log", "tenants", "catalog"];
 
+/// Rooms of `upstream`: each uses those behind it in this list, never one before.
+const ROOMS: [&str; 8] = ["pool", "connection", "kinds", "stdio", "http", "target", "protocol", "admission"];
+
 /// Module as the path from the root of the crate; empty for the root.
 type Module = Vec<String>;
 
@@ -284,30 +287,37 @@ fn no_folder_has_a_cycle() {
 
 #[test]
 #[expect(clippy::print_stdout, reason = "the graph, shown with `--no-capture`")]
-fn wings_use_only_those_below() {
+fn wings_and_rooms_use_only_those_below() {
     let imports = House::read().imports();
     for folder in ["gateway", "upstream"] {
         for ((from, to), names) in siblings(&imports, &[folder.to_owned()]) {
             println!("{folder}: {from} > {to} ({})", names.len());
         }
     }
-    let arrows = siblings(&imports, &["gateway".to_owned()]);
-    let place = |name: &String| WINGS.iter().position(|wing| wing == name);
+    let mut found = upwards(&imports, "gateway", &WINGS);
+    found.extend(upwards(&imports, "upstream", &ROOMS));
+    complain(&found);
+}
+
+/// Returns what is wrong with the order of a folder's children: those that are missing, and each arrow to one before.
+/// Children outside the list are shared by all and use none of them.
+fn upwards(imports: &BTreeSet<Import>, folder: &str, order: &[&str]) -> Vec<String> {
+    let arrows = siblings(imports, &[folder.to_owned()]);
+    let place = |name: &String| order.iter().position(|child| child == name);
     let known: BTreeSet<&String> = arrows.keys().flat_map(|(from, to)| [from, to]).collect();
-    let missing = WINGS.iter().filter(|wing| !known.iter().any(|name| name == *wing));
-    let mut found: Vec<String> = missing.map(|wing| format!("there is no wing {wing}")).collect();
+    let missing = order.iter().filter(|child| !known.iter().any(|name| name == *child));
+    let mut found: Vec<String> = missing.map(|child| format!("{folder} has no {child}")).collect();
     for ((from, to), names) in &arrows {
         let is_upwards = match (place(from), place(to)) {
             (Some(from), Some(to)) => to < from,
-            // what all wings share knows none of them
             (None, Some(_)) => true,
             (_, None) => false,
         };
         if is_upwards {
-            found.push(format!("gateway/{from} must not use gateway/{to}: {}", names.join("; ")));
+            found.push(format!("{folder}/{from} must not use {folder}/{to}: {}", names.join("; ")));
         }
     }
-    complain(&found);
+    found
 }
 
 #[test]

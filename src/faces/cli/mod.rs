@@ -41,7 +41,7 @@ pub enum Command {
     /// List, watch, count and export activity records
     Activity(activity::ActivityCommand),
     /// Add, change and remove upstream servers
-    Upstream(upstream::Upstream),
+    Upstream(upstream::UpstreamCommand),
     /// Create, list, change and delete tenants (platform keys)
     Tenant(tenant::TenantCommand),
     /// Apply a tenants file: create and update tenants, quotas, settings, servers and keys (platform keys)

@@ -18,7 +18,7 @@ const HEADER_BYTES_MAX: u64 = 8 * 1024;
 
 /// `mcpproxy upstream`
 #[derive(Args)]
-pub struct Upstream {
+pub struct UpstreamCommand {
     #[command(subcommand)]
     command: Command,
     #[command(flatten)]
@@ -141,7 +141,7 @@ const COLUMNS: [Column; 5] = [
     ("LAST ERROR", |server| text(server, "last_error")),
 ];
 
-impl Upstream {
+impl UpstreamCommand {
     pub(super) async fn run(self) -> Result<(), Failure> {
         let client = self.connection.client()?;
         match self.command {

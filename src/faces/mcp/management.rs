@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::domain::json::{self, Member};
 use crate::domain::operation::OperationType::{self, Destructive, Read, Write};
 use crate::domain::refusal::Code;
+use crate::domain::server_kind::ServerKind;
 use crate::faces::Faces;
 use crate::faces::wire::managed::{ManagedAct, ManagedRequest, NotDone};
 use crate::gateway::{Attempt, Caller};
@@ -189,7 +190,7 @@ fn property(tool: Managing, name: &str) -> Value {
             "type": "string", "enum": ["resource", "template"],
             "description": "What the uri is of: a resource (default) or a template"
         }),
-        "kind" => json!({"type": "string", "enum": ["http", "stdio"]}),
+        "kind" => json!({"type": "string", "enum": ServerKind::NAMES}),
         "url" => json!({"type": "string", "description": "Where it is, for kind http"}),
         "command" => {
             json!({"type": "string", "description": "Which of the deployment's programs, for kind stdio"})

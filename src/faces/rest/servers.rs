@@ -56,7 +56,7 @@ fn shown(server: &ServerView) -> Shown<'_> {
     Shown {
         name: &server.name,
         id: server.server_id,
-        kind: &server.kind,
+        kind: server.kind.as_str(),
         url: server.url.as_deref().map(masked),
         query_digest: None,
         command: server.command.as_deref(),

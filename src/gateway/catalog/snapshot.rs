@@ -91,8 +91,8 @@ impl Catalog {
         listed.sort_by(|a, b| a.canonical.cmp(&b.canonical));
         let is_gone = |old: &&Arc<ServerEntry>| {
             by_id.get(&old.id).is_none_or(|new| {
-                let is_off = new.target.program.is_some() && !new.enabled;
-                is_off || new.target.credential != old.target.credential
+                let is_off = new.target.upstream.is_run_here() && !new.enabled;
+                is_off || new.target.upstream.credential() != old.target.upstream.credential()
             })
         };
         let gone = old.servers.iter().filter(is_gone).map(|server| server.id).collect();

@@ -14,10 +14,13 @@ use crate::domain::id::{ServerId, TenantId};
 use crate::domain::json;
 use crate::domain::publish::Published;
 use crate::domain::search::{Document, Parameter};
+use crate::domain::server_kind::ServerKind;
 use crate::domain::tool::{Definition, PinState};
 use crate::gateway::credentials::Opened;
 use crate::store::{Server, StoredTool};
-use crate::upstream::{Commands, Era, Limits, ParamHeader, Program, Target, param_header_rules};
+use crate::upstream::{
+    Commands, Era, HttpServer, Limits, ParamHeader, Program, Target, Upstream, param_header_rules,
+};
 
 /// A server at one revision.
 #[derive(Debug)]
@@ -157,18 +160,23 @@ pub(in crate::gateway) fn target(
     limits: &Limits,
     commands: &Commands,
 ) -> Target {
-    let program = row
-        .command
-        .as_ref()
-        .map(|name| Program { name: name.clone(), command: commands.find(name, &row.tenant_name) });
+    let upstream = match (&row.kind, &row.url, &row.command) {
+        (ServerKind::Http, Some(url), _) => Upstream::Http(HttpServer {
+            url: url.clone(),
+            credential: opened.credential,
+            headers: opened.headers,
+        }),
+        (ServerKind::Stdio, _, Some(name)) => {
+            Upstream::Program(Program { name: name.clone(), command: commands.find(name, &row.tenant_name) })
+        }
+        // a row of a newer release
+        (ServerKind::Http | ServerKind::Stdio | ServerKind::Unknown(_), _, _) => Upstream::Unknown,
+    };
     Target {
         tenant: tenant.0,
         server: row.server_id,
         version: row.version,
-        url: row.url.clone().unwrap_or_default(),
-        program,
-        credential: opened.credential,
-        headers: opened.headers,
+        upstream,
         era: match row.era.as_deref() {
             Some("modern") => Some(Era::Modern),
             Some("handshake") => Some(Era::Handshake),

@@ -4,28 +4,9 @@ use std::borrow::Cow;
 
 use super::headers::BYTES_MAX;
 use crate::domain::redact::MASK;
-use crate::domain::server_url::query;
-use crate::upstream::Target;
 
 /// Shortest value that is masked, in bytes: shorter ones are ordinary words.
 const VALUE_BYTES_MIN: usize = 8;
-
-/// Returns the secrets that a server was called or started with, and may repeat.
-pub(in crate::gateway) fn secrets(target: &Target) -> Vec<&str> {
-    let headers = target.headers.iter().filter_map(|(_, value)| value.to_str().ok());
-    let program = target.program.as_ref().and_then(|program| program.command.as_ref().ok());
-    // a query as a whole, and each of its values
-    let query = query(&target.url);
-    let values = query
-        .into_iter()
-        .flat_map(|query| query.split('&'))
-        .map(|pair| pair.split_once('=').map_or(pair, |(_, value)| value));
-    headers
-        .chain(query)
-        .chain(values)
-        .chain(program.into_iter().flat_map(|command| command.secrets()))
-        .collect()
-}
 
 /// Returns the beginning of `text` with `secrets` masked. If nothing is masked, it is long enough for a preview of
 /// `preview_bytes`.

@@ -10,6 +10,7 @@ use super::place::check_keeping;
 use super::requests::{ServerChange, ServerRequest};
 use crate::domain::id::{ServerId, ServerName, TenantId};
 use crate::domain::offer::OfferKind;
+use crate::domain::server_kind::ServerKind;
 use crate::domain::tenant::{Action, Role};
 use crate::gateway::clock;
 use crate::gateway::error::GatewayError;
@@ -176,7 +177,7 @@ impl Servers {
             patch.limits = Some(limits);
         }
         if let Some(headers) = change.headers {
-            if server.kind == "stdio" && !headers.is_empty() {
+            if server.kind == ServerKind::Stdio && !headers.is_empty() {
                 return Err(GatewayError::invalid("headers", "a server of kind stdio has no headers"));
             }
             let url = patch.url.as_deref().or(server.url.as_deref()).unwrap_or_default();

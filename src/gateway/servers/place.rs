@@ -2,6 +2,7 @@
 
 use super::Servers;
 use super::requests::{ServerChange, ServerRequest};
+use crate::domain::server_kind::ServerKind;
 use crate::domain::server_url::{ServerPlace, is_masked};
 use crate::domain::tenant::Role;
 use crate::gateway::GatewayError;
@@ -10,7 +11,7 @@ use crate::store::{Server, ServerPatch};
 
 /// Location of a new server.
 pub(super) struct NewPlace {
-    pub(super) kind: &'static str,
+    pub(super) kind: ServerKind,
     pub(super) url: Option<String>,
     pub(super) command: Option<String>,
 }
@@ -44,8 +45,8 @@ impl Servers {
         caller: &Caller,
         request: &ServerRequest,
     ) -> Result<NewPlace, GatewayError> {
-        match request.kind.as_str() {
-            "http" => {
+        match ServerKind::parse(&request.kind) {
+            Some(kind @ ServerKind::Http) => {
                 if request.command.is_some() {
                     return Err(GatewayError::invalid("command", "a server of kind http has no command"));
                 }
@@ -53,9 +54,9 @@ impl Servers {
                 let url =
                     url.ok_or_else(|| GatewayError::invalid("url", "a server of kind http needs a url"))?;
                 self.check_url(&url)?;
-                Ok(NewPlace { kind: "http", url: Some(url), command: None })
+                Ok(NewPlace { kind, url: Some(url), command: None })
             }
-            "stdio" => {
+            Some(kind @ ServerKind::Stdio) => {
                 let has_headers = request.headers.as_ref().is_some_and(|headers| !headers.is_empty());
                 for (field, is_there) in [("url", request.url.is_some()), ("headers", has_headers)] {
                     if is_there {
@@ -66,9 +67,12 @@ impl Servers {
                 }
                 let command = request.command.clone().ok_or_else(|| self.no_command(caller))?;
                 self.check_command(caller, &command)?;
-                Ok(NewPlace { kind: "stdio", url: None, command: Some(command) })
+                Ok(NewPlace { kind, url: None, command: Some(command) })
             }
-            _ => Err(GatewayError::invalid("kind", "kind must be http or stdio")),
+            Some(ServerKind::Unknown(_)) | None => {
+                let names = ServerKind::NAMES.join(" or ");
+                Err(GatewayError::invalid("kind", format!("kind must be {names}")))
+            }
         }
     }
 
@@ -85,7 +89,7 @@ impl Servers {
             return Ok(());
         }
         if let Some(url) = url {
-            if server.kind != "http" {
+            if server.kind != ServerKind::Http {
                 return Err(GatewayError::invalid("url", "a server of kind stdio has no url"));
             }
             self.check_url(&url)?;
@@ -93,7 +97,7 @@ impl Servers {
             patch.url = Some(url);
         }
         if let Some(command) = command {
-            if server.kind != "stdio" {
+            if server.kind != ServerKind::Stdio {
                 return Err(GatewayError::invalid("command", "a server of kind http has no command"));
             }
             self.check_command(caller, &command)?;

@@ -1,4 +1,4 @@
-//! Shares of a caller in memory and processor time, for reading requests and writing answers (`upstream/shares`).
+//! Shares of a caller in memory and processor time, for reading requests and writing answers (`upstream/admission/shares`).
 
 use super::Tenants;
 use super::live::access::Caller;

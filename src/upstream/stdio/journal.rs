@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::domain::log_line::{self, Raw};
-use crate::upstream::command::ProgramCommand;
-use crate::upstream::pace::Pace;
+use crate::upstream::admission::pace::Pace;
+use crate::upstream::target::command::ProgramCommand;
 
 /// Longest line that is kept, in bytes.
 pub const LINE_BYTES_MAX: usize = 2048;

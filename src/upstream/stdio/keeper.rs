@@ -11,14 +11,15 @@ use super::life;
 use super::open::Open;
 use super::state::{Now, ProgramSession, Shared};
 use super::wire::PipeRequest;
-use crate::domain::measure::Measures;
-use crate::upstream::ask::Ask;
-use crate::upstream::era::Era;
+use crate::domain::measure::{Measures, Transport};
+use crate::upstream::admission::shares::Share;
 use crate::upstream::error::{FailureKind, UpstreamError};
-use crate::upstream::jsonrpc::{self, Answer, Meta};
-use crate::upstream::offers::DeclaredOffers;
-use crate::upstream::sent::Sent;
-use crate::upstream::shares::Share;
+use crate::upstream::protocol::ask::Ask;
+use crate::upstream::protocol::era::Era;
+use crate::upstream::protocol::exchange::{Exchanged, UpstreamExchange, UpstreamWork};
+use crate::upstream::protocol::jsonrpc::{self, Answer, Meta};
+use crate::upstream::protocol::offers::DeclaredOffers;
+use crate::upstream::protocol::sent::Sent;
 use crate::upstream::target::{Program, Target};
 
 /// Longest wait for a program to end during a restart.
@@ -49,11 +50,7 @@ impl Keeper {
     }
 
     /// Sends a request and waits for its answer; starts the program first if need be.
-    pub(in crate::upstream) async fn exchange(
-        &self,
-        ask: &Ask<'_>,
-        sent: &Sent,
-    ) -> Result<Answer, UpstreamError> {
+    async fn pass(&self, ask: &Ask<'_>, sent: &Sent) -> Result<Answer, UpstreamError> {
         let _open = Open::new(&self.shared, ask.method);
         let session = self.session().await?;
         let id = session.wire.id();
@@ -77,7 +74,7 @@ impl Keeper {
     }
 
     /// Returns the session with the running program. The first caller starts it, later ones wait for the same start.
-    pub(in crate::upstream) async fn session(&self) -> Result<Arc<ProgramSession>, UpstreamError> {
+    async fn session(&self) -> Result<Arc<ProgramSession>, UpstreamError> {
         let patience = Instant::now() + self.shared.children.rules.start_timeout;
         loop {
             let moved = self.shared.moved.notified();
@@ -108,34 +105,8 @@ impl Keeper {
         }
     }
 
-    /// Returns the era of the program; `None` until it is known.
-    pub(in crate::upstream) fn era(&self) -> Option<Era> {
-        self.shared.era()
-    }
-
-    /// Returns the measures of the requests to upstreams.
-    pub(in crate::upstream) fn measures(&self) -> &Measures {
-        &self.shared.children.measures
-    }
-
-    /// Returns what the program declared at its last start; `None` if it never started.
-    pub(in crate::upstream) fn offers(&self) -> Option<DeclaredOffers> {
-        self.shared.offers()
-    }
-
-    /// Returns whether the program was ended for lack of calls, or is being ended for it. A listing would start it
-    /// again.
-    pub(in crate::upstream) fn is_asleep(&self) -> bool {
-        self.shared.is_asleep()
-    }
-
-    /// Ends the backoff and forgets failures: the next request starts the program.
-    pub(in crate::upstream) fn end_rest(&self) {
-        self.shared.end_rest();
-    }
-
     /// Ends the program and the requests that it is answering; the next request starts it again.
-    pub(in crate::upstream) async fn restart(&self) {
+    async fn end_now(&self) {
         let found = self.shared.end_now();
         self.shared.children.end_before(&self.shared);
         let ended = async {
@@ -150,7 +121,70 @@ impl Keeper {
             }
         };
         drop(timeout(RESTART_WAIT_MAX, ended).await);
-        self.end_rest();
+        self.shared.end_rest();
+    }
+}
+
+impl UpstreamExchange for Keeper {
+    fn exchange<'a>(
+        &'a self,
+        ask: &'a Ask<'_>,
+        sent: &'a Sent,
+    ) -> UpstreamWork<'a, Result<Exchanged, UpstreamError>> {
+        Box::pin(async move { self.pass(ask, sent).await.map(Exchanged::Answer) })
+    }
+
+    fn measures(&self) -> &Measures {
+        &self.shared.children.measures
+    }
+
+    fn transport(&self) -> Transport {
+        Transport::Pipe
+    }
+
+    fn era(&self) -> Option<Era> {
+        self.shared.era()
+    }
+
+    fn found_era(&self) -> UpstreamWork<'_, Result<Era, UpstreamError>> {
+        Box::pin(async move { Ok(self.session().await?.era) })
+    }
+
+    fn last_offers(&self) -> Option<DeclaredOffers> {
+        self.shared.offers()
+    }
+
+    fn known_offers(&self) -> Option<DeclaredOffers> {
+        self.shared.offers()
+    }
+
+    fn known_offers_since(&self, _: Instant) -> Option<DeclaredOffers> {
+        self.shared.offers()
+    }
+
+    /// Returns what the program declares. Its declaration holds for as long as it runs.
+    fn offers_since(&self, _: Instant) -> UpstreamWork<'_, Result<DeclaredOffers, UpstreamError>> {
+        self.offers()
+    }
+
+    fn offers(&self) -> UpstreamWork<'_, Result<DeclaredOffers, UpstreamError>> {
+        Box::pin(async move { Ok(self.session().await?.offers) })
+    }
+
+    fn is_run_here(&self) -> bool {
+        true
+    }
+
+    fn is_asleep(&self) -> bool {
+        self.shared.is_asleep()
+    }
+
+    fn end_rest(&self) {
+        self.shared.end_rest();
+    }
+
+    fn restart(&self) -> Option<UpstreamWork<'_, ()>> {
+        Some(Box::pin(self.end_now()))
     }
 }
 

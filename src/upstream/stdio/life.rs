@@ -14,14 +14,13 @@ use super::reader::{LineReader, STALL_WAIT_MAX, log_errors};
 use super::state::{Ended, ProgramSession, Shared, Start};
 use super::wire::{self, PipeRequest, PipeWire};
 use crate::domain::measure::{Between, Transport};
-use crate::upstream::discover::{HELLO_BYTES_MAX, modern_offers};
-use crate::upstream::era::Era;
 use crate::upstream::error::{FailureKind, UpstreamError};
-use crate::upstream::jsonrpc::{self, Answer, MODERN, Meta};
-use crate::upstream::measures::{Life, OwnRequest, end};
-use crate::upstream::offers::DeclaredOffers;
-use crate::upstream::sent::Sent;
-use crate::upstream::session::{VERSIONS, version_of};
+use crate::upstream::protocol::era::Era;
+use crate::upstream::protocol::hello::{HELLO_BYTES_MAX, VERSIONS, modern_offers, version_of};
+use crate::upstream::protocol::jsonrpc::{self, Answer, MODERN, Meta};
+use crate::upstream::protocol::measures::{Life, OwnRequest, end};
+use crate::upstream::protocol::offers::DeclaredOffers;
+use crate::upstream::protocol::sent::Sent;
 
 /// Longest time to read what a program wrote before its end.
 const DRAIN_WAIT_MAX: Duration = Duration::from_secs(1);

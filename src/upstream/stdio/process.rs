@@ -8,7 +8,7 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio::time::{sleep, timeout};
 
 use super::confine::Confinement;
-use crate::upstream::command::ProgramCommand;
+use crate::upstream::target::command::ProgramCommand;
 
 /// Longest time for a program to end after its standard input was closed.
 const INPUT_GRACE: Duration = Duration::from_secs(1);

@@ -12,11 +12,11 @@ use super::journal::{LINE_BYTES_MAX, ServerLog};
 use super::lines::{Edges, Line, Lines};
 use super::wire::PipeWire;
 use crate::domain::log_line::Raw;
+use crate::upstream::admission::pace::Pace;
+use crate::upstream::admission::shares::{MemoryHold, Share};
 use crate::upstream::error::{FailureKind, UpstreamError};
-use crate::upstream::jsonrpc::{self, RpcMessage};
-use crate::upstream::offers::Announced;
-use crate::upstream::pace::Pace;
-use crate::upstream::shares::{MemoryHold, Share};
+use crate::upstream::protocol::jsonrpc::{self, RpcMessage};
+use crate::upstream::protocol::offers::Announced;
 
 /// Most bytes of one read.
 const READ_BYTES: usize = 64 * 1024;
@@ -237,10 +237,10 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::upstream::command::ProgramCommand;
-    use crate::upstream::jsonrpc::Answer;
-    use crate::upstream::shares::{MemoryLimits, Shares};
+    use crate::upstream::admission::shares::{MemoryLimits, Shares};
+    use crate::upstream::protocol::jsonrpc::Answer;
     use crate::upstream::stdio::wire::{Outgoing, PipeRequest};
+    use crate::upstream::target::command::ProgramCommand;
 
     const MIB: usize = 1024 * 1024;
 

@@ -14,13 +14,13 @@ use super::failures::Failures;
 use super::journal::ServerLog;
 use super::usage::ProgramUsage;
 use super::wire::PipeWire;
-use crate::upstream::command::ProgramCommand;
-use crate::upstream::era::Era;
+use crate::upstream::admission::shares::Share;
 use crate::upstream::error::{FailureKind, UpstreamError};
-use crate::upstream::measures::Life;
-use crate::upstream::offers::DeclaredOffers;
-use crate::upstream::shares::Share;
+use crate::upstream::protocol::era::Era;
+use crate::upstream::protocol::measures::Life;
+use crate::upstream::protocol::offers::DeclaredOffers;
 use crate::upstream::target::Target;
+use crate::upstream::target::command::ProgramCommand;
 
 /// Shortest interval between idle checks of a program that has requests under way.
 const LOOK_MIN: Duration = Duration::from_secs(1);

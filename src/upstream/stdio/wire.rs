@@ -9,9 +9,9 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::ChildStdin;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::upstream::discover::HELLO_BYTES_MAX;
 use crate::upstream::error::{FailureKind, UpstreamError};
-use crate::upstream::jsonrpc::Answer;
+use crate::upstream::protocol::hello::HELLO_BYTES_MAX;
+use crate::upstream::protocol::jsonrpc::Answer;
 
 /// Most messages on their way to a program; later senders wait until it has taken one.
 const OUTGOING_MAX: usize = 8;

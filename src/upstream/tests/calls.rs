@@ -231,7 +231,7 @@ async fn a_sign_of_life_fits_the_era() {
     modern.connection().ping().await.unwrap();
     assert_eq!(modern.methods().last().unwrap(), "server/discover");
     let dead = Fake::modern(|_| panic!("only discover is asked")).await;
-    let target = Target { url: "http://127.0.0.1:1/".to_owned(), ..dead.target() };
+    let target = dead.target().at("http://127.0.0.1:1/".to_owned());
     let failed = pool().connection(&target).ping().await.unwrap_err();
     assert_eq!((failed.kind, failed.dispatched), (FailureKind::Unreachable, false));
 }
@@ -240,8 +240,8 @@ async fn a_sign_of_life_fits_the_era() {
 async fn hop_headers_of_a_server_do_not_count() {
     let fake = Fake::modern(|seen| result(seen, "{}")).await;
     let names = ["content-length", "transfer-encoding", "mcp-name", "accept", "x-fine"];
-    let headers = names.map(|name| (name.parse().unwrap(), http::HeaderValue::from_static("evil")));
-    let target = Target { headers: headers.to_vec(), ..fake.target() };
+    let headers = names.map(|name| (name.parse().unwrap(), ::http::HeaderValue::from_static("evil")));
+    let target = fake.target().with_headers(headers.to_vec());
     pool().connection(&target).ask(call("t")).await.unwrap();
     let seen = fake.seen().pop().unwrap();
     assert_eq!(seen.header("mcp-name"), "t");

@@ -274,7 +274,7 @@ async fn every_connection_is_guarded_after_dns() {
             let dns = Arc::new(Turning(AtomicUsize::new(good)));
             let pool = Pool::new(Arc::new(Egress::with_dns(allow.clone(), vec![], dns)), None);
             let url = format!("http://rebind.example:{}/mcp?k=v", fake.address.port());
-            let target = Target { url, era: Some(era), ..fake.target() };
+            let target = Target { era: Some(era), ..fake.target().at(url) };
             let failed = match open(which, &pool, &target).await {
                 // the call ends its connection; the next one needs a new address
                 Ok(way) => {

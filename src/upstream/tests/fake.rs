@@ -198,16 +198,17 @@ impl Fake {
 
     pub(super) fn target(&self) -> Target {
         Target {
-            program: None,
             tenant: Uuid::from_u128(1),
             server: Uuid::from_u128(2),
             version: 1,
-            url: format!("http://{}/mcp?k=v", self.address),
-            credential: Credential::Is(Uuid::from_u128(3)),
-            headers: vec![(
-                http::header::AUTHORIZATION,
-                http::HeaderValue::from_static("Bearer upstream-secret"),
-            )],
+            upstream: Upstream::Http(HttpServer {
+                url: format!("http://{}/mcp?k=v", self.address),
+                credential: Credential::Is(Uuid::from_u128(3)),
+                headers: vec![(
+                    ::http::header::AUTHORIZATION,
+                    ::http::HeaderValue::from_static("Bearer upstream-secret"),
+                )],
+            }),
             era: None,
             limits: limits(),
         }
@@ -215,6 +216,35 @@ impl Fake {
 
     pub(super) fn connection(&self) -> Arc<Connection> {
         pool().connection(&self.target())
+    }
+}
+
+impl Target {
+    pub(super) fn http(&self) -> &HttpServer {
+        let Upstream::Http(server) = &self.upstream else { panic!("not over HTTP") };
+        server
+    }
+
+    fn of(self, server: HttpServer) -> Target {
+        Target { upstream: Upstream::Http(server), ..self }
+    }
+
+    /// Returns the target at another URL.
+    pub(super) fn at(self, url: String) -> Target {
+        let server = HttpServer { url, ..self.http().clone() };
+        self.of(server)
+    }
+
+    /// Returns the target with another credential.
+    pub(super) fn with(self, credential: Credential) -> Target {
+        let server = HttpServer { credential, ..self.http().clone() };
+        self.of(server)
+    }
+
+    /// Returns the target with other headers.
+    pub(super) fn with_headers(self, headers: Vec<(::http::HeaderName, ::http::HeaderValue)>) -> Target {
+        let server = HttpServer { headers, ..self.http().clone() };
+        self.of(server)
     }
 }
 

@@ -139,7 +139,7 @@ async fn every_connect_is_guarded_after_dns() {
     let allow = vec!["127.0.0.1/32".parse().unwrap()];
     let pool = Pool::new(Arc::new(Egress::with_dns(allow, vec![], Arc::new(dns))), None);
     let url = format!("http://rebind.example:{}/mcp?k=v", fake.address.port());
-    let connection = pool.connection(&Target { url, ..fake.target() });
+    let connection = pool.connection(&fake.target().at(url));
     connection.ask(call("t")).await.unwrap();
     assert_eq!(fake.seen()[0].header("host"), format!("rebind.example:{}", fake.address.port()));
     // The connection ends; the name now leads elsewhere.
@@ -173,7 +173,7 @@ async fn look_ups_that_hang_are_not_repeated_by_every_caller() {
     let fake = Fake::start(|_| panic!("nothing may arrive")).await;
     let limits = Limits { connect_timeout: Duration::from_millis(30), ..limits() };
     let url = "http://tarpit.example/mcp".to_owned();
-    let target = Target { url, limits, era: Some(Era::Modern), ..fake.target() };
+    let target = Target { limits, era: Some(Era::Modern), ..fake.target().at(url) };
     let connection = pool.connection(&target);
     for _ in 0..3 {
         let calls = (0..8).map(|_| connection.ask(call("t")));
@@ -209,7 +209,7 @@ async fn a_refused_url_fails_every_request_unsent() {
     let guarded = Pool::new(Arc::new(Egress::new(vec![], vec![])), None);
     let failed = guarded.connection(&fake.target()).ask(call("t")).await.unwrap_err();
     assert_eq!((failed.kind, failed.dispatched), (FailureKind::EgressRefused, false));
-    let ftp = Target { url: "ftp://example.com/".to_owned(), ..fake.target() };
+    let ftp = fake.target().at("ftp://example.com/".to_owned());
     assert_eq!(
         pool().connection(&ftp).list(ListKind::Tools).await.unwrap_err().kind,
         FailureKind::EgressRefused
@@ -228,13 +228,13 @@ async fn the_pool_keeps_one_connection_per_server_version_credential_and_tenant(
     assert!(Arc::ptr_eq(&first, &pool.connection(&target)));
     let changed = pool.connection(&Target { version: 2, ..target.clone() });
     assert!(!Arc::ptr_eq(&first, &changed));
-    let moved = Target { version: 2, url: format!("{}x", target.url), ..target.clone() };
+    let moved = Target { version: 2, ..target.clone().at(format!("{}x", target.http().url)) };
     assert!(!Arc::ptr_eq(&changed, &pool.connection(&moved)));
     pool.forget(target.tenant, target.server);
     let before = pool.connection(&target);
-    let other = Target { credential: Credential::Is(Uuid::from_u128(4)), ..target.clone() };
+    let other = target.clone().with(Credential::Is(Uuid::from_u128(4)));
     assert!(!Arc::ptr_eq(&before, &pool.connection(&other)));
-    let locked = pool.connection(&Target { credential: Credential::Locked, ..target.clone() });
+    let locked = pool.connection(&target.clone().with(Credential::Locked));
     let failed = locked.ask(call("t")).await.unwrap_err();
     assert_eq!((failed.kind, failed.dispatched), (FailureKind::Locked, false));
 
@@ -253,8 +253,8 @@ async fn an_older_version_never_replaces_a_newer() {
     let fake = Fake::modern(|seen| result(seen, "{}")).await;
     let (pool, old) = (pool(), fake.target());
     let credential = Credential::Is(Uuid::from_u128(4));
-    let url = format!("{}&new", old.url);
-    let new = Target { version: 2, url, credential, ..old.clone() };
+    let url = format!("{}&new", old.http().url);
+    let new = Target { version: 2, ..old.clone().at(url).with(credential) };
     pool.connection(&old);
     let newer = pool.connection(&new);
     assert!(
@@ -264,7 +264,7 @@ async fn an_older_version_never_replaces_a_newer() {
     for url in
         [format!("http://localhost:{}/mcp", fake.address.port()), format!("http://{}/other", fake.address)]
     {
-        let elsewhere = Target { url, ..old.clone() };
+        let elsewhere = old.clone().at(url);
         let failed = pool.connection(&elsewhere).ask(call("t")).await.unwrap_err();
         assert_eq!((failed.kind, failed.dispatched), (FailureKind::Unreachable, false));
     }
@@ -275,14 +275,14 @@ async fn an_older_version_never_replaces_a_newer() {
 #[tokio::test]
 async fn https_without_roots_or_without_tls_is_unreachable() {
     let fake = Fake::modern(|_| panic!("nothing may arrive")).await;
-    let target = Target { url: format!("https://{}/mcp", fake.address), ..fake.target() };
+    let target = fake.target().at(format!("https://{}/mcp", fake.address));
     let without = pool().connection(&target).ask(call("t")).await.unwrap_err();
     assert_eq!((without.kind, without.dispatched), (FailureKind::Unreachable, false));
     assert_eq!(fake.accepted(), 0);
 
     // Something that closes instead of shaking hands.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let target = Target { url: format!("https://{}/", listener.local_addr().unwrap()), ..fake.target() };
+    let target = fake.target().at(format!("https://{}/", listener.local_addr().unwrap()));
     let closer = tokio::spawn(async move { drop(listener.accept().await.unwrap()) });
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let tls = rustls::ClientConfig::builder_with_provider(provider)

@@ -363,9 +363,9 @@ async fn a_program_is_listed_as_it_declares_and_asked_like_a_server() {
     let http = Fake::start(|_| panic!("nothing may arrive")).await;
     let argv = ["/bin/sh", "-c", PROGRAM].map(str::to_owned).to_vec();
     let command = Ok(Arc::new(ProgramCommand::new(argv, BTreeMap::new(), vec!["*".to_owned()])));
-    let program = Some(Program { name: "p".to_owned(), command });
+    let upstream = Upstream::Program(Program { name: "p".to_owned(), command });
     let pool = pool();
-    let connection = pool.connection(&Target { program, url: String::new(), ..http.target() });
+    let connection = pool.connection(&Target { upstream, ..http.target() });
     let listings = list_all(&connection).await.unwrap();
     let found = rest(&listings).map(|listing| listing.as_ref().unwrap().entries.len());
     assert_eq!((listings.tools.entries.len(), found), (0, [1, 0, 0]));

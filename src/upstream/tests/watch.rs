@@ -320,7 +320,7 @@ async fn a_stream_is_guarded_like_everything_else() {
 #[tokio::test]
 async fn nothing_is_sent_without_a_credential_that_does_not_open() {
     let fake = Fake::modern(|_| panic!("nothing may arrive")).await;
-    let target = Target { credential: Credential::Locked, headers: vec![], ..fake.target() };
+    let target = fake.target().with(Credential::Locked).with_headers(vec![]);
     let Err(WatchEnd::Lost(error)) = pool().watch(&target, &[Announced::Tools]).await else {
         panic!("opened")
     };

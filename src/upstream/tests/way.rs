@@ -12,10 +12,10 @@ use ::rmcp::model::{
 use ::rmcp::service::PeerRequestOptions;
 use bytes::Bytes;
 
-use super::super::jsonrpc;
-use super::super::rmcp::{Announcement, RmcpListener, RmcpTransport, Service, connect, own_error};
 use super::super::*;
 use super::fake::*;
+use crate::upstream::http::rmcp::{Announcement, RmcpListener, RmcpTransport, Service, connect, own_error};
+use crate::upstream::protocol::jsonrpc;
 
 const BOUND: Duration = Duration::from_secs(5);
 
@@ -35,7 +35,7 @@ impl Way {
     pub(super) async fn rmcp(pool: &Pool, target: &Target) -> Result<Way, UpstreamError> {
         let listener = RmcpListener { heard: Arc::new(Announcement::default()) };
         let limit = target.limits.response_bytes_max;
-        let (service, transport) = connect(&pool.dialer, target, limit, listener).await?;
+        let (service, transport) = connect(&pool.dialer, target.http(), target, limit, listener).await?;
         Ok(Way::Rmcp { service, transport })
     }
 

@@ -145,8 +145,8 @@ pub(super) fn reachable(server: &ServerEntry) -> Result<(), Refusal> {
         return Ok(());
     }
     let name = &server.name;
-    let message = match server.target.program.as_ref().and_then(|program| program.command.as_ref().err()) {
-        Some(why) => format!("Server '{name}' cannot be run: {}; nothing was run", why.sentence()),
+    let message = match server.target.upstream.obstacle() {
+        Some(why) => format!("Server '{name}' cannot be run: {why}; nothing was run"),
         None => format!("Server '{name}' is not connected now; nothing was run, a retry may help later"),
     };
     Err(Refusal::new(Code::ServerUnavailable, message))

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use crate::domain::activity::Record;
 use crate::domain::redact;
 use crate::domain::refusal::Refusal;
-use crate::gateway::credentials::{secrets, veil};
+use crate::gateway::credentials::veil;
 use crate::upstream::Target;
 
 /// Longest text of an upstream's error that a record keeps, in bytes.
@@ -15,7 +15,7 @@ const ERROR_BYTES_MAX: usize = 1000;
 pub(super) fn response(record: &mut Record, target: &Target, response: Option<&Bytes>, preview_bytes: usize) {
     let Some(raw) = response else { return };
     let text = std::str::from_utf8(raw).unwrap_or_default();
-    let veiled = veil(&secrets(target), text, preview_bytes);
+    let veiled = veil(&target.upstream.secrets(), text, preview_bytes);
     let preview = redact::preview(&veiled, preview_bytes);
     record.response_bytes = i64::try_from(raw.len()).ok();
     record.truncated |= preview.truncated || text.len() > preview_bytes;
@@ -38,7 +38,7 @@ pub(super) fn upstream_error(record: &mut Record, target: &Target, raw: &Bytes) 
     if let Ok(error) = serde_json::from_slice::<RpcError>(raw) {
         record.error_code = error.code.map(|code| code.to_string());
         let shown = |text: String| {
-            redact::preview(&veil(&secrets(target), &text, ERROR_BYTES_MAX), ERROR_BYTES_MAX).text
+            redact::preview(&veil(&target.upstream.secrets(), &text, ERROR_BYTES_MAX), ERROR_BYTES_MAX).text
         };
         record.error_message = error.message.map(shown);
     }

@@ -10,7 +10,6 @@ use super::outcome::CallOutcome;
 use super::request::RoundRequest;
 use crate::domain::activity::{Record, Status};
 use crate::domain::json;
-use crate::domain::origin::Origin;
 use crate::domain::refusal::{Code, Refusal};
 use crate::domain::rounds::{Asked, Bound, Capabilities, Misfit};
 use crate::gateway::calls::Calls;
@@ -71,22 +70,13 @@ pub(super) fn digest(
         endpoint: attempt.source.as_str(),
         method,
         server: server.id,
-        origin: &origin(server),
+        origin: &server.target.upstream.binding(),
         subject,
         pin,
         variant,
         arguments,
     }
     .digest()
-}
-
-/// Returns the origin of a server's URL, or the URL itself if it has none; for a program, its name.
-fn origin(server: &ServerEntry) -> String {
-    let target = &server.target;
-    match &target.program {
-        Some(program) => format!("program {}", program.name),
-        None => Origin::of(&target.url).map_or_else(|| target.url.clone(), |origin| origin.to_string()),
-    }
 }
 
 impl Calls {

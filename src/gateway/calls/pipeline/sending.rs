@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::Uri;
 
 use super::outcome::CallOutcome;
 use crate::domain::activity::Record;
@@ -16,7 +15,7 @@ use crate::domain::span::{Span, TENANT, shown, shown_uri};
 use crate::gateway::catalog::ServerEntry;
 use crate::gateway::log::Attempt;
 use crate::gateway::trace::OpenSpan;
-use crate::upstream::{Sent, Target};
+use crate::upstream::Sent;
 
 /// Subject of a request's span, under the server's own name.
 pub(super) enum SpanSubject<'a> {
@@ -60,7 +59,7 @@ impl<'a> Sending<'a> {
         let span = span.map(|mut span| {
             span.note(|span| {
                 describe(span, method, &about);
-                to(span, &server.target);
+                server.target.upstream.tell(span);
                 span.set(TENANT, attempt.caller.tenant_name().to_owned());
                 span.set("mcpproxy.server", server.name.clone());
                 // completions have no lasting record
@@ -136,22 +135,5 @@ fn describe(span: &mut Span, method: &'static str, about: &SpanSubject<'_>) {
         }
         SpanSubject::Resource(uri) => span.set("mcp.resource.uri", shown_uri(uri)),
         SpanSubject::Other => {}
-    }
-}
-
-/// Sets the span's destination: host and port of a URL, or the transport `pipe` for a program.
-fn to(span: &mut Span, target: &Target) {
-    if target.program.is_some() {
-        span.set("network.transport", "pipe");
-        return;
-    }
-    span.set("network.transport", "tcp");
-    span.set("network.protocol.name", "http");
-    span.set("network.protocol.version", "1.1");
-    let Ok(uri) = target.url.parse::<Uri>() else { return };
-    if let Some(host) = uri.host() {
-        span.set("server.address", host.trim_matches(['[', ']']).to_owned());
-        let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
-        span.set("server.port", i64::from(port));
     }
 }

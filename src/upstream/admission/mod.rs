@@ -1,0 +1,8 @@
+//! What may be sent to an upstream, and when: circuit breakers, slots, shares of memory, and the egress rules.
+
+pub(super) mod breaker;
+pub(super) mod egress;
+pub(super) mod gate;
+pub(super) mod health;
+pub(super) mod pace;
+pub(super) mod shares;

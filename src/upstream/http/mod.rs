@@ -1,0 +1,13 @@
+//! Servers that are reached over HTTP, and the embeddings service: connections, sessions, streams.
+
+pub(super) mod connect;
+pub(super) mod discover;
+pub(super) mod embedder;
+pub(super) mod link;
+pub(super) mod meter;
+pub(super) mod post;
+pub(super) mod rmcp;
+pub(super) mod session;
+pub(super) mod sse;
+pub(super) mod wire;
+pub(super) mod wires;

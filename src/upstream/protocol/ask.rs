@@ -1,0 +1,52 @@
+//! Requests from the gateway to an upstream.
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use uuid::Uuid;
+
+use crate::upstream::error::UpstreamError;
+use crate::upstream::protocol::jsonrpc::Round;
+
+/// Request to an upstream, not yet in the form of its era.
+pub(in crate::upstream) struct Ask<'a> {
+    pub(in crate::upstream) method: &'static str,
+    /// Value of the `Mcp-Name` header; `None` if the method has none.
+    pub(in crate::upstream) name: Option<&'a str>,
+    /// Members of `params`, as `(name, raw JSON)`.
+    pub(in crate::upstream) members: &'a [(&'a str, &'a [u8])],
+    pub(in crate::upstream) meta: &'a [(String, Bytes)],
+    pub(in crate::upstream) param_headers: &'a [(String, String)],
+    pub(in crate::upstream) progress: Option<&'a mpsc::Sender<Bytes>>,
+    /// Multi-round-trip part of a caller's request; `None` for the gateway's own requests.
+    pub(in crate::upstream) round: Option<&'a Round>,
+    /// API key whose share of memory the answer takes; `None` if there is none.
+    pub(in crate::upstream) key: Option<Uuid>,
+    pub(in crate::upstream) bytes_max: usize,
+}
+
+impl<'a> Ask<'a> {
+    /// Creates a request of the gateway's own: no name, `_meta`, extra headers, progress or API key.
+    pub(in crate::upstream) fn plain(
+        method: &'static str,
+        members: &'a [(&'a str, &'a [u8])],
+        bytes_max: usize,
+    ) -> Self {
+        Self {
+            method,
+            name: None,
+            members,
+            meta: &[],
+            param_headers: &[],
+            progress: None,
+            round: None,
+            key: None,
+            bytes_max,
+        }
+    }
+}
+
+/// Returns the error for a JSON-RPC error that answered a request of the gateway's own. The upstream's text stays
+/// out.
+pub(in crate::upstream) fn refused(method: &str, code: i64) -> UpstreamError {
+    UpstreamError::invalid(format!("{method} was refused with code {code}"))
+}

@@ -1,0 +1,14 @@
+//! What every kind of upstream speaks: JSON-RPC envelopes, the two eras of MCP, first answers, lists, and the
+//! exchange that a kind implements.
+
+pub(super) mod ask;
+pub(super) mod era;
+pub(super) mod exchange;
+pub(super) mod hello;
+pub(super) mod jsonrpc;
+pub(super) mod list_kind;
+pub(super) mod measures;
+pub(super) mod offers;
+pub(super) mod page;
+pub(super) mod param_headers;
+pub(super) mod sent;
