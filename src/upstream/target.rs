@@ -21,7 +21,8 @@ pub(super) const USER_AGENT: &str = concat!("mcpproxy/", env!("CARGO_PKG_VERSION
 /// Advice for the operator on credentials that cannot be opened.
 const LOCKED: &str =
     "set its headers again, or put the master key that sealed them back into secrets.master_key";
-/// Headers that a server's settings cannot set: they belong to the protocol or to the connection.
+/// Headers that a server's settings cannot set: they belong to the protocol or to the connection. Bodies are read without
+/// compression. `X-API-Key`, `Cookie` and `User-Agent` can be set, since servers ask for them.
 const RESERVED_HEADERS: [&str; 14] = [
     "accept",
     "accept-encoding",
