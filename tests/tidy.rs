@@ -3,6 +3,8 @@
 
 #![expect(clippy::expect_used, clippy::indexing_slicing, reason = "a test that cannot go on says why")]
 
+#[path = "tidy/decisions.rs"]
+mod decisions;
 #[path = "tidy/figures.rs"]
 mod figures;
 #[path = "tidy/modules.rs"]

@@ -17,7 +17,7 @@ const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 const CLIENT: &str = "io.modelcontextprotocol/clientInfo";
 
 /// Returns whether a request is modern, by its `_meta` or its header. The header alone does not make `initialize` modern:
-/// such a client may still shake hands.
+/// such a client may still shake hands. Its `_meta` does, as the conformance suite expects.
 pub(super) fn is_modern(headers: &HeaderMap, method: &str, meta: Option<&str>) -> bool {
     let by_meta =
         meta.and_then(|meta| json::find_members(meta, [VERSION]).ok()).is_some_and(|[v]| v.is_some());

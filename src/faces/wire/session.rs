@@ -1,4 +1,5 @@
-//! Session ids of the activity log: the id inside the token that clients send as `Mcp-Session-Id`.
+//! Session ids of the activity log: the id inside the token that clients send as `Mcp-Session-Id`. The token itself, up to
+//! 1 KiB, would stand in every record.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

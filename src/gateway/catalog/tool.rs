@@ -198,7 +198,8 @@ pub(super) fn server_entry(row: &Server, target: Target) -> ServerEntry {
     }
 }
 
-/// Returns a server's own limits, which may tighten the deployment's defaults but never widen them.
+/// Returns a server's own limits, which may tighten the deployment's defaults but never widen them: otherwise one tenant
+/// could take the memory of all.
 fn own_limits(own: &Map<String, Value>, defaults: &Limits) -> Limits {
     let number = |name: &str| own.get(name).and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
     let seconds = |name: &str| own.get(name).and_then(Value::as_u64).map(Duration::from_secs);

@@ -1,4 +1,5 @@
-//! Safe spellings of tools and prompts: assigned at first sight, and kept as long as the server exists.
+//! Safe spellings of tools and prompts: assigned at first sight, and kept as long as the server exists. Kept for longer,
+//! adding and removing servers would fill the database; a removed server's name is free again as well.
 
 use std::collections::HashSet;
 

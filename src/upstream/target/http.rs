@@ -14,7 +14,8 @@ pub(in crate::upstream) const USER_AGENT: &str = concat!("mcpproxy/", env!("CARG
 /// Advice for the operator on credentials that cannot be opened.
 const LOCKED: &str =
     "set its headers again, or put the master key that sealed them back into secrets.master_key";
-/// Headers that a server's settings cannot set: they belong to the protocol or to the connection.
+/// Headers that a server's settings cannot set: they belong to the protocol or to the connection. Bodies are read without
+/// compression. `X-API-Key`, `Cookie` and `User-Agent` can be set, since servers ask for them.
 const RESERVED_HEADERS: [&str; 14] = [
     "accept",
     "accept-encoding",
