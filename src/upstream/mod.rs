@@ -15,7 +15,6 @@ mod connection;
 mod discover;
 mod egress;
 mod embedder;
-mod era;
 mod error;
 mod gate;
 mod health;
@@ -44,6 +43,8 @@ mod wires;
 
 #[cfg(test)]
 mod tests;
+
+use crate::domain::era;
 
 pub use self::rmcp::{WatchEnd, Watcher};
 pub use breaker::{BreakerRules, BreakerState};
