@@ -6,134 +6,73 @@ use ulid::Ulid;
 use super::annotations::Tier;
 use super::id::{KeyId, TenantId};
 use super::operation::{OperationType, Variant};
+use super::text_enum::text_enum;
 
-/// Kind of the attempt that a record is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RecordKind {
-    /// A `call_tool_*`, over MCP or REST.
-    ToolCall,
-    /// A `retrieve_tools`.
-    Search,
-    /// A `read_cache`: a page of what was cut off a result.
-    CacheRead,
-    /// A call of an upstream's tool under its own name, on `/mcp/direct`.
-    DirectCall,
-    /// A change, or a recorded read, over the management interface.
-    Admin,
-    /// Requests without a valid key, counted.
-    AuthFailure,
-    /// Real outcome of a call whose record had already been closed as `unknown`.
-    LateOutcome,
-    /// Action of the gateway itself.
-    System,
-}
-
-/// All wire names of `type`. Filters accept also those that no [`RecordKind`] writes yet.
-pub const KINDS: [&str; 10] = [
-    "tool_call",
-    "search",
-    "cache_read",
-    "direct_call",
-    "admin",
-    "policy",
-    "consent",
-    "auth_failure",
-    "late_outcome",
-    "system",
-];
-/// All wire names of `source`.
-pub const SOURCES: [&str; 6] = ["mcp", "direct", "rest", "cli", "console", "system"];
-/// All wire names of `status`.
-pub const STATUSES: [&str; 9] = [
-    "success",
-    "upstream_error",
-    "error",
-    "blocked",
-    "rejected",
-    "cancelled",
-    "unknown",
-    "pending",
-    "waiting",
-];
-
-impl RecordKind {
-    /// Returns the wire name, the value of `type`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            RecordKind::ToolCall => "tool_call",
-            RecordKind::Search => "search",
-            RecordKind::CacheRead => "cache_read",
-            RecordKind::DirectCall => "direct_call",
-            RecordKind::Admin => "admin",
-            RecordKind::AuthFailure => "auth_failure",
-            RecordKind::LateOutcome => "late_outcome",
-            RecordKind::System => "system",
-        }
+text_enum! {
+    /// Kind of the attempt that a record is about.
+    pub enum RecordKind {
+        /// A `call_tool_*`, over MCP or REST.
+        ToolCall = "tool_call",
+        /// A `retrieve_tools`.
+        Search = "search",
+        /// A `read_cache`: a page of what was cut off a result.
+        CacheRead = "cache_read",
+        /// A call of an upstream's tool under its own name, on `/mcp/direct`.
+        DirectCall = "direct_call",
+        /// A change, or a recorded read, over the management interface.
+        Admin = "admin",
+        /// Decision of a policy; no record of it is written yet.
+        Policy = "policy",
+        /// Answer of a person to a permission request; no record of it is written yet.
+        Consent = "consent",
+        /// Requests without a valid key, counted.
+        AuthFailure = "auth_failure",
+        /// Real outcome of a call whose record had already been closed as `unknown`.
+        LateOutcome = "late_outcome",
+        /// Action of the gateway itself.
+        System = "system",
     }
 }
 
-/// Interface through which an attempt came in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// `/mcp`
-    Mcp,
-    /// `/mcp/direct`
-    Direct,
-    /// `/api/v1`
-    Rest,
-    /// The command line, which uses `/api/v1`.
-    Cli,
-    /// The gateway itself.
-    System,
-}
-
-impl Source {
-    /// Returns the wire name, the value of `source`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Source::Mcp => "mcp",
-            Source::Direct => "direct",
-            Source::Rest => "rest",
-            Source::Cli => "cli",
-            Source::System => "system",
-        }
+text_enum! {
+    /// Interface through which an attempt came in.
+    pub enum Source {
+        /// `/mcp`
+        Mcp = "mcp",
+        /// `/mcp/direct`
+        Direct = "direct",
+        /// `/api/v1`
+        Rest = "rest",
+        /// The command line, which uses `/api/v1`.
+        Cli = "cli",
+        /// The console; no record of it is written yet.
+        Console = "console",
+        /// The gateway itself.
+        System = "system",
     }
 }
 
-/// Outcome of an attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
-    /// The upstream answered.
-    Success,
-    /// The upstream answered with `isError` or a JSON-RPC error.
-    UpstreamError,
-    /// Failure of the gateway or of the transport.
-    Error,
-    /// Refused by checks 1 to 11.
-    Blocked,
-    /// Refused by check 12.
-    Rejected,
-    /// Cancelled by the caller.
-    Cancelled,
-    /// Lost: the replica that ran the attempt died before it ended.
-    Unknown,
-    /// Not ended yet.
-    Pending,
-}
-
-impl Status {
-    /// Returns the wire name, the value of `status`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Status::Success => "success",
-            Status::UpstreamError => "upstream_error",
-            Status::Error => "error",
-            Status::Blocked => "blocked",
-            Status::Rejected => "rejected",
-            Status::Cancelled => "cancelled",
-            Status::Unknown => "unknown",
-            Status::Pending => "pending",
-        }
+text_enum! {
+    /// Outcome of an attempt.
+    pub enum Status {
+        /// The upstream answered.
+        Success = "success",
+        /// The upstream answered with `isError` or a JSON-RPC error.
+        UpstreamError = "upstream_error",
+        /// Failure of the gateway or of the transport.
+        Error = "error",
+        /// Refused by checks 1 to 11.
+        Blocked = "blocked",
+        /// Refused by check 12.
+        Rejected = "rejected",
+        /// Cancelled by the caller.
+        Cancelled = "cancelled",
+        /// Lost: the replica that ran the attempt died before it ended.
+        Unknown = "unknown",
+        /// Not ended yet.
+        Pending = "pending",
+        /// Waiting for a person; no record of it is written yet.
+        Waiting = "waiting",
     }
 }
 

@@ -2,10 +2,11 @@
 //!
 //! Annotations are hints of an untrusted server; the table is behaviour, section 5 ("Tiers").
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::operation::{OperationType, Variant};
+use super::text_enum::text_enum;
 
 /// The two hints that decide a tool's tier; `None` when absent or not a boolean.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,40 +50,31 @@ impl Annotations {
     }
 }
 
-/// Value of the setting `unannotated_tools`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Unannotated {
-    /// An absent hint is not held against a tool.
-    Trust,
-    /// An absent `destructiveHint` means destructive, as the protocol's own default does.
-    Distrust,
+text_enum! {
+    /// Value of the setting `unannotated_tools`.
+    pub enum Unannotated {
+        /// An absent hint is not held against a tool.
+        Trust = "trust",
+        /// An absent `destructiveHint` means destructive, as the protocol's own default does.
+        Distrust = "distrust",
+    }
 }
 
-/// Class of a tool by what it can do, according to its server's annotations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Tier {
-    /// Reads only.
-    Read,
-    /// Changes something, destroys nothing.
-    Write,
-    /// May destroy.
-    Destructive,
-    /// The server does not say.
-    Unknown,
+text_enum! {
+    /// Class of a tool by what it can do, according to its server's annotations.
+    pub enum Tier {
+        /// Reads only.
+        Read = "read",
+        /// Changes something, destroys nothing.
+        Write = "write",
+        /// May destroy.
+        Destructive = "destructive",
+        /// The server does not say.
+        Unknown = "unknown",
+    }
 }
 
 impl Tier {
-    /// Returns the name on the wire and in the activity log.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Tier::Read => "read",
-            Tier::Write => "write",
-            Tier::Destructive => "destructive",
-            Tier::Unknown => "unknown",
-        }
-    }
-
     /// Returns the variant to recommend for a tool of this tier (`call_with`).
     pub fn call_with(self) -> Variant {
         match self {

@@ -1,30 +1,20 @@
 //! Drift of tool definitions: hints that got worse since the definition was trusted (behaviour, section 6).
 
 use super::annotations::{Annotations, Tier, Unannotated};
+use super::text_enum::text_enum;
 
-/// Change of a tool's hints for the worse. The order is by severity, the most severe last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Drift {
-    /// The tool was read-only, and its server does not say so any more.
-    FromReadOnly,
-    /// The tool was not destructive, and now counts as destructive.
-    ToDestructive,
+text_enum! {
+    /// Change of a tool's hints for the worse. The order is by severity, the most severe last.
+    #[derive(PartialOrd, Ord)]
+    pub enum Drift {
+        /// The tool was read-only, and its server does not say so any more.
+        FromReadOnly = "from_read_only",
+        /// The tool was not destructive, and now counts as destructive.
+        ToDestructive = "to_destructive",
+    }
 }
 
 impl Drift {
-    /// Returns the wire name.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Drift::FromReadOnly => "from_read_only",
-            Drift::ToDestructive => "to_destructive",
-        }
-    }
-
-    /// Parses a wire name; `None` for any other text.
-    pub fn parse(text: &str) -> Option<Drift> {
-        [Drift::FromReadOnly, Drift::ToDestructive].into_iter().find(|drift| drift.as_str() == text)
-    }
-
     /// Returns a sentence about the change, without its subject's name.
     pub fn sentence(self) -> &'static str {
         match self {

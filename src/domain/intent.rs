@@ -2,23 +2,22 @@
 
 use std::borrow::Cow;
 
-use serde::{Deserialize, Serialize};
-
 use super::json;
 use super::operation::{OperationType, Variant};
 use super::refusal::{Code, Refusal};
+use super::text_enum::text_enum;
 
 /// Most characters of `intent.reason` (R1 FR-010).
 pub const REASON_CHARS_MAX: usize = 1000;
 
-/// Value of the setting `intent_declaration`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum IntentMode {
-    /// R2: the tool variant decides, and a declaration is optional.
-    Inferred,
-    /// R1: the declaration is required, and must agree with the tool variant.
-    Required,
+text_enum! {
+    /// Value of the setting `intent_declaration`.
+    pub enum IntentMode {
+        /// R2: the tool variant decides, and a declaration is optional.
+        Inferred = "inferred",
+        /// R1: the declaration is required, and must agree with the tool variant.
+        Required = "required",
+    }
 }
 
 /// Declaration as the caller sent it: raw JSON values, unchecked.

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
+use super::text_enum::Words;
+
 pub use self::operation::{
     Between, Measures, OTHER, OperationKey, TOOL_ERROR, Transport, code_name, known_method, known_version,
 };
@@ -164,6 +166,13 @@ impl<K: SeriesKey> Series<K> {
     /// Adds one duration to the histogram of a key.
     pub fn observe(&self, key: K, took: Duration) {
         self.note(key, |durations| durations.observe(took));
+    }
+}
+
+/// Value from a closed list; `None` for all others.
+impl<T: Words + Eq + Hash> SeriesKey for Option<T> {
+    fn rest(self) -> Self {
+        None
     }
 }
 

@@ -9,16 +9,17 @@ use super::annotations::Unannotated;
 use super::glob::{self, Globs};
 use super::intent::IntentMode;
 use super::operation::OperationType;
+use super::text_enum::text_enum;
 use super::validation::Strictness;
 
-/// Value of the setting `tool_names`: the spelling of tool names on `/mcp/direct`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ToolNames {
-    /// `server:tool`
-    Colon,
-    /// `server__tool`
-    Safe,
+text_enum! {
+    /// Value of the setting `tool_names`: the spelling of tool names on `/mcp/direct`.
+    pub enum ToolNames {
+        /// `server:tool`
+        Colon = "colon",
+        /// `server__tool`
+        Safe = "safe",
+    }
 }
 
 /// Settings of one scope, a key or a tenant; `None` inherits from the next outer scope.
@@ -122,14 +123,29 @@ fn unknown(name: &str, scope: Scope) -> SettingError {
     SettingError { field, message }
 }
 
+/// Returns the words that a setting accepts; `None` for settings without fixed words.
+pub fn words(name: &str) -> Option<&'static [&'static str]> {
+    Some(match name {
+        "intent_declaration" => &IntentMode::WORDS,
+        "unannotated_tools" => &Unannotated::WORDS,
+        "max_operation" => &OperationType::WORDS,
+        "tool_names" => &ToolNames::WORDS,
+        _ => return None,
+    })
+}
+
 fn check_value(name: &str, value: &Value, scope: Scope) -> Result<(), SettingError> {
+    let wrong = |expected: &str| SettingError {
+        field: name.to_owned(),
+        message: format!("{name} must be {expected}"),
+    };
+    if let Some(words) = words(name) {
+        let is_good = value.is_null() || value.as_str().is_some_and(|text| words.contains(&text));
+        return if is_good { Ok(()) } else { Err(wrong(&format!("{} or null", words.join(", ")))) };
+    }
     let expected = match name {
         "strict_server_validation" | "direct_endpoint" => "true, false or null",
-        "intent_declaration" => "inferred, required or null",
-        "unannotated_tools" => "trust, distrust or null",
-        "max_operation" => "read, write, destructive or null",
         "allowed_tools" => "a list of globs on server:tool (at most 200, each at most 300 bytes) or null",
-        "tool_names" => "colon, safe or null",
         "rate_limit" => "a whole number of attempts per minute, at least 1, or null",
         "response_limit" if scope == Scope::Tenant => "a whole number of characters (0 = off) or null",
         "activity_retention_days" if scope == Scope::Tenant => {
@@ -137,23 +153,15 @@ fn check_value(name: &str, value: &Value, scope: Scope) -> Result<(), SettingErr
         }
         _ => return Err(unknown(name, scope)),
     };
-    let text = value.as_str();
     let good = match name {
         _ if value.is_null() => true,
         "strict_server_validation" | "direct_endpoint" => value.is_boolean(),
-        "intent_declaration" => matches!(text, Some("inferred" | "required")),
-        "unannotated_tools" => matches!(text, Some("trust" | "distrust")),
-        "max_operation" => text.and_then(OperationType::parse).is_some(),
-        "tool_names" => matches!(text, Some("colon" | "safe")),
         "allowed_tools" => is_glob_list(value),
         "activity_retention_days" => value.as_u64().is_some_and(|n| (1..=3650).contains(&n)),
         "rate_limit" => value.as_u64().is_some_and(|n| n >= 1 && u32::try_from(n).is_ok()),
         _ => value.as_u64().is_some_and(|n| u32::try_from(n).is_ok()),
     };
-    if good {
-        return Ok(());
-    }
-    Err(SettingError { field: name.to_owned(), message: format!("{name} must be {expected}") })
+    if good { Ok(()) } else { Err(wrong(expected)) }
 }
 
 fn is_glob_list(value: &Value) -> bool {

@@ -2,38 +2,23 @@
 
 use super::annotations::Annotations;
 use super::json::{self, JsonFault};
+use super::text_enum::text_enum;
 
-/// State of a tool against its definition pin (behaviour, section 6).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum PinState {
-    /// May be listed and called.
-    Approved,
-    /// New on a server that is not on automatic approval: hidden until approved.
-    Pending,
-    /// Different from the approved definition: hidden until approved.
-    Changed,
-    /// Blocked by an administrator.
-    Blocked,
+text_enum! {
+    /// State of a tool against its definition pin (behaviour, section 6).
+    pub enum PinState {
+        /// May be listed and called.
+        Approved = "approved",
+        /// New on a server that is not on automatic approval: hidden until approved.
+        Pending = "pending",
+        /// Different from the approved definition: hidden until approved.
+        Changed = "changed",
+        /// Blocked by an administrator.
+        Blocked = "blocked",
+    }
 }
 
 impl PinState {
-    /// Returns the wire name.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            PinState::Approved => "approved",
-            PinState::Pending => "pending",
-            PinState::Changed => "changed",
-            PinState::Blocked => "blocked",
-        }
-    }
-
-    /// Parses a wire name; `None` for any other text.
-    pub fn parse(text: &str) -> Option<PinState> {
-        [PinState::Approved, PinState::Pending, PinState::Changed, PinState::Blocked]
-            .into_iter()
-            .find(|state| state.as_str() == text)
-    }
-
     /// Returns the state of a definition with this pin: a block counts first, then the approved pin.
     pub fn of(pin: &str, approved_pin: Option<&str>, is_blocked: bool) -> PinState {
         match approved_pin {

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use super::Faces;
 use crate::domain::id::{KeyId, TenantId};
 use crate::domain::measure::Count;
+use crate::domain::text_enum::text_enum;
 use crate::gateway::{Caller, Gateway};
 
 /// Interval of keep-alives on a silent stream.
@@ -23,39 +24,19 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Interval at which a stream checks whether its key is still valid.
 pub(super) const CHECK: Duration = Duration::from_secs(1);
 
-/// Purpose of a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StreamKind {
-    /// Stream of a client of `/mcp`.
-    Search,
-    /// Stream of a client of `/mcp/direct`.
-    Direct,
-    /// Activity records as they are written.
-    Activity,
-    /// Export of activity records.
-    Export,
-    /// Changes of the state of servers.
-    Events,
-}
-
-impl StreamKind {
-    const ALL: [StreamKind; 5] = [
-        StreamKind::Search,
-        StreamKind::Direct,
-        StreamKind::Activity,
-        StreamKind::Export,
-        StreamKind::Events,
-    ];
-
-    /// Returns the name in metrics.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            StreamKind::Search => "mcp",
-            StreamKind::Direct => "direct",
-            StreamKind::Activity => "activity",
-            StreamKind::Export => "export",
-            StreamKind::Events => "events",
-        }
+text_enum! {
+    /// Purpose of a stream.
+    pub enum StreamKind {
+        /// Stream of a client of `/mcp`.
+        Search = "mcp",
+        /// Stream of a client of `/mcp/direct`.
+        Direct = "direct",
+        /// Activity records as they are written.
+        Activity = "activity",
+        /// Export of activity records.
+        Export = "export",
+        /// Changes of the state of servers.
+        Events = "events",
     }
 }
 
@@ -63,7 +44,7 @@ impl StreamKind {
 #[derive(Debug, Default)]
 pub struct Streams {
     open: Mutex<Open>,
-    by_kind: [AtomicUsize; 5],
+    by_kind: [AtomicUsize; StreamKind::ALL.len()],
     /// Number of streams refused since the start.
     refused: Count,
 }

@@ -8,24 +8,25 @@ use uuid::Uuid;
 use super::activity_write::activity_columns;
 use super::tx::{Lane, TxAccess};
 use super::{Store, StoreError};
-use crate::domain::activity::time_of;
+use crate::domain::activity::{RecordKind, Source, Status, time_of};
 use crate::domain::id::{KeyId, TenantId};
+use crate::domain::operation::OperationType;
 
 /// Filter of activity records; a field that is `None` matches every record.
 #[derive(Clone, Debug)]
 pub struct ActivityFilter {
     /// Type of the record (`type`).
-    pub kind: Option<String>,
+    pub kind: Option<RecordKind>,
     /// Source of the record (`source`).
-    pub source: Option<String>,
+    pub source: Option<Source>,
     /// Name of the server.
     pub server: Option<String>,
     /// Name of the tool at its server.
     pub tool: Option<String>,
     /// Status of the record (`status`).
-    pub status: Option<String>,
+    pub status: Option<Status>,
     /// Operation type, as declared or as implied by the tool variant.
-    pub intent_type: Option<String>,
+    pub intent_type: Option<OperationType>,
     /// Id of the API key.
     pub key: Option<KeyId>,
     /// Owner of the API key.
@@ -95,12 +96,24 @@ impl ActivityRow {
 }
 
 impl ActivityFilter {
+    /// Returns columns, the values that they must have, and the values that their indexes leave out as the most common.
+    fn texts(&self) -> [(&'static str, Option<&str>, &'static str); 9] {
+        [
+            ("type", self.kind.map(RecordKind::as_str), RecordKind::ToolCall.as_str()),
+            ("source", self.source.map(Source::as_str), Source::Mcp.as_str()),
+            ("status", self.status.map(Status::as_str), Status::Success.as_str()),
+            ("intent_type", self.intent_type.map(OperationType::as_str), OperationType::Read.as_str()),
+            ("server", self.server.as_deref(), ""),
+            ("tool", self.tool.as_deref(), ""),
+            ("owner", self.owner.as_deref(), ""),
+            ("session_id", self.session_id.as_deref(), ""),
+            ("request_id", self.request_id.as_deref(), ""),
+        ]
+    }
+
     /// Returns whether the filter selects records by values, not only by time.
     pub(super) fn has_values(&self) -> bool {
-        let ActivityFilter { kind, source, server, tool, status, intent_type, key, owner, .. } = self;
-        let texts =
-            [kind, source, server, tool, status, intent_type, owner, &self.session_id, &self.request_id];
-        key.is_some() || texts.into_iter().any(Option::is_some)
+        self.key.is_some() || self.texts().into_iter().any(|(_, value, _)| value.is_some())
     }
 }
 
@@ -153,21 +166,10 @@ pub(super) fn push_filter(query: &mut QueryBuilder<Postgres>, filter: &ActivityF
 
 /// Adds the conditions of a filter on values.
 pub(super) fn push_values(query: &mut QueryBuilder<Postgres>, filter: &ActivityFilter) {
-    // the indexes leave out the most common values; Postgres uses them only for queries that repeat their condition
-    let texts = [
-        ("type", &filter.kind, "tool_call"),
-        ("source", &filter.source, "mcp"),
-        ("status", &filter.status, "success"),
-        ("intent_type", &filter.intent_type, "read"),
-        ("server", &filter.server, ""),
-        ("tool", &filter.tool, ""),
-        ("owner", &filter.owner, ""),
-        ("session_id", &filter.session_id, ""),
-        ("request_id", &filter.request_id, ""),
-    ];
-    for (column, value, common) in texts {
+    // Postgres uses an index that leaves out the most common value only for queries that repeat its condition
+    for (column, value, common) in filter.texts() {
         let Some(value) = value else { continue };
-        query.push(" and ").push(column).push(" = ").push_bind(value.clone());
+        query.push(" and ").push(column).push(" = ").push_bind(value.to_owned());
         if !common.is_empty() && value != common {
             query.push(" and ").push(column).push(" <> '").push(common).push("'");
         }

@@ -13,8 +13,8 @@ use uuid::Uuid;
 
 use super::tx::{Lane, TxAccess};
 use super::unit::{Statements, Unit};
-use super::{Store, StoreError};
-use crate::domain::activity::{Record, RecordKind};
+use super::{Store, StoreError, Stored};
+use crate::domain::activity::{Record, RecordKind, Status};
 use crate::domain::annotations::Tier;
 use crate::domain::id::ReplicaId;
 use crate::domain::operation::Variant;
@@ -110,7 +110,7 @@ impl Store {
             if !missing.is_empty() {
                 for (id, status) in closed_before(&mut tx, &missing).await? {
                     skip.insert(id);
-                    if status == "unknown" {
+                    if status == Status::Unknown {
                         late.extend(
                             missing.iter().filter(|r| Uuid::from(r.id) == id).map(|r| late_outcome(r)),
                         );
@@ -154,7 +154,10 @@ async fn delete_open(tx: &mut Unit, records: &[&Record]) -> Result<HashSet<Uuid>
     Ok(deleted.into_iter().collect())
 }
 
-async fn closed_before(tx: &mut Unit, records: &[&Record]) -> Result<Vec<(Uuid, String)>, StoreError> {
+async fn closed_before(
+    tx: &mut Unit,
+    records: &[&Record],
+) -> Result<Vec<(Uuid, Stored<Status>)>, StoreError> {
     let (tenants, times, ids) = keys(records);
     let rows = sqlx::query_as(
         "select a.id, a.status from activity a join unnest($1::uuid[], $2::timestamptz[], $3::uuid[])

@@ -28,12 +28,14 @@ use super::revisions::{self, RevisionKind};
 use super::tools::{self, stored_bytes};
 use super::tx::{Lane, TxAccess};
 use super::unit::Unit;
-use super::{Store, StoreError, quotas};
+use super::{Store, StoreError, Stored, quotas};
 use crate::domain::damping::{self, Damping, Return};
 use crate::domain::drift::Drift;
+use crate::domain::era::Era;
 use crate::domain::id::{ServerId, TenantId};
 use crate::domain::offer::OfferKind;
 use crate::domain::quota::{self, Quotas, Room};
+use crate::domain::server::ConnectionState;
 
 /// A tool, prompt, resource or template of a listing.
 #[derive(Clone, Debug)]
@@ -54,7 +56,7 @@ pub struct NewListing<'a> {
     /// Tally that was read before the server was asked.
     pub tally: Tally,
     /// Protocol era that the server speaks.
-    pub era: &'a str,
+    pub era: Era,
     /// Tools that the server offers.
     pub found: &'a [Discovered],
     /// Prompts, resources and templates of the server, as far as they are known without asking.
@@ -92,7 +94,7 @@ pub struct Applied {
 /// Values that a listing writes into the server's row.
 struct Noted<'a> {
     era: Option<&'a str>,
-    connection: &'static str,
+    connection: ConnectionState,
     remark: Option<&'a str>,
     sets_baseline: bool,
     damping: Damping,
@@ -121,7 +123,7 @@ impl Store {
         right.check(&mut tx, state.rev).await?;
         if state.tally.has_newer_tools(&tally) {
             tx.rollback().await?;
-            let is_connected = state.connection == "connected";
+            let is_connected = state.connection == ConnectionState::Connected;
             return Ok(Applied { is_connected, is_overtaken: true, ..Applied::default() });
         }
         let overtaken = state.tally.newer_of(&offers, &tally);
@@ -129,7 +131,7 @@ impl Store {
         // a listing that a person asks for resets the damping
         let damps = right != Right::Asked;
         let mut damping = if damps { state.damping() } else { Damping::default() };
-        let was_away = state.connection == "disconnected";
+        let was_away = state.connection == ConnectionState::Disconnected;
         if damps
             && was_away
             && let Return::HeldUntil(until) = damping.comes_back(state.now)
@@ -178,8 +180,8 @@ impl Store {
         };
         let visible = !plan.write.is_empty()
             || !plan.remove.is_empty()
-            || state.connection != "connected"
-            || state.era.as_deref() != Some(era)
+            || state.connection != ConnectionState::Connected
+            || state.era != Some(era.into())
             || plan.sets_baseline
             || others.changes() > 0;
         if visible {
@@ -195,9 +197,9 @@ impl Store {
             }
             applied.rev = Some(rev);
         }
-        let (connection, remark) = ("connected", applied.remark.as_deref());
+        let (connection, remark) = (ConnectionState::Connected, applied.remark.as_deref());
         let (sets_baseline, rev) = (plan.sets_baseline, applied.rev);
-        let noted = Noted { era: Some(era), connection, remark, sets_baseline, damping, rev };
+        let noted = Noted { era: Some(era.as_str()), connection, remark, sets_baseline, damping, rev };
         note(&mut tx, tenant, server, &noted).await?;
         if !offers.is_empty() {
             let faults = others.faults(&offers);
@@ -255,8 +257,8 @@ async fn hold_server(
 ) -> Result<Applied, StoreError> {
     let remark = damping::server_note(until);
     let noted = Noted {
-        era: state.era.as_deref(),
-        connection: "disconnected",
+        era: state.era.as_ref().map(Stored::as_str),
+        connection: ConnectionState::Disconnected,
         remark: Some(&remark),
         sets_baseline: false,
         damping,
@@ -284,7 +286,7 @@ async fn note(
     .bind(tenant.0)
     .bind(server.0)
     .bind(noted.era)
-    .bind(noted.connection)
+    .bind(noted.connection.as_str())
     .bind(noted.remark)
     .bind(noted.sets_baseline)
     .bind(noted.rev)

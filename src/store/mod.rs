@@ -38,6 +38,7 @@ mod secrets;
 mod server_logs;
 mod servers;
 mod settings;
+mod stored;
 mod system;
 mod tenants;
 mod tool_embeddings;
@@ -75,6 +76,7 @@ pub use secrets::{DataKey, HeadersPatch, SealedHeaders, SecretRows, ServerSecret
 pub use server_logs::{NewLogLine, StoredLogLine};
 pub use servers::{CatalogueRows, NewServer, Server, ServerPatch};
 pub use settings::StoredSettings;
+pub use stored::Stored;
 pub use system::{DueServer, FoundKey};
 pub use tenants::{Suspend, Tenant};
 pub use tool_embeddings::{EMBEDDED_PER_TENANT_MAX, EmbeddingRows, Unembedded};

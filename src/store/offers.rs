@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::offer_pins::{self, OfferRef};
 use super::tx::{Lane, TxAccess};
 use super::unit::Unit;
-use super::{Store, StoreError};
+use super::{Store, StoreError, Stored};
 use crate::domain::id::{ServerId, TenantId};
 use crate::domain::offer::OfferKind;
 use crate::domain::tool::PinState;
@@ -40,7 +40,7 @@ pub struct StoredOffer {
 #[derive(FromRow)]
 pub(super) struct OfferRow {
     server_id: Uuid,
-    kind: String,
+    kind: Stored<OfferKind>,
     name: String,
     definition: String,
     digest: String,
@@ -56,12 +56,9 @@ impl TryFrom<OfferRow> for StoredOffer {
     type Error = StoreError;
 
     fn try_from(row: OfferRow) -> Result<StoredOffer, StoreError> {
-        let Some(kind) = OfferKind::parse(&row.kind) else {
-            return Err(StoreError::Inconsistent { table: "offers", column: "kind", value: row.kind });
-        };
         Ok(StoredOffer {
             server: ServerId(row.server_id),
-            kind,
+            kind: row.kind.known_in("offers", "kind")?,
             name: row.name,
             definition: row.definition,
             digest: row.digest,
@@ -79,8 +76,8 @@ impl TryFrom<OfferRow> for StoredOffer {
 pub struct OfferView {
     /// Name of a prompt, URI of a resource, text of a template.
     pub name: String,
-    /// Kind of the offer: `prompt`, `resource` or `template`.
-    pub kind: String,
+    /// Kind of the offer.
+    pub kind: Stored<OfferKind>,
     /// Definition, exact bytes.
     pub definition: String,
     /// Safe spelling of a prompt; `None` for other kinds, and if there is none.

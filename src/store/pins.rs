@@ -6,9 +6,10 @@ use super::locks::lock_server;
 use super::revisions::{self, RevisionKind};
 use super::tx::{Lane, TxAccess};
 use super::unit::Unit;
-use super::{Store, StoreError};
+use super::{Store, StoreError, Stored};
 use crate::domain::id::{KeyId, ServerId, TenantId};
 use crate::domain::overrides::Override;
+use crate::domain::tool::PinState;
 
 /// An override to be stored.
 #[derive(Clone, Debug)]
@@ -25,7 +26,7 @@ pub struct NewOverride {
 #[derive(FromRow)]
 struct Decided {
     pin: String,
-    state: String,
+    state: Stored<PinState>,
     override_version: i64,
     is_overridden: bool,
 }
@@ -128,7 +129,7 @@ impl Store {
         by: Option<KeyId>,
     ) -> Result<(), StoreError> {
         let mut decision = self.decide(tenant, server, tool).await?;
-        if decision.tool.state == "blocked" {
+        if decision.tool.state == PinState::Blocked {
             return Ok(());
         }
         sqlx::query(
@@ -157,7 +158,7 @@ impl Store {
         tool: &str,
     ) -> Result<(), StoreError> {
         let mut decision = self.decide(tenant, server, tool).await?;
-        if decision.tool.state != "blocked" {
+        if decision.tool.state != PinState::Blocked {
             return Ok(());
         }
         sqlx::query(

@@ -11,8 +11,9 @@ use tokio::time::timeout;
 
 use super::tx::{Lane, TxAccess};
 use super::unit::Unit;
-use super::{Store, StoreError, leftovers};
+use super::{Store, StoreError, Stored, leftovers};
 use crate::domain::id::{KeyId, TenantId};
+use crate::domain::text_enum::text_enum;
 
 const CHANNEL: &str = "mcpproxy_revisions";
 const CANCEL_CHANNEL: &str = "mcpproxy_cancel";
@@ -24,31 +25,15 @@ const LISTEN_SILENT_MAX: Duration = Duration::from_secs(5);
 /// Longest wait of a listener for an answer of the server.
 const LISTEN_ANSWER_MAX: Duration = Duration::from_secs(3);
 
-/// Kind of data with a revision of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RevisionKind {
-    /// Servers, and what they offer.
-    Catalogue,
-    /// Keys, settings, quotas and suspension.
-    Access,
-    /// Vectors of definitions from an embeddings service. No list of a client changes with them.
-    Vectors,
-}
-
-impl RevisionKind {
-    fn as_str(self) -> &'static str {
-        match self {
-            RevisionKind::Catalogue => "catalogue",
-            RevisionKind::Access => "access",
-            RevisionKind::Vectors => "vectors",
-        }
-    }
-
-    fn parse(text: &str) -> Option<RevisionKind> {
-        [RevisionKind::Catalogue, RevisionKind::Access, RevisionKind::Vectors]
-            .into_iter()
-            .find(|kind| kind.as_str() == text)
+text_enum! {
+    /// Kind of data with a revision of its own.
+    pub enum RevisionKind {
+        /// Servers, and what they offer.
+        Catalogue = "catalogue",
+        /// Keys, settings, quotas and suspension.
+        Access = "access",
+        /// Vectors of definitions from an embeddings service. No list of a client changes with them.
+        Vectors = "vectors",
     }
 }
 
@@ -212,14 +197,14 @@ impl Store {
             tx.discard();
             return Err(StoreError::ReadOnly);
         }
-        let rows: Vec<(uuid::Uuid, String, i64)> =
+        let rows: Vec<(uuid::Uuid, Stored<RevisionKind>, i64)> =
             sqlx::query_as("select tenant_id, kind, rev from revisions where tenant_id = any($1)")
                 .bind(ids)
                 .fetch_all(&mut *tx)
                 .await?;
         tx.commit().await?;
-        let change = |(tenant, kind, rev): (uuid::Uuid, String, i64)| {
-            RevisionKind::parse(&kind).map(|kind| Change { tenant: TenantId(tenant), kind, rev })
+        let change = |(tenant, kind, rev): (_, Stored<_>, _)| {
+            Some(Change { tenant: TenantId(tenant), kind: kind.known()?, rev })
         };
         Ok(rows.into_iter().filter_map(change).collect())
     }

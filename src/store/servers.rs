@@ -12,10 +12,12 @@ use super::secrets::{self, HeadersPatch, SealedHeaders, SecretRows};
 use super::server_logs;
 use super::tools::{StoredTool, ToolRow, select_tools};
 use super::tx::{Lane, TxAccess};
-use super::{Store, StoreError, quotas};
+use super::{Store, StoreError, Stored, quotas};
+use crate::domain::era::Era;
 use crate::domain::id::{KeyId, ServerId, TenantId};
 use crate::domain::person::Person;
 use crate::domain::quota::Quotas;
+use crate::domain::server::ConnectionState;
 use crate::domain::server_kind::ServerKind;
 use crate::domain::server_url::without_query;
 
@@ -46,9 +48,9 @@ pub struct Server {
     /// Limits of the server itself, by name.
     pub limits: Json<serde_json::Map<String, serde_json::Value>>,
     /// Protocol era that the server was found to speak; `None` before that.
-    pub era: Option<String>,
-    /// State of the connection: `unknown`, `connected` or `disconnected`.
-    pub connection: String,
+    pub era: Option<Stored<Era>>,
+    /// State of the connection.
+    pub connection: Stored<ConnectionState>,
     /// Time of the last successful listing or ping; `None` if there was none.
     pub last_ok_at: Option<DateTime<Utc>>,
     /// Error of the last listing, or remark on tools that were left out or held back; `None` if there is neither.
@@ -90,7 +92,7 @@ impl Server {
             baselined: true,
             limits: Json::default(),
             era: None,
-            connection: "unknown".to_owned(),
+            connection: ConnectionState::Unknown.into(),
             last_ok_at: None,
             last_error: None,
             offers_error: None,

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::tx::{Lane, TxAccess};
 use super::unit::Unit;
-use super::{Store, StoreError};
+use super::{Store, StoreError, Stored};
 use crate::domain::drift::Drift;
 use crate::domain::id::{ServerId, TenantId};
 use crate::domain::overrides::Override;
@@ -88,12 +88,12 @@ pub(super) struct ToolRow {
     name: String,
     definition: String,
     pin: String,
-    state: String,
+    state: Stored<PinState>,
     approved_pin: Option<String>,
     approved_definition: Option<String>,
     safe_name: Option<String>,
     blocked_by: Option<Uuid>,
-    drift: Option<String>,
+    drift: Option<Stored<Drift>>,
     drifted_at: Option<DateTime<Utc>>,
     override_annotations: Option<String>,
     override_pin: Option<String>,
@@ -127,16 +127,13 @@ impl TryFrom<ToolRow> for StoredTool {
 
     fn try_from(mut row: ToolRow) -> Result<StoredTool, StoreError> {
         let overridden = row.take_override()?;
-        let drift = row.drift.as_deref().and_then(Drift::parse).zip(row.drifted_at);
-        let Some(state) = PinState::parse(&row.state) else {
-            return Err(StoreError::Inconsistent { table: "tools", column: "state", value: row.state });
-        };
+        let drift = row.drift.and_then(|drift| drift.known()).zip(row.drifted_at);
         Ok(StoredTool {
             server: ServerId(row.server_id),
             name: row.name,
             definition: row.definition,
             pin: row.pin,
-            state,
+            state: row.state.known_in("tools", "state")?,
             approved_pin: row.approved_pin,
             approved_definition: row.approved_definition,
             safe_name: row.safe_name,

@@ -19,13 +19,13 @@ use super::error::{FailureKind, UpstreamError};
 use super::http::connect::Dialer;
 use super::kinds;
 use super::protocol::ask::{Ask, refused};
-use super::protocol::era::Era;
 use super::protocol::exchange::{UpstreamExchange, verdict};
 use super::protocol::jsonrpc::{self, Answer};
 use super::protocol::offers::{Announced, DeclaredOffers};
 use super::protocol::sent::Sent;
 use super::stdio::Children;
 use super::target::{Limits, Request, Target, Upstream};
+use crate::domain::era::Era;
 
 /// Locks that serialize the gateway's own requests to one upstream.
 #[derive(Debug, Default)]

@@ -32,7 +32,6 @@ pub use self::http::connect::native_tls;
 pub use self::http::embedder::{EmbedError, Embedder, EmbedderOptions, Fault, Patience, Question};
 pub use self::http::rmcp::{WatchEnd, Watcher};
 pub use self::pool::{CONNECTIONS_MAX, Pool, PoolVitals};
-pub use self::protocol::era::Era;
 pub use self::protocol::jsonrpc::{Answer, Round};
 pub use self::protocol::list_kind::{
     DEFINITION_BYTES_MAX, LIST_BYTES_MAX, ListKind, NAME_BYTES_MAX, OFFERS_BYTES_MAX, PROMPTS_MAX,
@@ -52,3 +51,4 @@ pub use self::target::command::{Commands, NoCommand, ProgramCommand};
 pub use self::target::{
     Credential, HttpServer, Limits, Program, Request, Subject, Target, Upstream, is_reserved_header,
 };
+pub use crate::domain::era::Era;

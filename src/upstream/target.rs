@@ -16,9 +16,9 @@ pub(super) use self::http::USER_AGENT;
 pub use self::http::{Credential, HttpServer, is_reserved_header};
 pub use self::program::Program;
 use super::admission::breaker::BreakerRules;
-use super::protocol::era::Era;
 use super::protocol::jsonrpc::Round;
 use super::protocol::sent::Sent;
+use crate::domain::era::Era;
 use crate::domain::span::Span;
 
 /// Limits of one upstream on this replica.

@@ -113,6 +113,10 @@ impl<'ast> Visit<'ast> for Reader<'_> {
             Item::Enum(of) => self.define(&of.ident, &of.vis),
             Item::Trait(of) => self.define(&of.ident, &of.vis),
             Item::Type(of) => self.define(&of.ident, &of.vis),
+            Item::Macro(of) if of.mac.path.is_ident("text_enum") => {
+                let of: syn::ItemEnum = of.mac.parse_body().expect("an enum");
+                self.define(&of.ident, &of.vis);
+            }
             _ => {}
         }
         visit::visit_item(self, item);

@@ -10,6 +10,8 @@ use super::layers::{LayerOrigin, LayeredSettings, value_error};
 use super::values::texts;
 use super::{search, secret};
 use crate::domain::glob;
+use crate::domain::intent::IntentMode;
+use crate::domain::settings;
 
 /// Longest duration that can be set, in seconds: a day.
 const SECONDS_MAX: i64 = 86_400;
@@ -21,14 +23,11 @@ const MEMORY_BYTES_MIN: i64 = 16 << 20;
 /// Returns the words that a setting accepts; `None` for settings without fixed words.
 fn words(key: &str) -> Option<&'static [&'static str]> {
     Some(match key {
-        "intent_declaration.mode" | "defaults.intent_declaration" => &["inferred", "required"],
-        "defaults.unannotated_tools" => &["trust", "distrust"],
-        "defaults.max_operation" => &["read", "write", "destructive"],
-        "defaults.tool_names" => &["colon", "safe"],
+        "intent_declaration.mode" => &IntentMode::WORDS,
         "stdio.enabled" => &["auto", "on", "off"],
         "telemetry.log_format" => &["text", "json"],
         "telemetry.otlp_protocol" => &["http/protobuf", "grpc"],
-        _ => return None,
+        _ => return settings::words(key.strip_prefix("defaults.")?),
     })
 }
 

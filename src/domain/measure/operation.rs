@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::{Series, SeriesKey};
+use crate::domain::text_enum::text_enum;
 
 /// Label of values that are on no list.
 pub const OTHER: &str = "_OTHER";
@@ -69,22 +70,13 @@ pub fn code_name(code: i64) -> &'static str {
     }
 }
 
-/// Transport of MCP messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Transport {
-    /// HTTP.
-    Tcp,
-    /// Standard input and output of a local program.
-    Pipe,
-}
-
-impl Transport {
-    /// Returns the name in OpenTelemetry's conventions.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Transport::Tcp => "tcp",
-            Transport::Pipe => "pipe",
-        }
+text_enum! {
+    /// Transport of MCP messages.
+    pub enum Transport {
+        /// HTTP.
+        Tcp = "tcp",
+        /// Standard input and output of a local program.
+        Pipe = "pipe",
     }
 }
 

@@ -131,3 +131,18 @@ fn a_tenant_may_keep_less_than_the_deployment_and_not_more() {
         assert_eq!(read["activity_retention_days"], json!({"value": shown, "origin": origin}));
     }
 }
+
+#[test]
+fn closed_lists_are_told() {
+    for (name, expected) in [
+        ("intent_declaration", "inferred, required or null"),
+        ("unannotated_tools", "trust, distrust or null"),
+        ("max_operation", "read, write, destructive or null"),
+        ("tool_names", "colon, safe or null"),
+    ] {
+        for wrong in [json!("other"), json!(true), json!("")] {
+            let error = check_value(name, &wrong, Scope::Key).unwrap_err();
+            assert_eq!(error.message, format!("{name} must be {expected}"));
+        }
+    }
+}

@@ -356,7 +356,7 @@ fn calls(of: &Value) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::activity::{KINDS, SOURCES, STATUSES};
+    use crate::domain::activity::{RecordKind, Source, Status};
 
     #[test]
     fn times_may_be_how_long_ago() {
@@ -377,7 +377,7 @@ mod tests {
     #[test]
     fn help_names_every_value() {
         let help = Filter::augment_args(clap::Command::new("x")).render_long_help().to_string();
-        for value in KINDS.iter().chain(&SOURCES).chain(&STATUSES) {
+        for value in RecordKind::WORDS.iter().chain(&Source::WORDS).chain(&Status::WORDS) {
             assert!(help.split([' ', ',', '\n']).any(|word| word == *value), "{value}: {help}");
         }
     }

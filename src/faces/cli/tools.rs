@@ -14,6 +14,7 @@ use super::{doctor, show};
 use crate::domain::id::split_canonical;
 use crate::domain::json;
 use crate::domain::overrides::Hints;
+use crate::domain::tool::PinState;
 use crate::faces::wire::headers;
 use crate::gateway::Detail;
 
@@ -40,7 +41,7 @@ enum Command {
         /// Name of the server
         server: String,
         /// Only tools in this state: approved, pending, changed or blocked
-        #[arg(long, value_parser = ["approved", "pending", "changed", "blocked"], hide_possible_values = true)]
+        #[arg(long, value_parser = PinState::WORDS, hide_possible_values = true)]
         state: Option<String>,
         #[command(flatten)]
         output: Output,
@@ -110,7 +111,7 @@ struct Search {
     #[arg(long)]
     exclude_destructive: bool,
     /// Detail per tool: the whole definition, or a signature and a sentence [default: compact in a table, otherwise full]
-    #[arg(long, value_parser = Detail::NAMES)]
+    #[arg(long, value_parser = Detail::WORDS)]
     detail: Option<String>,
     #[command(flatten)]
     output: Output,
@@ -331,7 +332,7 @@ impl Search {
         query.add("server", self.server);
         query.add("read_only_only", self.read_only.then(|| "true".to_owned()));
         query.add("exclude_destructive", self.exclude_destructive.then(|| "true".to_owned()));
-        let detail = match self.detail.as_deref().and_then(Detail::named) {
+        let detail = match self.detail.as_deref().and_then(Detail::parse) {
             None if self.output.format == Format::Table => Detail::Compact,
             None => Detail::Full,
             Some(detail) => detail,

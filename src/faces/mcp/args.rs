@@ -90,8 +90,8 @@ fn flag(members: &[Member<'_>], name: &str) -> Result<bool, Refusal> {
 
 fn detail(members: &[Member<'_>]) -> Result<Detail, Refusal> {
     let Some(name) = text(members, "detail")? else { return Ok(Detail::default()) };
-    Detail::named(&name)
-        .ok_or_else(|| refuse(format_args!("Invalid detail: must be {}", Detail::NAMES.join(" or "))))
+    Detail::parse(&name)
+        .ok_or_else(|| refuse(format_args!("Invalid detail: must be {}", Detail::WORDS.join(" or "))))
 }
 
 fn limit(members: &[Member<'_>]) -> Result<usize, Refusal> {

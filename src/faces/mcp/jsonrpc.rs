@@ -137,7 +137,7 @@ impl RpcError {
 
     /// Returns the error for a refusal, with its code and the time until a retry in `data`.
     pub(super) fn refusal(refusal: &Refusal) -> RpcError {
-        let mut data = json!({"code": refusal.code.as_str()});
+        let mut data = json!({"code": refusal.code});
         if let (Some(data), Some(seconds)) = (data.as_object_mut(), refusal.retry_after_s) {
             data.insert("retry_after_s".to_owned(), seconds.into());
         }
@@ -152,7 +152,7 @@ impl RpcError {
     /// clients get HTTP 200, since some of them end the session at any HTTP error.
     pub(super) fn rate_limited(era: ClientEra, refusal: &Refusal) -> RpcError {
         let status = if era == ClientEra::Modern { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::OK };
-        let data = json!({"code": refusal.code.as_str(), "retry_after_s": refusal.retry_after_s});
+        let data = json!({"code": refusal.code, "retry_after_s": refusal.retry_after_s});
         RpcError {
             data: Some(data),
             retry_after_s: refusal.retry_after_s,

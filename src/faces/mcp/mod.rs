@@ -28,6 +28,7 @@ pub use session::Sessions;
 
 use crate::domain::activity::{RecordKind, Source};
 use crate::domain::publish::Reader;
+use crate::domain::text_enum::text_enum;
 
 /// The modern, stateless revision.
 pub const MODERN: &str = "2026-07-28";
@@ -53,24 +54,17 @@ impl ClientEra {
     }
 }
 
-/// Endpoint that a request came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Endpoint {
-    /// `/mcp`: tools are found by a search.
-    Search,
-    /// `/mcp/direct`: every tool is listed.
-    Direct,
+text_enum! {
+    /// Endpoint that a request came to.
+    pub enum Endpoint {
+        /// `/mcp`: tools are found by a search.
+        Search = "mcp",
+        /// `/mcp/direct`: every tool is listed.
+        Direct = "direct",
+    }
 }
 
 impl Endpoint {
-    /// Returns the name in session tokens.
-    fn as_str(self) -> &'static str {
-        match self {
-            Endpoint::Search => "mcp",
-            Endpoint::Direct => "direct",
-        }
-    }
-
     /// Returns the source in activity records.
     fn source(self) -> Source {
         match self {

@@ -181,13 +181,13 @@ fn with_notes(text: &str, notes: &[(&str, String)]) -> Option<String> {
 fn refusal(era: ClientEra, refused: &Refused) -> String {
     let Refused { refusal, tool, variant, declared, is_structured } = refused;
     let structured = serde_json::json!({
-        "code": refusal.code.as_str(),
+        "code": refusal.code,
         "message": refusal.message,
         "tool": tool,
-        "variant": variant.map(|variant| variant.as_str()),
-        "declared": declared.map(|d| d.as_str()),
-        "expected": refusal.expected.map(|e| e.as_str()),
-        "recommended": refusal.recommended.map(|v| v.as_str()),
+        "variant": variant,
+        "declared": declared,
+        "expected": refusal.expected,
+        "recommended": refusal.recommended,
     });
     if *is_structured {
         return error_result(era, &refusal.message, &structured.to_string());
@@ -201,7 +201,7 @@ fn refusal(era: ClientEra, refused: &Refused) -> String {
 
 /// Returns the result for a refused built-in tool that calls no upstream's tool.
 pub(super) fn plain_refusal(era: ClientEra, refusal: &Refusal) -> String {
-    let structured = serde_json::json!({"code": refusal.code.as_str(), "message": refusal.message});
+    let structured = serde_json::json!({"code": refusal.code, "message": refusal.message});
     error_result(era, &refusal.message, &structured.to_string())
 }
 

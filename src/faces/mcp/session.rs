@@ -39,7 +39,7 @@ pub(super) struct Session {
     key: Option<uuid::Uuid>,
     /// Endpoint on which the session was opened.
     #[serde(rename = "p")]
-    endpoint: String,
+    endpoint: Endpoint,
     #[serde(rename = "v")]
     pub(super) version: String,
     #[serde(rename = "n")]
@@ -68,7 +68,7 @@ impl Session {
             id: uuid::Uuid::new_v4().simple().to_string(),
             tenant: caller.tenant_id().0,
             key: caller.key.map(|key| key.0),
-            endpoint: endpoint.as_str().to_owned(),
+            endpoint,
             version: version.to_owned(),
             client_name: client.name.as_ref().map(short),
             client_version: client.version.as_ref().map(short),
@@ -113,7 +113,7 @@ impl Sessions {
     /// Returns the session of a valid token; `None` if it belongs to another caller or endpoint.
     pub(super) fn verify(&self, token: &str, caller: &Caller, endpoint: Endpoint) -> Option<Session> {
         let session = self.open(token)?;
-        let own = session.endpoint == endpoint.as_str()
+        let own = session.endpoint == endpoint
             && session.tenant == caller.tenant_id().0
             && session.key == caller.key.map(|key| key.0);
         own.then_some(session)
@@ -155,7 +155,7 @@ mod tests {
             id: "abc".into(),
             tenant: uuid::Uuid::nil(),
             key: None,
-            endpoint: Endpoint::Search.as_str().into(),
+            endpoint: Endpoint::Search,
             version: "2025-11-25".into(),
             client_name: Some("\u{1}".repeat(CLIENT_CHARS_MAX)),
             client_version: Some("\u{1}".repeat(CLIENT_CHARS_MAX)),

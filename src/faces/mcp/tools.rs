@@ -85,7 +85,7 @@ fn retrieve_tools(mode: IntentMode, view: &View) -> Value {
                 "read_only_only": {"type": "boolean", "description": "Only tools that read and change nothing"},
                 "exclude_destructive": {"type": "boolean", "description": "No tools that may delete or destroy"},
                 "detail": {
-                    "type": "string", "enum": Detail::NAMES, "default": "full",
+                    "type": "string", "enum": Detail::ALL, "default": "full",
                     "description": "compact: a signature and one sentence of each tool, for a quarter of the tokens"
                 }
             },
@@ -139,7 +139,7 @@ fn call_tool(variant: Variant, mode: IntentMode) -> Value {
         }
     };
     json!({
-        "name": variant.as_str(),
+        "name": variant,
         "title": title,
         "description": format!("{what} {intent} {last}"),
         "inputSchema": schema(variant, mode),
@@ -207,7 +207,7 @@ fn schema(variant: Variant, mode: IntentMode) -> Value {
             "type": "object",
             "properties": {
                 "operation_type": {
-                    "type": "string", "enum": [variant.operation().as_str()],
+                    "type": "string", "enum": [variant.operation()],
                     "description": "Must match the tool variant"
                 },
                 "data_sensitivity": sensitivity,

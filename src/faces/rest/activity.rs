@@ -35,8 +35,9 @@ use super::exchange::Exchange;
 use super::params::{ParamNames, Params};
 use super::show;
 use super::show::RestAnswer;
-use crate::domain::activity::{KINDS, SOURCES, STATUSES, time_of};
+use crate::domain::activity::{RecordKind, Source, Status, time_of};
 use crate::domain::id::{KeyId, split_canonical};
+use crate::domain::operation::OperationType;
 use crate::faces::wire;
 use crate::gateway::GatewayError;
 use crate::store::{ActivityFilter, ActivityRow};
@@ -49,8 +50,6 @@ const RECORD_MEMORY_BYTES: usize = 20 * 1024;
 const WINDOW: TimeDelta = TimeDelta::days(7);
 /// Time by which a list reaches past now by default, since the clocks of replicas differ.
 const SKEW: TimeDelta = TimeDelta::minutes(1);
-/// Values of `intent_type`.
-const INTENT_TYPES: [&str; 3] = ["read", "write", "destructive"];
 
 pub(super) async fn list(exchange: Arc<Exchange>, params: Params) -> RestAnswer {
     let page = params.page()?;
@@ -81,12 +80,12 @@ fn filter(params: &Params, now: DateTime<Utc>) -> Result<ActivityFilter, Gateway
         _ => (text("server"), text("tool")),
     };
     Ok(ActivityFilter {
-        kind: params.one_of("type", &KINDS)?,
-        source: params.one_of("source", &SOURCES)?,
+        kind: params.one_of("type", &RecordKind::ALL)?,
+        source: params.one_of("source", &Source::ALL)?,
         server,
         tool,
-        status: params.one_of("status", &STATUSES)?,
-        intent_type: params.one_of("intent_type", &INTENT_TYPES)?,
+        status: params.one_of("status", &Status::ALL)?,
+        intent_type: params.one_of("intent_type", &OperationType::ALL)?,
         key: key(params)?,
         owner: text("owner"),
         // as the log names it, or as the client sent it

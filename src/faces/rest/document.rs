@@ -24,7 +24,7 @@ mod tests {
     use serde_json::Value;
 
     use super::DOCUMENT;
-    use crate::domain::activity::{KINDS, SOURCES, STATUSES};
+    use crate::domain::activity::{RecordKind, Source, Status};
     use crate::domain::refusal::Code;
     use crate::faces::rest::ROUTES;
     use crate::faces::rest::error::code_of;
@@ -81,12 +81,11 @@ mod tests {
     #[test]
     fn closed_lists_are_the_codes() {
         let document = document();
-        let codes = Code::ALL.map(Code::as_str);
         let lists: [(&str, &[&str]); 4] = [
-            ("ActivityType", &KINDS),
-            ("ActivitySource", &SOURCES),
-            ("ActivityStatus", &STATUSES),
-            ("CallErrorCode", &codes),
+            ("ActivityType", &RecordKind::WORDS),
+            ("ActivitySource", &Source::WORDS),
+            ("ActivityStatus", &Status::WORDS),
+            ("CallErrorCode", &Code::WORDS),
         ];
         for (name, known) in lists {
             let said = document["components"]["schemas"][name]["enum"].as_array().unwrap();

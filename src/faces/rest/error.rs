@@ -8,7 +8,8 @@ use http::{StatusCode, header};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::domain::refusal::{Class, Refusal};
+use crate::domain::operation::{OperationType, Variant};
+use crate::domain::refusal::{Class, Code, Refusal};
 use crate::faces::body::{BodyError, Counted};
 use crate::faces::wire::error::{json_response, render};
 use crate::gateway::{GatewayError, MemoryPurpose, Refused, overloaded};
@@ -127,13 +128,13 @@ struct Envelope<T> {
 
 #[derive(Serialize)]
 struct RefusedBody<'a> {
-    code: &'a str,
+    code: Code,
     message: &'a str,
     tool: Option<&'a str>,
-    variant: Option<&'a str>,
-    declared: Option<&'a str>,
-    expected: Option<&'a str>,
-    recommended: Option<&'a str>,
+    variant: Option<Variant>,
+    declared: Option<OperationType>,
+    expected: Option<OperationType>,
+    recommended: Option<Variant>,
     request_id: Option<&'a str>,
 }
 
@@ -141,13 +142,13 @@ struct RefusedBody<'a> {
 pub(super) fn refused(refused: &Refused, request_id: Option<&str>) -> Result<Response, RestError> {
     let Refused { refusal, tool, variant, declared, .. } = refused;
     let body = RefusedBody {
-        code: refusal.code.as_str(),
+        code: refusal.code,
         message: &refusal.message,
         tool: tool.as_deref(),
-        variant: variant.map(|variant| variant.as_str()),
-        declared: declared.map(|operation| operation.as_str()),
-        expected: refusal.expected.map(|operation| operation.as_str()),
-        recommended: refusal.recommended.map(|variant| variant.as_str()),
+        variant: *variant,
+        declared: *declared,
+        expected: refusal.expected,
+        recommended: refusal.recommended,
         request_id,
     };
     Ok(with_retry_after(write(status_of_class(refusal.code.class()), body)?, refusal))

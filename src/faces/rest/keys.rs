@@ -12,13 +12,14 @@ use super::params::Params;
 use super::show;
 use super::show::RestAnswer;
 use crate::domain::id::KeyId;
+use crate::domain::tenant::Role;
 use crate::gateway::{GatewayError, KeyRequest};
 use crate::store::{ApiKey, KeyPatch};
 
 #[derive(Serialize)]
 struct Shown<'a> {
     id: KeyId,
-    role: &'static str,
+    role: Role,
     name: &'a str,
     owner: &'a str,
     owner_given: bool,
@@ -36,7 +37,7 @@ struct Shown<'a> {
 fn shown<'a>(key: &'a ApiKey, secret: Option<&'a str>) -> Shown<'a> {
     Shown {
         id: key.id,
-        role: key.role.as_str(),
+        role: key.role,
         name: &key.name,
         owner: &key.owner,
         owner_given: key.owner_given,

@@ -9,17 +9,18 @@ use serde::Serialize;
 use super::error::RestError;
 use super::exchange::Exchange;
 use super::fields::{Fields, Nulls};
-use super::params::{ParamNames, Params};
+use super::params::{ParamNames, Params, one_of};
 use super::pins::{Compared, differences, shown_diff};
 use super::show::RestAnswer;
 use super::{servers, show};
 use crate::domain::offer::OfferKind;
+use crate::domain::tool::PinState;
 use crate::gateway::{GatewayError, OfferName, OfferView, URI_BYTES_MAX};
 
 /// Query parameters that name a resource or template.
 pub(super) const RESOURCE: ParamNames = &["kind", "uri"];
 /// Values of `kind`; the first is the default.
-const KINDS: [&str; 2] = ["resource", "template"];
+const KINDS: [OfferKind; 2] = [OfferKind::Resource, OfferKind::Template];
 
 /// Name of an offer, as its list shows it.
 #[derive(Serialize)]
@@ -34,19 +35,19 @@ enum ShownName<'a> {
 struct Decided<'a> {
     #[serde(flatten)]
     name: ShownName<'a>,
-    state: &'static str,
+    state: PinState,
     pin: &'a str,
 }
 
 fn shown_name(offer: &OfferView) -> ShownName<'_> {
-    match OfferKind::parse(&offer.kind) {
+    match offer.kind.known() {
         Some(OfferKind::Prompt) => ShownName::Prompt { name: &offer.name },
-        _ => ShownName::Resource { kind: &offer.kind, uri: &offer.name },
+        _ => ShownName::Resource { kind: offer.kind.as_str(), uri: &offer.name },
     }
 }
 
 fn decided(offer: &OfferView) -> RestAnswer {
-    show::ok(&Decided { name: shown_name(offer), state: offer.state().as_str(), pin: &offer.pin })
+    show::ok(&Decided { name: shown_name(offer), state: offer.state(), pin: &offer.pin })
 }
 
 /// Returns the offer that a request names.
@@ -68,19 +69,10 @@ async fn prompt(exchange: &Exchange) -> Result<OfferName<'_>, RestError> {
     named(exchange, OfferKind::Prompt, exchange.segment("prompt")).await
 }
 
-fn kind_of(kind: Option<&str>) -> Result<OfferKind, GatewayError> {
-    let [resource, template] = KINDS;
-    match kind {
-        None => Ok(OfferKind::Resource),
-        Some(kind) if kind == resource => Ok(OfferKind::Resource),
-        Some(kind) if kind == template => Ok(OfferKind::Template),
-        Some(_) => Err(GatewayError::invalid("kind", format!("kind must be one of {}", KINDS.join(", ")))),
-    }
-}
-
 /// Reads the kind and the URI that a body names.
 fn resource_of(fields: &mut Fields) -> Result<(OfferKind, String), GatewayError> {
-    Ok((kind_of(fields.text("kind")?.as_deref())?, fields.needed_text("uri")?))
+    let kind = fields.text("kind")?.map(|kind| one_of("kind", &kind, &KINDS)).transpose()?;
+    Ok((kind.unwrap_or(KINDS[0]), fields.needed_text("uri")?))
 }
 
 pub(super) async fn approve_prompt(exchange: Arc<Exchange>) -> RestAnswer {
@@ -126,7 +118,7 @@ pub(super) async fn unblock_resource(exchange: Arc<Exchange>) -> RestAnswer {
 }
 
 pub(super) async fn diff_resource(exchange: Arc<Exchange>, params: Params) -> RestAnswer {
-    let kind = kind_of(params.one_of("kind", &KINDS)?.as_deref())?;
+    let kind = params.one_of("kind", &KINDS)?.unwrap_or(KINDS[0]);
     let uri = params.text("uri").ok_or_else(|| GatewayError::invalid("uri", "uri is needed"))?;
     let offer = named(&exchange, kind, uri).await?;
     diff(&exchange, offer).await
@@ -137,7 +129,7 @@ async fn diff(exchange: &Exchange, offer: OfferName<'_>) -> RestAnswer {
     let approved = offer.approved_definition.as_deref();
     let compared = Compared {
         name: shown_name(&offer),
-        state: offer.state().as_str(),
+        state: offer.state(),
         pin: &offer.pin,
         approved_pin: offer.approved_pin.as_deref(),
         drift: None,

@@ -16,14 +16,16 @@ use super::server_tools::{is_tool_name, shown};
 use super::show::RestAnswer;
 use super::{servers, show};
 use crate::domain::diff::{Diff, TextChange};
+use crate::domain::drift::Drift;
 use crate::domain::overrides::Hints;
+use crate::domain::tool::PinState;
 use crate::gateway::{GatewayError, OverrideRequest, ToolView};
 
 /// Body of the answer to a decision.
 #[derive(Serialize)]
 struct Decided<'a> {
     name: &'a str,
-    state: &'static str,
+    state: PinState,
     pin: &'a str,
 }
 
@@ -32,13 +34,13 @@ pub(super) struct Compared<'a, N> {
     /// Members that name the tool or offer.
     pub(super) name: N,
     /// State against the pin.
-    pub(super) state: &'static str,
+    pub(super) state: PinState,
     /// Pin of the definition.
     pub(super) pin: &'a str,
     /// Pin of the approved definition.
     pub(super) approved_pin: Option<&'a str>,
     /// Flag of hints that got worse; `None` where there are no hints.
-    pub(super) drift: Option<Option<&'static str>>,
+    pub(super) drift: Option<Option<Drift>>,
     /// Definition as the server sent it.
     pub(super) definition: &'a str,
     /// Approved definition, if it is kept.
@@ -54,11 +56,11 @@ struct ToolName<'a> {
 pub(super) struct ShownDiff<'a, N> {
     #[serde(flatten)]
     name: N,
-    state: &'static str,
+    state: PinState,
     pin: &'a str,
     approved_pin: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    drift: Option<Option<&'static str>>,
+    drift: Option<Option<Drift>>,
     changes: Vec<ShownChange<'a>>,
     /// Whether there are more changes than are shown.
     truncated: bool,
@@ -89,7 +91,7 @@ async fn named(exchange: &Exchange) -> Result<(&str, &str), RestError> {
 }
 
 fn decided(tool: &ToolView) -> RestAnswer {
-    show::ok(&Decided { name: &tool.name, state: tool.state.as_str(), pin: &tool.pin })
+    show::ok(&Decided { name: &tool.name, state: tool.state, pin: &tool.pin })
 }
 
 fn whole(exchange: &Exchange, tool: &ToolView) -> RestAnswer {
@@ -120,10 +122,10 @@ pub(super) async fn diff(exchange: Arc<Exchange>, _: Params) -> RestAnswer {
     let approved = tool.approved_definition.as_deref();
     let compared = Compared {
         name: ToolName { name: &tool.name },
-        state: tool.state.as_str(),
+        state: tool.state,
         pin: &tool.pin,
         approved_pin: tool.approved_pin.as_deref(),
-        drift: Some(tool.drift.map(|(drift, _)| drift.as_str())),
+        drift: Some(tool.drift.map(|(drift, _)| drift)),
         definition: &tool.definition,
         approved_definition: approved,
     };

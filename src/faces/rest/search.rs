@@ -47,10 +47,7 @@ fn request(params: &Params) -> Result<SearchRequest, GatewayError> {
         server: params.text("server").map(str::to_owned),
         read_only_only: params.flag("read_only_only")?,
         exclude_destructive: params.flag("exclude_destructive")?,
-        detail: params
-            .one_of("detail", &Detail::NAMES)?
-            .and_then(|name| Detail::named(&name))
-            .unwrap_or_default(),
+        detail: params.one_of("detail", &Detail::ALL)?.unwrap_or_default(),
     })
 }
 

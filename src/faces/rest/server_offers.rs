@@ -15,12 +15,13 @@ use super::show;
 use super::show::RestAnswer;
 use crate::domain::offer::OfferKind;
 use crate::domain::publish::OfferPart;
+use crate::domain::tool::PinState;
 use crate::gateway::OfferView;
 
 /// Members about the pin, alike for prompts, resources and templates.
 #[derive(Serialize)]
 struct Pinned<'a> {
-    state: &'static str,
+    state: PinState,
     pin: &'a str,
     approved_pin: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,7 +61,7 @@ struct Resource<'a> {
 fn pinned(offer: &OfferView) -> Result<Pinned<'_>, RestError> {
     let approved = offer.approved_definition.as_deref().filter(|approved| *approved != offer.definition);
     Ok(Pinned {
-        state: offer.state().as_str(),
+        state: offer.state(),
         pin: &offer.pin,
         approved_pin: offer.approved_pin.as_deref(),
         blocked_by: offer.blocked_by,
@@ -79,12 +80,12 @@ fn prompt(offer: &OfferView) -> Result<Prompt<'_>, RestError> {
 }
 
 fn resource(offer: &OfferView) -> Result<Resource<'_>, RestError> {
-    let part = match OfferKind::parse(&offer.kind) {
+    let part = match offer.kind.known() {
         Some(OfferKind::Template) => OfferPart::template(&offer.definition),
         _ => OfferPart::resource(&offer.definition),
     };
     Ok(Resource {
-        kind: &offer.kind,
+        kind: offer.kind.as_str(),
         uri: &offer.name,
         pinned: pinned(offer)?,
         definition: show::raw(&offer.definition)?,
@@ -125,7 +126,7 @@ async fn fetch(
 }
 
 fn key(offer: &OfferView) -> String {
-    format!("{} {}", offer.kind, offer.name)
+    format!("{} {}", offer.kind.as_str(), offer.name)
 }
 
 /// Parses the key after which a page begins: kind and name.

@@ -13,11 +13,13 @@ use super::params::Params;
 use super::servers;
 use super::show;
 use super::show::RestAnswer;
-use crate::domain::annotations::Unannotated;
+use crate::domain::annotations::{Tier, Unannotated};
+use crate::domain::drift::Drift;
 use crate::domain::id::TOOL_NAME_BYTES_MAX;
+use crate::domain::operation::Variant;
 use crate::domain::overrides::Hints;
 use crate::domain::publish::Published;
-use crate::domain::tool::Definition;
+use crate::domain::tool::{Definition, PinState};
 use crate::gateway::{OverrideView, ToolView};
 
 /// Tool with its state. The server's own JSON texts stand in it byte for byte.
@@ -25,16 +27,16 @@ use crate::gateway::{OverrideView, ToolView};
 pub(super) struct Shown<'a> {
     name: &'a str,
     safe_name: Option<&'a str>,
-    state: &'static str,
+    state: PinState,
     pin: &'a str,
     approved_pin: Option<&'a str>,
-    tier: &'static str,
-    call_with: &'static str,
+    tier: Tier,
+    call_with: Variant,
     /// Annotations in force: those of the override, else the server's.
     annotations: Box<RawValue>,
     #[serde(rename = "override")]
     overridden: Option<ShownOverride<'a>>,
-    drift: Option<&'static str>,
+    drift: Option<Drift>,
     drifted_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     blocked_by: Option<Uuid>,
@@ -79,15 +81,15 @@ pub(super) fn shown(tool: &ToolView, unannotated: Unannotated) -> Result<Shown<'
     Ok(Shown {
         name: &tool.name,
         safe_name: tool.safe_name.as_deref(),
-        state: tool.state.as_str(),
+        state: tool.state,
         pin: &tool.pin,
         approved_pin: tool.approved_pin.as_deref(),
-        tier: tier.as_str(),
-        call_with: tier.call_with().as_str(),
+        tier,
+        call_with: tier.call_with(),
         annotations: show::raw(definition.annotations_raw.unwrap_or("{}"))?.to_owned(),
         overridden: overridden
             .map(|overridden| shown_override(overridden, overridden.said.holds_wholly(&tool.pin))),
-        drift: tool.drift.map(|(drift, _)| drift.as_str()),
+        drift: tool.drift.map(|(drift, _)| drift),
         drifted_at: tool.drift.map(|(_, at)| show::time(at)),
         blocked_by: tool.blocked_by,
         definition: show::raw(&tool.definition)?,

@@ -17,6 +17,7 @@ use crate::domain::id::is_name;
 use crate::domain::server_url::{masked, query_digest};
 use crate::domain::tenant::Action;
 use crate::gateway::{GatewayError, Headers, Reconnect, ServerChange, ServerRequest, ServerView};
+use crate::store::Stored;
 
 #[derive(Serialize)]
 struct Shown<'a> {
@@ -63,8 +64,8 @@ fn shown(server: &ServerView) -> Shown<'_> {
         enabled: server.enabled,
         quarantined: server.quarantined,
         auto_approve: server.auto_approve,
-        connection: &server.connection,
-        era: server.era.as_deref(),
+        connection: server.connection.as_str(),
+        era: server.era.as_ref().map(Stored::as_str),
         last_error: last_error(server),
         last_ok_at: server.last_ok_at.map(show::time),
         limits: &server.limits.0,
@@ -242,8 +243,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::domain::server::ConnectionState;
 
-    fn server(connection: &str, last_ok_s: Option<i64>) -> ServerView {
+    fn server(connection: ConnectionState, last_ok_s: Option<i64>) -> ServerView {
         ServerView {
             name: "gh".into(),
             connection: connection.into(),
@@ -255,7 +257,7 @@ mod tests {
 
     #[test]
     fn the_shape_of_a_server() {
-        let text = serde_json::to_value(shown(&server("unknown", None))).unwrap();
+        let text = serde_json::to_value(shown(&server(ConnectionState::Unknown, None))).unwrap();
         let expected = json!({
             "name": "gh", "id": "00000000-0000-0000-0000-000000000000", "kind": "http", "url": "http://u/",
             "enabled": true, "quarantined": false, "auto_approve": false, "connection": "unknown", "era": null,

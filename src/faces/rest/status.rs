@@ -13,7 +13,7 @@ use crate::domain::id::KeyId;
 use crate::domain::intent::IntentMode;
 use crate::domain::operation::OperationType;
 use crate::domain::settings::ToolNames;
-use crate::domain::tenant::Action;
+use crate::domain::tenant::{Action, Role};
 use crate::gateway::{Caller, Readiness};
 
 #[derive(Serialize)]
@@ -22,7 +22,7 @@ struct Status<'a> {
     replica_id: String,
     /// Name of the tenant; `platform` for a platform key that names none.
     tenant: &'a str,
-    role: &'static str,
+    role: Role,
     key_id: Option<KeyId>,
     owner: &'a str,
     /// Whether the tenant is suspended. Only a platform key can see `true` here, since all others are refused.
@@ -78,7 +78,7 @@ pub(super) async fn get(exchange: Arc<Exchange>, _: Params) -> RestAnswer {
         version: env!("CARGO_PKG_VERSION"),
         replica_id: gateway.options.replica.to_string(),
         tenant: caller.tenant_name(),
-        role: caller.role.as_str(),
+        role: caller.role,
         key_id: caller.key,
         owner: &caller.owner,
         suspended: caller.is_suspended(),

@@ -14,12 +14,13 @@ use crate::domain::id::{ServerId, TenantId};
 use crate::domain::json;
 use crate::domain::publish::Published;
 use crate::domain::search::{Document, Parameter};
+use crate::domain::server::ConnectionState;
 use crate::domain::server_kind::ServerKind;
 use crate::domain::tool::{Definition, PinState};
 use crate::gateway::credentials::Opened;
-use crate::store::{Server, StoredTool};
+use crate::store::{Server, Stored, StoredTool};
 use crate::upstream::{
-    Commands, Era, HttpServer, Limits, ParamHeader, Program, Target, Upstream, param_header_rules,
+    Commands, HttpServer, Limits, ParamHeader, Program, Target, Upstream, param_header_rules,
 };
 
 /// A server at one revision.
@@ -177,11 +178,7 @@ pub(in crate::gateway) fn target(
         server: row.server_id,
         version: row.version,
         upstream,
-        era: match row.era.as_deref() {
-            Some("modern") => Some(Era::Modern),
-            Some("handshake") => Some(Era::Handshake),
-            _ => None,
-        },
+        era: row.era.as_ref().and_then(Stored::known),
         limits: own_limits(&row.limits.0, limits),
     }
 }
@@ -193,7 +190,7 @@ pub(super) fn server_entry(row: &Server, target: Target) -> ServerEntry {
         enabled: row.enabled,
         quarantined: row.quarantined,
         baselined: row.baselined,
-        connected: row.connection == "connected",
+        connected: row.connection == ConnectionState::Connected,
         target,
     }
 }

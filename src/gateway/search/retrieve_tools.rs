@@ -9,6 +9,7 @@ use crate::domain::id::is_name;
 use crate::domain::intent::IntentMode;
 use crate::domain::refusal::Refusal;
 use crate::domain::search::{Design, Embedding};
+use crate::domain::text_enum::text_enum;
 use crate::domain::{json, redact};
 use crate::gateway::catalog::{Away, View};
 use crate::gateway::log::{Attempt, record_unavailable};
@@ -39,27 +40,15 @@ pub struct SearchRequest {
     pub detail: Detail,
 }
 
-/// Level of detail of each tool in a search result.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Detail {
-    /// The whole definition.
-    #[default]
-    Full,
-    /// A signature and a sentence.
-    Compact,
-}
-
-impl Detail {
-    /// Names of the levels in requests.
-    pub const NAMES: [&str; 2] = ["full", "compact"];
-
-    /// Returns the level of this name; `None` for an unknown name.
-    pub fn named(name: &str) -> Option<Detail> {
-        match name {
-            "full" => Some(Detail::Full),
-            "compact" => Some(Detail::Compact),
-            _ => None,
-        }
+text_enum! {
+    /// Level of detail of each tool in a search result.
+    #[derive(Default)]
+    pub enum Detail {
+        /// The whole definition.
+        #[default]
+        Full = "full",
+        /// A signature and a sentence.
+        Compact = "compact",
     }
 }
 

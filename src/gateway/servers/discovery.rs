@@ -11,6 +11,7 @@ use crate::domain::id::{ServerId, TenantId};
 use crate::domain::offer::OfferKind;
 use crate::domain::pin::Pin;
 use crate::domain::redact;
+use crate::domain::server::ConnectionState;
 use crate::gateway::catalog::target;
 use crate::gateway::credentials::Opener;
 use crate::store::{
@@ -49,7 +50,7 @@ pub(in crate::gateway) enum What {
 
 /// Result of reading a server's tools.
 struct Found {
-    era: &'static str,
+    era: Era,
     tools: Listing,
     /// True if the server is known to have no other kinds.
     is_all: bool,
@@ -215,14 +216,14 @@ impl Servers {
         warn_of_problems(tenant, server, listing);
         let found = discovered(listing, self.options.tools_max);
         let offers = if *is_all { NewOffers::NONE } else { NewOffers::default() };
-        let new = NewListing { version: server.version, tally, era, found: &found, offers, right };
+        let new = NewListing { version: server.version, tally, era: *era, found: &found, offers, right };
         let quotas = &self.options.quotas;
         let applied = self.store.apply_listing(tenant, server.id(), &new, quotas).await?;
         if applied.is_overtaken {
             return Ok(applied);
         }
-        if applied.is_connected && server.connection != "connected" {
-            let tools = listing.entries.len();
+        if applied.is_connected && server.connection != ConnectionState::Connected {
+            let (era, tools) = (era.as_str(), listing.entries.len());
             self.log_server(tenant, server.id(), &format!("connected, {era} era, {tools} tools"));
         }
         if let Some(remark) = applied.remark.as_ref().filter(|now| server.last_error.as_ref() != Some(now)) {
@@ -296,10 +297,7 @@ fn stored(kind: ListKind) -> OfferKind {
 
 async fn fetch(connection: &Connection, doubt: &Doubt) -> Result<Found, UpstreamError> {
     let tools = connection.list(ListKind::Tools).await?;
-    let era = match connection.era() {
-        Some(Era::Modern) => "modern",
-        _ => "handshake",
-    };
+    let era = connection.era().unwrap_or(Era::Handshake);
     Ok(Found { era, tools, is_all: connection.has_tools_alone(doubt) })
 }
 

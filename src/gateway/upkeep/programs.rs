@@ -12,6 +12,7 @@ use super::Upkeep;
 use super::damping::ListingDamping;
 use super::relist::{LISTS_MAX, STORE_WAIT_MAX, TICK};
 use crate::domain::id::{ServerId, TenantId};
+use crate::domain::server::ConnectionState;
 use crate::gateway::servers::ListingError;
 use crate::store::StoreError;
 
@@ -122,7 +123,7 @@ impl Upkeep {
     async fn list_program_once(&self, tenant: TenantId, server: ServerId) -> Result<usize, ListingError> {
         match self.store.served_server(tenant, server).await {
             // other servers show no offers, and the replica that lists all servers reports when that changes
-            Ok(row) if row.enabled && row.connection == "connected" => {
+            Ok(row) if row.enabled && row.connection == ConnectionState::Connected => {
                 let applied = self.servers.list_own_program(tenant, &row).await?;
                 Ok(applied.written + applied.removed + applied.offers)
             }

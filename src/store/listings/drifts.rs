@@ -10,8 +10,8 @@ use crate::domain::annotations::Annotations;
 use crate::domain::drift::Drift;
 use crate::domain::id::{ServerId, TenantId};
 use crate::domain::tool::Definition;
-use crate::store::StoreError;
 use crate::store::unit::Unit;
+use crate::store::{StoreError, Stored};
 
 /// Definition that was trusted under a name before this listing.
 #[derive(FromRow)]
@@ -19,7 +19,7 @@ struct Trusted {
     name: String,
     approved_pin: String,
     approved_definition: Option<String>,
-    drift: Option<String>,
+    drift: Option<Stored<Drift>>,
 }
 
 impl Trusted {
@@ -36,7 +36,7 @@ impl Trusted {
             return None;
         }
         let after = Definition::read(definition).ok()?.annotations;
-        let flagged = self.drift.as_deref().and_then(Drift::parse);
+        let flagged = self.drift.as_ref().and_then(Stored::known);
         Drift::between(self.annotations(), after).filter(|drift| Some(*drift) > flagged)
     }
 }

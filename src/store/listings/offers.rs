@@ -13,6 +13,7 @@ use crate::domain::fingerprint::Fingerprinting;
 use crate::domain::id::{ServerId, TenantId};
 use crate::domain::offer::OfferKind;
 use crate::domain::quota::Quotas;
+use crate::domain::server::ConnectionState;
 use crate::store::offer_pins::{self, offer_bytes};
 use crate::store::revisions::{self, RevisionKind};
 use crate::store::tools::stored_bytes;
@@ -78,7 +79,7 @@ impl<'a> OffersPlan<'a> {
             let Some(found) = found.of(kind) else { continue };
             let known: HashMap<&str, &KnownPins> = known
                 .iter()
-                .filter(|offer| offer.kind == kind.as_str())
+                .filter(|offer| offer.kind == kind)
                 .map(|offer| (offer.name.as_str(), offer))
                 .collect();
             // of two with one name the first counts
@@ -263,7 +264,7 @@ impl Store {
         let mut tx = self.begin(Lane::Upkeep, TxAccess::Tenant(tenant)).await?;
         let state = lock(&mut tx, tenant, server, version).await?;
         right.check(&mut tx, state.rev).await?;
-        if state.connection != "connected" {
+        if state.connection != ConnectionState::Connected {
             return Err(StoreError::Conflict("the server is not connected any more"));
         }
         let overtaken = state.tally.newer_of(offers, tally);
@@ -376,7 +377,7 @@ mod tests {
     fn known(name: &str, pin: &str, bytes: i64) -> KnownPins {
         let pin = Some(pin.to_owned());
         KnownPins {
-            kind: "resource".into(),
+            kind: OfferKind::Resource.into(),
             name: name.into(),
             approved_pin: pin.clone(),
             pin,

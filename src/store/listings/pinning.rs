@@ -7,8 +7,8 @@ use super::found::NewOffers;
 use crate::domain::id::{ServerId, TenantId};
 use crate::domain::offer::OfferKind;
 use crate::domain::tool::PinState;
-use crate::store::StoreError;
 use crate::store::unit::Unit;
+use crate::store::{StoreError, Stored};
 
 /// Rules by which a listing sets pins of offers.
 #[derive(Clone, Debug, Default)]
@@ -34,7 +34,7 @@ impl Pinning {
 /// Stored side of an offer, or of a pin whose offer is gone.
 #[derive(FromRow)]
 pub(super) struct KnownPins {
-    pub(super) kind: String,
+    pub(super) kind: Stored<OfferKind>,
     pub(super) name: String,
     /// Pin of the current definition; `None` if the server does not offer it.
     pub(super) pin: Option<String>,

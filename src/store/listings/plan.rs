@@ -9,16 +9,19 @@ use sqlx::FromRow;
 use super::pinning::Pinning;
 use super::{Discovered, Tally};
 use crate::domain::damping::Damping;
+use crate::domain::era::Era;
 use crate::domain::offer::OfferKind;
 use crate::domain::quota::Room;
+use crate::domain::server::ConnectionState;
 use crate::domain::tool::PinState;
+use crate::store::Stored;
 
 /// Stored columns of a tool that a listing needs.
 #[derive(FromRow)]
 pub(super) struct Known {
     name: String,
     pin: String,
-    state: String,
+    state: Stored<PinState>,
     approved_pin: Option<String>,
     /// Bytes of the approved definition; 0 if none is kept.
     approved_bytes: i32,
@@ -40,9 +43,9 @@ pub(super) struct ListedServer {
     auto_approve: bool,
     baselined: bool,
     /// Kinds of offers whose baseline is set.
-    offers_baselined: Vec<String>,
-    pub(super) connection: String,
-    pub(super) era: Option<String>,
+    offers_baselined: Vec<Stored<OfferKind>>,
+    pub(super) connection: Stored<ConnectionState>,
+    pub(super) era: Option<Stored<Era>>,
     pub(super) rev: i64,
     returned_at: Option<DateTime<Utc>>,
     returned_before: Option<DateTime<Utc>>,
@@ -67,8 +70,8 @@ impl ListedServer {
     /// Returns how pins of offers are set by a listing. `sets_baseline`: the listing sets the baseline of the tools.
     pub(super) fn pinning(&self, sets_baseline: bool) -> Pinning {
         let is_released = !self.quarantined && (self.baselined || sets_baseline);
-        let is_set = |kind: &OfferKind| self.offers_baselined.iter().any(|known| known == kind.as_str());
-        let unset = OfferKind::ALL.into_iter().filter(|kind| sets_baseline || !is_set(kind));
+        let is_set = |kind: OfferKind| self.offers_baselined.contains(&kind.into());
+        let unset = OfferKind::ALL.into_iter().filter(|kind| sets_baseline || !is_set(*kind));
         Pinning {
             takes_all: self.auto_approve && !self.quarantined,
             baselines: if is_released { unset.collect() } else { Vec::new() },
@@ -108,8 +111,7 @@ impl<'a> Plan<'a> {
                     room = room.checked_sub(1)?;
                 }
                 let state = next_state(known, tool, take);
-                let same =
-                    known.is_some_and(|k| !k.removed && k.pin == tool.pin && k.state == state.as_str());
+                let same = known.is_some_and(|k| !k.removed && k.pin == tool.pin && k.state == state);
                 (!same).then_some((tool, state))
             })
             .collect();
@@ -157,7 +159,7 @@ impl<'a> Plan<'a> {
     pub(super) fn returning(&self, known: &[Known]) -> Vec<&'a str> {
         let gone: HashSet<&str> = known
             .iter()
-            .filter(|tool| tool.removed || tool.state == PinState::Changed.as_str())
+            .filter(|tool| tool.removed || tool.state == PinState::Changed)
             .map(|tool| tool.name.as_str())
             .collect();
         let written = self.write.iter().filter(|(_, state)| *state == PinState::Approved);
@@ -176,7 +178,7 @@ impl<'a> Plan<'a> {
 /// under that name.
 fn next_state(known: Option<&Known>, tool: &Discovered, take: bool) -> PinState {
     let approved = known.and_then(|k| k.approved_pin.as_deref());
-    let is_blocked = known.is_some_and(|k| k.state == PinState::Blocked.as_str());
+    let is_blocked = known.is_some_and(|k| k.state == PinState::Blocked);
     PinState::of(&tool.pin, if take { Some(&tool.pin) } else { approved }, is_blocked)
 }
 
@@ -184,7 +186,7 @@ fn next_state(known: Option<&Known>, tool: &Discovered, take: bool) -> PinState 
 mod tests {
     use super::*;
 
-    fn known(pin: &str, state: &str, approved: Option<&str>) -> Known {
+    fn known(pin: &str, state: PinState, approved: Option<&str>) -> Known {
         Known {
             name: "t".into(),
             pin: pin.into(),
@@ -201,7 +203,7 @@ mod tests {
             auto_approve,
             baselined: true,
             offers_baselined: Vec::new(),
-            connection: "connected".into(),
+            connection: ConnectionState::Connected.into(),
             era: None,
             rev: 1,
             returned_at: None,
@@ -215,19 +217,19 @@ mod tests {
 
     #[test]
     fn what_is_shown_again_can_be_held_back_and_nothing_else() {
-        let named = |name: &str, pin: &str, state: &str, removed| Known {
+        let named = |name: &str, pin: &str, state, removed| Known {
             name: name.into(),
             removed,
             ..known(pin, state, Some("a"))
         };
         let known = [
-            named("stays", "a", "approved", false),
-            named("gone", "a", "approved", true),
-            named("gone-and-other", "a", "approved", true),
-            named("blocked", "a", "blocked", true),
-            named("back", "b", "changed", false),
-            named("other-again", "b", "changed", false),
-            named("grows", "a", "approved", false),
+            named("stays", "a", PinState::Approved, false),
+            named("gone", "a", PinState::Approved, true),
+            named("gone-and-other", "a", PinState::Approved, true),
+            named("blocked", "a", PinState::Blocked, true),
+            named("back", "b", PinState::Changed, false),
+            named("other-again", "b", PinState::Changed, false),
+            named("grows", "a", PinState::Approved, false),
         ];
         let found = |name: &str, pin: &str| Discovered {
             name: name.into(),
@@ -261,12 +263,12 @@ mod tests {
         let cases = [
             (None, "a", true, PinState::Approved),
             (None, "a", false, PinState::Pending),
-            (Some(known("a", "approved", Some("a"))), "a", false, PinState::Approved),
-            (Some(known("a", "approved", Some("a"))), "b", false, PinState::Changed),
-            (Some(known("a", "approved", Some("a"))), "b", true, PinState::Approved),
-            (Some(known("b", "changed", Some("a"))), "a", false, PinState::Approved),
-            (Some(known("a", "pending", None)), "b", false, PinState::Pending),
-            (Some(known("a", "blocked", Some("a"))), "a", true, PinState::Blocked),
+            (Some(known("a", PinState::Approved, Some("a"))), "a", false, PinState::Approved),
+            (Some(known("a", PinState::Approved, Some("a"))), "b", false, PinState::Changed),
+            (Some(known("a", PinState::Approved, Some("a"))), "b", true, PinState::Approved),
+            (Some(known("b", PinState::Changed, Some("a"))), "a", false, PinState::Approved),
+            (Some(known("a", PinState::Pending, None)), "b", false, PinState::Pending),
+            (Some(known("a", PinState::Blocked, Some("a"))), "a", true, PinState::Blocked),
         ];
         for (at, (known, pin, take, expected)) in cases.into_iter().enumerate() {
             assert_eq!(next_state(known.as_ref(), &found(pin), take), expected, "case {at}");
@@ -280,7 +282,7 @@ mod tests {
         for (auto_approve, bytes, room, fits) in
             [(false, 10, 99, false), (false, 10, 100, true), (false, 101, 100, false), (true, 10, 10, true)]
         {
-            let known = [Known { approved_bytes: 100, ..known("p", "approved", Some("p")) }];
+            let known = [Known { approved_bytes: 100, ..known("p", PinState::Approved, Some("p")) }];
             let server = server(auto_approve);
             let listing = [found(bytes)];
             let mut plan = Plan::make(&server, &known, &listing);
@@ -291,8 +293,11 @@ mod tests {
 
     #[test]
     fn what_is_there_has_its_place_before_what_is_new() {
-        let named =
-            |name: &str, removed| Known { name: name.into(), removed, ..known("p", "approved", None) };
+        let named = |name: &str, removed| Known {
+            name: name.into(),
+            removed,
+            ..known("p", PinState::Approved, None)
+        };
         let found = |name: &str, pin: &str, bytes: usize| Discovered {
             name: name.into(),
             definition: "x".repeat(bytes),

@@ -4,9 +4,10 @@ use sqlx::FromRow;
 
 use super::{Right, Tally};
 use crate::domain::id::{ServerId, TenantId};
+use crate::domain::server::ConnectionState;
 use crate::store::revisions::{self, RevisionKind};
 use crate::store::tx::{Lane, TxAccess};
-use crate::store::{ReplicaLease, Store, StoreError};
+use crate::store::{ReplicaLease, Store, StoreError, Stored};
 
 /// Result of recording a failed listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub enum FailureNoted {
 /// Columns of a server's row that a failed listing needs.
 #[derive(FromRow)]
 struct Failing {
-    connection: String,
+    connection: Stored<ConnectionState>,
     rev: i64,
     #[sqlx(flatten)]
     tally: Tally,
@@ -89,8 +90,8 @@ impl Store {
             tx.rollback().await?;
             return Ok(FailureNoted::Overtaken);
         }
-        let rev = match row.connection.as_str() {
-            "disconnected" => None,
+        let rev = match row.connection.known() {
+            Some(ConnectionState::Disconnected) => None,
             _ => Some(revisions::bump(&mut tx, tenant, RevisionKind::Catalogue).await?),
         };
         sqlx::query(

@@ -10,6 +10,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
+use crate::domain::era::Era;
 use crate::domain::measure::{Measures, Transport};
 use crate::upstream::error::{FailureKind, UpstreamError};
 use crate::upstream::http::connect::Dialer;
@@ -17,7 +18,6 @@ use crate::upstream::http::post::{Http, Post, Reply};
 use crate::upstream::http::session::{UpstreamSession, UpstreamSessions};
 use crate::upstream::http::wires::{Timeouts, Wires};
 use crate::upstream::protocol::ask::Ask;
-use crate::upstream::protocol::era::Era;
 use crate::upstream::protocol::exchange::{Exchanged, NoAnswer, UpstreamExchange, UpstreamWork};
 use crate::upstream::protocol::hello::{HELLO_BYTES_MAX, modern_offers};
 use crate::upstream::protocol::jsonrpc::{self, Answer, Meta};

@@ -10,11 +10,11 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
 use crate::domain::end::End;
+use crate::domain::era::Era;
 use crate::domain::measure::{Between, Measures, Transport};
 use crate::upstream::error::{FailureKind, UpstreamError};
 use crate::upstream::http::discover;
 use crate::upstream::http::post::{Http, Post, Reply};
-use crate::upstream::protocol::era::Era;
 use crate::upstream::protocol::hello::{HELLO_BYTES_MAX, VERSIONS, version_of};
 use crate::upstream::protocol::jsonrpc::{self, Answer, MODERN};
 use crate::upstream::protocol::measures::{Life, OwnRequest};

@@ -5,11 +5,11 @@ use std::pin::Pin;
 
 use tokio::time::Instant;
 
+use crate::domain::era::Era;
 use crate::domain::measure::{Measures, Transport};
 use crate::upstream::admission::health::HealthVerdict;
 use crate::upstream::error::{FailureKind, UpstreamError};
 use crate::upstream::protocol::ask::Ask;
-use crate::upstream::protocol::era::Era;
 use crate::upstream::protocol::hello::HELLO_BYTES_MAX;
 use crate::upstream::protocol::jsonrpc::Answer;
 use crate::upstream::protocol::measures::{OwnRequest, end};

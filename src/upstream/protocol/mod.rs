@@ -2,7 +2,6 @@
 //! exchange that a kind implements.
 
 pub(super) mod ask;
-pub(super) mod era;
 pub(super) mod exchange;
 pub(super) mod hello;
 pub(super) mod jsonrpc;

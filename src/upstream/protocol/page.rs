@@ -9,8 +9,8 @@ use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visito
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use crate::domain::era::Era;
 use crate::upstream::error::{FailureKind, UpstreamError};
-use crate::upstream::protocol::era::Era;
 use crate::upstream::protocol::jsonrpc;
 use crate::upstream::protocol::list_kind::{DEFINITION_BYTES_MAX, ListForm, ListKind};
 use crate::upstream::protocol::param_headers::check_param_headers;

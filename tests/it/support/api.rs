@@ -31,6 +31,11 @@ impl Api {
         Api { tenant: None, ..self.clone() }
     }
 
+    /// The same, for answers that the document does not describe.
+    pub fn undocumented(&self) -> Api {
+        Api { is_documented: false, ..self.clone() }
+    }
+
     /// Where it asks.
     pub fn base_url(&self) -> String {
         self.base.clone()

@@ -104,3 +104,24 @@ async fn whose_keys_cannot_be_read_for_too_long_waits_alone() {
     lock.rollback().await.unwrap();
     settle(200, SOON, || status(&agent)).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn words_that_are_not_known_are_shown_as_they_are() {
+    let stage = Stage::with(&STALE).await;
+    let tenant = stage.tenant("acme").await;
+    let upstream = Upstream::handshake(vec![Tool::reads("look")]).await;
+    tenant.add("up", &upstream).await;
+    // so that no listing writes the words of this release
+    tenant.platform.patch("/api/v1/servers/up", &json!({"enabled": false})).await.expect(200);
+    let newer =
+        "alter table servers drop constraint servers_era_check, drop constraint servers_connection_check;
+        alter table tools drop constraint tools_drift_check;
+        update servers set era = 'third', connection = 'resting';
+        update tools set drift = 'to_worse', drifted_at = now()";
+    write(&stage, newer).await;
+    let platform = tenant.platform.undocumented();
+    let server = platform.get("/api/v1/servers/up").await.expect(200);
+    assert_eq!((&server["era"], &server["connection"]), (&json!("third"), &json!("resting")));
+    let tools = platform.items("/api/v1/servers/up/tools").await;
+    assert_eq!((&tools[0]["name"], &tools[0]["drift"]), (&json!("look"), &json!(null)));
+}

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::page::{Labels, MetricsPage};
-use crate::domain::measure::{Between, OperationKey, Series};
+use crate::domain::measure::{Between, OTHER, OperationKey, Series};
 use crate::domain::refusal::Code;
 use crate::faces::Faces;
 use crate::gateway::{LogMeasures, LogVitals, LostSpans, MemoryVitals, Readiness, Vitals};
@@ -85,7 +85,8 @@ fn attempts(page: &mut MetricsPage<'_>, log: &LogMeasures) -> fmt::Result {
         attempts,
     )?;
     let refusals = log.refusals.all();
-    let refusals = refusals.iter().map(|(code, count)| (vec![("code", *code)], count.get()));
+    let refusals =
+        refusals.iter().map(|(code, count)| (vec![("code", code.map_or(OTHER, Code::as_str))], count.get()));
     page.counters("mcpproxy_refusals", "Attempts that the gateway refused, or that failed, by code", refusals)
 }
 
@@ -93,7 +94,7 @@ fn attempts(page: &mut MetricsPage<'_>, log: &LogMeasures) -> fmt::Result {
 fn shed(page: &mut MetricsPage<'_>, faces: &Faces, vitals: &Vitals, log: &LogMeasures) -> fmt::Result {
     let refusals = log.refusals.all();
     let refused = |code: Code| {
-        let of_code = refusals.iter().filter(|(known, _)| *known == code.as_str());
+        let of_code = refusals.iter().filter(|(known, _)| *known == Some(code));
         of_code.map(|(_, count)| count.get()).sum::<u64>()
     };
     let shed = [

@@ -6,7 +6,7 @@ fn session(client: &str) -> Session {
         id: "0123456789abcdef0123456789abcdef".into(),
         tenant: uuid::Uuid::from_u128(1),
         key: Some(uuid::Uuid::from_u128(2)),
-        endpoint: Endpoint::Search.as_str().into(),
+        endpoint: Endpoint::Search,
         version: "2025-11-25".into(),
         client_name: Some(client.chars().take(CLIENT_CHARS_MAX).collect()),
         client_version: None,

@@ -13,6 +13,7 @@ use http::{HeaderValue, header};
 use serde_json::Value;
 
 use super::{filter, shown};
+use crate::domain::text_enum::text_enum;
 use crate::faces::rest::error::RestError;
 use crate::faces::rest::exchange::Exchange;
 use crate::faces::rest::params::{ParamNames, Params};
@@ -23,8 +24,6 @@ use crate::store::{ActivityFilter, ActivityRow};
 
 /// Parameters: those of a list without paging.
 pub(in crate::faces::rest) const PARAMS: ParamNames = filters!["start_time", "end_time", "format"];
-/// Values of `format`; the first is the default.
-const FORMATS: [&str; 2] = ["jsonl", "csv"];
 /// Columns of CSV, with the place of each in a record (a JSON pointer).
 const COLUMNS: [(&str, &str); 35] = [
     ("id", "/id"),
@@ -67,17 +66,20 @@ const COLUMNS: [(&str, &str); 35] = [
 /// Memory of a page, in bytes: as loaded, and as text.
 const PAGE_MEMORY_BYTES: usize = 1024 * 1024;
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Format {
-    Lines,
-    Csv,
+text_enum! {
+    /// Value of `format`.
+    #[derive(Default)]
+    enum Format {
+        /// JSON Lines.
+        #[default]
+        Lines = "jsonl",
+        /// Comma-separated values.
+        Csv = "csv",
+    }
 }
 
 pub(in crate::faces::rest) async fn get(exchange: Arc<Exchange>, params: Params) -> RestAnswer {
-    let format = match params.one_of("format", &FORMATS)?.as_deref() {
-        Some("csv") => Format::Csv,
-        _ => Format::Lines,
-    };
+    let format = params.one_of("format", &Format::ALL)?.unwrap_or_default();
     let filter = filter(&params, exchange.attempt.started_at)?;
     let place = exchange.open_stream(StreamKind::Export)?;
     let first = exchange.gateway().log.export_activity(exchange.caller(), &filter).await?;

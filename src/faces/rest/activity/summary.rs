@@ -47,7 +47,7 @@ struct Calls<'a> {
 
 pub(in crate::faces::rest) async fn get(exchange: Arc<Exchange>, params: Params) -> RestAnswer {
     let period = params.one_of("period", &PERIODS)?;
-    let period = period.as_deref().unwrap_or(PERIODS[0]);
+    let period = period.unwrap_or(PERIODS[0]);
     let end = exchange.attempt.started_at;
     let start = end - length(period);
     let summary = exchange.gateway().log.summarize_activity(exchange.caller(), start, end).await?;

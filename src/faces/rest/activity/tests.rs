@@ -43,10 +43,9 @@ fn filters_are_taken_or_named() {
          &session_id=s&request_id=r"
     );
     let filter = read(&query).unwrap();
-    assert_eq!(filter.kind.as_deref(), Some("tool_call"));
-    assert_eq!(filter.source.as_deref(), Some("mcp"));
+    assert_eq!((filter.kind, filter.source), (Some(RecordKind::ToolCall), Some(Source::Mcp)));
     assert_eq!((filter.server.as_deref(), filter.tool.as_deref()), (Some("fs"), Some("read")));
-    assert_eq!((filter.status.as_deref(), filter.intent_type.as_deref()), (Some("blocked"), Some("write")));
+    assert_eq!((filter.status, filter.intent_type), (Some(Status::Blocked), Some(OperationType::Write)));
     assert_eq!((filter.owner.as_deref(), filter.key.unwrap().to_string().as_str()), (Some("bob b"), id));
     assert_eq!((filter.session_id.as_deref(), filter.request_id.as_deref()), (Some("s"), Some("r")));
     for bad in [

@@ -5,6 +5,7 @@ use uuid::Uuid;
 use super::*;
 use crate::domain::pin::Pin;
 use crate::domain::seal::Key;
+use crate::domain::server::ConnectionState;
 use crate::store::{SecretRows, Server, StoredTool};
 use crate::upstream::BreakerRules;
 
@@ -29,7 +30,7 @@ pub(in crate::gateway) fn server(id: u128, header_names: &[&str]) -> Server {
     Server {
         server_id: Uuid::from_u128(id),
         name: format!("s{id}"),
-        connection: "connected".to_owned(),
+        connection: ConnectionState::Connected.into(),
         header_names: header_names.iter().map(|name| (*name).to_owned()).collect(),
         ..Server::example()
     }

@@ -29,8 +29,8 @@ impl SeriesKey for Attempted {
 pub struct LogMeasures {
     /// Attempts that ended.
     pub attempts: Counts<Attempted>,
-    /// Attempts that were refused or failed, by error code.
-    pub refusals: Counts<&'static str>,
+    /// Attempts that were refused or failed, by error code; `None` for any other code.
+    pub refusals: Counts<Option<Code>>,
     /// Time to commit a batch of open records.
     pub opened: Durations,
     /// Time to commit a batch of ends.
@@ -69,12 +69,8 @@ impl LogMeasures {
         self.attempts.note(attempted, Count::one);
         let is_ours = matches!(record.status, Status::Blocked | Status::Rejected | Status::Error);
         if let Some(code) = record.error_code.as_deref().filter(|_| is_ours) {
-            self.refusals.note(known(code), Count::one);
+            // texts of records may be anybody's
+            self.refusals.note(Code::parse(code), Count::one);
         }
     }
-}
-
-/// Returns the label of a known code, otherwise [`OTHER`]: texts of records may be anybody's.
-fn known(code: &str) -> &'static str {
-    Code::ALL.into_iter().map(Code::as_str).find(|known| *known == code).unwrap_or(OTHER)
 }

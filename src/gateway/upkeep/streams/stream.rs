@@ -11,6 +11,7 @@ use tokio::time::{sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::watched::Watched;
+use crate::domain::server::ConnectionState;
 use crate::gateway::servers::{ListingError, What};
 use crate::gateway::upkeep::Upkeep;
 use crate::gateway::upkeep::damping::ListingDamping;
@@ -265,7 +266,8 @@ impl Upkeep {
             Err(StoreError::NotFound) => return Ok(None),
             other => other?,
         };
-        let is_it = server.version == due.version && server.enabled && server.connection == "connected";
+        let is_connected = server.connection == ConnectionState::Connected;
+        let is_it = server.version == due.version && server.enabled && is_connected;
         Ok(Some(server).filter(|_| is_it))
     }
 }

@@ -18,12 +18,12 @@ use rmcp::transport::{DynamicTransportError, StreamableHttpClientTransport};
 
 use super::heard::{Announcement, announced};
 use super::transport::RmcpTransport;
+use crate::domain::era::Era;
 use crate::upstream::error::{FailureKind, UpstreamError};
 use crate::upstream::http::connect::Dialer;
 use crate::upstream::http::discover;
 use crate::upstream::http::post::Http;
 use crate::upstream::http::wires::{Timeouts, Wires};
-use crate::upstream::protocol::era::Era;
 use crate::upstream::protocol::hello::VERSIONS;
 use crate::upstream::protocol::jsonrpc::{CLIENT_NAME, CLIENT_VERSION};
 use crate::upstream::target::{HttpServer, Target};
