@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
-use super::text_enum::Words;
+use super::text_enum::TextEnum;
 
 pub use self::operation::{
     Between, Measures, OTHER, OperationKey, TOOL_ERROR, Transport, code_name, known_method, known_version,
@@ -170,7 +170,7 @@ impl<K: SeriesKey> Series<K> {
 }
 
 /// Value from a closed list; `None` for all others.
-impl<T: Words + Eq + Hash> SeriesKey for Option<T> {
+impl<T: TextEnum + Eq + Hash> SeriesKey for Option<T> {
     fn rest(self) -> Self {
         None
     }

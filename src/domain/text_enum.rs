@@ -64,16 +64,16 @@ pub(crate) use text_enum;
 pub struct UnknownWord;
 
 /// Enum of words, as generic code needs it.
-pub trait Words: Copy + PartialEq + FromStr + Into<&'static str> {}
+pub trait TextEnum: Copy + PartialEq + FromStr + Into<&'static str> {}
 
-impl<T: Copy + PartialEq + FromStr + Into<&'static str>> Words for T {}
+impl<T: Copy + PartialEq + FromStr + Into<&'static str>> TextEnum for T {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     text_enum! {
-        /// How something ended.
+        /// Outcome of an attempt.
         #[derive(PartialOrd)]
         enum Ended {
             /// As it should.

@@ -5,7 +5,7 @@ use sqlx::postgres::{PgHasArrayType, PgTypeInfo, PgValueRef};
 use sqlx::{Decode, Postgres, Type};
 
 use super::StoreError;
-use crate::domain::text_enum::Words;
+use crate::domain::text_enum::TextEnum;
 
 /// Value of an enum of words, as a row holds it. A word that only a newer release knows is kept, and is no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub enum Stored<T> {
     Unknown(String),
 }
 
-impl<T: Words> Stored<T> {
+impl<T: TextEnum> Stored<T> {
     /// Returns the value; `None` if this version does not know the word.
     pub fn known(&self) -> Option<T> {
         match self {
@@ -70,7 +70,7 @@ impl<T> PgHasArrayType for Stored<T> {
     }
 }
 
-impl<'r, T: Words> Decode<'r, Postgres> for Stored<T> {
+impl<'r, T: TextEnum> Decode<'r, Postgres> for Stored<T> {
     fn decode(value: PgValueRef<'r>) -> Result<Stored<T>, BoxDynError> {
         let word = <&str as Decode<Postgres>>::decode(value)?;
         Ok(word.parse::<T>().map_or_else(|_| Stored::Unknown(word.to_owned()), Stored::Known))

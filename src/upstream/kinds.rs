@@ -1,4 +1,4 @@
-//! What carries requests to a server of each kind.
+//! Exchanges that carry requests to a server, by its kind.
 
 use std::sync::Arc;
 

@@ -56,7 +56,7 @@ pub struct Target {
     pub server: Uuid,
     /// Version of the server's row. Another version means another connection.
     pub version: i64,
-    /// Where the server is, and what it is called or started with.
+    /// Place of the server, and the credential or environment that belongs to it.
     pub upstream: Upstream,
     /// Era that was found last time; `None` if it is unknown.
     pub era: Option<Era>,
@@ -64,7 +64,7 @@ pub struct Target {
     pub limits: Limits,
 }
 
-/// Where an upstream server is, by the kind of the server.
+/// Place of an upstream server, by its kind.
 #[derive(Clone)]
 pub enum Upstream {
     /// A server at a URL.
@@ -75,7 +75,7 @@ pub enum Upstream {
     Unknown,
 }
 
-/// What each kind of upstream says about a server of it. Everything outside `upstream` asks this, and no kind.
+/// Properties of a server that depend on its kind. Code outside `upstream` asks for these, never for the kind.
 trait Described {
     /// Returns whether the server runs on this replica, and ends when the server is switched off.
     fn is_run_here(&self) -> bool {

@@ -1,4 +1,4 @@
-//! What may be sent to an upstream, and when: circuit breakers, slots, shares of memory, and the egress rules.
+//! Admission of requests to an upstream: circuit breakers, slots, shares of memory, and the egress rules.
 
 pub(super) mod breaker;
 pub(super) mod egress;

@@ -19,7 +19,7 @@ use crate::upstream::protocol::sent::Sent;
 /// Work of an exchange. Dropping it gives the work up.
 pub(in crate::upstream) type UpstreamWork<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// What an upstream replied to a request.
+/// Reply of an upstream to a request.
 pub(in crate::upstream) enum Exchanged {
     /// The answer.
     Answer(Answer),

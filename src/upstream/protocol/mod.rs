@@ -1,5 +1,5 @@
-//! What every kind of upstream speaks: JSON-RPC envelopes, the two eras of MCP, first answers, lists, and the
-//! exchange that a kind implements.
+//! Protocol of all kinds of upstream: JSON-RPC envelopes, the two eras of MCP, first answers, lists, and the exchange that
+//! each kind implements.
 
 pub(super) mod ask;
 pub(super) mod exchange;
