@@ -35,10 +35,16 @@ const MEMORY_MIB: usize = 512;
 const P99: Duration = Duration::from_secs(1);
 
 /// Calls the tools with bombs one after the other, without a pause.
-async fn call_bombs(client: Mcp, bodies: Arc<Vec<(String, String)>>, offset: usize) {
+async fn call_bombs(
+    client: Mcp,
+    bodies: Arc<Vec<(String, String)>>,
+    offset: usize,
+    answered: Arc<AtomicUsize>,
+) {
     for (tool, arguments) in bodies.iter().cycle().skip(offset) {
         let arguments = format!(r#"{{"name":"bad:{tool}","args":{arguments}}}"#);
         client.call_raw("call_tool_read", &arguments).await;
+        answered.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -88,10 +94,16 @@ async fn all_at_once_they_leave_other_tenants_their_calls_and_the_replica_its_me
     client.run("read", "up:look", &json!({})).await.ok();
 
     let mut attacks = JoinSet::new();
-    let (bodies, refused) = (Arc::new(bodies), Arc::<AtomicUsize>::default());
+    let bodies = Arc::new(bodies);
+    let (answered, refused) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
     for caller in 0..4 {
         let client = Mcp::bare(&evil.agent().await);
-        attacks.spawn(call_bombs(client, Arc::clone(&bodies), caller * bodies.len() / 4));
+        attacks.spawn(call_bombs(
+            client,
+            Arc::clone(&bodies),
+            caller * bodies.len() / 4,
+            Arc::clone(&answered),
+        ));
     }
     let slow = evil.agent().await;
     let body = Arc::new(vec![b' '; BODY_BYTES - 1]);
@@ -129,11 +141,12 @@ async fn all_at_once_they_leave_other_tenants_their_calls_and_the_replica_its_me
     let p99 = times[times.len() * 99 / 100 - 1];
     let peak = stage.gateway.memory_peak_mib();
     let refused = refused.load(Ordering::Relaxed) as f64 / began.elapsed().as_secs_f64();
+    let answered = answered.load(Ordering::Relaxed);
     let report = format!(
-        "{} calls, p99 {p99:?}, {peak} MiB, {refused:.0} unknown keys a second, {idle_connections} idle connections",
+        "{answered} bombs answered, {} calls, p99 {p99:?}, {peak} MiB, {refused:.0} unknown keys a second, {idle_connections} idle connections",
         times.len()
     );
-    assert!(bad.calls().len() > 10 && refused > 10.0 && idle_connections > IDLE_CONNECTIONS / 2, "{report}");
+    assert!(answered > 4 && refused > 10.0 && idle_connections > IDLE_CONNECTIONS / 2, "{report}");
     assert!(times.len() >= 100 && p99 < P99, "{report}");
     assert!(peak < MEMORY_MIB, "{report}");
 }
