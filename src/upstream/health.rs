@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::breaker::{Admission, Breaker, BreakerRules, BreakerState};
 use super::error::{FailureKind, UpstreamError};
 use super::post::Reply;
+use crate::domain::backoff::chance;
 
 /// Circuit breaker of one upstream, and the notification of callers that wait for its probe.
 pub(super) struct Health {
@@ -159,9 +160,4 @@ impl Verdict {
 /// others.
 fn is_about_the_request(status: StatusCode) -> bool {
     matches!(status.as_u16(), 400 | 409 | 411 | 413..=417 | 422 | 431)
-}
-
-/// Returns a random number from 0 to 1. Without a source of randomness it is 1, so that backoffs have no jitter.
-fn chance() -> f64 {
-    getrandom::u32().map_or(1.0, |random| f64::from(random) / f64::from(u32::MAX))
 }
