@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 
+use super::backoff::doubled;
 use super::redact;
 
 /// Window of the damping: the third return within it is held back. The history is forgotten after such a time without a
@@ -60,7 +61,7 @@ impl Damping {
         if self.holds == 0 && !is_late(self.returned_before) {
             return self.let_in(now);
         }
-        let hold = HOLD_MIN.saturating_mul(1_u32.checked_shl(self.holds).unwrap_or(u32::MAX)).min(HOLD_MAX);
+        let hold = doubled(HOLD_MIN, HOLD_MAX, self.holds);
         self.holds = self.holds.saturating_add(1);
         self.held_until = Some(now + hold);
         Return::HeldUntil(now + hold)

@@ -2,6 +2,7 @@
 
 pub mod activity;
 pub mod annotations;
+pub mod backoff;
 pub mod canonical;
 pub mod cut;
 pub mod damping;

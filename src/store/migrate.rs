@@ -6,9 +6,9 @@ use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
-use super::backoff::Backoff;
 use super::connect::connect;
 use super::{Store, StoreError, StoreOptions, connect_options, pooler};
+use crate::domain::backoff::{Backoff, chance};
 
 pub(super) static MIGRATOR: Migrator = sqlx::migrate!("./migrations");
 
@@ -62,7 +62,7 @@ async fn apply_patiently(direct: &PgConnectOptions) -> Result<usize, StoreError>
                         "the migration waits for others who use its tables, a backup perhaps; it tries again"
                     );
                 }
-                tokio::time::sleep(backoff.pause()).await;
+                tokio::time::sleep(backoff.jittered(chance())).await;
             }
             done => return done,
         }

@@ -11,7 +11,6 @@ mod activity_summary;
 mod activity_tail;
 mod activity_write;
 mod api_keys;
-mod backoff;
 mod connect;
 mod error;
 mod leftovers;
@@ -53,7 +52,6 @@ pub use activity_summary::{ActivityCount, ActivitySummary, CallSummary, SummaryS
 pub use activity_tail::{Commit, Tail};
 pub use activity_write::Close;
 pub use api_keys::{AccessRows, ApiKey, KeyPatch, NewApiKey};
-pub use backoff::{Backoff, jittered};
 pub use error::StoreError;
 pub use listings::{
     Applied, AppliedOffers, Before, Discovered, FailureNoted, FoundOffers, NewListing, NewOffers, Right,

@@ -9,9 +9,9 @@ use chrono::{Days, NaiveDate};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection};
 use tokio::time::timeout;
 
-use super::backoff::Backoff;
 use super::tx::{Lane, TxAccess};
 use super::{Store, StoreError};
+use crate::domain::backoff::{Backoff, chance};
 
 /// Number of days ahead for which partitions are attached.
 const DAYS_AHEAD: u64 = 14;
@@ -275,7 +275,7 @@ impl Patience {
         match tried {
             Err(error) if self.attempts_left > 1 && is_contention(&error) => {
                 self.attempts_left -= 1;
-                tokio::time::sleep(self.backoff.pause()).await;
+                tokio::time::sleep(self.backoff.jittered(chance())).await;
                 Ok(())
             }
             other => other,

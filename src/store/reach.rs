@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::backoff::Backoff;
+use crate::domain::backoff::{Backoff, chance};
 
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 /// Longest backoff; with [`PROBE_SOON`] also the longest time for which a recovered database goes unnoticed.
@@ -107,7 +107,7 @@ impl Turn<'_> {
             probe.since = Instant::now();
             tracing::warn!(%error, "the database cannot be reached");
         }
-        probe.at = Instant::now() + probe.backoff.pause();
+        probe.at = Instant::now() + probe.backoff.jittered(chance());
         probe.error = error.to_string();
     }
 }

@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
 use super::{POLL, Upkeep, report};
+use crate::domain::backoff::{Backoff, chance, jittered};
 use crate::domain::id::TenantId;
 use crate::gateway::life::sleep_or_stop;
 use crate::gateway::tenants::LiveTenant;
-use crate::store::{Backoff, Change, Misled, Notice, RevisionKind, StoreError, jittered};
+use crate::store::{Change, Misled, Notice, RevisionKind, StoreError};
 
 /// First backoff between attempts to listen; doubles up to [`LISTEN_RETRY_MAX`]. Changes meanwhile are found by the poll.
 const LISTEN_RETRY_MIN: Duration = Duration::from_millis(250);
@@ -65,7 +66,7 @@ impl Upkeep {
                 }
                 Err(error) => tracing::warn!(%error, "the change listener cannot connect"),
             }
-            if sleep_or_stop(backoff.pause(), &self.life.stop).await {
+            if sleep_or_stop(backoff.jittered(chance()), &self.life.stop).await {
                 return;
             }
         }
@@ -90,7 +91,7 @@ impl Upkeep {
                 polled = self.poll_soon() => polled,
             };
             // jitter, so that replicas that started together drift apart
-            let pause = if polled.is_ok() { POLL - jittered(POLL / 5) } else { POLL_RETRY };
+            let pause = if polled.is_ok() { POLL - jittered(POLL / 5, chance()) } else { POLL_RETRY };
             report("revision poll", polled);
             if self.tenants.is_stale() {
                 self.life.pulse.send_replace(());

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use self::turns::{Batch, BatchEnd, EmbedTurns};
 use super::{LEASE, Upkeep};
+use crate::domain::backoff::{Backoff, chance};
 use crate::domain::id::TenantId;
 use crate::domain::redact;
 use crate::domain::search::{Document, Embedding, Parameter, text_of};
@@ -17,7 +18,7 @@ use crate::domain::tool::Definition;
 use crate::gateway::life::sleep_or_stop;
 use crate::gateway::search::Embeddings;
 use crate::gateway::tenants::Embedded;
-use crate::store::{Backoff, ReplicaLease, RevisionKind, StoreError, Unembedded};
+use crate::store::{ReplicaLease, RevisionKind, StoreError, Unembedded};
 use crate::upstream::{EmbedError, Fault};
 
 /// Interval between full scans of all tenants, for changes whose notice was lost.
@@ -89,7 +90,7 @@ impl Upkeep {
                     if self.complaints.is_new(JOB, &error.to_string()) {
                         tracing::warn!(%error, "definitions got no vectors; it is tried again");
                     }
-                    if sleep_or_stop(backoff.pause(), &self.life.stop).await {
+                    if sleep_or_stop(backoff.jittered(chance()), &self.life.stop).await {
                         return;
                     }
                 }

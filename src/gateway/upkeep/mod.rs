@@ -29,8 +29,9 @@ use self::skew::Skew;
 use self::streams::UpstreamStreams;
 use super::life::sleep_or_stop;
 use super::{Calls, Ground, Lifecycle, Log, Options, Search, Servers, Tenants, clock};
+use crate::domain::backoff::{chance, jittered};
 use crate::domain::id::ReplicaId;
-use crate::store::{Change, Store, StoreError, jittered};
+use crate::store::{Change, Store, StoreError};
 use crate::upstream::Pool;
 
 const HEARTBEAT: Duration = Duration::from_secs(2);
@@ -172,7 +173,7 @@ impl Upkeep {
                     () = job(Arc::clone(&upkeep)) => {}
                 }
                 // jitter, so that replicas that started together drift apart
-                if sleep_or_stop(pause - jittered(pause / 5), &stop).await {
+                if sleep_or_stop(pause - jittered(pause / 5, chance()), &stop).await {
                     return;
                 }
             }

@@ -8,6 +8,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::schedule::{ListingEnd, ListingPace, Schedule};
 use super::{LEASE, Upkeep, report};
+use crate::domain::backoff::chance;
 use crate::domain::id::ServerId;
 use crate::gateway::servers::ListingError;
 use crate::store::{DueServer, ReplicaLease, Right, StoreError};
@@ -199,11 +200,6 @@ impl Duty {
         }
         self.schedule.done(due, ended.unwrap_or(ListingEnd::Untold), now, chance(), pace);
     }
-}
-
-/// Returns a random number from 0 to 1. Without random bytes it is 1, and listings are only not spread.
-fn chance() -> f64 {
-    getrandom::u32().map_or(1.0, |random| f64::from(random) / f64::from(u32::MAX))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
+use crate::domain::backoff::Backoff;
 use crate::domain::id::{ServerId, TenantId};
 use crate::store::DueServer;
 
@@ -44,7 +45,8 @@ pub(super) enum ListingEnd {
 struct Entry {
     server: DueServer,
     due: Instant,
-    failures: u32,
+    /// Backoff since the last listing that worked; `None` if no listing failed since then.
+    failures: Option<Backoff>,
     /// Successful listings that are missing until the server is steady.
     unsteady: u8,
     running: Option<Instant>,
@@ -70,10 +72,10 @@ impl Schedule {
     /// Adds an enabled server. It is due now if it is new, changed, or found connected by another replica.
     pub(super) fn see(&mut self, server: DueServer, now: Instant) {
         let unsteady = if server.is_connected { 0 } else { STEADY_AFTER };
-        let fresh = |server| Entry { server, due: now, failures: 0, unsteady, running: None, seen: 0 };
+        let fresh = |server| Entry { server, due: now, failures: None, unsteady, running: None, seen: 0 };
         let entry = match self.entries.remove(&server.server) {
             Some(entry) if entry.server.version == server.version => {
-                let is_news = entry.failures > 0 && server.is_connected && entry.running.is_none();
+                let is_news = entry.failures.is_some() && server.is_connected && entry.running.is_none();
                 if is_news { fresh(server) } else { Entry { server, ..entry } }
             }
             // the slot stays taken until that listing has ended
@@ -166,20 +168,18 @@ impl Entry {
         }
         if let ListingEnd::Held(left) = ended {
             // held-back changes take another listing to be shown; the server must also stay connected until then
-            (self.failures, self.due) = (0, now + left.min(pace.interval));
+            (self.failures, self.due) = (None, now + left.min(pace.interval));
             return;
         }
         if ended == ListingEnd::Worked {
-            self.failures = 0;
+            self.failures = None;
             self.unsteady = self.unsteady.saturating_sub(1);
             self.due = now + pace.interval.mul_f64(0.9 + 0.1 * chance);
             return;
         }
-        let doubled = PAUSE_MIN.saturating_mul(1_u32.checked_shl(self.failures).unwrap_or(u32::MAX));
-        self.failures = self.failures.saturating_add(1);
         self.unsteady = STEADY_AFTER;
-        let half = doubled.min(pace.pause_max) / 2;
-        self.due = now + half + half.mul_f64(chance);
+        let backoff = self.failures.get_or_insert_with(|| Backoff::new(PAUSE_MIN, pace.pause_max));
+        self.due = now + backoff.jittered(chance);
     }
 }
 

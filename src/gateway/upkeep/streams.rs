@@ -14,10 +14,11 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use self::stream::BackOff;
+use self::stream::BACKOFF;
 use self::watched::Watched;
 use super::relist::RELIST_PAGE;
 use super::{LEASE, Upkeep, report};
+use crate::domain::backoff::Backoff;
 use crate::domain::id::{ServerId, TenantId};
 use crate::store::{Applied, DueServer, HEARTBEAT_TTL_S, ReplicaLease, RevisionKind, StoreError};
 
@@ -54,7 +55,7 @@ struct Held {
 struct Rest {
     version: i64,
     until: Instant,
-    back_off: BackOff,
+    backoff: Backoff,
 }
 
 #[derive(Debug)]
@@ -102,14 +103,14 @@ impl UpstreamStreams {
     }
 
     /// Ends a server's task: its slot is free for others until `until`.
-    fn rest(&self, due: &DueServer, watched: &Arc<Watched>, back_off: BackOff, until: Instant) {
+    fn rest(&self, due: &DueServer, watched: &Arc<Watched>, backoff: Backoff, until: Instant) {
         let mut held = self.held.lock();
         // the slot may belong to a successor already
         if held.by_server.get(&due.server).is_none_or(|entry| !Arc::ptr_eq(&entry.watched, watched)) {
             return;
         }
         held.by_server.remove(&due.server);
-        held.resting.insert(due.server, Rest { version: due.version, until, back_off });
+        held.resting.insert(due.server, Rest { version: due.version, until, backoff });
         if held.is_short {
             self.changed.notify_one();
         }
@@ -170,7 +171,7 @@ impl Held {
         wanted: impl Iterator<Item = DueServer>,
         places: usize,
         now: Instant,
-    ) -> Vec<(DueServer, BackOff)> {
+    ) -> Vec<(DueServer, Backoff)> {
         let mut taken = self.by_server.len();
         let mut by_tenant: HashMap<TenantId, usize> = HashMap::new();
         for entry in self.by_server.values() {
@@ -189,8 +190,8 @@ impl Held {
                 continue;
             }
             (taken, *own) = (taken + 1, *own + 1);
-            let back_off = self.resting.remove(&due.server).map(|rest| rest.back_off).unwrap_or_default();
-            admitted.push((due, back_off));
+            let backoff = self.resting.remove(&due.server).map_or(BACKOFF, |rest| rest.backoff);
+            admitted.push((due, backoff));
         }
         admitted
     }
@@ -241,13 +242,13 @@ impl Upkeep {
         let mut held = streams.held.lock();
         held.keep_only(&wanted);
         let places = self.options.upstream_streams_max;
-        for (due, back_off) in held.admit(wanted.into_values(), places, Instant::now()) {
-            held.by_server.insert(due.server, self.start_stream(due, back_off));
+        for (due, backoff) in held.admit(wanted.into_values(), places, Instant::now()) {
+            held.by_server.insert(due.server, self.start_stream(due, backoff));
         }
         Ok(())
     }
 
-    fn start_stream(self: &Arc<Self>, due: DueServer, back_off: BackOff) -> Entry {
+    fn start_stream(self: &Arc<Self>, due: DueServer, backoff: Backoff) -> Entry {
         let stop = CancellationToken::new();
         let watched = Arc::new(Watched::default());
         let entry = Entry {
@@ -256,7 +257,7 @@ impl Upkeep {
             watched: Arc::clone(&watched),
             _stop: stop.clone().drop_guard(),
         };
-        tokio::spawn(Arc::clone(self).watch_server(due, watched, back_off, stop));
+        tokio::spawn(Arc::clone(self).watch_server(due, watched, backoff, stop));
         entry
     }
 
@@ -346,16 +347,16 @@ mod tests {
         let (streams, now) = (UpstreamStreams::default(), Instant::now());
         let mut servers = vec![server(1, 1), server(1, 2)];
         assert_eq!(hold(&streams, &servers, 1, now), [server(1, 1)]);
-        let rest = |back_off| {
+        let rest = |backoff| {
             let watched = Arc::clone(&streams.held.lock().by_server[&server(1, 1).server].watched);
-            streams.rest(&server(1, 1), &watched, back_off, now + LEASE);
+            streams.rest(&server(1, 1), &watched, backoff, now + LEASE);
         };
-        rest(BackOff::default());
+        rest(BACKOFF);
         assert_eq!(hold(&streams, &servers, 1, now), [server(1, 2)]);
         servers[1].is_connected = false;
         assert!(hold(&streams, &servers, 1, now).is_empty(), "the first rests");
         assert_eq!(hold(&streams, &servers, 1, now + LEASE), [server(1, 1)]);
-        rest(BackOff::default());
+        rest(BACKOFF);
         servers[0].is_connected = false;
         assert!(hold(&streams, &servers, 1, now).is_empty());
         servers[0].is_connected = true;

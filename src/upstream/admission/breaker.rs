@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::domain::backoff::Backoff;
+
 /// Multiple of the longest backoff after which earlier failures no longer count.
 const MEMORY_RESTS: u32 = 4;
 
@@ -58,8 +60,8 @@ enum State {
 pub(in crate::upstream) struct Breaker {
     rules: BreakerRules,
     state: State,
-    /// Backoffs since a request was last answered.
-    rests: u32,
+    /// Backoff since a request was last answered.
+    backoff: Backoff,
     /// Time of the last failure, or of the last closing on trial; `None` if there was neither.
     moved: Option<Instant>,
     /// Time when the breaker was last closed on trial; `None` if it never was.
@@ -68,7 +70,8 @@ pub(in crate::upstream) struct Breaker {
 
 impl Breaker {
     pub(in crate::upstream) fn new(rules: BreakerRules) -> Self {
-        Self { rules, state: State::Closed { failures: 0 }, rests: 0, moved: None, tried: None }
+        let backoff = Backoff::new(rules.rest_min, rules.rest_max);
+        Self { rules, state: State::Closed { failures: 0 }, backoff, moved: None, tried: None }
     }
 
     /// Returns whether a request may be sent at `now`. Only one caller at a time gets [`Admission::Probe`].
@@ -111,7 +114,7 @@ impl Breaker {
     /// Records that a request was answered, possibly with an error of the tool: closes the breaker.
     pub(in crate::upstream) fn answered(&mut self) {
         self.state = State::Closed { failures: 0 };
-        self.rests = 0;
+        self.backoff.reset();
     }
 
     /// Records a sign of life that says nothing about requests: closes an open breaker on trial.
@@ -135,7 +138,7 @@ impl Breaker {
         let is_old =
             |moved: Instant| now.saturating_duration_since(moved) > self.rules.rest_max * MEMORY_RESTS;
         let failures = if self.moved.is_some_and(is_old) {
-            self.rests = 0;
+            self.backoff.reset();
             1
         } else {
             failures.saturating_add(1)
@@ -162,12 +165,9 @@ impl Breaker {
         *self = Self::new(self.rules);
     }
 
-    /// Opens the breaker for the next backoff. Half of it is fixed, the other half is jitter.
+    /// Opens the breaker for the next backoff.
     fn rest(&mut self, now: Instant, chance: f64) {
-        let doubled = self.rules.rest_min.saturating_mul(1_u32.checked_shl(self.rests).unwrap_or(u32::MAX));
-        let half = doubled.min(self.rules.rest_max) / 2;
-        self.rests = self.rests.saturating_add(1);
-        self.state = State::Resting { until: now + half + half.mul_f64(chance.clamp(0.0, 1.0)) };
+        self.state = State::Resting { until: now + self.backoff.jittered(chance) };
         self.moved = Some(now);
     }
 }

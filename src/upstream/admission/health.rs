@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::domain::backoff::chance;
 use crate::upstream::admission::breaker::{Admission, Breaker, BreakerRules, BreakerState};
 use crate::upstream::error::{FailureKind, UpstreamError};
 
@@ -124,9 +125,4 @@ pub(in crate::upstream) enum HealthVerdict {
     Failed,
     /// Neither: the end says nothing about the health of the upstream.
     Nothing,
-}
-
-/// Returns a random number from 0 to 1. Without a source of randomness it is 1, so that backoffs have no jitter.
-fn chance() -> f64 {
-    getrandom::u32().map_or(1.0, |random| f64::from(random) / f64::from(u32::MAX))
 }

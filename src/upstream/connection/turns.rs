@@ -5,6 +5,8 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use crate::domain::backoff::Backoff;
+
 /// First backoff after lists took too long; each further one is twice as long, up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_secs(60);
 const PAUSE_MAX: Duration = Duration::from_secs(600);
@@ -16,30 +18,28 @@ pub(in crate::upstream) struct Turns {
     pub(in crate::upstream) others: Mutex<Slowness>,
 }
 
-/// Backoff for the lists of a server that are not its tools.
+/// Backoff for the lists of a server that are not its tools, with the end of its last delay; `None` if the last
+/// lists were not slow.
 #[derive(Debug, Default)]
-pub struct Slowness {
-    times: u32,
-    until: Option<Instant>,
-}
+pub struct Slowness(Option<(Backoff, Instant)>);
 
 impl Slowness {
     /// Returns whether listings that nobody asked for should be skipped at `now`: other work for the server waits for
     /// them.
     pub fn rests(&self, now: Instant) -> bool {
-        self.until.is_some_and(|until| now < until)
+        self.0.is_some_and(|(_, until)| now < until)
     }
 
     /// Records that a list took too long: starts the next backoff.
     pub fn was_slow(&mut self, now: Instant) {
-        let pause = PAUSE_MIN.saturating_mul(1 << self.times.min(8)).min(PAUSE_MAX);
-        self.times = self.times.saturating_add(1);
-        self.until = Some(now + pause);
+        let mut backoff = self.0.map_or(Backoff::new(PAUSE_MIN, PAUSE_MAX), |(backoff, _)| backoff);
+        let until = now + backoff.delay();
+        self.0 = Some((backoff, until));
     }
 
     /// Records that no list took too long: ends the backoff.
     pub fn was_quick(&mut self) {
-        *self = Self::default();
+        self.0 = None;
     }
 }
 

@@ -129,7 +129,7 @@ impl Shared {
         );
         let state = State {
             phase: Phase::Off,
-            failures: Failures::default(),
+            failures: Failures::none(),
             era: target.era,
             offers: None,
             start: 0,

@@ -6,6 +6,7 @@ use clap::Args;
 use serde_json::Value;
 
 use super::{WIDE, columns};
+use crate::domain::backoff::Backoff;
 use crate::faces::cli::client::{ApiClient, ApiEvents, ApiQuery, Event};
 use crate::faces::cli::failure::Failure;
 use crate::faces::cli::output::{self, Column, Format, Output};
@@ -67,10 +68,10 @@ impl Watch {
 /// Reconnects after the last event received, so that no record is missed or repeated. Retries with backoff for as long as
 /// the gateway is unreachable.
 async fn again(client: &ApiClient, query: &ApiQuery, last: Option<&str>) -> Result<ApiEvents, Failure> {
-    let mut pause = PAUSE_MIN;
+    let mut backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
     let mut is_said = false;
     loop {
-        tokio::time::sleep(pause).await;
+        tokio::time::sleep(backoff.delay()).await;
         match client.events(&["activity", "stream"], query, last).await {
             Ok(events) => {
                 if is_said {
@@ -86,7 +87,6 @@ async fn again(client: &ApiClient, query: &ApiQuery, last: Option<&str>) -> Resu
             }
             Err(failure) => return Err(failure),
         }
-        pause = (pause * 2).min(PAUSE_MAX);
     }
 }
 

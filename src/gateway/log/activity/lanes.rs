@@ -10,9 +10,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::{ActivityLog, Ending, LogMeasures, Opened, Opening, RecordUnavailable, Rest, rejected};
 use crate::domain::activity::Record;
+use crate::domain::backoff::{Backoff, chance};
 use crate::domain::id::ReplicaId;
 use crate::gateway::life::sleep_or_stop;
-use crate::store::{Backoff, Close, Store, StoreError};
+use crate::store::{Close, Store, StoreError};
 
 /// First backoff after a failed write; doubles up to [`RETRY_MAX`].
 const RETRY_MIN: Duration = Duration::from_millis(50);
@@ -41,7 +42,7 @@ impl ActivityLog {
                     Ok(()) => backoff.reset(),
                     Err(error) => {
                         tracing::warn!(%error, "open records could not be committed; trying again");
-                        sleep_or_stop(backoff.pause(), &stop).await;
+                        sleep_or_stop(backoff.jittered(chance()), &stop).await;
                     }
                 }
                 continue;
@@ -143,7 +144,7 @@ impl ActivityLog {
                         tracing::error!("stopping with unwritten activity records");
                         return;
                     }
-                    tokio::time::sleep(backoff.pause()).await;
+                    tokio::time::sleep(backoff.jittered(chance())).await;
                 }
             }
         }

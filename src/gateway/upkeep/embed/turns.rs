@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::time::{Duration, Instant};
 
+use crate::domain::backoff::{Backoff, chance};
 use crate::domain::id::TenantId;
-use crate::store::Backoff;
 
 /// Time for which a refused definition is not sent again.
 const REFUSED_FOR: Duration = Duration::from_secs(3600);
@@ -148,7 +148,7 @@ impl EmbedTurns {
         }
         standing.limit = (pins.len() / 2).max(1);
         if ended == BatchEnd::Failed {
-            let pause = standing.pauses.pause();
+            let pause = standing.pauses.jittered(chance());
             standing.pause_until(now + pause);
         }
         if let [pin] = pins {
@@ -202,7 +202,8 @@ impl Standing {
         }
         let fresh = || Aside { until: now, times: Backoff::new(FAILED_FOR_MIN, REFUSED_FOR) };
         let aside = self.aside.entry(pin.to_owned()).or_insert_with(fresh);
-        aside.until = now + if ended == BatchEnd::Refused { REFUSED_FOR } else { aside.times.pause() };
+        aside.until =
+            now + if ended == BatchEnd::Refused { REFUSED_FOR } else { aside.times.jittered(chance()) };
     }
 }
 

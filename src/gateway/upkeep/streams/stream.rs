@@ -11,6 +11,7 @@ use tokio::time::{sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::watched::Watched;
+use crate::domain::backoff::Backoff;
 use crate::domain::server::ConnectionState;
 use crate::gateway::servers::{ListingError, What};
 use crate::gateway::upkeep::Upkeep;
@@ -18,9 +19,10 @@ use crate::gateway::upkeep::damping::ListingDamping;
 use crate::store::{Applied, DueServer, Right, Server, StoreError};
 use crate::upstream::{Announced, DeclaredOffers, Era, ListKind, Target, WatchEnd, Watcher};
 
-/// Backoff after the first failure; doubles up to [`BACK_OFF_MAX`].
-const BACK_OFF_MIN: Duration = Duration::from_secs(1);
-const BACK_OFF_MAX: Duration = Duration::from_secs(60);
+/// Longest backoff between attempts to open a stream.
+const BACKOFF_MAX: Duration = Duration::from_secs(60);
+/// Backoff between attempts to open a stream, before the first failure.
+pub(super) const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), BACKOFF_MAX);
 /// Duration after which a stream counts as good: the next failure is the first again.
 const GOOD_LIFE: Duration = Duration::from_secs(30);
 /// Pause before a server without announcements is tried again.
@@ -61,26 +63,14 @@ enum Ended {
     Stream(WatchEnd),
 }
 
-/// Backoff between attempts to open a stream.
-#[derive(Debug, Default)]
-pub(super) struct BackOff {
-    failures: u32,
-}
-
-impl BackOff {
-    fn pause(&mut self, ended: &Ended, lived: Duration) -> Duration {
-        if lived >= GOOD_LIFE {
-            self.failures = 0;
-        }
-        match ended {
-            Ended::Stream(WatchEnd::Unsupported(_)) => UNSUPPORTED_PAUSE,
-            Ended::Away => BACK_OFF_MAX,
-            Ended::Stream(WatchEnd::Lost(_)) => {
-                let pause = BACK_OFF_MIN.saturating_mul(1 << self.failures.min(16)).min(BACK_OFF_MAX);
-                self.failures += 1;
-                pause
-            }
-        }
+fn pause_after(ended: &Ended, lived: Duration, backoff: &mut Backoff) -> Duration {
+    if lived >= GOOD_LIFE {
+        backoff.reset();
+    }
+    match ended {
+        Ended::Stream(WatchEnd::Unsupported(_)) => UNSUPPORTED_PAUSE,
+        Ended::Away => BACKOFF_MAX,
+        Ended::Stream(WatchEnd::Lost(_)) => backoff.delay(),
     }
 }
 
@@ -91,7 +81,7 @@ impl Upkeep {
         self: Arc<Self>,
         due: DueServer,
         watched: Arc<Watched>,
-        mut back_off: BackOff,
+        mut backoff: Backoff,
         stop: CancellationToken,
     ) {
         let jitter = u64::try_from(due.server.0.as_u128() % u128::from(JITTER_MS_MAX)).unwrap_or_default();
@@ -106,14 +96,14 @@ impl Upkeep {
                 ended = self.follow_server(&due, &watched) => ended,
             };
             let lived = watched.went_down(Instant::now());
-            pause = back_off.pause(&ended, lived);
+            pause = pause_after(&ended, lived, &mut backoff);
             pause += pause.mul_f64(jitter as f64 / JITTER_MS_MAX as f64 / 4.0);
             if let Ended::Stream(end) = ended {
                 let (tenant, server) = (due.tenant, &due.name);
                 tracing::debug!(%tenant, server, ?end, ?pause, "a server's announcements are not awaited");
             }
             if pause > PAUSE_IN_PLACE_MAX {
-                return self.streams.rest(&due, &watched, back_off, Instant::now() + pause);
+                return self.streams.rest(&due, &watched, backoff, Instant::now() + pause);
             }
         }
     }
@@ -316,11 +306,12 @@ mod tests {
             };
             Ended::Stream(WatchEnd::Lost(error))
         };
-        let mut back_off = BackOff::default();
-        let pauses: Vec<_> = (0..8).map(|_| back_off.pause(&lost(), Duration::ZERO).as_secs()).collect();
+        let mut backoff = BACKOFF;
+        let pauses: Vec<_> =
+            (0..8).map(|_| pause_after(&lost(), Duration::ZERO, &mut backoff).as_secs()).collect();
         assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
-        assert_eq!(back_off.pause(&lost(), GOOD_LIFE), BACK_OFF_MIN);
+        assert_eq!(pause_after(&lost(), GOOD_LIFE, &mut backoff).as_secs(), 1);
         let unsupported = Ended::Stream(WatchEnd::Unsupported("x"));
-        assert_eq!(back_off.pause(&unsupported, Duration::ZERO), UNSUPPORTED_PAUSE);
+        assert_eq!(pause_after(&unsupported, Duration::ZERO, &mut backoff), UNSUPPORTED_PAUSE);
     }
 }

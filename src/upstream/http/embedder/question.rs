@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
 use super::{EmbedError, Embedder, Fault};
+use crate::domain::backoff::chance;
 use crate::domain::id::TenantId;
 use crate::domain::search::Embedding;
 use crate::upstream::admission::breaker::{Admission, Breaker, BreakerRules};
@@ -75,7 +76,7 @@ impl Patience {
 
     /// Records that a question failed. Returns whether to log it.
     fn failed(&self, began: Instant, now: Instant) -> bool {
-        let chance = getrandom::u32().map_or(1.0, |random| f64::from(random) / f64::from(u32::MAX));
+        let chance = chance();
         let mut state = self.0.lock();
         let has_opened = state.breaker.failed(began, now, chance);
         // the question may have been the probe

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::{Fanout, Prints, Signal};
+use crate::domain::backoff::{Backoff, chance};
 use crate::domain::id::KeyId;
 use crate::domain::operation::OperationType;
 use crate::domain::settings::Effective;
@@ -19,7 +20,7 @@ use crate::gateway::catalog::{Catalog, DirectView};
 use crate::gateway::tenants::Tenants;
 use crate::gateway::tenants::live::LiveTenant;
 use crate::gateway::tenants::live::access::Caller;
-use crate::store::{Backoff, MISLED_KEYS_MAX, Misled, MisledKey, Store};
+use crate::store::{MISLED_KEYS_MAX, Misled, MisledKey, Store};
 
 /// Keys of a tenant whose lists are remembered; beyond that, all keys are notified.
 const SERVED_MAX: usize = 4096;
@@ -250,7 +251,7 @@ async fn send(store: &Store, live: &LiveTenant, mut notice: Misled) {
     for _ in 0..TRIES_MAX {
         let Err(error) = store.notify_misled(&notice).await else { return };
         tracing::warn!(%error, tenant = %live.id, "who was served an old list is not told yet");
-        tokio::time::sleep(backoff.pause()).await;
+        tokio::time::sleep(backoff.jittered(chance())).await;
         let passed = u32::try_from(began.elapsed().as_millis()).unwrap_or(u32::MAX);
         for misled in notice.keys.iter_mut().flatten() {
             misled.age_ms = misled.age_ms.saturating_add(passed);
