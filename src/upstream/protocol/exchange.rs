@@ -1,4 +1,4 @@
-//! UpstreamExchange with an upstream, whatever carries it: each kind of upstream implements [`UpstreamExchange`] once.
+//! Exchange of a request for a reply, whatever carries it. Each kind of upstream implements [`UpstreamExchange`] once.
 
 use std::any::Any;
 use std::pin::Pin;

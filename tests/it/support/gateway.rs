@@ -26,6 +26,8 @@ pub const MASTER_KEY: &str = "lUWWG8XuWKvA73bCSxTQXOjDkZDKLyLsOm3Xy+22iQk=";
 const START_WAIT_MAX: Duration = Duration::from_secs(30);
 /// How long an orderly end may take: 25 s of drain and a little.
 const STOP_WAIT_MAX: Duration = Duration::from_secs(40);
+/// Longest wait for the last lines of the log of a gateway that has ended.
+const LAST_LINES_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// A running gateway; killed when dropped.
 pub struct Gateway {
@@ -233,11 +235,17 @@ impl Gateway {
     /// Waits for its end.
     pub async fn ended(&mut self) -> ExitStatus {
         let child = &mut self.child;
-        eventually("the gateway to end", STOP_WAIT_MAX, || {
+        let status = eventually("the gateway to end", STOP_WAIT_MAX, || {
             let status = child.try_wait().unwrap();
             async move { status }
         })
-        .await
+        .await;
+        // what it wrote last may still be on its way; a program that it started may hold the pipe open
+        let began = Instant::now();
+        while Arc::strong_count(&self.log) > 1 && began.elapsed() < LAST_LINES_WAIT_MAX {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        status
     }
 
     /// The most memory it has had so far, in MiB.
