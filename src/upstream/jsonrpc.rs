@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 
 use super::error::{FailureKind, UpstreamError};
 use super::shares::MemoryHold;
+use crate::domain::json::escape_into;
 
 /// Protocol revision without sessions.
 pub(super) const MODERN: &str = "2026-07-28";
@@ -139,21 +140,8 @@ pub(super) fn initialize(id: u64, version: &str) -> Bytes {
 /// Returns `text` as a JSON string.
 pub(super) fn quoted(text: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len() + 2);
-    write_quoted(&mut out, text);
+    escape_into(&mut out, text);
     out
-}
-
-fn write_quoted(out: &mut Vec<u8>, text: &str) {
-    out.push(b'"');
-    for byte in text.bytes() {
-        match byte {
-            b'"' => out.extend_from_slice(b"\\\""),
-            b'\\' => out.extend_from_slice(b"\\\\"),
-            0..=0x1f => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
-            _ => out.push(byte),
-        }
-    }
-    out.push(b'"');
 }
 
 fn client_info() -> String {
@@ -175,7 +163,7 @@ impl Members<'_> {
         if !std::mem::take(&mut self.is_first) {
             self.out.push(b',');
         }
-        write_quoted(self.out, name);
+        escape_into(self.out, name);
         self.out.push(b':');
     }
 }
