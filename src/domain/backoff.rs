@@ -28,6 +28,13 @@ impl Backoff {
         jittered(self.delay(), chance)
     }
 
+    /// Resets the backoff if what failed had worked for as long as `good` before.
+    pub fn worked_for(&mut self, life: Duration, good: Duration) {
+        if life >= good {
+            self.reset();
+        }
+    }
+
     /// Resets the backoff after a success.
     pub fn reset(&mut self) {
         self.failures = 0;
@@ -67,6 +74,16 @@ mod tests {
             assert_eq!(backoff.delay(), ms(50));
         }
         assert_eq!(Backoff::new(ms(50), ms(10)).delay(), ms(10));
+    }
+
+    #[test]
+    fn a_good_life_makes_good_for_failures() {
+        let s = Duration::from_secs;
+        let mut backoff = Backoff { failures: 5, ..Backoff::new(s(1), s(60)) };
+        backoff.worked_for(s(59), s(60));
+        assert_eq!(backoff.delay(), s(32));
+        backoff.worked_for(s(60), s(60));
+        assert_eq!(backoff.delay(), s(1));
     }
 
     #[test]

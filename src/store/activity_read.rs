@@ -5,7 +5,7 @@ use sqlx::{FromRow, Postgres, QueryBuilder};
 use ulid::Ulid;
 use uuid::Uuid;
 
-use super::activity_write::activity_columns;
+use super::activity_write::columns_but;
 use super::tx::{Lane, TxAccess};
 use super::{Store, StoreError};
 use crate::domain::activity::{RecordKind, Source, Status, time_of};
@@ -145,7 +145,7 @@ impl Store {
 /// Begins a query for a tenant's records, to which conditions can be added.
 pub(super) fn select(table: &'static str, tenant: TenantId) -> QueryBuilder<Postgres> {
     let mut query = QueryBuilder::new("select ");
-    query.push(activity_columns!()).push(" from ").push(table);
+    query.push(columns_but(&[])).push(" from ").push(table);
     query.push(" where tenant_id = ").push_bind(tenant.0);
     query
 }

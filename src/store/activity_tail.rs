@@ -10,7 +10,7 @@ use sqlx::{FromRow, Row};
 use uuid::Uuid;
 
 use super::activity_read::{ActivityFilter, ActivityRow, push_filter};
-use super::activity_write::activity_columns;
+use super::activity_write::columns_but;
 use super::tx::{Lane, TxAccess};
 use super::{Store, StoreError};
 use crate::domain::id::TenantId;
@@ -87,7 +87,7 @@ impl Store {
         let sql = "select pg_snapshot_xmin(pg_current_snapshot())::text::bigint";
         let horizon: i64 = sqlx::query_scalar(sql).fetch_one(&mut *tx).await?;
         let mut query = sqlx::QueryBuilder::new("select xid::text::bigint as commit_xid, ");
-        query.push(activity_columns!()).push(" from activity where tenant_id = ").push_bind(tenant.0);
+        query.push(columns_but(&[])).push(" from activity where tenant_id = ").push_bind(tenant.0);
         query.push(" and xid >= ").push_bind(after.xid.to_string()).push("::xid8");
         query.push(" and (xid, id) > (").push_bind(after.xid.to_string()).push("::xid8, ");
         query.push_bind(after.record).push(") and xid < ").push_bind(horizon.to_string()).push("::xid8");

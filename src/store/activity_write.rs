@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::sync::LazyLock;
 
 use chrono::{DateTime, Utc};
 use sqlx::Postgres;
@@ -17,45 +18,76 @@ use super::{Store, StoreError, Stored};
 use crate::domain::activity::{Record, RecordKind, Status};
 use crate::domain::annotations::Tier;
 use crate::domain::id::ReplicaId;
-use crate::domain::operation::Variant;
+use crate::domain::operation::{OperationType, Variant};
 
-/// Columns that both tables of the log share, in the order of all statements.
-macro_rules! activity_columns {
-    () => {
-        "tenant_id, started_at, id, replica_id, type, source, server, tool, tool_variant, tier, intent_type, \
-         intent_sensitivity, intent_reason, intent_declared, warning, status, error_code, error_message, \
-         decision, rule, consent_id, key_id, owner, client_name, client_version, session_id, request_id, \
-         trace_id, parent_id, duration_ms, upstream_ms, wait_ms, request_bytes, response_bytes, arguments, \
-         response, truncated"
-    };
+/// Function that binds the values of a column for a batch of records.
+type Bind = fn(Statement, ReplicaId, &[&Record]) -> Statement;
+
+/// Columns that the gateway writes, each with the function that binds it, in the order of the arguments of
+/// `open_activity`.
+const WRITTEN: [(&str, Bind); 34] = [
+    ("tenant_id", |q, _, batch| q.bind(all(batch, |r| r.tenant.0))),
+    ("started_at", |q, _, batch| q.bind(all(batch, Record::started_at))),
+    ("id", |q, _, batch| q.bind(all(batch, |r| Uuid::from(r.id)))),
+    ("replica_id", |q, replica, _| q.bind(replica.0)),
+    ("type", |q, _, batch| q.bind(texts(batch, |r| Some(r.kind.as_str())))),
+    ("source", |q, _, batch| q.bind(texts(batch, |r| Some(r.source.as_str())))),
+    ("server", |q, _, batch| q.bind(texts(batch, |r| r.server.as_deref()))),
+    ("tool", |q, _, batch| q.bind(texts(batch, |r| r.tool.as_deref()))),
+    ("tool_variant", |q, _, batch| q.bind(texts(batch, |r| r.tool_variant.map(Variant::as_str)))),
+    ("tier", |q, _, batch| q.bind(texts(batch, |r| r.tier.map(Tier::as_str)))),
+    ("intent_type", |q, _, batch| q.bind(texts(batch, |r| r.operation_type.map(OperationType::as_str)))),
+    ("intent_sensitivity", |q, _, batch| q.bind(texts(batch, |r| r.data_sensitivity.as_deref()))),
+    ("intent_reason", |q, _, batch| q.bind(texts(batch, |r| r.reason.as_deref()))),
+    ("intent_declared", |q, _, batch| q.bind(all(batch, |r| r.intent_declared))),
+    ("warning", |q, _, batch| q.bind(texts(batch, |r| r.warning.as_deref()))),
+    ("status", |q, _, batch| q.bind(texts(batch, |r| Some(r.status.as_str())))),
+    ("error_code", |q, _, batch| q.bind(texts(batch, |r| r.error_code.as_deref()))),
+    ("error_message", |q, _, batch| q.bind(texts(batch, |r| r.error_message.as_deref()))),
+    ("key_id", |q, _, batch| q.bind(all(batch, |r| r.key.map(|key| key.0)))),
+    ("owner", |q, _, batch| q.bind(texts(batch, |r| r.owner.as_deref()))),
+    ("client_name", |q, _, batch| q.bind(texts(batch, |r| r.client_name.as_deref()))),
+    ("client_version", |q, _, batch| q.bind(texts(batch, |r| r.client_version.as_deref()))),
+    ("session_id", |q, _, batch| q.bind(texts(batch, |r| r.session_id.as_deref()))),
+    ("request_id", |q, _, batch| q.bind(texts(batch, |r| r.request_id.as_deref()))),
+    ("trace_id", |q, _, batch| q.bind(texts(batch, |r| r.trace_id.as_deref()))),
+    ("parent_id", |q, _, batch| q.bind(all(batch, |r| r.parent_id.map(Uuid::from)))),
+    ("duration_ms", |q, _, batch| q.bind(all(batch, |r| r.duration_ms))),
+    ("upstream_ms", |q, _, batch| q.bind(all(batch, |r| r.upstream_ms))),
+    ("wait_ms", |q, _, batch| q.bind(all(batch, |r| r.wait_ms))),
+    ("request_bytes", |q, _, batch| q.bind(all(batch, |r| r.request_bytes))),
+    ("response_bytes", |q, _, batch| q.bind(all(batch, |r| r.response_bytes))),
+    ("arguments", |q, _, batch| q.bind(texts(batch, |r| r.arguments.as_deref()))),
+    ("response", |q, _, batch| q.bind(texts(batch, |r| r.response.as_deref()))),
+    ("truncated", |q, _, batch| q.bind(all(batch, |r| r.truncated))),
+];
+/// Columns that both tables of the log have besides, and that nothing writes yet.
+const UNWRITTEN: [&str; 3] = ["decision", "rule", "consent_id"];
+
+/// Returns the columns that both tables of the log share, as a list for a statement, except these.
+pub(super) fn columns_but(except: &[&str]) -> String {
+    let names = WRITTEN.iter().map(|(name, _)| *name).chain(UNWRITTEN);
+    names.filter(|name| !except.contains(name)).collect::<Vec<_>>().join(", ")
 }
-pub(super) use activity_columns;
 
 /// Inserts a batch of final records; one that exists already is the same.
-const INSERT_FINAL: &str = "
-    insert into activity (tenant_id, started_at, id, replica_id, type, source, server, tool, tool_variant, tier,
-        intent_type, intent_sensitivity, intent_reason, intent_declared, warning, status, error_code,
-        error_message, key_id, owner, client_name, client_version, session_id, request_id, trace_id, parent_id,
-        duration_ms, upstream_ms, wait_ms, request_bytes, response_bytes, arguments, response, truncated)
-    select tenant_id, started_at, id, $4, type, source, server, tool, tool_variant, tier,
-        intent_type, intent_sensitivity, intent_reason, intent_declared, warning, status, error_code,
-        error_message, key_id, owner, client_name, client_version, session_id, request_id, trace_id, parent_id,
-        duration_ms, upstream_ms, wait_ms, request_bytes, response_bytes, arguments, response, truncated
-    from unnest($1::uuid[], $2::timestamptz[], $3::uuid[], $5::text[], $6::text[], $7::text[], $8::text[],
-        $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::bool[], $15::text[], $16::text[],
-        $17::text[], $18::text[], $19::uuid[], $20::text[], $21::text[], $22::text[], $23::text[], $24::text[],
-        $25::text[], $26::uuid[], $27::float8[], $28::float8[], $29::float8[], $30::bigint[], $31::bigint[],
-        $32::text[], $33::text[], $34::bool[])
-    as f (tenant_id, started_at, id, type, source, server, tool, tool_variant, tier, intent_type,
-        intent_sensitivity, intent_reason, intent_declared, warning, status, error_code, error_message, key_id,
-        owner, client_name, client_version, session_id, request_id, trace_id, parent_id, duration_ms,
-        upstream_ms, wait_ms, request_bytes, response_bytes, arguments, response, truncated)
-    on conflict do nothing";
+static INSERT_FINAL: LazyLock<String> = LazyLock::new(|| {
+    let batch = WRITTEN.iter().zip(1..).filter(|((name, _), _)| *name != "replica_id");
+    let (names, arrays): (Vec<&str>, Vec<String>) =
+        batch.map(|((name, _), at)| (name, format!("${at}"))).unzip();
+    let (names, arrays) = (names.join(", "), arrays.join(", "));
+    format!(
+        "insert into activity (replica_id, {names}) select $4, {names} from unnest({arrays}) as f ({names})
+         on conflict do nothing"
+    )
+});
 
 /// Commits open rows with one statement, one round trip and one commit: callers wait for it (see the migration of this
 /// name).
-const OPEN_ACTIVITY: &str = "select open_activity($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, \
-     $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34)";
+static OPEN_ACTIVITY: LazyLock<String> = LazyLock::new(|| {
+    let arguments = (1..=WRITTEN.len()).map(|at| format!("${at}"));
+    format!("select open_activity({})", arguments.collect::<Vec<_>>().join(", "))
+});
 
 /// End of an activity record.
 #[derive(Clone, Debug)]
@@ -79,12 +111,13 @@ impl Store {
             // unnamed statements do not survive a pooler that changes the session between their two messages
             Statements::Unnamed => {
                 let mut tx = self.begin(Lane::Commit, TxAccess::System).await?;
-                bind(sqlx::query(OPEN_ACTIVITY), replica, records).execute(&mut *tx).await?;
+                bind(sqlx::query(OPEN_ACTIVITY.as_str()), replica, records).execute(&mut *tx).await?;
                 Ok(tx.commit().await?)
             }
             Statements::Kept => {
                 let mut line = self.connect(Lane::Commit).await?;
-                let opened = bind(sqlx::query(OPEN_ACTIVITY), replica, records).execute(&mut *line).await;
+                let opened =
+                    bind(sqlx::query(OPEN_ACTIVITY.as_str()), replica, records).execute(&mut *line).await;
                 Ok(self.end(line, opened).map(drop)?)
             }
         }
@@ -125,7 +158,7 @@ impl Store {
             .filter(|record| !skip.contains(&Uuid::from(record.id)))
             .chain(&late)
             .collect();
-        bind(sqlx::query(INSERT_FINAL), replica, &finals).execute(&mut *tx).await?;
+        bind(sqlx::query(INSERT_FINAL.as_str()), replica, &finals).execute(&mut *tx).await?;
         Ok(tx.commit().await?)
     }
 }
@@ -184,47 +217,15 @@ type Statement = Query<'static, Postgres, PgArguments>;
 
 /// Binds a batch column by column, in the order of both statements.
 fn bind(query: Statement, replica: ReplicaId, records: &[&Record]) -> Statement {
-    let (tenants, times, ids) = keys(records);
-    let text = |pick: fn(&Record) -> Option<&str>| -> Vec<Option<Cow<'_, str>>> {
-        records.iter().map(|record| pick(record).map(clean)).collect()
-    };
-    let number = |pick: fn(&Record) -> Option<f64>| records.iter().map(|r| pick(r)).collect::<Vec<_>>();
-    let bytes = |pick: fn(&Record) -> Option<i64>| records.iter().map(|r| pick(r)).collect::<Vec<_>>();
-    query
-        .bind(tenants)
-        .bind(times)
-        .bind(ids)
-        .bind(replica.0)
-        .bind(text(|r| Some(r.kind.as_str())))
-        .bind(text(|r| Some(r.source.as_str())))
-        .bind(text(|r| r.server.as_deref()))
-        .bind(text(|r| r.tool.as_deref()))
-        .bind(text(|r| r.tool_variant.map(Variant::as_str)))
-        .bind(text(|r| r.tier.map(Tier::as_str)))
-        .bind(text(|r| r.operation_type.map(|o| o.as_str())))
-        .bind(text(|r| r.data_sensitivity.as_deref()))
-        .bind(text(|r| r.reason.as_deref()))
-        .bind(records.iter().map(|r| r.intent_declared).collect::<Vec<_>>())
-        .bind(text(|r| r.warning.as_deref()))
-        .bind(text(|r| Some(r.status.as_str())))
-        .bind(text(|r| r.error_code.as_deref()))
-        .bind(text(|r| r.error_message.as_deref()))
-        .bind(records.iter().map(|r| r.key.map(|key| key.0)).collect::<Vec<_>>())
-        .bind(text(|r| r.owner.as_deref()))
-        .bind(text(|r| r.client_name.as_deref()))
-        .bind(text(|r| r.client_version.as_deref()))
-        .bind(text(|r| r.session_id.as_deref()))
-        .bind(text(|r| r.request_id.as_deref()))
-        .bind(text(|r| r.trace_id.as_deref()))
-        .bind(records.iter().map(|r| r.parent_id.map(Uuid::from)).collect::<Vec<_>>())
-        .bind(number(|r| r.duration_ms))
-        .bind(number(|r| r.upstream_ms))
-        .bind(number(|r| r.wait_ms))
-        .bind(bytes(|r| r.request_bytes))
-        .bind(bytes(|r| r.response_bytes))
-        .bind(text(|r| r.arguments.as_deref()))
-        .bind(text(|r| r.response.as_deref()))
-        .bind(records.iter().map(|r| r.truncated).collect::<Vec<_>>())
+    WRITTEN.iter().fold(query, |query, (_, bind)| bind(query, replica, records))
+}
+
+fn all<T>(records: &[&Record], value: fn(&Record) -> T) -> Vec<T> {
+    records.iter().map(|record| value(record)).collect()
+}
+
+fn texts<'r>(records: &[&'r Record], text: fn(&Record) -> Option<&str>) -> Vec<Option<Cow<'r, str>>> {
+    records.iter().map(|record| text(record).map(clean)).collect()
 }
 
 /// Replaces U+0000, which Postgres texts cannot hold: one such byte would fail a whole batch.

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use chrono::{DateTime, NaiveDate, Utc};
-use sqlx::FromRow;
+use sqlx::{AssertSqlSafe, FromRow};
 use uuid::Uuid;
 
-use super::activity_write::activity_columns;
+use super::activity_write::columns_but;
 use super::tx::{Lane, TxAccess};
 use super::{Store, StoreError};
 use crate::domain::id::{KeyId, ServerId, TenantId};
@@ -152,23 +152,18 @@ impl Store {
     /// The database is out of reach or fails, or has no partition for a day ([`StoreError::is_missing_partition`]).
     pub async fn close_dead(&self, silent_s: f64, orphans: &[Uuid], limit: i64) -> Result<usize, StoreError> {
         let mut tx = self.begin(Lane::Commit, TxAccess::System).await?;
-        let closed = sqlx::query(concat!(
+        let kept = columns_but(&["status", "error_code", "error_message"]);
+        let closed = sqlx::query(AssertSqlSafe(format!(
             "with dead as (
                  delete from activity_open o where (o.tenant_id, o.started_at, o.id) in (
-                     select a.tenant_id, a.started_at, a.id from ",
-            dead!(),
-            ")
+                     select a.tenant_id, a.started_at, a.id from {})
                  returning *)
-             insert into activity (",
-            activity_columns!(),
-            ") select tenant_id, started_at, id, replica_id, type, source, server, tool, tool_variant, tier,
-                 intent_type, intent_sensitivity, intent_reason, intent_declared, warning, 'unknown',
-                 'unknown', 'the gateway replica that ran this call died before its end: it may have run',
-                 decision, rule, consent_id, key_id, owner, client_name, client_version, session_id, request_id,
-                 trace_id, parent_id, duration_ms, upstream_ms, wait_ms, request_bytes, response_bytes,
-                 arguments, response, truncated
-             from dead on conflict do nothing"
-        ))
+             insert into activity ({kept}, status, error_code, error_message)
+             select {kept}, 'unknown', 'unknown',
+                 'the gateway replica that ran this call died before its end: it may have run'
+             from dead on conflict do nothing",
+            dead!()
+        )))
         .bind(silent_s)
         .bind(orphans)
         .bind(limit)

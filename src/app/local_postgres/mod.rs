@@ -21,6 +21,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::time::Duration;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use tokio::process::Child;
 use tokio::time::timeout;
 
@@ -37,6 +38,9 @@ const STOP_WAIT: Duration = Duration::from_secs(20);
 const ABORT_WAIT: Duration = Duration::from_secs(5);
 /// Most bytes of the lock file that are read.
 const LOCK_BYTES_MAX: u64 = 32;
+
+/// Characters of a socket folder that its URL escapes: all but the unreserved ones of RFC 3986.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// A running private PostgreSQL. If it is dropped without [`LocalPostgres::stop`], it is asked to stop, but nobody
 /// waits for that.
@@ -168,15 +172,7 @@ fn lock(data_dir: &Path) -> Result<File, LocalPostgresError> {
 
 /// Returns the URL for a socket folder. Everything that the environment could otherwise decide is spelt out.
 fn url(socket_folder: &Path, password: Option<&str>) -> String {
-    let mut host = String::new();
-    for &byte in socket_folder.as_os_str().as_encoded_bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                host.push(char::from(byte));
-            }
-            _ => host.push_str(&format!("%{byte:02X}")),
-        }
-    }
+    let host = percent_encode(socket_folder.as_os_str().as_encoded_bytes(), ESCAPED);
     let password = password.map(|password| format!(":{password}")).unwrap_or_default();
     format!("postgres://{NAME}{password}@localhost:{PORT}/{NAME}?host={host}&sslmode=disable")
 }

@@ -1,5 +1,9 @@
 //! Resolution of URI references between schemas (RFC 3986, section 5), to compare names. Nothing is fetched.
 
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode_str;
+
 /// Parts of a URI reference without its fragment.
 struct Parts<'a> {
     /// Scheme with its colon.
@@ -79,23 +83,7 @@ fn without_dots(path: &str) -> String {
 
 /// Decodes the percent signs of a fragment; `None` when the result is not UTF-8.
 pub(super) fn decoded(fragment: &str) -> Option<String> {
-    let bytes = fragment.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while let Some(&byte) = bytes.get(at) {
-        let code = fragment.get(at + 1..at + 3).filter(|_| byte == b'%');
-        match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
-            Some(code) => {
-                out.push(code);
-                at += 3;
-            }
-            None => {
-                out.push(byte);
-                at += 1;
-            }
-        }
-    }
-    String::from_utf8(out).ok()
+    percent_decode_str(fragment).decode_utf8().ok().map(Cow::into_owned)
 }
 
 #[cfg(test)]
@@ -126,6 +114,7 @@ mod tests {
         assert_eq!(resolve("", "item.json"), "item.json");
         assert_eq!(resolve("http://a", "b"), "http://a/b");
         assert_eq!(resolve("urn:example:root", "urn:example:other"), "urn:example:other");
-        assert_eq!(decoded("a%25b%2").as_deref(), Some("a%b%2"));
+        assert_eq!(decoded("a%25b%2%é%+5%zz").as_deref(), Some("a%b%2%é%+5%zz"));
+        assert_eq!(decoded("%ff"), None);
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::StatusCode;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::error::code_of;
 use super::exchange::{Exchange, Inward};
@@ -143,10 +144,8 @@ fn exchange(faces: Arc<Faces>, attempt: Attempt, asked: ManagedRequest) -> Excha
 }
 
 fn query(params: &[(&str, String)]) -> Option<String> {
-    let pairs = params.iter().map(|(name, value)| {
-        let value: String = value.bytes().map(|byte| format!("%{byte:02X}")).collect();
-        format!("{name}={value}")
-    });
+    let pairs =
+        params.iter().map(|(name, value)| format!("{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC)));
     let query = pairs.collect::<Vec<_>>().join("&");
     (!query.is_empty()).then_some(query)
 }

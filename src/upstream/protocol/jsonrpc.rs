@@ -6,6 +6,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::domain::json::escape_into;
 use crate::upstream::admission::shares::MemoryHold;
 use crate::upstream::error::{FailureKind, UpstreamError};
 
@@ -144,21 +145,8 @@ pub(in crate::upstream) fn initialize(id: u64, version: &str) -> Bytes {
 /// Returns `text` as a JSON string.
 pub(in crate::upstream) fn quoted(text: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len() + 2);
-    write_quoted(&mut out, text);
+    escape_into(&mut out, text);
     out
-}
-
-fn write_quoted(out: &mut Vec<u8>, text: &str) {
-    out.push(b'"');
-    for byte in text.bytes() {
-        match byte {
-            b'"' => out.extend_from_slice(b"\\\""),
-            b'\\' => out.extend_from_slice(b"\\\\"),
-            0..=0x1f => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
-            _ => out.push(byte),
-        }
-    }
-    out.push(b'"');
 }
 
 fn client_info() -> String {
@@ -180,7 +168,7 @@ impl Members<'_> {
         if !std::mem::take(&mut self.is_first) {
             self.out.push(b',');
         }
-        write_quoted(self.out, name);
+        escape_into(self.out, name);
         self.out.push(b':');
     }
 }

@@ -7,7 +7,6 @@
 
 mod children;
 mod confine;
-mod failures;
 mod journal;
 mod keeper;
 mod life;

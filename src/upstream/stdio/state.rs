@@ -10,10 +10,10 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::children::{ChildPlace, Children, Full, RunningProgram};
-use super::failures::Failures;
 use super::journal::ServerLog;
 use super::usage::ProgramUsage;
 use super::wire::PipeWire;
+use crate::domain::backoff::Backoff;
 use crate::domain::era::Era;
 use crate::upstream::admission::shares::Share;
 use crate::upstream::error::{FailureKind, UpstreamError};
@@ -24,6 +24,12 @@ use crate::upstream::target::command::ProgramCommand;
 
 /// Shortest interval between idle checks of a program that has requests under way.
 const LOOK_MIN: Duration = Duration::from_secs(1);
+
+/// First backoff after a program failed; doubles up to [`REST_MAX`].
+const REST_MIN: Duration = Duration::from_secs(1);
+const REST_MAX: Duration = Duration::from_secs(60);
+/// Run time after which earlier failures of a program no longer count.
+const GOOD_LIFE: Duration = Duration::from_secs(60);
 
 /// State that the handle of a program and the task of the program share.
 pub(super) struct Shared {
@@ -44,7 +50,7 @@ pub(super) struct Shared {
 
 struct State {
     phase: Phase,
-    failures: Failures,
+    backoff: Backoff,
     era: Option<Era>,
     offers: Option<DeclaredOffers>,
     /// Number of starts so far.
@@ -129,7 +135,7 @@ impl Shared {
         );
         let state = State {
             phase: Phase::Off,
-            failures: Failures::none(),
+            backoff: Backoff::new(REST_MIN, REST_MAX),
             era: target.era,
             offers: None,
             start: 0,
@@ -266,7 +272,7 @@ impl Shared {
     /// Forgets failures: the next request starts the program.
     pub(super) fn end_rest(&self) {
         let mut state = self.state.lock();
-        state.failures.forget();
+        state.backoff.reset();
         if let Phase::Resting { .. } = state.phase {
             state.phase = Phase::Off;
         }
@@ -283,7 +289,7 @@ impl Shared {
     /// Notes how the program ended, and how long it had run.
     pub(super) fn ended(&self, ended: Ended, lived: Duration) {
         let mut state = self.state.lock();
-        state.failures.lived(lived);
+        state.backoff.worked_for(lived, GOOD_LIFE);
         match ended {
             Ended::Idle => state.phase = Phase::Asleep,
             Ended::Asked => state.phase = Phase::Off,
@@ -292,7 +298,7 @@ impl Shared {
                     // it may have been another program when the era was detected
                     state.era = None;
                 }
-                let rest = state.failures.one_more();
+                let rest = state.backoff.delay();
                 let seconds = rest.as_secs();
                 self.log.event(&format!("{why}; it is not started again for {seconds} s"));
                 state.phase = Phase::Resting { until: Instant::now() + rest, why };

@@ -64,9 +64,7 @@ enum Ended {
 }
 
 fn pause_after(ended: &Ended, lived: Duration, backoff: &mut Backoff) -> Duration {
-    if lived >= GOOD_LIFE {
-        backoff.reset();
-    }
+    backoff.worked_for(lived, GOOD_LIFE);
     match ended {
         Ended::Stream(WatchEnd::Unsupported(_)) => UNSUPPORTED_PAUSE,
         Ended::Away => BACKOFF_MAX,
