@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 /// Defines an enum from one list of its values and their words.
 ///
-/// It makes the enum with `ALL`, `WORDS`, `as_str` and `parse`, the traits of serde, and those by which generic code
+/// The macro makes the enum with `ALL`, `WORDS`, `as_str` and `parse`, the traits of serde, and those by which generic code
 /// reads and writes words: [`FromStr`] and [`Into`] for `&'static str`. Attributes and documentation are passed on; `Clone`,
 /// `Copy`, `Debug`, `PartialEq`, `Eq` and `Hash` are derived.
 macro_rules! text_enum {

@@ -117,7 +117,7 @@ pub struct ClientConnection {
     id: u64,
     /// Address for which the connection counts as long as no request on it was authenticated.
     address: IpAddr,
-    /// Whether a trusted proxy opened the connection.
+    /// True if a trusted proxy opened the connection.
     is_trusted: bool,
     state: AtomicU8,
     /// Holder for whom the connection counts; `None` for a trusted proxy's without a request under way.

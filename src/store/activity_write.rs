@@ -96,7 +96,7 @@ pub struct Close {
     pub record: Box<Record>,
     /// True if the record has a row in `activity_open`.
     pub opened: bool,
-    /// Whether it is only counted, elsewhere: its open row is deleted, and it gets no final record.
+    /// True if the attempt is counted instead of recorded: its open row is deleted, and it gets no final record.
     pub counted: bool,
 }
 

@@ -1,6 +1,6 @@
 //! Every attack at once: schema bombs, arguments of many values, slow bodies, unknown keys, idle connections.
 //!
-//! What each one may cost by itself is in the test of that attack. The contract's bounds on the p99 of another tenant are held
+//! The test of each attack says what that attack may cost by itself. The contract's bounds on the p99 of another tenant are held
 //! by the benchmark of a release (`make bench`, "Another tenant while every attack runs").
 
 use std::sync::Arc;
@@ -63,9 +63,10 @@ async fn present_keys(anonymous: Api, refused: Arc<AtomicUsize>) {
 
 /// Sends a body without its end again and again.
 async fn stall(api: Api, body: Arc<Vec<u8>>) {
+    let mut pace = tokio::time::interval(Duration::from_millis(50));
     loop {
+        pace.tick().await;
         send(&api, BODY_BYTES, &body, ATTACK).await;
-        tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 

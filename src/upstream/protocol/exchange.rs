@@ -31,9 +31,9 @@ pub(in crate::upstream) enum Exchanged {
 pub(in crate::upstream) struct NoAnswer {
     /// The reply, for people: for example its status.
     pub(in crate::upstream) says: String,
-    /// Whether the upstream works all the same.
+    /// True if the upstream works all the same.
     pub(in crate::upstream) is_alive: bool,
-    /// Whether the reply is about the request alone: a caller that repeats bad requests must not cut off others.
+    /// True if the reply is about the request alone: a caller that repeats bad requests must not cut off others.
     pub(in crate::upstream) is_about_the_request: bool,
 }
 

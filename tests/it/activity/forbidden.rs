@@ -57,7 +57,7 @@ async fn ten_of_a_keys_minute_are_recorded_and_the_others_counted() {
     assert_eq!((found[1].1.len(), found[1].2.len()), (1, 0));
 }
 
-/// What its role allows is on record before it is done, and is all the same counted where it turns out to be forbidden.
+/// An act that the role allows is on record before it is done. It is counted all the same if it turns out to be forbidden.
 #[tokio::test]
 async fn also_where_the_role_may_but_not_with_its_own_server() {
     let stage = Stage::start().await;

@@ -9,6 +9,8 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
+use tokio::sync::watch;
+
 use super::api::Api;
 use super::database::Database;
 use super::postgres::Cluster;
@@ -35,6 +37,8 @@ pub struct Gateway {
     /// `http://127.0.0.1:PORT`
     pub url: String,
     log: Arc<Mutex<Vec<String>>>,
+    /// Closed once the log has been read to its end.
+    log_ends: watch::Receiver<()>,
     http: reqwest::Client,
     /// False for another release, whose answers this one's document does not describe.
     is_documented: bool,
@@ -164,6 +168,7 @@ impl Gateway {
         drop(fs::write(Cluster::of_this_run().note_of(child.id()), ""));
         let log = Arc::new(Mutex::new(Vec::new()));
         let (found, url) = mpsc::channel();
+        let (log_is_open, log_ends) = watch::channel(());
         let (lines, kept) = (BufReader::new(child.stderr.take().unwrap()), Arc::clone(&log));
         std::thread::spawn(move || {
             for line in lines.lines().map_while(Result::ok) {
@@ -173,8 +178,10 @@ impl Gateway {
                 }
                 kept.lock().unwrap().push(line);
             }
+            drop(log_is_open);
         });
-        let mut gateway = Gateway { child, url: String::new(), log, http: client(), is_documented: true };
+        let mut gateway =
+            Gateway { child, url: String::new(), log, log_ends, http: client(), is_documented: true };
         gateway.url = eventually("the gateway to listen", START_WAIT_MAX, || {
             gateway.fail_if_ended();
             let url = url.try_recv().ok();
@@ -241,10 +248,7 @@ impl Gateway {
         })
         .await;
         // what it wrote last may still be on its way; a program that it started may hold the pipe open
-        let began = Instant::now();
-        while Arc::strong_count(&self.log) > 1 && began.elapsed() < LAST_LINES_WAIT_MAX {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        drop(tokio::time::timeout(LAST_LINES_WAIT_MAX, self.log_ends.changed()).await);
         status
     }
 

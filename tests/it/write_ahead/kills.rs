@@ -19,10 +19,10 @@ const SWEPT: Duration = Duration::from_secs(60);
 /// What is said to be lost at most of reads and searches is the last 200 ms (docs/performance.md); the rest is
 /// for a busy machine.
 const LOST_MAX: Duration = Duration::from_millis(1500);
-/// How long before a kill the oldest call had been answered that is left `unknown`, on average over all kills
+/// Longest time before a kill at which the oldest call left `unknown` had been answered, on average over all kills
 /// (docs/performance.md). It takes about 5 ms and two commits, of which each is slow on a busy machine.
 const UNWRITTEN_MEAN_MAX: Duration = Duration::from_millis(200);
-/// So long that nothing else bounds how long the end of an answered call waits to be written.
+/// Flush interval so long that nothing else bounds how long the end of an answered call waits to be written.
 const FLUSH: [(&str, &str); 1] = [("MCPPROXY__LIMITS__ACTIVITY_FLUSH_MS", "2000")];
 
 /// What one task does again and again.
