@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use config::ValueKind;
 
 use super::error::ConfigError;
-use super::layers::{Layer, LayerOrigin, Setting, add, closest, unknown, value_error};
-use super::{Host, names, values};
+use super::layers::{Layer, LayerOrigin, Setting, add, closest, unknown};
+use super::{Host, names};
 
 /// Facts about the host that the environment contains, other than settings.
 #[derive(Debug, Default)]
@@ -17,50 +17,43 @@ pub(super) struct Ambient {
     pub(super) data_dir: Option<PathBuf>,
 }
 
-/// Variables of the environment, sorted by purpose.
-#[derive(Debug, Default)]
-pub(super) struct Environment {
-    /// Settings under names that platforms use, such as `DATABASE_URL`.
-    pub(super) platform: Layer,
-    /// Settings under mcpproxy's own names, which take precedence.
-    pub(super) own: Layer,
-    pub(super) ambient: Ambient,
-}
-
 /// Sorts the environment into settings and facts about the host.
 pub(super) fn sort(
     known: &Layer,
     pairs: impl Iterator<Item = (String, String)>,
-) -> Result<Environment, ConfigError> {
-    let mut found = Environment::default();
+) -> Result<(Layer, Ambient), ConfigError> {
+    let (mut layer, mut ambient) = (Layer::new(), Ambient::default());
     // Sorted, so that of several mistakes always the same one is reported.
     let mut pairs: Vec<(String, String)> = pairs.collect();
     pairs.sort_unstable();
-    let mut homes = (None, None);
+    let (mut homes, mut platform_url) = ((None, None), None);
     for (name, value) in pairs {
         if let Some(rest) = name.strip_prefix(names::PREFIX) {
-            variable(known, &name, rest, value, &mut found.own)?;
+            variable(known, &name, rest, value, &mut layer)?;
             continue;
         }
         match name.as_str() {
             "DATABASE_URL" if !value.trim().is_empty() => {
                 let value = ValueKind::String(value.trim().to_owned());
-                let setting = Setting { value, origin: LayerOrigin::Variable(name) };
-                found.platform.insert("database.url".to_owned(), setting);
+                platform_url = Some(Setting { value, origin: LayerOrigin::Variable(name) });
             }
-            "KUBERNETES_SERVICE_HOST" => found.ambient.host.in_kubernetes = !value.is_empty(),
-            "MCPPROXY_IMAGE" => found.ambient.host.in_image = !value.is_empty(),
+            "KUBERNETES_SERVICE_HOST" => ambient.host.in_kubernetes = !value.is_empty(),
+            "MCPPROXY_IMAGE" => ambient.host.in_image = !value.is_empty(),
             "PATH" => {
                 let folders = std::env::split_paths(&value).filter(|folder| folder.is_absolute());
-                found.ambient.host.search_path = folders.collect();
+                ambient.host.search_path = folders.collect();
             }
             "XDG_DATA_HOME" => homes.0 = absolute(&value),
             "HOME" => homes.1 = absolute(&value).map(|home| home.join(".local/share")),
             _ => refuse_single_underscores(known, &name)?,
         }
     }
-    found.ambient.data_dir = homes.0.or(homes.1).map(|home| home.join("mcpproxy"));
-    Ok(found)
+    ambient.data_dir = homes.0.or(homes.1).map(|home| home.join("mcpproxy"));
+    // mcpproxy's own name takes precedence over the one that platforms use
+    if let Some(url) = platform_url {
+        layer.entry("database.url".to_owned()).or_insert(url);
+    }
+    Ok((layer, ambient))
 }
 
 /// Returns this process's environment. A variable that is not valid UTF-8 is skipped, unless it matters.
@@ -90,12 +83,9 @@ fn variable(
     let key = names::canonical(&dotted);
     let origin = LayerOrigin::Variable(names::shown(name));
     let Some(default) = known.get(key).filter(|_| *rest == rest.to_ascii_uppercase()) else {
-        let subject = format!("The {origin}");
-        return Err(unknown(subject, closest(known, &dotted).map(names::variable)));
+        return Err(unknown(format!("The {origin}"), closest(known, &dotted).map(names::variable)));
     };
-    let value = values::coerce(key, &default.value, ValueKind::String(value))
-        .map_err(|must| value_error(key, &origin, must))?;
-    add(layer, key, Setting { value, origin })
+    add(layer, key, default, ValueKind::String(value), origin)
 }
 
 /// Refuses a variable that would be a setting with other underscores: it would silently have no effect.

@@ -2,6 +2,11 @@
 
 use std::path::PathBuf;
 
+/// Fails with the end of a sentence that begins with the setting's name, unless the value fits.
+pub(super) fn must(fits: bool, must: impl Into<String>) -> Result<(), String> {
+    if fits { Ok(()) } else { Err(must.into()) }
+}
+
 /// Reason why the configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {

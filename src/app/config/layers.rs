@@ -9,7 +9,8 @@ use config::{FileFormat, Source, Value, ValueKind};
 use serde::de::DeserializeOwned;
 
 use super::error::ConfigError;
-use super::{EffectiveSetting, names, values};
+use super::{names, values};
+use crate::domain::near;
 
 /// Built-in defaults: every setting, its meaning, its default.
 pub(super) const DEFAULT_TOML: &str = include_str!("../../default.toml");
@@ -50,74 +51,50 @@ pub(super) struct Setting {
 /// Settings by dotted name. The built-in layer has all settings, the others only what was given.
 pub(super) type Layer = BTreeMap<String, Setting>;
 
-/// Settings of all layers, merged.
-#[derive(Debug)]
-pub(super) struct LayeredSettings {
-    merged: Layer,
+/// Gives settings with the same meaning the same value; refuses two given values that differ.
+pub(super) fn join_synonyms(settings: &mut Layer) -> Result<(), ConfigError> {
+    for (first, second) in names::SYNONYMS {
+        let (Some(a), Some(b)) = (settings.get(first).cloned(), settings.get(second).cloned()) else {
+            continue;
+        };
+        match (a.origin == LayerOrigin::Default, b.origin == LayerOrigin::Default) {
+            (false, false) if a.value != b.value => return Err(conflict((first, &a), (second, &b))),
+            (true, false) => settings.insert(first.to_owned(), b),
+            (false, true) => settings.insert(second.to_owned(), a),
+            _ => None,
+        };
+    }
+    Ok(())
 }
 
-impl LayeredSettings {
-    /// Creates the settings from the built-in layer.
-    pub(super) fn new(built_in: Layer) -> LayeredSettings {
-        LayeredSettings { merged: built_in }
+/// Converts the settings to typed sections. The values were checked before, so a failure here is a default or a rule
+/// that does not fit the types. Its text might contain a value and is not shown.
+pub(super) fn deserialize<T: DeserializeOwned>(settings: &Layer) -> Result<T, ConfigError> {
+    let broken = |at: Option<&str>| ConfigError::BuiltIn {
+        at: at.map_or_else(String::new, |key| format!(" at {}", names::shown(key))),
+    };
+    let mut builder = config::Config::builder();
+    // The typed form has each setting once.
+    let is_synonym = |key: &str| names::SYNONYMS.iter().any(|(synonym, _)| *synonym == key);
+    for (key, setting) in settings.iter().filter(|(key, _)| !is_synonym(key)) {
+        let (name, value) = duration(key, &setting.value).unwrap_or((key, setting.value.clone()));
+        builder = builder.set_override(name, value).map_err(|_| broken(Some(key)))?;
     }
+    builder.build().and_then(config::Config::try_deserialize).map_err(|error| match error {
+        config::ConfigError::At { key, .. } | config::ConfigError::Type { key, .. } => broken(key.as_deref()),
+        _ => broken(None),
+    })
+}
 
-    /// Merges a layer, whose values take precedence.
-    pub(super) fn overlay(&mut self, layer: Layer) {
-        self.merged.extend(layer);
-    }
-
-    /// Returns all settings.
-    pub(super) fn known(&self) -> &Layer {
-        &self.merged
-    }
-
-    /// Gives settings with the same meaning the same value; refuses two given values that differ.
-    pub(super) fn join_synonyms(&mut self) -> Result<(), ConfigError> {
-        for (first, second) in names::SYNONYMS {
-            let (Some(a), Some(b)) = (self.merged.get(first).cloned(), self.merged.get(second).cloned())
-            else {
-                continue;
-            };
-            match (a.origin == LayerOrigin::Default, b.origin == LayerOrigin::Default) {
-                (false, false) if a.value != b.value => return Err(conflict((first, &a), (second, &b))),
-                (true, false) => self.merged.insert(first.to_owned(), b),
-                (false, true) => self.merged.insert(second.to_owned(), a),
-                _ => None,
-            };
-        }
-        Ok(())
-    }
-
-    /// Converts the settings to typed sections. The values were checked before, so a failure here is a default or a
-    /// rule that does not fit the types. Its text might contain a value and is not shown.
-    pub(super) fn deserialize<T: DeserializeOwned>(&self) -> Result<T, ConfigError> {
-        let mut builder = config::Config::builder();
-        // The typed form has each setting once.
-        let is_synonym = |key: &str| names::SYNONYMS.iter().any(|(synonym, _)| *synonym == key);
-        for (key, setting) in self.merged.iter().filter(|(key, _)| !is_synonym(key)) {
-            builder = builder
-                .set_override(key, Value::new(None, setting.value.clone()))
-                .map_err(|_| ConfigError::BuiltIn { at: format!(" at {key}") })?;
-        }
-        builder.build().and_then(config::Config::try_deserialize).map_err(|error| match error {
-            config::ConfigError::At { key: Some(key), .. }
-            | config::ConfigError::Type { key: Some(key), .. } => {
-                ConfigError::BuiltIn { at: format!(" at {}", names::shown(&key)) }
-            }
-            _ => ConfigError::BuiltIn { at: String::new() },
-        })
-    }
-
-    /// Returns all settings for display to an operator.
-    pub(super) fn effective(&self) -> Vec<EffectiveSetting> {
-        let entry = |(name, setting): (&String, &Setting)| EffectiveSetting {
-            name: name.clone(),
-            value: values::shown(name, &setting.value),
-            origin: setting.origin.to_string(),
-        };
-        self.merged.iter().map(entry).collect()
-    }
+/// Returns the name without its unit, and the value in the form of [`std::time::Duration`]; `None` for other settings.
+fn duration<'a>(key: &'a str, value: &ValueKind) -> Option<(&'a str, ValueKind)> {
+    let ValueKind::I64(number) = value else { return None };
+    let (name, secs, nanos) = match key.strip_suffix("_ms") {
+        Some(name) => (name, number / 1000, number % 1000 * 1_000_000),
+        None => (key.strip_suffix("_s")?, *number, 0),
+    };
+    let fields = [("secs".to_owned(), secs), ("nanos".to_owned(), nanos)];
+    Some((name, ValueKind::from(config::Map::from(fields))))
 }
 
 /// Reads the built-in `default.toml`.
@@ -133,27 +110,27 @@ pub(super) fn built_in() -> Result<Layer, ConfigError> {
 
 /// Reads a configuration file.
 pub(super) fn file(known: &Layer, path: &Path) -> Result<Layer, ConfigError> {
-    let fail = |reason: &str| ConfigError::File { path: path.to_owned(), reason: reason.to_owned() };
+    let fail = |reason: String| ConfigError::File { path: path.to_owned(), reason };
     let mut text = String::new();
-    std::fs::File::open(path)
-        .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text))
-        .map_err(|error| match error.kind() {
-            io::ErrorKind::InvalidData => fail("is not valid UTF-8. Give a TOML file like default.toml"),
-            // most likely the command line is wrong
-            io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied | io::ErrorKind::IsADirectory => {
-                fail(&format!("cannot be read ({error}). Check its path and permissions"))
-            }
-            _ => ConfigError::Io {
-                path: path.to_owned(),
-                reason: format!(
-                    "cannot be read ({error}). Check the path and permissions of this configuration file"
-                ),
-            },
-        })?;
+    let read =
+        std::fs::File::open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text));
+    read.map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidData => {
+            fail("is not valid UTF-8. Give a TOML file like default.toml".to_owned())
+        }
+        // most likely the command line is wrong
+        io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied | io::ErrorKind::IsADirectory => {
+            fail(format!("cannot be read ({error}). Check its path and permissions"))
+        }
+        _ => {
+            let advice = "Check the path and permissions of this configuration file";
+            ConfigError::Io { path: path.to_owned(), reason: format!("cannot be read ({error}). {advice}") }
+        }
+    })?;
     if text.len() as u64 > FILE_BYTES_MAX {
-        return Err(fail("is larger than 1 MiB. Give a TOML file like default.toml"));
+        return Err(fail("is larger than 1 MiB. Give a TOML file like default.toml".to_owned()));
     }
-    let tables = parse(&text).map_err(|at| fail(&format!("is not valid TOML{at}. Correct it")))?;
+    let tables = parse(&text).map_err(|at| fail(format!("is not valid TOML{at}. Correct it")))?;
     let origin = LayerOrigin::File(path.to_owned());
     let mut layer = Layer::new();
     flatten(tables, "", &|key| known.contains_key(names::canonical(key)), &mut |name, value| {
@@ -165,15 +142,13 @@ pub(super) fn file(known: &Layer, path: &Path) -> Result<Layer, ConfigError> {
             let subject = format!("`{}` ({origin})", names::shown(&name));
             return Err(unknown(subject, closest(known, &name).map(str::to_owned)));
         };
-        let value =
-            values::coerce(key, &default.value, value).map_err(|must| value_error(key, &origin, must))?;
-        add(&mut layer, key, Setting { value, origin: origin.clone() })
+        add(&mut layer, key, default, value, origin.clone())
     })?;
     Ok(layer)
 }
 
 pub(super) fn closest<'a>(known: &'a Layer, name: &str) -> Option<&'a str> {
-    names::closest(name, known.keys().map(String::as_str))
+    near::closest(name, known.keys().map(String::as_str))
 }
 
 fn is_empty_section(known: &Layer, name: &str, value: &ValueKind) -> bool {
@@ -182,12 +157,20 @@ fn is_empty_section(known: &Layer, name: &str, value: &ValueKind) -> bool {
         && known.keys().any(|key| key.starts_with(&section))
 }
 
-/// Adds a setting to a layer. A setting given twice, under two names, must have the same value.
-pub(super) fn add(layer: &mut Layer, key: &str, setting: Setting) -> Result<(), ConfigError> {
+/// Adds a given value to a layer, as the type of its default. A setting given twice, under two names, must have the same
+/// value.
+pub(super) fn add(
+    layer: &mut Layer,
+    key: &str,
+    default: &Setting,
+    given: ValueKind,
+    origin: LayerOrigin,
+) -> Result<(), ConfigError> {
+    let value = values::coerce(key, &default.value, given).map_err(|must| value_error(key, &origin, must))?;
+    let setting = Setting { value, origin };
     if let Some(other) = layer.get(key).filter(|other| other.value != setting.value) {
-        let alias =
-            names::ALIASES.iter().find(|(_, canonical)| *canonical == key).map_or(key, |(alias, _)| alias);
-        return Err(conflict((alias, other), (key, &setting)));
+        let alias = names::ALIASES.iter().find(|(_, canonical)| *canonical == key);
+        return Err(conflict((alias.map_or(key, |(alias, _)| *alias), other), (key, &setting)));
     }
     layer.insert(key.to_owned(), setting);
     Ok(())

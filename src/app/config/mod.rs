@@ -28,7 +28,7 @@ use serde::Deserialize;
 
 use crate::domain::settings::Defaults;
 use environment::Ambient;
-use layers::LayeredSettings;
+use layers::Layer;
 
 pub use error::ConfigError;
 pub use search::EmbeddingsSettings;
@@ -138,10 +138,15 @@ impl Review {
         environment: impl Iterator<Item = (String, String)>,
     ) -> Result<Review, ConfigError> {
         let (settings, ambient) = read(file, environment)?;
-        let mut sections: Sections = settings.deserialize()?;
+        let mut sections: Sections = layers::deserialize(&settings)?;
         let location = sections.database.location(&sections.data_dir, &ambient)?;
-        let to_generate = secret_files::to_generate(sections.take_secrets(), &location)?;
-        Ok(Review { settings: settings.effective(), location, to_generate })
+        let to_generate = secret_files::to_generate(sections.take_keys(), &location)?;
+        let shown = settings.iter().map(|(name, setting)| EffectiveSetting {
+            name: name.clone(),
+            value: values::shown(name, &setting.value),
+            origin: setting.origin.to_string(),
+        });
+        Ok(Review { settings: shown.collect(), location, to_generate })
     }
 }
 
@@ -158,7 +163,32 @@ impl Config {
         environment: impl Iterator<Item = (String, String)>,
     ) -> Result<Config, ConfigError> {
         let (settings, ambient) = read(file, environment)?;
-        build(&settings, ambient)
+        let mut sections: Sections = layers::deserialize(&settings)?;
+        let location = sections.database.location(&sections.data_dir, &ambient)?;
+        let keys = secret_files::resolve(sections.take_keys(), &location)?;
+        Ok(Config {
+            server: sections.server,
+            database: sections.database.with_location(location),
+            bootstrap_key: keys.bootstrap,
+            bootstrap_key_file: keys.bootstrap_file,
+            stale_max: sections.auth.stale_max,
+            session_keys: keys.sessions,
+            master_keys: keys.master,
+            egress_allow: sections.egress.allow,
+            stdio_enabled: sections.stdio.enabled.holds(ambient.host.in_kubernetes),
+            stdio_hide_data_dir: sections.stdio.hide_data_dir,
+            stdio_commands: sections.stdio.commands,
+            embeddings: Some(sections.search).filter(|service| !service.url.is_empty()),
+            direct: sections.direct,
+            defaults: Defaults {
+                activity_retention_days: sections.activity.retention_days,
+                ..sections.defaults
+            },
+            activity: sections.activity,
+            telemetry: sections.telemetry,
+            limits: sections.limits,
+            host: ambient.host,
+        })
     }
 
     /// Reads the configuration from the built-in defaults, `file` and this process's environment.
@@ -190,7 +220,7 @@ impl MigrationConfig {
     /// As [`Config::load_from_process`].
     pub fn load_from_process(file: Option<&Path>) -> Result<MigrationConfig, ConfigError> {
         let (settings, ambient) = read(file, environment::of_process()?.into_iter())?;
-        let sections: Sections = settings.deserialize()?;
+        let sections: Sections = layers::deserialize(&settings)?;
         let location = sections.database.location(&sections.data_dir, &ambient)?;
         Ok(MigrationConfig {
             database: sections.database.with_location(location),
@@ -205,19 +235,17 @@ impl MigrationConfig {
 fn read(
     file: Option<&Path>,
     environment: impl Iterator<Item = (String, String)>,
-) -> Result<(LayeredSettings, Ambient), ConfigError> {
-    let defaults = layers::built_in()?;
-    let environment = environment::sort(&defaults, environment)?;
-    let mut settings = LayeredSettings::new(defaults);
+) -> Result<(Layer, Ambient), ConfigError> {
+    let mut settings = layers::built_in()?;
+    let (variables, ambient) = environment::sort(&settings, environment)?;
     if let Some(path) = file {
-        let layer = layers::file(settings.known(), path)?;
-        settings.overlay(layer);
+        let layer = layers::file(&settings, path)?;
+        settings.extend(layer);
     }
-    settings.overlay(environment.platform);
-    settings.overlay(environment.own);
+    settings.extend(variables);
     rules::check(&settings)?;
-    settings.join_synonyms()?;
-    Ok((settings, environment.ambient))
+    layers::join_synonyms(&mut settings)?;
+    Ok((settings, ambient))
 }
 
 /// Sections as given in the sources, before secrets are resolved.
@@ -232,7 +260,7 @@ struct Sections {
     secrets: sections::SecretsSection,
     egress: sections::EgressSection,
     stdio: stdio::StdioSection,
-    search: search::SearchSection,
+    search: EmbeddingsSettings,
     direct: Direct,
     activity: Activity,
     #[serde(with = "sections::DefaultsSection")]
@@ -243,37 +271,8 @@ struct Sections {
 
 impl Sections {
     /// Takes out the secrets for which files stand in where they are not given.
-    fn take_secrets(&mut self) -> secret_files::Given {
-        secret_files::Given {
-            bootstrap: std::mem::take(&mut self.auth.bootstrap_key),
-            sessions: std::mem::take(&mut self.sessions.key),
-            master: std::mem::take(&mut self.secrets.master_key),
-        }
+    fn take_keys(&mut self) -> secret_files::SecretsByKind {
+        let bootstrap = self.auth.bootstrap_key.take().into_iter().collect();
+        [bootstrap, std::mem::take(&mut self.sessions.key), std::mem::take(&mut self.secrets.master_key)]
     }
-}
-
-fn build(settings: &LayeredSettings, ambient: Ambient) -> Result<Config, ConfigError> {
-    let mut sections: Sections = settings.deserialize()?;
-    let location = sections.database.location(&sections.data_dir, &ambient)?;
-    let keys = secret_files::resolve(sections.take_secrets(), &location)?;
-    Ok(Config {
-        server: sections.server,
-        database: sections.database.with_location(location),
-        bootstrap_key: keys.bootstrap,
-        bootstrap_key_file: keys.bootstrap_file,
-        stale_max: sections.auth.stale_max,
-        session_keys: keys.sessions,
-        master_keys: keys.master,
-        egress_allow: sections.egress.allow,
-        stdio_enabled: sections.stdio.enabled.holds(ambient.host.in_kubernetes),
-        stdio_hide_data_dir: sections.stdio.hide_data_dir,
-        stdio_commands: sections.stdio.commands,
-        embeddings: sections.search.embeddings(),
-        direct: sections.direct,
-        defaults: Defaults { activity_retention_days: sections.activity.retention_days, ..sections.defaults },
-        activity: sections.activity,
-        telemetry: sections.telemetry,
-        limits: sections.limits,
-        host: ambient.host,
-    })
 }

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use config::ValueKind;
 use ipnet::IpNet;
 
-use super::error::ConfigError;
-use super::layers::{LayerOrigin, LayeredSettings, value_error};
+use super::error::{ConfigError, must};
+use super::layers::{Layer, LayerOrigin, value_error};
 use super::values::texts;
 use super::{search, secret};
 use crate::domain::glob;
@@ -55,8 +55,8 @@ fn range(key: &str) -> (i64, i64) {
 }
 
 /// Checks every setting, given or default.
-pub(super) fn check(settings: &LayeredSettings) -> Result<(), ConfigError> {
-    for (key, setting) in settings.known() {
+pub(super) fn check(settings: &Layer) -> Result<(), ConfigError> {
+    for (key, setting) in settings {
         let fail = |must: String| value_error(key, &setting.origin, must);
         match &setting.value {
             ValueKind::I64(value) => check_number(key, *value).map_err(fail)?,
@@ -78,19 +78,16 @@ const ORDERED: [(&str, &str); 2] = [
 ];
 
 /// Checks the rules between settings.
-fn check_together(settings: &LayeredSettings) -> Result<(), ConfigError> {
+fn check_together(settings: &Layer) -> Result<(), ConfigError> {
     for (low, high) in ORDERED {
-        let (Some(least), Some(most)) = (settings.known().get(low), settings.known().get(high)) else {
+        let (Some(least), Some(most)) = (settings.get(low), settings.get(high)) else {
             continue;
         };
         if let (ValueKind::I64(a), ValueKind::I64(b)) = (&least.value, &most.value)
             && a > b
         {
-            return Err(value_error(
-                low,
-                &least.origin,
-                format!("must not be above {high} ({})", most.origin),
-            ));
+            let must = format!("must not be above {high} ({})", most.origin);
+            return Err(value_error(low, &least.origin, must));
         }
     }
     search::check_together(settings)
@@ -98,26 +95,18 @@ fn check_together(settings: &LayeredSettings) -> Result<(), ConfigError> {
 
 fn check_number(key: &str, value: i64) -> Result<(), String> {
     let (least, greatest) = range(key);
-    if key == MEMORY && value != 0 && !(MEMORY_BYTES_MIN..=greatest).contains(&value) {
-        return Err(format!(
-            "must be 0, for the default, or a whole number from {MEMORY_BYTES_MIN} to {greatest}"
-        ));
-    }
-    if (least..=greatest).contains(&value) {
-        return Ok(());
-    }
-    Err(format!("must be a whole number from {least} to {greatest}"))
+    let (least, besides) =
+        if key == MEMORY { (MEMORY_BYTES_MIN, "0, for the default, or ") } else { (least, "") };
+    must(
+        (least..=greatest).contains(&value) || (key == MEMORY && value == 0),
+        format!("must be {besides}a whole number from {least} to {greatest}"),
+    )
 }
 
 fn check_text(key: &str, text: &str) -> Result<(), String> {
     if let Some(words) = words(key) {
-        return if words.contains(&text) {
-            Ok(())
-        } else {
-            Err(format!("must be one of: {}", words.join(", ")))
-        };
+        return must(words.contains(&text), format!("must be one of: {}", words.join(", ")));
     }
-    let must = |fits: bool, must: &str| if fits { Ok(()) } else { Err(must.to_owned()) };
     match key {
         "server.listen" => must(text.parse::<SocketAddr>().is_ok(), ADDRESS),
         "server.admin_listen" => must(text.is_empty() || text.parse::<SocketAddr>().is_ok(), ADDRESS),
@@ -151,14 +140,14 @@ pub(super) fn check_list(key: &str, entries: &[&str], origin: &LayerOrigin) -> R
         let check = match key {
             "sessions.key" => secret::check_text_secret(entry),
             "secrets.master_key" => secret::MasterKey::parse(entry).map(|_| ()),
-            "egress.allow" | "server.trusted_proxies" => entry
-                .parse::<IpNet>()
-                .map(|_| ())
-                .map_err(|_| "must be a network such as 10.0.0.0/8".to_owned()),
+            "egress.allow" | "server.trusted_proxies" => {
+                must(entry.parse::<IpNet>().is_ok(), "must be a network such as 10.0.0.0/8")
+            }
             "server.allowed_hosts" => check_host(entry),
             "server.allowed_origins" => check_origin(entry),
-            "defaults.allowed_tools" if entry.len() > glob::PATTERN_BYTES_MAX => {
-                Err(format!("must be at most {} bytes", glob::PATTERN_BYTES_MAX))
+            "defaults.allowed_tools" => {
+                let most = glob::PATTERN_BYTES_MAX;
+                must(entry.len() <= most, format!("must be at most {most} bytes"))
             }
             _ => Ok(()),
         };
@@ -169,19 +158,11 @@ pub(super) fn check_list(key: &str, entries: &[&str], origin: &LayerOrigin) -> R
 
 fn check_host(entry: &str) -> Result<(), String> {
     let fits = entry.chars().all(|c| c.is_ascii_alphanumeric() || "-._:[]".contains(c)) || entry == "*";
-    if fits {
-        Ok(())
-    } else {
-        Err("must be a host name, `name:port`, or `*`, without a scheme or path".to_owned())
-    }
+    must(fits, "must be a host name, `name:port`, or `*`, without a scheme or path")
 }
 
 fn check_origin(entry: &str) -> Result<(), String> {
     let host = entry.split_once("://").map_or("", |(_, host)| host);
     let fits = entry.is_ascii() && !host.is_empty() && !host.contains(['/', '?', '#', '@', ' ']);
-    if fits || entry == "*" {
-        Ok(())
-    } else {
-        Err("must be an origin such as https://example.com, without a path".to_owned())
-    }
+    must(fits || entry == "*", "must be an origin such as https://example.com, without a path")
 }

@@ -1,11 +1,14 @@
 //! Secrets: values that are never shown, and the checks of their strength.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde::Deserialize;
+
+use super::error::must;
 
 /// Text that is shown in place of a secret.
 pub(super) const REDACTED: &str = "[redacted]";
@@ -55,9 +58,8 @@ impl MasterKey {
             .find_map(|alphabet| GeneralPurpose::new(alphabet, lenient).decode(text).ok())
             .and_then(|bytes| <[u8; 32]>::try_from(bytes).ok())
             .ok_or_else(|| format!("must be base64 of exactly 32 bytes; {GENERATE}"))?;
-        if bytes.iter().all(|byte| Some(byte) == bytes.first()) {
-            return Err(format!("is not random; {GENERATE}"));
-        }
+        let all_equal = bytes.iter().all(|byte| Some(byte) == bytes.first());
+        must(!all_equal, format!("is not random; {GENERATE}"))?;
         Ok(MasterKey(bytes))
     }
 }
@@ -82,33 +84,25 @@ impl fmt::Debug for MasterKey {
 
 /// Checks a secret text. The error is the end of a sentence that begins with the setting's name.
 pub(super) fn check_text_secret(text: &str) -> Result<(), String> {
-    if text.chars().count() < CHARS_MIN {
-        return Err(format!("must have at least {CHARS_MIN} characters; {GENERATE}"));
-    }
-    if text.len() > BYTES_MAX {
-        return Err(format!("must have at most {BYTES_MAX} bytes; {GENERATE}"));
-    }
-    let plain: String = text.to_ascii_lowercase().chars().filter(|c| !matches!(c, '-' | '_' | ' ')).collect();
-    if PLACEHOLDERS.iter().any(|placeholder| plain.contains(placeholder)) || is_weak(text.as_bytes()) {
-        return Err(format!("is a placeholder or easy to guess; {GENERATE}"));
-    }
-    Ok(())
+    let long_enough = text.chars().count() >= CHARS_MIN;
+    must(long_enough, format!("must have at least {CHARS_MIN} characters; {GENERATE}"))?;
+    must(text.len() <= BYTES_MAX, format!("must have at most {BYTES_MAX} bytes; {GENERATE}"))?;
+    let plain = text.to_ascii_lowercase().replace(['-', '_', ' '], "");
+    let is_placeholder = PLACEHOLDERS.iter().any(|placeholder| plain.contains(placeholder));
+    let strong = !is_placeholder && !is_weak(text.as_bytes());
+    must(strong, format!("is a placeholder or easy to guess; {GENERATE}"))
 }
 
 /// Checks a secret text that is also sent in a header.
 pub(super) fn check_header_secret(text: &str) -> Result<(), String> {
-    if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(format!("must be of visible ASCII characters without spaces; {GENERATE}"));
-    }
+    let visible = text.bytes().all(|byte| byte.is_ascii_graphic());
+    must(visible, format!("must be of visible ASCII characters without spaces; {GENERATE}"))?;
     check_text_secret(text)
 }
 
 /// Returns whether there are hardly any different characters.
 fn is_weak(bytes: &[u8]) -> bool {
-    let mut different: Vec<u8> = bytes.to_vec();
-    different.sort_unstable();
-    different.dedup();
-    different.len() < DIFFERENT_MIN
+    bytes.iter().collect::<BTreeSet<_>>().len() < DIFFERENT_MIN
 }
 
 #[cfg(test)]

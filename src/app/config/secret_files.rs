@@ -19,12 +19,8 @@ const FILE_BYTES_MAX: u64 = 4096;
 /// Bytes of a generated secret.
 const RANDOM_BYTES: usize = 32;
 
-/// Secrets from the sources, checked; empty where the sources give none.
-pub(super) struct Given {
-    pub(super) bootstrap: Secret,
-    pub(super) sessions: Vec<Secret>,
-    pub(super) master: Vec<Secret>,
-}
+/// Secrets of each kind: bootstrap, sessions, master; empty where there are none.
+pub(super) type SecretsByKind = [Vec<Secret>; 3];
 
 /// All secrets of the deployment.
 pub(super) struct SecretKeys {
@@ -95,84 +91,68 @@ fn folder(data_dir: &Path) -> PathBuf {
     data_dir.join("secrets")
 }
 
-impl Given {
-    /// Returns each kind of secret with the given ones.
-    fn by_kind(self) -> [(Needed, Vec<Secret>); 3] {
-        let bootstrap = [self.bootstrap].into_iter().filter(|key| !key.expose().is_empty()).collect();
-        [(Needed::Bootstrap, bootstrap), (Needed::Sessions, self.sessions), (Needed::Master, self.master)]
+/// Completes the given secrets with those that `kept` returns for a private database; with a database URL, missing ones
+/// are an error.
+fn complete(
+    mut given: SecretsByKind,
+    location: &DatabaseLocation,
+    mut kept: impl FnMut(&Path, Needed) -> Result<Vec<Secret>, ConfigError>,
+) -> Result<SecretsByKind, ConfigError> {
+    let mut missing = Vec::new();
+    for (keys, needed) in given.iter_mut().zip([Needed::Bootstrap, Needed::Sessions, Needed::Master]) {
+        match location {
+            _ if !keys.is_empty() => {}
+            DatabaseLocation::Private { data_dir } => *keys = kept(data_dir, needed)?,
+            DatabaseLocation::Url { .. } => {
+                let (name, _) = needed.names();
+                missing.push(format!("{name} ({})", names::variable(name)));
+            }
+        }
+    }
+    if missing.is_empty() {
+        Ok(given)
+    } else {
+        Err(ConfigError::MissingSecrets { names: missing.join(", ") })
     }
 }
 
 /// Returns all secrets. Missing ones are generated for a private database; with a database URL they are an error.
-pub(super) fn resolve(given: Given, location: &DatabaseLocation) -> Result<SecretKeys, ConfigError> {
-    let mut missing = Vec::new();
-    let bootstrap_file = match location {
-        DatabaseLocation::Private { data_dir } if given.bootstrap.expose().is_empty() => {
-            Some(Needed::Bootstrap.path(data_dir))
+pub(super) fn resolve(given: SecretsByKind, location: &DatabaseLocation) -> Result<SecretKeys, ConfigError> {
+    let mut bootstrap_file = None;
+    let [bootstrap, sessions, master] = complete(given, location, |data_dir, needed| {
+        if let Needed::Bootstrap = needed {
+            bootstrap_file = Some(needed.path(data_dir));
         }
-        _ => None,
-    };
-    let [bootstrap, sessions, master] = given.by_kind().map(|(needed, keys)| match location {
-        _ if !keys.is_empty() => Ok(keys),
-        DatabaseLocation::Private { data_dir } => read_or_generate(data_dir, needed),
-        DatabaseLocation::Url { .. } => {
-            missing.push(needed.names().0);
-            Ok(keys)
-        }
-    });
-    let (mut bootstrap, sessions, master) = (bootstrap?, sessions?, master?);
-    match bootstrap.pop() {
-        Some(bootstrap) if missing.is_empty() => {
-            Ok(SecretKeys { bootstrap, bootstrap_file, sessions, master: parse(&master)? })
-        }
-        _ => Err(ConfigError::MissingSecrets { names: with_variables(&missing) }),
-    }
+        read_or_generate(data_dir, needed)
+    })?;
+    let broken = |needed: Needed| ConfigError::BuiltIn { at: format!(" at {}", needed.names().0) };
+    let master = master.iter().map(|key| MasterKey::parse(key.expose()).map_err(|_| broken(Needed::Master)));
+    Ok(SecretKeys {
+        bootstrap: bootstrap.into_iter().next().ok_or_else(|| broken(Needed::Bootstrap))?,
+        bootstrap_file,
+        sessions,
+        master: master.collect::<Result<_, _>>()?,
+    })
 }
 
 /// Returns the settings that [`resolve`] would generate. Fails as it does, and writes nothing.
 pub(super) fn to_generate(
-    given: Given,
+    given: SecretsByKind,
     location: &DatabaseLocation,
 ) -> Result<Vec<&'static str>, ConfigError> {
-    let absent = given.by_kind().into_iter().filter(|(_, keys)| keys.is_empty()).map(|(needed, _)| needed);
-    match location {
-        DatabaseLocation::Url { .. } => {
-            let missing: Vec<&str> = absent.map(|needed| needed.names().0).collect();
-            if missing.is_empty() {
-                return Ok(missing);
-            }
-            Err(ConfigError::MissingSecrets { names: with_variables(&missing) })
+    let mut to_generate = Vec::new();
+    complete(given, location, |data_dir, needed| {
+        let (dir, path) = (folder(data_dir), needed.path(data_dir));
+        if std::fs::symlink_metadata(&dir).is_ok() {
+            check_folder(&dir)?;
         }
-        DatabaseLocation::Private { data_dir } => {
-            let dir = folder(data_dir);
-            if std::fs::symlink_metadata(&dir).is_ok() {
-                check_folder(&dir)?;
-            }
-            let mut to_generate = Vec::new();
-            for needed in absent {
-                let path = needed.path(data_dir);
-                match read(&path)? {
-                    Some(text) => drop(needed.read(&text, &path)?),
-                    None => to_generate.push(needed.names().0),
-                }
-            }
-            Ok(to_generate)
-        }
-    }
-}
-
-fn parse(keys: &[Secret]) -> Result<Vec<MasterKey>, ConfigError> {
-    let (name, _) = Needed::Master.names();
-    let parse = |key: &Secret| {
-        MasterKey::parse(key.expose()).map_err(|_| ConfigError::BuiltIn { at: format!(" at {name}") })
-    };
-    keys.iter().map(parse).collect()
-}
-
-fn with_variables(missing: &[&str]) -> String {
-    let described: Vec<String> =
-        missing.iter().map(|name| format!("{name} ({})", names::variable(name))).collect();
-    described.join(", ")
+        let Some(text) = read(&path)? else {
+            to_generate.push(needed.names().0);
+            return Ok(Vec::new());
+        };
+        needed.read(&text, &path)
+    })?;
+    Ok(to_generate)
 }
 
 fn read_or_generate(data_dir: &Path, needed: Needed) -> Result<Vec<Secret>, ConfigError> {
@@ -208,12 +188,8 @@ fn prepare(dir: &Path) -> Result<(), ConfigError> {
         }
     });
     made.map_err(|error| {
-        io_failed(
-            dir,
-            format!(
-                "cannot be made ({error}). Set data_dir (MCPPROXY__DATA_DIR) to a folder that can be written"
-            ),
-        )
+        let advice = "Set data_dir (MCPPROXY__DATA_DIR) to a folder that can be written";
+        io_failed(dir, format!("cannot be made ({error}). {advice}"))
     })?;
     check_folder(dir)
 }
@@ -256,13 +232,9 @@ fn refuse_open(path: &Path, permissions: &Permissions, mode: &str) -> Result<(),
     if permissions.mode() & 0o077 == 0 {
         return Ok(());
     }
-    let shown = path.display();
-    Err(failed(
-        path,
-        format!(
-            "can be read by other users. Run `chmod {mode} {shown}`, and replace the secret if they may have seen it"
-        ),
-    ))
+    let advice =
+        format!("Run `chmod {mode} {}`, and replace the secret if they may have seen it", path.display());
+    Err(failed(path, format!("can be read by other users. {advice}")))
 }
 
 /// Writes a file atomically. Keeps an existing file, if the file system has hard links.

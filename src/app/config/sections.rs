@@ -1,4 +1,4 @@
-//! Typed sections of the configuration.
+//! Typed sections of the configuration. A duration has the name of its setting without the unit.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::environment::Ambient;
 use super::error::ConfigError;
-use super::fields::{milliseconds, networks, optional_address, optional_text, seconds, zero_is_none};
+use super::fields::{optional, zero_is_none};
 use super::secret::Secret;
 use crate::domain::annotations::Unannotated;
 use crate::domain::intent::IntentMode;
@@ -23,14 +23,13 @@ pub struct ServerSettings {
     /// Address that clients connect to; port 0 takes any free port.
     pub listen: SocketAddr,
     /// Address of `/metrics`; `None` for no such listener.
-    #[serde(deserialize_with = "optional_address")]
+    #[serde(deserialize_with = "optional")]
     pub admin_listen: Option<SocketAddr>,
     /// Accepted `Host` headers: `name` (any port), `name:port`, or `*`.
     pub allowed_hosts: Vec<String>,
     /// Accepted `Origin` headers, or `*`.
     pub allowed_origins: Vec<String>,
     /// Networks of the proxies in front of the gateway; empty: none is trusted.
-    #[serde(deserialize_with = "networks")]
     pub trusted_proxies: Vec<IpNet>,
 }
 
@@ -106,7 +105,7 @@ pub struct Telemetry {
     /// Filter directives of the log.
     pub log_filter: String,
     /// URL of the trace collector; `None` for no traces.
-    #[serde(deserialize_with = "optional_text")]
+    #[serde(deserialize_with = "optional")]
     pub otlp_endpoint: Option<String>,
     /// Protocol to the trace collector.
     pub otlp_protocol: OtlpProtocol,
@@ -159,36 +158,28 @@ pub struct LimitSettings {
     /// Most texts that are kept of one tenant's cut results.
     pub tenant_cache_entries_max: usize,
     /// Timeout of one call at its upstream.
-    #[serde(rename = "call_timeout_s", deserialize_with = "seconds")]
     pub call_timeout: Duration,
     /// Timeout for connecting to an upstream.
-    #[serde(rename = "connect_timeout_s", deserialize_with = "seconds")]
     pub connect_timeout: Duration,
     /// Most concurrent calls per upstream server.
     pub upstream_concurrency: usize,
     /// Most calls that wait in the queue of an upstream server.
     pub upstream_queue: usize,
     /// Longest wait of a call in the queue of its upstream server.
-    #[serde(rename = "upstream_queue_wait_s", deserialize_with = "seconds")]
     pub upstream_queue_wait: Duration,
     /// Number of failures in a row that opens the circuit breaker of an upstream.
     pub upstream_failures_max: u32,
     /// First duration for which the circuit breaker stays open.
-    #[serde(rename = "upstream_rest_min_ms", deserialize_with = "milliseconds")]
     pub upstream_rest_min: Duration,
     /// Longest duration for which the circuit breaker stays open; not below the first.
-    #[serde(rename = "upstream_rest_max_ms", deserialize_with = "milliseconds")]
     pub upstream_rest_max: Duration,
     /// Most connections per upstream server.
     pub upstream_connections: usize,
     /// Idle time after which an upstream connection is closed.
-    #[serde(rename = "upstream_idle_s", deserialize_with = "seconds")]
     pub upstream_idle: Duration,
     /// Idle time after which the program of a stdio server is ended.
-    #[serde(rename = "stdio_idle_s", deserialize_with = "seconds")]
     pub stdio_idle: Duration,
     /// Timeout for the start of a program.
-    #[serde(rename = "stdio_start_timeout_s", deserialize_with = "seconds")]
     pub stdio_start_timeout: Duration,
     /// Most programs that run on one replica.
     pub stdio_running_max: usize,
@@ -199,7 +190,6 @@ pub struct LimitSettings {
     /// Most client connections of one address on which no valid key has been presented yet.
     pub connections_per_address_max: usize,
     /// Timeout for a client to send its headers.
-    #[serde(rename = "header_read_timeout_s", deserialize_with = "seconds")]
     pub header_read_timeout: Duration,
     /// Most activity records that wait to be written.
     pub activity_queue: usize,
@@ -208,29 +198,22 @@ pub struct LimitSettings {
     /// Most activity records in one batch; not above `activity_queue`.
     pub activity_batch: usize,
     /// Time after which an unfilled batch is written.
-    #[serde(rename = "activity_flush_ms", deserialize_with = "milliseconds")]
     pub activity_flush: Duration,
     /// Longest wait of a call for its record to be committed.
-    #[serde(rename = "record_commit_timeout_s", deserialize_with = "seconds")]
     pub record_commit_timeout: Duration,
     /// Interval between listings of an upstream that does not announce changes.
-    #[serde(rename = "relist_interval_s", deserialize_with = "seconds")]
     pub relist_interval: Duration,
     /// Interval between listings of an upstream that does announce changes.
-    #[serde(rename = "relist_announced_interval_s", deserialize_with = "seconds")]
     pub relist_announced_interval: Duration,
     /// Most upstreams that one replica waits on for announcements.
     pub upstream_streams_max: usize,
     /// Longest backoff between listings of an upstream that fails.
-    #[serde(rename = "relist_pause_max_s", deserialize_with = "seconds")]
     pub relist_pause_max: Duration,
     /// Most upstreams that are listed again at the same time.
     pub relist_concurrency: usize,
     /// Time after its last sign of life for which an upstream counts as connected.
-    #[serde(rename = "connected_s", deserialize_with = "seconds")]
     pub connected: Duration,
     /// Timeout of one listing of an upstream.
-    #[serde(rename = "listing_timeout_s", deserialize_with = "seconds")]
     pub listing_timeout: Duration,
     /// Most tools of one upstream server.
     pub tools_per_server_max: usize,
@@ -249,13 +232,10 @@ pub struct LimitSettings {
     /// Most open streams of all keys of one tenant, on one replica.
     pub streams_per_tenant_max: usize,
     /// Longest wait for calls under way at a graceful shutdown.
-    #[serde(rename = "drain_s", deserialize_with = "seconds")]
     pub drain: Duration,
     /// Time before the drain for which new connections are still accepted, while `/readyz` says `draining`; may be 0.
-    #[serde(rename = "drain_delay_s", deserialize_with = "seconds")]
     pub drain_delay: Duration,
     /// Time for which a page of `/metrics` is reused.
-    #[serde(rename = "metrics_age_max_ms", deserialize_with = "milliseconds")]
     pub metrics_age_max: Duration,
     /// Database connections for committing activity records.
     pub database_pool_commit: u32,
@@ -266,7 +246,6 @@ pub struct LimitSettings {
     /// Most reports of one tenant at the same time.
     pub reports_per_tenant: usize,
     /// Interval between two passes of partition upkeep and retention.
-    #[serde(rename = "retention_interval_s", deserialize_with = "seconds")]
     pub retention_interval: Duration,
     /// Most tenants whose catalogue is reloaded at the same time.
     pub reload_concurrency: usize,
@@ -277,8 +256,10 @@ pub struct LimitSettings {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DatabaseSection {
-    url: String,
-    direct_url: String,
+    #[serde(deserialize_with = "optional")]
+    url: Option<Secret>,
+    #[serde(deserialize_with = "optional")]
+    direct_url: Option<Secret>,
     statement_cache: usize,
 }
 
@@ -289,12 +270,9 @@ impl DatabaseSection {
         data_dir: &str,
         ambient: &Ambient,
     ) -> Result<DatabaseLocation, ConfigError> {
-        if !self.url.is_empty() {
-            let direct = if self.direct_url.is_empty() { &self.url } else { &self.direct_url };
-            return Ok(DatabaseLocation::Url {
-                url: Secret::new(self.url.clone()),
-                direct_url: Secret::new(direct.clone()),
-            });
+        if let Some(url) = self.url.clone() {
+            let direct_url = self.direct_url.clone().unwrap_or_else(|| url.clone());
+            return Ok(DatabaseLocation::Url { url, direct_url });
         }
         // Refused here already, before secrets are generated into a pod.
         if ambient.host.in_kubernetes {
@@ -320,8 +298,8 @@ impl DatabaseSection {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AuthSection {
-    pub(super) bootstrap_key: Secret,
-    #[serde(rename = "stale_max_s", deserialize_with = "seconds")]
+    #[serde(deserialize_with = "optional")]
+    pub(super) bootstrap_key: Option<Secret>,
     pub(super) stale_max: Duration,
 }
 
@@ -340,6 +318,5 @@ pub(super) struct SecretsSection {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EgressSection {
-    #[serde(deserialize_with = "networks")]
     pub(super) allow: Vec<IpNet>,
 }

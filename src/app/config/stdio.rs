@@ -64,14 +64,10 @@ pub(super) fn read(given: ValueKind) -> Result<ValueKind, &'static str> {
     let table = match given {
         ValueKind::Table(table) => table,
         ValueKind::String(text) if text.trim().is_empty() => return Ok(ValueKind::Table(config::Map::new())),
-        ValueKind::String(text) => {
-            let json =
-                serde_json::from_str(&text).map_err(|_| "must be a JSON object when given as a text")?;
-            match value_of(json).kind {
-                ValueKind::Table(table) => table,
-                _ => return Err("must be a JSON object when given as a text"),
-            }
-        }
+        ValueKind::String(text) => match serde_json::from_str(&text) {
+            Ok(Value { kind: ValueKind::Table(table), .. }) => table,
+            _ => return Err("must be a JSON object when given as a text"),
+        },
         _ => return Err(SHAPE),
     };
     let fits =
@@ -84,17 +80,12 @@ fn is_command(name: &str, command: &ValueKind) -> bool {
         && name.len() <= NAME_BYTES_MAX
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
     let ValueKind::Table(fields) = command else { return false };
-    let known = fields.keys().all(|field| matches!(field.as_str(), "argv" | "env" | "tenants"));
-    let texts = |field: &str| match fields.get(field).map(|value| &value.kind) {
-        Some(ValueKind::Array(items)) => !items.is_empty() && items.iter().all(is_text),
+    let fits = |(field, value): (&String, &Value)| match (field.as_str(), &value.kind) {
+        ("argv" | "tenants", ValueKind::Array(items)) => !items.is_empty() && items.iter().all(is_text),
+        ("env", ValueKind::Table(env)) => env.iter().all(|(name, value)| is_variable(name) && is_text(value)),
         _ => false,
     };
-    let env = match fields.get("env").map(|value| &value.kind) {
-        None => true,
-        Some(ValueKind::Table(env)) => env.iter().all(|(name, value)| is_variable(name) && is_text(value)),
-        Some(_) => false,
-    };
-    named && known && texts("argv") && texts("tenants") && env
+    named && ["argv", "tenants"].iter().all(|field| fields.contains_key(*field)) && fields.iter().all(fits)
 }
 
 fn is_text(value: &Value) -> bool {
@@ -104,22 +95,4 @@ fn is_text(value: &Value) -> bool {
 
 fn is_variable(name: &str) -> bool {
     !name.is_empty() && !name.contains(['=', '\0'])
-}
-
-fn value_of(json: serde_json::Value) -> Value {
-    use serde_json::Value as Json;
-    match json {
-        Json::Object(fields) => {
-            let table = fields
-                .into_iter()
-                .map(|(name, field)| (name, value_of(field)))
-                .collect::<config::Map<_, _>>();
-            Value::new(None, ValueKind::Table(table))
-        }
-        Json::Array(items) => Value::new(None, ValueKind::Array(items.into_iter().map(value_of).collect())),
-        Json::String(text) => Value::new(None, text),
-        Json::Bool(value) => Value::new(None, value),
-        // Numbers and null have no place in this table: any kind that is refused will do.
-        Json::Number(_) | Json::Null => Value::new(None, ValueKind::Nil),
-    }
 }

@@ -1,6 +1,7 @@
 //! Values of settings: how texts of the environment become typed values, and how values are shown.
 
 use std::net::Ipv6Addr;
+use std::str::FromStr;
 
 use config::{Value, ValueKind};
 
@@ -22,29 +23,26 @@ const SECRET: [&str; 7] = [
 /// Turns a value into the type of its default; texts are read as the environment writes them.
 /// The error is the end of a sentence that begins with the setting's name.
 pub(super) fn coerce(key: &str, default: &ValueKind, given: ValueKind) -> Result<ValueKind, &'static str> {
+    use ValueKind::{Array, Boolean, Float, I64, String, Table};
     match (default, given) {
-        (ValueKind::String(_), ValueKind::String(text)) => Ok(ValueKind::String(text.trim().to_owned())),
-        (ValueKind::String(_), _) => Err("must be a text"),
-        (ValueKind::Boolean(_), ValueKind::Boolean(value)) => Ok(ValueKind::Boolean(value)),
-        (ValueKind::Boolean(_), ValueKind::String(text)) => {
-            text.trim().parse().map(ValueKind::Boolean).map_err(|_| "must be true or false")
+        (String(_), String(text)) => Ok(String(text.trim().to_owned())),
+        (String(_), _) => Err("must be a text"),
+        (Boolean(_), given @ Boolean(_)) | (I64(_), given @ I64(_)) | (Float(_), given @ Float(_)) => {
+            Ok(given)
         }
-        (ValueKind::Boolean(_), _) => Err("must be true or false"),
-        (ValueKind::I64(_), ValueKind::I64(value)) => Ok(ValueKind::I64(value)),
-        (ValueKind::I64(_), ValueKind::String(text)) => {
-            text.trim().parse().map(ValueKind::I64).map_err(|_| "must be a whole number")
-        }
-        (ValueKind::I64(_), _) => Err("must be a whole number"),
-        (ValueKind::Float(_), ValueKind::Float(value)) => Ok(ValueKind::Float(value)),
-        (ValueKind::Float(_), ValueKind::I64(value)) => Ok(ValueKind::Float(value as f64)),
-        (ValueKind::Float(_), ValueKind::String(text)) => {
-            text.trim().parse().map(ValueKind::Float).map_err(|_| "must be a number")
-        }
-        (ValueKind::Float(_), _) => Err("must be a number"),
-        (ValueKind::Array(_), given) => list(key, given),
-        (ValueKind::Table(_), given) => stdio::read(given),
+        (Boolean(_), given) => parsed(&given).map(Boolean).ok_or("must be true or false"),
+        (I64(_), given) => parsed(&given).map(I64).ok_or("must be a whole number"),
+        (Float(_), I64(value)) => Ok(Float(value as f64)),
+        (Float(_), given) => parsed(&given).map(Float).ok_or("must be a number"),
+        (Array(_), given) => list(key, given),
+        (Table(_), given) => stdio::read(given),
         _ => Err("has a type that is not supported"),
     }
+}
+
+fn parsed<T: FromStr>(given: &ValueKind) -> Option<T> {
+    let ValueKind::String(text) = given else { return None };
+    text.trim().parse().ok()
 }
 
 /// Error text for a list in brackets or quotes that is given as a text. Taken literally, they would be part of its

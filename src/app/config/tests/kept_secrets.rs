@@ -75,6 +75,12 @@ fn kept_secrets_are_refused_when_others_may_have_read_or_broken_them() {
         set(path, right);
     }
     bare(&environment).unwrap();
+    // a folder from which nothing is needed is not looked at, by a start or by its review
+    set(&dir, 0o755);
+    let given = [("DATABASE_URL", ""), environment[0]];
+    load(None, &given).unwrap();
+    assert!(review(None, &given).unwrap().to_generate.is_empty());
+    set(&dir, 0o700);
     std::fs::write(&path, "").unwrap();
     let text = sentence(bare(&environment));
     assert!(text.contains("master_key") && text.contains("32 bytes"), "{text}");
