@@ -117,8 +117,6 @@ pub(super) async fn list(exchange: Arc<Exchange>, params: Params) -> RestAnswer 
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::domain::id::ServerId;
     use crate::domain::tool::PinState;
@@ -160,13 +158,26 @@ mod tests {
         let tool = tool(plain, Some(plain));
         let of = |trust| serde_json::to_value(shown(&tool, trust).unwrap()).unwrap();
         let trusting = of(Unannotated::Trust);
-        assert_eq!(trusting.get("approved_definition"), None);
-        assert_eq!(trusting["not_listed"], "its inputSchema is not a JSON schema of type object");
-        assert_eq!(trusting["annotations"], json!({}));
-        assert_eq!(
-            (&trusting["tier"], &trusting["call_with"]),
-            (&json!("unknown"), &json!("call_tool_write"))
-        );
+        insta::assert_json_snapshot!(trusting, @r#"
+        {
+          "annotations": {},
+          "approved_pin": "v1:a",
+          "call_with": "call_tool_write",
+          "definition": {
+            "annotations": 7,
+            "name": "t"
+          },
+          "drift": null,
+          "drifted_at": null,
+          "name": "t",
+          "not_listed": "its inputSchema is not a JSON schema of type object",
+          "override": null,
+          "pin": "v1:b",
+          "safe_name": null,
+          "state": "changed",
+          "tier": "unknown"
+        }
+        "#);
         assert_eq!(of(Unannotated::Distrust)["tier"], "destructive");
     }
 

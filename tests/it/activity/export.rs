@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::{Value, json};
 
 use crate::support::upstream::{Say, zoo};
-use crate::support::{Api, Mcp, Stage, Tenant, Tool, Upstream, cli};
+use crate::support::{Api, Mcp, Stage, Tenant, Tool, Upstream, cli, masked};
 
 /// More than one page of an export.
 const READS: usize = 1100;
@@ -106,17 +106,89 @@ async fn a_summary_counts_what_happened() {
     let auditor = tenant.auditor().await;
     exported(&auditor, "type=tool_call", READS + 3).await;
     let summary = auditor.get("/api/v1/activity/summary?period=1h").await.expect(200);
-    assert_eq!(summary["by_type"]["tool_call"], READS + 3, "{summary}");
-    assert_eq!(summary["by_status"]["blocked"], 1, "{summary}");
-    assert_eq!(summary["by_intent_type"], json!({"read": READS + 2, "write": 1}), "{summary}");
+    // whether records of management are committed yet is no matter here
+    let varying = ["admin", "success", "total", "start_time", "end_time", "p50_ms", "p95_ms"];
+    let mut shown = masked(&summary, &varying);
+    // tools with as many calls come in any order
+    shown["top_tools"].as_array_mut().unwrap().sort_by_key(|tool| tool["tool"].to_string());
+    insta::assert_json_snapshot!(shown, @r#"
+    {
+      "by_intent_type": {
+        "read": 1102,
+        "write": 1
+      },
+      "by_status": {
+        "blocked": 1,
+        "error": 1,
+        "success": "[number]"
+      },
+      "by_type": {
+        "admin": "[number]",
+        "tool_call": 1103
+      },
+      "end_time": "[text]",
+      "period": "1h",
+      "start_time": "[text]",
+      "top_servers": [
+        {
+          "calls": 1103,
+          "error_rate": 0.0009074410163339384,
+          "failed": 1,
+          "p50_ms": "[number]",
+          "p95_ms": "[number]",
+          "refused": 1,
+          "server": "up"
+        }
+      ],
+      "top_tools": [
+        {
+          "calls": 1,
+          "error_rate": 1.0,
+          "failed": 1,
+          "p50_ms": "[number]",
+          "p95_ms": "[number]",
+          "refused": 0,
+          "server": "up",
+          "tool": "crashing"
+        },
+        {
+          "calls": 1100,
+          "error_rate": 0.0,
+          "failed": 0,
+          "p50_ms": "[number]",
+          "p95_ms": "[number]",
+          "refused": 0,
+          "server": "up",
+          "tool": "reader"
+        },
+        {
+          "calls": 1,
+          "error_rate": 0.0,
+          "failed": 0,
+          "p50_ms": null,
+          "p95_ms": null,
+          "refused": 1,
+          "server": "up",
+          "tool": "wiper"
+        },
+        {
+          "calls": 1,
+          "error_rate": 0.0,
+          "failed": 0,
+          "p50_ms": "[number]",
+          "p95_ms": "[number]",
+          "refused": 0,
+          "server": "up",
+          "tool": "writer"
+        }
+      ],
+      "total": "[number]"
+    }
+    "#);
     let tool = |name: &str| {
         summary["top_tools"].as_array().unwrap().iter().find(|tool| tool["tool"] == name).unwrap().clone()
     };
-    assert_eq!((&tool("reader")["calls"], &tool("reader")["error_rate"]), (&json!(READS), &json!(0.0)));
     assert!(tool("reader")["p95_ms"].as_f64().unwrap() >= tool("reader")["p50_ms"].as_f64().unwrap());
-    assert_eq!((&tool("crashing")["failed"], &tool("crashing")["error_rate"]), (&json!(1), &json!(1.0)));
-    assert_eq!((&tool("wiper")["refused"], &tool("wiper")["error_rate"]), (&json!(1), &json!(0.0)));
-    assert_eq!(summary["top_servers"][0]["calls"], READS + 3);
     // an agent's is about itself, a stranger's about nothing
     let own = agent.get("/api/v1/activity/summary").await.expect(200);
     assert_eq!((&own["total"], &own["period"]), (&json!(READS), &json!("24h")));

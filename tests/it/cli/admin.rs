@@ -99,35 +99,81 @@ async fn the_doctor_says_what_to_do() {
     let stage = Stage::start().await;
     let tenant = stage.tenant("acme").await;
     let admin = tenant.admin().await;
+    let shown = |out: String| out.replace(&admin.base_url(), "[gateway]");
     let none = cli(&admin, &["doctor"]).await.ok().out;
-    assert!(none.contains("is ready\n") && none.contains("LOOK  servers  there are none"), "{none}");
+    insta::assert_snapshot!(shown(none), @"
+    ok    gateway  [gateway]/ answers and is ready
+    ok    clock    agrees with the gateway's
+    ok    key      admin of the tenant acme
+    LOOK  servers  there are none; add one: mcpproxy upstream add NAME URL
+    ");
     let upstream = Upstream::handshake(vec![Tool::reads("look")]).await;
     tenant.add("up", &upstream).await;
     let well = cli(&admin, &["doctor"]).await.ok().out;
-    assert!(!well.contains("LOOK") && well.contains("admin of the tenant acme"), "{well}");
+    insta::assert_snapshot!(shown(well), @"
+    ok    gateway  [gateway]/ answers and is ready
+    ok    clock    agrees with the gateway's
+    ok    key      admin of the tenant acme
+    ok    server   'up' is connected
+    ");
     upstream.set_tools(vec![Tool::reads("look"), Tool::reads("fresh")]);
     cli(&admin, &["upstream", "refresh", "up"]).await.ok();
     let waiting = cli(&admin, &["doctor"]).await.ok().out;
-    assert!(waiting.contains("LOOK  server   'up' has 1 tool that waits for approval"), "{waiting}");
+    insta::assert_snapshot!(shown(waiting), @"
+    ok    gateway  [gateway]/ answers and is ready
+    ok    clock    agrees with the gateway's
+    ok    key      admin of the tenant acme
+    LOOK  server   'up' has 1 tool that waits for approval: mcpproxy tools list up
+    ");
     let agent = cli(&tenant.agent().await, &["doctor"]).await.ok().out;
-    assert!(agent.contains("this key may not see them"), "{agent}");
+    insta::assert_snapshot!(shown(agent), @"
+    ok    gateway  [gateway]/ answers and is ready
+    ok    clock    agrees with the gateway's
+    ok    key      agent of the tenant acme
+    ok    servers  not looked at: this key may not see them
+    ");
     let stranger = cli(&admin.with_key("mcpk_wrong"), &["doctor"]).await;
     assert_eq!(stranger.code, 5, "{stranger:?}");
 
     cli(&admin, &["tools", "block", "up:look"]).await.ok();
     let blocked = cli(&admin, &["doctor"]).await.ok().out;
-    assert!(blocked.contains("LOOK  server   'up' has 1 tool that waits for approval"), "{blocked}");
-    assert!(blocked.contains("ok    server   'up' has 1 tool that is blocked"), "{blocked}");
+    insta::assert_snapshot!(shown(blocked), @"
+    ok    gateway  [gateway]/ answers and is ready
+    ok    clock    agrees with the gateway's
+    ok    key      admin of the tenant acme
+    LOOK  server   'up' has 1 tool that waits for approval: mcpproxy tools list up
+    ok    server   'up' has 1 tool that is blocked: mcpproxy tools list up
+    ");
     let narrow = json!({"max_operation": "read", "allowed_tools": ["*:list_*"]});
-    let narrow = cli(&tenant.agent_with(narrow).await, &["doctor"]).await.ok().out;
-    assert!(narrow.contains("ok    key      has no tools above max_operation, read; "), "{narrow}");
-    assert!(narrow.contains("ok    key      has only the tools of allowed_tools, *:list_*; "), "{narrow}");
-    assert!(!narrow.contains("LOOK"), "{narrow}");
-    let nothing = cli(&tenant.agent_with(json!({"allowed_tools": []})).await, &["doctor"]).await.ok().out;
-    assert!(nothing.contains("LOOK  key      has no tools: allowed_tools is []; "), "{nothing}");
+    let key = tenant.agent_with(narrow).await;
+    let narrow = cli(&key, &["doctor"]).await.ok().out;
+    insta::assert_snapshot!(shown(narrow.replace(&key.id, "[key]")), @"
+    ok    gateway  [gateway]/ answers and is ready
+    ok    clock    agrees with the gateway's
+    ok    key      agent of the tenant acme
+    ok    key      has no tools above max_operation, read; an admin reads and changes it with mcpproxy key settings [key]
+    ok    key      has only the tools of allowed_tools, *:list_*; an admin reads and changes it with mcpproxy key settings [key]
+    ok    servers  not looked at: this key may not see them
+    ");
+    let key = tenant.agent_with(json!({"allowed_tools": []})).await;
+    let nothing = cli(&key, &["doctor"]).await.ok().out;
+    insta::assert_snapshot!(shown(nothing.replace(&key.id, "[key]")), @"
+    ok    gateway  [gateway]/ answers and is ready
+    ok    clock    agrees with the gateway's
+    ok    key      agent of the tenant acme
+    LOOK  key      has no tools: allowed_tools is []; an admin reads and changes it with mcpproxy key settings [key]
+    ok    servers  not looked at: this key may not see them
+    ");
     cli(&stage.platform(), &["tenant", "suspend", "acme"]).await.ok();
     let suspended = cli(&tenant.platform, &["doctor"]).await.ok().out;
-    assert!(suspended.contains("LOOK  tenant   is suspended: "), "{suspended}");
+    insta::assert_snapshot!(shown(suspended), @"
+    ok    gateway  [gateway]/ answers and is ready
+    ok    clock    agrees with the gateway's
+    ok    key      platform of the tenant acme
+    LOOK  tenant   is suspended: its keys are refused; mcpproxy tenant resume acme
+    LOOK  server   'up' has 1 tool that waits for approval: mcpproxy tools list up
+    ok    server   'up' has 1 tool that is blocked: mcpproxy tools list up
+    ");
 }
 
 #[tokio::test]

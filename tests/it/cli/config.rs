@@ -36,7 +36,14 @@ async fn a_deployment_is_shown_without_its_secrets() {
     assert_eq!(setting(&settings, "server.listen")["origin"], "the built-in default");
     assert_eq!(setting(&settings, "sessions.key")["value"], "[redacted]");
     let changed = cli_with(&env, &["config", "show", file[0], file[1], "--changed"]).await.ok();
-    assert_eq!(changed.rows().len(), 5, "{changed:?}");
+    insta::assert_snapshot!(changed.out.replace(file[1], "[file]"), @"
+    SETTING             VALUE       FROM
+    auth.bootstrap_key  [redacted]  environment variable MCPPROXY__AUTH__BOOTSTRAP_KEY
+    database.url        [redacted]  environment variable DATABASE_URL
+    limits.drain_s      7           in [file]
+    secrets.master_key  [redacted]  environment variable MCPPROXY__SECRETS__MASTER_KEY
+    sessions.key        [redacted]  environment variable MCPPROXY__SESSIONS__KEY
+    ");
     for run in [&checked, &shown, &changed] {
         for secret in [SECRET, MASTER_KEY, "hunter2"] {
             assert!(!format!("{run:?}").contains(secret), "{run:?}");

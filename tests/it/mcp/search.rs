@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Mcp, Stage, Tenant, Tool, Upstream, upstream};
+use crate::support::{Mcp, Stage, Tenant, Tool, Upstream, masked, upstream};
 
 async fn many() -> (Stage, Tenant, Vec<Upstream>) {
     let stage = Stage::start().await;
@@ -43,23 +43,50 @@ fn names(answer: &Value) -> Vec<&str> {
 #[tokio::test]
 async fn the_shape_of_an_answer() {
     let (_stage, tenant, _upstreams) = many().await;
+    let mut answers = Vec::new();
     for client in [Mcp::session(&tenant.agent().await).await, Mcp::modern(&tenant.agent().await)] {
         let result = client.call("retrieve_tools", &json!({"query": "text file"})).await.ok();
         let answer = &result["structuredContent"];
         let text: Value = serde_json::from_str(result["content"][0]["text"].as_str().unwrap()).unwrap();
         assert_eq!(&text, answer, "text and structured content differ");
-        assert_eq!((&answer["query"], &answer["ranking"]), (&json!("text file"), &json!("bm25")));
-        assert!(answer["usage_instructions"].as_str().is_some_and(|text| text.contains("call_tool_read")));
         let first = &answer["tools"][0];
-        assert_eq!(first["name"], "files:readTextFile");
-        assert_eq!(first["server"], "files");
-        assert_eq!(first["description"], "Reads a text file");
-        assert_eq!(first["inputSchema"]["properties"]["path"]["type"], "string");
-        assert_eq!(first["annotations"], json!({"readOnlyHint": true}));
-        assert_eq!(first["call_with"], "call_tool_read");
         assert!(first["score"].as_f64().is_some_and(|score| score > 0.0), "{first}");
-        assert!(answer["total"].as_u64().is_some_and(|total| total >= 1));
+        let mut shown = masked(answer, &["score"]);
+        shown["tools"].as_array_mut().unwrap().truncate(1);
+        answers.push(shown);
     }
+    answers.dedup();
+    insta::assert_json_snapshot!(answers, @r#"
+    [
+      {
+        "query": "text file",
+        "ranking": "bm25",
+        "tools": [
+          {
+            "annotations": {
+              "readOnlyHint": true
+            },
+            "call_with": "call_tool_read",
+            "description": "Reads a text file",
+            "inputSchema": {
+              "properties": {
+                "path": {
+                  "description": "Where the parchment lies",
+                  "type": "string"
+                }
+              },
+              "type": "object"
+            },
+            "name": "files:readTextFile",
+            "score": "[number]",
+            "server": "files"
+          }
+        ],
+        "total": 32,
+        "usage_instructions": "Call a tool with the variant named in its call_with: call_tool_read for queries that change nothing, call_tool_write for creating or updating, call_tool_destructive for deleting or anything that cannot be undone. Pass the tool's name as name and its arguments as args (an object) or args_json (a string). The operation type is inferred from the variant; intent_data_sensitivity and intent_reason are optional."
+      }
+    ]
+    "#);
 }
 
 #[tokio::test]
@@ -69,15 +96,26 @@ async fn a_compact_answer_is_a_signature_and_a_sentence() {
     let query = json!({"query": "text file", "limit": 1, "detail": "compact"});
     let answer = Mcp::modern(&agent).search(&query).await;
     let score = &answer["tools"][0]["score"];
-    assert_eq!(
-        answer["tools"],
-        json!([{
-            "name": "files:readTextFile", "signature": "readTextFile(path?: string)",
-            "summary": "Reads a text file", "annotations": {"readOnlyHint": true},
-            "call_with": "call_tool_read", "score": score
-        }])
-    );
-    assert!(answer["usage_instructions"].as_str().unwrap().contains("detail full"), "{answer}");
+    insta::assert_json_snapshot!(masked(&answer, &["score"]), @r#"
+    {
+      "query": "text file",
+      "ranking": "bm25",
+      "tools": [
+        {
+          "annotations": {
+            "readOnlyHint": true
+          },
+          "call_with": "call_tool_read",
+          "name": "files:readTextFile",
+          "score": "[number]",
+          "signature": "readTextFile(path?: string)",
+          "summary": "Reads a text file"
+        }
+      ],
+      "total": 32,
+      "usage_instructions": "Call a tool with the variant named in its call_with: call_tool_read for queries that change nothing, call_tool_write for creating or updating, call_tool_destructive for deleting or anything that cannot be undone. Pass the tool's name as name and its arguments as args (an object) or args_json (a string). The operation type is inferred from the variant; intent_data_sensitivity and intent_reason are optional. A ? marks optional parameters; for a tool's full description and schema, search for its name with detail full."
+    }
+    "#);
     let rest = agent.get("/api/v1/tools?query=text+file&limit=1&detail=compact").await.expect(200);
     assert_eq!(rest, answer);
     let full = agent.get("/api/v1/tools?query=text+file&limit=1&detail=full").await.expect(200);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Api, MODERN, Mcp, Stage, Upstream, upstream};
+use crate::support::{Answer, Api, MODERN, Mcp, Stage, Upstream, masked, upstream};
 
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
@@ -86,9 +86,18 @@ async fn an_unsupported_version_names_the_supported_ones() {
     let headers = [("MCP-Protocol-Version", "2099-01-01"), ("Mcp-Method", "tools/list")];
     let answer = send(&agent, &headers, "tools/list", None, &meta).await;
     let error = answer.expect(400)["error"].clone();
-    assert_eq!(error["code"], -32022, "{error}");
-    assert!(error["data"]["supported"].as_array().unwrap().contains(&json!(MODERN)), "{error}");
-    assert_eq!(error["data"]["requested"], "2099-01-01", "{error}");
+    insta::assert_json_snapshot!(error, @r#"
+    {
+      "code": -32022,
+      "data": {
+        "requested": "2099-01-01",
+        "supported": [
+          "2026-07-28"
+        ]
+      },
+      "message": "Unsupported protocol version"
+    }
+    "#);
     let disagree = json!({VERSION: "2025-11-25", CAPABILITIES: {}});
     let headers = [("MCP-Protocol-Version", MODERN), ("Mcp-Method", "tools/list")];
     let answer = send(&agent, &headers, "tools/list", None, &disagree).await;
@@ -126,8 +135,36 @@ async fn results_are_complete_and_say_how_long_they_hold() {
     tenant.add("zoo", &upstream).await;
     let client = Mcp::modern(&tenant.agent().await);
     let discovered = client.request("server/discover", "{}").await;
-    let versions = discovered.expect(200)["result"]["supportedVersions"].clone();
-    assert!(versions.as_array().unwrap().contains(&json!(MODERN)), "{versions}");
+    insta::assert_json_snapshot!(masked(&discovered.expect(200)["result"], &["version"]), @r#"
+    {
+      "_meta": {
+        "io.modelcontextprotocol/serverInfo": {
+          "name": "mcpproxy",
+          "title": "mcpproxy",
+          "version": "[text]"
+        }
+      },
+      "cacheScope": "private",
+      "capabilities": {
+        "prompts": {
+          "listChanged": false
+        },
+        "resources": {
+          "listChanged": false,
+          "subscribe": false
+        },
+        "tools": {
+          "listChanged": false
+        }
+      },
+      "instructions": "Find tools with retrieve_tools, then call them with the variant named in call_with.",
+      "resultType": "complete",
+      "supportedVersions": [
+        "2026-07-28"
+      ],
+      "ttlMs": 5000
+    }
+    "#);
     for method in ["server/discover", "tools/list", "prompts/list", "resources/list"] {
         let answer = client.request(method, "{}").await;
         let result = answer.expect(200)["result"].clone();
@@ -169,10 +206,19 @@ async fn listening_is_acknowledged_with_what_will_come() {
     }
     let data = text.lines().find_map(|line| line.strip_prefix("data:")).unwrap();
     let message: Value = serde_json::from_str(data.trim()).unwrap();
-    assert_eq!(message["method"], "notifications/subscriptions/acknowledged", "{message}");
     // the list of /mcp never changes by itself, so nothing is promised
-    assert_eq!(message["params"]["notifications"], json!({}), "{message}");
-    assert_eq!(message["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], "listen-1", "{message}");
+    insta::assert_json_snapshot!(message, @r#"
+    {
+      "jsonrpc": "2.0",
+      "method": "notifications/subscriptions/acknowledged",
+      "params": {
+        "_meta": {
+          "io.modelcontextprotocol/subscriptionId": "listen-1"
+        },
+        "notifications": {}
+      }
+    }
+    "#);
     tenant.platform.delete(&format!("/api/v1/keys/{}", agent.id)).await.expect(204);
     let ended = tokio::time::timeout(Duration::from_secs(5), async {
         while let Ok(Some(_)) = response.chunk().await {}

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::{Mcp, Stage, settle};
+use crate::support::{Mcp, Stage, masked, settle};
 
 #[tokio::test]
 async fn a_keys_life() {
@@ -15,14 +15,42 @@ async fn a_keys_life() {
     let made = admin.post("/api/v1/keys", &body).await.expect(201);
     let secret = made["key"].as_str().unwrap().to_owned();
     assert!(secret.starts_with("mcpk_") && secret.len() >= 48, "{}", secret.len());
-    assert_eq!(
-        (&made["role"], &made["name"], &made["owner"]),
-        (&json!("agent"), &json!("ci"), &json!("ada@example.com"))
-    );
+    let varying = ["id", "key", "prefix", "version", "created_at"];
+    insta::assert_json_snapshot!(masked(&made, &varying), @r#"
+    {
+      "created_at": "[text]",
+      "expires_at": null,
+      "id": "[text]",
+      "key": "[text]",
+      "last_used_at": null,
+      "name": "ci",
+      "owner": "ada@example.com",
+      "owner_given": true,
+      "prefix": "[text]",
+      "revoked_at": null,
+      "role": "agent",
+      "version": "[number]"
+    }
+    "#);
     let path = format!("/api/v1/keys/{}", made["id"].as_str().unwrap());
     let shown = admin.get(&path).await;
     assert!(!shown.text.contains(&secret), "the secret is shown once");
     assert!(secret.starts_with(shown.json()["prefix"].as_str().unwrap()), "{shown:?}");
+    insta::assert_json_snapshot!(masked(&shown.json(), &varying), @r#"
+    {
+      "created_at": "[text]",
+      "expires_at": null,
+      "id": "[text]",
+      "last_used_at": null,
+      "name": "ci",
+      "owner": "ada@example.com",
+      "owner_given": true,
+      "prefix": "[text]",
+      "revoked_at": null,
+      "role": "agent",
+      "version": "[number]"
+    }
+    "#);
     let all = admin.get("/api/v1/keys").await;
     assert!(!all.text.contains(&secret) && all.text.contains("ada@example.com"), "{all:?}");
 

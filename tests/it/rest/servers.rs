@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::upstream::Say;
-use crate::support::{Database, Gateway, Mcp, Stage, Tool, Upstream, upstream};
+use crate::support::{Database, Gateway, Mcp, Stage, Tool, Upstream, masked, upstream};
 
 #[tokio::test]
 async fn a_servers_life() {
@@ -14,24 +14,27 @@ async fn a_servers_life() {
     let upstream = Upstream::handshake(upstream::zoo()).await;
     let body = json!({"name": "zoo", "kind": "http", "url": upstream.url});
     let made = admin.post("/api/v1/servers", &body).await.expect(201);
-    assert_eq!(
-        [
-            &made["name"],
-            &made["kind"],
-            &made["enabled"],
-            &made["quarantined"],
-            &made["connection"],
-            &made["era"]
-        ],
-        [
-            &json!("zoo"),
-            &json!("http"),
-            &json!(true),
-            &json!(false),
-            &json!("connected"),
-            &json!("handshake")
-        ]
-    );
+    let varying = ["id", "url", "version", "created_at", "last_ok_at", "added_by"];
+    insta::assert_json_snapshot!(masked(&made, &varying), @r#"
+    {
+      "added_by": "[text]",
+      "auto_approve": false,
+      "connection": "connected",
+      "created_at": "[text]",
+      "enabled": true,
+      "era": "handshake",
+      "headers": [],
+      "id": "[text]",
+      "kind": "http",
+      "last_error": null,
+      "last_ok_at": "[text]",
+      "limits": {},
+      "name": "zoo",
+      "quarantined": false,
+      "url": "[text]",
+      "version": "[number]"
+    }
+    "#);
     admin.post("/api/v1/servers", &body).await.refused(409, "conflict");
     let tools = admin.items("/api/v1/servers/zoo/tools").await;
     assert_eq!(tools.len(), 6);
@@ -41,6 +44,34 @@ async fn a_servers_life() {
         assert!(tool["definition"].is_object() && tool["annotations"].is_object(), "{tool}");
         assert_eq!(tool["safe_name"], format!("zoo__{}", tool["name"].as_str().unwrap()));
     }
+    let reader = tools.iter().find(|tool| tool["name"] == "reader").unwrap();
+    insta::assert_json_snapshot!(masked(reader, &["pin", "approved_pin"]), @r#"
+    {
+      "annotations": {
+        "readOnlyHint": true
+      },
+      "approved_pin": "[text]",
+      "call_with": "call_tool_read",
+      "definition": {
+        "annotations": {
+          "readOnlyHint": true
+        },
+        "description": "The tool reader of the test server",
+        "inputSchema": {
+          "type": "object"
+        },
+        "name": "reader"
+      },
+      "drift": null,
+      "drifted_at": null,
+      "name": "reader",
+      "override": null,
+      "pin": "[text]",
+      "safe_name": "zoo__reader",
+      "state": "approved",
+      "tier": "read"
+    }
+    "#);
     let tier = |name: &str| tools.iter().find(|tool| tool["name"] == name).unwrap()["tier"].clone();
     assert_eq!([tier("reader"), tier("wiper"), tier("plain")], ["read", "destructive", "unknown"]);
 

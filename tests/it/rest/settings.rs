@@ -12,7 +12,53 @@ async fn they_resolve_from_key_to_tenant_to_deployment() {
     let agent = tenant.agent().await;
     let own = format!("/api/v1/keys/{}/settings", agent.id);
     let start = admin.get("/api/v1/settings").await.expect(200);
-    assert_eq!(start["unannotated_tools"]["value"], "distrust");
+    insta::assert_json_snapshot!(start, @r#"
+    {
+      "activity_retention_days": {
+        "origin": "deployment",
+        "value": 90
+      },
+      "allowed_tools": {
+        "origin": "deployment",
+        "value": [
+          "*"
+        ]
+      },
+      "direct_endpoint": {
+        "origin": "deployment",
+        "value": false
+      },
+      "intent_declaration": {
+        "origin": "deployment",
+        "value": "inferred"
+      },
+      "max_operation": {
+        "origin": "deployment",
+        "value": "destructive"
+      },
+      "rate_limit": {
+        "origin": "deployment",
+        "value": null
+      },
+      "response_limit": {
+        "origin": "deployment",
+        "value": 20000
+      },
+      "strict_server_validation": {
+        "origin": "deployment",
+        "value": true
+      },
+      "tool_names": {
+        "origin": "deployment",
+        "value": "colon"
+      },
+      "unannotated_tools": {
+        "origin": "deployment",
+        "value": "distrust"
+      },
+      "version": 0
+    }
+    "#);
     let deployment = start["unannotated_tools"]["origin"].clone();
     let patched = admin
         .patch("/api/v1/settings", &json!({"unannotated_tools": "trust", "max_operation": "write"}))

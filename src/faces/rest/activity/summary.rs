@@ -107,8 +107,6 @@ fn calls(of: &CallSummary) -> Calls<'_> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::store::ActivityCount;
 
@@ -140,14 +138,48 @@ mod tests {
         };
         let shown =
             serde_json::to_value(shown("1h", DateTime::UNIX_EPOCH, DateTime::UNIX_EPOCH, &summary)).unwrap();
-        assert_eq!(shown["total"], 6);
-        assert_eq!(shown["by_type"], json!({"tool_call": 5, "admin": 1}));
-        assert_eq!(shown["by_status"], json!({"success": 4, "error": 2}));
-        assert_eq!(shown["by_intent_type"], json!({"read": 3, "write": 2}));
-        assert_eq!(
-            (&shown["top_tools"][0]["error_rate"], &shown["top_servers"][0]["error_rate"]),
-            (&json!(0.4), &json!(0.0))
-        );
-        assert_eq!(shown["top_servers"][0].get("tool"), None);
+        insta::assert_json_snapshot!(shown, @r#"
+        {
+          "by_intent_type": {
+            "read": 3,
+            "write": 2
+          },
+          "by_status": {
+            "error": 2,
+            "success": 4
+          },
+          "by_type": {
+            "admin": 1,
+            "tool_call": 5
+          },
+          "end_time": "1970-01-01T00:00:00.000Z",
+          "period": "1h",
+          "start_time": "1970-01-01T00:00:00.000Z",
+          "top_servers": [
+            {
+              "calls": 5,
+              "error_rate": 0.0,
+              "failed": 0,
+              "p50_ms": 1.0,
+              "p95_ms": null,
+              "refused": 5,
+              "server": "s"
+            }
+          ],
+          "top_tools": [
+            {
+              "calls": 10,
+              "error_rate": 0.4,
+              "failed": 2,
+              "p50_ms": 1.0,
+              "p95_ms": null,
+              "refused": 5,
+              "server": "s",
+              "tool": "t"
+            }
+          ],
+          "total": 6
+        }
+        "#);
     }
 }
