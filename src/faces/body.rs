@@ -6,6 +6,7 @@ use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use http_body::Body as _;
 use http_body_util::{BodyExt, Limited};
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::gateway::{Caller, FREE_BYTES_MAX, Gateway, MemoryHold, MemoryPurpose, MemoryShort};
@@ -29,6 +30,9 @@ const PATIENCE: Patience = Patience {
 const PACE_BYTES_PER_S: f64 = 16.0 * 1024.0;
 /// Memory of a body as a multiple of its bytes: it is read once, and copied once to be passed on.
 const COPIES: usize = 2;
+/// Bytes of a body that are taken before other tasks may run. A large body that comes fast would otherwise keep a thread from
+/// everybody else for milliseconds.
+const TURN_BYTES: usize = 64 * 1024;
 /// Bytes of a refused body that are still read and discarded. A client that is cut off while it sends may
 /// never see the answer.
 const DISCARD_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -83,6 +87,7 @@ async fn read(
         return Err(BodyError::TooLarge);
     }
     let mut pace = Pace { patience, waited: Duration::ZERO };
+    let mut taken = 0;
     let Some(first) = pace.next(body, 0).await? else { return Ok(Bytes::new()) };
     if body.is_end_stream() && first.len() <= FREE_BYTES_MAX.min(bytes_max) {
         return Ok(first);
@@ -102,6 +107,11 @@ async fn read(
             whole.reserve(announced.max(needed) - whole.len());
         }
         whole.extend_from_slice(&bytes);
+        taken += bytes.len();
+        if taken >= TURN_BYTES {
+            taken = 0;
+            yield_now().await;
+        }
         piece = pace.next(body, needed).await?;
     }
     let whole = whole.freeze();

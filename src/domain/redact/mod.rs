@@ -50,6 +50,14 @@ pub fn preview(text: &str, max_bytes: usize) -> Preview {
     Preview { text: out, truncated: !fits || shown.len() < text.len() }
 }
 
+/// Returns [`preview`] of raw bytes up to the first that is not UTF-8. The cost does not depend on the bytes after the cut.
+pub fn preview_raw(raw: &[u8], max_bytes: usize) -> Preview {
+    // enough for a character more than the preview looks at, which tells it that the text goes on
+    let window = raw.get(..max_bytes.saturating_add(LOOKAHEAD_BYTES + 8)).unwrap_or(raw);
+    let end = std::str::from_utf8(window).map_or_else(|error| error.valid_up_to(), str::len);
+    preview(window.get(..end).and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default(), max_bytes)
+}
+
 /// Returns `text` with secrets masked and U+0000 replaced by U+FFFD. For short texts such as error messages, as
 /// the whole text is scanned.
 pub fn redact(text: &str) -> Cow<'_, str> {

@@ -252,6 +252,15 @@ fn previews_are_cut_between_characters() {
 }
 
 #[test]
+fn previews_of_raw_bytes_are_those_of_their_text() {
+    let text = format!("añ password=hunter2 {}", "ñ日".repeat(1000));
+    for max in (0..40).chain(990..1010).chain([text.len() - 1, text.len(), usize::MAX]) {
+        assert_eq!(preview_raw(text.as_bytes(), max), preview(&text, max), "{max}");
+    }
+    assert_eq!(preview_raw(b"a\xff", 9).text, "a");
+}
+
+#[test]
 fn secrets_without_an_end_in_sight_are_masked_to_the_end() {
     for start in [
         "{\"password\":\"",

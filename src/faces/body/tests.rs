@@ -46,6 +46,19 @@ fn piece(bytes: usize) -> Bytes {
 }
 
 #[tokio::test]
+async fn other_tasks_run_while_a_large_body_is_read() {
+    let pool = pool();
+    let (sender, mut body) = coming();
+    for bytes in [TURN_BYTES, 1] {
+        sender.try_send(piece(bytes)).unwrap();
+    }
+    drop(sender);
+    let mut reading = Box::pin(read(&mut body, BYTES_MAX, || hold(&pool), &TENTH));
+    assert!(poll!(&mut reading).is_pending(), "all of it is there, and yet the reader makes way");
+    assert_eq!(reading.await.unwrap().len(), TURN_BYTES + 1);
+}
+
+#[tokio::test]
 async fn small_bodies_are_as_they_came_and_count_nowhere() {
     let pool = pool();
     let none = || -> MemoryHold { panic!("nothing counts") };

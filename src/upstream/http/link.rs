@@ -141,6 +141,9 @@ impl HttpLink {
         let progress_token = ask.progress.is_some().then_some(id);
         let meta = Meta { modern: is_modern, progress_token, round: ask.round, extra: ask.meta };
         meta.check_rounds()?;
+        let bytes = ask.members.iter().map(|(_, value)| value.len()).sum();
+        let write = || jsonrpc::request(id, ask.method, ask.members, meta);
+        let body = self.http.wires.aside(bytes, write).await;
         sent.goes_out(id, session.version);
         let mut headers = session.headers.clone();
         if is_modern {
@@ -149,7 +152,7 @@ impl HttpLink {
         let post = Post {
             id,
             headers,
-            body: jsonrpc::request(id, ask.method, ask.members, meta),
+            body,
             bytes_max: ask.bytes_max,
             key: ask.key,
             progress: ask.progress,

@@ -5,7 +5,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -13,6 +13,9 @@ use tokio::net::TcpStream;
 
 /// Most bytes read until a head is complete. Some of the body may be among them.
 const BYTES_MAX: usize = 1024 * 1024;
+
+/// Bytes of a request that are written before other tasks may run.
+const TURN_BYTES: usize = 64 * 1024;
 
 /// Number of bytes that may still be read from a connection; unbounded unless armed.
 #[derive(Clone, Debug)]
@@ -54,11 +57,23 @@ impl Meter {
 pub(in crate::upstream) struct Metered {
     tcp: TcpStream,
     meter: Meter,
+    /// Bytes written since other tasks could last run.
+    written: usize,
 }
 
 impl Metered {
     pub(in crate::upstream) fn new(tcp: TcpStream, meter: Meter) -> Self {
-        Self { tcp, meter }
+        Self { tcp, meter, written: 0 }
+    }
+
+    /// Notes a write; returns true, and wakes the task, if other tasks may run before the next one.
+    fn is_turn_over(&mut self, cx: &Context<'_>) -> bool {
+        let is_over = self.written >= TURN_BYTES;
+        if is_over {
+            self.written = 0;
+            cx.waker().wake_by_ref();
+        }
+        is_over
     }
 
     #[cfg(test)]
@@ -90,7 +105,12 @@ impl AsyncRead for Metered {
 
 impl AsyncWrite for Metered {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.tcp).poll_write(cx, buf)
+        if self.is_turn_over(cx) {
+            return Poll::Pending;
+        }
+        let wrote = ready!(Pin::new(&mut self.tcp).poll_write(cx, buf.get(..TURN_BYTES).unwrap_or(buf)))?;
+        self.written += wrote;
+        Poll::Ready(Ok(wrote))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -106,7 +126,16 @@ impl AsyncWrite for Metered {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.tcp).poll_write_vectored(cx, bufs)
+        if bufs.iter().map(|buf| buf.len()).sum::<usize>() > TURN_BYTES {
+            let first = bufs.iter().find(|buf| !buf.is_empty());
+            return self.poll_write(cx, first.map_or(&[], |buf| buf));
+        }
+        if self.is_turn_over(cx) {
+            return Poll::Pending;
+        }
+        let wrote = ready!(Pin::new(&mut self.tcp).poll_write_vectored(cx, bufs))?;
+        self.written += wrote;
+        Poll::Ready(Ok(wrote))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -116,7 +145,35 @@ impl AsyncWrite for Metered {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpSocket};
+
     use super::*;
+
+    #[tokio::test]
+    async fn other_tasks_run_while_a_large_request_is_written() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let socket = TcpSocket::new_v4().unwrap();
+        // both writes fit, so that nothing but the writer itself makes it wait
+        socket.set_send_buffer_size(3 * TURN_BYTES as u32).unwrap();
+        let tcp = socket.connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut peer, _) = listener.accept().await.unwrap();
+        let ran = Arc::new(AtomicBool::new(false));
+        let other = Arc::clone(&ran);
+        tokio::spawn(async move { other.store(true, Ordering::Relaxed) });
+        let mut metered = Metered::new(tcp, Meter::default());
+        let bytes = vec![7; TURN_BYTES];
+        metered.write_all(&bytes).await.unwrap();
+        assert!(!ran.load(Ordering::Relaxed), "a turn is written at once");
+        metered.write_all(b"8").await.unwrap();
+        assert!(ran.load(Ordering::Relaxed), "the next turn waited for the other task");
+        drop(metered);
+        let mut read = Vec::new();
+        peer.read_to_end(&mut read).await.unwrap();
+        assert_eq!(read, [bytes, b"8".to_vec()].concat());
+    }
 
     #[test]
     fn only_an_armed_meter_counts() {

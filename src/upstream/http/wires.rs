@@ -74,6 +74,15 @@ impl Wires {
         Ok(self.lease(Wire::new(dialed, slot).await?, WireOrigin::New))
     }
 
+    /// Runs work whose time grows with `bytes`: at once if they are few, else as long work of the tenant.
+    pub(in crate::upstream) async fn aside<T: Send>(
+        &self,
+        bytes: usize,
+        work: impl FnOnce() -> T + Send,
+    ) -> T {
+        self.dialer.share.aside(bytes, work).await
+    }
+
     fn lease(self: &Arc<Self>, wire: Wire, origin: WireOrigin) -> Lease {
         Lease { wire, origin, home: Arc::clone(self) }
     }
@@ -169,7 +178,7 @@ impl Lease {
         bytes: usize,
         parse: impl FnOnce() -> T + Send,
     ) -> T {
-        self.home.dialer.share.aside(bytes, parse).await
+        self.home.aside(bytes, parse).await
     }
 
     /// Reads the next piece of a body, at its tenant's pace; returns `None` at the end.

@@ -89,7 +89,7 @@ impl Facts {
         record.reason = reason.as_ref().map(clean);
         self.warnings.iter().for_each(|warning| record.warn(warning));
         if let Some(arguments) = &self.arguments {
-            let preview = redact::preview(std::str::from_utf8(arguments).unwrap_or_default(), preview_bytes);
+            let preview = redact::preview_raw(arguments, preview_bytes);
             record.request_bytes = i64::try_from(arguments.len()).ok();
             record.truncated |= preview.truncated;
             record.arguments = Some(preview.text);

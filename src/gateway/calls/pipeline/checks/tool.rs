@@ -39,10 +39,10 @@ impl CheckedTool {
     /// Returns the `Mcp-Param-*` headers that the tool's definition asks for.
     pub(super) fn param_headers(&self) -> Vec<(String, String)> {
         let rules = &self.tool.shape.param_headers;
-        match std::str::from_utf8(&self.arguments) {
-            Ok(text) if !rules.is_empty() => param_headers(rules, text),
-            _ => Vec::new(),
+        if rules.is_empty() {
+            return Vec::new();
         }
+        std::str::from_utf8(&self.arguments).map(|text| param_headers(rules, text)).unwrap_or_default()
     }
 }
 
