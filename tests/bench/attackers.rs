@@ -62,6 +62,14 @@ pub struct Attack {
     most_per_s: f64,
 }
 
+impl Attack {
+    /// Returns whether the attack runs: all do, or those with the words of the variable `ATTACK` in their names.
+    fn is_chosen(&self) -> bool {
+        let words = std::env::var_os("ATTACK").unwrap_or_default();
+        self.name.contains(&*words.to_string_lossy())
+    }
+}
+
 /// Every attack, in the order of their tallies.
 pub const ATTACKS: [Attack; 5] = [
     Attack { name: "calls of tools with schema bombs", callers: 2, most_per_s: f64::MAX },
@@ -213,6 +221,9 @@ impl Crowd {
         let mut attacks = JoinSet::new();
         let asking = ATTACKS.iter().zip(keys).zip(bodies).zip(taken.each.iter().zip(&tallies.each));
         for (((attack, key), bodies), (taken_each, tally)) in asking {
+            if !attack.is_chosen() {
+                continue;
+            }
             let most_per_s =
                 if is_sink { read(&taken_each.begun) / taken.seconds } else { attack.most_per_s };
             let every = Duration::try_from_secs_f64(attack.callers as f64 / most_per_s);
@@ -225,14 +236,17 @@ impl Crowd {
             }
         }
         let [.., slow, idle] = &tallies.each;
+        let [.., slow_bodies, idle_connections] = &ATTACKS;
         let bursts = SLOW_BODIES / 2 * taken.attacks.max(1);
         let [.., slow_taken, _] = &taken.each;
         let burst = (read(&slow_taken.bytes) as usize / bursts).min(BODY_BYTES - 1);
         let stalling = if is_sink { burst } else { BODY_BYTES - 1 };
-        for body in [TRICKLE, (64 * 1024, Duration::ZERO, stalling)].repeat(SLOW_BODIES / 2) {
+        let pairs = if slow_bodies.is_chosen() { SLOW_BODIES / 2 } else { 0 };
+        for body in [TRICKLE, (64 * 1024, Duration::ZERO, stalling)].repeat(pairs) {
             attacks.spawn(send_slowly(at, targets.slow.clone(), body, Arc::clone(slow)));
         }
-        for _ in 0..OPENERS {
+        let openers = if idle_connections.is_chosen() { OPENERS } else { 0 };
+        for _ in 0..openers {
             attacks.spawn(stay_idle(at, Arc::clone(idle)));
         }
         attacks

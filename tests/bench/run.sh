@@ -5,7 +5,8 @@
 # `tests/bench/run.sh log` reads an activity log of 5 million records (ten minutes, 7 GB of disk).
 # `tests/bench/run.sh telemetry` compares gateways that trace nothing, a tenth and everything (one minute).
 # Words choose rows by a part of their name: tests/bench/run.sh write
-# `tests/bench/run.sh attacks` has every attack run beside another tenant's calls (four minutes).
+# `tests/bench/run.sh attacks` has every attack run beside another tenant's calls (four minutes); ATTACK='unknown keys'
+# chooses among them by a part of their names.
 # Settings reach the gateway: MCPPROXY__LIMITS__ACTIVITY_BATCH=50 tests/bench/run.sh read
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
