@@ -21,6 +21,7 @@ pub mod json;
 pub mod log_line;
 pub mod measure;
 pub mod names;
+pub mod near;
 pub mod offer;
 pub mod operation;
 pub mod origin;

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 
 use super::error::ConfigError;
 use super::{EffectiveSetting, names, values};
+use crate::domain::near;
 
 /// Built-in defaults: every setting, its meaning, its default.
 pub(super) const DEFAULT_TOML: &str = include_str!("../../default.toml");
@@ -173,7 +174,7 @@ pub(super) fn file(known: &Layer, path: &Path) -> Result<Layer, ConfigError> {
 }
 
 pub(super) fn closest<'a>(known: &'a Layer, name: &str) -> Option<&'a str> {
-    names::closest(name, known.keys().map(String::as_str))
+    near::closest(name, known.keys().map(String::as_str))
 }
 
 fn is_empty_section(known: &Layer, name: &str, value: &ValueKind) -> bool {
