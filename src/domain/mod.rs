@@ -33,6 +33,7 @@ pub mod publish;
 pub mod quota;
 pub mod redact;
 pub mod refusal;
+pub mod risk;
 pub mod rounds;
 pub mod schema;
 pub mod seal;

@@ -1,0 +1,168 @@
+//! Risk of a call with its reasons (R4), from what the gateway knows of the tool and from the arguments.
+//!
+//! A risk is a set of signals, and its level a monotone function of the set. The caller's and the tool author's words can
+//! add signals, never take one away. What lowers a risk are facts of the approved definition alone: its tier and its name.
+
+mod arguments;
+mod names;
+mod signal;
+#[cfg(test)]
+mod tests;
+
+use super::annotations::Tier;
+use super::operation::OperationType;
+pub(super) use names::words as words_of_name;
+pub use signal::{Signal, Signals};
+
+/// Level of risk. R4's three levels are low (safe), moderate, and high with critical (destructive).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RiskLevel {
+    /// Nothing changes.
+    Low,
+    /// Something changes, and can be changed back.
+    Moderate,
+    /// Something is lost, leaves the house or runs as a program.
+    High,
+    /// Something is lost for good, or several signals of high risk come together.
+    Critical,
+}
+
+impl RiskLevel {
+    /// All levels, from the least.
+    pub const ALL: [RiskLevel; 4] =
+        [RiskLevel::Low, RiskLevel::Moderate, RiskLevel::High, RiskLevel::Critical];
+
+    /// Returns the name on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            RiskLevel::Low => "low",
+            RiskLevel::Moderate => "moderate",
+            RiskLevel::High => "high",
+            RiskLevel::Critical => "critical",
+        }
+    }
+
+    /// Parses a name on the wire; `None` for any other text.
+    pub fn parse(text: &str) -> Option<RiskLevel> {
+        RiskLevel::ALL.into_iter().find(|level| level.as_str() == text)
+    }
+}
+
+/// Sensitivity of the data, as the caller declares it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Sensitivity {
+    /// Anybody may see it.
+    Public,
+    /// Members of the organisation may see it.
+    Internal,
+    /// Few may see it.
+    Private,
+    /// The caller does not know.
+    Unknown,
+}
+
+impl Sensitivity {
+    /// All values, in the order of the contract.
+    pub const ALL: [Sensitivity; 4] =
+        [Sensitivity::Public, Sensitivity::Internal, Sensitivity::Private, Sensitivity::Unknown];
+
+    /// Returns the name on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Sensitivity::Public => "public",
+            Sensitivity::Internal => "internal",
+            Sensitivity::Private => "private",
+            Sensitivity::Unknown => "unknown",
+        }
+    }
+
+    /// Parses a name on the wire; `None` for any other text.
+    pub fn parse(text: &str) -> Option<Sensitivity> {
+        Sensitivity::ALL.into_iter().find(|sensitivity| sensitivity.as_str() == text)
+    }
+}
+
+/// Origin of a tool, by who stands for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TrustTier {
+    /// A server that an administrator configured.
+    Configured,
+    /// A web page, whose tools its site describes.
+    Site,
+}
+
+impl TrustTier {
+    /// Both origins.
+    pub const ALL: [TrustTier; 2] = [TrustTier::Configured, TrustTier::Site];
+
+    /// Returns the name on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            TrustTier::Configured => "configured",
+            TrustTier::Site => "site",
+        }
+    }
+
+    /// Parses a name on the wire; `None` for any other text.
+    pub fn parse(text: &str) -> Option<TrustTier> {
+        TrustTier::ALL.into_iter().find(|trust| trust.as_str() == text)
+    }
+}
+
+/// Call whose risk is assessed.
+#[derive(Clone, Copy, Debug)]
+pub struct RiskFacts<'a> {
+    /// Canonical name, `server:tool`.
+    pub name: &'a str,
+    /// Tier of the approved definition, for the key that calls.
+    pub tier: Tier,
+    /// The hint `openWorldHint`; `None` when absent, which the protocol reads as true.
+    pub open_world: Option<bool>,
+    /// Origin of the tool.
+    pub trust: TrustTier,
+    /// True if the tool belongs to one of a web page's sensitive categories.
+    pub is_sensitive: bool,
+    /// True if the definition was changed within the last 24 hours.
+    pub is_changed: bool,
+    /// True if the variant contradicts the annotations and the key is not strict.
+    pub is_mismatched: bool,
+    /// Operation type of the variant.
+    pub operation: OperationType,
+    /// Declared sensitivity; `None` when the caller declared none, which raises nothing.
+    pub sensitivity: Option<Sensitivity>,
+    /// The arguments, a JSON object that passed [`super::json::members_of_text`].
+    pub arguments: &'a str,
+}
+
+/// Risk of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Risk {
+    /// Level of the signals.
+    pub level: RiskLevel,
+    /// Signals that were found.
+    pub signals: Signals,
+}
+
+impl Risk {
+    /// Assesses a call in one pass over its arguments.
+    pub fn assess(facts: &RiskFacts<'_>) -> Risk {
+        let mut signals = names::signals(facts.name, facts.tier);
+        let is_claimed_private =
+            matches!(facts.sensitivity, Some(Sensitivity::Private | Sensitivity::Unknown));
+        for (signal, is_there) in [
+            (Signal::Destroys, facts.tier == Tier::Destructive),
+            (Signal::Site, facts.trust == TrustTier::Site),
+            (Signal::SensitiveCategory, facts.is_sensitive),
+            (Signal::Changed, facts.is_changed),
+            (Signal::Mismatch, facts.is_mismatched),
+            (Signal::Declared, facts.operation > facts.tier.operation()),
+            (Signal::LeavesTheHouse, is_claimed_private && facts.open_world != Some(false)),
+        ] {
+            if is_there {
+                signals.add(signal);
+            }
+        }
+        arguments::add(facts.arguments, names::runs_commands(facts.name), &mut signals);
+        Risk { level: signals.level(), signals }
+    }
+}
