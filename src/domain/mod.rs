@@ -31,6 +31,7 @@ pub mod person;
 pub mod pin;
 pub mod publish;
 pub mod quota;
+pub mod reason;
 pub mod redact;
 pub mod refusal;
 pub mod risk;
