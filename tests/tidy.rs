@@ -20,7 +20,8 @@ const FLOORS: [(&str, u8); 6] =
     [("domain", 0), ("store", 1), ("upstream", 1), ("gateway", 2), ("faces", 3), ("app", 4)];
 
 /// Crates with one home.
-const HOMES: [(&str, &[&str]); 19] = [
+const HOMES: [(&str, &[&str]); 20] = [
+    ("cel", &["src/domain/policy/when.rs"]),
     ("sqlx", &["src/store/"]),
     ("axum", &["src/faces/", "src/app/"]),
     ("hyper", &["src/upstream/", "src/faces/listener.rs"]),

@@ -29,6 +29,7 @@ pub mod overrides;
 pub mod page;
 pub mod person;
 pub mod pin;
+pub mod policy;
 pub mod publish;
 pub mod quota;
 pub mod reason;
