@@ -343,3 +343,23 @@ impl<'a> Node<'a> {
         self.one_or_more()?.iter().try_fold(0, |set, node| Ok(set | 1 << node.name(names)?))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_are_bounded() {
+        let rule = |n: usize| format!(r#"{{"id":"r{n}","effect":"deny","match":{{"tool":"a:b{n}"}}}}"#);
+        let list = |count: usize| format!("[{}]", (0..count).map(rule).collect::<Vec<_>>().join(","));
+        assert_eq!(RuleSet::parse(&list(RULES_MAX)).unwrap().len(), RULES_MAX);
+        assert_eq!(RuleSet::parse(&list(RULES_MAX + 1)).unwrap_err().message, "must have at most 500 rules");
+        let globs = format!(
+            r#"[{{"id":"a","effect":"deny","match":{{"tool":[{}"a:b"]}}}}]"#,
+            "\"a:b\",".repeat(GLOBS_MAX)
+        );
+        assert_eq!(RuleSet::parse(&globs).unwrap_err().message, "must have at most 64 globs");
+        let long = format!("[{}]", " ".repeat(DOCUMENT_BYTES_MAX));
+        assert_eq!(RuleSet::parse(&long).unwrap_err().message, "must have at most 262144 bytes");
+    }
+}

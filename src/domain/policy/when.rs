@@ -271,9 +271,9 @@ impl Check {
         }
         self.work.joined += u64::from(name == ops::ADD);
         if name == "matches" {
-            self.pattern(&call.args, is_long)?
+            self.pattern(&call.args, is_long)?;
         } else {
-            self.reads(is_long)
+            self.reads(is_long);
         }
         Ok(is_long)
     }
