@@ -15,9 +15,9 @@ mod window;
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
+use super::glob;
 use super::near;
+use super::text_enum::text_enum;
 pub use decision::{Decision, PolicyLayer, Ruling, TraceStep};
 pub use evaluate::{PolicyCall, PolicyLayers, Remembered};
 pub use read::{PolicyDocument, PolicyFault};
@@ -32,122 +32,66 @@ pub const RULES_MAX: usize = 500;
 pub const GLOBS_MAX: usize = 64;
 /// Most warnings about one document.
 pub const WARNINGS_MAX: usize = 50;
+/// Warnings about one document that name what was meant, the first ones.
+const MEANT_MAX: usize = 5;
+/// Most comparisons of a glob with a tool, for the warnings about one document.
+const COMPARISONS_MAX: usize = 2_000_000;
 
-/// Effect of a rule, from the mildest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Effect {
-    /// The call runs.
-    Allow,
-    /// A person is asked first.
-    Ask,
-    /// The call does not run.
-    Deny,
-}
-
-impl Effect {
-    const ALL: [Effect; 3] = [Effect::Allow, Effect::Ask, Effect::Deny];
-
-    /// Returns the name on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Effect::Allow => "allow",
-            Effect::Ask => "ask",
-            Effect::Deny => "deny",
-        }
+text_enum! {
+    /// Effect of a rule, from the mildest.
+    #[derive(PartialOrd, Ord)]
+    pub enum Effect {
+        /// The call runs.
+        Allow = "allow",
+        /// A person is asked first.
+        Ask = "ask",
+        /// The call does not run.
+        Deny = "deny",
     }
 }
 
-/// Value of the setting `policy_mode`: what happens to calls that no rule matches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PolicyMode {
-    /// Evaluates as [`PolicyMode::ByRisk`] and records the result; only enforced rules block.
-    Observe,
-    /// The risk decides.
-    ByRisk,
-    /// A person is asked.
-    AlwaysAsk,
-    /// The call runs.
-    AlwaysAllow,
-    /// The call does not run.
-    DenyUnlessAllowed,
-}
-
-impl PolicyMode {
-    /// All modes.
-    pub const ALL: [PolicyMode; 5] = [
-        PolicyMode::Observe,
-        PolicyMode::ByRisk,
-        PolicyMode::AlwaysAsk,
-        PolicyMode::AlwaysAllow,
-        PolicyMode::DenyUnlessAllowed,
-    ];
-
-    /// Returns the name on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            PolicyMode::Observe => "observe",
-            PolicyMode::ByRisk => "by_risk",
-            PolicyMode::AlwaysAsk => "always_ask",
-            PolicyMode::AlwaysAllow => "always_allow",
-            PolicyMode::DenyUnlessAllowed => "deny_unless_allowed",
-        }
-    }
-
-    /// Parses a name on the wire; `None` for any other text.
-    pub fn parse(text: &str) -> Option<PolicyMode> {
-        PolicyMode::ALL.into_iter().find(|mode| mode.as_str() == text)
+text_enum! {
+    /// Value of the setting `policy_mode`: what happens to calls that no rule matches.
+    pub enum PolicyMode {
+        /// Evaluates as [`PolicyMode::ByRisk`] and records the result; only enforced rules block.
+        Observe = "observe",
+        /// The risk decides.
+        ByRisk = "by_risk",
+        /// A person is asked.
+        AlwaysAsk = "always_ask",
+        /// The call runs.
+        AlwaysAllow = "always_allow",
+        /// The call does not run.
+        DenyUnlessAllowed = "deny_unless_allowed",
     }
 }
 
-/// Way by which a call comes in, as rules select it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Entrance {
-    /// The tools `call_tool_*` of `/mcp`.
-    Mcp,
-    /// `/mcp/direct`
-    Direct,
-    /// The REST API.
-    Rest,
-    /// The command line.
-    Cli,
-}
-
-impl Entrance {
-    /// All entrances.
-    pub const ALL: [Entrance; 4] = [Entrance::Mcp, Entrance::Direct, Entrance::Rest, Entrance::Cli];
-
-    /// Returns the name on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Entrance::Mcp => "mcp",
-            Entrance::Direct => "direct",
-            Entrance::Rest => "rest",
-            Entrance::Cli => "cli",
-        }
+text_enum! {
+    /// Way by which a call comes in, as rules select it.
+    pub enum Entrance {
+        /// The tools `call_tool_*` of `/mcp`.
+        Mcp = "mcp",
+        /// `/mcp/direct`
+        Direct = "direct",
+        /// The REST API.
+        Rest = "rest",
+        /// The command line.
+        Cli = "cli",
     }
 }
 
-/// Kind of answer that an ask needs, from the weaker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Assurance {
-    /// An answer through the caller's own client is enough.
-    Client,
-    /// Another person with the right to approve must answer.
-    Approver,
+text_enum! {
+    /// Kind of answer that an ask needs, from the weaker.
+    #[derive(PartialOrd, Ord)]
+    pub enum Assurance {
+        /// An answer through the caller's own client is enough.
+        Client = "client",
+        /// Another person with the right to approve must answer.
+        Approver = "approver",
+    }
 }
 
 impl Assurance {
-    const ALL: [Assurance; 2] = [Assurance::Client, Assurance::Approver];
-
-    /// Returns the name on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Assurance::Client => "client",
-            Assurance::Approver => "approver",
-        }
-    }
-
     /// Returns how long an ask of this kind stays open where its rule does not say, in seconds.
     pub fn default_ttl_s(self) -> u32 {
         match self {
@@ -283,16 +227,27 @@ impl RuleSet {
         self.rules.is_empty()
     }
 
-    /// Returns warnings about rules that can never match, and about globs that match none of the `known` tools.
+    /// Returns warnings about rules that can never match, and about globs that match none of the `known` tools. Takes time
+    /// for long policies and many tools, within a bound above which the rest of the globs is not compared.
     pub fn warnings(&self, known: &[&str]) -> Vec<String> {
         let mut found = Vec::new();
+        let mut globs_left = COMPARISONS_MAX / known.len().max(1);
         for rule in &self.rules {
             let id = &rule.id;
             if rule.except.as_ref().is_some_and(|except| except.covers(&rule.selectors)) {
                 found.push(format!("Rule '{id}' never matches: its 'except' excludes all that it matches."));
             }
-            for glob in rule.selectors.globs_without(known) {
-                let meant = near::closest(&glob.replace(['*', '?'], ""), known.iter().copied());
+            for glob in &rule.selectors.globs {
+                if found.len() >= WARNINGS_MAX || globs_left == 0 {
+                    return found;
+                }
+                globs_left -= 1;
+                if known.iter().any(|tool| glob::matches(glob, tool)) {
+                    continue;
+                }
+                // each search for a near name reads all names
+                let candidates = if found.len() < MEANT_MAX { known } else { &[] };
+                let meant = near::closest(&glob.replace(['*', '?'], ""), candidates.iter().copied());
                 let meant = meant.map_or_else(String::new, |meant| format!("; did you mean '{meant}'?"));
                 found.push(format!("Rule '{id}': '{glob}' matches no tool that is known now{meant}"));
             }

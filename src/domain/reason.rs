@@ -4,6 +4,7 @@
 //! The action is stored as a key with values and worded for each reader; secrets are masked before anything is kept.
 
 mod action;
+mod key;
 #[cfg(test)]
 mod tests;
 mod texts;
@@ -11,7 +12,8 @@ mod texts;
 use super::log_line;
 use super::redact::{self, Preview};
 use super::risk::{Risk, RiskFacts};
-pub use action::{Action, ActionKey};
+pub use action::CallAction;
+pub use key::ActionKey;
 
 /// Longest quotation of the agent's or the author's words, in characters.
 const QUOTED_CHARS_MAX: usize = 300;
@@ -44,8 +46,8 @@ impl Language {
 /// Reason of a permission request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AskReason {
-    /// What the call does.
-    pub action: Action,
+    /// Action of the call.
+    pub action: CallAction,
     /// Server of the tool.
     pub server: String,
     /// The tool's own name.
@@ -65,7 +67,7 @@ impl AskReason {
     pub fn new(facts: &RiskFacts<'_>, risk: Risk, agent: Option<&str>, author: Option<&str>) -> AskReason {
         let (server, tool) = facts.name.split_once(':').unwrap_or(("", facts.name));
         AskReason {
-            action: Action::of(facts, risk),
+            action: CallAction::of(facts, risk),
             server: one_line(server, QUOTED_BYTES_MAX),
             tool: one_line(tool, QUOTED_BYTES_MAX),
             risk,

@@ -11,101 +11,46 @@ mod tests;
 
 use super::annotations::Tier;
 use super::operation::OperationType;
+use super::text_enum::text_enum;
 pub(super) use names::words as words_of_name;
-pub use signal::{Signal, Signals};
+pub use signal::{RiskSignal, Signals};
 
-/// Level of risk. R4's three levels are low (safe), moderate, and high with critical (destructive).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum RiskLevel {
-    /// Nothing changes.
-    Low,
-    /// Something changes, and can be changed back.
-    Moderate,
-    /// Something is lost, leaves the house or runs as a program.
-    High,
-    /// Something is lost for good, or several signals of high risk come together.
-    Critical,
-}
-
-impl RiskLevel {
-    /// All levels, from the least.
-    pub const ALL: [RiskLevel; 4] =
-        [RiskLevel::Low, RiskLevel::Moderate, RiskLevel::High, RiskLevel::Critical];
-
-    /// Returns the name on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            RiskLevel::Low => "low",
-            RiskLevel::Moderate => "moderate",
-            RiskLevel::High => "high",
-            RiskLevel::Critical => "critical",
-        }
-    }
-
-    /// Parses a name on the wire; `None` for any other text.
-    pub fn parse(text: &str) -> Option<RiskLevel> {
-        RiskLevel::ALL.into_iter().find(|level| level.as_str() == text)
+text_enum! {
+    /// Level of risk. R4's three levels are low (safe), moderate, and high with critical (destructive).
+    #[derive(PartialOrd, Ord)]
+    pub enum RiskLevel {
+        /// The call changes nothing.
+        Low = "low",
+        /// Something changes, and can be changed back.
+        Moderate = "moderate",
+        /// Something is lost, leaves the house or runs as a program.
+        High = "high",
+        /// Something is lost for good, or several signals of high risk come together.
+        Critical = "critical",
     }
 }
 
-/// Sensitivity of the data, as the caller declares it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Sensitivity {
-    /// Anybody may see it.
-    Public,
-    /// Members of the organisation may see it.
-    Internal,
-    /// Few may see it.
-    Private,
-    /// The caller does not know.
-    Unknown,
-}
-
-impl Sensitivity {
-    /// All values, in the order of the contract.
-    pub const ALL: [Sensitivity; 4] =
-        [Sensitivity::Public, Sensitivity::Internal, Sensitivity::Private, Sensitivity::Unknown];
-
-    /// Returns the name on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Sensitivity::Public => "public",
-            Sensitivity::Internal => "internal",
-            Sensitivity::Private => "private",
-            Sensitivity::Unknown => "unknown",
-        }
-    }
-
-    /// Parses a name on the wire; `None` for any other text.
-    pub fn parse(text: &str) -> Option<Sensitivity> {
-        Sensitivity::ALL.into_iter().find(|sensitivity| sensitivity.as_str() == text)
+text_enum! {
+    /// Sensitivity of the data, as the caller declares it.
+    pub enum Sensitivity {
+        /// Anybody may see it.
+        Public = "public",
+        /// Members of the organisation may see it.
+        Internal = "internal",
+        /// Few may see it.
+        Private = "private",
+        /// The caller does not know.
+        Unknown = "unknown",
     }
 }
 
-/// Origin of a tool, by who stands for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum TrustTier {
-    /// A server that an administrator configured.
-    Configured,
-    /// A web page, whose tools its site describes.
-    Site,
-}
-
-impl TrustTier {
-    /// Both origins.
-    pub const ALL: [TrustTier; 2] = [TrustTier::Configured, TrustTier::Site];
-
-    /// Returns the name on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            TrustTier::Configured => "configured",
-            TrustTier::Site => "site",
-        }
-    }
-
-    /// Parses a name on the wire; `None` for any other text.
-    pub fn parse(text: &str) -> Option<TrustTier> {
-        TrustTier::ALL.into_iter().find(|trust| trust.as_str() == text)
+text_enum! {
+    /// Origin of a tool, by who stands for it.
+    pub enum TrustTier {
+        /// A server that an administrator configured.
+        Configured = "configured",
+        /// A web page, whose tools its site describes.
+        Site = "site",
     }
 }
 
@@ -150,13 +95,13 @@ impl Risk {
         let is_claimed_private =
             matches!(facts.sensitivity, Some(Sensitivity::Private | Sensitivity::Unknown));
         for (signal, is_there) in [
-            (Signal::Destroys, facts.tier == Tier::Destructive),
-            (Signal::Site, facts.trust == TrustTier::Site),
-            (Signal::SensitiveCategory, facts.is_sensitive),
-            (Signal::Changed, facts.is_changed),
-            (Signal::Mismatch, facts.is_mismatched),
-            (Signal::Declared, facts.operation > facts.tier.operation()),
-            (Signal::LeavesTheHouse, is_claimed_private && facts.open_world != Some(false)),
+            (RiskSignal::Destroys, facts.tier == Tier::Destructive),
+            (RiskSignal::Site, facts.trust == TrustTier::Site),
+            (RiskSignal::SensitiveCategory, facts.is_sensitive),
+            (RiskSignal::Changed, facts.is_changed),
+            (RiskSignal::Mismatch, facts.is_mismatched),
+            (RiskSignal::Declared, facts.operation > facts.tier.operation()),
+            (RiskSignal::LeavesTheHouse, is_claimed_private && facts.open_world != Some(false)),
         ] {
             if is_there {
                 signals.add(signal);

@@ -3,66 +3,41 @@
 use std::sync::Arc;
 
 use super::{AskTerms, Effect};
+use crate::domain::text_enum::text_enum;
 
-/// Layer from which a decision comes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum PolicyLayer {
-    /// What holds whatever the rules say: sensitive categories of web pages ask.
-    BuiltIn,
-    /// Rules of the deployment.
-    Deployment,
-    /// Rules of the tenant.
-    Tenant,
-    /// Rules of the API key.
-    Key,
-    /// A decision that a person had remembered.
-    Remembered,
-    /// The mode, where no rule matched.
-    Mode,
-}
-
-impl PolicyLayer {
-    /// Returns the name on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            PolicyLayer::BuiltIn => "built_in",
-            PolicyLayer::Deployment => "deployment",
-            PolicyLayer::Tenant => "tenant",
-            PolicyLayer::Key => "key",
-            PolicyLayer::Remembered => "remembered",
-            PolicyLayer::Mode => "mode",
-        }
+text_enum! {
+    /// Layer from which a decision comes.
+    pub enum PolicyLayer {
+        /// Built into the gateway, whatever the rules say: sensitive categories of web pages ask.
+        BuiltIn = "built_in",
+        /// Rules of the deployment.
+        Deployment = "deployment",
+        /// Rules of the tenant.
+        Tenant = "tenant",
+        /// Rules of the API key.
+        Key = "key",
+        /// A decision that a person had remembered.
+        Remembered = "remembered",
+        /// The mode, where no rule matched.
+        Mode = "mode",
     }
 }
 
-/// Consequence of a decision for the call, as records name it in `decision`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Ruling {
-    /// The call runs.
-    Allowed,
-    /// The call runs, and would be asked for if the mode were not `observe`.
-    WouldAsk,
-    /// The call runs, and would be denied if the mode were not `observe`.
-    WouldDeny,
-    /// A person is asked.
-    Asked,
-    /// The call runs, since the caller's host asks by itself.
-    Delegated,
-    /// The call does not run.
-    Denied,
-}
-
-impl Ruling {
-    /// Returns the name in records.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Ruling::Allowed => "allowed",
-            Ruling::WouldAsk => "would_ask",
-            Ruling::WouldDeny => "would_deny",
-            Ruling::Asked => "asked",
-            Ruling::Delegated => "delegated",
-            Ruling::Denied => "denied",
-        }
+text_enum! {
+    /// Consequence of a decision for the call, as records name it in `decision`.
+    pub enum Ruling {
+        /// The call runs.
+        Allowed = "allowed",
+        /// The call runs, and would be asked for if the mode were not `observe`.
+        WouldAsk = "would_ask",
+        /// The call runs, and would be denied if the mode were not `observe`.
+        WouldDeny = "would_deny",
+        /// A person is asked.
+        Asked = "asked",
+        /// The call runs, since the caller's host asks by itself.
+        Delegated = "delegated",
+        /// The call does not run.
+        Denied = "denied",
     }
 }
 

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
-use super::selectors::{DIMENSIONS, Mismatch, Subject, all_of, bit, pairs};
+use super::selectors::{DIMENSIONS, Mismatch, RuleSubject, all_of, bit, pairs};
 use super::when::{Arguments, WORK_MAX};
 use super::{
     AskTerms, Assurance, Decision, Effect, Entrance, PolicyLayer, PolicyMode, PolicyRule, RuleSet, Ruling,
     TraceStep,
 };
 use crate::domain::annotations::Tier;
-use crate::domain::risk::{Risk, RiskFacts, RiskLevel, Sensitivity, Signal};
+use crate::domain::risk::{Risk, RiskFacts, RiskLevel, RiskSignal, Sensitivity};
 
 /// Call that is decided.
 #[derive(Clone, Copy, Debug)]
@@ -190,7 +190,7 @@ fn by_risk(call: &PolicyCall<'_>) -> (Effect, &'static str) {
         RiskLevel::Moderate if facts.sensitivity == Some(Sensitivity::Private) => {
             (Effect::Ask, "the risk is moderate and the data are private")
         }
-        RiskLevel::Moderate if call.risk.signals.has(Signal::WritesFiles) => {
+        RiskLevel::Moderate if call.risk.signals.has(RiskSignal::WritesFiles) => {
             (Effect::Ask, "the risk is moderate and the tool writes files")
         }
         RiskLevel::Moderate => (Effect::Allow, "the risk is moderate"),
@@ -233,7 +233,7 @@ impl<'a> Standing<'a> {
 /// Evaluation under way.
 struct Run<'a, 'c> {
     call: &'c PolicyCall<'c>,
-    subject: Subject<'c>,
+    subject: RuleSubject<'c>,
     all: Standing<'a>,
     enforced: Standing<'a>,
     /// Arguments for conditions, read when the first one needs them.
@@ -266,7 +266,7 @@ impl<'a, 'c> Run<'a, 'c> {
             facts.trust as usize,
         ];
         let bits = values.into_iter().enumerate().fold(0, |all, (place, value)| all | bit(place, value));
-        let subject = Subject { tool: facts.name, bits, pairs: pairs(facts.name), at: call.at };
+        let subject = RuleSubject { tool: facts.name, bits, pairs: pairs(facts.name), at: call.at };
         Run { call, subject, all: Standing::NONE, enforced: Standing::NONE, arguments: None, work: WORK_MAX }
     }
 
@@ -318,7 +318,7 @@ impl Judgement {
         matches!(self, Judgement::Match | Judgement::MatchByError(_))
     }
 
-    fn why(&self, subject: &Subject<'_>) -> String {
+    fn why(&self, subject: &RuleSubject<'_>) -> String {
         match self {
             Judgement::Match => "it matches".to_owned(),
             Judgement::MatchByError(why) => format!("'when' has no value, which counts as a match: {why}"),

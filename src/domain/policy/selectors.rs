@@ -1,4 +1,4 @@
-//! What a rule selects, and a test for it that is cheap enough for hundreds of rules.
+//! Selectors of a rule, and a test for them that is cheap enough for hundreds of rules.
 
 use chrono::{DateTime, Utc};
 
@@ -50,9 +50,9 @@ pub(super) enum Mismatch {
 
 /// Call, as selectors see it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Subject<'a> {
+pub(super) struct RuleSubject<'a> {
     pub(super) tool: &'a str,
-    /// One value of each dimension.
+    /// The value of each dimension, a bit in its place.
     pub(super) bits: u32,
     pub(super) pairs: u64,
     pub(super) at: DateTime<Utc>,
@@ -67,7 +67,7 @@ pub(super) struct Filter {
 
 impl Filter {
     /// Returns whether the rule may select the call.
-    pub(super) fn passes(self, subject: &Subject<'_>) -> bool {
+    pub(super) fn passes(self, subject: &RuleSubject<'_>) -> bool {
         self.bits & subject.bits == subject.bits && self.pairs & !subject.pairs == 0
     }
 }
@@ -87,7 +87,7 @@ impl Selectors {
     }
 
     /// Returns the first selector that the call does not meet; `None` if it meets all.
-    pub(super) fn mismatch(&self, subject: &Subject<'_>) -> Option<Mismatch> {
+    pub(super) fn mismatch(&self, subject: &RuleSubject<'_>) -> Option<Mismatch> {
         if !self.globs.is_empty() && !self.globs.iter().any(|glob| glob::matches(glob, subject.tool)) {
             return Some(Mismatch::Tool);
         }
@@ -103,12 +103,6 @@ impl Selectors {
         let covers_tools = self.globs.is_empty() || self.globs == other.globs;
         let covers_time = self.time.is_none() || self.time == other.time;
         covers_tools && covers_time && self.bits & other.bits == other.bits
-    }
-
-    /// Returns the globs that match none of the tools.
-    pub(super) fn globs_without<'a>(&'a self, known: &'a [&str]) -> impl Iterator<Item = &'a str> {
-        let is_idle = move |glob: &&String| !known.iter().any(|tool| glob::matches(glob, tool));
-        self.globs.iter().filter(is_idle).map(String::as_str)
     }
 }
 
@@ -154,7 +148,7 @@ mod tests {
         fn the_filter_lets_every_match_pass(globs in prop::collection::vec("[ab:*?_é]{0,6}", 0..3), tool in "[ab]:[ab_é]{0,6}") {
             let selectors = Selectors { globs, ..Selectors::ANY };
             let at = DateTime::UNIX_EPOCH;
-            let subject = Subject { tool: &tool, bits: bit(0, 1), pairs: pairs(&tool), at };
+            let subject = RuleSubject { tool: &tool, bits: bit(0, 1), pairs: pairs(&tool), at };
             if selectors.mismatch(&subject) != Some(Mismatch::Tool) {
                 prop_assert!(selectors.filter().passes(&subject), "{:?}", selectors.globs);
             }
@@ -163,7 +157,7 @@ mod tests {
 
     #[test]
     fn the_filter_stops_nearly_all_others() {
-        let subject = |tool| Subject { tool, bits: 0, pairs: pairs(tool), at: DateTime::UNIX_EPOCH };
+        let subject = |tool| RuleSubject { tool, bits: 0, pairs: pairs(tool), at: DateTime::UNIX_EPOCH };
         let filters: Vec<Filter> = (0..500)
             .map(|n| Selectors { globs: vec![format!("*:delete_{n}_*")], ..Selectors::ANY }.filter())
             .collect();

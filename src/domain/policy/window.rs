@@ -11,7 +11,7 @@ const OFFSET_MIN_MAX: i64 = 14 * 60;
 /// Times of the week, at a fixed distance from UTC. A window that ends before it begins goes on into the next day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TimeWindow {
-    /// One bit for each day on which the window begins.
+    /// Days on which the window begins, a bit for each.
     pub(super) days: u8,
     /// First minute of the day.
     pub(super) from_min: u32,

@@ -1,9 +1,10 @@
 //! Action of a call: known shapes of tools and arguments, in a form that can be stored.
 
+use super::key::ActionKey;
 use super::{Language, one_line, texts};
 use crate::domain::json;
 use crate::domain::redact::MASK;
-use crate::domain::risk::{Risk, RiskFacts, Signal, words_of_name};
+use crate::domain::risk::{Risk, RiskFacts, RiskSignal, words_of_name};
 
 /// Longest value that an action shows, in bytes.
 const VALUE_BYTES_MAX: usize = 400;
@@ -37,57 +38,9 @@ const NAMES: [&str; 18] = [
     "id",
 ];
 
-/// Shape of an action.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ActionKey {
-    /// Reads a file; its path.
-    ReadFile,
-    /// Reads a configuration file; its path.
-    ReadConfiguration,
-    /// Writes a file; its path.
-    WriteFile,
-    /// Runs a command; the command line.
-    Execute,
-    /// Sends a request; method and URL.
-    Request,
-    /// Runs a statement in a database; the statement, and the server.
-    Sql,
-    /// Does something to something; verb, object, its name and where it is. Any but the verb may be empty.
-    Act,
-    /// Any other call; tool, server and number of arguments.
-    Call,
-}
-
-impl ActionKey {
-    const ALL: [ActionKey; 8] = [
-        ActionKey::ReadFile,
-        ActionKey::ReadConfiguration,
-        ActionKey::WriteFile,
-        ActionKey::Execute,
-        ActionKey::Request,
-        ActionKey::Sql,
-        ActionKey::Act,
-        ActionKey::Call,
-    ];
-
-    /// Returns the name that is stored.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            ActionKey::ReadFile => "read_file",
-            ActionKey::ReadConfiguration => "read_configuration",
-            ActionKey::WriteFile => "write_file",
-            ActionKey::Execute => "execute",
-            ActionKey::Request => "request",
-            ActionKey::Sql => "sql",
-            ActionKey::Act => "act",
-            ActionKey::Call => "call",
-        }
-    }
-}
-
 /// Action of a call, with masked values.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Action {
+pub struct CallAction {
     /// Shape.
     pub key: ActionKey,
     /// Values of the shape, in its order.
@@ -96,17 +49,17 @@ pub struct Action {
     pub is_irreversible: bool,
 }
 
-impl Action {
+impl CallAction {
     /// Finds the action of a call.
-    pub(super) fn of(facts: &RiskFacts<'_>, risk: Risk) -> Action {
+    pub(super) fn of(facts: &RiskFacts<'_>, risk: Risk) -> CallAction {
         let (key, values) = shape(facts.name, &Values::read(facts.arguments));
-        Action { key, values, is_irreversible: risk.signals.has(Signal::Irreversible) }
+        CallAction { key, values, is_irreversible: risk.signals.has(RiskSignal::Irreversible) }
     }
 
     /// Restores a stored action; `None` for a shape of another release.
-    pub fn stored(key: &str, values: Vec<String>, is_irreversible: bool) -> Option<Action> {
-        let key = ActionKey::ALL.into_iter().find(|known| known.as_str() == key)?;
-        Some(Action { key, values, is_irreversible })
+    pub fn stored(key: &str, values: Vec<String>, is_irreversible: bool) -> Option<CallAction> {
+        let key = ActionKey::parse(key)?;
+        Some(CallAction { key, values, is_irreversible })
     }
 
     /// Returns the action in words.

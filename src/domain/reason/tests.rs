@@ -121,13 +121,13 @@ fn actions_are_specific() {
         let action = reason(name, arguments).action;
         assert_eq!(action.sentence(Language::English), english, "{name}");
         assert_eq!(action.sentence(Language::German), german, "{name}");
-        let stored = Action::stored(action.key.as_str(), action.values.clone(), action.is_irreversible);
+        let stored = CallAction::stored(action.key.as_str(), action.values.clone(), action.is_irreversible);
         assert_eq!(stored, Some(action));
     }
-    assert_eq!(Action::stored("newer", Vec::new(), false), None);
+    assert_eq!(CallAction::stored("newer", Vec::new(), false), None);
     // values of another release are missing, not wrong
     assert_eq!(
-        Action::stored("sql", Vec::new(), false).unwrap().sentence(Language::English),
+        CallAction::stored("sql", Vec::new(), false).unwrap().sentence(Language::English),
         "Run SQL on : "
     );
 }

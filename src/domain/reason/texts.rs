@@ -1,9 +1,10 @@
 //! Texts of reasons in all languages.
 
-use super::{ActionKey, Language};
-use crate::domain::risk::{Risk, RiskLevel, Signal};
+use super::Language;
+use super::key::ActionKey;
+use crate::domain::risk::{Risk, RiskLevel, RiskSignal};
 
-/// One text in all languages.
+/// Text in all languages.
 #[derive(Clone, Copy)]
 pub(super) struct Wording {
     english: &'static str,
@@ -181,72 +182,74 @@ pub(super) fn risk(risk: Risk, server: &str, tool: &str, language: Language) -> 
 }
 
 /// Returns the reason that a signal is, without a full stop.
-fn signal(signal: Signal) -> Wording {
+fn signal(signal: RiskSignal) -> Wording {
     match signal {
-        Signal::Writes => say("the tool is not read-only", "das Werkzeug liest nicht nur"),
-        Signal::WritesFiles => say("the tool writes files", "das Werkzeug schreibt Dateien"),
-        Signal::Destroys => say("the tool may destroy data", "das Werkzeug kann Daten zerstören"),
-        Signal::Verb => say(
+        RiskSignal::Writes => say("the tool is not read-only", "das Werkzeug liest nicht nur"),
+        RiskSignal::WritesFiles => say("the tool writes files", "das Werkzeug schreibt Dateien"),
+        RiskSignal::Destroys => say("the tool may destroy data", "das Werkzeug kann Daten zerstören"),
+        RiskSignal::Verb => say(
             "the tool's name says that it deletes, sends, pays or runs something",
             "der Name des Werkzeugs sagt, dass es etwas löscht, sendet, bezahlt oder ausführt",
         ),
-        Signal::Irreversible => {
+        RiskSignal::Irreversible => {
             say("the effect cannot be undone", "die Wirkung lässt sich nicht rückgängig machen")
         }
-        Signal::Terminal => say("the tool runs commands", "das Werkzeug führt Befehle aus"),
-        Signal::Http => {
+        RiskSignal::Terminal => say("the tool runs commands", "das Werkzeug führt Befehle aus"),
+        RiskSignal::Http => {
             say("the tool sends requests to the network", "das Werkzeug sendet Anfragen ins Netz")
         }
-        Signal::Site => {
+        RiskSignal::Site => {
             say("a web page describes the tool itself", "eine Webseite beschreibt das Werkzeug selbst")
         }
-        Signal::SensitiveCategory => say(
+        RiskSignal::SensitiveCategory => say(
             "the form is about money, credentials, personal or legal matters",
             "das Formular betrifft Geld, Zugangsdaten, Persönliches oder Rechtliches",
         ),
-        Signal::Changed => say(
+        RiskSignal::Changed => say(
             "the tool's definition changed in the last 24 hours",
             "die Definition des Werkzeugs hat sich in den letzten 24 Stunden geändert",
         ),
-        Signal::Mismatch => say(
+        RiskSignal::Mismatch => say(
             "the call contradicts what the server says about the tool",
             "der Aufruf widerspricht dem, was der Server über das Werkzeug sagt",
         ),
-        Signal::Declared => say(
+        RiskSignal::Declared => say(
             "the agent declares more than the tool is known to do",
             "der Agent gibt mehr an, als das Werkzeug bekanntlich tut",
         ),
-        Signal::LeavesTheHouse => say(
+        RiskSignal::LeavesTheHouse => say(
             "private data may leave the organisation",
             "vertrauliche Daten können die Organisation verlassen",
         ),
-        Signal::SqlStructure => say(
+        RiskSignal::SqlStructure => say(
             "a statement drops, empties or alters tables, or grants rights",
             "eine Anweisung löscht, leert oder ändert Tabellen oder vergibt Rechte",
         ),
-        Signal::SqlAllRows => {
+        RiskSignal::SqlAllRows => {
             say("a statement changes all rows of a table", "eine Anweisung ändert alle Zeilen einer Tabelle")
         }
-        Signal::HostileCommand => say(
+        RiskSignal::HostileCommand => say(
             "a command deletes recursively, takes rights or runs what it downloads",
             "ein Befehl löscht rekursiv, nimmt sich Rechte oder führt Heruntergeladenes aus",
         ),
-        Signal::ShellCharacters => say(
+        RiskSignal::ShellCharacters => say(
             "a command has characters that a shell interprets",
             "ein Befehl enthält Zeichen, die eine Shell auswertet",
         ),
-        Signal::Force => say(
+        RiskSignal::Force => say(
             "an argument asks for force, recursion or everything",
             "ein Argument verlangt Zwang, Rekursion oder alles",
         ),
-        Signal::Wildcard => say("an argument has a wildcard", "ein Argument enthält einen Platzhalter"),
-        Signal::LongList => say("a list in the arguments is long", "eine Liste in den Argumenten ist lang"),
-        Signal::Money => say("an argument is about money", "ein Argument betrifft Geld"),
-        Signal::SystemPath => say(
+        RiskSignal::Wildcard => say("an argument has a wildcard", "ein Argument enthält einen Platzhalter"),
+        RiskSignal::LongList => {
+            say("a list in the arguments is long", "eine Liste in den Argumenten ist lang")
+        }
+        RiskSignal::Money => say("an argument is about money", "ein Argument betrifft Geld"),
+        RiskSignal::SystemPath => say(
             "an argument names files of the system or of credentials",
             "ein Argument nennt Dateien des Systems oder von Zugangsdaten",
         ),
-        Signal::PrivateUrl => say(
+        RiskSignal::PrivateUrl => say(
             "an argument is an address in a private network",
             "ein Argument ist eine Adresse in einem privaten Netz",
         ),

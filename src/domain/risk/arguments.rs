@@ -1,6 +1,6 @@
 //! Signals in the arguments of a call, found in one pass over their text.
 
-use super::{Signal, Signals};
+use super::{RiskSignal, Signals};
 use crate::domain::json::JsonFault;
 use crate::domain::json::lexer::Lexer;
 
@@ -110,7 +110,7 @@ impl Scan<'_, '_> {
                 let start = self.lexer.pos();
                 self.lexer.scalar()?;
                 if self.lexer.slice(start..self.lexer.pos()) == "true" && is_any(name, &FORCING) {
-                    self.signals.add(Signal::Force);
+                    self.signals.add(RiskSignal::Force);
                 }
             }
         }
@@ -130,7 +130,7 @@ impl Scan<'_, '_> {
             count += 1;
         }
         if count > LIST_ELEMENTS_MAX {
-            self.signals.add(Signal::LongList);
+            self.signals.add(RiskSignal::LongList);
         }
         Ok(())
     }
@@ -149,7 +149,7 @@ impl Scan<'_, '_> {
             self.lexer.skip_space();
             self.lexer.expect(b':')?;
             if is_any(&name, &MONEY) {
-                self.signals.add(Signal::Money);
+                self.signals.add(RiskSignal::Money);
             }
             self.words = Words::default();
             self.value(&name, is_command || is_any(&name, &COMMANDS))?;
@@ -161,7 +161,7 @@ impl Scan<'_, '_> {
     fn text(&mut self, text: &str, is_command: bool) {
         let is_line = is_command || !text.contains('\n');
         if text.len() <= WILDCARD_BYTES_MAX && text.contains('*') && !text.contains(char::is_whitespace) {
-            self.signals.add(Signal::Wildcard);
+            self.signals.add(RiskSignal::Wildcard);
         }
         self.words.begin_statement();
         let bytes = text.as_bytes();
@@ -182,7 +182,7 @@ impl Scan<'_, '_> {
                 self.path(token, before);
             }
             if is_command && self.words.is_hostile(word, token, before.ends_with(b"-")) {
-                self.signals.add(Signal::HostileCommand);
+                self.signals.add(RiskSignal::HostileCommand);
             }
             at += length;
         }
@@ -196,13 +196,13 @@ impl Scan<'_, '_> {
             [b';', ..] => self.end_statement(),
             [b'=', ..] if self.words.sql == Sql::Set => self.words.sql = Sql::AllRows,
             [b':', b'/', b'/', ..] if is_private_host(host(text.get(at + 3..).unwrap_or_default())) => {
-                self.signals.add(Signal::PrivateUrl);
+                self.signals.add(RiskSignal::PrivateUrl);
             }
             [b'-', b'-', ..] | [b'/', b'*', ..] => self.words.is_commented = true,
             _ => {}
         }
         if is_command && matches!(rest, [b';' | b'|' | b'&' | b'`' | b'$' | b'<' | b'>' | b'\n', ..]) {
-            self.signals.add(Signal::ShellCharacters);
+            self.signals.add(RiskSignal::ShellCharacters);
             self.words.is_piped |= self.words.has_download && rest.starts_with(b"|");
         }
     }
@@ -214,14 +214,14 @@ impl Scan<'_, '_> {
             (_, Token::Alters) => Sql::Structure,
             // nothing but its place tells the statement from the word
             (_, Token::Truncate) if !words.is_begun => {
-                self.signals.add(Signal::SqlStructure);
+                self.signals.add(RiskSignal::SqlStructure);
                 Sql::None
             }
             (_, Token::Delete) => Sql::Delete,
             (_, Token::Update) => Sql::Update(UPDATE_WORDS_MAX),
             (Sql::Structure, _) => {
                 if token == Token::SqlObject {
-                    self.signals.add(Signal::SqlStructure);
+                    self.signals.add(RiskSignal::SqlStructure);
                 }
                 Sql::None
             }
@@ -237,7 +237,7 @@ impl Scan<'_, '_> {
 
     fn end_statement(&mut self) {
         if self.words.sql == Sql::AllRows {
-            self.signals.add(Signal::SqlAllRows);
+            self.signals.add(RiskSignal::SqlAllRows);
         }
         self.words.begin_statement();
     }
@@ -253,7 +253,7 @@ impl Scan<'_, '_> {
             _ => before.ends_with(b"../"),
         };
         if is_there {
-            self.signals.add(Signal::SystemPath);
+            self.signals.add(RiskSignal::SystemPath);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Signals in the name of a tool.
 
-use super::{Signal, Signals};
+use super::{RiskSignal, Signals};
 use crate::domain::annotations::Tier;
 
 /// Verbs whose effect cannot be undone.
@@ -57,9 +57,11 @@ pub(super) fn runs_commands(canonical: &str) -> bool {
 pub(super) fn signals(canonical: &str, tier: Tier) -> Signals {
     let own = own_name(canonical);
     let mut signals = Signals::default();
-    for (beginning, signal) in
-        [("terminal", Signal::Terminal), ("http", Signal::Http), ("fs_write", Signal::WritesFiles)]
-    {
+    for (beginning, signal) in [
+        ("terminal", RiskSignal::Terminal),
+        ("http", RiskSignal::Http),
+        ("fs_write", RiskSignal::WritesFiles),
+    ] {
         if begins(own, beginning) {
             signals.add(signal);
         }
@@ -67,16 +69,16 @@ pub(super) fn signals(canonical: &str, tier: Tier) -> Signals {
     let is_reading =
         tier == Tier::Unknown && words(canonical).next().is_some_and(|word| is_any(word, &READING));
     if tier != Tier::Read && !is_reading && !(tier == Tier::Unknown && begins(own, "fs_read")) {
-        signals.add(Signal::Writes);
+        signals.add(RiskSignal::Writes);
     }
     let looked_at = if tier == Tier::Read { 1 } else { usize::MAX };
     for word in words(canonical).take(looked_at) {
         let is_irreversible = is_any(word, &IRREVERSIBLE);
         if is_irreversible {
-            signals.add(Signal::Irreversible);
+            signals.add(RiskSignal::Irreversible);
         }
         if is_irreversible || is_any(word, &HOSTILE) {
-            signals.add(Signal::Verb);
+            signals.add(RiskSignal::Verb);
         }
     }
     signals

@@ -1,59 +1,61 @@
 //! Signals of risk, and the level of a set of them.
 
 use super::RiskLevel;
+use crate::domain::text_enum::text_enum;
 
-/// Observation that may raise the risk of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Signal {
-    /// The tool is not read-only.
-    Writes,
-    /// The tool matches R4's pattern `fs_write*`.
-    WritesFiles,
-    /// The tool is of tier destructive.
-    Destroys,
-    /// The name has a verb that destroys, sends, pays or runs something.
-    Verb,
-    /// That verb's effect cannot be undone.
-    Irreversible,
-    /// The tool matches R4's pattern `terminal*`.
-    Terminal,
-    /// The tool matches R4's pattern `http*`.
-    Http,
-    /// The tool is a web page's.
-    Site,
-    /// The tool belongs to one of a web page's sensitive categories.
-    SensitiveCategory,
-    /// The definition was changed within the last 24 hours.
-    Changed,
-    /// The variant contradicts the annotations.
-    Mismatch,
-    /// The caller declares a more severe operation than the tool's tier.
-    Declared,
-    /// Data that the caller calls private or does not know go to a tool that reaches outside.
-    LeavesTheHouse,
-    /// An argument drops, truncates or alters what a database holds, or grants rights in it.
-    SqlStructure,
-    /// An argument deletes or updates all rows of a table.
-    SqlAllRows,
-    /// A command deletes recursively, takes rights, stops the machine or runs what it downloads.
-    HostileCommand,
-    /// A command has characters that a shell interprets.
-    ShellCharacters,
-    /// An argument such as `force`, `recursive` or `all` is true.
-    Force,
-    /// An argument has a wildcard.
-    Wildcard,
-    /// A list in the arguments is long.
-    LongList,
-    /// An argument is an amount of money or an account.
-    Money,
-    /// An argument names a path of the system, of keys or of credentials.
-    SystemPath,
-    /// An argument is a URL of a private network.
-    PrivateUrl,
+text_enum! {
+    /// Observation that may raise the risk of a call; in the order in which reasons are given.
+    pub enum RiskSignal {
+        /// The tool belongs to one of a web page's sensitive categories.
+        SensitiveCategory = "sensitive_category",
+        /// The tool is of tier destructive.
+        Destroys = "destroys",
+        /// The effect of the name's verb cannot be undone.
+        Irreversible = "irreversible",
+        /// The name has a verb that destroys, sends, pays or runs something.
+        Verb = "verb",
+        /// The tool matches R4's pattern `terminal*`.
+        Terminal = "terminal",
+        /// The tool matches R4's pattern `http*`.
+        Http = "http",
+        /// A command deletes recursively, takes rights, stops the machine or runs what it downloads.
+        HostileCommand = "hostile_command",
+        /// An argument drops, truncates or alters what a database holds, or grants rights in it.
+        SqlStructure = "sql_structure",
+        /// An argument deletes or updates all rows of a table.
+        SqlAllRows = "sql_all_rows",
+        /// A command has characters that a shell interprets.
+        ShellCharacters = "shell_characters",
+        /// An argument such as `force`, `recursive` or `all` is true.
+        Force = "force",
+        /// An argument has a wildcard.
+        Wildcard = "wildcard",
+        /// A list in the arguments is long.
+        LongList = "long_list",
+        /// An argument is an amount of money or an account.
+        Money = "money",
+        /// An argument names a path of the system, of keys or of credentials.
+        SystemPath = "system_path",
+        /// An argument is a URL of a private network.
+        PrivateUrl = "private_url",
+        /// Data that the caller calls private or does not know go to a tool that reaches outside.
+        LeavesTheHouse = "leaves_the_house",
+        /// The tool is a web page's.
+        Site = "site",
+        /// The definition was changed within the last 24 hours.
+        Changed = "changed",
+        /// The variant contradicts the annotations.
+        Mismatch = "mismatch",
+        /// The caller declares a more severe operation than the tool's tier.
+        Declared = "declared",
+        /// The tool matches R4's pattern `fs_write*`.
+        WritesFiles = "writes_files",
+        /// The tool is not read-only.
+        Writes = "writes",
+    }
 }
 
-/// What a signal does to the level.
+/// Weight of a signal in the level.
 enum Weight {
     /// The level is at least this one, before steps are added.
     Base(RiskLevel),
@@ -61,11 +63,11 @@ enum Weight {
     Floor(RiskLevel),
     /// The level is one higher, once for all signals of the group.
     Step(Group),
-    /// One step of the group, and a floor.
+    /// A step of the group, and a floor.
     StepWithFloor(Group, RiskLevel),
     /// The level before steps is one higher than that of the tool's tier.
     OverTier,
-    /// Nothing by itself.
+    /// No weight by itself.
     None,
 }
 
@@ -77,88 +79,31 @@ enum Group {
     Doubt,
 }
 
-impl Signal {
-    /// All signals, in the order in which reasons are given.
-    pub const ALL: [Signal; 23] = [
-        Signal::SensitiveCategory,
-        Signal::Destroys,
-        Signal::Irreversible,
-        Signal::Verb,
-        Signal::Terminal,
-        Signal::Http,
-        Signal::HostileCommand,
-        Signal::SqlStructure,
-        Signal::SqlAllRows,
-        Signal::ShellCharacters,
-        Signal::Force,
-        Signal::Wildcard,
-        Signal::LongList,
-        Signal::Money,
-        Signal::SystemPath,
-        Signal::PrivateUrl,
-        Signal::LeavesTheHouse,
-        Signal::Site,
-        Signal::Changed,
-        Signal::Mismatch,
-        Signal::Declared,
-        Signal::WritesFiles,
-        Signal::Writes,
-    ];
-
-    /// Returns the name that is stored and sent.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Signal::Writes => "writes",
-            Signal::WritesFiles => "writes_files",
-            Signal::Destroys => "destroys",
-            Signal::Verb => "verb",
-            Signal::Irreversible => "irreversible",
-            Signal::Terminal => "terminal",
-            Signal::Http => "http",
-            Signal::Site => "site",
-            Signal::SensitiveCategory => "sensitive_category",
-            Signal::Changed => "changed",
-            Signal::Mismatch => "mismatch",
-            Signal::Declared => "declared",
-            Signal::LeavesTheHouse => "leaves_the_house",
-            Signal::SqlStructure => "sql_structure",
-            Signal::SqlAllRows => "sql_all_rows",
-            Signal::HostileCommand => "hostile_command",
-            Signal::ShellCharacters => "shell_characters",
-            Signal::Force => "force",
-            Signal::Wildcard => "wildcard",
-            Signal::LongList => "long_list",
-            Signal::Money => "money",
-            Signal::SystemPath => "system_path",
-            Signal::PrivateUrl => "private_url",
-        }
-    }
-
-    /// Parses a stored name; `None` for any other text.
-    pub fn parse(text: &str) -> Option<Signal> {
-        Signal::ALL.into_iter().find(|signal| signal.as_str() == text)
-    }
-
+impl RiskSignal {
     fn weight(self) -> Weight {
         use RiskLevel::{Critical, High, Moderate};
         match self {
-            Signal::Writes | Signal::WritesFiles => Weight::Base(Moderate),
-            Signal::Destroys | Signal::Verb | Signal::Terminal | Signal::Http => Weight::Base(High),
-            Signal::Irreversible => Weight::None,
-            Signal::Site => Weight::Floor(Moderate),
-            Signal::SensitiveCategory => Weight::Floor(Critical),
-            Signal::Changed | Signal::Mismatch => Weight::Step(Group::Doubt),
-            Signal::Declared => Weight::OverTier,
-            Signal::LeavesTheHouse => Weight::Step(Group::Data),
-            Signal::SqlStructure | Signal::HostileCommand => Weight::StepWithFloor(Group::Arguments, High),
-            Signal::SqlAllRows
-            | Signal::ShellCharacters
-            | Signal::Force
-            | Signal::Wildcard
-            | Signal::LongList
-            | Signal::Money
-            | Signal::SystemPath
-            | Signal::PrivateUrl => Weight::Step(Group::Arguments),
+            RiskSignal::Writes | RiskSignal::WritesFiles => Weight::Base(Moderate),
+            RiskSignal::Destroys | RiskSignal::Verb | RiskSignal::Terminal | RiskSignal::Http => {
+                Weight::Base(High)
+            }
+            RiskSignal::Irreversible => Weight::None,
+            RiskSignal::Site => Weight::Floor(Moderate),
+            RiskSignal::SensitiveCategory => Weight::Floor(Critical),
+            RiskSignal::Changed | RiskSignal::Mismatch => Weight::Step(Group::Doubt),
+            RiskSignal::Declared => Weight::OverTier,
+            RiskSignal::LeavesTheHouse => Weight::Step(Group::Data),
+            RiskSignal::SqlStructure | RiskSignal::HostileCommand => {
+                Weight::StepWithFloor(Group::Arguments, High)
+            }
+            RiskSignal::SqlAllRows
+            | RiskSignal::ShellCharacters
+            | RiskSignal::Force
+            | RiskSignal::Wildcard
+            | RiskSignal::LongList
+            | RiskSignal::Money
+            | RiskSignal::SystemPath
+            | RiskSignal::PrivateUrl => Weight::Step(Group::Arguments),
         }
     }
 
@@ -173,18 +118,18 @@ pub struct Signals(u32);
 
 impl Signals {
     /// Adds a signal.
-    pub fn add(&mut self, signal: Signal) {
+    pub fn add(&mut self, signal: RiskSignal) {
         self.0 |= signal.bit();
     }
 
     /// Returns whether the signal is in the set.
-    pub fn has(self, signal: Signal) -> bool {
+    pub fn has(self, signal: RiskSignal) -> bool {
         self.0 & signal.bit() != 0
     }
 
     /// Returns the signals, those that say most first.
-    pub fn iter(self) -> impl Iterator<Item = Signal> {
-        Signal::ALL.into_iter().filter(move |signal| self.has(*signal))
+    pub fn iter(self) -> impl Iterator<Item = RiskSignal> {
+        RiskSignal::ALL.into_iter().filter(move |signal| self.has(*signal))
     }
 
     /// Returns the level of the set. Another signal never lowers it.
@@ -200,12 +145,12 @@ impl Signals {
                     step(group);
                     floor = floor.max(level);
                 }
-                Weight::OverTier if self.has(Signal::Writes) => base = base.max(RiskLevel::High),
+                Weight::OverTier if self.has(RiskSignal::Writes) => base = base.max(RiskLevel::High),
                 Weight::OverTier => base = base.max(RiskLevel::Moderate),
                 Weight::None => {}
             }
         }
-        if self.has(Signal::Destroys) && self.has(Signal::Irreversible) {
+        if self.has(RiskSignal::Destroys) && self.has(RiskSignal::Irreversible) {
             return RiskLevel::Critical;
         }
         let steps = base as usize + groups.count_ones() as usize;

@@ -21,7 +21,7 @@ fn level(name: &str, tier: Tier) -> &'static str {
 
 fn found(name: &str, arguments: &str) -> Vec<&'static str> {
     let risk = Risk::assess(&RiskFacts { name, arguments, ..QUIET });
-    risk.signals.iter().map(Signal::as_str).filter(|signal| *signal != "writes").collect()
+    risk.signals.iter().map(RiskSignal::as_str).filter(|signal| *signal != "writes").collect()
 }
 
 #[test]
@@ -156,12 +156,12 @@ fn arguments_raise_by_one_step_or_to_high() {
 
 #[test]
 fn names_of_signals_are_read_back() {
-    for signal in Signal::ALL {
-        assert_eq!(Signal::parse(signal.as_str()), Some(signal));
+    for signal in RiskSignal::ALL {
+        assert_eq!(RiskSignal::parse(signal.as_str()), Some(signal));
     }
     let mut all = Signals::default();
-    Signal::ALL.into_iter().for_each(|signal| all.add(signal));
-    assert_eq!(all.iter().count(), Signal::ALL.len());
+    RiskSignal::ALL.into_iter().for_each(|signal| all.add(signal));
+    assert_eq!(all.iter().count(), RiskSignal::ALL.len());
     assert_eq!(all.level(), RiskLevel::Critical);
     assert_eq!(Signals::default().level(), RiskLevel::Low);
 }
@@ -211,11 +211,11 @@ fn of(facts: RiskFacts<'_>, name: &str, members: &[(&str, &str)]) -> RiskLevel {
 
 proptest! {
     #[test]
-    fn no_signal_lowers_the_level(bits in any::<u32>(), more in 0..Signal::ALL.len()) {
+    fn no_signal_lowers_the_level(bits in any::<u32>(), more in 0..RiskSignal::ALL.len()) {
         let mut set = Signals::default();
-        Signal::ALL.into_iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1).for_each(|(_, s)| set.add(s));
+        RiskSignal::ALL.into_iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1).for_each(|(_, s)| set.add(s));
         let before = set.level();
-        set.add(Signal::ALL[more]);
+        set.add(RiskSignal::ALL[more]);
         prop_assert!(set.level() >= before);
     }
 
