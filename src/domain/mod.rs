@@ -52,3 +52,4 @@ pub mod tool;
 pub mod trace;
 pub mod uri_template;
 pub mod validation;
+pub mod yaml;

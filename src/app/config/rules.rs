@@ -11,6 +11,7 @@ use super::values::texts;
 use super::{search, secret};
 use crate::domain::glob;
 use crate::domain::intent::IntentMode;
+use crate::domain::operation::OperationType;
 use crate::domain::settings;
 
 /// Longest duration that can be set, in seconds: a day.
@@ -157,6 +158,9 @@ pub(super) fn check_list(key: &str, entries: &[&str], origin: &LayerOrigin) -> R
                 .map_err(|_| "must be a network such as 10.0.0.0/8".to_owned()),
             "server.allowed_hosts" => check_host(entry),
             "server.allowed_origins" => check_origin(entry),
+            "defaults.host_prompts" if OperationType::parse(entry).is_none() => {
+                Err(format!("must be one of: {}", OperationType::WORDS.join(", ")))
+            }
             "defaults.allowed_tools" if entry.len() > glob::PATTERN_BYTES_MAX => {
                 Err(format!("must be at most {} bytes", glob::PATTERN_BYTES_MAX))
             }
