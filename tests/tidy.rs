@@ -169,7 +169,8 @@ fn crates_stay_at_home() {
             for (name, homes) in HOMES {
                 let path_of = format!("{name}::");
                 let is_path = |at: usize| {
-                    !line[..at].ends_with(|before: char| before.is_alphanumeric() || before == '_')
+                    let before = line.get(..at).unwrap_or_default();
+                    !before.ends_with(|before: char| before.is_alphanumeric() || before == '_')
                 };
                 let uses = line.match_indices(&path_of).any(|(at, _)| is_path(at));
                 let uses = uses || line.contains(&format!("use {name};"));

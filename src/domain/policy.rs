@@ -6,6 +6,8 @@
 
 mod decision;
 mod evaluate;
+#[cfg(test)]
+mod fuzz;
 mod read;
 mod selectors;
 #[cfg(test)]

@@ -314,7 +314,12 @@ impl<'a> Node<'a> {
     }
 
     fn whole(&self, range: &std::ops::RangeInclusive<u32>) -> Result<u32, PolicyFault> {
-        let found = self.text.parse().ok().filter(|number| range.contains(number));
+        // `5.0` is a whole number to JSON schemas, and to some programs
+        let whole = |number: f64| (number.fract() == 0.0).then_some(number as u32);
+        let is_number = self.text.starts_with(|first: char| first == '-' || first.is_ascii_digit());
+        let number = self.text.parse::<f64>().ok().filter(|number| is_number && *number >= 0.0);
+        let is_small = |number: &f64| *number <= f64::from(u32::MAX);
+        let found = number.filter(is_small).and_then(whole).filter(|number| range.contains(number));
         found.ok_or_else(|| {
             self.fault(format!("must be a whole number from {} to {}", range.start(), range.end()))
         })

@@ -338,6 +338,12 @@ fn documents_are_read_whole_or_not_at_all() {
         (Some(3), Some(PolicyMode::ByRisk), 1)
     );
     assert_eq!(rules(&document.rules_text).len(), 1);
+    for (version, expected) in
+        [("5.0", Some(5)), ("1e3", Some(1000)), ("-1", None), ("4294967296", None), ("\"5\"", None)]
+    {
+        let document = PolicyDocument::parse(&format!(r#"{{"rules":[],"version":{version}}}"#));
+        assert_eq!(document.ok().and_then(|document| document.version), expected, "{version}");
+    }
     let rule = |members: &str| format!(r#"{{"rules":[{{"id":"a","effect":"ask"}},{{"id":"b",{members}}}]}}"#);
     for (text, expected) in [
         ("[]", "the policy must be a JSON object"),

@@ -15,6 +15,7 @@ use cel::parser::PrattParser;
 use cel::{Context, Env, ExecutionError, IdedExpr, Value};
 use serde_json::Value as Json;
 
+use crate::domain::log_line;
 use crate::domain::near;
 use crate::domain::schema::Pattern;
 
@@ -116,6 +117,7 @@ impl When {
             let first = errors.errors.first().map(|error| (error.pos, error.msg.as_str()));
             let ((line, column), message) = first.unwrap_or(((1, 1), "no expression"));
             let message: String = message.chars().take(200).collect();
+            let message = log_line::plain(&message);
             format!("is no CEL expression: line {line}, column {column}: {message}")
         })?;
         let mut check = Check { work: Work::default(), patterns: Vec::new(), variables: Vec::new() };

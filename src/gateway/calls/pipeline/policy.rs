@@ -17,7 +17,7 @@ use crate::gateway::log::Attempt;
 use crate::gateway::tenants::Caller;
 
 /// Longest arguments that are assessed at once, in bytes; longer ones take their tenant's turn for long work.
-const INLINE_BYTES_MAX: usize = 16 * 1024;
+const INLINE_BYTES_MAX: usize = 64 * 1024;
 
 /// Call of a tool, as a policy sees it.
 #[derive(Clone, Copy, Debug)]
