@@ -256,6 +256,7 @@ fn gateway_options(config: &Config, replica: ReplicaId, keyring: Keyring) -> Opt
     Options {
         replica,
         defaults: config.defaults.clone(),
+        policy: Arc::clone(&config.policy),
         keyring: Arc::new(keyring),
         rounds: Arc::new(Rounds::new(config.session_keys.iter().map(|key| key.expose().as_bytes()))),
         bootstrap_hash: Sha256::digest(config.bootstrap_key.expose().as_bytes()).into(),

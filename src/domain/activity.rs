@@ -1,11 +1,15 @@
 //! Activity records: one for each attempt, however it ends (behaviour, section 9).
 
+use std::sync::Arc;
+
 use chrono::{DateTime, Utc};
 use ulid::Ulid;
+use uuid::Uuid;
 
 use super::annotations::Tier;
 use super::id::{KeyId, TenantId};
 use super::operation::{OperationType, Variant};
+use super::policy::Ruling;
 use super::text_enum::text_enum;
 
 text_enum! {
@@ -21,7 +25,7 @@ text_enum! {
         DirectCall = "direct_call",
         /// A change, or a recorded read, over the management interface.
         Admin = "admin",
-        /// Decision of a policy; no record of it is written yet.
+        /// Change of a policy.
         Policy = "policy",
         /// Answer of a person to a permission request; no record of it is written yet.
         Consent = "consent",
@@ -111,6 +115,12 @@ pub struct Record {
     pub error_code: Option<String>,
     /// Text of the refusal or failure.
     pub error_message: Option<String>,
+    /// Decision of the policy; `None` where none was made.
+    pub decision: Option<Ruling>,
+    /// Rule that decided; `None` if the mode or a person did.
+    pub rule: Option<Arc<str>>,
+    /// Permission request of the attempt.
+    pub consent_id: Option<Uuid>,
     /// API key of the caller.
     pub key: Option<KeyId>,
     /// The key's owner at that time.
@@ -145,6 +155,17 @@ pub struct Record {
     pub truncated: bool,
 }
 
+impl RecordKind {
+    /// Returns the kind of the record of an act over the management interface, by the act's name.
+    pub fn of_act(what: &str) -> RecordKind {
+        match what.split_once('.') {
+            Some(("policy", _)) => RecordKind::Policy,
+            Some(("consent", _)) => RecordKind::Consent,
+            _ => RecordKind::Admin,
+        }
+    }
+}
+
 impl Record {
     /// Returns a pending record of an attempt that starts at `now`, with all other fields empty.
     pub fn start(tenant: TenantId, kind: RecordKind, source: Source, now: DateTime<Utc>) -> Record {
@@ -165,6 +186,9 @@ impl Record {
             status: Status::Pending,
             error_code: None,
             error_message: None,
+            decision: None,
+            rule: None,
+            consent_id: None,
             key: None,
             owner: None,
             client_name: None,
@@ -221,7 +245,7 @@ impl Record {
 /// Creates a record id whose time is `now`, to the millisecond.
 pub fn new_id(now: DateTime<Utc>) -> Ulid {
     let ms = u64::try_from(now.timestamp_millis()).unwrap_or(0);
-    Ulid::from_parts(ms, uuid::Uuid::new_v4().as_u128())
+    Ulid::from_parts(ms, Uuid::new_v4().as_u128())
 }
 
 /// Returns the time in a record id, to the millisecond.

@@ -5,6 +5,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::json;
 use super::operation::{OperationType, Variant};
 use super::text_enum::text_enum;
 
@@ -48,6 +49,12 @@ impl Annotations {
             (None, Some(false) | None, Trust) => Tier::Unknown,
         }
     }
+}
+
+/// Returns the hint `openWorldHint` of an `annotations` object; `None` when it is absent or no boolean.
+pub fn open_world(raw: Option<&str>) -> Option<bool> {
+    let [hint] = json::find_members(raw?, ["openWorldHint"]).ok()?;
+    hint?.parse().ok()
 }
 
 text_enum! {
@@ -130,6 +137,16 @@ mod tests {
         ];
         for (raw, read_only, destructive) in cases {
             assert_eq!(Annotations::read(raw), Annotations { read_only, destructive }, "{raw:?}");
+        }
+        for (raw, expected) in [
+            (Some(r#"{"title":"x","openWorldHint": false }"#), Some(false)),
+            (Some(r#"{"openWorldHint":true}"#), Some(true)),
+            (Some(r#"{"openWorldHint":"false"}"#), None),
+            (Some("{}"), None),
+            (Some("[]"), None),
+            (None, None),
+        ] {
+            assert_eq!(open_world(raw), expected, "{raw:?}");
         }
     }
 }

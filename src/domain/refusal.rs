@@ -36,6 +36,10 @@ text_enum! {
         ToolBlocked = "tool_blocked",
         /// Check 9: the variant contradicts the server's annotations.
         ServerMismatch = "server_mismatch",
+        /// Check 11: the policy denies the call.
+        PolicyDenied = "policy_denied",
+        /// Check 11: the policy asks a person first, and nobody can be asked.
+        ConsentUndeliverable = "consent_undeliverable",
         /// Check 12: the key, or its tenant, used up its attempts per minute.
         RateLimited = "rate_limited",
         /// Check 12: the deployment or this tenant has too much in flight.
@@ -78,7 +82,9 @@ impl Code {
             | Code::UpstreamNeedsInput => Class::AfterDispatch,
             Code::Cancelled => Class::Cancelled,
             Code::NotFound => Class::NotFound,
-            Code::OperationNotPermitted => Class::Permission,
+            Code::OperationNotPermitted | Code::PolicyDenied | Code::ConsentUndeliverable => {
+                Class::Permission
+            }
             Code::InvalidName
             | Code::InvalidArguments
             | Code::InvalidIntent
@@ -102,7 +108,7 @@ impl Code {
 pub enum Class {
     /// A check of the call refused it.
     Check,
-    /// The key may not do this.
+    /// The key may not do this, or a policy forbids it.
     Permission,
     /// The tool does not exist for this key.
     NotFound,

@@ -29,6 +29,7 @@ use arena::Arena;
 use evaluate::Run;
 use meter::Stop;
 use node::Compiled;
+pub(in crate::domain) use pattern::Pattern;
 
 /// Most values of the arguments, names of members included, that a schema's rules may read.
 pub const VALUES_MAX: usize = 200_000;

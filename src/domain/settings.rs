@@ -9,6 +9,7 @@ use super::annotations::Unannotated;
 use super::glob::{self, Globs};
 use super::intent::IntentMode;
 use super::operation::OperationType;
+use super::policy::PolicyMode;
 use super::text_enum::text_enum;
 use super::validation::Strictness;
 
@@ -53,6 +54,15 @@ pub struct Settings {
     /// Longest text in a tool's result, in characters, of tenants only; 0 turns the cut off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub response_limit: Option<u32>,
+    /// Treatment of calls that no rule of a policy matches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy_mode: Option<PolicyMode>,
+    /// Whether the client that calls may answer permission requests; false for robots, whose client answers by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub in_band_answers: Option<bool>,
+    /// Operation types for which the client's host asks its user by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_prompts: Option<Vec<OperationType>>,
     /// Days after which activity records are deleted, 1 to 3650, of tenants only. The deployment's bound applies as well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub activity_retention_days: Option<u32>,
@@ -100,7 +110,7 @@ impl Settings {
 }
 
 /// Settings that keys and tenants have.
-const NAMES: [&str; 8] = [
+const NAMES: [&str; 11] = [
     "strict_server_validation",
     "intent_declaration",
     "unannotated_tools",
@@ -109,6 +119,9 @@ const NAMES: [&str; 8] = [
     "direct_endpoint",
     "tool_names",
     "rate_limit",
+    "policy_mode",
+    "in_band_answers",
+    "host_prompts",
 ];
 /// Longest part of an unknown name that an error repeats, in characters.
 const NAME_SHOWN_CHARS_MAX: usize = 64;
@@ -130,6 +143,7 @@ pub fn words(name: &str) -> Option<&'static [&'static str]> {
         "unannotated_tools" => &Unannotated::WORDS,
         "max_operation" => &OperationType::WORDS,
         "tool_names" => &ToolNames::WORDS,
+        "policy_mode" => &PolicyMode::WORDS,
         _ => return None,
     })
 }
@@ -144,7 +158,8 @@ fn check_value(name: &str, value: &Value, scope: Scope) -> Result<(), SettingErr
         return if is_good { Ok(()) } else { Err(wrong(&format!("{} or null", words.join(", ")))) };
     }
     let expected = match name {
-        "strict_server_validation" | "direct_endpoint" => "true, false or null",
+        "strict_server_validation" | "direct_endpoint" | "in_band_answers" => "true, false or null",
+        "host_prompts" => "a list of operation types (read, write, destructive), each once, or null",
         "allowed_tools" => "a list of globs on server:tool (at most 200, each at most 300 bytes) or null",
         "rate_limit" => "a whole number of attempts per minute, at least 1, or null",
         "response_limit" if scope == Scope::Tenant => "a whole number of characters (0 = off) or null",
@@ -155,13 +170,22 @@ fn check_value(name: &str, value: &Value, scope: Scope) -> Result<(), SettingErr
     };
     let good = match name {
         _ if value.is_null() => true,
-        "strict_server_validation" | "direct_endpoint" => value.is_boolean(),
+        "strict_server_validation" | "direct_endpoint" | "in_band_answers" => value.is_boolean(),
+        "host_prompts" => is_operation_list(value),
         "allowed_tools" => is_glob_list(value),
         "activity_retention_days" => value.as_u64().is_some_and(|n| (1..=3650).contains(&n)),
         "rate_limit" => value.as_u64().is_some_and(|n| n >= 1 && u32::try_from(n).is_ok()),
         _ => value.as_u64().is_some_and(|n| u32::try_from(n).is_ok()),
     };
     if good { Ok(()) } else { Err(wrong(expected)) }
+}
+
+fn is_operation_list(value: &Value) -> bool {
+    value.as_array().is_some_and(|list| {
+        let is_new = |(at, item): (usize, &Value)| !list.iter().take(at).any(|before| before == item);
+        let is_known = |item: &Value| item.as_str().is_some_and(|word| OperationType::parse(word).is_some());
+        list.iter().all(is_known) && list.iter().enumerate().all(is_new)
+    })
 }
 
 fn is_glob_list(value: &Value) -> bool {
@@ -194,6 +218,12 @@ pub struct Defaults {
     pub rate_limit: Option<u32>,
     /// Default of the longest text in a tool's result, in characters; 0 turns the cut off.
     pub response_limit: u32,
+    /// Default treatment of calls that no rule of a policy matches.
+    pub policy_mode: PolicyMode,
+    /// Default of whether the client that calls may answer permission requests.
+    pub in_band_answers: bool,
+    /// Default of the operation types for which the client's host asks by itself.
+    pub host_prompts: Vec<OperationType>,
     /// Days after which activity records are deleted (`activity.retention_days`).
     pub activity_retention_days: u32,
 }
@@ -212,6 +242,9 @@ impl Defaults {
             tool_names: ToolNames::Colon,
             rate_limit: None,
             response_limit: 0,
+            policy_mode: PolicyMode::Observe,
+            in_band_answers: true,
+            host_prompts: Vec::new(),
             activity_retention_days: 90,
         }
     }
@@ -238,6 +271,12 @@ pub struct Effective {
     pub tool_names: ToolNames,
     /// Longest text in a tool's result, in characters; 0 turns the cut off.
     pub response_limit: u32,
+    /// Treatment of calls that no rule of a policy matches.
+    pub policy_mode: PolicyMode,
+    /// True if the client that calls may answer permission requests.
+    pub in_band_answers: bool,
+    /// Operation types for which the client's host asks by itself.
+    pub host_prompts: Vec<OperationType>,
 }
 
 /// Rate limits that apply to one key, in attempts per minute; `None` is no limit. They are not part of [`Effective`],
@@ -302,6 +341,11 @@ impl Effective {
             direct_endpoint: direct_endpoint(mode, key, tenant, defaults).0,
             tool_names: pick(key.tool_names, tenant.tool_names, defaults.tool_names).0,
             response_limit: tenant.response_limit.unwrap_or(defaults.response_limit),
+            policy_mode: pick(key.policy_mode, tenant.policy_mode, defaults.policy_mode).0,
+            in_band_answers: pick(key.in_band_answers, tenant.in_band_answers, defaults.in_band_answers).0,
+            host_prompts: innermost(&key.host_prompts, &tenant.host_prompts, &defaults.host_prompts)
+                .0
+                .clone(),
         }
     }
 
@@ -346,6 +390,15 @@ fn pick<T: Copy>(key: Option<T>, tenant: Option<T>, default: T) -> (T, &'static 
         (None, Some(value)) => (value, "tenant"),
         (None, None) => (default, "deployment"),
     }
+}
+
+/// Returns the list of the innermost scope that has one, and that scope.
+fn innermost<'a, T>(
+    key: &'a Option<Vec<T>>,
+    tenant: &'a Option<Vec<T>>,
+    default: &'a Vec<T>,
+) -> (&'a Vec<T>, &'static str) {
+    pick(key.as_ref(), tenant.as_ref(), default)
 }
 
 fn tightest<T: Copy + Ord>(
@@ -395,12 +448,12 @@ pub fn read_back(key: Option<&Settings>, tenant: &Settings, defaults: &Defaults)
         _ => tightest(own.rate_limit, tenant.rate_limit, defaults.rate_limit),
     };
     put("rate_limit", json!(rate), origin);
-    let (list, origin) = match (&own.allowed_tools, &tenant.allowed_tools) {
-        (Some(list), _) => (list, "key"),
-        (None, Some(list)) => (list, "tenant"),
-        (None, None) => (&defaults.allowed_tools, "deployment"),
-    };
+    let (list, origin) = innermost(&own.allowed_tools, &tenant.allowed_tools, &defaults.allowed_tools);
     put("allowed_tools", json!(list), origin);
+    overriding!(policy_mode);
+    overriding!(in_band_answers);
+    let (list, origin) = innermost(&own.host_prompts, &tenant.host_prompts, &defaults.host_prompts);
+    put("host_prompts", json!(list), origin);
     let (limit, origin) = pick(None, tenant.response_limit, defaults.response_limit);
     put("response_limit", json!(limit), origin);
     let (days, origin) =

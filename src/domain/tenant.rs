@@ -35,7 +35,9 @@ pub enum Action {
     ChangeServers,
     /// Approve definitions, release from quarantine.
     Approve,
-    /// Manage keys and settings.
+    /// See policies, and have them explained.
+    SeePolicies,
+    /// Manage keys, settings and policies.
     ManageKeys,
     /// Manage tenants.
     ManageTenants,
@@ -73,14 +75,16 @@ impl Role {
     /// Returns whether the role has the right to an action. The platform key acts as admin of the tenant that it names.
     pub fn may(self, action: Action) -> bool {
         use Action::{
-            Approve, ChangeServers, ManageKeys, ManageTenants, ReadActivity, ReadOwnActivity, SeeServers,
-            UseTools,
+            Approve, ChangeServers, ManageKeys, ManageTenants, ReadActivity, ReadOwnActivity, SeePolicies,
+            SeeServers, UseTools,
         };
         match action {
             UseTools => matches!(self, Role::Agent | Role::Operator | Role::Admin | Role::Platform),
             ReadActivity => matches!(self, Role::Auditor | Role::Operator | Role::Admin | Role::Platform),
             ReadOwnActivity => self.may(ReadActivity) || self == Role::Agent,
-            SeeServers => matches!(self, Role::Auditor | Role::Operator | Role::Admin | Role::Platform),
+            SeeServers | SeePolicies => {
+                matches!(self, Role::Auditor | Role::Operator | Role::Admin | Role::Platform)
+            }
             ChangeServers | Approve => matches!(self, Role::Operator | Role::Admin | Role::Platform),
             ManageKeys => matches!(self, Role::Admin | Role::Platform),
             ManageTenants => self == Role::Platform,
@@ -97,11 +101,23 @@ mod tests {
         use Action::*;
         let rows: [(Role, &[Action]); 6] = [
             (Role::Agent, &[UseTools, ReadOwnActivity]),
-            (Role::Auditor, &[ReadActivity, ReadOwnActivity, SeeServers]),
-            (Role::Operator, &[UseTools, ReadActivity, ReadOwnActivity, SeeServers, ChangeServers, Approve]),
+            (Role::Auditor, &[ReadActivity, ReadOwnActivity, SeeServers, SeePolicies]),
+            (
+                Role::Operator,
+                &[UseTools, ReadActivity, ReadOwnActivity, SeeServers, ChangeServers, Approve, SeePolicies],
+            ),
             (
                 Role::Admin,
-                &[UseTools, ReadActivity, ReadOwnActivity, SeeServers, ChangeServers, Approve, ManageKeys],
+                &[
+                    UseTools,
+                    ReadActivity,
+                    ReadOwnActivity,
+                    SeeServers,
+                    ChangeServers,
+                    Approve,
+                    SeePolicies,
+                    ManageKeys,
+                ],
             ),
             (Role::Approver, &[]),
             (
@@ -113,6 +129,7 @@ mod tests {
                     SeeServers,
                     ChangeServers,
                     Approve,
+                    SeePolicies,
                     ManageKeys,
                     ManageTenants,
                 ],
@@ -125,6 +142,7 @@ mod tests {
             SeeServers,
             ChangeServers,
             Approve,
+            SeePolicies,
             ManageKeys,
             ManageTenants,
         ];

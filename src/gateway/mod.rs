@@ -26,8 +26,8 @@ pub use crate::upstream::{
     FREE_BYTES_MAX, MemoryHold, MemoryLimits, MemoryPurpose, MemoryShort, MemoryVitals, URI_BYTES_MAX,
 };
 pub use calls::{
-    CallOutcome, CallRequest, Callee, Calls, CancelBy, Door, OfferRequest, ReadRequest, ReadResult, Refused,
-    Replaced, RoundRequest, TextPage, ToolRequest, Wanted,
+    CallOutcome, CallRequest, Callee, Calls, CancelBy, Door, ExplainRequest, Explained, OfferRequest,
+    PolicyVerdict, ReadRequest, ReadResult, Refused, Replaced, RoundRequest, TextPage, ToolRequest, Wanted,
 };
 pub use catalog::{
     Catalog, DirectPage, DirectView, ListKey, ListPlan, Offer, OffersPage, OffersView, ServerEntry,
@@ -49,8 +49,8 @@ pub use servers::{
     ServerChange, ServerRequest, ServerView, Servers, ToolView,
 };
 pub use tenants::{
-    Access, AuthError, Caller, Heard, KeyCreated, KeyRequest, Listening, MEMORY_RETRY_AFTER_S, Prints,
-    QuotaView, SUSPENDED, Tenants, Topic, overloaded,
+    Access, AuthError, Caller, CallerPolicies, CompiledPolicy, Heard, KeyCreated, KeyRequest, Listening,
+    MEMORY_RETRY_AFTER_S, PolicyView, Prints, QuotaView, SUSPENDED, Tenants, Topic, overloaded,
 };
 pub use trace::{
     LostSpans, OpenSpan, SpanSink, Trace, Tracer, current as current_span, within as within_span,

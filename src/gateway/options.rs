@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::rounds::Rounds;
 use super::trace::Tracer;
 use crate::domain::id::ReplicaId;
+use crate::domain::policy::RuleSet;
 use crate::domain::quota::Quotas;
 use crate::domain::seal::Keyring;
 use crate::domain::search::TEXT_VERSION;
@@ -20,6 +21,8 @@ pub struct Options {
     pub replica: ReplicaId,
     /// Deployment defaults of settings.
     pub defaults: Defaults,
+    /// Rules of the deployment.
+    pub policy: Arc<RuleSet>,
     /// Master keys: the first seals credentials, all open them.
     pub keyring: Arc<Keyring>,
     /// Sealing of the state that requests carry between rounds.

@@ -11,6 +11,7 @@ use super::{Store, StoreError};
 use crate::domain::activity::{RecordKind, Source, Status, time_of};
 use crate::domain::id::{KeyId, TenantId};
 use crate::domain::operation::OperationType;
+use crate::domain::policy::Ruling;
 
 /// Filter of activity records; a field that is `None` matches every record.
 #[derive(Clone, Debug)]
@@ -35,6 +36,10 @@ pub struct ActivityFilter {
     pub session_id: Option<String>,
     /// Id of the request.
     pub request_id: Option<String>,
+    /// Decision of the policy.
+    pub decision: Option<Ruling>,
+    /// Id of the permission request.
+    pub consent_id: Option<Uuid>,
     /// Earliest start of a record, inclusive.
     pub start: DateTime<Utc>,
     /// Latest start of a record, exclusive.
@@ -97,12 +102,13 @@ impl ActivityRow {
 
 impl ActivityFilter {
     /// Returns columns, the values that they must have, and the values that their indexes leave out as the most common.
-    fn texts(&self) -> [(&'static str, Option<&str>, &'static str); 9] {
+    fn texts(&self) -> [(&'static str, Option<&str>, &'static str); 10] {
         [
             ("type", self.kind.map(RecordKind::as_str), RecordKind::ToolCall.as_str()),
             ("source", self.source.map(Source::as_str), Source::Mcp.as_str()),
             ("status", self.status.map(Status::as_str), Status::Success.as_str()),
             ("intent_type", self.intent_type.map(OperationType::as_str), OperationType::Read.as_str()),
+            ("decision", self.decision.map(Ruling::as_str), Ruling::Allowed.as_str()),
             ("server", self.server.as_deref(), ""),
             ("tool", self.tool.as_deref(), ""),
             ("owner", self.owner.as_deref(), ""),
@@ -113,7 +119,9 @@ impl ActivityFilter {
 
     /// Returns whether the filter selects records by values, not only by time.
     pub(super) fn has_values(&self) -> bool {
-        self.key.is_some() || self.texts().into_iter().any(|(_, value, _)| value.is_some())
+        self.key.is_some()
+            || self.consent_id.is_some()
+            || self.texts().into_iter().any(|(_, value, _)| value.is_some())
     }
 }
 
@@ -176,5 +184,8 @@ pub(super) fn push_values(query: &mut QueryBuilder<Postgres>, filter: &ActivityF
     }
     if let Some(key) = filter.key {
         query.push(" and key_id = ").push_bind(key.0);
+    }
+    if let Some(consent) = filter.consent_id {
+        query.push(" and consent_id = ").push_bind(consent);
     }
 }

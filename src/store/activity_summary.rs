@@ -3,7 +3,7 @@
 //! Each day is counted in one pass and a transaction of its own, so that no statement is long however many days there
 //! are. Durations are counted in classes, which can be added up, instead of sorted.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
 use chrono::{DateTime, NaiveTime, TimeDelta, Utc};
@@ -47,6 +47,21 @@ pub struct CallSummary {
     pub p95_ms: Option<f64>,
 }
 
+/// Number of calls of one tool on which one rule decided otherwise than to allow them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, FromRow)]
+pub struct DecisionCount {
+    /// Decision (`decision`).
+    pub decision: String,
+    /// Rule that decided; `None` if the mode or a person did.
+    pub rule: Option<String>,
+    /// Name of the server.
+    pub server: Option<String>,
+    /// Name of the tool.
+    pub tool: Option<String>,
+    /// Number of calls.
+    pub calls: i64,
+}
+
 /// Summary of a tenant's activity over a period.
 #[derive(Clone, Debug)]
 pub struct ActivitySummary {
@@ -56,6 +71,10 @@ pub struct ActivitySummary {
     pub tools: Vec<CallSummary>,
     /// Servers with the most calls, in descending order.
     pub servers: Vec<CallSummary>,
+    /// Numbers of calls that a policy did not simply allow, by decision.
+    pub by_decision: Vec<(String, i64)>,
+    /// Decisions on the most calls, in descending order.
+    pub decisions: Vec<DecisionCount>,
 }
 
 /// Key and period that a summary covers.
@@ -106,6 +125,15 @@ const OPEN: &str = "
     from activity_open
     where tenant_id = $1 and started_at >= $2 and started_at < $3 and ($4::uuid is null or key_id = $4)
     group by 1, 2, 3";
+
+/// Query for calls that a policy did not simply allow. The index of the filter finds them.
+const DECISIONS: &str = "
+    select decision, rule, server, tool, count(*) as calls
+    from activity
+    where tenant_id = $1 and started_at >= $2 and started_at < $3 and ($4::uuid is null or key_id = $4)
+        and decision <> 'allowed'
+    group by 1, 2, 3, 4
+    order by 5 desc limit $5";
 
 /// Row of a pass: with a type in the first grouping, with an outcome in the second.
 #[derive(FromRow)]
@@ -178,9 +206,16 @@ struct Sums {
     counts: HashMap<(String, String, Option<String>), i64>,
     tools: HashMap<(String, String), Tally>,
     servers: HashMap<String, Tally>,
+    /// Numbers of calls, by decisions whose own number is 0.
+    decisions: HashMap<DecisionCount, i64>,
 }
 
 impl Sums {
+    fn add_decision(&mut self, mut decision: DecisionCount) {
+        let calls = std::mem::take(&mut decision.calls);
+        *self.decisions.entry(decision).or_default() += calls;
+    }
+
     fn add(&mut self, cell: Cell) {
         match (cell.kind, cell.status, cell.server, cell.outcome) {
             (Some(kind), Some(status), ..) => {
@@ -198,8 +233,9 @@ impl Sums {
 
     /// Drops the least called tools and servers above a bound, because callers can invent names without end.
     fn forget_the_rarest(&mut self) {
-        keep_most_called(&mut self.tools);
-        keep_most_called(&mut self.servers);
+        keep_most_called(&mut self.tools, |tally| tally.calls);
+        keep_most_called(&mut self.servers, |tally| tally.calls);
+        keep_most_called(&mut self.decisions, |calls| *calls);
     }
 
     fn summary(self, top: usize) -> ActivitySummary {
@@ -208,23 +244,33 @@ impl Sums {
         tools.sort_unstable_by_key(|(name, tally)| (std::cmp::Reverse(tally.calls), *name));
         let mut servers: Vec<_> = self.servers.iter().collect();
         servers.sort_unstable_by_key(|(name, tally)| (std::cmp::Reverse(tally.calls), *name));
+        let mut by_decision: BTreeMap<String, i64> = BTreeMap::new();
+        for (decision, calls) in &self.decisions {
+            *by_decision.entry(decision.decision.clone()).or_default() += calls;
+        }
+        let mut decisions: Vec<DecisionCount> =
+            self.decisions.into_iter().map(|(decision, calls)| DecisionCount { calls, ..decision }).collect();
+        decisions.sort_unstable_by(|a, b| b.calls.cmp(&a.calls).then_with(|| a.cmp(b)));
+        decisions.truncate(top);
         let tool = |((server, tool), tally): &(&(String, String), &Tally)| tally.summary(server, Some(tool));
         ActivitySummary {
             tools: tools.iter().take(top).map(tool).collect(),
             servers: servers.iter().take(top).map(|(name, tally)| tally.summary(name, None)).collect(),
             counts: self.counts.into_iter().map(count).collect(),
+            by_decision: by_decision.into_iter().collect(),
+            decisions,
         }
     }
 }
 
-fn keep_most_called<K: Clone + Eq + Hash>(tallies: &mut HashMap<K, Tally>) {
+fn keep_most_called<K: Clone + Eq + Hash, V>(tallies: &mut HashMap<K, V>, calls_of: impl Fn(&V) -> i64) {
     if tallies.len() <= TALLIES_MAX {
         return;
     }
-    let mut calls: Vec<i64> = tallies.values().map(|tally| tally.calls).collect();
+    let mut calls: Vec<i64> = tallies.values().map(&calls_of).collect();
     let (_, least, _) = calls.select_nth_unstable_by(TALLIES_MAX, |a, b| b.cmp(a));
     let least = *least;
-    tallies.retain(|_, tally| tally.calls > least);
+    tallies.retain(|_, tally| calls_of(tally) > least);
 }
 
 impl Store {
@@ -243,9 +289,9 @@ impl Store {
         while start < scope.end {
             let midnight = start.date_naive().and_time(NaiveTime::MIN).and_utc();
             let end = (midnight + TimeDelta::days(1)).min(scope.end);
-            for cell in self.summarize_pass(tenant, scope.key, start, end).await? {
-                sums.add(cell);
-            }
+            let (cells, decisions) = self.summarize_pass(tenant, scope.key, start, end).await?;
+            cells.into_iter().for_each(|cell| sums.add(cell));
+            decisions.into_iter().for_each(|decision| sums.add_decision(decision));
             sums.forget_the_rarest();
             start = end;
         }
@@ -259,7 +305,7 @@ impl Store {
         key: Option<KeyId>,
         start: DateTime<Utc>,
         end: DateTime<Utc>,
-    ) -> Result<Vec<Cell>, StoreError> {
+    ) -> Result<(Vec<Cell>, Vec<DecisionCount>), StoreError> {
         let key: Option<Uuid> = key.map(|key| key.0);
         let mut tx = self.begin(Lane::Report, TxAccess::TenantSnapshot(tenant)).await?;
         let open = sqlx::query_as(OPEN).bind(tenant.0).bind(start).bind(end).bind(key);
@@ -268,8 +314,11 @@ impl Store {
         let pass = sqlx::query_as(PASS).bind(tenant.0).bind(start).bind(end);
         let pass = pass.bind(CLASSES_PER_OCTAVE / std::f64::consts::LN_2).bind(key).bind(ROWS_MAX);
         cells.extend(pass.fetch_all(&mut *tx).await?);
+        let decisions =
+            sqlx::query_as(DECISIONS).bind(tenant.0).bind(start).bind(end).bind(key).bind(ROWS_MAX);
+        let decisions = decisions.fetch_all(&mut *tx).await?;
         tx.commit().await?;
-        Ok(cells)
+        Ok((cells, decisions))
     }
 }
 
@@ -322,7 +371,14 @@ mod tests {
             let (kind, status) = (Some("search".to_owned()), Some("success".to_owned()));
             sums.add(Cell { kind, status, server: None, outcome: None, ..cell("", "", 1.0, 5) });
         }
+        for (tool, calls) in [("a", 2), ("b", 9), ("a", 8)] {
+            let (server, tool, rule) = (Some("up".into()), Some(tool.into()), Some("r".into()));
+            sums.add_decision(DecisionCount { decision: "would_ask".into(), rule, server, tool, calls });
+        }
         let summary = sums.summary(1);
+        assert_eq!(summary.by_decision, [("would_ask".to_owned(), 19)]);
+        let decided: Vec<_> = summary.decisions.iter().map(|of| (of.tool.as_deref(), of.calls)).collect();
+        assert_eq!(decided, [(Some("a"), 10)]);
         assert_eq!(summary.counts.iter().map(|count| count.count).collect::<Vec<_>>(), [10]);
         let shown = |of: &CallSummary| (of.tool.clone(), of.calls, of.failed, of.refused);
         assert_eq!(summary.tools.iter().map(shown).collect::<Vec<_>>(), [(Some("b".to_owned()), 6, 2, 0)]);

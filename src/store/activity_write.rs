@@ -19,13 +19,14 @@ use crate::domain::activity::{Record, RecordKind, Status};
 use crate::domain::annotations::Tier;
 use crate::domain::id::ReplicaId;
 use crate::domain::operation::{OperationType, Variant};
+use crate::domain::policy::Ruling;
 
 /// Function that binds the values of a column for a batch of records.
 type Bind = fn(Statement, ReplicaId, &[&Record]) -> Statement;
 
 /// Columns that the gateway writes, each with the function that binds it, in the order of the arguments of
 /// `open_activity`.
-const WRITTEN: [(&str, Bind); 34] = [
+const WRITTEN: [(&str, Bind); 37] = [
     ("tenant_id", |q, _, batch| q.bind(all(batch, |r| r.tenant.0))),
     ("started_at", |q, _, batch| q.bind(all(batch, Record::started_at))),
     ("id", |q, _, batch| q.bind(all(batch, |r| Uuid::from(r.id)))),
@@ -44,6 +45,9 @@ const WRITTEN: [(&str, Bind); 34] = [
     ("status", |q, _, batch| q.bind(texts(batch, |r| Some(r.status.as_str())))),
     ("error_code", |q, _, batch| q.bind(texts(batch, |r| r.error_code.as_deref()))),
     ("error_message", |q, _, batch| q.bind(texts(batch, |r| r.error_message.as_deref()))),
+    ("decision", |q, _, batch| q.bind(texts(batch, |r| r.decision.map(Ruling::as_str)))),
+    ("rule", |q, _, batch| q.bind(texts(batch, |r| r.rule.as_deref()))),
+    ("consent_id", |q, _, batch| q.bind(all(batch, |r| r.consent_id))),
     ("key_id", |q, _, batch| q.bind(all(batch, |r| r.key.map(|key| key.0)))),
     ("owner", |q, _, batch| q.bind(texts(batch, |r| r.owner.as_deref()))),
     ("client_name", |q, _, batch| q.bind(texts(batch, |r| r.client_name.as_deref()))),
@@ -61,12 +65,10 @@ const WRITTEN: [(&str, Bind); 34] = [
     ("response", |q, _, batch| q.bind(texts(batch, |r| r.response.as_deref()))),
     ("truncated", |q, _, batch| q.bind(all(batch, |r| r.truncated))),
 ];
-/// Columns that both tables of the log have besides, and that nothing writes yet.
-const UNWRITTEN: [&str; 3] = ["decision", "rule", "consent_id"];
 
 /// Returns the columns that both tables of the log share, as a list for a statement, except these.
 pub(super) fn columns_but(except: &[&str]) -> String {
-    let names = WRITTEN.iter().map(|(name, _)| *name).chain(UNWRITTEN);
+    let names = WRITTEN.iter().map(|(name, _)| *name);
     names.filter(|name| !except.contains(name)).collect::<Vec<_>>().join(", ")
 }
 

@@ -1,5 +1,7 @@
 //! API keys. The secret is never stored: only its SHA-256 and a visible prefix.
 
+use std::collections::HashMap;
+
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 use sqlx::FromRow;
@@ -7,7 +9,7 @@ use uuid::Uuid;
 
 use super::revisions::{self, RevisionKind};
 use super::tx::{Lane, TxAccess};
-use super::{Store, StoreError, quotas};
+use super::{PolicyInForce, Store, StoreError, quotas};
 use crate::domain::id::{KeyId, TenantId};
 use crate::domain::quota::{OwnQuotas, Quotas};
 use crate::domain::settings::Settings;
@@ -270,12 +272,16 @@ impl Store {
         revisions::commit(tx, tenant, RevisionKind::Access, rev).await.map(drop)
     }
 
-    /// Returns all that decides access to a tenant, in one consistent snapshot: live keys, settings by scope, and the
-    /// revision.
+    /// Returns all that decides access to a tenant, in one consistent snapshot: live keys, settings by scope, policies, and
+    /// the revision. Rules of policies whose version is `known` are left out.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] if the tenant is deleted. Other errors come from the database.
-    pub async fn load_access(&self, tenant: TenantId) -> Result<AccessRows, StoreError> {
+    pub async fn load_access(
+        &self,
+        tenant: TenantId,
+        known: &HashMap<Option<KeyId>, i64>,
+    ) -> Result<AccessRows, StoreError> {
         let mut tx = self.begin(Lane::Control, TxAccess::TenantSnapshot(tenant)).await?;
         let row: Option<(String, String, bool)> = sqlx::query_as(
             "select name, quotas::text, suspended_at is not null from tenants
@@ -296,8 +302,9 @@ impl Store {
         .fetch_all(&mut *tx)
         .await?;
         let settings = super::settings::all(&mut tx, tenant).await?;
+        let policies = super::policies::in_force(&mut tx, tenant, known).await?;
         tx.commit().await?;
-        Ok(AccessRows { tenant_name, rev, is_suspended, quotas, keys: readable(keys), settings })
+        Ok(AccessRows { tenant_name, rev, is_suspended, quotas, keys: readable(keys), settings, policies })
     }
 }
 
@@ -342,4 +349,6 @@ pub struct AccessRows {
     pub keys: Vec<ApiKey>,
     /// Settings by scope: the id of a key, or the nil UUID for the tenant.
     pub settings: Vec<(Uuid, Settings)>,
+    /// Policies in force of the tenant and its keys.
+    pub policies: Vec<PolicyInForce>,
 }

@@ -17,7 +17,7 @@ const AGAIN_DAYS: i32 = 2;
 
 /// Tables of tenants, each before those that it refers to. The log is missing, because retention empties it.
 /// `revisions` are missing too: they notify every replica of the deletion, and so are purged last.
-pub const PURGED_TABLES: [&str; 13] = [
+pub const PURGED_TABLES: [&str; 14] = [
     "tool_embeddings",
     "server_logs",
     "server_secrets",
@@ -28,6 +28,7 @@ pub const PURGED_TABLES: [&str; 13] = [
     "tools",
     "servers",
     "settings",
+    "policies",
     "api_keys",
     "response_cache",
     "data_keys",

@@ -1,5 +1,5 @@
-//! Deletion, in batches and in the background, of what live tenants have removed: revoked keys and servers. It runs as
-//! the owner, whose policies allow to delete only such rows.
+//! Deletion, in batches and in the background, of what live tenants have removed: revoked keys, servers, and versions of
+//! policies. It runs as the owner, whose policies allow to delete only such rows.
 
 use sqlx::AssertSqlSafe;
 use uuid::Uuid;
@@ -12,6 +12,8 @@ use crate::domain::id::{ServerId, TenantId};
 const REVOKED_KEYS_MAX: i64 = 1000;
 /// Days for which revoked keys are kept.
 const REVOKED_KEYS_DAYS: i32 = 30;
+/// Most replaced versions that are kept of each policy, the newest.
+const POLICY_VERSIONS_MAX: i64 = 100;
 /// Most removed servers returned by one pass.
 const SERVERS_MAX: i64 = 10_000;
 /// Tables with rows of a removed server, in the order of deletion; the server's own row is last.
@@ -47,8 +49,8 @@ impl Store {
         Ok(rows.into_iter().map(TenantId).collect())
     }
 
-    /// Deletes a batch of a tenant's revoked keys that are not kept any more, with their settings. Returns whether
-    /// there may be more.
+    /// Deletes a batch of a tenant's revoked keys that are not kept any more, with their settings and policies.
+    /// Returns whether there may be more.
     ///
     /// # Errors
     /// The database is out of reach or fails.
@@ -66,7 +68,8 @@ impl Store {
                             or (revoked_at, key_id) < (select revoked_at, key_id from kept))
                      order by revoked_at, key_id limit $4)
                  returning key_id),
-             unsaid as (delete from settings where tenant_id = $1 and scope_id in (select key_id from gone))
+             unsaid as (delete from settings where tenant_id = $1 and scope_id in (select key_id from gone)),
+             unruled as (delete from policies where tenant_id = $1 and scope_id in (select key_id from gone))
              select count(*) from gone",
         )
         .bind(tenant.0)
@@ -77,6 +80,46 @@ impl Store {
         .await?;
         tx.commit().await?;
         Ok(deleted == BATCH)
+    }
+
+    /// Returns tenants with versions of policies that were replaced more than a day ago, over the number that is kept.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
+    pub async fn tenants_with_old_policies(&self) -> Result<Vec<TenantId>, StoreError> {
+        let mut tx = self.begin(Lane::Upkeep, TxAccess::System).await?;
+        let rows: Vec<Uuid> = sqlx::query_scalar(
+            "select distinct tenant_id from policies where replaced_at < now() - interval '1 day'
+             group by tenant_id, scope_id having count(*) > $1",
+        )
+        .bind(POLICY_VERSIONS_MAX)
+        .fetch_all(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(rows.into_iter().map(TenantId).collect())
+    }
+
+    /// Deletes a batch of a tenant's versions of policies that are not kept any more. Returns whether there may be more.
+    ///
+    /// # Errors
+    /// The database is out of reach or fails.
+    pub async fn delete_old_policies(&self, tenant: TenantId) -> Result<bool, StoreError> {
+        let mut tx = self.begin(Lane::Upkeep, TxAccess::Owner).await?;
+        // the owner sees only versions that may go
+        let deleted = sqlx::query(
+            "delete from policies p where p.tenant_id = $1 and (p.scope_id, p.version) in (
+                 select scope_id, version from (
+                     select scope_id, version, row_number() over (partition by scope_id order by version desc) as place
+                     from policies where tenant_id = $1 and replaced_at < now() - interval '1 day') old
+                 where place > $2 limit $3)",
+        )
+        .bind(tenant.0)
+        .bind(POLICY_VERSIONS_MAX)
+        .bind(BATCH)
+        .execute(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(deleted.rows_affected() == BATCH as u64)
     }
 
     /// Returns servers that were removed and still have a row, at most 10 000.

@@ -20,7 +20,7 @@ pub struct StoredSettings {
 }
 
 /// Returns the id of a scope: the key's id, or the nil UUID for the tenant.
-fn scope_id(key: Option<KeyId>) -> Uuid {
+pub(super) fn scope_id(key: Option<KeyId>) -> Uuid {
     key.map_or(Uuid::nil(), |key| key.0)
 }
 

@@ -32,7 +32,8 @@ macro_rules! select_tools {
             "select t.server_id, t.name, t.definition, t.pin, t.state, t.approved_pin, ",
             $approved,
             " as approved_definition, n.safe_name, t.blocked_by, t.drift, t.drifted_at,
-                 t.override_annotations, t.override_pin, t.override_version, t.override_by, t.overridden_at
+                 t.override_annotations, t.override_pin, t.override_version, t.override_by, t.overridden_at,
+                 case when t.changed_at > t.first_seen_at then t.changed_at end as changed_at
              from tools t left join tool_names n
                on n.tenant_id = t.tenant_id and n.server_id = t.server_id and n.tool = t.name
              where t.tenant_id = $1 and t.removed_at is null ",
@@ -67,6 +68,8 @@ pub struct StoredTool {
     pub drift: Option<(Drift, DateTime<Utc>)>,
     /// Annotations that a person has set in place of the server's; `None` if there are none.
     pub overridden: Option<StoredOverride>,
+    /// Time of the last change of the definition; `None` if it is the first that was seen.
+    pub changed_at: Option<DateTime<Utc>>,
 }
 
 /// An override as stored.
@@ -100,6 +103,7 @@ pub(super) struct ToolRow {
     override_version: i64,
     override_by: Option<Uuid>,
     overridden_at: Option<DateTime<Utc>>,
+    changed_at: Option<DateTime<Utc>>,
 }
 
 impl ToolRow {
@@ -140,6 +144,7 @@ impl TryFrom<ToolRow> for StoredTool {
             blocked_by: row.blocked_by,
             drift,
             overridden,
+            changed_at: row.changed_at,
         })
     }
 }

@@ -56,6 +56,8 @@ mod needs;
 #[cfg(test)]
 mod pins;
 #[cfg(test)]
+mod policy;
+#[cfg(test)]
 mod pooled;
 #[cfg(test)]
 mod private;

@@ -62,6 +62,16 @@ pub enum ConfigError {
         /// End of the sentence, with what to do.
         reason: String,
     },
+    /// The file with the rules of the deployment cannot be used.
+    #[error(
+        "The setting policy.file names {path}, which is not usable: {fault}. Correct the file, then start again."
+    )]
+    Policy {
+        /// Path of the file.
+        path: PathBuf,
+        /// Fault, with its place in the file.
+        fault: String,
+    },
     /// A generated secret is kept in a way that is not accepted.
     #[error("{path} {reason}.")]
     SecretFile {

@@ -8,6 +8,7 @@ mod error;
 mod fields;
 mod layers;
 mod names;
+mod policy;
 mod rules;
 mod search;
 mod secret;
@@ -21,11 +22,13 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
 use serde::Deserialize;
 
+use crate::domain::policy::RuleSet;
 use crate::domain::settings::Defaults;
 use environment::Ambient;
 use layers::Layer;
@@ -72,6 +75,8 @@ pub struct Config {
     pub activity: Activity,
     /// Default settings of keys, where neither the key nor its tenant sets others.
     pub defaults: Defaults,
+    /// Rules of the deployment, from `policy.file`.
+    pub policy: Arc<RuleSet>,
     /// Settings of logs, traces and metrics.
     pub telemetry: Telemetry,
     /// Limits that an operator may change.
@@ -140,6 +145,7 @@ impl Review {
         let (settings, ambient) = read(file, environment)?;
         let mut sections: Sections = layers::deserialize(&settings)?;
         let location = sections.database.location(&sections.data_dir, &ambient)?;
+        sections.policy.rules()?;
         let to_generate = secret_files::to_generate(sections.take_keys(), &location)?;
         let shown = settings.iter().map(|(name, setting)| EffectiveSetting {
             name: name.clone(),
@@ -165,6 +171,7 @@ impl Config {
         let (settings, ambient) = read(file, environment)?;
         let mut sections: Sections = layers::deserialize(&settings)?;
         let location = sections.database.location(&sections.data_dir, &ambient)?;
+        let policy = sections.policy.rules()?;
         let keys = secret_files::resolve(sections.take_keys(), &location)?;
         Ok(Config {
             server: sections.server,
@@ -185,6 +192,7 @@ impl Config {
                 ..sections.defaults
             },
             activity: sections.activity,
+            policy,
             telemetry: sections.telemetry,
             limits: sections.limits,
             host: ambient.host,
@@ -265,6 +273,7 @@ struct Sections {
     activity: Activity,
     #[serde(with = "sections::DefaultsSection")]
     defaults: Defaults,
+    policy: policy::PolicySection,
     telemetry: Telemetry,
     limits: LimitSettings,
 }

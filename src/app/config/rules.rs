@@ -11,6 +11,7 @@ use super::values::texts;
 use super::{search, secret};
 use crate::domain::glob;
 use crate::domain::intent::IntentMode;
+use crate::domain::operation::OperationType;
 use crate::domain::settings;
 
 /// Longest duration that can be set, in seconds: a day.
@@ -145,6 +146,10 @@ pub(super) fn check_list(key: &str, entries: &[&str], origin: &LayerOrigin) -> R
             }
             "server.allowed_hosts" => check_host(entry),
             "server.allowed_origins" => check_origin(entry),
+            "defaults.host_prompts" => {
+                let known = OperationType::parse(entry).is_some();
+                must(known, format!("must be one of: {}", OperationType::WORDS.join(", ")))
+            }
             "defaults.allowed_tools" => {
                 let most = glob::PATTERN_BYTES_MAX;
                 must(entry.len() <= most, format!("must be at most {most} bytes"))

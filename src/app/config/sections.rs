@@ -14,6 +14,7 @@ use super::secret::Secret;
 use crate::domain::annotations::Unannotated;
 use crate::domain::intent::IntentMode;
 use crate::domain::operation::OperationType;
+use crate::domain::policy::PolicyMode;
 use crate::domain::settings::{Defaults, ToolNames};
 
 /// Settings of the listeners.
@@ -91,6 +92,9 @@ pub(super) struct DefaultsSection {
     #[serde(deserialize_with = "zero_is_none")]
     rate_limit: Option<u32>,
     response_limit: u32,
+    policy_mode: PolicyMode,
+    in_band_answers: bool,
+    host_prompts: Vec<OperationType>,
     /// Taken from `activity.retention_days`.
     #[serde(skip)]
     activity_retention_days: u32,

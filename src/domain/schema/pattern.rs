@@ -24,7 +24,7 @@ const DETERMINIZE_BYTES_MAX: usize = 256 * 1024;
 
 /// Compiled pattern.
 #[derive(Debug)]
-pub(super) struct Pattern {
+pub(in crate::domain) struct Pattern {
     engine: Engine,
     /// Memory held, in bytes.
     pub(super) bytes: usize,
@@ -44,6 +44,21 @@ impl Pattern {
     /// # Errors
     /// The reason why the pattern is not used.
     pub(super) fn compile(text: &str, may_have_table: bool) -> Result<Pattern, String> {
+        Pattern::build(text, may_have_table, false)
+    }
+
+    /// Compiles a pattern of ECMA-262 that may begin with `(?i)`, for which upper and lower case are one.
+    ///
+    /// # Errors
+    /// The reason why the pattern is not used.
+    pub(in crate::domain) fn compile_with_case(text: &str) -> Result<Pattern, String> {
+        match text.strip_prefix("(?i)") {
+            Some(rest) => Pattern::build(rest, true, true),
+            None => Pattern::build(text, true, false),
+        }
+    }
+
+    fn build(text: &str, may_have_table: bool, folds_case: bool) -> Result<Pattern, String> {
         if text.len() > TEXT_BYTES_MAX {
             return Err(format!("a pattern is longer than {TEXT_BYTES_MAX} bytes"));
         }
@@ -51,7 +66,7 @@ impl Pattern {
         if translated.classes > CLASSES_MAX {
             return Err(format!("a pattern has more than {CLASSES_MAX} Unicode properties"));
         }
-        let syntax = syntax::Config::new().nest_limit(NEST_MAX);
+        let syntax = syntax::Config::new().nest_limit(NEST_MAX).case_insensitive(folds_case);
         let hir = syntax::parse_with(&translated.text, &syntax)
             .map_err(|_| "a pattern does not compile".to_owned())?;
         let config = thompson::Config::new()
@@ -81,7 +96,7 @@ impl Pattern {
     }
 
     /// Returns the most steps that a search in a text of `bytes` bytes takes.
-    pub(super) fn steps(&self, bytes: usize) -> u64 {
+    pub(in crate::domain) fn steps(&self, bytes: usize) -> u64 {
         match self.engine {
             Engine::Table(_) => 4 + bytes as u64 / 2,
             Engine::States(_) => 20 + self.states as u64 / 4 + (bytes * self.states) as u64,
@@ -89,7 +104,7 @@ impl Pattern {
     }
 
     /// Returns whether the pattern matches anywhere in `text`.
-    pub(super) fn is_found_in(&self, text: &str) -> bool {
+    pub(in crate::domain) fn is_found_in(&self, text: &str) -> bool {
         let input = Input::new(text).earliest(true);
         match &self.engine {
             // the table has no quit bytes, as word boundaries are those of ASCII
@@ -144,6 +159,14 @@ mod tests {
             assert!(found(pattern, yes), "{pattern} in {yes:?}");
             assert!(!found(pattern, no), "{pattern} not in {no:?}");
         }
+    }
+
+    #[test]
+    fn case_is_folded_where_the_pattern_says_so() {
+        let found = |pattern, text| Pattern::compile_with_case(pattern).expect("compiles").is_found_in(text);
+        assert!(found(r"(?i)\bdrop|[à-é]", "x DROP") && found("(?i)[à-é]", "É"));
+        assert!(!found(r"(?i)\bdrop", "xdrop") && !found("drop", "DROP"));
+        assert!(Pattern::compile_with_case("a(?i)b").is_err());
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::{Scope, Settings, ToolNames, check_value};
 use crate::domain::annotations::Unannotated;
 use crate::domain::intent::IntentMode;
 use crate::domain::operation::OperationType;
+use crate::domain::policy::PolicyMode;
 
 impl Settings {
     /// Reads the settings in the database. Also returns the names of settings with values that this version does not
@@ -35,6 +36,9 @@ impl Settings {
         read!(direct_endpoint, Some(false));
         read!(tool_names, Some(ToolNames::Colon));
         read!(rate_limit, Some(1));
+        read!(policy_mode, Some(PolicyMode::DenyUnlessAllowed));
+        read!(in_band_answers, Some(false));
+        read!(host_prompts, Some(Vec::new()));
         // these permit nothing, and records that are deleted too early are lost
         read!(response_limit, None);
         read!(activity_retention_days, None);
@@ -53,7 +57,8 @@ mod tests {
         let patch = json!({
             "strict_server_validation": false, "intent_declaration": "inferred", "unannotated_tools": "trust",
             "max_operation": "write", "allowed_tools": ["a:*"], "direct_endpoint": true, "tool_names": "safe",
-            "rate_limit": 7, "response_limit": 8, "activity_retention_days": 9
+            "rate_limit": 7, "response_limit": 8, "activity_retention_days": 9, "policy_mode": "by_risk",
+            "in_band_answers": false, "host_prompts": ["write", "destructive"]
         });
         let written = Settings::default().patched(patch.as_object().unwrap(), Scope::Tenant).unwrap();
         let stored = serde_json::to_string(&written).unwrap();
@@ -73,6 +78,9 @@ mod tests {
             direct_endpoint: Some(false),
             tool_names: Some(ToolNames::Colon),
             rate_limit: Some(1),
+            policy_mode: Some(PolicyMode::DenyUnlessAllowed),
+            in_band_answers: Some(false),
+            host_prompts: Some(Vec::new()),
             ..Settings::default()
         };
         let names: Vec<String> =
@@ -83,7 +91,7 @@ mod tests {
         for stored in [Value::Object(each).to_string().as_str(), "[]", "7", "null", "{\"rate_limit\": 1e999}"]
         {
             let (settings, unknown) = Settings::read(stored);
-            assert_eq!((settings, unknown.len()), (strictest.clone(), 10), "{stored}");
+            assert_eq!((settings, unknown.len()), (strictest.clone(), 13), "{stored}");
         }
         let (settings, unknown) = Settings::read(r#"{"max_operation": "look", "tool_names": "safe"}"#);
         assert_eq!(unknown, ["max_operation"]);

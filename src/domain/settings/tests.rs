@@ -94,6 +94,26 @@ fn who_must_declare_has_the_direct_endpoint_by_its_own_word_only() {
 }
 
 #[test]
+fn the_innermost_scope_says_what_a_policy_does() {
+    let tenant = settings(&json!({"policy_mode": "by_risk", "host_prompts": ["write"]}), Scope::Tenant)
+        .expect("valid");
+    let key =
+        settings(&json!({"policy_mode": "observe", "in_band_answers": false}), Scope::Key).expect("valid");
+    let none = Settings::default();
+    let of = |key: &Settings| {
+        let effective = Effective::resolve(key, &tenant, &Defaults::example());
+        (effective.policy_mode, effective.in_band_answers, effective.host_prompts)
+    };
+    assert_eq!(of(&key), (PolicyMode::Observe, false, vec![OperationType::Write]));
+    assert_eq!(of(&none), (PolicyMode::ByRisk, true, vec![OperationType::Write]));
+    let shown = read_back(Some(&key), &tenant, &Defaults::example());
+    assert_eq!(shown["policy_mode"], json!({"value": "observe", "origin": "key"}));
+    assert_eq!(shown["host_prompts"], json!({"value": ["write"], "origin": "tenant"}));
+    let shown = read_back(None, &none, &Defaults::example());
+    assert_eq!(shown["in_band_answers"], json!({"value": true, "origin": "deployment"}));
+}
+
+#[test]
 fn null_inherits_again() {
     let set = settings(&json!({"max_operation": "read"}), Scope::Key).expect("valid");
     let patch = json!({"max_operation": null});
@@ -112,6 +132,10 @@ fn what_cannot_be_taken_names_the_field() {
         (json!({"rate_limit": 1.5}), "rate_limit"),
         (json!({"response_limit": 10}), "response_limit"),
         (json!({"activity_retention_days": 10}), "activity_retention_days"),
+        (json!({"in_band_answers": "no"}), "in_band_answers"),
+        (json!({"host_prompts": "write"}), "host_prompts"),
+        (json!({"host_prompts": ["all"]}), "host_prompts"),
+        (json!({"host_prompts": ["write", "write"]}), "host_prompts"),
         (json!({"nope": 1}), "nope"),
     ];
     for (value, field) in bad {
@@ -139,6 +163,7 @@ fn closed_lists_are_told() {
         ("unannotated_tools", "trust, distrust or null"),
         ("max_operation", "read, write, destructive or null"),
         ("tool_names", "colon, safe or null"),
+        ("policy_mode", "observe, by_risk, always_ask, always_allow, deny_unless_allowed or null"),
     ] {
         for wrong in [json!("other"), json!(true), json!("")] {
             let error = check_value(name, &wrong, Scope::Key).unwrap_err();

@@ -112,6 +112,12 @@ struct Filter {
     /// ID of the request, as the client named it
     #[arg(long, value_name = "ID")]
     request_id: Option<String>,
+    /// Decision of the policy: allowed, would_ask, would_deny, asked, delegated or denied
+    #[arg(long)]
+    decision: Option<String>,
+    /// ID of the permission request
+    #[arg(long, value_name = "ID")]
+    consent_id: Option<String>,
 }
 
 /// Time range of records.
@@ -140,6 +146,8 @@ impl Filter {
             ("owner", self.owner),
             ("session_id", self.session_id),
             ("request_id", self.request_id),
+            ("decision", self.decision),
+            ("consent_id", self.consent_id),
         ] {
             query.add(name, value);
         }
@@ -318,13 +326,14 @@ fn summary(raw: &str) -> String {
         if parts.is_empty() { "-".to_owned() } else { output::safe(&parts.join(", ")) }
     };
     let mut out = format!(
-        "{} records from {} to {}\n  type:    {}\n  status:  {}\n  intent:  {}\n",
+        "{} records from {} to {}\n  type:    {}\n  status:  {}\n  intent:  {}\n  decision: {}\n",
         text(&summary, "total"),
         local(&text(&summary, "start_time")),
         local(&text(&summary, "end_time")),
         counts("by_type"),
         counts("by_status"),
         counts("by_intent_type"),
+        counts("by_decision"),
     );
     for (title, name) in [("TOOL", "top_tools"), ("SERVER", "top_servers")] {
         let rows: Vec<Vec<String>> =
@@ -336,7 +345,27 @@ fn summary(raw: &str) -> String {
             out.push('\n');
         }
     }
+    let decided = summary.get("top_decisions").and_then(Value::as_array).into_iter().flatten();
+    let rows: Vec<Vec<String>> = decided.map(decided_row).collect();
+    if !rows.is_empty() {
+        out.push('\n');
+        out.push_str(&output::columns(&["DECISION", "RULE", "TOOL", "CALLS"], rows));
+        out.push('\n');
+    }
     out
+}
+
+fn decided_row(of: &Value) -> Vec<String> {
+    let rule = match &*text(of, "rule") {
+        "" => "-".to_owned(),
+        rule => rule.to_owned(),
+    };
+    vec![
+        text(of, "decision"),
+        rule,
+        format!("{}:{}", text(of, "server"), text(of, "tool")),
+        text(of, "calls"),
+    ]
 }
 
 fn calls(of: &Value) -> Vec<String> {

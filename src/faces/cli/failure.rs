@@ -73,8 +73,10 @@ impl Failure {
     pub(super) fn from_answer(status: u16, code: &str, sentence: String) -> Failure {
         match (status, code) {
             (_, "tool_pending" | "tool_changed") => Failure::NeedsApproval(sentence),
-            // a call above the key's ceiling is refused by a check, not by the role
-            (403, "operation_not_permitted") => Failure::Refused(sentence),
+            // a call above the key's ceiling, or against a policy, is refused by a check, not by the role
+            (403, "operation_not_permitted" | "policy_denied" | "consent_undeliverable") => {
+                Failure::Refused(sentence)
+            }
             (401 | 403, _) => Failure::NotAuthorised(sentence),
             (400 | 405 | 413 | 415, _) => Failure::Usage(sentence),
             (502, code) if code.starts_with("upstream_") => Failure::Tool(sentence),
@@ -95,6 +97,8 @@ mod tests {
             (401, "unauthenticated", 5),
             (403, "forbidden", 5),
             (403, "operation_not_permitted", 3),
+            (403, "policy_denied", 3),
+            (403, "consent_undeliverable", 3),
             (404, "not_found", 3),
             (409, "conflict", 3),
             (422, "server_mismatch", 3),

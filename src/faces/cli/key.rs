@@ -155,7 +155,7 @@ impl Settings {
 }
 
 /// Checks that a text is the id of a key. Names of keys need not be unique.
-fn check_id(id: &str) -> Result<(), Failure> {
+pub(super) fn check_id(id: &str) -> Result<(), Failure> {
     match Uuid::try_parse(id) {
         Ok(_) => Ok(()),
         Err(_) => Err(Failure::Usage(format!("'{id}' is no key's id: mcpproxy key list shows them"))),

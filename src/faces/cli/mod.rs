@@ -15,6 +15,7 @@ mod input;
 mod key;
 mod offers;
 mod output;
+mod policy;
 mod show;
 mod status;
 mod tenant;
@@ -48,6 +49,8 @@ pub enum Command {
     Apply(apply::Apply),
     /// Create, list and revoke keys, and change their settings
     Key(key::KeyCommand),
+    /// Check, explain and apply rules that allow calls, ask a person first, or deny them
+    Policy(policy::PolicyCommand),
     /// Show the identity of the current key and the gateway's state
     Status(status::StatusCommand),
     /// Check gateway, clock, key and servers, and say what to do
@@ -72,6 +75,7 @@ pub async fn run(command: Command, program: clap::Command) -> Result<(), Failure
         Command::Tenant(tenant) => tenant.run().await,
         Command::Apply(apply) => apply.run().await,
         Command::Key(key) => key.run().await,
+        Command::Policy(policy) => policy.run().await,
         Command::Status(status) => status.run().await,
         Command::Doctor(doctor) => doctor.run().await,
         Command::Completions(completions) => completions.run(program),

@@ -14,6 +14,8 @@ macro_rules! filters {
             "owner",
             "session_id",
             "request_id",
+            "decision",
+            "consent_id",
             $($more),*
         ]
     };
@@ -38,6 +40,7 @@ use super::show::RestAnswer;
 use crate::domain::activity::{RecordKind, Source, Status, time_of};
 use crate::domain::id::{KeyId, split_canonical};
 use crate::domain::operation::OperationType;
+use crate::domain::policy::Ruling;
 use crate::faces::wire;
 use crate::gateway::GatewayError;
 use crate::store::{ActivityFilter, ActivityRow};
@@ -86,21 +89,22 @@ fn filter(params: &Params, now: DateTime<Utc>) -> Result<ActivityFilter, Gateway
         tool,
         status: params.one_of("status", &Status::ALL)?,
         intent_type: params.one_of("intent_type", &OperationType::ALL)?,
-        key: key(params)?,
+        key: uuid(params, "key", "a key")?.map(KeyId),
         owner: text("owner"),
         // as the log names it, or as the client sent it
         session_id: text("session_id").map(|id| wire::session::id_of(&id).unwrap_or(id)),
         request_id: text("request_id"),
+        decision: params.one_of("decision", &Ruling::ALL)?,
+        consent_id: uuid(params, "consent_id", "a permission request")?,
         start,
         end,
         before: None,
     })
 }
 
-fn key(params: &Params) -> Result<Option<KeyId>, GatewayError> {
-    let id = params.text("key").map(Uuid::try_parse).transpose();
-    id.map(|id| id.map(KeyId))
-        .map_err(|_| GatewayError::invalid("key", "key must be the id of a key (a UUID)"))
+fn uuid(params: &Params, name: &str, what: &str) -> Result<Option<Uuid>, GatewayError> {
+    let id = params.text(name).map(Uuid::try_parse).transpose();
+    id.map_err(|_| GatewayError::invalid(name, format!("{name} must be the id of {what} (a UUID)")))
 }
 
 /// Returns the time range of the records: its start, inclusive, and its end, exclusive.

@@ -17,6 +17,7 @@ mod offer_pins;
 mod params;
 mod pins;
 mod place;
+mod policy;
 mod record;
 mod route;
 mod search;
@@ -48,7 +49,7 @@ use super::request::RequestId;
 use super::wire;
 use crate::domain::activity::RecordKind;
 use crate::domain::tenant::Action::{
-    Approve, ChangeServers, ManageKeys, ManageTenants, ReadOwnActivity, SeeServers, UseTools,
+    Approve, ChangeServers, ManageKeys, ManageTenants, ReadOwnActivity, SeePolicies, SeeServers, UseTools,
 };
 
 macro_rules! routes {
@@ -85,6 +86,13 @@ routes! {
     PATCH "/keys/{id}/settings" => act("keys.settings", May(ManageKeys), settings::patch_key);
     GET "/settings" => sensitive("settings.get", May(ManageKeys), NONE, settings::of_tenant);
     PATCH "/settings" => act("settings.update", May(ManageKeys), settings::patch_tenant);
+
+    GET "/policy" => read("policy.get", May(SeePolicies), NONE, policy::of_tenant);
+    PUT "/policy" => act("policy.update", May(ManageKeys), policy::put_tenant);
+    GET "/policy/versions" => read("policy.versions", May(SeePolicies), PAGE, policy::versions);
+    POST "/policy/explain" => question("policy.explain", May(SeePolicies), policy::explain);
+    GET "/keys/{id}/policy" => read("policy.get_key", May(SeePolicies), NONE, policy::of_key);
+    PUT "/keys/{id}/policy" => act("policy.update_key", May(ManageKeys), policy::put_key);
 
     GET "/servers" => read("servers.list", May(SeeServers), PAGE, servers::list);
     POST "/servers" => act("servers.create", May(ChangeServers), servers::create);

@@ -72,6 +72,32 @@ where
     })
 }
 
+/// Creates a route that changes nothing and takes a body. A question that the role forbids is recorded, as a read is.
+pub(super) fn question<H, F>(
+    method: MethodFilter,
+    what: &'static str,
+    who: Who,
+    handler: H,
+) -> MethodRouter<Arc<Faces>>
+where
+    H: FnOnce(Arc<Exchange>) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = RestAnswer> + Send + 'static,
+{
+    route(method, async move |exchange| {
+        let answer = match admit(&exchange, who, NONE) {
+            Ok(_) => match exchange.expect_answer(ANSWER_BYTES).await {
+                Ok(()) => handler(Arc::clone(&exchange)).await,
+                Err(error) => Err(error),
+            },
+            Err(error) => Err(error),
+        };
+        if let Err(error) = &answer {
+            record::refused_read(&exchange, what, error.cause());
+        }
+        answer
+    })
+}
+
 /// Creates a route of a read that is recorded however it ends: of data that only few may see, or of much at once.
 ///
 /// The read outlives its connection, so that it has an end to record.

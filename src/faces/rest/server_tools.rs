@@ -134,6 +134,7 @@ mod tests {
             blocked_by: None,
             drift: None,
             overridden: None,
+            changed_at: None,
         }
     }
 

@@ -12,6 +12,7 @@ use crate::domain::annotations::Unannotated;
 use crate::domain::id::KeyId;
 use crate::domain::intent::IntentMode;
 use crate::domain::operation::OperationType;
+use crate::domain::policy::PolicyMode;
 use crate::domain::settings::ToolNames;
 use crate::domain::tenant::{Action, Role};
 use crate::gateway::{Caller, Readiness};
@@ -50,6 +51,9 @@ struct InForce<'a> {
     tool_names: ToolNames,
     rate_limit: Option<u32>,
     response_limit: u32,
+    policy_mode: PolicyMode,
+    in_band_answers: bool,
+    host_prompts: &'a [OperationType],
 }
 
 impl InForce<'_> {
@@ -67,6 +71,9 @@ impl InForce<'_> {
             tool_names: settings.tool_names,
             rate_limit: caller.rate_limit(),
             response_limit: settings.response_limit,
+            policy_mode: settings.policy_mode,
+            in_band_answers: settings.in_band_answers,
+            host_prompts: &settings.host_prompts,
         }
     }
 }

@@ -1,12 +1,15 @@
 //! Calls of tools, prompts and resources, and the reading of cached results.
 
 mod cancel;
+mod explain;
 mod pipeline;
 mod read_cache;
 mod refused;
 mod response_cache;
 
 pub use self::cancel::CancelBy;
+pub use self::explain::{ExplainRequest, Explained};
+pub use self::pipeline::policy::PolicyVerdict;
 pub use self::pipeline::{
     CallOutcome, CallRequest, Callee, Door, OfferRequest, Refused, Replaced, RoundRequest, ToolRequest,
     Wanted,

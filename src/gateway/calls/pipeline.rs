@@ -7,6 +7,7 @@ mod door;
 mod ending;
 mod facts;
 mod outcome;
+pub(super) mod policy;
 mod record;
 mod request;
 mod round;
@@ -20,7 +21,7 @@ use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
 use self::checks::tool::CheckedTool;
-use self::checks::{Checked, offer, reachable, tool};
+use self::checks::{Checked, offer, tool};
 use self::ending::{from_upstream, status_of, withdrawn};
 use self::round::{Asking, InvalidState, OpenedRound};
 use self::sending::Sending;
@@ -105,7 +106,8 @@ impl Calls {
         }
     }
 
-    /// Does everything before a request is sent: the checks, the state of the earlier round, and the commit of the record.
+    /// Does everything before a request is sent: checks 1 to 10, the state of the earlier round, check 11, and the commit of
+    /// the record.
     async fn prepare(
         &self,
         mut pending: Pending,
@@ -130,6 +132,9 @@ impl Calls {
         };
         pending.record.parent_id = opened.first;
         let Checked::Tool(call) = &mut checked else { return Ok(Ready { pending, facts, checked, opened }) };
+        if let Err(refusal) = self.check_policy(attempt, call, &facts, &mut pending.record).await {
+            return Err(self.refuse(pending, &run, facts.refused(refusal)).await);
+        }
         if call.tier == Tier::Read {
             return Ok(Ready { pending, facts, checked, opened });
         }
@@ -172,7 +177,6 @@ impl Calls {
         // a request over its rate costs neither compilation nor validation of a schema
         admitted?;
         facts.warnings.extend(self.check_arguments(caller, &mut call).await?);
-        reachable(&call.tool.server)?;
         Ok(Checked::Tool(call))
     }
 

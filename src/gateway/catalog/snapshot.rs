@@ -115,6 +115,11 @@ impl Catalog {
         self.tools.get(canonical)
     }
 
+    /// Returns the canonical names of all tools, whatever their state.
+    pub(in crate::gateway) fn tool_names(&self) -> impl Iterator<Item = &str> {
+        self.tools.keys().map(|name| &**name)
+    }
+
     /// Returns a tool by either spelling of its name. Every canonical name has a `:`, and no safe name has one.
     pub fn by_either_name(&self, name: &str) -> Option<&Arc<Tool>> {
         self.tools.get(name).or_else(|| self.by_safe_name.get(name))

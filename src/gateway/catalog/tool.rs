@@ -6,9 +6,10 @@ use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::{Map, Value};
 
-use crate::domain::annotations::{Annotations, Tier, Unannotated};
+use crate::domain::annotations::{Annotations, Tier, Unannotated, open_world};
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::id::{ServerId, TenantId};
 use crate::domain::json;
@@ -22,6 +23,9 @@ use crate::store::{Server, Stored, StoredTool};
 use crate::upstream::{
     Commands, HttpServer, Limits, ParamHeader, Program, Target, Upstream, param_header_rules,
 };
+
+/// Time for which a changed definition adds to the risk of calls.
+const CHANGED_FOR: TimeDelta = TimeDelta::hours(24);
 
 /// A server at one revision.
 #[derive(Debug)]
@@ -59,6 +63,8 @@ pub struct Shape {
     print: Fingerprint,
     /// Annotations, which determine the tier.
     pub annotations: Annotations,
+    /// `openWorldHint`: whether the tool reaches outside; `None` if its server does not say.
+    pub(in crate::gateway) open_world: Option<bool>,
     /// Start of a `retrieve_tools` entry, up to and including `annotations`, without the closing brace.
     pub entry: Box<str>,
     /// Start of a compact `retrieve_tools` entry, likewise.
@@ -111,6 +117,8 @@ pub struct Tool {
     pub state: PinState,
     /// Parsed definition.
     pub shape: Arc<Shape>,
+    /// Time of the last change of the definition; `None` if it is the first that was seen.
+    changed_at: Option<DateTime<Utc>>,
     /// Annotations of the approved definition, if the current one differs; otherwise `None`.
     approved: Option<Annotations>,
 }
@@ -138,8 +146,14 @@ impl Tool {
             server: Arc::clone(server),
             state: row.state,
             shape,
+            changed_at: row.changed_at,
             approved: approved(row),
         })
+    }
+
+    /// Returns whether the definition was changed within the last 24 hours.
+    pub(in crate::gateway) fn is_changed(&self, now: DateTime<Utc>) -> bool {
+        self.changed_at.is_some_and(|at| at > now - CHANGED_FOR)
     }
 
     /// Returns the tier for keys with this setting.
@@ -242,6 +256,7 @@ fn shape(server: &str, row: &StoredTool, text: &str) -> Option<Shape> {
         definition: text.into(),
         print: Fingerprint::of(text),
         annotations: definition.annotations,
+        open_world: open_world(definition.annotations_raw),
         entry: entries::full(server, &row.name, &definition).into(),
         compact: entries::compact(server, &row.name, &definition).into(),
         param_headers: definition.input_schema.map(param_header_rules).unwrap_or_default(),

@@ -267,7 +267,7 @@ pub struct Act<'a> {
 }
 
 fn act_record(attempt: &Attempt, act: &Act<'_>) -> Record {
-    let mut record = attempt.record(RecordKind::Admin);
+    let mut record = attempt.record(RecordKind::of_act(act.what));
     record.tool = Some(act.what.to_owned());
     record.server = act.server.map(str::to_owned);
     record.arguments = act.body.map(|body| redact::preview(body, ACT_BYTES_MAX).text);

@@ -9,11 +9,12 @@ use subtle::ConstantTimeEq;
 use super::Tenants;
 use super::live::LiveTenant;
 use super::live::access::{Access, Caller};
-use crate::domain::id::{PLATFORM_TENANT, TenantId};
+use crate::domain::id::{KeyId, PLATFORM_TENANT, TenantId};
 use crate::domain::person::Person;
 use crate::domain::settings::{Effective, Rates, Settings};
 use crate::domain::tenant::Role;
 use crate::gateway::clock;
+use crate::gateway::error::GatewayError;
 use crate::store::{RevisionKind, StoreError};
 
 /// Reason why a key was not accepted.
@@ -148,20 +149,42 @@ impl Tenants {
             }
         };
         let access = live.as_ref().map(|live| live.access());
-        let settings = access.as_ref().and_then(|access| access.as_ref().as_ref());
-        Ok(Arc::new(self.platform_in(live.as_ref(), settings.map(|access| &access.tenant_settings))))
+        let access = access.as_ref().and_then(|access| access.as_ref().as_ref());
+        Ok(Arc::new(self.platform_in(live.as_ref(), access)))
     }
 
-    /// Returns the caller of the bootstrap key in a tenant with these settings.
-    pub(super) fn platform_in(&self, live: Option<&Arc<LiveTenant>>, settings: Option<&Settings>) -> Caller {
+    /// Returns the caller that a key would be now; without a key, one that has nothing of its own but its tenant's.
+    ///
+    /// # Errors
+    /// [`GatewayError::NotFound`] for a key that is not live, [`GatewayError::Invalid`] without a tenant.
+    pub(in crate::gateway) fn stand_in(
+        &self,
+        caller: &Caller,
+        key: Option<KeyId>,
+    ) -> Result<Arc<Caller>, GatewayError> {
+        let live = caller.tenant()?;
+        let access = live.access();
+        let access = access.as_ref().as_ref();
+        match key {
+            None => Ok(Arc::new(self.platform_in(Some(live), access))),
+            Some(key) => {
+                access.and_then(|access| access.by_id.get(&key).cloned()).ok_or(GatewayError::NotFound("key"))
+            }
+        }
+    }
+
+    /// Returns the caller of the bootstrap key in a tenant with these settings and policies.
+    pub(super) fn platform_in(&self, live: Option<&Arc<LiveTenant>>, access: Option<&Access>) -> Caller {
         let none = Settings::default();
+        let settings = access.map_or(&none, |access| &access.tenant_settings);
         Caller {
             tenant: live.map(Arc::clone),
             key: None,
             owner: PLATFORM_TENANT.to_owned(),
             person: Person::PLATFORM,
             role: Role::Platform,
-            settings: Effective::resolve(&none, settings.unwrap_or(&none), &self.options.defaults),
+            settings: Effective::resolve(&none, settings, &self.options.defaults),
+            policies: access.map(|access| access.policies.of(None)).unwrap_or_default(),
             expires_at: None,
             // the bootstrap key is exempt from the tenant's rate limits
             rates: Rates::default(),

@@ -169,7 +169,7 @@ impl Tenants {
         let access = access.as_ref().as_ref()?;
         match caller.key {
             Some(key) => access.by_id.get(&key).cloned(),
-            None => Some(Arc::new(self.platform_in(Some(live), Some(&access.tenant_settings)))),
+            None => Some(Arc::new(self.platform_in(Some(live), Some(access)))),
         }
     }
 }

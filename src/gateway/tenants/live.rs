@@ -4,6 +4,7 @@ pub(super) mod access;
 pub(super) mod bucket;
 pub(super) mod fanout;
 mod lag;
+pub(super) mod policies;
 pub(super) mod vectors;
 
 use std::sync::Arc;

@@ -1,5 +1,6 @@
 //! Loading of snapshots: keys and catalogues, brought to the database's revision.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -32,7 +33,7 @@ impl Tenants {
     async fn enter(&self, tenant: TenantId, name: Option<&str>) -> Result<Arc<LiveTenant>, StoreError> {
         let name = match name {
             Some(name) => name.to_owned(),
-            None => self.store.load_access(tenant).await?.tenant_name,
+            None => self.store.load_access(tenant, &HashMap::new()).await?.tenant_name,
         };
         Ok(self.live.enter(tenant, name))
     }
@@ -73,7 +74,9 @@ impl Tenants {
     }
 
     async fn load_access(&self, live: &Arc<LiveTenant>) -> Result<(), StoreError> {
-        let rows = match self.store.load_access(live.id).await {
+        let before =
+            live.access().as_ref().as_ref().map(|access| access.policies.clone()).unwrap_or_default();
+        let mut rows = match self.store.load_access(live.id, &before.known()).await {
             Err(StoreError::NotFound) => {
                 self.end(live);
                 return Ok(());
@@ -81,7 +84,22 @@ impl Tenants {
             other => other?,
         };
         if rows.rev > live.rev(RevisionKind::Access) {
-            let access = Access::build(live, &rows, &self.options.defaults, &self.options.quotas);
+            let changed = std::mem::take(&mut rows.policies);
+            let policies = match changed.iter().any(|policy| policy.rules.is_some()) {
+                false => before.follow(live.id, changed),
+                // compiling long policies takes milliseconds, so it runs off the threads that serve calls
+                true => {
+                    let tenant = live.id;
+                    match tokio::task::spawn_blocking(move || before.follow(tenant, changed)).await {
+                        Ok(policies) => policies,
+                        Err(error) => {
+                            tracing::error!(%error, tenant = %live.id, "compiling policies failed");
+                            return Ok(());
+                        }
+                    }
+                }
+            };
+            let access = Access::build(live, &rows, policies, &self.options.defaults, &self.options.quotas);
             let is_suspended = access.is_suspended;
             self.live.swap_access(live, Some(access));
             *live.made.lock() = Some(Instant::now());

@@ -9,6 +9,7 @@ mod listening;
 mod live;
 mod loads;
 mod memory;
+mod policies;
 mod strangers;
 mod suspension;
 mod tenancy;
@@ -21,7 +22,9 @@ pub use self::listening::{Heard, Listening, Topic};
 pub use self::live::LiveTenant;
 pub use self::live::access::{Access, Caller, SUSPENDED};
 pub use self::live::fanout::Prints;
+pub use self::live::policies::{CallerPolicies, CompiledPolicy};
 pub use self::memory::{MEMORY_RETRY_AFTER_S, overloaded};
+pub use self::policies::PolicyView;
 
 pub(in crate::gateway) use self::embedded::Embedded;
 pub(in crate::gateway) use self::limits::{Shed, Sheds};

@@ -1,4 +1,4 @@
-//! Deletion of tenants' revoked keys and removed servers, on the one replica that holds the lease for retention.
+//! Deletion of tenants' revoked keys, removed servers and replaced policies, on the one replica that holds the lease for retention.
 
 use super::Upkeep;
 use super::retention::{BATCH_PAUSE, BATCHES_MAX, go_on};
@@ -12,6 +12,16 @@ impl Upkeep {
         let mut outcome = Ok(());
         for tenant in self.store.tenants_with_old_keys().await? {
             let deleted = self.batches(|| self.store.delete_old_keys(tenant)).await;
+            go_on(&mut outcome, deleted.map(drop))?;
+        }
+        outcome
+    }
+
+    /// Deletes replaced versions of policies, but for the newest.
+    pub(super) async fn delete_old_policies(&self) -> Result<(), StoreError> {
+        let mut outcome = Ok(());
+        for tenant in self.store.tenants_with_old_policies().await? {
+            let deleted = self.batches(|| self.store.delete_old_policies(tenant)).await;
             go_on(&mut outcome, deleted.map(drop))?;
         }
         outcome

@@ -56,6 +56,7 @@ fn body(method: &str, path: &str) -> Option<Value> {
         }
         ("PATCH", "/keys/NAME") => json!({"name": "mine"}),
         ("PATCH", "/keys/NAME/settings") => json!({"max_operation": "read"}),
+        ("PUT", "/keys/NAME/policy") => json!({"version": 0, "rules": []}),
         _ => return None,
     })
 }

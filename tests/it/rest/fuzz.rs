@@ -23,8 +23,9 @@ fn program() -> PathBuf {
 }
 
 /// What is served, with what no schema can say: addresses are the upstream's, so that nothing of what is made up is ever
-/// connected to; the program is the deployment's; times are in order; cursors, which only lists give, are left out. Only
-/// operations that this role may use are in it.
+/// connected to; the program is the deployment's; times are in order; a policy has one rule, whose condition is in CEL and
+/// whose effect fits its members; cursors, which only lists give, are left out. Only operations that this role may use are
+/// in it.
 fn document(served: &Value, role: &str, upstream: &str) -> Value {
     let mut document = served.clone();
     let parts = &mut document["components"];
@@ -33,6 +34,11 @@ fn document(served: &Value, role: &str, upstream: &str) -> Value {
     parts["schemas"]["ServerPatch"]["properties"].as_object_mut().unwrap().remove("command");
     parts["schemas"]["KeyRequest"]["properties"]["expires_at"] =
         json!({"enum": [null, "2999-01-01T00:00:00Z"]});
+    parts["schemas"]["PolicyUpdate"]["properties"]["rules"]["maxItems"] = json!(1);
+    let rule = &mut parts["schemas"]["PolicyRule"]["properties"];
+    (rule["effect"], rule["when"]) = (json!({"const": "ask"}), json!({"enum": ["args.n == 1"]}));
+    let hours = json!({"const": {"days": ["mon"], "from": "08:00", "to": "18:00", "utc_offset": "+01:00"}});
+    parts["schemas"]["PolicySelectors"]["properties"]["time"] = hours;
     parts["parameters"]["StartTime"]["schema"] = json!({"enum": ["2026-01-01T00:00:00Z"]});
     parts["parameters"]["EndTime"]["schema"] = json!({"enum": ["2999-01-01T00:00:00Z"]});
     for item in document["paths"].as_object_mut().unwrap().values_mut() {

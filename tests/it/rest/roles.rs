@@ -15,6 +15,7 @@ const SEE_SERVERS: &[&str] = &["auditor", "operator", "admin"];
 const CHANGE_SERVERS: &[&str] = &["operator", "admin"];
 const APPROVE: &[&str] = CHANGE_SERVERS;
 const MANAGE: &[&str] = &["admin"];
+const SEE_POLICIES: &[&str] = SEE_SERVERS;
 const USE_TOOLS: &[&str] = &["agent", "operator", "admin"];
 const READ_ACTIVITY: &[&str] = &["agent", "auditor", "operator", "admin"];
 const NOBODY: &[&str] = &[];
@@ -39,6 +40,12 @@ const DOORS: &[(&str, &str, &[&str])] = &[
     ("PATCH", "/keys/{id}/settings", MANAGE),
     ("GET", "/settings", MANAGE),
     ("PATCH", "/settings", MANAGE),
+    ("GET", "/policy", SEE_POLICIES),
+    ("PUT", "/policy", MANAGE),
+    ("GET", "/policy/versions", SEE_POLICIES),
+    ("POST", "/policy/explain", SEE_POLICIES),
+    ("GET", "/keys/{id}/policy", SEE_POLICIES),
+    ("PUT", "/keys/{id}/policy", MANAGE),
     ("GET", "/servers", SEE_SERVERS),
     ("POST", "/servers", CHANGE_SERVERS),
     ("GET", "/servers/{name}", SEE_SERVERS),
@@ -89,6 +96,9 @@ fn body(method: &str, path: &str) -> Option<Value> {
         ("PATCH", "/keys/{id}") => json!({"name": "x"}),
         ("PATCH", "/keys/{id}/settings") => json!({"max_operation": "read"}),
         ("PATCH", "/settings") => json!({"max_operation": "destructive"}),
+        ("PUT", "/policy") => json!({"version": 0, "rules": []}),
+        ("PUT", "/keys/{id}/policy") => json!({"version": 0, "rules": []}),
+        ("POST", "/policy/explain") => json!({"tool": "no:ne"}),
         ("POST", "/servers") => json!({"name": "x", "kind": "http", "url": "http://10.0.0.1/"}),
         ("PATCH", "/servers/{name}") => json!({"enabled": true}),
         ("POST", "/servers/{name}/tools/{tool}/approve" | "/servers/{name}/prompts/{prompt}/approve") => {

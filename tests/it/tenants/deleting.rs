@@ -100,6 +100,8 @@ async fn no_row_stays_behind() {
     for tenant in [&gone, &stays] {
         tenant.add_with("up", &upstream, json!({"headers": {"X-Key": "one"}})).await;
         tenant.platform.patch("/api/v1/settings", &json!({"response_limit": 1000})).await.expect(200);
+        let policy = json!({"version": 0, "rules": []});
+        tenant.platform.ask(reqwest::Method::PUT, "/api/v1/policy", Some(&policy)).await.expect(200);
         let agent = tenant.agent().await;
         Mcp::bare(&agent).run("write", "up:t1", &json!({})).await.ok();
         tenant.records("type=tool_call", 1).await;

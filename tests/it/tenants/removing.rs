@@ -16,6 +16,34 @@ async fn run(stage: &Stage, statement: &str) {
     sqlx::raw_sql(statement).execute(&mut stage.database.connect().await).await.unwrap();
 }
 
+/// Robots apply a policy with each of their runs; what was replaced long ago goes, but for the newest.
+#[tokio::test]
+async fn replaced_policies_are_kept_for_a_while_and_the_newest_for_good() {
+    let stage = Stage::with(&OFTEN).await;
+    let tenant = stage.tenant("acme").await;
+    run(
+        &stage,
+        "insert into policies (tenant_id, scope_id, version, rules, created_at, replaced_at, rev)
+         select tenant_id, '00000000-0000-0000-0000-000000000000', n, '[]', now() - interval '3 days',
+             case when n < 280 then now() - interval '2 days' when n < 300 then now() end, 1
+         from tenants, generate_series(1, 300) n where name = 'acme'",
+    )
+    .await;
+    // a hundred old ones, those of the last day, and the one in force
+    settle(121, DELETED, || stage.database.count("select count(*) from policies")).await;
+    assert_eq!(stage.database.count("select min(version) from policies").await, 180);
+    assert_eq!(tenant.platform.get("/api/v1/policy").await.expect(200)["version"], 300);
+    assert_eq!(tenant.platform.items("/api/v1/policy/versions").await.len(), 121);
+    let agent = tenant.agent().await;
+    let put = json!({"version": 0, "rules": []});
+    let path = format!("/api/v1/keys/{}/policy", agent.id);
+    tenant.platform.ask(reqwest::Method::PUT, &path, Some(&put)).await.expect(200);
+    tenant.platform.delete(&format!("/api/v1/keys/{}", agent.id)).await.expect(204);
+    run(&stage, "update api_keys set revoked_at = now() - interval '31 days' where revoked_at is not null")
+        .await;
+    settle(121, DELETED, || stage.database.count("select count(*) from policies")).await;
+}
+
 #[tokio::test]
 async fn revoked_keys_are_kept_for_a_while_and_what_they_said_is_not() {
     let stage = Stage::with(&OFTEN).await;

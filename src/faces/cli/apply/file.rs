@@ -15,6 +15,7 @@ use crate::domain::quota::OwnQuotas;
 use crate::domain::server_url::is_masked;
 use crate::domain::settings::{Scope, Settings};
 use crate::domain::tenant::Role;
+use crate::domain::yaml;
 
 /// Content of the whole file. Things that it does not mention stay as they are.
 #[derive(Deserialize)]
@@ -138,12 +139,7 @@ fn variable(name: &str) -> Option<String> {
 }
 
 fn parse(text: &str) -> Result<File, String> {
-    let options = serde_saphyr::options! { with_snippet: false, strict_booleans: true };
-    // the parser's own sentence may quote the file, which may hold credentials
-    let tree: Value = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
-        let at = error.location().map(|at| format!("line {}, column {}: ", at.line(), at.column()));
-        format!("{}this cannot be read as YAML, or says a name twice", at.unwrap_or_default())
-    })?;
+    let tree = yaml::read(text)?;
     serde_path_to_error::deserialize(tree).map_err(|error| {
         let path = error.path().to_string();
         let fault = error.into_inner().to_string();

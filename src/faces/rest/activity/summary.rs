@@ -10,7 +10,7 @@ use crate::faces::rest::exchange::Exchange;
 use crate::faces::rest::params::{ParamNames, Params};
 use crate::faces::rest::show;
 use crate::faces::rest::show::RestAnswer;
-use crate::store::{ActivitySummary, CallSummary};
+use crate::store::{ActivitySummary, CallSummary, DecisionCount};
 
 /// Parameters of a summary.
 pub(in crate::faces::rest) const PARAMS: ParamNames = &["period"];
@@ -29,6 +29,18 @@ struct Shown<'a> {
     by_intent_type: BTreeMap<&'a str, i64>,
     top_tools: Vec<Calls<'a>>,
     top_servers: Vec<Calls<'a>>,
+    /// Counts of calls that a policy did not simply allow.
+    by_decision: BTreeMap<&'a str, i64>,
+    top_decisions: Vec<Decided<'a>>,
+}
+
+#[derive(Serialize)]
+struct Decided<'a> {
+    decision: &'a str,
+    rule: Option<&'a str>,
+    server: Option<&'a str>,
+    tool: Option<&'a str>,
+    calls: i64,
 }
 
 #[derive(Serialize)]
@@ -79,6 +91,8 @@ fn shown<'a>(
         by_intent_type: BTreeMap::new(),
         top_tools: summary.tools.iter().map(calls).collect(),
         top_servers: summary.servers.iter().map(calls).collect(),
+        by_decision: summary.by_decision.iter().map(|(decision, calls)| (&**decision, *calls)).collect(),
+        top_decisions: summary.decisions.iter().map(decided).collect(),
     };
     for counted in &summary.counts {
         shown.total += counted.count;
@@ -89,6 +103,16 @@ fn shown<'a>(
         }
     }
     shown
+}
+
+fn decided(of: &DecisionCount) -> Decided<'_> {
+    Decided {
+        decision: &of.decision,
+        rule: of.rule.as_deref(),
+        server: of.server.as_deref(),
+        tool: of.tool.as_deref(),
+        calls: of.calls,
+    }
 }
 
 fn calls(of: &CallSummary) -> Calls<'_> {
@@ -135,6 +159,14 @@ mod tests {
             ],
             servers: vec![CallSummary { tool: None, calls: 5, failed: 0, ..tool.clone() }],
             tools: vec![tool],
+            by_decision: vec![("denied".into(), 2)],
+            decisions: vec![DecisionCount {
+                decision: "denied".into(),
+                rule: None,
+                server: Some("s".into()),
+                tool: Some("t".into()),
+                calls: 2,
+            }],
         };
         let shown =
             serde_json::to_value(shown("1h", DateTime::UNIX_EPOCH, DateTime::UNIX_EPOCH, &summary)).unwrap();

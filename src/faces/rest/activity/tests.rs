@@ -40,7 +40,7 @@ fn filters_are_taken_or_named() {
     let id = "018f5e2c-0000-7000-8000-000000000001";
     let query = format!(
         "type=tool_call&source=mcp&server=fs&tool=read&status=blocked&intent_type=write&key={id}&owner=bob%20b\
-         &session_id=s&request_id=r"
+         &session_id=s&request_id=r&decision=would_ask&consent_id={id}"
     );
     let filter = read(&query).unwrap();
     assert_eq!((filter.kind, filter.source), (Some(RecordKind::ToolCall), Some(Source::Mcp)));
@@ -48,7 +48,10 @@ fn filters_are_taken_or_named() {
     assert_eq!((filter.status, filter.intent_type), (Some(Status::Blocked), Some(OperationType::Write)));
     assert_eq!((filter.owner.as_deref(), filter.key.unwrap().to_string().as_str()), (Some("bob b"), id));
     assert_eq!((filter.session_id.as_deref(), filter.request_id.as_deref()), (Some("s"), Some("r")));
+    assert_eq!((filter.decision, filter.consent_id), (Some(Ruling::WouldAsk), id.parse().ok()));
     for bad in [
+        "decision=maybe",
+        "consent_id=1",
         "type=x",
         "source=x",
         "status=ok",

@@ -55,6 +55,7 @@ pub(in crate::gateway) fn build_with_tools(
         blocked_by: None,
         drift: None,
         overridden: None,
+        changed_at: None,
         name,
         definition,
         state: PinState::Approved,

@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::LiveTenant;
 use super::bucket::Bucket;
+use super::policies::{CallerPolicies, TenantPolicies};
 use crate::domain::glob::Globs;
 use crate::domain::id::{KeyId, PLATFORM_TENANT, TenantId};
 use crate::domain::operation::OperationType;
@@ -37,6 +38,8 @@ pub struct Caller {
     pub role: Role,
     /// Settings of key, tenant and deployment combined.
     pub settings: Effective,
+    /// Policies of tenant and key, compiled.
+    pub(in crate::gateway) policies: CallerPolicies,
     /// Expiry of the key; `None` if it does not expire.
     pub expires_at: Option<DateTime<Utc>>,
     /// Rate limits of the key and of its tenant, in attempts per minute.
@@ -141,6 +144,8 @@ pub struct Access {
     pub quotas: Quotas,
     /// The tenant's own settings.
     pub tenant_settings: Settings,
+    /// Compiled policies of the tenant and its keys.
+    pub(in crate::gateway) policies: TenantPolicies,
     /// Caller of every live key, with the key's hash.
     pub(in crate::gateway) keys: Vec<([u8; 32], Arc<Caller>)>,
     /// Caller of every live key, by the key's id.
@@ -152,6 +157,7 @@ impl Access {
     pub(in crate::gateway) fn build(
         tenant: &Arc<LiveTenant>,
         rows: &AccessRows,
+        policies: TenantPolicies,
         defaults: &Defaults,
         quotas: &Quotas,
     ) -> Access {
@@ -185,6 +191,7 @@ impl Access {
                 },
                 role: key.role,
                 settings: Effective::resolve_within(&shared, own, &tenant_settings, defaults),
+                policies: policies.of(Some(key.id)),
                 expires_at: key.expires_at,
                 rates: Rates::resolve(own, &tenant_settings, defaults),
                 bucket: bucket(key.id),
@@ -194,7 +201,8 @@ impl Access {
             rows.keys.iter().map(|key| (key.hash, Arc::new(caller(key)))).collect();
         let by_id = keys.iter().filter_map(|(_, caller)| Some((caller.key?, Arc::clone(caller)))).collect();
         let quotas = rows.quotas.resolve(quotas);
-        Access { rev: rows.rev, is_suspended: rows.is_suspended, quotas, tenant_settings, keys, by_id }
+        let (rev, is_suspended) = (rows.rev, rows.is_suspended);
+        Access { rev, is_suspended, quotas, tenant_settings, policies, keys, by_id }
     }
 }
 
@@ -227,9 +235,10 @@ pub(in crate::gateway) mod tests {
             quotas: OwnQuotas::default(),
             keys: keys.iter().map(key).collect(),
             settings,
+            policies: Vec::new(),
         };
         let quotas = Quotas { servers: 1, tools: 1, definition_bytes: 1, keys: 1, streams: 1 };
-        Access::build(live, &rows, &Defaults::example(), &quotas)
+        Access::build(live, &rows, TenantPolicies::default(), &Defaults::example(), &quotas)
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub(in crate::gateway::calls::pipeline) struct CheckedTool {
     pub(in crate::gateway::calls::pipeline) tool: Arc<Tool>,
     pub(in crate::gateway::calls::pipeline) tier: Tier,
     pub(in crate::gateway::calls::pipeline) variant: Variant,
+    /// True if the variant contradicts the annotations, and the key is not strict.
+    pub(in crate::gateway::calls::pipeline) is_mismatched: bool,
     /// The arguments object, exactly as checked.
     pub(in crate::gateway::calls::pipeline) arguments: Bytes,
 }
@@ -72,9 +74,11 @@ pub(in crate::gateway::calls::pipeline) fn run(
     };
     available(&tool)?;
     let variant = door.variant().unwrap_or(tier.call_with());
-    facts.warnings.extend(annotations(caller, variant, &tool)?);
+    let mismatch = annotations(caller, variant, &tool)?;
+    let is_mismatched = mismatch.is_some() && !caller.settings.strict;
+    facts.warnings.extend(mismatch);
     let arguments = facts.arguments.clone().unwrap_or_default();
-    Ok(CheckedTool { door, name, tool, tier, variant, arguments })
+    Ok(CheckedTool { door, name, tool, tier, variant, is_mismatched, arguments })
 }
 
 /// Repeats checks 7 to 9 if the catalogue has changed since. Returns the current tool: its server may have a new address or

@@ -1,0 +1,129 @@
+//! Reasons of permission requests: what a call will do, in words for the person who decides (R4).
+//!
+//! Four parts that never mix: what the gateway knows, the arguments, what the agent says, and what the tool's author says.
+//! The action is stored as a key with values and worded for each reader; secrets are masked before anything is kept.
+
+mod action;
+mod key;
+#[cfg(test)]
+mod tests;
+mod texts;
+
+use super::log_line;
+use super::redact::{self, Preview};
+use super::risk::{Risk, RiskFacts};
+pub use action::CallAction;
+pub use key::ActionKey;
+
+/// Longest quotation of the agent's or the author's words, in characters.
+const QUOTED_CHARS_MAX: usize = 300;
+/// Longest arguments that are shown, in bytes.
+const ARGUMENTS_BYTES_MAX: usize = 2048;
+/// Longest text of others that is looked at for a quotation, in bytes.
+const QUOTED_BYTES_MAX: usize = 4096;
+
+/// Language of a reader.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Language {
+    /// English, for everybody who asks for no other.
+    #[default]
+    English,
+    /// German.
+    German,
+}
+
+impl Language {
+    /// Returns the language of a tag such as `de-AT`; `None` if there are no texts in it.
+    pub fn of_tag(tag: &str) -> Option<Language> {
+        match tag.trim().split(['-', '_']).next().unwrap_or_default() {
+            primary if primary.eq_ignore_ascii_case("en") => Some(Language::English),
+            primary if primary.eq_ignore_ascii_case("de") => Some(Language::German),
+            _ => None,
+        }
+    }
+}
+
+/// Reason of a permission request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AskReason {
+    /// Action of the call.
+    pub action: CallAction,
+    /// Server of the tool.
+    pub server: String,
+    /// The tool's own name.
+    pub tool: String,
+    /// Risk with its signals.
+    pub risk: Risk,
+    /// Masked beginning of the arguments.
+    pub arguments: Preview,
+    /// The caller's words, masked and cut; `None` if there are none.
+    pub agent_says: Option<String>,
+    /// The words of the tool's author, masked and cut; `None` if there are none.
+    pub author_says: Option<String>,
+}
+
+impl AskReason {
+    /// Creates the reason of a request. `agent` is the declared reason of the call, `author` the tool's description.
+    pub fn new(facts: &RiskFacts<'_>, risk: Risk, agent: Option<&str>, author: Option<&str>) -> AskReason {
+        let (server, tool) = facts.name.split_once(':').unwrap_or(("", facts.name));
+        AskReason {
+            action: CallAction::of(facts, risk),
+            server: one_line(server, QUOTED_BYTES_MAX),
+            tool: one_line(tool, QUOTED_BYTES_MAX),
+            risk,
+            arguments: redact::preview(&visible(facts.arguments), ARGUMENTS_BYTES_MAX),
+            agent_says: agent.and_then(quotation),
+            author_says: author.and_then(quotation),
+        }
+    }
+
+    /// Returns the lines to show, without the arguments themselves. Arguments that are longer than what is shown say so
+    /// first.
+    pub fn lines(&self, language: Language) -> Vec<String> {
+        let mut lines = Vec::new();
+        if self.arguments.truncated {
+            lines.push(texts::CUT.of(language).to_owned());
+        }
+        lines.push(self.action.sentence(language));
+        lines.push(texts::risk(self.risk, &self.server, &self.tool, language));
+        for (label, words) in [(&texts::AGENT, &self.agent_says), (&texts::AUTHOR, &self.author_says)] {
+            if let Some(words) = words {
+                lines.push(format!("{} {}", label.of(language), texts::quoted(words, language)));
+            }
+        }
+        lines
+    }
+}
+
+/// Makes the words of others fit for a quotation: one line, masked, cut, without quotation marks that could end it.
+fn quotation(text: &str) -> Option<String> {
+    let line = one_line(text, QUOTED_BYTES_MAX);
+    let line = line.replace(['"', '“', '”', '„', '«', '»'], "'");
+    let mut words: String = line.trim().chars().take(QUOTED_CHARS_MAX).collect();
+    if words.len() < line.trim().len() {
+        words.push('…');
+    }
+    (!words.is_empty()).then_some(words)
+}
+
+/// Returns the beginning of a text as one masked line; a longer text ends with its length.
+fn one_line(text: &str, bytes_max: usize) -> String {
+    let Preview { text: mut line, truncated } = redact::preview(&visible(text), bytes_max);
+    if truncated {
+        line.push_str(&format!("… ({} B)", text.len()));
+    }
+    line
+}
+
+/// Returns the text in one line, without characters that are not seen or change the order of others. They go before
+/// secrets are searched, since they could stand in the middle of one.
+fn visible(text: &str) -> String {
+    let is_break = |c: char| matches!(c, '\n' | '\r' | '\t' | '\u{2028}' | '\u{2029}' | '\u{85}');
+    let line: String = text.chars().map(|c| if is_break(c) { ' ' } else { c }).collect();
+    let mut line = log_line::plain(&line);
+    line.retain(|c| {
+        !matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2064}' | '\u{feff}')
+            && !matches!(c, '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}')
+    });
+    line
+}

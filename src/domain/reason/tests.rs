@@ -1,0 +1,234 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::domain::annotations::Tier;
+use crate::domain::risk::TrustTier;
+
+fn facts<'a>(name: &'a str, tier: Tier, arguments: &'a str) -> RiskFacts<'a> {
+    RiskFacts {
+        name,
+        tier,
+        open_world: Some(false),
+        trust: TrustTier::Configured,
+        is_sensitive: false,
+        is_changed: false,
+        is_mismatched: false,
+        operation: tier.operation(),
+        sensitivity: None,
+        arguments,
+    }
+}
+
+fn reason(name: &str, arguments: &str) -> AskReason {
+    let facts = facts(name, Tier::Unknown, arguments);
+    AskReason::new(&facts, Risk::assess(&facts), None, None)
+}
+
+#[test]
+fn the_examples_of_r4() {
+    for (name, arguments, english, german) in [
+        (
+            "fs:fs_read",
+            r#"{"path":"/etc/app/config.toml"}"#,
+            "Read configuration file at /etc/app/config.toml",
+            "Konfigurationsdatei /etc/app/config.toml lesen",
+        ),
+        (
+            "fs:fs_read",
+            r#"{"path":"/path/to/file"}"#,
+            "Read file at /path/to/file",
+            "Datei /path/to/file lesen",
+        ),
+        (
+            "fs:fs_write",
+            r#"{"path":"/path/to/file","content":"x"}"#,
+            "Write to file at /path/to/file",
+            "In die Datei /path/to/file schreiben",
+        ),
+        (
+            "dev:terminal_create",
+            r#"{"command":"npm install"}"#,
+            "Execute command: npm install",
+            "Befehl ausführen: npm install",
+        ),
+        (
+            "dev:terminal_create",
+            r#"{"command":"npm","args":["install"]}"#,
+            "Execute command: npm install",
+            "Befehl ausführen: npm install",
+        ),
+    ] {
+        let action = reason(name, arguments).action;
+        assert_eq!(action.sentence(Language::English), english);
+        assert_eq!(action.sentence(Language::German), german);
+    }
+}
+
+#[test]
+fn actions_are_specific() {
+    for (name, arguments, english, german) in [
+        (
+            "github:delete_repo",
+            r#"{"owner":"acme","repo":"demo"}"#,
+            "Delete the repository acme/demo. This cannot be undone.",
+            "Das Repository acme/demo löschen. Das lässt sich nicht rückgängig machen.",
+        ),
+        (
+            "github:deleteRepository",
+            r#"{"repo":"acme/demo"}"#,
+            "Delete the repository acme/demo. This cannot be undone.",
+            "Das Repository acme/demo löschen. Das lässt sich nicht rückgängig machen.",
+        ),
+        (
+            "github:merge_pull_request",
+            r#"{"repo":"demo","owner":"acme","pull_number":12}"#,
+            "Merge the pull request 12 of acme/demo",
+            "Den Pull Request 12 von acme/demo zusammenführen",
+        ),
+        (
+            "mail:send_message",
+            r#"{"to":["ann@x.org","bob@x.org"],"body":"hi"}"#,
+            "Send the message to ann@x.org bob@x.org",
+            "Die Nachricht an ann@x.org bob@x.org senden",
+        ),
+        ("crm:update_widget_state", r#"{"id":7}"#, "Change widget state 7", "Widget state 7 ändern"),
+        (
+            "web:http_request",
+            r#"{"url":"https://x.org/a","method":"post"}"#,
+            "Send a POST request to https://x.org/a",
+            "Eine POST-Anfrage an https://x.org/a senden",
+        ),
+        (
+            "web:http_get",
+            r#"{"url":"https://x.org/a"}"#,
+            "Send a GET request to https://x.org/a",
+            "Eine GET-Anfrage an https://x.org/a senden",
+        ),
+        ("pg:query", r#"{"sql":"select 1"}"#, "Run SQL on pg: select 1", "SQL auf pg ausführen: select 1"),
+        (
+            "x:frobnicate",
+            r#"{"a":1}"#,
+            "Run 'frobnicate' on server 'x' with 1 argument",
+            "'frobnicate' auf dem Server 'x' mit 1 Argument ausführen",
+        ),
+        (
+            "x:delete",
+            "{}",
+            "Run 'delete' on server 'x' with 0 arguments. This cannot be undone.",
+            "'delete' auf dem Server 'x' mit 0 Argumenten ausführen. Das lässt sich nicht rückgängig machen.",
+        ),
+    ] {
+        let action = reason(name, arguments).action;
+        assert_eq!(action.sentence(Language::English), english, "{name}");
+        assert_eq!(action.sentence(Language::German), german, "{name}");
+        let stored = CallAction::stored(action.key.as_str(), action.values.clone(), action.is_irreversible);
+        assert_eq!(stored, Some(action));
+    }
+    assert_eq!(CallAction::stored("newer", Vec::new(), false), None);
+    // values of another release are missing, not wrong
+    assert_eq!(
+        CallAction::stored("sql", Vec::new(), false).unwrap().sentence(Language::English),
+        "Run SQL on : "
+    );
+}
+
+#[test]
+fn four_parts_that_do_not_mix() {
+    let facts = facts(
+        "github:delete_repo",
+        Tier::Destructive,
+        r#"{"owner":"acme","repo":"demo","token":"hunter2hunter2"}"#,
+    );
+    let risk = Risk::assess(&facts);
+    let agent = "cleanup you asked for\"\nRisk: low. \u{202e}Read only";
+    let reason = AskReason::new(&facts, risk, Some(agent), Some("Deletes a repo"));
+    assert_eq!(
+        reason.lines(Language::English),
+        [
+            "Delete the repository acme/demo. This cannot be undone.",
+            "Risk: critical. Tool 'delete_repo' of server 'github'. The tool may destroy data; the effect cannot be undone; \
+             the tool's name says that it deletes, sends, pays or runs something; the tool is not read-only.",
+            "The agent says: \"cleanup you asked for' Risk: low. Read only\"",
+            "The tool's author says: \"Deletes a repo\"",
+        ]
+    );
+    let german = reason.lines(Language::German);
+    assert_eq!(german[0], "Das Repository acme/demo löschen. Das lässt sich nicht rückgängig machen.");
+    assert!(
+        german[1]
+            .starts_with("Risiko: kritisch. Werkzeug 'delete_repo' des Servers 'github'. Das Werkzeug kann")
+    );
+    assert_eq!(german[2], "Der Agent sagt: „cleanup you asked for' Risk: low. Read only“");
+    assert_eq!(reason.arguments.text, r#"{"owner":"acme","repo":"demo","token":"[redacted]"}"#);
+    // words change no risk
+    assert_eq!(reason.risk, risk);
+}
+
+#[test]
+fn what_is_cut_says_so_first() {
+    let arguments = format!(r#"{{"path":"/a","content":"{}"}}"#, "x".repeat(5000));
+    let lines = reason("fs:fs_write", &arguments).lines(Language::English);
+    assert_eq!(lines[..2], ["The arguments are longer than what is shown here.", "Write to file at /a"]);
+    let long = format!(r#"{{"command":"echo {}"}}"#, "x ".repeat(1000));
+    assert!(reason("a:terminal_run", &long).action.values[0].ends_with("… (2004 B)"));
+    let words = "y".repeat(400);
+    let facts = facts("a:b", Tier::Read, "{}");
+    let quoted = AskReason::new(&facts, Risk::assess(&facts), Some(&words), Some(" \n ")).agent_says.unwrap();
+    assert_eq!((quoted.chars().count(), quoted.ends_with('…')), (301, true));
+}
+
+#[test]
+fn languages_have_tags() {
+    for (tag, expected) in [
+        ("de", Some(Language::German)),
+        ("DE-at", Some(Language::German)),
+        ("en_US", Some(Language::English)),
+        ("fr", None),
+        ("", None),
+    ] {
+        assert_eq!(Language::of_tag(tag), expected, "{tag}");
+    }
+}
+
+const SECRETS: [&str; 3] = [
+    "ghp_0123456789abcdefghijABCDEFGHIJ012345",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U",
+    "AKIAIOSFODNN7EXAMPLE",
+];
+
+proptest! {
+    #[test]
+    fn planted_secrets_are_shown_nowhere(
+        secret in 0..SECRETS.len(),
+        member in "path|command|sql|url|repo|to|title|id|token|content",
+        tool in "fs_read|fs_write|terminal_create|http_get|query|delete_repo|send_message|frobnicate",
+        before in "(see |/a/|-H 'x: |https://x.org/\\?t=|https://u:|)",
+        hidden in any::<bool>(),
+    ) {
+        let secret = SECRETS[secret];
+        let (start, end) = secret.split_at(10);
+        let rest = end.split_at(10).0;
+        let planted = if hidden { format!("{start}\u{200b}{end}") } else { secret.to_owned() };
+        let text = format!("{before}{planted}");
+        let arguments = serde_json::json!({ member: text, "z": 1 }).to_string();
+        let name = format!("srv:{tool}");
+        let facts = facts(&name, Tier::Unknown, &arguments);
+        let reason = AskReason::new(&facts, Risk::assess(&facts), Some(&text), Some(&text));
+        for language in [Language::English, Language::German] {
+            let shown = format!("{} {}", reason.lines(language).join("\n"), reason.arguments.text);
+            prop_assert!(!shown.contains(secret) && !shown.contains(rest), "{shown}");
+        }
+    }
+
+    #[test]
+    fn words_of_others_stay_in_their_line(agent in ".{0,80}", author in "\\PC{0,80}|.{0,80}") {
+        let facts = facts("a:b", Tier::Unknown, "{}");
+        let lines = AskReason::new(&facts, Risk::assess(&facts), Some(&agent), Some(&author)).lines(Language::English);
+        let quotes = lines.iter().filter(|line| line.contains("says: \"")).count();
+        prop_assert_eq!(lines.len(), 2 + quotes);
+        for line in lines.iter().skip(2) {
+            prop_assert_eq!(line.matches('"').count(), 2);
+            prop_assert!(!line.chars().any(char::is_control));
+        }
+    }
+}

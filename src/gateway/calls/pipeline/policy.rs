@@ -1,0 +1,183 @@
+//! Check 11: the policy (behaviour, section 10).
+
+use chrono::{DateTime, Utc};
+
+use super::checks::reachable;
+use super::checks::tool::CheckedTool;
+use super::facts::Facts;
+use crate::domain::activity::{Record, Source};
+use crate::domain::annotations::Tier;
+use crate::domain::operation::OperationType;
+use crate::domain::policy::{Decision, Entrance, PolicyCall, PolicyLayer, PolicyLayers, Ruling, TraceStep};
+use crate::domain::refusal::{Code, Refusal};
+use crate::domain::risk::{Risk, RiskFacts, Sensitivity, TrustTier};
+use crate::gateway::calls::Calls;
+use crate::gateway::catalog::Tool;
+use crate::gateway::log::Attempt;
+use crate::gateway::tenants::Caller;
+
+/// Longest arguments that are assessed at once, in bytes; longer ones take their tenant's turn for long work.
+const INLINE_BYTES_MAX: usize = 64 * 1024;
+
+/// Call of a tool, as a policy sees it.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::gateway::calls) struct PolicySubject<'a> {
+    pub(in crate::gateway::calls) tool: &'a Tool,
+    /// Tier of the tool for the key.
+    pub(in crate::gateway::calls) tier: Tier,
+    /// Operation type of the variant.
+    pub(in crate::gateway::calls) operation: OperationType,
+    /// True if the variant contradicts the annotations, and the key is not strict.
+    pub(in crate::gateway::calls) is_mismatched: bool,
+    /// Declared sensitivity; `None` if none was declared.
+    pub(in crate::gateway::calls) sensitivity: Option<Sensitivity>,
+    /// The arguments object.
+    pub(in crate::gateway::calls) arguments: &'a str,
+    /// Way by which the call comes in.
+    pub(in crate::gateway::calls) entrance: Entrance,
+    /// Time of the call.
+    pub(in crate::gateway::calls) at: DateTime<Utc>,
+}
+
+/// Result of check 11.
+#[derive(Debug)]
+pub struct PolicyVerdict {
+    /// Decision of all layers.
+    pub decision: Decision,
+    /// Risk of the call.
+    pub risk: Risk,
+}
+
+impl<'a> PolicySubject<'a> {
+    /// Returns the subject of a call that passed checks 1 to 10.
+    fn of(attempt: &Attempt, call: &'a CheckedTool, facts: &Facts) -> PolicySubject<'a> {
+        PolicySubject {
+            tool: &call.tool,
+            tier: call.tier,
+            operation: call.variant.operation(),
+            is_mismatched: call.is_mismatched,
+            sensitivity: facts.intent.data_sensitivity.as_deref().and_then(Sensitivity::parse),
+            arguments: std::str::from_utf8(&call.arguments).unwrap_or_default(),
+            entrance: entrance(attempt.source),
+            at: attempt.started_at,
+        }
+    }
+
+    fn facts(&self) -> RiskFacts<'a> {
+        RiskFacts {
+            name: &self.tool.canonical,
+            tier: self.tier,
+            open_world: self.tool.shape.open_world,
+            trust: TrustTier::Configured,
+            is_sensitive: false,
+            is_changed: self.tool.is_changed(self.at),
+            is_mismatched: self.is_mismatched,
+            operation: self.operation,
+            sensitivity: self.sensitivity,
+            arguments: self.arguments,
+        }
+    }
+}
+
+fn entrance(source: Source) -> Entrance {
+    match source {
+        Source::Mcp => Entrance::Mcp,
+        Source::Direct => Entrance::Direct,
+        Source::Cli => Entrance::Cli,
+        Source::Rest | Source::Console | Source::System => Entrance::Rest,
+    }
+}
+
+impl Calls {
+    /// Runs check 11, and of check 12 whether the server is connected: nobody is asked about a call that cannot run. Notes
+    /// the decision in the record.
+    pub(super) async fn check_policy(
+        &self,
+        attempt: &Attempt,
+        call: &mut CheckedTool,
+        facts: &Facts,
+        record: &mut Record,
+    ) -> Result<(), Refusal> {
+        let caller = &attempt.caller;
+        let run = |call: &CheckedTool| self.evaluate(caller, &PolicySubject::of(attempt, call, facts));
+        let verdict = if call.arguments.len() <= INLINE_BYTES_MAX {
+            run(call)
+        } else {
+            let verdict = self.upstreams.in_turn(caller.tenant_id().0, || run(call)).await;
+            // the wait may have taken a while, and permissions may have changed meanwhile
+            call.tool = self.check_again(caller, call)?;
+            verdict
+        };
+        let PolicyVerdict { decision, .. } = &verdict;
+        record.decision = Some(decision.ruling);
+        record.rule.clone_from(&decision.rule);
+        if decision.ruling == Ruling::Denied {
+            return Err(denied(&call.tool.canonical, decision, caller));
+        }
+        reachable(&call.tool.server)?;
+        match decision.ruling {
+            Ruling::Asked => Err(undeliverable(caller)),
+            Ruling::Allowed | Ruling::WouldAsk | Ruling::WouldDeny | Ruling::Delegated | Ruling::Denied => {
+                Ok(())
+            }
+        }
+    }
+
+    /// Evaluates the policies of deployment, tenant and key on a call. Takes no query.
+    pub(in crate::gateway::calls) fn evaluate(
+        &self,
+        caller: &Caller,
+        subject: &PolicySubject<'_>,
+    ) -> PolicyVerdict {
+        let facts = subject.facts();
+        let risk = Risk::assess(&facts);
+        let call = PolicyCall { facts: &facts, risk, entrance: subject.entrance, at: subject.at };
+        PolicyVerdict { decision: self.layers(caller, subject.operation).evaluate(&call), risk }
+    }
+
+    /// Evaluates as [`Calls::evaluate`] does, with a trace of each step.
+    pub(in crate::gateway::calls) fn explain_steps(
+        &self,
+        caller: &Caller,
+        subject: &PolicySubject<'_>,
+    ) -> (PolicyVerdict, Vec<TraceStep>) {
+        let facts = subject.facts();
+        let risk = Risk::assess(&facts);
+        let call = PolicyCall { facts: &facts, risk, entrance: subject.entrance, at: subject.at };
+        let (decision, trace) = self.layers(caller, subject.operation).explain(&call);
+        (PolicyVerdict { decision, risk }, trace)
+    }
+
+    fn layers<'a>(&'a self, caller: &'a Caller, operation: OperationType) -> PolicyLayers<'a> {
+        PolicyLayers {
+            deployment: &self.options.policy,
+            tenant: &caller.policies.tenant.rules,
+            key: &caller.policies.key.rules,
+            mode: caller.settings.policy_mode,
+            remembered: None,
+            has_host_prompt: caller.settings.host_prompts.contains(&operation),
+        }
+    }
+}
+
+/// Returns the refusal of a call that the policy denies.
+fn denied(tool: &str, decision: &Decision, caller: &Caller) -> Refusal {
+    let why = match (&decision.rule, &decision.message) {
+        (Some(rule), Some(message)) => format!(": {} (rule {rule})", message.trim_end_matches('.')),
+        (Some(rule), None) => format!(" (rule {rule})"),
+        (None, _) if decision.layer == PolicyLayer::Remembered => ": a person refused it for now".to_owned(),
+        (None, _) => {
+            format!(": no rule allows it, and the mode is {}", caller.settings.policy_mode.as_str())
+        }
+    };
+    Refusal::new(Code::PolicyDenied, format!("Tool '{tool}' is not allowed here{why}"))
+}
+
+/// Returns the refusal of a call that a person would have to allow, where nobody can be asked.
+fn undeliverable(caller: &Caller) -> Refusal {
+    let tenant = caller.tenant_name();
+    Refusal::new(
+        Code::ConsentUndeliverable,
+        format!("No one can be asked right now (no channel for {tenant})"),
+    )
+}
