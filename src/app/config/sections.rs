@@ -258,6 +258,10 @@ pub struct LimitSettings {
     /// Time before the drain for which new connections are still accepted, while `/readyz` says `draining`; may be 0.
     #[serde(rename = "drain_delay_s", deserialize_with = "seconds")]
     pub drain_delay: Duration,
+    /// Most new permission requests of one key per minute, over all replicas.
+    pub consent_asks_per_minute: u32,
+    /// Most open permission requests of one key.
+    pub consent_pending_per_key: u32,
     /// Time for which a page of `/metrics` is reused.
     #[serde(rename = "metrics_age_max_ms", deserialize_with = "milliseconds")]
     pub metrics_age_max: Duration,
